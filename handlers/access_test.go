@@ -162,7 +162,7 @@ func need(method, path string) string {
 	case strings.HasPrefix(path, "/admin/"), strings.HasPrefix(path, "/api/v1/users"), path == "/api/v1/audit", path == "/storage",
 		!isRead && (path == "/projects" || path == "/api/v1/projects" || path == "/projects/:id" || path == "/api/v1/projects/:id"):
 		return "installation"
-	case strings.Contains(path, "/members"), strings.Contains(path, "/channels") && (!isRead || strings.HasSuffix(path, "/new")):
+	case strings.Contains(path, "/members"), strings.HasSuffix(path, "/:id/settings"), strings.Contains(path, "/channels") && (!isRead || strings.HasSuffix(path, "/new")):
 		if isRead && !strings.HasSuffix(path, "/new") {
 			return "viewer"
 		}
@@ -173,7 +173,7 @@ func need(method, path string) string {
 		return "editor"
 	case isRead:
 		return "viewer"
-	case strings.HasSuffix(path, "/review"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
+	case strings.HasSuffix(path, "/review"), strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
 		return "reviewer"
 	}
 	return "editor"

@@ -236,6 +236,17 @@ func (s Assets) Any(ctx context.Context, taskID uuid.UUID) (any bool, err error)
 	return any, pg.Classify("look for assets", err)
 }
 
+// Items returns the items of a task for which a run produced a file.
+func (s Assets) Items(ctx context.Context, taskID uuid.UUID) (items map[int64]bool, err error) {
+	var ids []int64
+	err = s.db.SelectContext(ctx, &ids, `SELECT DISTINCT item_id FROM assets WHERE task_id = $1 AND NOT is_preview`, taskID)
+	items = make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		items[id] = true
+	}
+	return items, pg.Classify("list the questions with files", err)
+}
+
 // Counts returns the number of assets of each kind among the current runs of a task.
 func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string]int, err error) {
 	const read = `

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"wending/db"
 	"wending/db/pg"
@@ -19,6 +20,8 @@ type Project struct {
 	CreatedAt time.Time `db:"created_at"`
 	UpdatedAt time.Time `db:"updated_at"`
 	Quota
+	// ReviewReasons are its own, beside those that every project has.
+	ReviewReasons pq.StringArray `db:"review_reasons"`
 }
 
 // Quota is what a project may use; nil means any amount.
@@ -31,7 +34,7 @@ type Quota struct {
 	CostPerMonth *string `db:"cost_per_month"`
 }
 
-const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month`
+const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons`
 
 // Project returns a project, or db.ErrNotFound.
 func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err error) {
@@ -70,6 +73,12 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 		return &db.NotFoundError{Kind: KindProject}
 	}
 	return taken(err)
+}
+
+// SetReviewReasons replaces a project's own reasons of verdicts. It returns db.ErrNotFound if there is no such project.
+func (p People) SetReviewReasons(ctx context.Context, id uuid.UUID, reasons []string) error {
+	const set = `UPDATE projects SET review_reasons = $2, updated_at = now() WHERE id = $1`
+	return p.changeRow(ctx, KindProject, "set a project's reasons", set, id, append(pq.StringArray{}, reasons...))
 }
 
 // Membership is a project of somebody, with what they may do in it.

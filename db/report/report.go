@@ -48,6 +48,10 @@ type Summary struct {
 	Letters   *string        `db:"letters"`
 	// HasConflict reports that two answers of a variant contradict each other in a fact.
 	HasConflict bool `db:"has_conflict"`
+	// IsSame reports that the answers of each variant have the same content, and IsContradicted that one of them contradicts the
+	// standard answer in a fact.
+	IsSame         bool `db:"is_same"`
+	IsContradicted bool `db:"is_contradicted"`
 	// Risk orders items by what a reader should see first, the least first; nil while the item is not assessed.
 	Risk *float64 `db:"risk"`
 	// LatencyMS is the mean of the successful current runs, nil if there is none, and Bytes the length of the
@@ -86,7 +90,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
-		q.level, q.agreement, q.letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict, ` + known + `
+		q.level, q.agreement, q.letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict,
+		coalesce(q.is_same, false) AS is_same, coalesce(q.is_contradicted, false) AS is_contradicted, ` + known + `
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2
 			OR EXISTS (SELECT FROM unnest(i.variable_values) AS own (value) WHERE own.value ` + like + ` $2) OR EXISTS (
 			SELECT FROM evaluation_runs found
@@ -100,7 +105,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	LEFT JOIN ( -- of several variants the least alike, and the mean
 		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
 			string_agg(q.letters, '' ORDER BY q.variant) AS letters,
-			bool_or(q.facts_differ = 'conflict') AS has_conflict, min(` + riskOfQuestion + `) AS risk
+			bool_or(q.facts_differ = 'conflict') AS has_conflict, bool_and(q.level IN ('identical', 'format_only')) AS is_same,
+			bool_or(q.expected_facts IS NOT NULL) AS is_contradicted, min(` + riskOfQuestion + `) AS risk
 		FROM question_statistics q
 		JOIN evaluation_items own ON own.id = q.item_id
 		WHERE own.task_id = $1 AND ($4 = 0 OR q.variant = $4)

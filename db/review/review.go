@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"wending/db"
 	"wending/db/pg"
@@ -34,11 +35,35 @@ type Place struct {
 	Reviewer string `db:"reviewer"`
 }
 
-// Review is a verdict with its note.
+// The reasons that every project has. A project may have others of its own, which are stored as their text.
+const (
+	WrongNumber     = "number"
+	WrongConclusion = "conclusion"
+	Omission        = "omission"
+	WrongCitation   = "citation"
+	WrongFormat     = "format"
+)
+
+// Reasons are the reasons that every project has, in the order of their keys.
+var Reasons = []string{WrongNumber, WrongConclusion, Omission, WrongCitation, WrongFormat}
+
+// Limits of reasons: how many a verdict, or a project of its own, may have, and how many characters each.
+const (
+	MaxReasons      = 10
+	MaxReasonLength = 40
+)
+
+// Opinion is what a reviewer says: a verdict, why, and a note.
+type Opinion struct {
+	Verdict Verdict        `db:"verdict"`
+	Reasons pq.StringArray `db:"reasons"`
+	Note    string         `db:"note"`
+}
+
+// Review is an opinion on a place.
 type Review struct {
 	Place
-	Verdict Verdict `db:"verdict"`
-	Note    string  `db:"note"`
+	Opinion
 	// Version counts the changes, from 1.
 	Version int `db:"version"`
 	// IsOutdated reports that a run that was judged has been replaced since.
@@ -63,7 +88,7 @@ func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 // judged is the newest current run that a review is about: the item's, or the one with a run_index.
 const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
 
-const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.note, v.version, v.created_at,
+const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.version, v.created_at,
 	v.judged_run_id IS DISTINCT FROM ` + judged + ` AS is_outdated`
 
 // stored is a review as its row is.
@@ -75,34 +100,37 @@ type stored struct {
 
 // Put stores a review whose author has seen version of it, 0 if there was none, and returns it as it is then. It returns
 // a ConflictError if that is not the latest, and a NotFoundError if there is no such question, or no such answer.
-func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, verdict Verdict, note string, version int) (review Review, err error) {
+func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Opinion, version int) (review Review, err error) {
 	err = r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, _ *stored) error {
 		const insert = `
 			WITH v AS (
-				INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, note, version, is_withdrawn, judged_run_id)
-				SELECT i.id, v.variant, v.run_index, $4, $5, $6, $7, false, ` + judged + `
+				INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, reasons, note, version, is_withdrawn, judged_run_id)
+				SELECT i.id, v.variant, v.run_index, $4, $5, $6, $7, $8, false, ` + judged + `
 				FROM evaluation_items i, (SELECT $2::int AS variant, $3::int AS run_index) v
 				WHERE i.id = $1
 				RETURNING *)
 			SELECT ` + columns + `
 			FROM v
 			JOIN evaluation_items i ON i.id = v.item_id`
-		err := tx.GetContext(ctx, &review, insert, item, place.Variant, place.RunIndex, place.Reviewer, verdict, note, version+1)
+		err := tx.GetContext(ctx, &review, insert, item, place.Variant, place.RunIndex, place.Reviewer, said.Verdict, said.reasons(), said.Note, version+1)
 		return pg.Classify("store the review", err)
 	})
 	return review, err
 }
 
+// reasons are those of an opinion as they are stored: none is an empty list.
+func (o Opinion) reasons() pq.StringArray { return append(pq.StringArray{}, o.Reasons...) }
+
 // Withdraw withdraws a review. Who writes the next has seen the version that was withdrawn.
 func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, version int) error {
 	return r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
 		const insert = `
-			INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, note, version, is_withdrawn)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, true)`
+			INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, reasons, note, version, is_withdrawn)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, true)`
 		if current == nil || current.IsWithdrawn {
 			return db.ErrNotFound
 		}
-		_, err := tx.ExecContext(ctx, insert, item, place.Variant, place.RunIndex, place.Reviewer, current.Verdict, current.Note, version)
+		_, err := tx.ExecContext(ctx, insert, item, place.Variant, place.RunIndex, place.Reviewer, current.Verdict, current.reasons(), current.Note, version)
 		return pg.Classify("withdraw the review", err)
 	})
 }

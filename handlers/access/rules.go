@@ -90,6 +90,7 @@ GET    /projects                                         account       -
 POST   /projects                                         installation  -               project.create
 GET    /projects/:id                                     viewer        project
 POST   /projects/:id                                     installation  project         project.change
+POST   /projects/:id/settings                            admin         project         project.settings
 POST   /projects/:id/members                             admin         project         member.set
 POST   /projects/:id/members/:user/remove                admin         project         member.remove
 POST   /projects/:id/tokens                              viewer        project         token.create
@@ -98,6 +99,8 @@ GET    /api/v1/projects                                  account       -
 POST   /api/v1/projects                                  installation  -               project.create
 GET    /api/v1/projects/:id                              viewer        project
 PATCH  /api/v1/projects/:id                              installation  project         project.change
+GET    /api/v1/projects/:id/settings                     viewer        project
+PUT    /api/v1/projects/:id/settings                     admin         project         project.settings
 GET    /api/v1/projects/:id/members                      viewer        project
 POST   /api/v1/projects/:id/members                      admin         project         member.set
 PUT    /api/v1/projects/:id/members/:user_id             admin         project         member.set
@@ -152,6 +155,9 @@ GET    /tasks/:taskId/results/:number                    viewer        task
 GET    /tasks/:taskId/results/:number/reviews            viewer        task
 GET    /tasks/:taskId/dataset                            viewer        task            dataset.download
 GET    /tasks/:taskId/review                             viewer        task
+GET    /tasks/:taskId/review/same                        viewer        task
+POST   /tasks/:taskId/review/same                        reviewer      task            review.pass
+POST   /tasks/:taskId/review/same/undo                   reviewer      task            review.withdraw
 GET    /tasks/:taskId/review/:number                     viewer        task
 GET    /tasks/:taskId/sign-off                           viewer        task
 POST   /tasks/:taskId/sign-off                           reviewer      task            task.sign-off

@@ -60,6 +60,7 @@ type Review struct {
 	RunIndex   *int           `json:"run_index" doc:"The answer's; null: the question as a whole" example:"2"`
 	Reviewer   string         `json:"reviewer" example:"李雷"`
 	Verdict    review.Verdict `json:"verdict" example:"PASS"`
+	Reasons    []string       `json:"reasons" nullable:"false" doc:"Why: number, conclusion, omission, citation, format, or the text of the project's own" example:"[\"citation\"]"`
 	Note       string         `json:"note" example:"第二次回答引用了旧法条"`
 	Version    int            `json:"version" doc:"Counts the changes, from 1" example:"1"`
 	IsOutdated bool           `json:"is_outdated" doc:"True if a run that was judged has been replaced since"`
@@ -68,7 +69,7 @@ type Review struct {
 
 func newReview(r review.Review) Review {
 	return Review{
-		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict, Note: r.Note,
+		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict, Reasons: append([]string{}, r.Reasons...), Note: r.Note,
 		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}
 }
@@ -95,6 +96,7 @@ type putReviewInput struct {
 	Body struct {
 		Reviewer string         `json:"reviewer,omitempty" doc:"1–64 characters; with accounts it is always yours" example:"李雷"`
 		Verdict  review.Verdict `json:"verdict" example:"PASS"`
+		Reasons  []string       `json:"reasons,omitempty" maxItems:"10" doc:"At most 10, each number, conclusion, omission, citation, format, or one of the project's own (review_reasons of its settings)" example:"[\"citation\"]"`
 		Note     string         `json:"note,omitempty" maxLength:"10000" example:"第二次回答引用了旧法条"`
 		RunIndex *int           `json:"run_index,omitempty" minimum:"1" maximum:"20" doc:"The answer's; absent: the question as a whole"`
 		Variant  int            `json:"variant,omitempty" minimum:"1" maximum:"20" default:"1"`
@@ -117,8 +119,19 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	if err != nil {
 		return nil, err
 	}
+	reviews := review.New(h.Store)
+	said := review.Opinion{Verdict: input.Body.Verdict, Note: note}
+	if len(input.Body.Reasons) > 0 {
+		known, err := reviews.ReasonsOf(ctx, task.ID)
+		if err != nil {
+			return nil, err
+		}
+		if said.Reasons, err = form.Reasons(input.Body.Reasons, known); err != nil {
+			return nil, err
+		}
+	}
 	place := review.Place{QuestionID: request.StorableText(input.QuestionID), Variant: max(1, input.Body.Variant), RunIndex: input.Body.RunIndex, Reviewer: reviewer}
-	stored, err := review.New(h.Store).Put(ctx, task.ID, place, input.Body.Verdict, note, input.Body.Version)
+	stored, err := reviews.Put(ctx, task.ID, place, said, input.Body.Version)
 	if err != nil {
 		return nil, conflicting(err)
 	}

@@ -51,7 +51,7 @@ func formValue(member json.RawMessage) string {
 }
 
 // lists are the fields that may be repeated.
-var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "events": true}
+var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "events": true, "numbers": true}
 
 // set stores a field: a list takes every value, other fields the last.
 func (u *Upload) set(name, value string) {

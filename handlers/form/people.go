@@ -51,6 +51,10 @@ func personLimit(wrong *cases.FieldError) fault.Limit {
 		return fault.Between(wrong.Least, cases.MaxDays)
 	case errors.Is(wrong, cases.ErrQuota):
 		return fault.Between(1, wrong.Most)
+	case errors.Is(wrong, cases.ErrReason):
+		return fault.TextUpTo(wrong.Most)
+	case errors.Is(wrong, cases.ErrReasons):
+		return fault.Values(0, wrong.Most)
 	case errors.Is(wrong, cases.ErrCost):
 		return fault.Cost()
 	case errors.Is(wrong, password.ErrShort):

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"wending/db/review"
 	"wending/handlers/fault"
 	"wending/handlers/request"
 )
@@ -65,4 +66,22 @@ func ReviewerNames(typed []string) ([]string, error) {
 		return nil, fault.Parameter("reviewers", fault.Between(0, MaxReviewers))
 	}
 	return names, nil
+}
+
+// Reasons checks the reasons of a verdict, each of which counts once; known are those that it may have.
+func Reasons(typed, known []string) ([]string, error) {
+	var reasons []string
+	for _, one := range typed {
+		reason := strings.TrimSpace(request.StorableText(one))
+		if !slices.Contains(known, reason) {
+			return nil, fault.Parameter("reasons", fault.OneOf(known...))
+		}
+		if !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	if len(reasons) > review.MaxReasons {
+		return nil, fault.Parameter("reasons", fault.Between(0, review.MaxReasons))
+	}
+	return reasons, nil
 }

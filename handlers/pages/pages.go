@@ -42,7 +42,7 @@ func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context())
 
 // toasts are the allowed values of ?done=.
 var toasts = []string{
-	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned",
+	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned", "reviewed", "withdrawn",
 	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked", "unshared",
 }
 

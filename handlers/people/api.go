@@ -122,6 +122,15 @@ func (h endpoints) registerProjects(api huma.API) {
 		Description: "Over a quota new work is refused with QUOTA_EXCEEDED, and lanes wait; what runs goes on, except that launches are stopped at the month's ceiling of cost.",
 		Faults:      []string{fault.CodeNotFound, fault.CodeParameterInvalid}, Body: rest.JSONBody[changedProject](schemas),
 	}, h.patchProject)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: path + "/{id}/settings", ID: "get-project-settings", Tag: tag, Summary: "Get the settings of a project that its administrators change",
+		Faults: []string{fault.CodeNotFound},
+	}, h.getSettings)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPut, Path: path + "/{id}/settings", ID: "put-project-settings", Tag: tag, Summary: "Replace the settings of a project that its administrators change",
+		Description: "Verdicts keep reasons that are no longer in the list.",
+		Faults:      []string{fault.CodeNotFound, fault.CodeParameterInvalid},
+	}, h.putSettings)
 }
 
 func (h endpoints) registerMembers(api huma.API) {
@@ -281,6 +290,25 @@ func (h endpoints) patchProject(ctx context.Context, input *changeInput) (*outpu
 	}
 	project, faults, err := h.applyProject(ctx, project, input.Form)
 	return &output[Workspace]{newWorkspace(project, nil)}, form.Refusal(faults, err)
+}
+
+func (h endpoints) getSettings(ctx context.Context, input *ObjectPath) (*output[Settings], error) {
+	project, err := h.projectByID(ctx, input.ID)
+	return &output[Settings]{newSettings(project)}, err
+}
+
+type settingsInput struct {
+	ObjectPath
+	Body Settings
+}
+
+func (h endpoints) putSettings(ctx context.Context, input *settingsInput) (*output[Settings], error) {
+	project, err := h.projectByID(ctx, input.ID)
+	if err != nil {
+		return nil, err
+	}
+	project, faults, err := h.applySettings(ctx, project, input.Body.ReviewReasons)
+	return &output[Settings]{newSettings(project)}, form.Refusal(faults, err)
 }
 
 type membersInput struct {

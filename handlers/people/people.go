@@ -73,6 +73,7 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.POST(paths.Projects, h.addProject)
 	group.GET(paths.Projects+"/:id", h.showProject)
 	group.POST(paths.Projects+"/:id", h.changeProject)
+	group.POST(paths.Projects+"/:id/settings", h.changeSettings)
 	group.POST(paths.Projects+"/:id/members", h.setMember)
 	group.POST(paths.Projects+"/:id/members/:user/remove", h.removeMember)
 	group.POST(paths.Projects+"/:id/tokens", h.addToken)

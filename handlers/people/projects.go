@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -222,6 +223,49 @@ func (h *handler) changeProject(c echo.Context) error {
 		return err
 	}
 	_, faults, err := h.applyProject(c.Request().Context(), project, submitted)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return h.renderProject(c, http.StatusUnprocessableEntity, project, accounts.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
+	}
+	return pages.Done(c, paths.Project(project.ID), "saved")
+}
+
+func newSettings(p people.Project) Settings { return Settings{append([]string{}, p.ReviewReasons...)} }
+
+// applySettings stores what the administrators of a project change of it.
+func (h *handler) applySettings(ctx context.Context, before people.Project, reasons []string) (people.Project, []form.FieldFault, error) {
+	own := make([]string, len(reasons))
+	for n, one := range reasons {
+		own[n] = request.StorableText(one)
+	}
+	project, err := h.cases.SetReviewReasons(ctx, before.ID, own)
+	if err != nil {
+		faults, err := form.PersonFaults(err, nil)
+		return before, faults, err
+	}
+	request.Changed(ctx, map[string]any{"review_reasons": newSettings(before).ReviewReasons}, map[string]any{"review_reasons": newSettings(project).ReviewReasons})
+	return project, nil, nil
+}
+
+// changeSettings takes a project's own reasons, one a line.
+func (h *handler) changeSettings(c echo.Context) error {
+	project, err := h.project(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := read(c)
+	if err != nil {
+		return err
+	}
+	var reasons []string
+	for line := range strings.Lines(submitted.Values["review_reasons"]) {
+		if line = strings.TrimSpace(line); line != "" {
+			reasons = append(reasons, line)
+		}
+	}
+	_, faults, err := h.applySettings(c.Request().Context(), project, reasons)
 	if err != nil {
 		return err
 	}

@@ -50,6 +50,11 @@ type Workspace struct {
 	UpdatedAt     rest.Moment `json:"updated_at"`
 }
 
+// Settings are the settings of a project that its own administrators change.
+type Settings struct {
+	ReviewReasons []string `json:"review_reasons" nullable:"false" maxItems:"10" doc:"Reasons of verdicts beside number, conclusion, omission, citation and format: at most 10 texts of at most 40 characters" example:"[\"语气不当\"]"`
+}
+
 // Used is the usage of a project; days and months are in Beijing time.
 type Used struct {
 	CallsToday    int64        `json:"calls_today" example:"1500"`

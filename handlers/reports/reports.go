@@ -25,6 +25,7 @@ import (
 	"wending/jobs/tasks"
 	"wending/views/paths"
 	"wending/views/text"
+	"wending/views/ui"
 )
 
 // Types are the content types of the reports, by their formats.
@@ -262,10 +263,12 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 	if err != nil {
 		return nil, err
 	}
+	locale := text.LocaleOf(ctx)
 	reviews := map[string][]export.Review{}
 	for _, one := range found {
 		reviews[one.QuestionID] = append(reviews[one.QuestionID], export.Review{
-			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict), Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
+			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict), Reasons: one.Reasons, ReasonsText: ui.Reasons(locale, one.Reasons),
+			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
 		})
 	}
 	return reviews, nil

@@ -70,9 +70,12 @@ type Review struct {
 	// RunIndex is the answer's; nil means the question as a whole.
 	RunIndex                *int
 	Reviewer, Verdict, Note string
-	Version                 int
-	IsOutdated              bool
-	CreatedAt               time.Time
+	// Reasons are codes, or the texts of a project's own; ReasonsText has them in the language of the report.
+	Reasons     []string
+	ReasonsText string
+	Version     int
+	IsOutdated  bool
+	CreatedAt   time.Time
 }
 
 // verdicts are the cells of an item's verdicts as a whole: verdicts, notes and reviewers, several joined by "; ".

@@ -69,14 +69,16 @@ type jsonFacts struct {
 }
 
 type jsonReview struct {
-	Variant    int    `json:"variant"`
-	RunIndex   *int   `json:"run_index"`
-	Reviewer   string `json:"reviewer"`
-	Verdict    string `json:"verdict"`
-	Note       string `json:"note"`
-	Version    int    `json:"version"`
-	IsOutdated bool   `json:"is_outdated"`
-	CreatedAt  string `json:"created_at"`
+	Variant  int    `json:"variant"`
+	RunIndex *int   `json:"run_index"`
+	Reviewer string `json:"reviewer"`
+	Verdict  string `json:"verdict"`
+	// Reasons are codes, or the texts of a project's own.
+	Reasons    []string `json:"reasons"`
+	Note       string   `json:"note"`
+	Version    int      `json:"version"`
+	IsOutdated bool     `json:"is_outdated"`
+	CreatedAt  string   `json:"created_at"`
 }
 
 type jsonRun struct {
@@ -173,7 +175,9 @@ func (j *JSONL) Write(item Item) error {
 		line.Runs = append(line.Runs, out)
 	}
 	for _, r := range item.Reviews {
-		line.Reviews = append(line.Reviews, jsonReview{r.Variant, r.RunIndex, r.Reviewer, r.Verdict, r.Note, r.Version, r.IsOutdated, cron.BeijingRFC3339(r.CreatedAt)})
+		line.Reviews = append(line.Reviews, jsonReview{
+			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated, cron.BeijingRFC3339(r.CreatedAt),
+		})
 	}
 	if len(line.Variants) >= len(j.report.Variants) { // with the last of its variants it can go
 		return j.flush()

@@ -155,7 +155,7 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 // Columns of the sheets behind the results.
 var (
 	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
-	reviewColumns    = []string{"number", "question_id", "run_index", "reviewer", "verdict", "note", "is_outdated", "created_at"}
+	reviewColumns    = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note", "is_outdated", "created_at"}
 )
 
 // numeric are the columns of these sheets that hold numbers.
@@ -209,7 +209,7 @@ func (x *XLSX) Write(item Item) error {
 	x.stability = append(x.stability, alike)
 	for _, r := range item.Reviews {
 		x.reviews = append(x.reviews, []string{
-			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.Note, strconv.FormatBool(r.IsOutdated), cron.BeijingRFC3339(r.CreatedAt),
+			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.ReasonsText, r.Note, strconv.FormatBool(r.IsOutdated), cron.BeijingRFC3339(r.CreatedAt),
 		})
 	}
 	return x.cells(x.report.cells(item), styleText)

@@ -5,14 +5,18 @@ package people
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"wending/db"
 	"wending/db/naming"
 	"wending/db/people"
+	"wending/db/review"
 	"wending/jobs/password"
 	"wending/jobs/tasks"
 )
@@ -27,6 +31,9 @@ var (
 	ErrDays        = errors.New("outside the days that it may last")
 	ErrQuota       = errors.New("outside the bounds of a quota")
 	ErrCost        = errors.New("not an amount of money")
+	// ErrReasons means that a list of reasons is too long, ErrReason that one of them is not a short text in one line.
+	ErrReasons = errors.New("too many reasons")
+	ErrReason  = errors.New("not a short text in one line")
 	// ErrForbidden means that the maker may do less than what was asked for.
 	ErrForbidden = errors.New("not allowed to its maker")
 	// ErrOfProvider means that an account has no password here: the OpenID Connect provider signs it in.
@@ -286,6 +293,31 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 		return project, takenName(err)
 	}
 	return s.store.Project(ctx, project.ID)
+}
+
+// SetReviewReasons replaces a project's own reasons of verdicts: each once, without those that every project has. What is wrong
+// is a FieldError of "review_reasons".
+func (s Service) SetReviewReasons(ctx context.Context, projectID uuid.UUID, reasons []string) (people.Project, error) {
+	var c checks
+	own := []string{}
+	for _, one := range reasons {
+		reason := strings.TrimSpace(one)
+		if reason == "" || utf8.RuneCountInString(reason) > review.MaxReasonLength || strings.ContainsFunc(reason, unicode.IsControl) {
+			c.within("review_reasons", 0, 1, review.MaxReasonLength, ErrReason)
+			break
+		}
+		if !slices.Contains(own, reason) && !slices.Contains(review.Reasons, reason) {
+			own = append(own, reason)
+		}
+	}
+	c.within("review_reasons", len(own), 0, review.MaxReasons, ErrReasons)
+	if err := c.err(); err != nil {
+		return people.Project{}, err
+	}
+	if err := s.store.SetReviewReasons(ctx, projectID, own); err != nil {
+		return people.Project{}, err
+	}
+	return s.store.Project(ctx, projectID)
 }
 
 // quota checks an amount; nil is any.

@@ -249,5 +249,5 @@ func ActionName(locale text.Locale, action string) string {
 // OwnActions are the actions that have a text of their own.
 var OwnActions = []string{
 	"sign-in", "sign-in.refused", "sign-out", "user.password", "user.password_refused", "task.append", "task.archive", "task.extend", "task.run",
-	"task.export", "task.print", "task.sign-off", "member.set", "session.end",
+	"task.export", "task.print", "task.sign-off", "member.set", "project.settings", "review.pass", "session.end",
 }
