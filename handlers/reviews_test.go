@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 	"github.com/xuri/excelize/v2"
 
+	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -31,6 +34,7 @@ type toldReview struct {
 	QuestionID string `json:"question_id"`
 	Reviewer   string
 	Verdict    string
+	Reasons    []string
 	Note       string
 	RunIndex   *int `json:"run_index"`
 	Version    int
@@ -43,6 +47,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, unsteady())
+	settings := "/api/v1/projects/" + project.Default.String() + "/settings"
 	const awkward = "a/b %2F 一?#"
 	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\n" + awkward + ",中国的首都是哪里？,a\nq2,坏问题,a\n"})
 	s.awaitDone(t, id)
@@ -54,7 +59,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	}
 	status, told := put(awkward, map[string]any{"reviewer": " 李雷 ", "verdict": "FAIL", "note": "引用了旧法条\n第二行", "version": 0})
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, toldReview{QuestionID: awkward, Reviewer: "李雷", Verdict: "FAIL", Note: "引用了旧法条\n第二行", Version: 1}, told)
+	require.Equal(t, toldReview{QuestionID: awkward, Reviewer: "李雷", Verdict: "FAIL", Reasons: []string{}, Note: "引用了旧法条\n第二行", Version: 1}, told)
 	status, told = put(awkward, map[string]any{"reviewer": "韩梅梅", "verdict": "PASS", "version": 0})
 	require.Equal(t, http.StatusOK, status, "each has a review of her own")
 	require.Equal(t, 1, told.Version)
@@ -67,9 +72,11 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 2, told.Version)
 
-	status, told = put("q2", map[string]any{"reviewer": "李雷", "verdict": "UNSURE", "run_index": 3, "version": 0})
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{" 语气不当 ", "number"}}).StatusCode)
+	status, told = put("q2", map[string]any{"reviewer": "李雷", "verdict": "UNSURE", "run_index": 3, "version": 0, "reasons": []string{"citation", "语气不当", "citation"}})
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 3, *told.RunIndex)
+	require.Equal(t, []string{"citation", "语气不当"}, told.Reasons, "each once")
 	list := func(query string) (items []toldReview) {
 		var told struct{ Items []toldReview }
 		s.get(t, api+"/"+id+"/reviews"+query).into(t, &told)
@@ -114,12 +121,23 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 		{"q2", map[string]any{"reviewer": " ", "verdict": "PASS", "version": 0}, 422, "PARAMETER_INVALID"},
 		{"q2", map[string]any{"verdict": "PASS", "version": 0}, 422, "PARAMETER_INVALID"},
 		{"q2", map[string]any{"reviewer": "x", "verdict": "GOOD", "version": 0}, 422, "PARAMETER_INVALID"},
+		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "reasons": []string{"unheard of"}}, 422, "PARAMETER_INVALID"},
+		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "reasons": slices.Repeat([]string{"number"}, 11)}, 422, "PARAMETER_INVALID"},
 		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "run_index": 6, "version": 0}, 404, "RUN_NOT_FOUND"},
 		{"q3", map[string]any{"reviewer": "x", "verdict": "PASS", "version": 0}, 404, "QUESTION_NOT_FOUND"},
 	} {
 		status, told := put(bad.question, bad.body)
 		require.Equal(t, bad.status, status, "%+v", bad)
 		require.Equal(t, bad.code, told.Code, "%+v", bad)
+	}
+
+	// A reason that the project has given up stays where it was given, and may be sent again with it.
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{}}).StatusCode)
+	status, _ = put("q2", map[string]any{"reviewer": "韩梅梅", "verdict": "FAIL", "run_index": 3, "reasons": []string{"语气不当"}})
+	require.Equal(t, http.StatusOK, status)
+	for _, bad := range []any{[]string{""}, []string{"a\nb"}, []string{strings.Repeat("长", 41)}, slices.Repeat([]string{"x"}, 11), "x"} {
+		answer := s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": bad})
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%v: %s", bad, answer.body)
 	}
 
 	// Reports carry the verdicts: as columns, as a sheet, and whole.
@@ -132,10 +150,10 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	defer book.Close()
 	rows, err := book.GetRows("评审")
 	require.NoError(t, err)
-	require.Len(t, rows, 4)
+	require.Len(t, rows, 5)
 	require.Equal(t, []string{"1", awkward, "", "李雷", "PASS"}, rows[1][:5])
-	require.Equal(t, []string{"2", "q2", "3", "李雷", "UNSURE", "", "true"}, rows[3][:7])
-	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"reviews":[{"variant":1,"run_index":3,"reviewer":"李雷","verdict":"UNSURE"`)
+	require.Equal(t, []string{"2", "q2", "3", "李雷", "UNSURE", "引用错、语气不当", "", "true"}, rows[3][:8])
+	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"reviews":[{"variant":1,"run_index":3,"reviewer":"李雷","verdict":"UNSURE","reasons":["citation","语气不当"]`)
 
 	// A sign-off counts the verdicts on questions; what is changed later is seen.
 	signed := s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷", "note": "可以上线"})
@@ -198,4 +216,85 @@ func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
 	require.Equal(t, []int{0, 2}, []int{*told.Items[0].Open, *told.Items[1].Open}, "newest first")
 	printed := s.get(t, "/tasks/"+id+"/results/print").page(t)
 	require.Contains(t, printed.Find(".cover").Text(), "待评 2")
+}
+
+// Questions whose answers have the same content are passed at once, but for those of which something speaks against it; and that is
+// undone as one, without what was changed since.
+func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, answering(map[string][]string{
+		"同": {"可以，期限为 30 日。"}, "已评": {"可以"}, "败": {"可以", "", "可以"}, "反": {"期限为 35 日。"}, "异": {"可以", "不可以"}, "也同": {"好"}, "再同": {"行"},
+	}))
+	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,同,期限为 30 日。\nq2,已评,\nq3,败,\nq4,反,期限为 30 日。\nq5,异,\nq6,也同,\nq7,再同,\n"})
+	s.awaitDone(t, id)
+	judge := func(question string, version int) {
+		told := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", map[string]any{"reviewer": "李雷", "verdict": "FAIL", "version": version})
+		require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
+	}
+	judge("q2", 0)
+	same := "/tasks/" + id + "/review/same"
+	page := s.as(t, "李雷", same).page(t)
+	var offered []string
+	page.Find("[name=numbers]").Each(func(_ int, box *goquery.Selection) { offered = append(offered, box.AttrOr("value", "")) })
+	require.Equal(t, []string{"1", "6", "7"}, offered)
+	require.Contains(t, page.Find(".lead").Text(), "可以通过 3 题 · 已评 1")
+	require.Contains(t, page.Find(".lead").Text(), "与标准答案不符 1")
+	require.Contains(t, s.as(t, "李雷", "/tasks/"+id+"/review/5").page(t).Find(".report-bar").Text(), "把 3 个内容相同的题全部通过")
+
+	verdicts := func() string {
+		var told struct{ Items []toldReview }
+		s.get(t, api+"/"+id+"/reviews").into(t, &told)
+		var all []string
+		for _, one := range told.Items {
+			all = append(all, one.QuestionID+" "+one.Verdict)
+		}
+		return strings.Join(all, ", ")
+	}
+	refused := s.post(t, same, map[string]string{"numbers": "1", "reviewer": " "})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Equal(t, 1, refused.page(t).Find("[name=numbers][checked]").Length(), "what was ticked stays")
+	// 4 contradicts the standard answer, 2 is judged: they are not passed though they are sent. 7 was left out.
+	require.Equal(t, http.StatusSeeOther, s.post(t, same, map[string]string{"numbers": "1,2,4,6", "reviewer": "李雷"}).StatusCode)
+	require.Equal(t, "q1 PASS, q2 FAIL, q6 PASS", verdicts())
+	judge("q6", 1)
+
+	form := s.as(t, "李雷", same).page(t).Find(".batch")
+	require.Contains(t, form.Text(), "李雷 一次通过了 1 题", "what still stands of it")
+	batch := form.Find("[name=batch]").AttrOr("value", "")
+	require.Equal(t, http.StatusNotFound, s.post(t, same+"/undo", map[string]string{"batch": batch, "reviewer": "韩梅梅"}).StatusCode, "another's")
+	require.Equal(t, http.StatusSeeOther, s.post(t, same+"/undo", map[string]string{"batch": batch, "reviewer": "李雷"}).StatusCode)
+	require.Equal(t, "q2 FAIL, q6 FAIL", verdicts())
+	require.Equal(t, http.StatusNotFound, s.post(t, same+"/undo", map[string]string{"batch": batch, "reviewer": "李雷"}).StatusCode, "undone already")
+	require.Equal(t, http.StatusSeeOther, s.post(t, same, map[string]string{"numbers": "1", "reviewer": "李雷"}).StatusCode, "and passed again")
+	require.Equal(t, "q1 PASS, q2 FAIL, q6 FAIL", verdicts())
+}
+
+// The administrators of a project write its own reasons on its page, one a line; reviewers find them beside those that all have.
+func TestAProjectHasReasonsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	page := "/projects/" + project.Default.String()
+	refused := s.post(t, page+"/settings", map[string]string{"review_reasons": "语气不当\n" + strings.Repeat("长", 41)})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Contains(t, refused.page(t).Find("[name=review_reasons]").Text(), "语气不当", "nothing typed is lost")
+	require.Equal(t, http.StatusSeeOther, s.post(t, page+"/settings", map[string]string{"review_reasons": "语气不当\n\n  <b>过时</b> \n语气不当"}).StatusCode)
+	require.Equal(t, "语气不当\n<b>过时</b>", s.get(t, page).page(t).Find("[name=review_reasons]").Text())
+	var told struct {
+		Own []string `json:"review_reasons"`
+	}
+	s.get(t, "/api/v1"+page+"/settings").into(t, &told)
+	require.Equal(t, []string{"语气不当", "<b>过时</b>"}, told.Own)
+
+	id := fourQuestions(t, s)
+	chips := s.get(t, "/tasks/"+id+"/review/3").page(t).Find("[data-reason]")
+	require.Equal(t, 7, chips.Length())
+	require.Equal(t, "<b>过时</b>", chips.Last().AttrOr("data-reason", ""))
+	require.Equal(t, "true", chips.First().AttrOr("aria-pressed", ""), "numbers contradict each other")
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q3/review", map[string]any{"reviewer": "李雷", "verdict": "FAIL", "reasons": []string{"number", "<b>过时</b>"}}).StatusCode)
+	require.Contains(t, s.get(t, "/tasks/"+id+"/sign-off").page(t).Find(".summary").Text(), "数字错 1")
+	require.Equal(t, "3", shownNumbers(s.get(t, "/tasks/"+id+"/results?reason="+url.QueryEscape("<b>过时</b>")).page(t)))
+	unfinished := s.get(t, "/tasks/"+id+"/sign-off").page(t).Find(".unfinished").Text()
+	require.Contains(t, unfinished, "还有 3 题没有结论")
+	require.Contains(t, unfinished, "内容相同", "they are named, level by level")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
@@ -105,7 +106,7 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	b.do(chromedp.Click(card+"[data-note]"), chromedp.WaitVisible(note))
 	b.requireAccessible("a note")
 	b.do(chromedp.SendKeys(note, "12 与 19 不符"))
-	b.sees(state, "草稿，给出结论时保存")
+	b.sees(state, "草稿已存在本机")
 	b.do(pressed("Enter", "Enter", "ctrlKey"))
 	b.sees(".toast-note", "草稿已存")
 	require.True(t, focused())
@@ -124,4 +125,100 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	b.do(chromedp.Focus(note), pressed("Enter", "Enter", "ctrlKey"))
 	b.sees(card+".said-list .remark", "12 与 19 不符，第 3 次")
 	require.Equal(t, struct{ Reviewer, Verdict, Note string }{"李雷", "FAIL", "12 与 19 不符，第 3 次"}, reviewsOf(t, p.url, id)[0])
+}
+
+// Judging needs keys only: the question with most at stake comes first, with the reasons that its facts speak for; a verdict is
+// stored with them and leads to the next question.
+func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
+	t.Parallel()
+	answers := map[string][]string{
+		"期限": {"收到申请之日起 30 日内答复。", "收到申请之日起 35 日内答复。"},
+		"能否": {"公司可以解除劳动合同，并支付经济补偿。", "公司不可以解除劳动合同，并支付经济补偿。"},
+		"相同": {"好的。"},
+	}
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		of := answers[call.Question]
+		agenttest.Stream(w, of[min(len(of)-1, int(call.IdempotencyKey[len(call.IdempotencyKey)-1])%2)])
+	})
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, p.url, map[string]string{"task_name": "按键", "agent_api_url": fake.URL, "runs_per_item": "20"},
+		"question_id,question,standard_answer\nq1,相同,\nq2,能否,可以解除劳动合同\nq3,期限,30 日内答复\n")
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, p.url)
+	b.open("/tasks")
+	b.evaluate(`document.cookie = "reviewer=" + encodeURIComponent("李雷") + "; path=/"`, nil)
+	b.do(network.SetCookie("view", "merged").WithURL(p.url))
+	b.open("/tasks/" + id + "/review")
+	at := func(what string) {
+		t.Helper()
+		b.awaits(what, fmt.Sprintf(`document.readyState === "complete" && document.querySelector(".judging[data-question-id=%s]") !== null`, what))
+	}
+	pressed := func() (reasons string) {
+		b.evaluate(`[...document.querySelectorAll("[data-reason][aria-pressed=true]")].map((one) => one.dataset.reason).join(" ")`, &reasons)
+		return reasons
+	}
+	places := func() (places string) {
+		b.evaluate(`[...document.querySelectorAll("[data-reason]")].map((one) => { const box = one.getBoundingClientRect(); return [box.left, box.width].join(); }).join(" ")`, &places)
+		return places
+	}
+	first, second := "q2", "q3"
+	var shown string
+	b.evaluate(`document.querySelector(".judging").dataset.questionId`, &shown)
+	if shown == second { // both contradict the standard answer; by chance one agrees less
+		first, second = second, first
+	}
+	found := map[string]string{"q2": "conclusion", "q3": "number"}
+	b.requireAccessible("review mode with reasons")
+	b.sees(".position", "第 1 / 3 题 · 关键信息不同 1/2")
+	require.Equal(t, found[first], pressed())
+	before := places()
+	b.do(chromedp.KeyEvent("8"), chromedp.KeyEvent("x"), chromedp.WaitVisible(".judging-text .is-here"))
+	require.Equal(t, found[first]+" format", pressed())
+	require.Equal(t, before, places(), "reasons do not move")
+	b.do(chromedp.Reload(), chromedp.WaitVisible("[data-reason=format][aria-pressed=true]"))
+	b.do(chromedp.KeyEvent("2"))
+	at(second)
+	b.do(chromedp.KeyEvent("1")) // finds no fault: what was found is not its reason
+	at("q1")
+	require.Equal(t, map[string][]string{first: {found[first], "format"}, second: {}}, reasonsOf(t, p.url, id))
+	b.do(chromedp.KeyEvent("k"))
+	at(second)
+	require.Empty(t, pressed(), "a verdict shows its own reasons")
+	b.do(chromedp.KeyEvent("4"), chromedp.KeyEvent("1"))
+	at("q1")
+	require.Equal(t, []string{"number"}, reasonsOf(t, p.url, id)[second])
+	b.do(chromedp.KeyEvent("u"))
+	at(second)
+	require.Empty(t, reasonsOf(t, p.url, id)[second], "undone with its reasons")
+
+	b.do(chromedp.EmulateViewport(390, 844), chromedp.Reload(), chromedp.WaitVisible(".verdict-button"))
+	var height, bottom float64
+	b.evaluate(`document.querySelector(".verdict-button").getBoundingClientRect().height`, &height)
+	b.evaluate(`innerHeight - document.querySelector(".judging-bar").getBoundingClientRect().bottom`, &bottom)
+	require.InDelta(t, 48, height, 0.1)
+	require.InDelta(t, 0, bottom, 0.1, "verdicts stay at the bottom")
+	b.do(chromedp.Click("[data-note]"), chromedp.WaitVisible(".judging textarea"), chromedp.WaitVisible("[data-reason]"))
+	b.requireAccessible("the sheet of a note")
+	b.do(chromedp.SendKeys(".judging textarea", "手机上写的"))
+	b.sees(".note-field [role=status]", "草稿已存在本机")
+}
+
+// reasonsOf are the reasons of a task's verdicts, by question.
+func reasonsOf(t *testing.T, url, id string) map[string][]string {
+	t.Helper()
+	answer, err := http.Get(url + "/api/v1/evaluation-tasks/" + id + "/reviews")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var told struct {
+		Items []struct {
+			QuestionID string `json:"question_id"`
+			Reasons    []string
+		}
+	}
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&told))
+	reasons := map[string][]string{}
+	for _, one := range told.Items {
+		reasons[one.QuestionID] = one.Reasons
+	}
+	return reasons
 }

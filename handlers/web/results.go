@@ -130,6 +130,7 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 			return query, fault.Parameter(parameter.name, fault.OneOf(slices.DeleteFunc(slices.Clone(parameter.choices), func(choice string) bool { return choice == "" })...))
 		}
 	}
+	query.Reason = request.SearchText(c.QueryParam("reason"))
 	query.ErrorCode, query.FinishReason = request.SearchText(c.QueryParam("error_code")), c.QueryParam("finish_reason")
 	if query.FinishReason != "" && !slices.Contains(protocol.Finishes, query.FinishReason) {
 		return query, fault.Parameter("finish_reason", fault.OneOf(protocol.Finishes...))

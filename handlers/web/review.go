@@ -1,12 +1,13 @@
 package web
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/a-h/templ"
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
@@ -15,6 +16,7 @@ import (
 	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
+	"wending/views/judging"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/ui"
@@ -29,8 +31,8 @@ func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
 	return task, err
 }
 
-// nextReview leads to the next question that waits for the reader's verdict: those that agree least come first, and after
-// one that was judged or skipped those behind it. It leads to the summary if none waits.
+// nextReview leads to the next question that waits for the reader's verdict: those with most at stake come first, and after one
+// that was judged or skipped those behind it. It leads to the summary if none waits.
 func (p *Pages) nextReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -40,17 +42,13 @@ func (p *Pages) nextReview(c echo.Context) error {
 	if _, err := p.readReport(c, &r); err != nil {
 		return err
 	}
-	waiting := map[int64]bool{}
-	for _, item := range r.Shown(results.ToReview(r.Reviewer)) {
-		waiting[item.ID] = true
-	}
-	all := r.InReviewOrder()
+	queue := judging.Queue(r)
 	behind := 0
 	if after, err := strconv.Atoi(c.QueryParam("after")); err == nil {
-		behind = 1 + slices.IndexFunc(all, func(item report.Summary) bool { return item.Number == after })
+		behind = 1 + slices.IndexFunc(queue, func(item report.Summary) bool { return item.Number == after })
 	}
-	for n := range all {
-		if item := all[(behind+n)%len(all)]; waiting[item.ID] {
+	for n := range queue {
+		if item := queue[(behind+n)%len(queue)]; r.Waits(item) {
 			return c.Redirect(http.StatusSeeOther, paths.ReviewOf(task.ID, item.Number))
 		}
 	}
@@ -72,22 +70,150 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	r := results.Report{Task: task}
-	reviews, err := p.readReport(c, &r)
+	j := judging.Judging{Report: results.Report{Task: task, IsJudging: true}}
+	reviews, err := p.readReport(c, &j.Report)
 	if err != nil {
 		return err
 	}
-	if r.Cards, err = p.reader.Cards(ctx, task, []int64{item.ID}, reviews, results.Shown(task.RunsOfItem())); err != nil {
+	cards, err := p.reader.Cards(ctx, task, []int64{item.ID}, reviews, results.Shown(task.RunsOfItem()))
+	if err != nil {
 		return err
 	}
-	if len(r.Cards) == 0 {
+	if len(cards) == 0 {
 		return fault.New(fault.CodeQuestionNotFound)
 	}
-	r.Settle(r.Cards)
-	title := pages.Locale(c).Text("review.mode.title", "Number", number)
-	return p.renderReport(c, title, task, leave, func(frame ui.Frame) templ.Component {
-		return results.ReviewPage(frame, r, r.Cards[0])
-	}, ui.Crumb{Text: title})
+	j.Card = cards[0]
+	if task.TotalVariants == 1 {
+		j.View = cmp.Or(j.View, results.Merged) // answers that are short, too: what differs comes first
+	}
+	j.Settle(cards)
+	if j.Reasons, err = p.reviews.ReasonsOf(ctx, task.ID); err != nil {
+		return err
+	}
+	same, err := p.same(c, j.Report)
+	if err != nil {
+		return err
+	}
+	j.Passable = len(same.Passable)
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("review.mode.title", "Number", number), ui.SectionTasks)
+	frame.Width, frame.Styles = "wide judging-page", []string{"report.css", "gallery.css", "judging.css"}
+	frame.Scripts = []string{"review.js", "judging.js", "report.js"}
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		return pages.Render(c, http.StatusOK, judging.Page(frame, j))
+	}, leave)
+}
+
+// same sorts the questions whose answers have the same content.
+func (p *Pages) same(c echo.Context, r results.Report) (judging.Same, error) {
+	hasFiles, err := p.assets.Items(c.Request().Context(), r.Task.ID)
+	return judging.SameOf(r, hasFiles), err
+}
+
+// listSame lists the questions whose answers have the same content, to be passed at once.
+func (p *Pages) listSame(c echo.Context) error {
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	return p.renderSame(c, task, judging.SameForm{Reviewer: reviewer(c)}, http.StatusOK)
+}
+
+func (p *Pages) renderSame(c echo.Context, task db.Task, typed judging.SameForm, status int) error {
+	ctx := c.Request().Context()
+	r := results.Report{Task: task}
+	if _, err := p.readReport(c, &r); err != nil {
+		return err
+	}
+	var err error
+	if typed.Same, err = p.same(c, r); err != nil {
+		return err
+	}
+	if typed.Batches, err = p.reviews.Batches(ctx, task.ID); err != nil {
+		return err
+	}
+	ids := make([]int64, len(typed.Passable))
+	for n, item := range typed.Passable {
+		ids[n] = item.ID
+	}
+	items, err := p.reader.ItemsOf(ctx, ids)
+	if err != nil {
+		return err
+	}
+	typed.Questions = make(map[int64]string, len(items))
+	for id, item := range items {
+		typed.Questions[id] = item.Question
+	}
+	title := pages.Locale(c).Text("review.same.title")
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: pages.Locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
+	frame.Styles, frame.Scripts = []string{"report.css", "judging.css"}, []string{"review.js"}
+	return pages.Render(c, status, judging.SamePage(frame, r, typed))
+}
+
+// passSame passes the questions that are ticked, if nothing speaks against it by now.
+func (p *Pages) passSame(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	kept := map[int]bool{}
+	for _, one := range submitted.List("numbers") {
+		if number, err := strconv.Atoi(one); err == nil {
+			kept[number] = true
+		}
+	}
+	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
+	if err != nil {
+		typed := judging.SameForm{Reviewer: submitted.Values["reviewer"], Kept: kept, Problem: fault.Of(err).Message(pages.Locale(c))}
+		return p.renderSame(c, task, typed, http.StatusUnprocessableEntity)
+	}
+	r := results.Report{Task: task}
+	if _, err := p.readReport(c, &r); err != nil {
+		return err
+	}
+	r.Reviewer = name
+	same, err := p.same(c, r)
+	if err != nil {
+		return err
+	}
+	var items []int64
+	for _, item := range same.Passable {
+		if kept[item.Number] {
+			items = append(items, item.ID)
+		}
+	}
+	if _, err := p.reviews.PassAll(ctx, task.ID, name, items); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.ReviewSame(task.ID), "reviewed")
+}
+
+// undoSame withdraws the verdicts of a batch that still stand.
+func (p *Pages) undoSame(c echo.Context) error {
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	name, err := form.ReviewerName(c.Request().Context(), submitted.Values["reviewer"])
+	if err != nil {
+		return err
+	}
+	batch, err := uuid.Parse(submitted.Value("batch"))
+	if err != nil {
+		return fault.New(fault.CodeNotFound)
+	}
+	if _, err := p.reviews.WithdrawBatch(c.Request().Context(), task.ID, batch, name); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.ReviewSame(task.ID), "withdrawn")
 }
 
 // listVersions lists all verdicts that were ever given on a question.
@@ -109,10 +235,10 @@ func (p *Pages) showSignOff(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.renderSignOff(c, task, results.SignOffForm{Reviewer: reviewer(c)}, http.StatusOK)
+	return p.renderSignOff(c, task, judging.SignOffForm{Reviewer: reviewer(c)}, http.StatusOK)
 }
 
-func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed results.SignOffForm, status int) error {
+func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed judging.SignOffForm, status int) error {
 	r := results.Report{Task: task}
 	if _, err := p.readReport(c, &r); err != nil {
 		return err
@@ -124,7 +250,7 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed results.SignOf
 	title := pages.Locale(c).Text("signoff.title")
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: pages.Locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
 	frame.Styles, frame.Scripts = []string{"report.css", "gallery.css"}, []string{"review.js"}
-	return pages.Render(c, status, results.SignOffPage(frame, r, signed, typed))
+	return pages.Render(c, status, judging.SignOffPage(frame, r, signed, typed))
 }
 
 // signOff signs a report off. What was typed stays if it cannot be.
@@ -137,7 +263,7 @@ func (p *Pages) signOff(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	typed := results.SignOffForm{Reviewer: submitted.Values["reviewer"], Note: submitted.Values["note"]}
+	typed := judging.SignOffForm{Reviewer: submitted.Values["reviewer"], Note: submitted.Values["note"]}
 	name, err := form.ReviewerName(c.Request().Context(), typed.Reviewer)
 	note := ""
 	if err == nil {
@@ -184,7 +310,7 @@ func (p *Pages) assign(c echo.Context) error {
 	}
 	if err != nil {
 		names := submitted.Values["reviewers"]
-		kept := results.SignOffForm{Reviewer: reviewer(c), Names: &names, NamesProblem: fault.Of(err).Message(pages.Locale(c))}
+		kept := judging.SignOffForm{Reviewer: reviewer(c), Names: &names, NamesProblem: fault.Of(err).Message(pages.Locale(c))}
 		return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
 	}
 	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {

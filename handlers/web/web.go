@@ -12,6 +12,7 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
+	"wending/db/journal"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/fault"
@@ -57,6 +58,7 @@ type Pages struct {
 	history   engine.History
 	reviews   review.Reviews
 	reader    reading.Reader
+	assets    journal.Assets
 	keeper    form.Keeper
 	questions pages.Questions
 }
@@ -65,6 +67,7 @@ type Pages struct {
 func Register(compressed, plain *echo.Group, config Config) *Pages {
 	p := &Pages{
 		config, report.NewMonitor(config.Store), report.New(config.Store), engine.NewHistory(config.Store), review.New(config.Store), reading.New(config.Store, config.Tasks.Assets),
+		journal.NewAssets(config.Store),
 		form.Keeper{Sealer: config.Sealer}, pages.Questions{Staging: config.Staging, Log: config.Log},
 	}
 	compressed.GET(paths.Create, p.newTask)
@@ -80,6 +83,9 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.GET("/tasks/:taskId/variants", p.showVariants)
 	compressed.GET("/tasks/:taskId/report", p.showSummary)
 	compressed.GET("/tasks/:taskId/review", p.nextReview)
+	compressed.GET("/tasks/:taskId/review/same", p.listSame)
+	compressed.POST("/tasks/:taskId/review/same", p.passSame)
+	compressed.POST("/tasks/:taskId/review/same/undo", p.undoSame)
 	compressed.GET("/tasks/:taskId/review/:number", p.reviewQuestion)
 	compressed.GET("/tasks/:taskId/sign-off", p.showSignOff)
 	compressed.POST("/tasks/:taskId/sign-off", p.signOff)

@@ -170,6 +170,9 @@ func Review(id uuid.UUID) string { return Task(id) + "/review" }
 // ReviewOf is one question on a page of its own, for a verdict.
 func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strconv.Itoa(number) }
 
+// ReviewSame is the list of questions whose answers have the same content, which are passed at once.
+func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
+
 // SignOff is the summary of a review, where it is signed off.
 func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 

@@ -276,7 +276,7 @@ func DocumentHead(d Document) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var8 string
-			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(signedCounts(text.LocaleOf(ctx), one))
+			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(SignedCounts(text.LocaleOf(ctx), one))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 92, Col: 102}
 			}
@@ -500,7 +500,7 @@ func documentFilters(d Document) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var21 string
-		templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(reviewOpen)
+		templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(ReviewOpen)
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 118, Col: 28}
 		}
@@ -562,9 +562,9 @@ func documentFilters(d Document) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var25 string
-		templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(Disputed)
+		templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(ReviewDisagree)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 122, Col: 26}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 122, Col: 32}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 		if templ_7745c5c3_Err != nil {
@@ -577,7 +577,7 @@ func documentFilters(d Document) templ.Component {
 		var templ_7745c5c3_Var26 string
 		templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.review.disagree"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 122, Col: 69}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/document.templ`, Line: 122, Col: 75}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 		if templ_7745c5c3_Err != nil {
@@ -839,13 +839,13 @@ func DocumentCard(d Document, card Card) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for _, one := range card.Reviews {
-				templ_7745c5c3_Err = said(one).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Said(one).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
 			for _, one := range card.AnswerReviews {
-				templ_7745c5c3_Err = said(one).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Said(one).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -938,9 +938,9 @@ func (d Document) times() string {
 func (d Document) opinions(locale text.Locale) string {
 	var words []string
 	for _, verdict := range review.Verdicts {
-		words = append(words, locale.Text("verdict."+string(verdict))+" "+text.Number(d.countOpinion(string(verdict))))
+		words = append(words, locale.Text("verdict."+string(verdict))+" "+text.Number(d.CountOpinion(string(verdict))))
 	}
-	words = append(words, locale.Text("results.review.disagree")+" "+text.Number(d.countOpinion(Disputed)), locale.Text("results.review.open")+" "+text.Number(d.countOpinion(reviewOpen)))
+	words = append(words, locale.Text("results.review.disagree")+" "+text.Number(d.CountOpinion(ReviewDisagree)), locale.Text("results.review.open")+" "+text.Number(d.CountOpinion(ReviewOpen)))
 	return strings.Join(words, " · ")
 }
 

@@ -18,6 +18,8 @@ import (
 type Query struct {
 	// Filter is one of Filters, Review one of ReviewFilters, Sort one of Sorts.
 	Filter, Review, Sort, Search string
+	// Reason keeps questions of which a verdict was given for it; empty means any.
+	Reason string
 	// FinishReason and ErrorCode keep questions of which a run ended for that reason and with that code; empty means any.
 	FinishReason, ErrorCode string
 	// Series names the conversation whose turns are asked for; empty means all questions.
@@ -31,7 +33,7 @@ type Query struct {
 // Values are the query's parameters.
 func (q Query) Values() url.Values {
 	values := url.Values{}
-	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "sort": q.sortParameter(), "search": q.Search, "series": q.Series,
+	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "reason": q.Reason, "sort": q.sortParameter(), "search": q.Search, "series": q.Series,
 		"finish_reason": q.FinishReason, "error_code": q.ErrorCode} {
 		if value != "" {
 			values.Set(name, value)
@@ -84,19 +86,20 @@ func Filters(task db.Task) []string {
 
 // Filters by what people said.
 const (
-	reviewOpen = "open"
+	// ReviewOpen keeps questions that nobody has judged.
+	ReviewOpen = "open"
 	reviewMine = "mine"
-	// Disputed is the opinion of people whose verdicts differ.
-	Disputed = "disagree"
+	// ReviewDisagree keeps questions of which people's verdicts differ.
+	ReviewDisagree = "disagree"
 )
 
 // ReviewFilters are the filters by people's verdicts; the empty name shows all.
 func ReviewFilters() []string {
-	filters := []string{"", reviewOpen, reviewMine}
+	filters := []string{"", ReviewOpen, reviewMine}
 	for _, verdict := range review.Verdicts {
 		filters = append(filters, string(verdict))
 	}
-	return append(filters, Disputed)
+	return append(filters, ReviewDisagree)
 }
 
 // Orders of questions.
@@ -129,11 +132,11 @@ func (q Query) NeedsMeasures() bool { return q.Sort == sortLatency || q.Sort == 
 // Opinion sums up verdicts on a question: the verdict if all agree, otherwise that they do not, or that there is none.
 func Opinion(verdicts []review.Review) string {
 	if len(verdicts) == 0 {
-		return reviewOpen
+		return ReviewOpen
 	}
 	for _, one := range verdicts {
 		if one.Verdict != verdicts[0].Verdict {
-			return Disputed
+			return ReviewDisagree
 		}
 	}
 	return string(verdicts[0].Verdict)
@@ -188,13 +191,17 @@ func (r Report) passesReview(item report.Summary, filter string) bool {
 	return Opinion(r.Reviews[item.QuestionID]) == filter
 }
 
+func (r Report) passesReason(item report.Summary, reason string) bool {
+	return reason == "" || slices.ContainsFunc(r.Reviews[item.QuestionID], func(one review.Review) bool { return slices.Contains(one.Reasons, reason) })
+}
+
 // Shown returns the questions that a query asks for, in its order.
 func (r Report) Shown(query Query) (shown []report.Summary) {
 	for _, item := range r.All {
 		if query.Series != "" && (item.Series == nil || *item.Series != query.Series) {
 			continue
 		}
-		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) && r.passesOutcome(item, query) && r.passesReview(item, query.Review) {
+		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) && r.passesOutcome(item, query) && r.passesReview(item, query.Review) && r.passesReason(item, query.Reason) {
 			shown = append(shown, item)
 		}
 	}

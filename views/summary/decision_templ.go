@@ -274,7 +274,7 @@ func (s Summary) judged(locale text.Locale) string {
 			said = append(said, locale.Text("verdict."+string(verdict))+" "+text.Number(count))
 		}
 	}
-	if count := s.Decision.Opinions[results.Disputed]; count > 0 {
+	if count := s.Decision.Opinions[results.ReviewDisagree]; count > 0 {
 		judged += count
 		said = append(said, locale.Text("results.review.disagree")+" "+text.Number(count))
 	}
@@ -571,7 +571,7 @@ func differingPart(s Summary, one Differing) templ.Component {
 // opinionName names what people say of a question.
 func opinionName(locale text.Locale, opinion string) string {
 	switch opinion {
-	case results.Disputed:
+	case results.ReviewDisagree:
 		return locale.Text("results.review.disagree")
 	case results.Opinion(nil):
 		return locale.Text("summary.decision.waiting")

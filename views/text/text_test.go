@@ -204,6 +204,10 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, verdict := range review.Verdicts {
 		add("verdict.", string(verdict))
 	}
+	add("review.reason.", review.Reasons...)
+	add("review.kind.", review.WrongNumber, review.WrongConclusion, review.WrongCitation)
+	add("review.same.without.", "judged", "failed", "against", "files")
+	add("review.finding.", "most.none", "standard.none")
 	for _, level := range measure.Levels {
 		add("level.", string(level))
 	}
@@ -253,7 +257,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "stored", "version", "removed", "archived", "restored",
+	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, role := range people.Roles {
 		add("role.", string(role), "about."+string(role))

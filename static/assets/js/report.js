@@ -132,9 +132,7 @@
     else if (!mode) turn(by > 0 ? "next" : "prev", by > 0 ? "#first" : "#last");
   }
   const withCard = (act) => () => { const card = current(); if (card) act(card); };
-  let isLeaving = false; // to the next question of a review
-  const verdict = (name) => () => { if (!isLeaving) giveVerdict(name); };
-  const giveVerdict = (name) => withCard((card) => window.wending.giveVerdict(card, name))();
+  const verdict = (name) => withCard((card) => window.wending.giveVerdict(card, name));
   const keys = {
     1: verdict("PASS"), 2: verdict("FAIL"), 3: verdict("UNSURE"),
     r: withCard((card) => window.wending.openNote(card)),
@@ -145,8 +143,8 @@
     G: () => follow(inOrder[inOrder.length - 1]),
     d: nextMarks,
     c: withCard(copyLink),
-    j: () => (mode ? location.assign(mode.dataset.next) : step(1)),
-    k: () => (mode ? history.back() : step(-1)),
+    j: () => step(1),
+    k: () => step(-1),
     e: withCard((card) => toggle(card.querySelectorAll(".fold, .same, .unit-fold"), card)),
     E: withCard((card) => toggle(document.querySelectorAll(".result :is(.fold, .same, .unit-fold)"), card)),
     v: () => switchTo(document.querySelector("[data-view]:not([aria-current])")),
@@ -158,16 +156,7 @@
     "/": () => { const search = document.getElementById("search"); if (search) search.focus(); },
     "?": () => help.showModal(),
   };
-  if (mode) {
-    keys.Escape = () => location.assign(mode.dataset.leave);
-    keys.u = () => window.wending.undo();
-    document.addEventListener("wending:judged", (event) => {
-      if (!window.wending.isJudged(event.target.closest(".result"))) return; // a variant is still to be judged
-      isLeaving = true;
-      location.assign(mode.dataset.next);
-    });
-    window.addEventListener("pageshow", () => { isLeaving = false; });
-  }
+  if (mode) Object.assign(keys, window.wending.judgingKeys);
   document.querySelector("[data-help]").addEventListener("click", () => help.showModal());
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && map && map.open) { map.open = false; return; }

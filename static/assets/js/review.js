@@ -39,6 +39,28 @@
     const toggle = place.querySelector("[data-note]");
     return toggle && document.getElementById(toggle.dataset.note);
   }
+  // The names of reasons: those that every project has; a project's own are their own names.
+  const reasonNames = JSON.parse(who.dataset.reasonNames);
+  const namesOf = (reasons) => reasons.map((reason) => reasonNames[reason] || reason).join(who.dataset.between);
+  const storedReasons = (said) => JSON.parse(said.dataset.reasons || "[]");
+  const reasonButtons = (place) => (place.querySelectorAll ? [...place.querySelectorAll("[data-reason]")] : []);
+  // Reasons that were found count with a verdict that finds fault; a pass has only those that somebody chose.
+  function chosenReasons(place, verdict, own) {
+    const buttons = reasonButtons(place);
+    if (!buttons.length) return own ? storedReasons(own) : [];
+    if (verdict === "PASS" && !own && !place.dataset.isChosen) return [];
+    return buttons.filter((button) => button.getAttribute("aria-pressed") === "true").map((button) => button.dataset.reason);
+  }
+  function pressReasons(place, isPressed) {
+    reasonButtons(place).forEach((button) => button.setAttribute("aria-pressed", String(isPressed(button))));
+  }
+  function toggleReason(place, button) {
+    button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
+    place.dataset.isChosen = "true";
+    const pressed = reasonButtons(place).filter((one) => one.getAttribute("aria-pressed") === "true");
+    store(place.dataset.draft + " reasons", JSON.stringify(pressed.map((one) => one.dataset.reason)));
+  }
+  const sameReasons = (a, b) => a.length === b.length && a.every((one) => b.includes(one));
   function show(place, review) {
     let said = [...saidList(place).children].find((one) => one.dataset.reviewer === review.reviewer);
     if (!said) {
@@ -49,6 +71,8 @@
     said.dataset.reviewer = review.reviewer;
     said.dataset.verdict = review.verdict;
     said.dataset.version = review.version;
+    said.dataset.reasons = JSON.stringify(review.reasons);
+    said.querySelector(".said-reasons").textContent = namesOf(review.reasons);
     said.querySelector("b").textContent = review.reviewer;
     said.querySelector(".said").textContent = who.dataset[review.verdict.toLowerCase()];
     said.querySelector(".remark").textContent = review.note;
@@ -62,24 +86,53 @@
     const note = noteOf(place);
     const withdraw = place.querySelector("[data-withdraw]");
     if (withdraw) withdraw.hidden = !own;
+    const drafted = place.dataset.draft && stored(place.dataset.draft + " reasons");
+    if (drafted) place.dataset.isChosen = "true";
+    const reasons = drafted ? JSON.parse(drafted) : own ? storedReasons(own) : null;
+    pressReasons(place, (button) => (reasons ? reasons.includes(button.dataset.reason) : "found" in button.dataset));
     if (!note) return;
     const draft = stored(place.dataset.draft);
     if (document.activeElement !== note) note.value = draft || (own ? own.querySelector(".remark").textContent : "");
     if (draft) openNote(place, false);
     tellState(place);
   }
+  // A draft is kept in this browser with the time at which it was written.
+  const timeOfDay = (time) => time.toLocaleTimeString("zh-CN", { timeZone: "Asia/Shanghai", hour12: false });
+  function storeDraft(place, text) {
+    store(place.dataset.draft, text);
+    store(place.dataset.draft + " at", text ? timeOfDay(new Date()) : "");
+  }
+  function dropDraft(place) {
+    storeDraft(place, "");
+    store(place.dataset.draft + " reasons", "");
+    delete place.dataset.isChosen;
+  }
   // Below a note stands what has become of it: a draft in this browser, or stored with the verdict.
   function tellState(place) {
     const note = noteOf(place);
     const own = saidBy(place, reviewer());
     const isStored = own && own.querySelector(".remark").textContent === note.value;
-    document.getElementById(note.id + "-state").textContent = !note.value ? "" : isStored ? who.dataset.stored : who.dataset.draft;
+    const at = stored(place.dataset.draft + " at");
+    const state = document.getElementById(note.id + "-state");
+    if (!note.value) state.textContent = who.dataset.none;
+    else state.textContent = isStored ? who.dataset.stored : who.dataset.draft.replace("%", at);
+    state.classList.toggle("is-kept", Boolean(note.value));
   }
   function openNote(place, withFocus) {
     const note = noteOf(place);
+    const card = note.closest(".judging");
+    if (card && withFocus) card.classList.add("is-noting");
     note.closest(".note-field").hidden = false;
-    place.querySelector("[data-note]").setAttribute("aria-expanded", "true");
+    place.querySelector("[data-note]").setAttribute("aria-expanded", String(!card || card.classList.contains("is-noting")));
     if (withFocus) note.focus();
+  }
+  // In review mode a note is always in sight; on a phone it is a sheet above the verdicts.
+  function closeNote(place) {
+    const field = noteOf(place).closest(".note-field");
+    const card = field.closest(".judging");
+    if (card) card.classList.remove("is-noting");
+    else field.hidden = true;
+    place.querySelector("[data-note]").setAttribute("aria-expanded", "false");
   }
 
   // The last verdict on a question, with what it replaced: what undo takes back.
@@ -90,13 +143,13 @@
     const task = (address) => address.slice(0, address.indexOf("/items/"));
     return last && here && task(last.judge) === task(here.dataset.judge) ? last : null;
   }
-  function send(place, name, verdict, note, version) {
+  function send(place, name, verdict, note, reasons, version) {
     const run = {};
     if (place.dataset.run) run.run_index = Number(place.dataset.run);
     if (place.dataset.variant) run.variant = Number(place.dataset.variant);
     if (verdict) {
       return fetch(place.dataset.judge, {
-        method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reviewer: name, verdict, note, version: Number(version), ...run }),
+        method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reviewer: name, verdict, note, reasons, version: Number(version), ...run }),
       });
     }
     return fetch(place.dataset.judge + "?" + new URLSearchParams({ reviewer: name, version, ...run }), { method: "DELETE" });
@@ -114,9 +167,10 @@
     if (!name) return toast(who.dataset.needed, true);
     const own = saidBy(place, name);
     const field = noteOf(place);
-    const before = own ? { verdict: own.dataset.verdict, note: own.querySelector(".remark").textContent } : null;
+    const before = own ? { verdict: own.dataset.verdict, note: own.querySelector(".remark").textContent, reasons: storedReasons(own) } : null;
     const note = field ? field.value : before ? before.note : "";
-    if (verdict && before && before.verdict === verdict && before.note === note) { // said already
+    const reasons = chosenReasons(place, verdict, own);
+    if (verdict && before && before.verdict === verdict && before.note === note && sameReasons(before.reasons, reasons)) { // said already
       if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       return undefined;
     }
@@ -125,7 +179,7 @@
     const known = [...saidList(place).children].find((said) => said.dataset.reviewer === name);
     let response;
     try {
-      response = await send(place, name, verdict, note, known ? known.dataset.version : 0);
+      response = await send(place, name, verdict, note, reasons, known ? known.dataset.version : 0);
     } catch {
       return toast(document.body.dataset.networkError, true); // the note stays as a draft
     }
@@ -139,13 +193,13 @@
     if (response.ok) {
       show(place, told);
       if (place.dataset.draft) {
-        store(place.dataset.draft, "");
-        sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, variant: place.dataset.variant, draft: place.dataset.draft, name, version: told.version, note, before, back: location.href }));
+        dropDraft(place);
+        sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, variant: place.dataset.variant, draft: place.dataset.draft, name, version: told.version, note, reasons, before, back: location.href }));
         if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       }
       toast(who.dataset.saved, false);
     } else if (response.status === 409 && told.current) {
-      if (place.dataset.draft) store(place.dataset.draft, note);
+      if (place.dataset.draft) storeDraft(place, note);
       show(place, told.current);
       toast(who.dataset.changed, true);
     } else {
@@ -158,16 +212,16 @@
     const last = lastVerdict();
     if (!last) return;
     sessionStorage.removeItem(undoKey);
-    const place = { dataset: { judge: last.judge, variant: last.variant } };
+    const place = { dataset: { judge: last.judge, variant: last.variant, draft: last.draft } };
     let response;
     try {
-      response = await send(place, last.name, last.before ? last.before.verdict : "", last.before ? last.before.note : "", last.version);
+      response = await send(place, last.name, last.before ? last.before.verdict : "", last.before ? last.before.note : "", last.before ? last.before.reasons : [], last.version);
     } catch {
       sessionStorage.setItem(undoKey, JSON.stringify(last));
       return toast(document.body.dataset.networkError, true);
     }
     if (!response.ok) return toast(who.dataset.failed, true);
-    if (last.note && !(last.before && last.before.note === last.note)) store(last.draft, last.note);
+    if (last.note && !(last.before && last.before.note === last.note)) storeDraft(place, last.note);
     location.assign(last.back);
   }
 
@@ -178,14 +232,10 @@
     const toggle = event.target.closest("[data-note]");
     if (button) save(place, button.dataset.verdict, true);
     if (event.target.closest("[data-withdraw]")) save(place, "", false);
-    if (toggle) {
-      const field = noteOf(place).closest(".note-field");
-      if (field.hidden) openNote(place, true);
-      else {
-        field.hidden = true;
-        toggle.setAttribute("aria-expanded", "false");
-      }
-    }
+    const reason = event.target.closest("[data-reason]");
+    if (reason) toggleReason(place, reason);
+    if (toggle && toggle.getAttribute("aria-expanded") === "true") closeNote(place);
+    else if (toggle) openNote(place, true);
   });
   const placesOf = (card) => [...card.querySelectorAll("[data-judge][data-draft]")];
   const placeOf = (note) => placesOf(note.closest(".result")).find((place) => noteOf(place) === note);
@@ -193,7 +243,7 @@
   document.addEventListener("input", (event) => {
     if (!isNote(event.target)) return;
     const place = placeOf(event.target);
-    store(place.dataset.draft, event.target.value);
+    storeDraft(place, event.target.value);
     tellState(place);
   });
   // Within a note keys write; with Alt the digits judge, Ctrl or ⌘ and Enter saves, and Esc leaves it as a draft.
@@ -212,6 +262,7 @@
     else if (isSave) toast(who.dataset.kept, false);
     else {
       isLeft = event.target;
+      if (event.target.closest(".judging")) closeNote(place);
       event.target.closest(".result").focus({ preventScroll: true });
       isLeft = null;
     }
@@ -255,7 +306,7 @@
     if (place) save(place, verdict, true);
   }
   Object.assign(window.wending, {
-    giveVerdict, undo,
+    giveVerdict, undo, save, toggleReason, isPlaceJudged: isJudged, openNoteOf: (place) => openNote(place, true),
     openNote: (card) => { const place = ofCard(card); if (place) openNote(place, true); },
     isJudged: (card) => placesOf(card).every(isJudged),
   });
