@@ -324,6 +324,8 @@ func (w *walk) people() {
 	w.do("GET", "projects", nil, 200)
 	w.do("GET", "projects/"+place, nil, 200)
 	w.do("PATCH", "projects/"+place, object{"lanes": 3, "disk_bytes": nil}, 200)
+	w.do("PUT", "projects/"+place+"/settings", object{"review_reasons": []string{"语气不当"}}, 200)
+	w.do("GET", "projects/"+place+"/settings", nil, 200)
 	w.do("POST", "projects/"+place+"/members", object{"user_id": user, "role": "viewer"}, 201)
 	w.do("GET", "projects/"+place+"/members", nil, 200)
 	w.do("PUT", "projects/"+place+"/members/"+user, object{"role": "admin"}, 200)
@@ -337,6 +339,7 @@ func (w *walk) people() {
 // bodies are what operations need to come as far as what they do not find.
 var bodies = map[string]any{
 	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
+	"put-project-settings": object{"review_reasons": []string{}},
 }
 
 // filled is an operation's path with ids of nothing, and what its query must have.

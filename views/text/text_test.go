@@ -204,6 +204,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, verdict := range review.Verdicts {
 		add("verdict.", string(verdict))
 	}
+	add("results.align.", results.Alignments...)
 	add("review.reason.", review.Reasons...)
 	add("review.kind.", review.WrongNumber, review.WrongConclusion, review.WrongCitation)
 	add("review.same.without.", "judged", "failed", "against", "files")
