@@ -56,7 +56,7 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 
 // urgency orders questions by what people said: what failed first, then what is in doubt, what nobody judged, what passed.
 func urgency(reviews []review.Review) int {
-	return slices.Index([]string{string(review.Fail), results.ReviewDisagree, string(review.Unsure), results.Opinion(nil), string(review.Pass)}, results.Opinion(reviews))
+	return slices.Index([]string{string(review.Fail), results.ReviewDisagree, string(review.Unsure), results.ReviewOpen, string(review.Pass)}, results.Opinion(reviews))
 }
 
 // differing reads what the answers to questions differ in.
