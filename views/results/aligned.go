@@ -6,10 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/measure/blocks"
 	"wending/db/measure/facts"
+	"wending/views/marks"
 	"wending/views/text"
 )
 
@@ -23,11 +26,10 @@ const (
 // aligned are a question's distinct answers, block by block.
 type aligned struct {
 	blocks.Reading
+	marks.Answers
 	card    Card
 	answers []distinct
 	task    db.Task
-	// isWritten shows texts with the marks of Markdown that are in them.
-	isWritten bool
 	// haveFacts reports that the answers contradict each other in a fact that was found in them.
 	haveFacts bool
 	// comesLater reports that what is folded comes when it is opened.
@@ -46,7 +48,7 @@ type place struct {
 
 // aligned aligns a card's answers; nil if they are fewer than two, or shown in another way.
 func (r Report) aligned(c Card) *aligned {
-	a := aligned{card: c, answers: c.distincts(), task: r.Task, isWritten: r.Format == nil, stating: map[string]string{}}
+	a := aligned{card: c, answers: c.distincts(), task: r.Task, stating: map[string]string{}}
 	if len(a.answers) < 2 || r.View != Merged && !r.IsAligned {
 		return nil
 	}
@@ -56,6 +58,7 @@ func (r Report) aligned(c Card) *aligned {
 		answers[n].Terms = c.terms(answers[n].Text, one.runs)
 	}
 	a.Reading = blocks.Align(answers, alignFor)
+	a.Answers = marks.Answers{Reading: &a.Reading, IsWritten: r.Format == nil}
 	a.arrange()
 	folded := 0
 	for _, p := range a.places {
@@ -326,4 +329,9 @@ func (c Card) agrees(fact measure.Fact, value measure.Value) bool {
 // likenessText is how alike an answer is to the most common one.
 func (a *aligned) likenessText(locale text.Locale, n int) string {
 	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
+}
+
+// standard is the standard answer, formatted where the answers are.
+func (r Report) standard(content string) templ.Component {
+	return marks.Answers{IsWritten: r.Format == nil}.List(blocks.Cut(content))
 }

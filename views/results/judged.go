@@ -166,7 +166,6 @@ func (r Report) CountOpinion(opinion string) int {
 	return len(r.Shown(Query{Review: opinion}))
 }
 
-
 // SignedCounts are the verdicts that a report was signed off with, and how many questions were open.
 func SignedCounts(locale text.Locale, signed review.SignOff) string {
 	counts := locale.Text("signoff.counts", "Passed", signed.Passed, "Failed", signed.Failed, "Unsure", signed.Unsure)

@@ -191,8 +191,8 @@ func decisionPart(s Summary) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if open := d.Opinions[results.Opinion(nil)]; open > 0 && len(d.Opinions) > 1 {
-			templ_7745c5c3_Err = s.link(text.T(ctx, "summary.decision.open", "Count", open), s.queryHref(0, results.Query{Review: results.Opinion(nil)})).Render(ctx, templ_7745c5c3_Buffer)
+		if open := d.Opinions[results.ReviewOpen]; open > 0 && len(d.Opinions) > 1 {
+			templ_7745c5c3_Err = s.link(text.T(ctx, "summary.decision.open", "Count", open), s.queryHref(0, results.Query{Review: results.ReviewOpen})).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -573,7 +573,7 @@ func opinionName(locale text.Locale, opinion string) string {
 	switch opinion {
 	case results.ReviewDisagree:
 		return locale.Text("results.review.disagree")
-	case results.Opinion(nil):
+	case results.ReviewOpen:
 		return locale.Text("summary.decision.waiting")
 	}
 	return locale.Text("verdict." + opinion)

@@ -22,8 +22,8 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/jobs/cron"
+	"wending/views/marks"
 	"wending/views/paths"
-	"wending/views/results"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -1023,7 +1023,7 @@ func changes(p Page) templ.Component {
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
-						templ_7745c5c3_Err = results.DifferenceText(one.Pieces).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = marks.Difference(one.Pieces).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

@@ -1,4 +1,6 @@
-package results
+// Package marks writes texts of answers as HTML, with what differs between them marked: whole texts, and the blocks of answers that are
+// aligned.
+package marks
 
 import (
 	"context"
@@ -16,8 +18,15 @@ import (
 // Texts of answers are written by hand here: between the elements of a template there is white space, and an answer must
 // not get any.
 
-// DifferenceText shows how the most common answer becomes another: what is equal is folded where it is long.
-func DifferenceText(pieces []measure.Piece) templ.Component {
+// keptEqual is how many equal characters stay beside a difference, and foldEqual from how many on those between are
+// folded.
+const (
+	keptEqual = 15
+	foldEqual = 40
+)
+
+// Difference shows how the most common answer becomes another: what is equal is folded where it is long.
+func Difference(pieces []measure.Piece) templ.Component {
 	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error {
 		var html strings.Builder
 		for n, piece := range pieces {
@@ -40,9 +49,9 @@ func DifferenceText(pieces []measure.Piece) templ.Component {
 	})
 }
 
-// markedText shows an answer as it is, with what the most common one has not marked and what that has instead struck
+// Marked shows an answer as it is, with what the most common one has not marked and what that has instead struck
 // out, and what follows it.
-func markedText(pieces []measure.Piece, behind string) templ.Component {
+func Marked(pieces []measure.Piece, behind string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		var html strings.Builder
 		for _, piece := range pieces {
@@ -61,8 +70,8 @@ func markedText(pieces []measure.Piece, behind string) templ.Component {
 	})
 }
 
-// headText shows the beginning of a folded text.
-func headText(head string) templ.Component {
+// Head shows the beginning of a folded text.
+func Head(head string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		_, err := io.WriteString(w, inLine(head)+"...")
 		return err
@@ -80,4 +89,21 @@ func inLine(content string) string {
 func foldedSame(ctx context.Context, same string) string {
 	return `<details class="same"><summary>` + templ.EscapeString(text.T(ctx, "results.same", "Count", utf8.RuneCountInString(same))) +
 		"</summary>" + templ.EscapeString(same) + "</details>"
+}
+
+// foldedEqual are the parts of a stretch of equal text: what stays before and behind what is folded, which is empty if
+// the stretch is short. Nothing stays at the ends of the whole text.
+func foldedEqual(equal string, isFirst, isLast bool) (before, hidden, behind string) {
+	runes := []rune(equal)
+	from, to := keptEqual, len(runes)-keptEqual
+	if isFirst {
+		from = 0
+	}
+	if isLast {
+		to = len(runes)
+	}
+	if to-from <= foldEqual {
+		return equal, "", ""
+	}
+	return string(runes[:from]), string(runes[from:to]), string(runes[to:])
 }

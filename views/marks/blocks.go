@@ -1,4 +1,4 @@
-package results
+package marks
 
 import (
 	"context"
@@ -67,7 +67,7 @@ var (
 	bulletMark  = regexp.MustCompile(`^\s*([-*+])\s`)
 )
 
-// writer writes a block with its marks.
+// writer writes one block with its marks.
 type writer struct {
 	html strings.Builder
 	kind blocks.Kind
@@ -204,7 +204,7 @@ func table(head, rows string) string {
 	return html + "<tbody>" + rows + "</tbody></table>"
 }
 
-// cellsOf cuts the pieces of a row, which were found cell by cell, into those of each cell; nil if they were not.
+// cellsOfRow cuts the pieces of a row, which were found cell by cell, into those of each cell; nil if they were not.
 func cellsOfRow(text string, pieces []blocks.Piece) (all [][]blocks.Piece) {
 	cells := blocks.Cells(text)
 	var now []blocks.Piece
@@ -234,29 +234,36 @@ func component(html string) templ.Component {
 	})
 }
 
-// blockText is a block as most answers have it.
-func (a *aligned) blockText(unit blocks.Unit, content string) templ.Component {
+// Answers writes the blocks of answers that are aligned.
+type Answers struct {
+	Reading *blocks.Reading
+	// IsWritten shows texts with the marks of Markdown that are in them.
+	IsWritten bool
+}
+
+// Block is a block as most answers have it.
+func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 	terms := termsStated(unit)
-	if unit.Kind == blocks.Row && !a.isWritten {
+	if unit.Kind == blocks.Row && !a.IsWritten {
 		cells := blocks.Cells(content)
 		return component(table(unit.Head, row(cells, func(n int) string { return cell(cells[n], terms) })))
 	}
-	w := writer{kind: unit.Kind, isWritten: a.isWritten}
+	w := writer{kind: unit.Kind, isWritten: a.IsWritten}
 	w.stated(content, terms)
 	return component(w.html.String())
 }
 
-// otherText is a block that says what most answers say in another way, with what differs marked.
-func (a *aligned) otherText(unit blocks.Unit, other blocks.Other) templ.Component {
-	pieces := a.Pieces(unit, other)
+// Other is a block that says what most answers say in another way, with what differs marked.
+func (a Answers) Other(unit blocks.Unit, other blocks.Other) templ.Component {
+	pieces := a.Reading.Pieces(unit, other)
 	if len(pieces) == 0 { // the others have nothing here
-		return a.blockText(blocks.Unit{Kind: unit.Kind, Head: unit.Head}, other.Text)
+		return a.Block(blocks.Unit{Kind: unit.Kind, Head: unit.Head}, other.Text)
 	}
-	if cells := cellsOfRow(other.Text, pieces); unit.Kind == blocks.Row && !a.isWritten && cells != nil {
+	if cells := cellsOfRow(other.Text, pieces); unit.Kind == blocks.Row && !a.IsWritten && cells != nil {
 		texts := blocks.Cells(other.Text)
 		return component(table(unit.Head, row(texts, func(n int) string { return cellPieces(cells[n]) })))
 	}
-	w := writer{kind: unit.Kind, isWritten: a.isWritten}
+	w := writer{kind: unit.Kind, isWritten: a.IsWritten}
 	w.pieces(unit.Text, other, pieces)
 	return component(w.html.String())
 }
@@ -278,14 +285,14 @@ func cellPieces(pieces []blocks.Piece) string {
 	return w.html.String()
 }
 
-// blockList writes blocks one after another; the rows of a table are one table.
-func (a *aligned) blockList(list []blocks.Block) templ.Component {
+// List writes blocks one after another; the rows of a table are one table.
+func (a Answers) List(list []blocks.Block) templ.Component {
 	var html strings.Builder
 	for n := 0; n < len(list); n++ {
 		kind := string(list[n].Kind)
 		html.WriteString(`<div class="block text is-` + kind + `">`)
-		if list[n].Kind != blocks.Row || a.isWritten {
-			w := writer{kind: list[n].Kind, isWritten: a.isWritten}
+		if list[n].Kind != blocks.Row || a.IsWritten {
+			w := writer{kind: list[n].Kind, isWritten: a.IsWritten}
 			w.stated(list[n].Text, nil)
 			html.WriteString(w.html.String() + "</div>")
 			continue
@@ -301,12 +308,6 @@ func (a *aligned) blockList(list []blocks.Block) templ.Component {
 	return component(html.String())
 }
 
-// standard is the standard answer, formatted where the answers are.
-func (r Report) standard(content string) templ.Component {
-	a := aligned{isWritten: r.Format == nil}
-	return a.blockList(blocks.Cut(content))
-}
-
 // termsStated are the terms of the most common answer in a unit that others state in another way.
 func termsStated(unit blocks.Unit) (terms []string) {
 	for _, other := range unit.Others {
@@ -319,8 +320,8 @@ func termsStated(unit blocks.Unit) (terms []string) {
 	return terms
 }
 
-// firstLine is the beginning of a block in one line.
-func firstLine(content string, most int) string {
+// FirstLine is the beginning of a block in one line.
+func FirstLine(content string, most int) string {
 	content = strings.Join(strings.Fields(content), " ")
 	if utf8.RuneCountInString(content) <= most {
 		return content
