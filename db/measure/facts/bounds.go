@@ -126,7 +126,7 @@ func (d *document) boundOf(f *fact, clause int) bound {
 			}
 		}
 	}
-	if k := len(d.facts) - 1; k >= 0 && d.facts[k].polarity.isNegative() && d.facts[k].From >= clause && f.From-d.facts[k].To <= longestVerbPhrase {
+	if k := len(d.facts) - 1; k >= 0 && d.facts[k].polarity.isNegative() && d.facts[k].From >= clause && f.From-d.facts[k].To <= longestVerbPhrase && !d.hasOr(d.facts[k].To, f.From) {
 		switch found { // must never go above 30 °C
 		case moreThan:
 			return atMost
@@ -135,6 +135,16 @@ func (d *document) boundOf(f *fact, clause int) bound {
 		}
 	}
 	return found
+}
+
+// hasOr reports whether an alternative begins between two characters.
+func (d *document) hasOr(from, to int) bool {
+	for i := from; i < to; i++ {
+		if d.Runes[i] == '或' || d.Has(i, " or ") || d.Has(i, " and ") {
+			return true
+		}
+	}
+	return false
 }
 
 // longestVerbPhrase is how many characters stand between a negation and the number whose comparison it denies.

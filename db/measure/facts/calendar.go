@@ -214,6 +214,17 @@ func (d *document) monthFirst(i, next, to, month int) int {
 	return d.addDate(i, end, x)
 }
 
+// noon reads noon and midnight.
+func (d *document) noon(i int) int {
+	for _, l := range []struct{ word, value string }{{"noon", "12:00"}, {"midday", "12:00"}, {"midnight", "00:00"}, {"正午", "12:00"}, {"零点", "00:00"}} {
+		if end := i + len([]rune(l.word)); d.Has(i, l.word) && !passage.IsLatin(d.At(i-1)) && !passage.IsLatin(d.At(end)) {
+			d.add(fact{Span: passage.Span{From: i, To: end}, kind: Time, class: classTime, key: l.value, value: l.value})
+			return end
+		}
+	}
+	return i
+}
+
 // partOfDay reads 上午 and the like before a number: 'a' before noon, 'n' noon, 'p' after it.
 func (d *document) partOfDay(i, to int) (byte, int) {
 	var part byte
@@ -264,7 +275,7 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 		minute, end, isTime = d.minutes(next+1, to)
 		before := len(d.facts) - 1
 		follows := before >= 0 && d.facts[before].class == classTime && i-d.facts[before].To <= 4
-		isTime = isTime || part != 0 || follows && r == '点' || d.followsDate(i) || !n.isHan && !n.isWord && r == '点'
+		isTime = isTime || part != 0 || follows && r == '点' || r == '点' && n.isHan && d.isHourBefore(next+1) || d.followsDate(i) || !n.isHan && !n.isWord && r == '点'
 	}
 	if suffix, after := d.meridiem(d.Blanks(end)); suffix != 0 && !n.isHan {
 		part, end, isTime = suffix, after, true
@@ -272,6 +283,7 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 	if !isTime {
 		return i
 	}
+	isEither := part == 0 && hour >= 1 && hour <= 12 && d.At(next) == '点'
 	if part == 0 {
 		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classTime && d.facts[k].per == "p" && i-d.facts[k].To <= 2 && hour < 12 {
 			part = 'p'
@@ -290,9 +302,20 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 	if part == 'p' {
 		f.per = "p"
 	}
+	f.isEitherHalf = isEither && part == 0
 	f.bound = d.boundOf(&f, i)
 	d.add(f)
 	return end
+}
+
+// isHourBefore reports whether what follows 八点 says that it is a time of day, not a point.
+func (d *document) isHourBefore(i int) bool {
+	for _, word := range []string{"以后", "之后", "以前", "之前", "前", "后", "到", "至", "开", "关"} {
+		if d.Has(i, word) {
+			return true
+		}
+	}
+	return false
 }
 
 // followsDate reports whether the fact before i is a day: 5月6日9时.
@@ -335,4 +358,29 @@ func (d *document) meridiem(i int) (byte, int) {
 		end++
 	}
 	return byte(r), end
+}
+
+// weekday reads 周三, 星期天.
+func (d *document) weekday(i int) int {
+	end := i + 1
+	if d.Runes[i] != '周' {
+		if !d.Has(i, "星期") && !d.Has(i, "礼拜") {
+			return i
+		}
+		end++
+	}
+	day := passage.ChineseDigit(d.At(end))
+	if r := d.At(end); r == '日' || r == '天' {
+		day = 7
+	}
+	if day < 1 || day > 7 || day == 7 && passage.ChineseDigit(d.At(end)) > 0 || d.At(end+1) == '次' || d.At(end+1) == '个' {
+		return i
+	}
+	return d.addWeekday(i, end+1, day)
+}
+
+func (d *document) addWeekday(from, to, day int) int {
+	value := passage.Weekdays[day]
+	d.add(fact{Span: passage.Span{From: from, To: to}, kind: Date, class: classWeekday, key: value, value: value})
+	return to
 }

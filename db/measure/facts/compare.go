@@ -134,8 +134,10 @@ func agree(x, y *fact) bool {
 	switch x.class {
 	case classDate:
 		return x.date.agrees(y.date)
+	case classTime:
+		return x.key == y.key || (x.isEitherHalf || y.isEitherHalf) && isHalfDayLater(x.key, y.key)
 	case classCount:
-		return x.key == y.key && (x.unit == y.unit || x.isUncounted() || y.isUncounted())
+		return (x.key == y.key || x.isNextTo(y) || y.isNextTo(x)) && (x.unit == y.unit || x.isUncounted() || y.isUncounted())
 	case classMass, classVolume:
 		return x.key == y.key && x.unit == y.unit
 	case classCitation:
@@ -146,6 +148,32 @@ func agree(x, y *fact) bool {
 		return x.key == y.key
 	}
 	return x.key == y.key && x.unit == y.unit
+}
+
+// isNextTo reports whether x is the open limit of whole things that y closes: more than 7 is 8 or more.
+func (f *fact) isNextTo(y *fact) bool {
+	step := 0.0
+	switch {
+	case f.bound == moreThan && y.bound == atLeast:
+		step = 1
+	case f.bound == lessThan && (y.bound == atMost || y.bound == exact):
+		step = -1
+	default:
+		return false
+	}
+	return f.per == "" && y.per == "" && f.raw != "" && y.raw != "" && !strings.Contains(f.raw, ".") && f.amount()+step == y.amount()
+}
+
+// isHalfDayLater reports whether two times are twelve hours apart.
+func isHalfDayLater(x, y string) bool {
+	if x > y {
+		x, y = y, x
+	}
+	if len(x) != 5 || x[2:] != y[2:] {
+		return false
+	}
+	hour := func(s string) int { return int(s[0]-'0')*10 + int(s[1]-'0') }
+	return hour(y)-hour(x) == 12
 }
 
 // isHalfMonth reports whether a duration is 半个月, which is 15 days.

@@ -180,6 +180,10 @@ func (d *document) anyNumber(i, to int) (number, bool) {
 		}
 		return n, isNumber
 	case passage.ChineseDigit(r) >= 0 || r == '十':
+		if next := passage.ChineseDigit(d.At(i + 1)); next > 1 && next == passage.ChineseDigit(r)+1 && passage.ChineseDigit(d.At(i+2)) < 0 && passage.ChineseScale(d.At(i+2)) == 0 {
+			n := number{Span: passage.Span{From: i, To: i + 1}, value: float64(next - 1), isHan: true} // 两三米
+			return n, true
+		}
 		return d.han(i, to)
 	case passage.IsLatin(r) && !passage.IsLatin(d.At(i-1)):
 		return d.english(i, to)
@@ -246,14 +250,6 @@ func (d *document) quantity(i, to, clause int) int {
 		return d.partOf(i, i+3, to, clause, 0.1)
 	case d.Has(i, "万分之"):
 		return d.partOf(i, i+3, to, clause, 0.01)
-	case r == '下' && d.At(i+1) == '个':
-		u, end := d.unit(i+1, to)
-		if u.class != classDuration {
-			return i
-		}
-		f := fact{Span: passage.Span{From: i, To: end}, kind: Duration, class: u.class, unit: u.base}
-		d.finish(&f, u.factor, clause)
-		return end
 	case r == '半' || r == 'h' && d.Has(i, "half ") && !passage.IsLatin(d.At(i-1)):
 		return d.half(i, to, clause)
 	case r == 'a' && d.Has(i, "a quarter ") && !passage.IsLatin(d.At(i-1)):
@@ -266,6 +262,9 @@ func (d *document) quantity(i, to, clause int) int {
 		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Number, class: classPercent, key: "200%", value: "200%", unit: "%"})
 		return end
 	}
+	if r := passage.Lower(d.Runes[i]); r == 'n' || r == 'm' || r == '正' {
+		return d.noon(i)
+	}
 	if part, next := d.partOfDay(i, to); part != 0 {
 		if n, isNumber := d.anyNumber(next, to); isNumber {
 			if end := d.clock(i, n, to, part); end > i {
@@ -275,12 +274,15 @@ func (d *document) quantity(i, to, clause int) int {
 		return i
 	}
 	n, isNumber := d.anyNumber(i, to)
+	if isNumber && n.isLight && n.value <= 6 && (d.At(i-1) == '周' || d.Has(i-2, "星期") || d.Has(i-2, "礼拜")) && d.At(n.To) != '个' {
+		return i
+	}
 	if !isNumber {
-		if r := passage.Lower(d.Runes[i]); r == 'a' && !passage.IsLatin(d.At(i-1)) && d.Has(i, "a week") && (d.Has(i-4, "for ") || d.Has(i-7, "within ")) {
-			n = number{Span: passage.Span{From: i, To: i + 1}, value: 1, isWord: true}
-		} else {
+		end := d.oneOf(i, to)
+		if end == i {
 			return i
 		}
+		n = number{Span: passage.Span{From: i, To: end}, value: 1, isWord: true}
 	}
 	if d.Has(d.Blanks(n.To), "分之") && n.value > 0 {
 		if part, isPart := d.anyNumber(d.Blanks(d.Blanks(n.To)+2), to); isPart {
@@ -309,6 +311,37 @@ func (d *document) quantity(i, to, clause int) int {
 		return end
 	}
 	return d.measured(start, n, to, clause)
+}
+
+// oneOf reads the article of a quantity, where no rate is meant: for a week, a gram of, within an hour.
+func (d *document) oneOf(i, to int) int {
+	if passage.Lower(d.Runes[i]) != 'a' || passage.IsLatin(d.At(i-1)) {
+		return i
+	}
+	end := i + 1
+	if d.At(end) == 'n' {
+		end++
+	}
+	if d.At(end) != ' ' {
+		return i
+	}
+	u, after := d.unit(end, to)
+	switch {
+	case u.class == classDuration:
+		for _, word := range []string{"for ", "within ", "in ", "after ", "every ", "until ", "than ", "least ", "under ", "over ", "about "} {
+			if d.Has(i-len(word), word) {
+				return end
+			}
+		}
+		for _, word := range []string{"earlier", "later", "before", "after", "ahead", "without", "or less", "or more", "at most"} {
+			if d.Has(d.Blanks(after), word) {
+				return end
+			}
+		}
+	case (u.class == classMass || u.class == classVolume) && after-end > 4 && d.Has(d.Blanks(after), "of "):
+		return end
+	}
+	return i
 }
 
 // digitsCode reads 400-600-1873, 3.8.2, 192.168.31.1, 2.x, 21H2.
@@ -395,7 +428,7 @@ func (d *document) money(i, from, to, clause int, currency string) int {
 	} else if d.At(end) == '元' {
 		end++
 	}
-	f := fact{Span: passage.Span{From: i, To: end}, kind: Money, class: classMoney, unit: currency}
+	f := fact{Span: passage.Span{From: i, To: end}, kind: Money, class: classMoney, unit: currency, raw: decimal(n.value)}
 	d.finish(&f, n.value, clause)
 	return end
 }
@@ -437,6 +470,12 @@ func (d *document) part(i, from, to, clause int, size float64) int {
 		from++
 	}
 	u, end := d.unit(from, to)
+	if size == 0.5 && (d.At(i+1) == '价' || d.Has(i-1, "一半") && d.At(i+1) != '时') {
+		end := i + 1
+		f := fact{Span: passage.Span{From: i, To: end}, kind: Percent, class: classPercent, unit: "%", key: "50%", value: "50%"}
+		d.add(f)
+		return end
+	}
 	if u.base == "" || u.isIgnored || u.class == classCount && u.base != "tablet" && u.base != "片" && u.base != "粒" || u.class == classPercent || u.class == classTemperature {
 		return i
 	}
@@ -463,6 +502,9 @@ func (d *document) measured(start int, n number, to, clause int) int {
 			u = about
 		}
 	}
+	if n.isHan && n.value == 1 && u.base == "个" && !d.isInRange { // 一个 is an article
+		return end
+	}
 	isKnown := u.base != "" || u.class != classCount
 	if n.isLight && !isKnown || n.isWord && n.value == 1 && !isKnown || u.isIgnored && (n.isHan || n.value < 13) {
 		return start
@@ -480,6 +522,10 @@ func (d *document) measured(start int, n number, to, clause int) int {
 	value := n.value * u.factor
 	if u.base == "MB" && math.Mod(n.value, 1024) == 0 { // 1024 GB is 1 TB
 		value = n.value / 1024 * 1000 * u.factor
+	}
+	if u.base == "m" && u.factor == 1 && n.isHan && passage.ChineseDigit(d.At(f.To)) > 0 && d.isUnmeasured(f.To+1, to) { // 一米八
+		value += float64(passage.ChineseDigit(d.At(f.To))) / 10
+		f.To++
 	}
 	if u.class == classMass && d.At(f.To) == '半' { // 一斤半
 		value += u.factor / 2
@@ -595,7 +641,17 @@ func (d *document) restOfMoney(u unit, i, to int) (float64, int) {
 	}{{"角毛", 0.1}, {"分", 0.01}} {
 		n, isNumber := d.anyNumber(d.Blanks(i), to)
 		next := d.Blanks(n.To)
-		if !isNumber || smaller.factor >= u.factor || !strings.ContainsRune(smaller.names, d.At(next)) || d.At(next+1) == '钟' {
+		if !isNumber || smaller.factor >= u.factor || d.At(next+1) == '钟' {
+			continue
+		}
+		if !strings.ContainsRune(smaller.names, d.At(next)) {
+			isShort := n.isLight && i == n.From && !passage.IsDigit(d.At(n.To)) && d.isUnmeasured(n.To, to) // 一毛五
+			if isShort && u.factor == 10*smaller.factor && (u.name == "角" || strings.ContainsRune("块毛", d.At(i-1))) {
+				return rest + n.value*smaller.factor, n.To
+			}
+			continue
+		}
+		if smaller.names == "分" && rest == 0 && u.factor == 1 && next > i+1 && d.At(i) == ' ' { // 1 元 1 分: a point
 			continue
 		}
 		rest += n.value * smaller.factor
@@ -640,6 +696,7 @@ func (d *document) ranged(start int, first, second number, from, to, clause int)
 func (d *document) rangeTo(i, to int) (number, int, bool) {
 	from := d.Blanks(i)
 	switch r := d.At(from); {
+	case from == i && passage.ChineseDigit(r) == passage.ChineseDigit(d.At(i-1))+1 && passage.ChineseDigit(r) > 1: // 两三
 	case r == '-' || r == '–' || r == '~' || r == '至' || r == '到':
 		from++
 	case r == 't' && d.Has(from, "to "):

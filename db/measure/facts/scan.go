@@ -34,6 +34,7 @@ const (
 	classVersion
 	classCode
 	classURL
+	classWeekday
 	classChoice
 	classVerdict
 	classPolarity
@@ -85,6 +86,8 @@ type fact struct {
 	sentence int
 	clause   passage.Span
 	date     date
+
+	isEitherHalf bool // a time that may be before or after noon: 八点
 
 	first, last int  // of a range: the facts at its ends
 	isWorking   bool // is part of a calculation, and not its result
@@ -237,6 +240,10 @@ func (d *document) one(i, to, clause int) int {
 		return d.work(i, to)
 	case r == '第':
 		return d.ordinal(i, to)
+	case r == '周' || r == '星' || r == '礼':
+		if end := d.weekday(i); end > i {
+			return end
+		}
 	case r == '§':
 		return d.section(i+1, i, to)
 	case r == '/' && passage.IsLatin(d.At(i+1)) && !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1)) && !passage.IsHan(d.At(i-1)):
@@ -420,8 +427,16 @@ func (d *document) latin(i, to, clause int) int {
 	case "option", "answer", "choice":
 		return d.choice(i, next, to)
 	}
+	if day := passage.EnglishWeekdays[word]; day > 0 && !passage.IsLatin(d.At(next)) && (next-i > 3 || d.Runes[i] < 'a') {
+		return d.addWeekday(i, next, day)
+	}
 	if month := passage.EnglishMonths[word]; month > 0 {
 		if end := d.monthFirst(i, next, to, month); end > i {
+			return end
+		}
+	}
+	if d.At(next) == '$' && dollars[word] != "" && passage.IsDigit(d.At(next+1)) {
+		if end := d.money(i, next+1, to, clause, dollars[word]); end > i {
 			return end
 		}
 	}

@@ -20,6 +20,9 @@ var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"
 
 var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD", "jpy": "JPY"}
 
+// dollars are the currencies by the letters before a dollar sign.
+var dollars = map[string]string{"hk": "HKD", "us": "USD", "a": "AUD", "c": "CAD", "nt": "TWD", "s": "SGD"}
+
 // units by how they are written. Each line: class, base, factor, names.
 var units = func() map[string]unit {
 	all := map[string]unit{}
@@ -86,6 +89,7 @@ var units = func() map[string]unit {
 	define(classDuration, "s", 60, "min 分钟 mins minute minutes")
 	define(classDuration, "s", 3600, "h 小时 个小时 钟头 个钟头 hr hrs hour hours")
 	define(classDuration, "s", 86400, "day 天 日 days 昼夜")
+	define(classDuration, "s", 14*86400, "fortnight fortnights")
 	define(classDuration, "s", 7*86400, "week 周 星期 个星期 weeks 个周")
 	define(classDuration, "month", 1, "month 月 个月 月龄 months")
 	define(classDuration, "month", 3, "季度 个季度 quarter quarters")

@@ -37,6 +37,16 @@ var EnglishMonths = map[string]int{
 	"sep": 9, "sept": 9, "oct": 10, "nov": 11, "dec": 12,
 }
 
+// Weekdays are the names of the days of the week, from 1 on.
+var Weekdays = [8]string{1: "Monday", 2: "Tuesday", 3: "Wednesday", 4: "Thursday", 5: "Friday", 6: "Saturday", 7: "Sunday"}
+
+// EnglishWeekdays are their numbers by their names, whole and short, in small letters. Sun is a star, too.
+var EnglishWeekdays = map[string]int{
+	"monday": 1, "tuesday": 2, "wednesday": 3, "thursday": 4, "friday": 5, "saturday": 6, "sunday": 7,
+	"mondays": 1, "tuesdays": 2, "wednesdays": 3, "thursdays": 4, "fridays": 5, "saturdays": 6, "sundays": 7,
+	"mon": 1, "tue": 2, "tues": 2, "wed": 3, "thu": 4, "thurs": 4, "fri": 5, "sat": 6,
+}
+
 // synonyms are characters and words that stand for each other without changing a fact.
 var synonyms = func() map[string]int {
 	all := map[string]int{}
