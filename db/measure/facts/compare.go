@@ -16,6 +16,7 @@ const (
 	sameStray     = 0.60 // both answers have one of the two values
 	sameSet       = 0.55 // words that exclude each other
 	sameLimit     = 0.32 // one value, limited in two directions
+	sameBare      = 0.10 // one value, without its unit in one answer
 	onlyOne       = 0.17 // is added where each answer has the value once
 	samePredicate = 0.55 // a statement and its negation
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
@@ -131,6 +132,9 @@ func (d *document) firstFact(from int) int {
 
 // agree reports whether two facts of a class state the same.
 func agree(x, y *fact) bool {
+	if x.class != y.class { // a number whose unit is not written again
+		return (x.isBare() || y.isBare()) && x.raw == y.raw
+	}
 	switch x.class {
 	case classDate:
 		return x.date.agrees(y.date)
@@ -144,7 +148,9 @@ func agree(x, y *fact) bool {
 		return x.key == y.key || strings.HasPrefix(x.key, y.key+"-") || strings.HasPrefix(y.key, x.key+"-")
 	case classDuration:
 		return x.key == y.key || x.isHalfMonth() && y.isHalfMonth()
-	case classMoney, classPercent:
+	case classMoney:
+		return x.key == y.key || (x.unit == cents || y.unit == cents) && strings.TrimSuffix(x.key, x.unit) == strings.TrimSuffix(y.key, y.unit)
+	case classPercent:
 		return x.key == y.key
 	}
 	return x.key == y.key && x.unit == y.unit
@@ -187,6 +193,21 @@ type pair struct {
 	score float32
 }
 
+// isBare reports whether a fact is a number without a unit.
+func (f *fact) isBare() bool { return f.class == classCount && f.unit == "" && f.raw != "" }
+
+// nearby returns of a list of facts of the second answer those that stand at about the place of f, if they are many.
+func (c *comparison) nearby(list []int, f *fact) []int {
+	if len(list) <= passage.MostCandidates {
+		return list
+	}
+	at := sort.Search(len(list), func(k int) bool {
+		return c.b.facts[list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
+	})
+	from := max(0, min(at-passage.MostCandidates/2, len(list)-passage.MostCandidates))
+	return list[from : from+passage.MostCandidates]
+}
+
 // pairs pairs the facts of a class that may belong together, for each at most passage.MostCandidates.
 func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) bool) []pair {
 	byClass := map[class][]int{}
@@ -201,17 +222,25 @@ func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) boo
 		if f.class == classPolarity || !isOpen(0, i) {
 			continue
 		}
-		list := byClass[f.class]
-		if len(list) > passage.MostCandidates { // far apart in long answers: compare what stands at about the same place
-			at := sort.Search(len(list), func(k int) bool {
-				return c.b.facts[list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
-			})
-			from := max(0, min(at-passage.MostCandidates/2, len(list)-passage.MostCandidates))
-			list = list[from : from+passage.MostCandidates]
-		}
-		for _, j := range list {
+		for _, j := range c.nearby(byClass[f.class], f) {
 			if isPair(i, j) {
 				pairs = append(pairs, pair{i: i, j: j})
+			}
+		}
+		switch {
+		case f.isBare():
+			for class := classCount + 1; class <= classPercent; class++ {
+				for _, j := range c.nearby(byClass[class], f) {
+					if isPair(i, j) {
+						pairs = append(pairs, pair{i: i, j: j})
+					}
+				}
+			}
+		case f.class > classCount && f.class <= classPercent:
+			for _, j := range c.nearby(byClass[classCount], f) {
+				if c.b.facts[j].isBare() && isPair(i, j) {
+					pairs = append(pairs, pair{i: i, j: j})
+				}
 			}
 		}
 	}
@@ -252,10 +281,13 @@ func (c *comparison) equals() {
 	for n := range pairs {
 		p := &pairs[n]
 		x, y := &c.a.facts[p.i], &c.b.facts[p.j]
-		if x.bound == y.bound && x.event == y.event && inA[p.i] == 1 && inB[p.j] == 1 {
+		if x.class == y.class && x.bound == y.bound && x.event == y.event && inA[p.i] == 1 && inB[p.j] == 1 {
 			continue // nothing else to match either with
 		}
 		p.score = c.similarity(p.i, p.j)
+		if x.class != y.class {
+			p.score -= 0.1
+		}
 		switch {
 		case x.bound == y.bound && x.event == y.event:
 			p.score += 0.1
@@ -268,6 +300,9 @@ func (c *comparison) equals() {
 	sortPairs(pairs)
 	for _, p := range pairs {
 		if c.states[0][p.i] != open || c.states[1][p.j] != open {
+			continue
+		}
+		if c.a.facts[p.i].class != c.b.facts[p.j].class && p.score < sameBare {
 			continue
 		}
 		isOnlyOne := inA[p.i] == 1 && inB[p.j] == 1
@@ -324,7 +359,7 @@ func (c *comparison) conflicts() {
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.facts[i], &c.b.facts[j]
 		isOtherWay := x.class == classPercent && x.unit != y.unit // 六折, 优惠 40%
-		return !agree(x, y) && x.isWorking == y.isWorking && (!isOtherWay || c.isShort())
+		return !agree(x, y) && (x.class == y.class || areSums(x, y)) && x.isWorking == y.isWorking && (!isOtherWay || c.isShort())
 	}, isOpen)
 	c.score(pairs)
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
@@ -354,13 +389,18 @@ func (c *comparison) conflicts() {
 	}
 }
 
+// areSums reports whether one of two facts is money, and the other a number that may be.
+func areSums(x, y *fact) bool {
+	return (x.class == classMoney || y.class == classMoney) && min(x.amount(), y.amount()) >= 100 && !areFarApart(x, y)
+}
+
 // areFarApart reports whether one of two amounts is many times the other one: they hardly state the same thing.
 func areFarApart(x, y *fact) bool {
 	less, more := x.amount(), y.amount()
 	if less > more {
 		less, more = more, less
 	}
-	return x.unit == y.unit && more > 50*less
+	return (x.unit == y.unit || x.class != y.class) && more > 50*less
 }
 
 // measure is what a fact measures, without regard to its value.
@@ -454,11 +494,13 @@ func (c *comparison) least(p pair) float32 {
 		return 0
 	case x.class == classWork:
 		return sameRepeated
+	case x.class == classWeekday:
+		return sameSet
 	case isRepeated:
 		return sameRepeated
 	case isOtherUnit(x, y), x.isRange() != y.isRange():
 		return sameSet
-	case x.class == classCount && x.unit != y.unit:
+	case x.class == classCount && x.unit != y.unit, x.class != y.class:
 		return sameRepeated
 	case x.class == classCount && x.unit == "" && y.unit == "" && len(x.raw) >= 5 && areLookalikes(x.raw, y.raw):
 		return sameStatement / 3

@@ -147,7 +147,7 @@ func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r ==
 func (d *document) joinRanges() {
 	for k := 0; k+1 < len(d.facts); k++ {
 		x, y := &d.facts[k], &d.facts[k+1]
-		if x.class != y.class || x.class > classTime || x.unit != y.unit || x.sentence != y.sentence || y.From-x.To > 6 || y.From < x.To {
+		if x.class != y.class || x.class > classTime && x.class != classWeekday || x.unit != y.unit || x.sentence != y.sentence || y.From-x.To > 6 || y.From < x.To {
 			continue
 		}
 		switch strings.TrimSpace(string(d.Runes[x.To:y.From])) {

@@ -20,6 +20,9 @@ var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"
 
 var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD", "jpy": "JPY"}
 
+// cents are those of a currency that is named elsewhere.
+const cents = "¢"
+
 // dollars are the currencies by the letters before a dollar sign.
 var dollars = map[string]string{"hk": "HKD", "us": "USD", "a": "AUD", "c": "CAD", "nt": "TWD", "s": "SGD"}
 
@@ -99,6 +102,7 @@ var units = func() map[string]unit {
 	define(classDuration, "trading day", 1, "交易日 个交易日")
 	define(classMoney, "CNY", 1, "元 块 块钱 元人民币 人民币 yuan rmb cny")
 	define(classMoney, "CNY", 0.1, "角 毛 毛钱 角钱")
+	define(classMoney, cents, 0.01, "cent cents")
 	define(classMoney, "USD", 1, "美元 dollar dollars usd 美金")
 	define(classMoney, "EUR", 1, "欧元 euro euros eur")
 	define(classMoney, "GBP", 1, "英镑 gbp")
