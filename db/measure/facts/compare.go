@@ -15,7 +15,7 @@ const (
 	sameRepeated  = 0.45 // one of the two values is also elsewhere in the other answer
 	sameStray     = 0.60 // both answers have one of the two values
 	sameSet       = 0.55 // words that exclude each other
-	sameLimit     = 0.32 // one value, limited in two directions
+	sameLimit     = 0.50 // one value, limited in two directions
 	sameBare      = 0.10 // one value, without its unit in one answer
 	onlyOne       = 0.17 // is added where each answer has the value once
 	samePredicate = 0.55 // a statement and its negation
@@ -29,7 +29,9 @@ type comparison struct {
 	found  []Difference
 	states [2][]state
 	links  []link
-	words  [2][]word // of the two sentences that are compared word by word
+
+	isShared []bool    // by token: both answers have it
+	words    [2][]word // of the two sentences that are compared word by word
 }
 
 // link joins two facts that state the same.
@@ -494,6 +496,8 @@ func (c *comparison) least(p pair) float32 {
 		return 0
 	case x.class == classWork:
 		return sameRepeated
+	case x.class == classWeekday && x.isRange() != y.isRange():
+		return surely
 	case x.class == classWeekday:
 		return sameSet
 	case isRepeated:

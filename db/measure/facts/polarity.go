@@ -2,6 +2,7 @@ package facts
 
 import (
 	"sort"
+	"strings"
 
 	"wending/db/measure/passage"
 )
@@ -36,7 +37,7 @@ func (c *comparison) scope(s *side, i int) *passage.Vector {
 func (c *comparison) openPolarities(k int, s *side) []int {
 	var list []int
 	for i := range s.facts {
-		if s.facts[i].class == classPolarity && c.states[k][i] == open {
+		if s.facts[i].class == classPolarity && c.states[k][i] == open && !s.isConsequence(&s.facts[i]) {
 			list = append(list, i)
 		}
 	}
@@ -87,7 +88,7 @@ func (c *comparison) polarities() {
 		isOnly := c.isShort() && len(as) == 1 && len(bs) == 1
 		switch {
 		case x.isNegative() != y.isNegative() && isOnly,
-			x.isNegative() != y.isNegative() && p.score >= samePredicate && c.a.hasAmount(p.i) == c.b.hasAmount(p.j),
+			x.isNegative() != y.isNegative() && p.score >= samePredicate && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
 			x == must && y == may && p.score >= 0.85, x == may && y == must && p.score >= 0.85,
 			x == banned && y == exempt && p.score >= 0.85, x == exempt && y == banned && p.score >= 0.85:
 			c.conflict(p.i, p.j, Polarity)
@@ -97,6 +98,73 @@ func (c *comparison) polarities() {
 	}
 	c.plain(0, c.a, c.b)
 	c.plain(1, c.b, c.a)
+}
+
+// isElliptic reports whether a negation leaves out what it denies: the fee is not.
+func (d *document) isElliptic(f *fact) bool {
+	at := d.Blanks(f.To)
+	return passage.IsLatin(d.Runes[f.From]) && (at >= f.clause.To || strings.ContainsRune(".;!", d.Runes[at]))
+}
+
+// isConsequence reports whether a clause says what happens otherwise: 否则改不了.
+func (d *document) isConsequence(f *fact) bool {
+	at := d.Blanks(f.clause.From)
+	for _, word := range []string{"否则", "不然", "要不然", "otherwise", "or else"} {
+		if d.Has(at, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// clearly is the score from which on the predicates of two polarities are the same, whatever else is said beside them.
+const clearly = 0.75
+
+// areOfOneSubject reports whether two opposite polarities can be of one statement: neither says of whom something holds, or
+// what is excepted, and each names what the other one is about.
+func (c *comparison) areOfOneSubject(p pair) bool {
+	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
+	if c.a.isCondition(x) != c.b.isCondition(y) {
+		return false
+	}
+	if p.score >= clearly {
+		return true
+	}
+	if c.a.hasException(c.a.Sentences[x.sentence].Span) != c.b.hasException(c.b.Sentences[y.sentence].Span) {
+		return false
+	}
+	return c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
+}
+
+// leastNamed is which part of a subject another statement names, if it is about the same.
+const leastNamed = 0.3
+
+// names reports whether the surroundings of a fact name the subject of another one, as far as both answers use its words.
+func (c *comparison) names(s *side, i int, other *side, j int) bool {
+	f := &other.facts[j]
+	c.Begin()
+	for at := max(f.clause.From, f.From-longestContext); at < f.From; at++ {
+		if token := other.pairs[at]; token != 0 && c.isShared[token] {
+			c.Add(token, 1)
+		}
+	}
+	subject := c.Finished()
+	return subject.Total == 0 || c.Overlap(subject, c.surroundings(s, i)) >= leastNamed*subject.Total
+}
+
+// exceptionWords say that something is excepted.
+var exceptionWords = [][]rune{[]rune("除外"), []rune("例外"), []rune("除非"), []rune("except"), []rune("unless"), []rune("other than")}
+
+// hasException reports whether a span says that something is excepted.
+func (d *document) hasException(x passage.Span) bool {
+	for i := x.From; i < min(x.To, x.From+2*longestContext); i++ {
+		for _, word := range exceptionWords {
+			if d.hasRunes(i, word) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isCondition reports whether a negation says of whom something holds, not what holds: 没有户口簿的可以…, 未登记的，…
@@ -145,7 +213,7 @@ func (c *comparison) plain(k int, s, other *side) {
 				best, place = score, n
 			}
 		}
-		if place < 0 || best < 0.7 || f.polarity == exempt && best < 0.8 || c.isDenied(1-k, other, place, scope, best) {
+		if place < 0 || best < 0.75 || f.polarity == exempt && best < 0.8 || s.isElliptic(f) || c.isDenied(1-k, other, place, scope, best) {
 			continue
 		}
 		c.states[k][i] = conflicting
@@ -270,7 +338,7 @@ func (c *comparison) clauseOf(s *side, x passage.Span, scope *passage.Vector) pa
 // isContinued reports whether a clause begins with what joins it to the one before.
 func (s *side) isContinued(clause passage.Span) bool {
 	at := s.Blanks(clause.From)
-	for _, word := range []string{"或", "和", "及", "以及", "也", "并", "or ", "nor ", "and "} {
+	for _, word := range []string{"或", "和", "及", "以及", "也", "并", "包括", "包含", "or ", "nor ", "and "} {
 		if s.Has(at, word) {
 			return true
 		}

@@ -101,8 +101,10 @@ func (c *comparison) weigh() {
 		}
 	}
 	weights := make([]float32, len(counts))
+	c.isShared = make([]bool, len(counts))
 	for token, n := range counts[1:] {
 		weight := math.Log(1 + float64(sentence)/float64(n.sentences))
+		c.isShared[token+1] = n.sides == 3
 		if n.sides != 3 {
 			weight *= 0.3
 		}
