@@ -13,8 +13,8 @@ import (
 const (
 	sameStatement = 0.30 // two values of one statement
 	sameRepeated  = 0.45 // one of the two values is also elsewhere in the other answer
-	sameStray     = 0.60 // both answers have one of the two values
-	sameSet       = 0.55 // words that exclude each other
+	sameStray     = 0.8  // both answers have one of the two values
+	sameSet       = 0.60 // words that exclude each other
 	sameLimit     = 0.50 // one value, limited in two directions
 	sameBare      = 0.10 // one value, without its unit in one answer
 	onlyOne       = 0.17 // is added where each answer has the value once
@@ -447,7 +447,7 @@ func (c *comparison) stray() {
 	pairs := c.pairs(
 		func(i, j int) bool {
 			x, y := &c.a.facts[i], &c.b.facts[j]
-			return isStray(0, i) != isStray(1, j) && x.class < classSet && x.class != classVerdict &&
+			return isStray(0, i) != isStray(1, j) && x.class < classSet && x.class != classVerdict && x.class != classWeekday &&
 				x.isWorking == y.isWorking && (x.unit == y.unit || x.class > classTime || x.raw == y.raw && x.raw != "") && !agree(x, y)
 		},
 		func(k, i int) bool { return isStray(k, i) || c.states[k][i] == matched })
@@ -485,6 +485,8 @@ func (c *comparison) least(p pair) float32 {
 	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated
 	switch {
+	case x.class >= classSet && isRepeated:
+		return clearly
 	case x.class >= classSet:
 		return sameSet
 	case x.class == classVerdict:

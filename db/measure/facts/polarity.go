@@ -37,7 +37,8 @@ func (c *comparison) scope(s *side, i int) *passage.Vector {
 func (c *comparison) openPolarities(k int, s *side) []int {
 	var list []int
 	for i := range s.facts {
-		if s.facts[i].class == classPolarity && c.states[k][i] == open && !s.isConsequence(&s.facts[i]) {
+		f := &s.facts[i]
+		if f.class == classPolarity && c.states[k][i] == open && !s.isConsequence(f) && !s.Sentences[f.sentence].IsQuestion {
 			list = append(list, i)
 		}
 	}
@@ -118,7 +119,7 @@ func (d *document) isConsequence(f *fact) bool {
 }
 
 // clearly is the score from which on the predicates of two polarities are the same, whatever else is said beside them.
-const clearly = 0.75
+const clearly = 0.9
 
 // areOfOneSubject reports whether two opposite polarities can be of one statement: neither says of whom something holds, or
 // what is excepted, and each names what the other one is about.
@@ -198,7 +199,7 @@ func (c *comparison) plain(k int, s, other *side) {
 			continue
 		}
 		if index == nil {
-			index = c.sentencePlaces(other, func(n int) bool { return !other.Sentences[n].IsName })
+			index = c.sentencePlaces(other, func(n int) bool { return !other.Sentences[n].IsName && !other.Sentences[n].IsQuestion })
 		}
 		best, place := float32(0), -1
 		for _, n := range index.Near(scope, other.sentenceAt(proportion(f.From, s, other))) {

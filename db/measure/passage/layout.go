@@ -13,6 +13,8 @@ type Sentence struct {
 	Line                        Span // the paragraph, list item or cell that it is in
 	// IsName reports whether it names what follows, without stating anything: a heading, the first cell of a row.
 	IsName bool
+	// IsQuestion reports whether it asks.
+	IsQuestion bool
 }
 
 // layout cuts a text into sentences.
@@ -309,6 +311,10 @@ func (l *layout) add(s Span, about Sentence) {
 		return
 	}
 	about.Span = s
+	switch l.Runes[s.To-1] {
+	case '?', '？', '吗', '呢':
+		about.IsQuestion = true
+	}
 	l.sentences = append(l.sentences, about)
 }
 
