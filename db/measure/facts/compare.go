@@ -11,8 +11,8 @@ import (
 
 // The least similarities of the surroundings of two facts. They were chosen on two thirds of the labelled pairs.
 const (
-	sameStatement = 0.30 // two values of one statement
-	sameRepeated  = 0.45 // one of the two values is also elsewhere in the other answer
+	sameStatement = 0.20 // two values of one statement
+	sameRepeated  = 0.4 // one of the two values is also elsewhere in the other answer
 	sameStray     = 0.8  // both answers have one of the two values
 	sameSet       = 0.60 // words that exclude each other
 	sameLimit     = 0.50 // one value, limited in two directions
