@@ -399,6 +399,9 @@ func areSums(x, y *fact) bool {
 // areFarApart reports whether one of two amounts is many times the other one: they hardly state the same thing.
 func areFarApart(x, y *fact) bool {
 	less, more := x.amount(), y.amount()
+	if x.class == y.class && x.unit == y.unit {
+		less, more = x.inUnit(), y.inUnit()
+	}
 	if less > more {
 		less, more = more, less
 	}

@@ -484,6 +484,9 @@ func (d *document) part(i, from, to, clause int, size float64) int {
 	return end
 }
 
+// articles are the measure words with which 一 says no number.
+var articles = set("个 台 家 位 名 户 所 座 部 篇 道")
+
 // measured reads a number with its unit, and the one before it that shares the unit: 5–10 mg/kg.
 func (d *document) measured(start int, n number, to, clause int) int {
 	if d.Has(n.To, "个半") { // 四个半小时
@@ -502,7 +505,7 @@ func (d *document) measured(start int, n number, to, clause int) int {
 			u = about
 		}
 	}
-	if n.isHan && n.value == 1 && u.base == "个" && !d.isInRange { // 一个 is an article
+	if n.isHan && n.value == 1 && !d.isInRange && articles[u.name] { // 一个 is an article
 		return end
 	}
 	isKnown := u.base != "" || u.class != classCount
@@ -565,6 +568,9 @@ func (d *document) isRate(start, i, to int) bool {
 		if d.Runes[at] == '每' {
 			return true
 		}
+	}
+	if d.At(i) == '半' {
+		return false
 	}
 	for at := i; at < min(to, i+5); at++ {
 		if r := d.At(at); r == '¥' || r == '$' || d.Has(at, "分之") {

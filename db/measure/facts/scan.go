@@ -137,8 +137,18 @@ func (d *document) markWorking() {
 		for before >= 0 && d.Runes[before] == ' ' {
 			before--
 		}
-		f.isWorking = f.isWorking || isOperator(d.At(before)) || isOperator(d.At(d.Blanks(f.To))) || d.At(d.Blanks(f.To)) == '='
+		f.isWorking = f.isWorking || isOperator(d.At(before)) && d.hasOperand(before) || isOperator(d.At(d.Blanks(f.To))) || d.At(d.Blanks(f.To)) == '='
 	}
+}
+
+// hasOperand reports whether something stands right before an operator: ×1.5 and +$45 are no calculations.
+func (d *document) hasOperand(operator int) bool {
+	i := operator - 1
+	for i >= 0 && d.Runes[i] == ' ' {
+		i--
+	}
+	return i >= 0 && (passage.IsLetter(d.Runes[i]) || passage.IsDigit(d.Runes[i]) || strings.ContainsRune(")%°", d.Runes[i])) &&
+		(operator-i == 1 || passage.IsDigit(d.Runes[i]) || d.taken[i])
 }
 
 func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r == '+' || r == '−' }
@@ -166,6 +176,19 @@ func (d *document) joinRanges() {
 // amount is the number as written, without its unit.
 func (f *fact) amount() float64 {
 	amount, err := strconv.ParseFloat(cmp.Or(f.raw, strings.TrimRight(f.key, "|ABCDEFGHIJKLMNOPQRSTUVWXYZ%折")), 64)
+	if err != nil {
+		return 0
+	}
+	return amount
+}
+
+// inUnit is the number in its canonical unit.
+func (f *fact) inUnit() float64 {
+	end := 0
+	for end < len(f.key) && (passage.IsDigit(rune(f.key[end])) || f.key[end] == '.' || f.key[end] == '-' && end == 0) {
+		end++
+	}
+	amount, err := strconv.ParseFloat(f.key[:end], 64)
 	if err != nil {
 		return 0
 	}
