@@ -12,11 +12,12 @@ import (
 // The least similarities of the surroundings of two facts. They were chosen on two thirds of the labelled pairs.
 const (
 	sameStatement = 0.20 // two values of one statement
-	sameRepeated  = 0.4 // one of the two values is also elsewhere in the other answer
+	sameRepeated  = 0.4  // one of the two values is also elsewhere in the other answer
 	sameStray     = 0.8  // both answers have one of the two values
 	sameSet       = 0.60 // words that exclude each other
 	sameLimit     = 0.50 // one value, limited in two directions
 	sameBare      = 0.10 // one value, without its unit in one answer
+	muchMore      = 0.30 // by which the right counterpart of a matched fact is more alike
 	onlyOne       = 0.17 // is added where each answer has the value once
 	samePredicate = 0.55 // a statement and its negation
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
@@ -25,17 +26,21 @@ const (
 // comparison is what is known of two answers.
 type comparison struct {
 	passage.Vocabulary
-	a, b   *side
-	found  []Difference
-	states [2][]state
-	links  []link
+	a, b    *side
+	found   []Difference
+	states  [2][]state
+	links   []link
+	settled int // how many links are of settled sentences
 
 	isShared []bool    // by token: both answers have it
 	words    [2][]word // of the two sentences that are compared word by word
 }
 
 // link joins two facts that state the same.
-type link struct{ i, j int }
+type link struct {
+	i, j  int
+	isCut bool // the facts have turned out to be about different things
+}
 
 // state is what has become of a fact.
 type state uint8
@@ -53,8 +58,10 @@ func compare(a, b *document) *comparison {
 	c := &comparison{a: newSide(a), b: newSide(b)}
 	c.states = [2][]state{make([]state, len(a.facts)), make([]state, len(b.facts))}
 	c.settle()
+	c.settled = len(c.links)
 	c.weigh()
 	c.equals()
+	c.reconsider()
 	c.conflicts()
 	c.stray()
 	c.polarities()
@@ -102,7 +109,7 @@ func (c *comparison) settle() {
 			c.states[1][k] = matched
 		}
 		for k := 0; k < min(i.To-i.From, j.To-j.From); k++ {
-			c.links = append(c.links, link{i.From + k, j.From + k})
+			c.links = append(c.links, link{i: i.From + k, j: j.From + k})
 		}
 	}
 }
@@ -110,7 +117,7 @@ func (c *comparison) settle() {
 // match notes that two facts state the same.
 func (c *comparison) match(i, j int) {
 	c.states[0][i], c.states[1][j] = matched, matched
-	c.links = append(c.links, link{i, j})
+	c.links = append(c.links, link{i: i, j: j})
 }
 
 // factsOf returns which facts a sentence has.
@@ -321,6 +328,63 @@ func (c *comparison) equals() {
 	c.markRepeated(1, c.b, c.a)
 }
 
+// reconsider separates equal facts that are about different things, where one of them has a counterpart of its own with
+// another value: 24 小时 beside 48 小时 of the same test, and 一天 elsewhere.
+func (c *comparison) reconsider() {
+	byClass := map[class][]int{} // links by the class of their facts
+	for n, l := range c.links[c.settled:] {
+		f := &c.a.facts[l.i]
+		byClass[f.class] = append(byClass[f.class], c.settled+n)
+	}
+	for k, s := range [2]*side{c.a, c.b} {
+		for o := range s.facts {
+			f := &s.facts[o]
+			list := byClass[f.class]
+			if c.states[k][o] != open || f.class > classPercent || f.isWorking || len(list) == 0 {
+				continue
+			}
+			if len(list) > passage.MostCandidates {
+				list = list[:passage.MostCandidates]
+			}
+			c.reconsiderFor(k, o, list)
+		}
+	}
+}
+
+// reconsiderFor looks for the counterpart of an open fact among those that were matched.
+func (c *comparison) reconsiderFor(k, o int, list []int) {
+	best, place := sameRepeated, -1
+	for _, n := range list {
+		l := &c.links[n]
+		if l.isCut {
+			continue
+		}
+		i, j := o, l.j
+		if k == 1 {
+			i, j = l.i, o
+		}
+		x, y := &c.a.facts[i], &c.b.facts[j]
+		if x.unit != y.unit || x.isRange() != y.isRange() || agree(x, y) || areFarApart(x, y) {
+			continue
+		}
+		if score := float64(c.similarity(i, j)); score > best && score > float64(c.similarity(l.i, l.j))+muchMore {
+			best, place = score, n
+		}
+	}
+	if place < 0 {
+		return
+	}
+	l := &c.links[place]
+	l.isCut = true
+	if k == 0 {
+		c.states[0][l.i] = repeated
+		c.conflict(o, l.j, c.a.facts[o].kind)
+		return
+	}
+	c.states[1][l.j] = repeated
+	c.conflict(l.i, o, c.a.facts[l.i].kind)
+}
+
 // isOtherLimit reports whether equal numbers limit in two directions. isOnlyOne says that each answer has the number once.
 func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
@@ -381,7 +445,7 @@ func (c *comparison) conflicts() {
 				least = 0
 			}
 		}
-		if x.class < classDate && areFarApart(x, y) && !c.isShort() {
+		if x.class < classDate && areFarApart(x, y) && x.raw != y.raw && !c.isShort() {
 			least = max(least, surely)
 		}
 		if p.score < least {
@@ -507,8 +571,10 @@ func (c *comparison) least(p pair) float32 {
 		return sameSet
 	case isRepeated:
 		return sameRepeated
-	case isOtherUnit(x, y), x.isRange() != y.isRange():
+	case isOtherUnit(x, y):
 		return sameSet
+	case x.isRange() != y.isRange():
+		return sameRepeated
 	case x.class == classCount && x.unit != y.unit, x.class != y.class:
 		return sameRepeated
 	case x.class == classCount && x.unit == "" && y.unit == "" && len(x.raw) >= 5 && areLookalikes(x.raw, y.raw):

@@ -140,6 +140,9 @@ func (q *question) compare(ctx context.Context) error {
 
 func (q *question) relate(x, y int, c *comparison) {
 	for _, l := range c.links {
+		if l.isCut {
+			continue
+		}
 		i := q.node(x, c.a.export(&c.a.facts[l.i]))
 		j := q.node(y, c.b.export(&c.b.facts[l.j]))
 		q.nodes[i].equals, q.nodes[j].equals = append(q.nodes[i].equals, j), append(q.nodes[j].equals, i)

@@ -161,6 +161,13 @@ func (d *document) joinRanges() {
 			continue
 		}
 		switch strings.TrimSpace(string(d.Runes[x.To:y.From])) {
+		case "and", "和", "与":
+			if !d.Has(x.From-len("between "), "between ") && !d.Has(x.From-2, "介于") {
+				continue
+			}
+			x.first, x.last = k, k+1
+			y.first, y.last = k, k+1
+			k++
 		case "-", "–", "~", "至", "到", "to":
 			if x.class < classDate && x.amount() > y.amount() { // a difference: 90 − 20
 				x.isWorking, y.isWorking = true, true
