@@ -20,6 +20,7 @@ const (
 	muchMore      = 0.30 // by which the right counterpart of a matched fact is more alike
 	onlyOne       = 0.17 // is added where each answer has the value once
 	samePredicate = 0.55 // a statement and its negation
+	sameAllowed   = 0.48 // what one answer allows and the other one bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
@@ -448,7 +449,7 @@ func (c *comparison) conflicts() {
 		if x.class < classDate && areFarApart(x, y) && x.raw != y.raw && !c.isShort() {
 			least = max(least, surely)
 		}
-		if p.score < least {
+		if p.score < least || x.class >= classSet && c.a.isDenied(p.i) != c.b.isDenied(p.j) { // 本人; 别人不能
 			continue
 		}
 		c.conflict(p.i, p.j, c.a.facts[p.i].kind)

@@ -90,6 +90,7 @@ func (c *comparison) polarities() {
 		switch {
 		case x.isNegative() != y.isNegative() && isOnly,
 			x.isNegative() != y.isNegative() && p.score >= samePredicate && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
+			areOpposite(x, y) && p.score >= sameAllowed && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
 			x == must && y == may && p.score >= 0.85, x == may && y == must && p.score >= 0.85,
 			x == banned && y == exempt && p.score >= 0.85, x == exempt && y == banned && p.score >= 0.85:
 			c.conflict(p.i, p.j, Polarity)
@@ -99,6 +100,12 @@ func (c *comparison) polarities() {
 	}
 	c.plain(0, c.a, c.b)
 	c.plain(1, c.b, c.a)
+}
+
+// areOpposite reports whether one of two polarities allows what the other one bans, or demands what it waives: that is said of
+// few things in one answer.
+func areOpposite(x, y polarity) bool {
+	return x == may && y == banned || x == banned && y == may || x == must && y == exempt || x == exempt && y == must
 }
 
 // isElliptic reports whether a negation leaves out what it denies: the fee is not.
@@ -260,6 +267,17 @@ func (s *side) hasAmount(i int) bool {
 		}
 	}
 	return false
+}
+
+// isDenied reports whether the clause of a fact denies something.
+func (s *side) isDenied(i int) bool {
+	f := &s.facts[i]
+	to := min(f.clause.To, f.To+longestContext)
+	isDenied := false
+	for k := s.firstFact(max(f.clause.From, f.From-longestContext)); k < len(s.facts) && s.facts[k].From < to; k++ {
+		isDenied = isDenied != s.facts[k].polarity.isNegative()
+	}
+	return isDenied
 }
 
 // endings say that something is no more, without a negation.
