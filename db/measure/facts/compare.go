@@ -561,7 +561,7 @@ func (c *comparison) least(p pair) float32 {
 		if x.sentence == 0 && y.sentence == 0 {
 			return 0
 		}
-		return sameSet
+		return clearly
 	case x.class == classChoice:
 		return 0
 	case x.class == classWork:

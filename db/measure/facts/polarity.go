@@ -145,7 +145,7 @@ func (c *comparison) areOfOneSubject(p pair) bool {
 }
 
 // leastNamed is which part of a subject another statement names, if it is about the same.
-const leastNamed = 0.3
+const leastNamed = 0.5
 
 // names reports whether the surroundings of a fact name the subject of another one, as far as both answers use its words.
 func (c *comparison) names(s *side, i int, other *side, j int) bool {
