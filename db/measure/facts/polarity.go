@@ -145,19 +145,24 @@ func (c *comparison) areOfOneSubject(p pair) bool {
 }
 
 // leastNamed is which part of a subject another statement names, if it is about the same.
-const leastNamed = 0.5
+const leastNamed = 0.7
 
 // names reports whether the surroundings of a fact name the subject of another one, as far as both answers use its words.
 func (c *comparison) names(s *side, i int, other *side, j int) bool {
-	f := &other.facts[j]
+	subject := c.subject(other, j)
+	return subject.Total == 0 || c.Overlap(subject, c.surroundings(s, i)) >= leastNamed*subject.Total
+}
+
+// subject are the words before a fact in its clause that both answers use.
+func (c *comparison) subject(s *side, i int) *passage.Vector {
+	f := &s.facts[i]
 	c.Begin()
 	for at := max(f.clause.From, f.From-longestContext); at < f.From; at++ {
-		if token := other.pairs[at]; token != 0 && c.isShared[token] {
+		if token := s.pairs[at]; token != 0 && c.isShared[token] {
 			c.Add(token, 1)
 		}
 	}
-	subject := c.Finished()
-	return subject.Total == 0 || c.Overlap(subject, c.surroundings(s, i)) >= leastNamed*subject.Total
+	return c.Finished()
 }
 
 // exceptionWords say that something is excepted.
@@ -221,7 +226,7 @@ func (c *comparison) plain(k int, s, other *side) {
 				best, place = score, n
 			}
 		}
-		if place < 0 || best < 0.75 || f.polarity == exempt && best < 0.8 || s.isElliptic(f) || c.isDenied(1-k, other, place, scope, best) {
+		if place < 0 || best < 0.75 || f.polarity == exempt && best < 0.8 || s.isElliptic(f) || !c.isStated(s, i, other, place) || c.isDenied(1-k, other, place, scope, best) {
 			continue
 		}
 		c.states[k][i] = conflicting
@@ -235,6 +240,25 @@ func (c *comparison) plain(k int, s, other *side) {
 		c.found = append(c.found, d)
 	}
 }
+
+// isStated reports whether one clause of a sentence of the other answer says what a negation denies, and of the same thing.
+func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
+	x := other.Sentences[n]
+	scope := c.scope(s, i)
+	clause := c.clauseOf(other, x.Span, scope)
+	c.Begin()
+	for _, part := range [4]passage.Span{clause, x.Row, x.Column, x.Label} {
+		c.collect(other, part, 1, nil)
+	}
+	if c.Overlap(scope, c.Finished()) < leastStated*scope.Total {
+		return false
+	}
+	subject := c.subject(s, i)
+	return subject.Total == 0 || c.Overlap(subject, c.tokensOf(other, n)) >= leastNamed*subject.Total
+}
+
+// leastStated is which part of a predicate one clause has, if it states the same.
+const leastStated = 0.9
 
 // sentencePlaces lists the sentences of an answer by their tokens.
 func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *passage.Index {
