@@ -365,7 +365,7 @@ func (c *comparison) reconsiderFor(k, o int, list []int) {
 			i, j = l.i, o
 		}
 		x, y := &c.a.facts[i], &c.b.facts[j]
-		if x.unit != y.unit || x.isRange() != y.isRange() || agree(x, y) || areFarApart(x, y) {
+		if x.unit != y.unit || x.isRange() != y.isRange() || agree(x, y) || areFarApart(x, y) || x.isLoose || y.isLoose {
 			continue
 		}
 		if score := float64(c.similarity(i, j)); score > best && score > float64(c.similarity(l.i, l.j))+muchMore {
@@ -391,6 +391,9 @@ func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
 	if c.isShort() && len(c.a.facts) == 1 && len(c.b.facts) == 1 && (x.bound == exact) != (y.bound == exact) {
 		return x.bound.isLower() || y.bound.isLower()
+	}
+	if x.bound.completes(y.bound) { // up to 5,000 nothing is due; above 5,000 something is
+		return x.bound.contradicts(y.bound) && p.score+0.2 >= clearly
 	}
 	isOtherSide := x.event != exact && y.event != exact && x.event != y.event
 	return isOtherSide && isOnlyOne && p.score >= sameLimit || x.bound.contradicts(y.bound) && p.score+0.2 >= sameLimit
@@ -426,7 +429,7 @@ func (c *comparison) conflicts() {
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.facts[i], &c.b.facts[j]
 		isOtherWay := x.class == classPercent && x.unit != y.unit // 六折, 优惠 40%
-		return !agree(x, y) && (x.class == y.class || areSums(x, y)) && x.isWorking == y.isWorking && (!isOtherWay || c.isShort())
+		return !agree(x, y) && !x.isLoose && !y.isLoose && (x.class == y.class || areSums(x, y)) && x.isWorking == y.isWorking && (!isOtherWay || c.isShort())
 	}, isOpen)
 	c.score(pairs)
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}

@@ -138,6 +138,9 @@ func (c *comparison) areOfOneSubject(p pair) bool {
 	if p.score >= clearly {
 		return true
 	}
+	if c.hasUnknownPredicate(c.a, p.i) || c.hasUnknownPredicate(c.b, p.j) || c.complete(p) {
+		return false
+	}
 	if c.a.hasException(c.a.Sentences[x.sentence].Span) != c.b.hasException(c.b.Sentences[y.sentence].Span) {
 		return false
 	}
@@ -153,6 +156,39 @@ func (c *comparison) names(s *side, i int, other *side, j int) bool {
 	return subject.Total == 0 || c.Overlap(subject, c.surroundings(s, i)) >= leastNamed*subject.Total
 }
 
+// hasUnknownPredicate reports whether the other answer uses none of the words that a polarity affirms or denies.
+func (c *comparison) hasUnknownPredicate(s *side, i int) bool {
+	f := &s.facts[i]
+	to := min(f.clause.To, f.To+longestScope)
+	if passage.IsLatin(s.At(f.From)) {
+		to = min(f.clause.To, f.To+3*longestScope)
+	}
+	hasWords := false
+	for at := f.To; at < to; at++ {
+		for _, token := range [2]int32{s.pairs[at], s.singles[at]} {
+			if token != 0 && c.isShared[token] {
+				return false
+			}
+			hasWords = hasWords || token != 0
+		}
+	}
+	return hasWords
+}
+
+// complete reports whether the sentences of two polarities limit one number from both sides.
+func (c *comparison) complete(p pair) bool {
+	n, m := c.a.factsOf(c.a.facts[p.i].sentence), c.b.factsOf(c.b.facts[p.j].sentence)
+	for i := n.From; i < min(n.To, n.From+longestScope); i++ {
+		for j := m.From; j < min(m.To, m.From+longestScope); j++ {
+			x, y := &c.a.facts[i], &c.b.facts[j]
+			if x.class < classDate && x.class == y.class && x.key == y.key && (x.bound.completes(y.bound) || x.bound.contradicts(y.bound)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // subject are the words before a fact in its clause that both answers use.
 func (c *comparison) subject(s *side, i int) *passage.Vector {
 	f := &s.facts[i]
@@ -165,8 +201,8 @@ func (c *comparison) subject(s *side, i int) *passage.Vector {
 	return c.Finished()
 }
 
-// exceptionWords say that something is excepted.
-var exceptionWords = [][]rune{[]rune("除外"), []rune("例外"), []rune("除非"), []rune("except"), []rune("unless"), []rune("other than")}
+// exceptionWords say that something is excepted, or holds of nothing else.
+var exceptionWords = [][]rune{[]rune("only"), []rune("才"), []rune("仅"), []rune("只"), []rune("除外"), []rune("例外"), []rune("除非"), []rune("except"), []rune("unless"), []rune("other than")}
 
 // hasException reports whether a span says that something is excepted.
 func (d *document) hasException(x passage.Span) bool {
@@ -245,6 +281,9 @@ func (c *comparison) plain(k int, s, other *side) {
 func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
 	x := other.Sentences[n]
 	scope := c.scope(s, i)
+	if other.hasException(x.Span) != s.hasException(s.Sentences[s.facts[i].sentence].Span) {
+		return false
+	}
 	clause := c.clauseOf(other, x.Span, scope)
 	c.Begin()
 	for _, part := range [4]passage.Span{clause, x.Row, x.Column, x.Label} {

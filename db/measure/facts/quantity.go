@@ -519,6 +519,7 @@ func (d *document) measured(start int, n number, to, clause int) int {
 		return end
 	}
 	f := fact{Span: passage.Span{From: start, To: end}, kind: kindOf(u.class), class: u.class, unit: u.base, raw: decimal(n.value)}
+	f.isLoose = u.name == "次" && n.isHan && n.value == 1 && passage.IsHan(d.At(end)) // 一次能借五册
 	if u.class != classMoney && u.class != classPercent {
 		f.per, f.To = d.denominator(end, to, start, clause)
 	}

@@ -57,6 +57,11 @@ const (
 func (b bound) isLower() bool { return b == atLeast || b == moreThan }
 func (b bound) isUpper() bool { return b == atMost || b == lessThan }
 
+// completes reports whether of two limits at one number each begins where the other one ends.
+func (b bound) completes(o bound) bool {
+	return b == atMost && o == moreThan || b == moreThan && o == atMost || b == atLeast && o == lessThan || b == lessThan && o == atLeast
+}
+
 // contradicts reports whether two limits cannot both be meant.
 func (b bound) contradicts(o bound) bool {
 	switch {
@@ -87,6 +92,7 @@ type fact struct {
 	clause   passage.Span
 	date     date
 
+	isLoose      bool // may state no number
 	isEitherHalf bool // a time that may be before or after noon: 八点
 
 	first, last int  // of a range: the facts at its ends

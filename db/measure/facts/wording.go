@@ -152,7 +152,7 @@ func (s *side) wordsOf(n int, words []word) []word {
 		}
 		if k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].From <= i {
 			f := &s.facts[k]
-			words = append(words, word{f.Span, "\x00" + f.key + f.unit, f.class != classPolarity || f.polarity.isNegative(), false, f.polarity.isNegative()})
+			words = append(words, word{f.Span, "\x00" + f.key + f.unit, true, false, f.polarity.isNegative()})
 			i = f.To
 			continue
 		}
