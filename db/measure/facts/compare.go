@@ -66,7 +66,9 @@ func compare(a, b *document) *comparison {
 	c.conflicts()
 	c.stray()
 	c.polarities()
-	c.wordings()
+	if c.isAlike() {
+		c.wordings()
+	}
 	c.omissions()
 	slices.SortStableFunc(c.found, func(x, y Difference) int {
 		switch {
@@ -452,7 +454,7 @@ func (c *comparison) conflicts() {
 		if x.class < classDate && areFarApart(x, y) && x.raw != y.raw && !c.isShort() {
 			least = max(least, surely)
 		}
-		if p.score < least || x.class >= classSet && c.a.isDenied(p.i) != c.b.isDenied(p.j) { // 本人; 别人不能
+		if p.score < least || x.class >= classSet && !c.areOfOneThing(p) {
 			continue
 		}
 		c.conflict(p.i, p.j, c.a.facts[p.i].kind)
@@ -504,6 +506,15 @@ func (c *comparison) alone(k int, s *side) map[measure]string {
 		}
 	}
 	return values
+}
+
+// isAlike reports whether most sentences of both answers are equal: they differ here and there, and are no paraphrases.
+func (c *comparison) isAlike() bool {
+	count := 0
+	for _, isSettled := range c.a.isSettled {
+		count += int(boolean(isSettled))
+	}
+	return 2*count >= len(c.a.Sentences)-1 && 2*count >= len(c.b.Sentences)-1 || c.isShort()
 }
 
 // isShort reports whether both answers are a sentence or two.

@@ -218,6 +218,15 @@ func (d *document) hasException(x passage.Span) bool {
 
 // isCondition reports whether a negation says of whom something holds, not what holds: 没有户口簿的可以…, 未登记的，…
 func (d *document) isCondition(f *fact) bool {
+	start := d.Blanks(f.clause.From)
+	for _, word := range []string{"如果", "若", "要是", "假如", "if ", "when ", "unless ", "until "} {
+		if d.Has(start, word) {
+			return true
+		}
+	}
+	if d.Has(f.clause.To-2, "的话") {
+		return true
+	}
 	if f.polarity != denied {
 		return false
 	}
@@ -237,6 +246,10 @@ func proportion(at int, s, other *side) int {
 // plain looks for the statements that a negation without counterpart denies: 会被调低 against 不会被调低.
 func (c *comparison) plain(k int, s, other *side) {
 	var index *passage.Index
+	least := float32(clearly)
+	if c.isAlike() {
+		least = surely
+	}
 	for _, i := range c.openPolarities(k, s) {
 		f := &s.facts[i]
 		if !f.polarity.isNegative() || s.Sentences[f.sentence].IsName || s.isCondition(f) {
@@ -262,7 +275,7 @@ func (c *comparison) plain(k int, s, other *side) {
 				best, place = score, n
 			}
 		}
-		if place < 0 || best < 0.75 || f.polarity == exempt && best < 0.8 || s.isElliptic(f) || !c.isStated(s, i, other, place) || c.isDenied(1-k, other, place, scope, best) {
+		if place < 0 || best < least || f.polarity == exempt && best < 0.8 || s.isElliptic(f) || !c.isStated(s, i, other, place) || c.isDenied(1-k, other, place, scope, best) {
 			continue
 		}
 		c.states[k][i] = conflicting
@@ -330,6 +343,12 @@ func (s *side) hasAmount(i int) bool {
 		}
 	}
 	return false
+}
+
+// areOfOneThing reports whether two words that exclude each other can be of one statement: both are denied or neither, as in
+// 本人 and 别人不能, and each is about what the other one is about.
+func (c *comparison) areOfOneThing(p pair) bool {
+	return c.a.isDenied(p.i) == c.b.isDenied(p.j) && c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
 }
 
 // isDenied reports whether the clause of a fact denies something.

@@ -205,6 +205,9 @@ func (d *document) words(i, to int, isWordStart bool) int {
 	for k := range entries {
 		e := &entries[k]
 		end := i + len(e.letters)
+		if e.isLatin && d.At(end) == '-' && passage.IsLatin(d.At(end+1)) { // no-store
+			continue
+		}
 		if end > to || !d.hasRunes(i, e.letters) || e.isLatin && passage.IsLatin(d.At(end)) {
 			continue
 		}
