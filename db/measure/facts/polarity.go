@@ -246,7 +246,7 @@ func proportion(at int, s, other *side) int {
 // plain looks for the statements that a negation without counterpart denies: 会被调低 against 不会被调低.
 func (c *comparison) plain(k int, s, other *side) {
 	var index *passage.Index
-	least := float32(clearly)
+	least := float32(mostlyStated)
 	if c.isAlike() {
 		least = surely
 	}
@@ -378,6 +378,9 @@ const (
 	affirms
 	denies
 )
+
+// mostlyStated is the score from which on a sentence of a paraphrase states what the other answer denies.
+const mostlyStated = 0.8
 
 // surely is the score from which on a statement is recognised although another clause of its sentence denies something.
 const surely = 0.7
