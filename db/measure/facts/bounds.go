@@ -2,6 +2,7 @@ package facts
 
 import (
 	"slices"
+	"unicode/utf8"
 
 	"wending/db/measure/passage"
 )
@@ -76,6 +77,16 @@ var limitsAfter = []limit{
 	{"以前", before}, {"之前", before}, {"前", before}, {"ago", before}, {"before", before},
 }
 
+// limitBegins are those after a number by their first character.
+var limitBegins = func() map[rune][]limit {
+	begins := map[rune][]limit{}
+	for _, l := range limitsAfter {
+		first, _ := utf8.DecodeRuneInString(l.phrase)
+		begins[first] = append(begins[first], l)
+	}
+	return begins
+}()
+
 // boundOf reads what limits the number of f, and takes the words that do.
 func (d *document) boundOf(f *fact, clause int) bound {
 	i := f.From
@@ -84,12 +95,7 @@ func (d *document) boundOf(f *fact, clause int) bound {
 		for i > clause && (d.Runes[i-1] == ' ' || d.Runes[i-1] == '¥') {
 			i--
 		}
-		for _, filler := range []string{"为", "是", "约", "满", "于", "了", "的", "每次", "of"} {
-			if n := len([]rune(filler)); i-n >= clause && d.Has(i-n, filler) {
-				i -= n
-				break
-			}
-		}
+		i = max(d.beforeFiller(i), clause)
 	}
 	found := exact
 	for _, at := range []int{f.From, i} {
@@ -117,12 +123,9 @@ func (d *document) boundOf(f *fact, clause int) bound {
 		}
 	}
 	if found == exact && next < len(d.Runes) {
-		r := passage.Lower(d.Runes[next])
-		for _, l := range limitsAfter {
-			if rune(l.phrase[0]) == r && r < 0x80 || r >= 0x80 {
-				if d.Has(next, l.phrase) {
-					return l.bound
-				}
+		for _, l := range limitBegins[passage.Lower(d.Runes[next])] {
+			if d.Has(next, l.phrase) {
+				return l.bound
 			}
 		}
 	}
@@ -147,8 +150,31 @@ func (d *document) hasOr(from, to int) bool {
 	return false
 }
 
+// beforeFiller returns where a word begins that may stand between a limit and its number, if one ends at i.
+func (d *document) beforeFiller(i int) int {
+	switch d.At(i - 1) {
+	case '为', '是', '约', '满', '于', '了', '的':
+		return i - 1
+	case '次':
+		if d.At(i-2) == '每' {
+			return i - 2
+		}
+	case 'f':
+		if d.Has(i-2, "of") {
+			return i - 2
+		}
+	}
+	return i
+}
+
 // longestVerbPhrase is how many characters stand between a negation and the number whose comparison it denies.
 const longestVerbPhrase = 16
+
+// events are the words behind a time that say on which side of something it is.
+var events = []limit{
+	{"before", before}, {"prior", before}, {"ahead", before}, {"after", after}, {"from", after}, {"of", after},
+	{"以前", before}, {"之前", before}, {"前", before}, {"以后", after}, {"之后", after}, {"后", after},
+}
 
 // eventOf reports whether a time is before or after something: 期满前 30 日内, 30 days after delivery.
 func (d *document) eventOf(f *fact, clause int) bound {
@@ -170,7 +196,7 @@ func (d *document) eventOf(f *fact, clause int) bound {
 		}
 	}
 	next := d.Blanks(f.To)
-	for _, l := range []limit{{"before", before}, {"prior", before}, {"ahead", before}, {"after", after}, {"from", after}, {"of", after}, {"以前", before}, {"之前", before}, {"前", before}, {"以后", after}, {"之后", after}, {"后", after}} {
+	for _, l := range events {
 		if d.Has(next, l.phrase) && (!passage.IsLatin(d.At(next)) || !passage.IsLatin(d.At(next+len(l.phrase)))) {
 			return l.bound
 		}

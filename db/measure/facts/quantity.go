@@ -239,8 +239,20 @@ func (d *document) scale(n *number, to int) {
 	}
 }
 
+// beginsQuantity reports whether a quantity or a part of the day can begin with a Chinese character.
+func beginsQuantity(r rune) bool {
+	switch r {
+	case '百', '千', '万', '半', '双', '十', '上', '凌', '早', '清', '中', '下', '晚', '傍', '夜', '当', '正':
+		return true
+	}
+	return passage.ChineseDigit(r) >= 0
+}
+
 // quantity reads what begins with a number, or with what says its sort.
 func (d *document) quantity(i, to, clause int) int {
+	if r := d.Runes[i]; r >= 0x3400 && !beginsQuantity(r) {
+		return i
+	}
 	switch r := d.Runes[i]; {
 	case r == '¥' || r == '$' || r == '€' || r == '£':
 		return d.money(i, d.Blanks(i+1), to, clause, symbols[r])
