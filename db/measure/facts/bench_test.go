@@ -84,6 +84,44 @@ func BenchmarkPairOf1000Characters(b *testing.B) {
 	require.Positive(b, digits)
 }
 
+// question returns answers of about as many characters each: of every base its answers, each from another one on.
+func question(b testing.TB, answers, characters int) []string {
+	b.Helper()
+	bases := readLines[base](b, "bases.jsonl")
+	list := make([]string, answers)
+	for n := range list {
+		var text strings.Builder
+		for k := 0; utf8.RuneCountInString(text.String()) < characters; k++ {
+			x := bases[k%len(bases)]
+			names := x.names()
+			fmt.Fprintf(&text, "%s\n", x.text(names[(n+k)%len(names)]))
+			if n%7 == 0 {
+				text.WriteString("合计 30 元。\n")
+			}
+		}
+		list[n] = clip(fmt.Sprintf("%d 号回答。\n%s", n, text.String()), characters)
+	}
+	return list
+}
+
+// How long the facts of a question with 20 answers of 3,000 characters take, and how many times the reading of its answers.
+func BenchmarkQuestionOf20Answers(b *testing.B) {
+	answers := question(b, 20, 3000)
+	for b.Loop() {
+		whole := timeOf(b, func() {
+			_, err := facts.Question(b.Context(), answers)
+			require.NoError(b, err)
+		}, 3)
+		reading := timeOf(b, func() {
+			for _, answer := range answers {
+				facts.Read(answer)
+			}
+		}, 3)
+		b.ReportMetric(float64(whole.Milliseconds()), "ms/question")
+		b.ReportMetric(float64(whole)/float64(max(1, reading)), "x-reading")
+	}
+}
+
 // How much longer twice the length takes; 2 is linear.
 func BenchmarkGrowthAt400000Characters(b *testing.B) {
 	for _, shape := range longShapes {

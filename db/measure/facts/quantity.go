@@ -250,7 +250,7 @@ func beginsQuantity(r rune) bool {
 
 // quantity reads what begins with a number, or with what says its sort.
 func (d *document) quantity(i, to, clause int) int {
-	if r := d.Runes[i]; r >= 0x3400 && !beginsQuantity(r) {
+	if r := d.Runes[i]; r == ' ' || r >= 0x3400 && !beginsQuantity(r) {
 		return i
 	}
 	switch r := d.Runes[i]; {

@@ -48,7 +48,7 @@ type Place struct{ Answer, Start, End int }
 
 // mostWork is how many bytes are compared for a question. Where comparing all answers with each other would take more, each is
 // compared with the most frequent one.
-const mostWork = 2 << 20
+const mostWork = 4 << 20
 
 // Question reads the answers of one question. The only error is the context's.
 func Question(ctx context.Context, answers []string) (Reading, error) {
@@ -85,6 +85,7 @@ type question struct {
 	runs      [][]int // by document: the answers that are equal to it
 	nodes     []node
 	known     map[place]int // by place: the number of the node
+	numbers   [][]int       // by document and fact: the number of its node, plus 1
 }
 
 // place is where a document states something.
@@ -113,7 +114,9 @@ func newQuestion(answers []string) *question {
 	}
 	slices.SortStableFunc(q.runs, func(x, y []int) int { return len(y) - len(x) })
 	for _, runs := range q.runs {
-		q.documents = append(q.documents, read(answers[runs[0]]))
+		d := read(answers[runs[0]])
+		q.documents = append(q.documents, d)
+		q.numbers = append(q.numbers, make([]int, len(d.facts)))
 	}
 	return q
 }
@@ -143,8 +146,7 @@ func (q *question) relate(x, y int, c *comparison) {
 		if l.isCut {
 			continue
 		}
-		i := q.node(x, c.a.export(&c.a.facts[l.i]))
-		j := q.node(y, c.b.export(&c.b.facts[l.j]))
+		i, j := q.nodeOf(x, l.i), q.nodeOf(y, l.j)
 		q.nodes[i].equals, q.nodes[j].equals = append(q.nodes[i].equals, j), append(q.nodes[j].equals, i)
 	}
 	for _, d := range c.found {
@@ -161,6 +163,16 @@ func (q *question) relate(x, y int, c *comparison) {
 			q.nodes[j].omitters = append(q.nodes[j].omitters, x)
 		}
 	}
+}
+
+// nodeOf returns the number of a fact of a document.
+func (q *question) nodeOf(document, i int) int {
+	n := &q.numbers[document][i]
+	if *n == 0 {
+		d := q.documents[document]
+		*n = q.node(document, d.export(&d.facts[i])) + 1
+	}
+	return *n - 1
 }
 
 // node returns the number of what a document states.
