@@ -49,18 +49,70 @@ func (b bound) sign() string {
 	return ""
 }
 
-// about returns the words around a fact.
+// fewWords is how many characters before a fact say too little of what it is about.
+const fewWords = 6
+
+// about returns the words around a fact: its row and column, the clause of a statement, what stands before a value.
 func (d *document) about(f *fact) string {
 	x := d.Sentences[f.sentence]
 	if !x.Row.IsEmpty() || !x.Column.IsEmpty() {
 		return clip(strings.TrimSpace(d.head(x.Row, longestLabel) + " " + d.head(x.Column, longestLabel)))
 	}
-	from := max(f.clause.From, f.From-longestLabel)
-	label := strings.TrimSpace(strings.Trim(d.Slice(passage.Span{From: from, To: f.From}), " *`"))
-	if utf8.RuneCountInString(label) < 2 {
-		label = strings.TrimSpace(d.head(f.clause, 2*longestLabel))
+	if f.class == classPolarity || f.class == classVerdict || f.class >= classSet {
+		from := max(f.clause.From, min(f.From-longestLabel/2, f.clause.To-longestLabel))
+		return d.label(passage.Span{From: from, To: min(f.clause.To, from+longestLabel)}, f.clause.From, f.clause.To)
 	}
-	return clip(label)
+	from := f.clause.From
+	if f.From-from < fewWords {
+		from = x.From
+	}
+	label := d.label(passage.Span{From: max(from, f.From-longestLabel), To: f.From}, from, f.From)
+	if utf8.RuneCountInString(label) >= fewWords {
+		return label
+	}
+	if about := d.label(passage.Span{From: x.Label.From, To: min(x.Label.To, x.Label.From+longestLabel)}, x.Label.From, x.Label.To); !x.Label.IsEmpty() && x.Label.To <= f.From && !strings.HasPrefix(label, about) {
+		return clip(strings.TrimSpace(about + " " + label))
+	}
+	if utf8.RuneCountInString(label) < 2 {
+		return d.label(passage.Span{From: f.clause.From, To: min(f.clause.To, f.clause.From+longestLabel)}, f.clause.From, f.clause.To)
+	}
+	return label
+}
+
+// label returns the words of a span without marks around them; what is cut of the text from – to begins and ends with a word,
+// and where it can with a clause.
+func (d *document) label(s passage.Span, from, to int) string {
+	isPart := func(i int) bool { return passage.IsLatin(d.At(i)) || passage.IsDigit(d.At(i)) }
+	if s.From > from {
+		for i := s.From; i < s.To-fewWords; i++ {
+			if d.isClauseEnd(i) {
+				s.From = i + 1
+				break
+			}
+		}
+		for isPart(s.From-1) && isPart(s.From) && s.From < s.To {
+			s.From++
+		}
+	}
+	for s.To < to && isPart(s.To) && isPart(s.To-1) && s.To > s.From+fewWords {
+		s.To--
+	}
+	for s.From < s.To && isMark(d.Runes[s.From]) {
+		s.From++
+	}
+	for s.To > s.From && isMark(d.Runes[s.To-1]) {
+		s.To--
+	}
+	return strings.NewReplacer("`", "", "*", "").Replace(d.Slice(s))
+}
+
+// isMark reports whether a label neither begins nor ends with r.
+func isMark(r rune) bool {
+	switch r {
+	case ' ', '”', '"', '\'', '(', ')', '|', ':', ';', ',', '.', '，', '。', '、', '！', '!', '?', '？', '=', '×', '/', '-', '–', '〔', '〕', '>', '•':
+		return true
+	}
+	return false
 }
 
 // head returns the bytes of the answer that the first characters of a span cover.
