@@ -20,6 +20,7 @@ const (
 	muchMore      = 0.30 // by which the right counterpart of a matched fact is more alike
 	onlyOne       = 0.17 // is added where each answer has the value once
 	samePredicate = 0.55 // a statement and its negation
+	sameDuty      = 0.75 // a duty and a ban
 	sameAllowed   = 0.48 // what one answer allows and the other one bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
@@ -541,7 +542,7 @@ func (c *comparison) stray() {
 		case x.class == classVersion && areLookalikes(x.key, y.key):
 			least = 0.25
 		case x.class == classCitation:
-			least = 0.35
+			least = sameSet
 		}
 		if p.score < least || isStray(0, p.i) == isStray(1, p.j) {
 			continue

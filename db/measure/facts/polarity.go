@@ -89,7 +89,7 @@ func (c *comparison) polarities() {
 		isOnly := c.isShort() && len(as) == 1 && len(bs) == 1
 		switch {
 		case x.isNegative() != y.isNegative() && isOnly,
-			x.isNegative() != y.isNegative() && p.score >= samePredicate && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
+			x.isNegative() != y.isNegative() && p.score >= leastFor(x, y) && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
 			areOpposite(x, y) && p.score >= sameAllowed && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
 			x == must && y == may && p.score >= 0.85, x == may && y == must && p.score >= 0.85,
 			x == banned && y == exempt && p.score >= 0.85, x == exempt && y == banned && p.score >= 0.85:
@@ -100,6 +100,15 @@ func (c *comparison) polarities() {
 	}
 	c.plain(0, c.a, c.b)
 	c.plain(1, c.b, c.a)
+}
+
+// leastFor is the score from which on two polarities are opposite. A duty and a ban seldom are: must be at least two apart,
+// cannot be closer than two.
+func leastFor(x, y polarity) float32 {
+	if x == must && y == banned || x == banned && y == must {
+		return sameDuty
+	}
+	return samePredicate
 }
 
 // areOpposite reports whether one of two polarities allows what the other one bans, or demands what it waives: that is said of
@@ -367,6 +376,7 @@ var endings = [][]rune{
 	[]rune("消灭"), []rune("失效"), []rune("终止"), []rune("取消"), []rune("过期"), []rune("清零"), []rune("免收"), []rune("免费"), []rune("免"), []rune("除外"), []rune("逾期"),
 	[]rune("ended"), []rune("gone"), []rune("removed"), []rune("expire"), []rune("except"), []rune("exempt"), []rune("unless"), []rune("only"), []rune("rather than"),
 	[]rune("nothing"), []rune("nobody"), []rune("without"), []rune("waive"), []rune("free"), []rune("closed"), []rune("refuse"), []rune("exclude"), []rune("avoid"), []rune("摘"), []rune("避免"), []rune("decline"),
+	[]rune("block"), []rune("banned"), []rune("off limits"), []rune("lack"), []rune("omit"),
 	[]rune("中止"), []rune("作废"), []rune("无"), []rune("停"), []rune("谢绝"), []rune("拒"), []rune("逾"),
 }
 
