@@ -19,7 +19,7 @@ const (
 	sameBare      = 0.10 // one value, without its unit in one answer
 	muchMore      = 0.30 // by which the right counterpart of a matched fact is more alike
 	onlyOne       = 0.17 // is added where each answer has the value once
-	samePredicate = 0.55 // a statement and its negation
+	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
 	sameAllowed   = 0.48 // what one answer allows and the other one bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny

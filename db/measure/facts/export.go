@@ -50,7 +50,7 @@ func (b bound) sign() string {
 }
 
 // fewWords is how many characters before a fact say too little of what it is about.
-const fewWords = 6
+const fewWords = 5
 
 // about returns the words around a fact: its row and column, the clause of a statement, what stands before a value.
 func (d *document) about(f *fact) string {
