@@ -79,7 +79,8 @@ func (c *comparison) wording(n, m int) bool {
 	if len(x) > shortReplace || len(y) > shortReplace || isLead {
 		return true
 	}
-	if hasFact(x) || hasFact(y) || areSynonyms(x, y) {
+	isNew := c.hasOpenFact(0, x) != c.hasOpenFact(1, y) && len(x) > 0 && len(y) > 0
+	if !isNew && (hasFact(x) || hasFact(y)) || areSynonyms(x, y) && (len(x) < 2 || c.a.isList(x) || !isPermutation(x, y)) {
 		return true
 	}
 	c.replaced(n, m, x, y)
@@ -99,6 +100,30 @@ func content(words []word) []word {
 
 func hasFact(words []word) bool {
 	return slices.ContainsFunc(words, func(w word) bool { return w.isFact })
+}
+
+// hasOpenFact reports whether one of the words excludes others, and the other answer does not have it.
+func (c *comparison) hasOpenFact(k int, words []word) bool {
+	s := c.sideOf(k)
+	for _, w := range words {
+		if !w.isFact {
+			continue
+		}
+		if i := s.firstFact(w.From); i < len(s.facts) && s.facts[i].class >= classSet && c.states[k][i] == open {
+			return true
+		}
+	}
+	return false
+}
+
+// isList reports whether a mark or a word of a list stands between words: their order says nothing.
+func (s *side) isList(words []word) bool {
+	for i := words[0].From; i < words[len(words)-1].To; i++ {
+		if strings.ContainsRune("、，,/;和或及与", s.Runes[i]) || s.Has(i, " and ") || s.Has(i, " or ") {
+			return true
+		}
+	}
+	return false
 }
 
 func isNegative(words []word) bool {
@@ -174,6 +199,24 @@ func (s *side) wordsOf(n int, words []word) []word {
 		}
 	}
 	return words
+}
+
+// isPermutation reports whether the same words stand in another order.
+func isPermutation(x, y []word) bool {
+	if len(x) != len(y) {
+		return false
+	}
+	count := map[string]int{}
+	for i := range x {
+		count[x[i].key]++
+		count[y[i].key]--
+	}
+	for _, n := range count {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // areSynonyms reports whether words stand for each other without changing a fact.
