@@ -396,7 +396,7 @@ func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 		return x.bound.isLower() || y.bound.isLower()
 	}
 	if x.bound.completes(y.bound) { // up to 5,000 nothing is due; above 5,000 something is
-		return x.bound.contradicts(y.bound) && p.score+0.2 >= clearly
+		return x.bound.contradicts(y.bound) && p.score+0.2 >= clearly && c.a.isDenied(p.i) == c.b.isDenied(p.j)
 	}
 	isOtherSide := x.event != exact && y.event != exact && x.event != y.event
 	return isOtherSide && isOnlyOne && p.score >= sameLimit || x.bound.contradicts(y.bound) && p.score+0.2 >= sameLimit

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -279,4 +280,51 @@ func TestARangeIsOneValue(t *testing.T) {
 	require.Len(t, differences, 1)
 	require.Equal(t, "5–10 片", differences[0].A.Value)
 	require.Equal(t, "5 至 15 片", differences[0].B.Text)
+}
+
+// What says the same in another way is no conflict: complementary limits, a ban and its exception, the order of a list.
+func TestTheSameSaidInAnotherWay(t *testing.T) {
+	t.Parallel()
+	for _, p := range [][2]string{
+		{"人民币现钞 2 万元以内不用申报。", "人民币超过 2 万元的，才需要申报。"},
+		{"由本人到窗口办理。", "请本人到窗口办理，别人不能代办。"},
+		{"Players with more than seven cards discard half.", "Whoever holds eight or more cards discards half."},
+		{"罚款 1 元 1 分，身高一米八以下。", "罚款 1 元 1 分，身高 1.8 米以下。"},
+		{"套外通话 0.15 元/分钟。", "套外通话一分钟一毛五。"},
+		{"请在下午 6 点前还车。", "请在 18:00 前还车。"},
+	} {
+		require.False(t, isConflict(p[0], p[1]), "%q, %q: %+v", p[0], p[1], facts.Compare(p[0], p[1]))
+	}
+}
+
+// What is as easily overlooked is one: a weekday, an amount in another unit, a negation at another place.
+func TestSmallChangesAreConflicts(t *testing.T) {
+	t.Parallel()
+	for _, p := range [][2]string{
+		{"周三下午闭馆。", "周四下午闭馆。"},
+		{"锅里加 600 毫升开水。", "锅里加 0.8 升开水。"},
+		{"It is not dishwasher-safe; only the tray is.", "It is dishwasher-safe; only the tray is not."},
+		{"技术犯规罚 1 次，球权不变。", "技术犯规罚 2 次，球权不变。"},
+	} {
+		require.True(t, isConflict(p[0], p[1]), "%q, %q", p[0], p[1])
+	}
+}
+
+// A label is made of whole words: the clause of a statement, what stands before a value.
+func TestLabelsAreWords(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{
+		"Rings must come off, but nobody under sixteen years may ever enter the sauna alone.": "years may ever",
+		"存放 5 天。提前还款满一年后即可申请，不收取违约金。":                                                         "不收取违约金",
+		"在 `config.yaml` 里把 `sync.timeout` 从 30 秒改为 120 秒。":                                   "timeout 从 30 秒改为",
+	} {
+		list := facts.Read(answer)
+		require.NotEmpty(t, list, answer)
+		found := false
+		for _, f := range list {
+			require.LessOrEqual(t, utf8.RuneCountInString(f.About), 20, f.About)
+			found = found || strings.Contains(f.About, want)
+		}
+		require.True(t, found, "%s: %+v", want, list)
+	}
 }

@@ -88,7 +88,7 @@ func (c *comparison) polarities() {
 		x, y := c.a.facts[p.i].polarity, c.b.facts[p.j].polarity
 		isOnly := c.isShort() && len(as) == 1 && len(bs) == 1
 		switch {
-		case x.isNegative() != y.isNegative() && isOnly,
+		case x.isNegative() != y.isNegative() && isOnly && !c.complete(p),
 			x.isNegative() != y.isNegative() && p.score >= leastFor(x, y) && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
 			areOpposite(x, y) && p.score >= sameAllowed && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
 			x == must && y == may && p.score >= 0.85, x == may && y == must && p.score >= 0.85,
@@ -141,13 +141,13 @@ const clearly = 0.9
 // what is excepted, and each names what the other one is about.
 func (c *comparison) areOfOneSubject(p pair) bool {
 	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
-	if c.a.isCondition(x) != c.b.isCondition(y) {
+	if c.a.isCondition(x) != c.b.isCondition(y) || c.complete(p) {
 		return false
 	}
 	if p.score >= clearly {
 		return true
 	}
-	if c.hasUnknownPredicate(c.a, p.i) || c.hasUnknownPredicate(c.b, p.j) || c.complete(p) {
+	if c.hasUnknownPredicate(c.a, p.i) || c.hasUnknownPredicate(c.b, p.j) {
 		return false
 	}
 	if c.a.hasException(c.a.Sentences[x.sentence].Span) != c.b.hasException(c.b.Sentences[y.sentence].Span) {

@@ -70,6 +70,10 @@ func (c *comparison) wording(n, m int) bool {
 		c.turnedRound(n, m, left, right)
 		return true
 	}
+	if isMoved(left, right) {
+		c.turnedRound(n, m, left, right)
+		return true
+	}
 	isName := len(left) == len(right) && len(left) >= 2 && head > 0 && tail > 0 && passage.IsHan(c.a.At(left[0].From)) && 3*(head+tail) >= 2*length
 	if !isName && float64(head+tail) < nearlyEqual*float64(length) || head+tail < 4 {
 		return head+tail >= 8
@@ -114,6 +118,21 @@ func (c *comparison) hasOpenFact(k int, words []word) bool {
 		}
 	}
 	return false
+}
+
+// isMoved reports whether a negation stands at another place among the same words: A is not, B is; A is, B is not.
+func isMoved(x, y []word) bool {
+	plain := func(words []word) []string {
+		var keys []string
+		for _, w := range words {
+			if !w.isNegative {
+				keys = append(keys, w.key)
+			}
+		}
+		return keys
+	}
+	left, right := plain(x), plain(y)
+	return len(left) > 0 && len(left) < len(x) && len(right) < len(y) && slices.Equal(left, right)
 }
 
 // isList reports whether a mark or a word of a list stands between words: their order says nothing.
