@@ -155,4 +155,3 @@ func openByStage(locale text.Locale, r results.Report) (lines []string) {
 	}
 	return lines
 }
-
