@@ -6,7 +6,7 @@ package db
 // ItemColumns are the columns of an Item, of evaluation_items i.
 const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.series, i.turn, i.variable_values`
 
-// RunColumns are those of a Run, of evaluation_runs r but for the answer's text.
+// RunColumns are the columns of a Run in evaluation_runs r, without the answer's text.
 const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
 	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts, r.failed_attempts,
 	r.error_code, r.error_message, r.finish_reason, r.created_at,
@@ -63,7 +63,7 @@ const ReplaceEvaluation = `
 		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
 		cost = excluded.cost, launch_id = excluded.launch_id`
 
-// inScope holds for the items i that a launch l is to ask. A turn stands for its conversation.
+// inScope holds for the items i that a launch l is to ask. One turn selects its whole conversation.
 const inScope = `(l.item_id IS NULL OR i.id = l.item_id OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
 
 // isKept holds for the runs r of an item that a launch l does not repeat, of its variant v in the place n.

@@ -23,7 +23,7 @@ type Likeness struct {
 	Expected ExpectedFacts `db:"expected_facts"`
 }
 
-// likenessColumns are those of a Likeness, of question_statistics q.
+// likenessColumns are the columns of a Likeness in question_statistics q.
 const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts, q.expected_facts`
 
 // Facts are the facts in which the answers to a question differ.

@@ -118,7 +118,7 @@ func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Op
 	return review, err
 }
 
-// reasons are those of an opinion as they are stored: none is an empty list.
+// reasons returns an opinion's reasons as they are stored: an empty list if there are none.
 func (o Opinion) reasons() pq.StringArray { return append(pq.StringArray{}, o.Reasons...) }
 
 // Withdraw withdraws a review. Who writes the next has seen the version that was withdrawn.

@@ -266,7 +266,7 @@ func ReadConfig(config json.RawMessage, into any) error {
 // limitedMost is how often judging may take too much before a rule judges no more in this launch.
 const limitedMost = 3
 
-// Evaluate judges an answer. Its error is that of ctx.
+// Evaluate judges an answer. The only error is the context's.
 func (r *Rule) Evaluate(ctx context.Context, subject Subject) (Verdict, error) {
 	expected := r.expectedOf(subject)
 	switch {

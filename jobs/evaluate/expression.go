@@ -109,7 +109,7 @@ func (v *variableNames) Visit(node *ast.Node) {
 }
 
 // VariablesOf returns the names of variables that an evaluator's expression looks up; none for other kinds, and for a
-// configuration that cannot be used. Its error is that of ctx.
+// configuration that cannot be used. The only error is the context's.
 func VariablesOf(ctx context.Context, kind Kind, config json.RawMessage) ([]string, error) {
 	if kind != Expression {
 		return nil, nil

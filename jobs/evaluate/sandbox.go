@@ -67,7 +67,7 @@ func newPool() *pool {
 	return &pool{idle: make(chan *child, runtime.NumCPU()), working: make(chan struct{}, runtime.NumCPU())}
 }
 
-// children are those of all rules: what they may take is bounded for the whole process.
+// children is shared by all rules, so that their use of resources is bounded for the whole process.
 var children = newPool()
 
 // child is a running child process.
@@ -266,7 +266,7 @@ func (r *Rule) ask(ctx context.Context, subject Subject, expected string) (Verdi
 }
 
 // EvaluateAll judges an answer by rules, in their order: those that children evaluate by one child together, which spares
-// the others' messages. Its error is that of ctx.
+// the others' messages. The only error is the context's.
 func EvaluateAll(ctx context.Context, rules []*Rule, subject Subject) ([]Verdict, error) {
 	verdicts := make([]Verdict, len(rules))
 	var together []int

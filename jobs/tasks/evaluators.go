@@ -31,7 +31,7 @@ type rule struct {
 	err error
 }
 
-// RulesOf makes the rules of a task's evaluators. Judges are none. Its error is that of ctx.
+// RulesOf makes the rules of a task's evaluators. Judges are not rules. The only error is the context's.
 func RulesOf(ctx context.Context, task db.Task) (Rules, error) {
 	rules := Rules{isAll: true}
 	for _, evaluator := range task.Evaluators {
@@ -63,7 +63,7 @@ func (r Rules) only(numbers []int64) (some Rules) {
 func (r Rules) Any() bool { return len(r.rules) > 0 }
 
 // Judge judges an answer. passed is nil unless every evaluator of the task has a verdict; score is the mean of the scores, nil if
-// there is none. Its error is that of ctx.
+// there is none. The only error is the context's.
 func (r Rules) Judge(ctx context.Context, subject evaluate.Subject) (evaluations []db.Evaluation, passed *bool, score *float64, err error) {
 	haveAll, areAllPassed, sum, scores := r.isAll && r.Any(), true, 0.0, 0
 	var usable []*evaluate.Rule

@@ -22,7 +22,7 @@ import (
 )
 
 // readingPart shows a question's distinct answers block by block: what all say is folded, where facts differ the answers stand below
-// each other. Where only words differ, each answer has a line; answers that are unlike stand beside each other.
+// each other. Where only words differ, each answer has a line; unlike answers are shown side by side.
 func readingPart(report Report, card Card, a *aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

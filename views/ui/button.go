@@ -9,7 +9,7 @@ import (
 // Variant is how a button looks among others.
 type Variant string
 
-// Primary is the button that a page is there for; Outline stands beside it, Ghost steps back, Secondary is the
+// Primary is a page's main action; Outline accompanies it, Ghost is the least prominent, Secondary is the
 // place where one is, and Destructive removes something.
 const (
 	Primary     Variant = ""

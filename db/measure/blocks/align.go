@@ -260,8 +260,8 @@ func pairMoved(pairs []int, base, other []Block) {
 	}
 }
 
-// pairFacts pairs blocks that state a fact in which the answers contradict each other, in whatever words: a reader wants to see one
-// beneath the other.
+// pairFacts pairs blocks that contradict each other in a fact, even if they are worded differently: a reader wants to see one beneath
+// the other.
 func pairFacts(pairs []int, base, other []Block, mine, theirs []Term) {
 	isTaken := make([]bool, len(other))
 	for _, to := range pairs {
@@ -308,7 +308,7 @@ func byFact(terms []Term) map[int]string {
 	return texts
 }
 
-// indexOf is where a term stands in a text, not cut out of a longer number; -1 if it does not.
+// indexOf returns the position of a term in a text, ignoring matches inside a longer number; -1 if there is none.
 func indexOf(text, term string) int {
 	if term == "" {
 		return -1

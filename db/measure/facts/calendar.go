@@ -308,7 +308,7 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 	return end
 }
 
-// isHourBefore reports whether what follows 八点 says that it is a time of day, not a point.
+// isHourBefore reports whether the text after 八点 makes it a time of day rather than a list item.
 func (d *document) isHourBefore(i int) bool {
 	for _, word := range []string{"以后", "之后", "以前", "之前", "前", "后", "到", "至", "开", "关"} {
 		if d.Has(i, word) {

@@ -209,7 +209,7 @@ type pair struct {
 // isBare reports whether a fact is a number without a unit.
 func (f *fact) isBare() bool { return f.class == classCount && f.unit == "" && f.raw != "" }
 
-// nearby returns of a list of facts of the second answer those that stand at about the place of f, if they are many.
+// nearby narrows a long list of the second answer's facts to those at about the same position as f.
 func (c *comparison) nearby(list []int, f *fact) []int {
 	if len(list) <= passage.MostCandidates {
 		return list

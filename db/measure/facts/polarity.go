@@ -134,7 +134,7 @@ func (d *document) isConsequence(f *fact) bool {
 	return false
 }
 
-// clearly is the score from which on the predicates of two polarities are the same, whatever else is said beside them.
+// clearly is the score from which two predicates count as the same, regardless of the words around them.
 const clearly = 0.9
 
 // areOfOneSubject reports whether two opposite polarities can be of one statement: neither says of whom something holds, or
@@ -210,10 +210,10 @@ func (c *comparison) subject(s *side, i int) *passage.Vector {
 	return c.Finished()
 }
 
-// exceptionWords say that something is excepted, or holds of nothing else.
+// exceptionWords mark an exception, or a statement that holds for nothing else.
 var exceptionWords = [][]rune{[]rune("only"), []rune("才"), []rune("仅"), []rune("只"), []rune("除外"), []rune("例外"), []rune("除非"), []rune("except"), []rune("unless"), []rune("other than")}
 
-// hasException reports whether a span says that something is excepted.
+// hasException reports whether a span contains an exception.
 func (d *document) hasException(x passage.Span) bool {
 	for i := x.From; i < min(x.To, x.From+2*longestContext); i++ {
 		for _, word := range exceptionWords {

@@ -20,7 +20,7 @@ var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"
 
 var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD", "jpy": "JPY"}
 
-// cents are those of a currency that is named elsewhere.
+// cents are subunits whose currency is named elsewhere.
 const cents = "¢"
 
 // dollars are the currencies by the letters before a dollar sign.

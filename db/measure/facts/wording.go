@@ -120,7 +120,7 @@ func (c *comparison) hasOpenFact(k int, words []word) bool {
 	return false
 }
 
-// isMoved reports whether a negation stands at another place among the same words: A is not, B is; A is, B is not.
+// isMoved reports whether a negation moved among the same words: A is not, B is; A is, B is not.
 func isMoved(x, y []word) bool {
 	plain := func(words []word) []string {
 		var keys []string
@@ -220,7 +220,7 @@ func (s *side) wordsOf(n int, words []word) []word {
 	return words
 }
 
-// isPermutation reports whether the same words stand in another order.
+// isPermutation reports whether two lists have the same words in another order.
 func isPermutation(x, y []word) bool {
 	if len(x) != len(y) {
 		return false
