@@ -88,6 +88,12 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.Contains(t, report.Find(".differing > li").First().Text(), "期限错了")
 	require.Equal(t, 1, s.get(t, api+"/"+id+"/export?format=html").page(t).Find(".decision .differing > li[data-opinion=FAIL]").Length(), "the document begins with it, too")
 
+	printed := s.get(t, "/tasks/"+id+"/results/print?only=differing").page(t)
+	require.Equal(t, 3, printed.Find("article").Length(), "what is the same is left out")
+	require.Equal(t, "2", strings.TrimPrefix(printed.Find("article").First().AttrOr("id", ""), "q"), "in the order of risk")
+	require.Contains(t, printed.Find(".cover").Text(), "另外 1 题内容相同，未打印（共 4 题）")
+	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/tasks/"+id+"/results/print?only=some").StatusCode)
+
 	page := s.get(t, "/tasks/"+id+"/results").page(t)
 	require.Equal(t, "2 4 3 1", shownNumbers(page))
 	first := page.Find(".result").First()

@@ -145,7 +145,7 @@ func (h *handler) showShared(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	write, err := reading.New(h.Store, h.Files).Document(ctx, task, true)
+	write, err := reading.New(h.Store, h.Files).Document(ctx, task, reading.Contents{IsShared: true})
 	if err != nil {
 		return err
 	}

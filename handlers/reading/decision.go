@@ -83,3 +83,15 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 	}
 	return list, nil
 }
+
+// differingOnly are the questions of a report that a reader must see, in the order of risk.
+func (r Reader) differingOnly(ctx context.Context, task db.Task, all []report.Summary) ([]report.Summary, error) {
+	against, err := r.report.AgainstStandard(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	shown := results.Report{Task: task, All: all}.Shown(results.Query{Sort: results.DefaultSort})
+	return slices.DeleteFunc(shown, func(item report.Summary) bool {
+		return item.Level != nil && item.Level.IsStable() && item.Runs == task.RunsOfItem() && item.Failures == 0 && !against[item.ID]
+	}), nil
+}

@@ -160,9 +160,17 @@ const (
 	answerText   = 20_000
 )
 
+// Contents is what a document has.
+type Contents struct {
+	// IsShared makes it fit for people without an account.
+	IsShared bool
+	// OnlyDiffering leaves out the questions whose runs all have an answer of the same content, in accord with the standard answer; the
+	// others come in the order of risk.
+	OnlyDiffering bool
+}
+
 // Document prepares a task's report as one document; the function writes it, question by question. All of it is as of one moment.
-// isShared makes it fit for people without an account.
-func (r Reader) Document(ctx context.Context, task db.Task, isShared bool) (write func(context.Context, io.Writer) error, err error) {
+func (r Reader) Document(ctx context.Context, task db.Task, contents Contents) (write func(context.Context, io.Writer) error, err error) {
 	snapshot, release, err := r.store.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -172,7 +180,7 @@ func (r Reader) Document(ctx context.Context, task db.Task, isShared bool) (writ
 		release()
 		return nil, err
 	}
-	rest, err := New(snapshot, r.files).document(ctx, task, isShared)
+	rest, err := New(snapshot, r.files).document(ctx, task, contents)
 	if err != nil {
 		release()
 		return nil, err
@@ -183,10 +191,17 @@ func (r Reader) Document(ctx context.Context, task db.Task, isShared bool) (writ
 	}, nil
 }
 
-func (r Reader) document(ctx context.Context, task db.Task, isShared bool) (write func(context.Context, io.Writer) error, err error) {
-	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now(), IsShared: isShared}
+func (r Reader) document(ctx context.Context, task db.Task, contents Contents) (write func(context.Context, io.Writer) error, err error) {
+	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now(), IsShared: contents.IsShared}
 	if d.All, err = r.report.Summaries(ctx, task, 0, "", false); err != nil {
 		return nil, err
+	}
+	questions := d.All
+	if contents.OnlyDiffering {
+		if questions, err = r.differingOnly(ctx, task, d.All); err != nil {
+			return nil, err
+		}
+		d.LeftOut = len(d.All) - len(questions)
 	}
 	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {
 		return nil, err
@@ -210,9 +225,9 @@ func (r Reader) document(ctx context.Context, task db.Task, isShared bool) (writ
 		if err := results.DocumentHead(d).Render(ctx, w); err != nil {
 			return err
 		}
-		for from := 0; from < len(d.All); from += cardsAtOnce {
+		for from := 0; from < len(questions); from += cardsAtOnce {
 			var ids []int64
-			for _, item := range d.All[from:min(from+cardsAtOnce, len(d.All))] {
+			for _, item := range questions[from:min(from+cardsAtOnce, len(questions))] {
 				ids = append(ids, item.ID)
 			}
 			cards, err := r.Cards(ctx, task, ids, reviews, min(answerText, documentText/max(1, task.TotalRuns())))

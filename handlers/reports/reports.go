@@ -60,7 +60,7 @@ type flusher interface{ Flush() }
 // Prepare reads what a report begins with, and returns a function that writes it while the database is read.
 func (r Reports) Prepare(ctx context.Context, task db.Task, format string, includeErrors bool) (write func(context.Context, io.Writer) error, err error) {
 	if format == "html" {
-		return r.reader.Document(ctx, task, false)
+		return r.reader.Document(ctx, task, reading.Contents{})
 	}
 	statistics, err := r.store.TaskStatistics(ctx, task)
 	if err != nil {
@@ -247,13 +247,14 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 	if len(report.Variants) > 0 { // several targets have no one address, model or agreement
 		texts.Info = slices.DeleteFunc(texts.Info, func(line [2]string) bool { return line[1] == "" || line[1] == "–" })
 	}
+	summary := make([][2]string, len(lines))
 	for n, line := range lines {
-		title := ""
 		if n == 0 {
-			title = locale.Text("summary.crumb")
+			summary[n][0] = locale.Text("summary.crumb")
 		}
-		texts.Info = append(texts.Info, [2]string{title, line})
+		summary[n][1] = line
 	}
+	texts.Info = slices.Concat(texts.Info[:1], summary, texts.Info[1:]) // after the name, before the figures
 	return texts
 }
 

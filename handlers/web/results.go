@@ -86,6 +86,9 @@ func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave f
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error { return pages.Render(c, http.StatusOK, page(frame)) }, leave)
 }
 
+// onlyDiffering asks for a document of the questions that differ or failed.
+const onlyDiffering = "differing"
+
 // printReport shows a task's report as one document, for paper.
 func (p *Pages) printReport(c echo.Context) error {
 	ctx := c.Request().Context()
@@ -93,12 +96,16 @@ func (p *Pages) printReport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	only := c.QueryParam("only")
+	if only != "" && only != onlyDiffering {
+		return fault.Parameter("only", fault.OneOf(onlyDiffering))
+	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	write, err := p.reader.Document(ctx, task, false)
+	write, err := p.reader.Document(ctx, task, reading.Contents{OnlyDiffering: only == onlyDiffering})
 	if err != nil {
 		return err
 	}

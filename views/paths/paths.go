@@ -182,6 +182,9 @@ func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
 // Print is a task's report as one document, for paper.
 func Print(id uuid.UUID) string { return Results(id) + "/print" }
 
+// PrintDiffering is the report of a task as one document, with the questions that differ or failed.
+func PrintDiffering(id uuid.UUID) string { return Print(id) + "?only=differing" }
+
 // Launches is the list of a task's launches.
 func Launches(id uuid.UUID) string { return Task(id) + "/launches" }
 

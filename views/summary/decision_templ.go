@@ -284,6 +284,38 @@ func (s Summary) judged(locale text.Locale) string {
 	return locale.Text("summary.decision.judged", "Count", judged, "Said", strings.Join(said, locale.Text("review.turn.separator")))
 }
 
+// linesNamed is how many questions whose facts differ the lines of a report name.
+const linesNamed = 20
+
+// decided are the sentences and the questions with which the report begins, in lines of text.
+func (s Summary) decided(locale text.Locale) []string {
+	var levels []string
+	for _, level := range decisionLevels {
+		if count := s.Decision.Levels[level]; count > 0 {
+			levels = append(levels, locale.Text("level."+string(level))+" "+locale.Text("summary.decision.questions", "Count", count))
+		}
+	}
+	answered := locale.Text("summary.decision.answered")
+	if s.Decision.Unanswered > 0 {
+		answered = locale.Text("summary.decision.unanswered", "Count", s.Decision.Unanswered, "Total", s.Task.TotalRuns()) + " " +
+			locale.Text("summary.decision.questions", "Count", s.Decision.FailedQuestions)
+	}
+	lines := []string{
+		locale.Text("summary.decision.levels", "Total", s.Task.TotalItems) + " " + strings.Join(levels, " · "), answered, s.judged(locale),
+	}
+	for _, one := range s.Decision.Differing[:min(len(s.Decision.Differing), linesNamed)] {
+		var differences []string
+		for _, fact := range one.Facts[:min(len(one.Facts), factsNamed)] {
+			differences = append(differences, results.FactLine(fact))
+		}
+		for _, fact := range one.Expected[:min(len(one.Expected), factsNamed)] {
+			differences = append(differences, locale.Text("results.expected")+locale.Text("word.colon")+results.ExpectedLine(fact))
+		}
+		lines = append(lines, locale.Text("summary.worst.number", "Number", one.Number)+" "+strings.Join(differences, "; "))
+	}
+	return lines
+}
+
 // levelsBar draws the questions' levels as one bar.
 func levelsBar(d Decision) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -336,7 +368,7 @@ func levelsBar(d Decision) templ.Component {
 			var templ_7745c5c3_Var15 string
 			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(part.from))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 116, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 148, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 			if templ_7745c5c3_Err != nil {
@@ -349,7 +381,7 @@ func levelsBar(d Decision) templ.Component {
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(part.width))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 116, Col: 114}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 148, Col: 114}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {
@@ -420,7 +452,7 @@ func differingPart(s Summary, one Differing) templ.Component {
 		var templ_7745c5c3_Var18 string
 		templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(results.Opinion(one.Reviews))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 146, Col: 48}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 178, Col: 48}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 		if templ_7745c5c3_Err != nil {
@@ -433,7 +465,7 @@ func differingPart(s Summary, one Differing) templ.Component {
 		var templ_7745c5c3_Var19 string
 		templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "summary.worst.number", "Number", one.Number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 148, Col: 82}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 180, Col: 82}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 		if templ_7745c5c3_Err != nil {
@@ -472,7 +504,7 @@ func differingPart(s Summary, one Differing) templ.Component {
 		var templ_7745c5c3_Var22 string
 		templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(opinionName(text.LocaleOf(ctx), results.Opinion(one.Reviews)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 150, Col: 130}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 182, Col: 130}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 		if templ_7745c5c3_Err != nil {
@@ -490,7 +522,7 @@ func differingPart(s Summary, one Differing) templ.Component {
 			var templ_7745c5c3_Var23 string
 			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(results.FactLine(fact))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 153, Col: 50}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 185, Col: 50}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 			if templ_7745c5c3_Err != nil {
@@ -509,7 +541,7 @@ func differingPart(s Summary, one Differing) templ.Component {
 			var templ_7745c5c3_Var24 string
 			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", len(one.Facts)-factsNamed))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 156, Col: 103}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 188, Col: 103}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -528,7 +560,7 @@ func differingPart(s Summary, one Differing) templ.Component {
 			var templ_7745c5c3_Var25 string
 			templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expected") + text.T(ctx, "word.colon") + results.ExpectedLine(fact))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 159, Col: 116}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 191, Col: 116}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 			if templ_7745c5c3_Err != nil {
@@ -548,7 +580,7 @@ func differingPart(s Summary, one Differing) templ.Component {
 				var templ_7745c5c3_Var26 string
 				templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(said.Reviewer + text.T(ctx, "word.colon") + text.Cut(said.Note, 200))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 163, Col: 103}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 195, Col: 103}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 				if templ_7745c5c3_Err != nil {

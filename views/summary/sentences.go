@@ -294,9 +294,9 @@ func (s Summary) methods() []string {
 	return append(methods, "latency", "cost")
 }
 
-// Lines are the report in a few lines of text: what was compared, what can be said, what cannot.
+// Lines are the report in a few lines of text: what a decision needs, what was compared, what can be said, what cannot.
 func (s Summary) Lines(locale text.Locale) []string {
-	return slices.Concat([]string{s.compared(locale)}, s.said(locale), s.rated(locale), s.unsaid(locale))
+	return slices.Concat(s.decided(locale), []string{s.compared(locale)}, s.said(locale), s.rated(locale), s.unsaid(locale))
 }
 
 // rated are the mean ratings of each judge, a line for each variant.
