@@ -256,10 +256,10 @@ func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
 	table := "## 剂量\n\n| 药物 | 间隔 |\n|---|---|\n| 对乙酰氨基酚 | 4–6 小时 |\n| 布洛芬 | 6–8 小时 |\n\n" + filler
 	words := "**申请人**应当在七日内提交材料，并保留回执。\n\n" + filler
 	fake := agenttest.New(t, answering(map[string][]string{
-		"表": {table, strings.Replace(table, "6–8 小时", "2–3 小时", 1)}, "词": {words, strings.Replace(words, "保留回执", "妥善保留回执", 1)},
-		"同": {words, strings.ReplaceAll(words, "**", "")},
+		"表": {table, table, strings.Replace(table, "6–8 小时", "2–3 小时", 1)}, "词": {words, words, strings.Replace(words, "保留回执", "妥善保留回执", 1)},
+		"同": {words, words, strings.ReplaceAll(words, "**", "")},
 	}))
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "4", "file@q.csv": "question,standard_answer\n表,间隔 6–8 小时\n词,七日内\n同,七日内\n"})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "3", "file@q.csv": "question,standard_answer\n表,间隔 6–8 小时\n词,七日内\n同,七日内\n"})
 	s.awaitDone(t, id)
 	results := "/tasks/" + id + "/results"
 	page := s.get(t, results).page(t)
@@ -288,8 +288,8 @@ func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
 	columns := s.get(t, results+"?view=columns&align=on").page(t)
 	require.Equal(t, "对齐", columns.Find("[data-align][aria-current]").Text())
 	row := columns.Find("#q1 .aligned.is-fact")
-	require.Equal(t, 4, row.Find(".run").Length(), "a place in a column for each run")
-	require.Equal(t, "= 同 A", strings.TrimSpace(row.Find(".run").Eq(2).Text()))
+	require.Equal(t, 3, row.Find(".run").Length(), "a place in a column for each run")
+	require.Equal(t, 1, strings.Count(row.Text(), "= 同 A"), "what is said again is not written again")
 	require.Equal(t, "2–3 小时", row.Find(".run.is-loud ins.fact").First().Text())
 	require.Equal(t, "对齐", s.get(t, results).page(t).Find("[data-align][aria-current]").Text(), "the browser keeps the choice")
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?align=some").StatusCode)

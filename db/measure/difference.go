@@ -44,7 +44,7 @@ const DifferenceTime = 300 * time.Millisecond
 func CompareTexts(a, b string, within time.Duration) Difference {
 	within = min(within, DifferenceTime)
 	if within <= 0 || utf8.RuneCountInString(a) > MaxCompared || utf8.RuneCountInString(b) > MaxCompared {
-		return coarse(a, b)
+		return coarse([]rune(a), []rune(b), func(rune) int { return 1 })
 	}
 	return CompareTokens(Words(a), Words(b), within)
 }
@@ -64,7 +64,7 @@ func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	coded, lengths := code(a, codes, nil)
 	other, lengths := code(b, codes, lengths)
 	if len(codes) > maxCodes || within <= 0 {
-		return coarse(strings.Join(a, ""), strings.Join(b, ""))
+		return coarse(a, b, utf8.RuneCountInString)
 	}
 	matcher := diffmatchpatch.New()
 	matcher.DiffTimeout = within
@@ -117,9 +117,8 @@ func code(tokens []string, codes map[string]rune, lengths map[rune]int) ([]rune,
 	return coded, lengths
 }
 
-// coarse finds the common beginning and end of two texts.
-func coarse(a, b string) Difference {
-	from, to := []rune(a), []rune(b)
+// coarse finds the common beginning and end of two texts, in tokens or characters; length is how many characters one of them has.
+func coarse[T comparable](from, to []T, length func(T) int) Difference {
 	begin := 0
 	for begin < len(from) && begin < len(to) && from[begin] == to[begin] {
 		begin++
@@ -128,11 +127,17 @@ func coarse(a, b string) Difference {
 	for end < len(from)-begin && end < len(to)-begin && from[len(from)-1-end] == to[len(to)-1-end] {
 		end++
 	}
+	sum := func(part []T) (sum int) {
+		for _, one := range part {
+			sum += length(one)
+		}
+		return sum
+	}
 	d := Difference{IsCoarse: true}
-	d.add(Equal, begin)
-	d.add(Delete, len(from)-begin-end)
-	d.add(Insert, len(to)-begin-end)
-	d.add(Equal, end)
+	d.add(Equal, sum(from[:begin]))
+	d.add(Delete, sum(from[begin:len(from)-end]))
+	d.add(Insert, sum(to[begin:len(to)-end]))
+	d.add(Equal, sum(from[len(from)-end:]))
 	return d
 }
 

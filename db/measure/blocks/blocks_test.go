@@ -97,6 +97,16 @@ func TestAFactIsFoundBeneathItsLikeInOtherWords(t *testing.T) {
 	require.True(t, unit.Others[0].IsReworded)
 }
 
+func TestWithoutTimeADifferenceIsCoarseButNeverWithinANumber(t *testing.T) {
+	t.Parallel()
+	reading := blocks.Align([]blocks.Answer{{"在 30 日内书面答复，并保留回执。", termsOf([]string{"30 日"})}, {"在 35 日内书面答复，并留存回执。", termsOf([]string{"35 日"})}}, 0)
+	unit := reading.Units[0]
+	require.Equal(t, blocks.Fact, unit.Degree)
+	pieces := reading.Pieces(unit, unit.Others[0])
+	require.Equal(t, blocks.Piece{Op: measure.Delete, Text: "30 日", Degree: blocks.Fact}, pieces[1])
+	require.Equal(t, "在 ", pieces[0].Text)
+}
+
 func TestOnlyTheCellOfATableIsMarked(t *testing.T) {
 	t.Parallel()
 	written, unit := marks(t, [2][]string{{"6–8 小时"}, {"4–6 小时"}}, "| 药物 | 间隔 |\n|---|---|\n| 布洛芬 | 6–8 小时 |", "| 药物 | 间隔 |\n|---|---|\n| 布洛芬混悬液 | 4–6 小时 |")
