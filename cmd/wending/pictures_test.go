@@ -47,7 +47,7 @@ func TestPictures(t *testing.T) {
 		b.open("/tasks")
 		b.evaluate(fmt.Sprintf("document.cookie = 'lang=%s; path=/'", lang), nil)
 		for name, path := range map[string]string{
-			"answers":  "/tasks/" + demo + "/results?view=columns",
+			"answers":  "/tasks/" + demo + "/results?view=merged",
 			"task":     "/tasks/" + demo,
 			"variants": "/tasks/" + comparison + "/variants",
 			"replay":   "/tasks/" + demo + "/replay/1",
