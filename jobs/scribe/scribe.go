@@ -165,7 +165,9 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 		calls[0].giveUp()
 		return
 	}
-	s.log.WarnContext(ctx, "events not stored, will retry", "calls", len(calls), "error", err)
+	if !errors.Is(ctx.Err(), context.Canceled) { // Run ends, and stores them in its last flush
+		s.log.WarnContext(ctx, "events not stored, will retry", "calls", len(calls), "error", err)
+	}
 	for n, call := range calls {
 		call.putBack(entries[n])
 	}

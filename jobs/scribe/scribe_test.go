@@ -1,6 +1,7 @@
 package scribe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,24 @@ import (
 	"wending/db/event"
 	"wending/db/journal"
 )
+
+// slow is a store whose first write lasts until its context ends.
+type slow struct {
+	memory
+	begun chan struct{}
+	once  sync.Once
+}
+
+func (m *slow) Append(ctx context.Context, entries []journal.Entry) error {
+	isFirst := false
+	m.once.Do(func() { isFirst = true })
+	if isFirst {
+		close(m.begun)
+		<-ctx.Done()
+		return fmt.Errorf("store events: %w", ctx.Err())
+	}
+	return m.memory.Append(ctx, entries)
+}
 
 // memory is a store in memory that fails as it is told to.
 type memory struct {
@@ -76,6 +95,25 @@ func TestEventsWaitForTheDatabase(t *testing.T) {
 	require.Len(t, store.entries, 2, "what is stored is not stored again")
 	require.Empty(t, s.open)
 	require.Empty(t, s.ended)
+}
+
+// A stop that cuts a write off is no fault: the last flush stores what the write held.
+func TestAStopThatCutsAWriteIsNoWarning(t *testing.T) {
+	t.Parallel()
+	store := &slow{begun: make(chan struct{})}
+	var log bytes.Buffer
+	s := New(store, slog.New(slog.NewTextHandler(&log, nil)))
+	call := s.Open(uuid.New(), unitOf(1), nil)
+	call.Emit(event.Text, event.Data{Text: "an answer"})
+	call.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.Run(ctx) }()
+	<-store.begun
+	stop()
+	<-ended
+	require.NotEmpty(t, store.of(1))
+	require.Empty(t, log.String())
 }
 
 // A task that was deleted costs the events of others nothing, and what the database refuses is given up.
