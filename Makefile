@@ -12,6 +12,7 @@ OLD_POSTGRES_VERSION := 13.23.0-beta.16
 OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
 # The tests of cmd/wending in which the program's own code runs beside itself. What the others start is handlers and jobs, which are raced with their own tests.
 RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
+export GORACE := atexit_sleep_ms=50 # a package that has ended would wait a second for reports of others
 CHECKED := -vet=off -timeout 25m # the linter vets
 # The packages that read texts and files in one thread, and the tests of handlers whose time goes into large bodies: they have no races to find.
 ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
