@@ -13,7 +13,6 @@ import (
 
 	"wending/db/outbox"
 	"wending/db/pg"
-	"wending/db/project"
 )
 
 // LaunchKind is why a launch was made.
@@ -55,8 +54,8 @@ type NewLaunch struct {
 	By      Actor
 }
 
-// Scope narrows a retry; its zero value means everything.
-type Scope struct {
+// Selection narrows a retry; its zero value means everything.
+type Selection struct {
 	// QuestionID is the one question to retry; empty means all.
 	QuestionID string
 	// Variant is the number of the one variant to retry; 0 means all.
@@ -175,7 +174,7 @@ func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, erro
 // not succeed (RETRY_FAILED; narrow selects a question or variant). The task is RUNNING from then on. It
 // returns ErrConflict if the task's state does not allow it or another request was first, ErrNothingToRun if
 // nothing is left for this kind, and ErrNotFound if there is no such task, question or variant.
-func (s *Store) RequestLaunch(ctx context.Context, scope project.Scope, taskID uuid.UUID, kind LaunchKind, narrow Scope, n NewLaunch) (launchID uuid.UUID, err error) {
+func (s *Store) RequestLaunch(ctx context.Context, scope Scope, taskID uuid.UUID, kind LaunchKind, narrow Selection, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
@@ -196,7 +195,7 @@ func (s *Store) RequestLaunch(ctx context.Context, scope project.Scope, taskID u
 
 // ExtendTask raises the runs of each question of a task that has ended, and starts the missing runs. It returns
 // ErrConflict if the task is active or was never started, and ErrNothingToRun if it already has that many runs.
-func (s *Store) ExtendTask(ctx context.Context, scope project.Scope, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
+func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
 	const raise = `UPDATE evaluation_tasks SET runs_per_item = $2 WHERE id = $1`
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
@@ -221,7 +220,7 @@ func (s *Store) ExtendTask(ctx context.Context, scope project.Scope, taskID uuid
 // EvaluateTask has evaluators judge the answers of a task that has ended; no agent is asked. judges are the
 // targets of new judges, numbers the numbers of the evaluators. It returns ErrConflict if the task is active or
 // was never started.
-func (s *Store) EvaluateTask(ctx context.Context, scope project.Scope, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
+func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
@@ -250,9 +249,9 @@ func (s *Store) EvaluateTask(ctx context.Context, scope project.Scope, taskID uu
 }
 
 // LockTask reads a task and locks it until the caller's transaction ends.
-func LockTask(ctx context.Context, tx *sqlx.Tx, scope project.Scope, id uuid.UUID) (Task, error) {
+func LockTask(ctx context.Context, tx *sqlx.Tx, scope Scope, id uuid.UUID) (Task, error) {
 	var locked uuid.UUID
-	lock := `SELECT id FROM evaluation_tasks WHERE id = $1 AND ` + project.Within("project_id", "$2") + ` FOR UPDATE`
+	lock := `SELECT id FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", "$2") + ` FOR UPDATE`
 	if err := tx.GetContext(ctx, &locked, lock, id, scope); err != nil {
 		return Task{}, NotFound(KindTask, pg.Classify("lock the task", err))
 	}
@@ -260,9 +259,9 @@ func LockTask(ctx context.Context, tx *sqlx.Tx, scope project.Scope, id uuid.UUI
 }
 
 // runsToMake returns the item and the variant that scope names, nil for all, or ErrNothingToRun.
-func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, scope Scope) (item *int64, variant *int, err error) {
+func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, scope Selection) (item *int64, variant *int, err error) {
 	left := 0
-	if scope == (Scope{}) {
+	if scope == (Selection{}) {
 		statistics, err := taskStatistics(ctx, tx, task)
 		if err != nil {
 			return nil, nil, err
@@ -519,13 +518,13 @@ const StopFor = 30 * time.Second
 
 // taskWithin is the condition that the task $1 is within the scope of a parameter.
 func taskWithin(parameter string) string {
-	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + project.Within("project_id", parameter) + `)`
+	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", parameter) + `)`
 }
 
 // StopTask stops a task's launch: no unit is claimed after it. Calls in flight may finish for up to StopFor. It
 // returns the launch, which FinishLaunch ends once none of its units is running. It returns ErrConflict if the task
 // is not running.
-func (s *Store) StopTask(ctx context.Context, scope project.Scope, taskID uuid.UUID, by Actor) (launchID uuid.UUID, err error) {
+func (s *Store) StopTask(ctx context.Context, scope Scope, taskID uuid.UUID, by Actor) (launchID uuid.UUID, err error) {
 	stop := `
 		UPDATE launches
 		SET status = 'STOPPING', stop_requested_at = now(), stopped_by = $2

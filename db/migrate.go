@@ -6,7 +6,6 @@ import (
 	"io/fs"
 
 	"wending/db/pg"
-	"wending/db/pg/upgrade"
 )
 
 //go:embed migrations/*.sql
@@ -19,5 +18,5 @@ func Migrate(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	return pg.Migrate(ctx, url, files, upgrade.Steps()...)
+	return pg.Migrate(ctx, url, files, upgradeSteps()...)
 }

@@ -18,10 +18,9 @@ import (
 	"wending/db/dbtest"
 	"wending/db/engine"
 	"wending/db/pg/embedded"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/db/upkeep"
-	"wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
 )
 
@@ -67,9 +66,9 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		name string
 		run  func() error
 	}{
-		{"Task", func() error { _, err := store.Task(ctx, project.AllProjects(), large); return err }},
+		{"Task", func() error { _, err := store.Task(ctx, db.AllProjects(), large); return err }},
 		{"Tasks", func() error {
-			_, _, err := report.NewTaskList(store).Tasks(ctx, project.AllProjects(), report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
+			_, _, err := report.NewTaskList(store).Tasks(ctx, db.AllProjects(), report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
 		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, db.Task{ID: large}, 0, "", false); return err }},
@@ -94,7 +93,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"TaskProgress", func() error { _, err := report.NewMonitor(store).TaskProgress(ctx, large); return err }},
 		{"Workers", func() error { _, err := report.NewMonitor(store).Workers(ctx); return err }},
 		{"RequestLaunch", func() (err error) {
-			retry, err = store.RequestLaunch(ctx, project.AllProjects(), large, db.LaunchRetry, db.Scope{}, newLaunch)
+			retry, err = store.RequestLaunch(ctx, db.AllProjects(), large, db.LaunchRetry, db.Selection{}, newLaunch)
 			return err
 		}},
 		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
@@ -119,7 +118,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, err := engine.NewRecorder(store).Record(ctx, large, results)
 			return err
 		}},
-		{"Running Task", func() error { _, err := store.Task(ctx, project.AllProjects(), large); return err }},
+		{"Running Task", func() error { _, err := store.Task(ctx, db.AllProjects(), large); return err }},
 		{"TaskHindrance", func() error { _, err := report.NewMonitor(store).TaskHindrance(ctx, large); return err }},
 		{"Questions", func() error { _, err := report.New(store).Questions(ctx, large, items); return err }},
 		{"Unassessed", func() error { _, err := store.Unassessed(ctx, large, 100); return err }},
@@ -133,9 +132,9 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, err := store.ReleaseStrays(ctx, worker.ID, []int64{claim.Units[50].ID})
 			return err
 		}},
-		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx, judge.Unrated); return err }},
+		{"RequeueLostUnits", func() error { _, err := store.RequeueLostUnits(ctx, evaluate.JudgeUnrated); return err }},
 		{"ActiveLaunches", func() error { _, err := engine.NewLanes(store).ActiveLaunches(ctx); return err }},
-		{"StopTask", func() error { _, err := store.StopTask(ctx, project.AllProjects(), large, db.Actor{}); return err }},
+		{"StopTask", func() error { _, err := store.StopTask(ctx, db.AllProjects(), large, db.Actor{}); return err }},
 		{"CutStopped", func() error { return store.CutStopped(ctx) }},
 		{"ReleaseUnits", func() error { _, err := store.ReleaseUnits(ctx, worker.ID); return err }},
 		{"FinishLaunch", func() error {
@@ -146,7 +145,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			return err
 		}},
 		{"PruneHistory", func() error { _, _, err := upkeep.New(store).Prune(ctx, time.Nanosecond); return err }},
-		{"DeleteTask", func() error { return upkeep.New(store).DeleteTask(ctx, project.AllProjects(), large) }},
+		{"DeleteTask", func() error { return upkeep.New(store).DeleteTask(ctx, db.AllProjects(), large) }},
 	} {
 		before := len(log())
 		require.NoError(t, step.run(), step.name)
@@ -172,7 +171,7 @@ func TestChangesAreHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- report.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
-	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: project.Default, Name: "t", Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1},
+	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "t", Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1},
 		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}}
 	launch, err := store.CreateTask(t.Context(), task)
 	require.NoError(t, err)
@@ -180,7 +179,7 @@ func TestChangesAreHeard(t *testing.T) {
 	_, err = store.StartLaunch(t.Context(), launch)
 	require.NoError(t, err)
 	require.Equal(t, task.Task.ID, <-heard, "a start")
-	_, err = store.StopTask(t.Context(), project.AllProjects(), task.Task.ID, db.Actor{})
+	_, err = store.StopTask(t.Context(), db.AllProjects(), task.Task.ID, db.Actor{})
 	require.NoError(t, err)
 	require.Equal(t, task.Task.ID, <-heard, "a stop")
 	_, err = tasks.FinishLaunch(t.Context(), store, launch)

@@ -9,7 +9,6 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/db/upkeep"
 )
@@ -31,11 +30,11 @@ func TestTasksAreReachedWithinTheirScope(t *testing.T) {
 	require.NoError(t, err)
 	id, launch := n.Task.ID, db.NewLaunch{Targets: dbtest.Limits(agent)}
 	list := report.NewTaskList(store)
-	for name, scope := range map[string]project.Scope{"another project": project.InProject(other), "forgotten": {}} {
+	for name, scope := range map[string]db.Scope{"another project": db.InProject(other), "forgotten": {}} {
 		for did, do := range map[string]func() error{
 			"read": func() error { _, err := store.Task(t.Context(), scope, id); return err },
 			"launch": func() error {
-				_, err := store.RequestLaunch(t.Context(), scope, id, db.LaunchSubmit, db.Scope{}, launch)
+				_, err := store.RequestLaunch(t.Context(), scope, id, db.LaunchSubmit, db.Selection{}, launch)
 				return err
 			},
 			"extend":   func() error { _, err := store.ExtendTask(t.Context(), scope, id, 2, launch); return err },
@@ -61,18 +60,18 @@ func TestTasksAreReachedWithinTheirScope(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, has, name)
 	}
-	_, err = store.RequestLaunch(t.Context(), project.InProject(own), id, db.LaunchSubmit, db.Scope{}, launch)
+	_, err = store.RequestLaunch(t.Context(), db.InProject(own), id, db.LaunchSubmit, db.Selection{}, launch)
 	require.NoError(t, err)
-	for _, scope := range []project.Scope{project.InProject(other), {}} {
+	for _, scope := range []db.Scope{db.InProject(other), {}} {
 		_, err = store.StopTask(t.Context(), scope, id, db.Actor{})
 		require.ErrorIs(t, err, db.ErrConflict, "it has no launch that could be stopped")
 	}
-	for _, scope := range []project.Scope{project.InProject(own), project.AllProjects()} {
+	for _, scope := range []db.Scope{db.InProject(own), db.AllProjects()} {
 		task, err := store.Task(t.Context(), scope, id)
 		require.NoError(t, err)
 		require.Equal(t, db.TaskRunning, task.Status, "nobody stopped it")
 		require.Equal(t, 1, task.TotalItems)
-		require.Equal(t, project.InProject(own), task.Scope())
+		require.Equal(t, db.InProject(own), task.Scope())
 		_, total, err := list.Tasks(t.Context(), scope, report.TaskFilter{}, db.Page{Number: 1, Size: 9})
 		require.NoError(t, err)
 		require.Equal(t, 1, total)

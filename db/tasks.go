@@ -12,7 +12,6 @@ import (
 
 	"wending/db/outbox"
 	"wending/db/pg"
-	"wending/db/project"
 )
 
 // TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch sets an
@@ -184,7 +183,7 @@ func listedTasks() string {
 		WHERE task_id = t.id
 		ORDER BY number DESC
 		LIMIT 1) newest ON true
-	WHERE t.id = ANY ($1) AND ` + project.Within("t.project_id", "$2") + `
+	WHERE t.id = ANY ($1) AND ` + Within("t.project_id", "$2") + `
 	ORDER BY t.created_at DESC, t.id DESC`
 }
 
@@ -331,19 +330,19 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 }
 
 // Scope is the project that the task belongs to: code that has the task continues within it.
-func (t Task) Scope() project.Scope { return project.InProject(t.ProjectID) }
+func (t Task) Scope() Scope { return InProject(t.ProjectID) }
 
 // Task returns one task, or ErrNotFound.
-func (s *Store) Task(ctx context.Context, scope project.Scope, id uuid.UUID) (Task, error) {
+func (s *Store) Task(ctx context.Context, scope Scope, id uuid.UUID) (Task, error) {
 	return readTask(ctx, s.db, scope, id)
 }
 
 // TasksByID returns the existing tasks among ids, newest first.
-func (s *Store) TasksByID(ctx context.Context, scope project.Scope, ids []uuid.UUID) ([]Task, error) {
+func (s *Store) TasksByID(ctx context.Context, scope Scope, ids []uuid.UUID) ([]Task, error) {
 	return readTasks(ctx, s.db, scope, pq.Array(ids))
 }
 
-func readTask(ctx context.Context, db sqlx.QueryerContext, scope project.Scope, id uuid.UUID) (Task, error) {
+func readTask(ctx context.Context, db sqlx.QueryerContext, scope Scope, id uuid.UUID) (Task, error) {
 	tasks, err := readTasks(ctx, db, scope, pq.Array([]uuid.UUID{id}))
 	if err == nil && len(tasks) == 0 {
 		err = &NotFoundError{Kind: KindTask}
@@ -355,7 +354,7 @@ func readTask(ctx context.Context, db sqlx.QueryerContext, scope project.Scope, 
 }
 
 // readTasks reads the tasks of an array of ids, newest first.
-func readTasks(ctx context.Context, db sqlx.QueryerContext, scope project.Scope, ids driver.Valuer) ([]Task, error) {
+func readTasks(ctx context.Context, db sqlx.QueryerContext, scope Scope, ids driver.Valuer) ([]Task, error) {
 	var rows []struct {
 		Task
 		// AtWork is the launch whose units determine the task's progress; nil means that the progress is

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/handlers"
 )
 
@@ -20,8 +20,8 @@ func BenchmarkAccess(b *testing.B) {
 	id := dbtest.Seed(b, open.tables, 50, 20, 5).String()
 	closed := &guarded{site: newSiteAt(b, database, 0, handlers.Access{HasAccounts: true})}
 	closed.people = people.New(closed.store)
-	owner := closed.user(b, "李雷", people.Editor, project.Default)
-	token, session := closed.token(b, people.Admin, project.Default, &owner.ID), closed.signedIn(b, "李雷").session(b)
+	owner := closed.user(b, "李雷", people.Editor, db.DefaultProject)
+	token, session := closed.token(b, people.Admin, db.DefaultProject, &owner.ID), closed.signedIn(b, "李雷").session(b)
 	ask := func(b *testing.B, base, path string, prove func(*http.Request)) {
 		for b.Loop() {
 			request, err := http.NewRequest(http.MethodGet, base+path, nil)

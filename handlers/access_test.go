@@ -15,9 +15,9 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/handlers"
 	"wending/jobs/agent/agenttest"
 )
@@ -193,7 +193,7 @@ func pathOf(path string, ids map[string]string) (of string, hasObject bool) {
 	}
 	id := ids[name]
 	if name == "projects" {
-		id = project.Default.String()
+		id = db.DefaultProject.String()
 	}
 	of = parameter.ReplaceAllStringFunc(path, func(parameter string) string {
 		switch {
@@ -216,13 +216,13 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	s.people = people.New(s.store)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	other := s.project(t, "别处")
-	root := s.token(t, people.Admin, project.Default, nil)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
 	ids := s.everything(t, root, fake.URL)
 	roles := []string{"viewer", "reviewer", "editor", "admin"}
 	tokens := map[string]string{}
 	for _, role := range roles {
-		owner := s.user(t, "member "+role, people.Role(role), project.Default)
-		tokens[role] = s.token(t, people.Admin, project.Default, &owner.ID) // its owner's rights limit it
+		owner := s.user(t, "member "+role, people.Role(role), db.DefaultProject)
+		tokens[role] = s.token(t, people.Admin, db.DefaultProject, &owner.ID) // its owner's rights limit it
 	}
 	stranger := s.user(t, "stranger", people.Admin, other)
 	foreign := s.token(t, people.Admin, other, &stranger.ID)
@@ -339,7 +339,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	s := newGuardedSite(t)
 	fake := agenttest.New(t, answering(nil))
 	other := s.project(t, "别处")
-	here, there := s.token(t, people.Admin, project.Default, nil), s.token(t, people.Admin, other, nil)
+	here, there := s.token(t, people.Admin, db.DefaultProject, nil), s.token(t, people.Admin, other, nil)
 	ids := s.everything(t, here, fake.URL)
 	twins := s.everything(t, there, fake.URL) // the same names, in the other project
 	for collection := range ids {
@@ -387,7 +387,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.ask(t, there, http.MethodPost, "/api/v1/shares", object{"task_id": ids["evaluation-tasks"]}).StatusCode)
 
 	// One who is in both chooses, and is led by what they open.
-	both := s.user(t, "两边", people.Editor, project.Default)
+	both := s.user(t, "两边", people.Editor, db.DefaultProject)
 	require.NoError(t, s.people.SetMember(t.Context(), other, both.ID, people.Viewer))
 	browser := s.signedIn(t, "两边")
 	require.Contains(t, string(browser.get(t, "/tasks").body), ids["evaluation-tasks"], "the first project")
@@ -395,15 +395,15 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	list := string(browser.get(t, "/tasks").body)
 	require.Contains(t, list, twins["evaluation-tasks"], "the browser stays where it was led")
 	require.NotContains(t, list, ids["evaluation-tasks"])
-	require.Contains(t, string(browser.get(t, "/tasks?project="+project.Default.String()).body), ids["evaluation-tasks"])
-	for _, name := range []string{project.Default.String(), url.PathEscape("默认")} {
+	require.Contains(t, string(browser.get(t, "/tasks?project="+db.DefaultProject.String()).body), ids["evaluation-tasks"])
+	for _, name := range []string{db.DefaultProject.String(), url.PathEscape("默认")} {
 		request, err := http.NewRequest(http.MethodGet, s.URL+api, nil)
 		require.NoError(t, err)
 		request.Header.Set("X-Wending-Project", name)
 		require.Contains(t, string(browser.do(t, request).body), ids["evaluation-tasks"], name)
 	}
 	require.Equal(t, http.StatusForbidden, browser.send(t, "/tasks/"+twins["evaluation-tasks"]+"/delete", nil).StatusCode, "a viewer there")
-	require.Equal(t, http.StatusNotFound, browser.get(t, "/tasks/"+twins["evaluation-tasks"]+"?project="+project.Default.String()).StatusCode)
+	require.Equal(t, http.StatusNotFound, browser.get(t, "/tasks/"+twins["evaluation-tasks"]+"?project="+db.DefaultProject.String()).StatusCode)
 }
 
 // Without accounts everybody sees everything, as ever; a program may still work in one project.
@@ -433,8 +433,8 @@ func TestProjectsWithoutAccounts(t *testing.T) {
 func TestNobodyWritesIntoTheAudit(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	editor, viewer := s.token(t, people.Editor, project.Default, nil), s.token(t, people.Viewer, project.Default, nil)
-	s.user(t, "李雷", people.Editor, project.Default)
+	editor, viewer := s.token(t, people.Editor, db.DefaultProject, nil), s.token(t, people.Viewer, db.DefaultProject, nil)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	task := s.draft(t, s.signedIn(t, "李雷"))
 	recorded := func() (did []string) {
 		require.NoError(t, s.tables.Select(&did, `SELECT action || ' ' || status FROM audit_entries ORDER BY seq`))

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -138,7 +138,7 @@ func TestAProjectHasACeiling(t *testing.T) {
 	}
 	first, status, _ := run()
 	require.Equal(t, "SUCCEEDED", status)
-	place := "projects/" + project.Default.String()
+	place := "projects/" + db.DefaultProject.String()
 	dbtest.Await(t, 20*time.Second, "it is added up", func() bool {
 		return len(s.entry(t, "GET", place, nil, 200)["used"].(object)["cost_this_month"].([]any)) == 1
 	})

@@ -14,21 +14,21 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/people"
-	"wending/db/project"
-	"wending/handlers/admission"
+	"wending/handlers/request"
 	"wending/jobs/agent/agenttest"
 )
 
 // fill takes every place of a gate.
-func fill(t *testing.T, gate *admission.Gate) (empty func()) {
+func fill(t *testing.T, gate *request.Gate) (empty func()) {
 	t.Helper()
 	var leaves []func()
 	for {
 		leave, err := gate.Enter(t.Context())
 		if err != nil {
-			assert.ErrorIs(t, err, admission.ErrBusy)
+			assert.ErrorIs(t, err, request.ErrBusy)
 			return func() {
 				for _, leave := range leaves {
 					leave()
@@ -50,7 +50,7 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 	gates := s.server.Gates()
 	var filling sync.WaitGroup
 	empties := make([]func(), 4)
-	for n, gate := range []*admission.Gate{gates.Files, gates.Pages, gates.Exports, gates.Probes} {
+	for n, gate := range []*request.Gate{gates.Files, gates.Pages, gates.Exports, gates.Probes} {
 		filling.Go(func() { empties[n] = fill(t, gate) })
 	}
 	filling.Wait()
@@ -130,7 +130,7 @@ func TestWaitingReportsHoldNoConnection(t *testing.T) {
 		default:
 		}
 	}
-	require.Less(t, slowest, 2*admission.Patience, "not after the 60 reports have waited in turn")
+	require.Less(t, slowest, 2*request.Patience, "not after the 60 reports have waited in turn")
 	for _, status := range refused {
 		require.Equal(t, http.StatusServiceUnavailable, status)
 	}
@@ -284,7 +284,7 @@ func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 func TestFormsHaveBounds(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	editor := s.token(t, people.Editor, project.Default, nil)
+	editor := s.token(t, people.Editor, db.DefaultProject, nil)
 	defer fill(t, s.server.Gates().Files)()
 	field := func(name string, size int) string {
 		return "--X\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + strings.Repeat("a", size) + "\r\n"

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/xuri/excelize/v2"
 
+	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/evaluate"
 )
@@ -441,7 +441,7 @@ func TestAnEvaluatorIsTriedOnATaskThatIsFoundByName(t *testing.T) {
 	other := s.entry(t, "POST", "projects", object{"name": "别处"}, 201)["id"].(string)
 	require.NoError(t, s.tables.Get(&foreign, `UPDATE evaluation_tasks SET task_name = '另一根针', project_id = $1
 		WHERE id = (SELECT id FROM evaluation_tasks ORDER BY created_at, id OFFSET 1 LIMIT 1) RETURNING id`, other))
-	here := "?project=" + project.Default.String()
+	here := "?project=" + db.DefaultProject.String()
 	form := s.get(t, "/library/evaluators/new"+here+"&kind=exact").page(t)
 	require.Zero(t, form.Find("select[name=try_task] option[value='"+needle+"']").Length())
 	require.Contains(t, form.Find("select[name=try_task] option[disabled]").Text(), "还有 19 个任务")

@@ -15,7 +15,6 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/jobs/tasks"
 )
 
@@ -66,7 +65,7 @@ func BenchmarkExport(b *testing.B) {
 // fill stores a finished task without asking anybody.
 func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	b.Helper()
-	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: project.Default, Name: "export", Targets: dbtest.Targets("http://127.0.0.1:1/"), Variants: dbtest.Variants(), RunsPerItem: runs, TimeoutSeconds: 30, Concurrency: 1,
+	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "export", Targets: dbtest.Targets("http://127.0.0.1:1/"), Variants: dbtest.Variants(), RunsPerItem: runs, TimeoutSeconds: 30, Concurrency: 1,
 		DatasetName: "q.csv", DatasetExtension: "csv"}, Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:1")}}
 	for n := range questions {
 		task.Items = append(task.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", n), Question: "问题", StandardAnswer: "答案"})

@@ -1,6 +1,6 @@
 package handlers
 
-import "wending/handlers/admission"
+import "wending/handlers/request"
 
 // Gates are what the server's requests must pass.
-func (s *Server) Gates() *admission.Gates { return s.gates }
+func (s *Server) Gates() *request.Gates { return s.gates }

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/text/encoding/simplifiedchinese"
 
+	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -103,7 +103,7 @@ func TestTheQueryOfACopiedURLIsKeptApart(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks", fields).StatusCode)
 		var saved uuid.UUID
 		require.NoError(t, s.tables.Get(&saved, `SELECT id FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
-		task, err := s.store.Task(t.Context(), project.AllProjects(), saved)
+		task, err := s.store.Task(t.Context(), db.AllProjects(), saved)
 		require.NoError(t, err)
 		require.NotContains(t, task.Targets[0].URL, "?", "the query is sealed")
 		target, err := tasks.Open(sealer, task.Targets[0])

@@ -33,7 +33,6 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/handlers"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -329,7 +328,7 @@ func (s *site) create(t testing.TB, agentURL string, more map[string]string) str
 func (s *site) awaitDone(t testing.TB, id string) {
 	t.Helper()
 	dbtest.Await(t, time.Minute, "the task's end", func() bool {
-		task, err := s.store.Task(t.Context(), project.AllProjects(), uuid.MustParse(id))
+		task, err := s.store.Task(t.Context(), db.AllProjects(), uuid.MustParse(id))
 		require.NoError(t, err)
 		return !task.Status.IsActive()
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"wending/handlers/fault"
+	"wending/handlers/request"
 )
 
 // ServeHTTP implements http.Handler. HEAD is answered as GET is, with the same headers, rights and errors;
@@ -126,7 +126,7 @@ func nameMethods(next echo.HandlerFunc) echo.HandlerFunc {
 		if c.Request().Method == http.MethodOptions {
 			return c.NoContent(http.StatusNoContent)
 		}
-		return fault.New(fault.CodeMethodNotAllowed)
+		return request.NewFault(request.CodeMethodNotAllowed)
 	}
 }
 
@@ -145,7 +145,7 @@ func refuseLargeHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 			}
 		}
 		if size > maxHeaderBytes {
-			return fault.New(fault.CodeHeadersTooLarge)
+			return request.NewFault(request.CodeHeadersTooLarge)
 		}
 		return next(c)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/handlers"
 	"wending/handlers/request"
 	"wending/jobs/agent/agenttest"
@@ -89,7 +89,7 @@ func TestEveryPathAnswersHeadAndNamesItsMethods(t *testing.T) {
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true})}
 	s.people = people.New(s.store)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	root := s.token(t, people.Admin, project.Default, nil)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
 	ids := s.everything(t, root, fake.URL)
 	methods := map[string][]string{}
 	for _, route := range s.routes {

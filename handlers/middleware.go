@@ -17,7 +17,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/static"
 )
@@ -192,10 +191,10 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		if err := protection.Check(r); err != nil {
-			return fault.New(fault.CodeForbidden).WithCause(err)
+			return request.NewFault(request.CodeForbidden).WithCause(err)
 		}
 		if origin := r.Header.Get(echo.HeaderOrigin); request.IsAPI(r) && origin != "" && !isSameOrigin(origin, r.Host) {
-			return fault.New(fault.CodeForbidden).WithCause(errors.New("from a page of another site: " + origin))
+			return request.NewFault(request.CodeForbidden).WithCause(errors.New("from a page of another site: " + origin))
 		}
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
@@ -205,7 +204,7 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 		address, isTCP := local.(*net.TCPAddr)
 		isChecked := len(s.Hosts) > 0 || (isTCP && address.IP.IsLoopback())
 		if isChecked && !isLocalName(host) && !slices.Contains(s.Hosts, strings.ToLower(host)) {
-			return fault.New(fault.CodeForbidden).WithCause(errors.New("not a name of this site (ALLOWED_HOSTS): " + host))
+			return request.NewFault(request.CodeForbidden).WithCause(errors.New("not a name of this site (ALLOWED_HOSTS): " + host))
 		}
 		return next(c)
 	}

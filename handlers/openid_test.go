@@ -16,11 +16,11 @@ import (
 	"github.com/oauth2-proxy/mockoidc"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/handlers"
-	"wending/handlers/signin"
+	"wending/handlers/access"
 	"wending/jobs/secret"
 )
 
@@ -30,9 +30,9 @@ func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC)
 	provider, err := mockoidc.Run()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = provider.Shutdown() })
-	granted, err := signin.ParseGrants(grants)
+	granted, err := access.ParseGrants(grants)
 	require.NoError(t, err)
-	openID := &signin.OpenID{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecret: provider.ClientSecret, Grants: granted}
+	openID := &access.OpenID{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecret: provider.ClientSecret, Grants: granted}
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, OpenID: openID})}
 	s.people, openID.Site = people.New(s.store), s.URL
 	return s, provider
@@ -102,7 +102,7 @@ func TestSigningInAtAProvider(t *testing.T) {
 	require.Equal(t, "li.lei", known.Name)
 
 	// A name of ours is nobody else's.
-	local := s.user(t, "admin", people.Admin, project.Default)
+	local := s.user(t, "admin", people.Admin, db.DefaultProject)
 	twin := &mockoidc.MockUser{Subject: "18", PreferredUsername: "admin", Email: "admin@evil.example", Groups: []string{"testers"}}
 	require.Equal(t, "/tasks", s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").Header.Get("Location"))
 	signed, err := s.people.UserOf(t.Context(), provider.Issuer()+" 18")
@@ -190,7 +190,7 @@ func TestWhatAProviderSaysIsChecked(t *testing.T) {
 func TestNamesFromAProviderFollowTheRules(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "*=viewer")
-	s.user(t, "admin", people.Admin, project.Default)
+	s.user(t, "admin", people.Admin, db.DefaultProject)
 	for told, want := range map[string]string{
 		"li\u202elei":        "lilei",
 		"han\u200b\u2066mei": "hanmei",
@@ -253,10 +253,10 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode, "nobody got in")
 
 	require.NoError(t, provider.Shutdown())
-	silent := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, OpenID: &signin.OpenID{Issuer: provider.Issuer(), ClientID: "x"}})}
+	silent := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, OpenID: &access.OpenID{Issuer: provider.Issuer(), ClientID: "x"}})}
 	require.Equal(t, http.StatusServiceUnavailable, silent.newBrowser(t).get(t, "/login/oidc").StatusCode)
 	for _, wrong := range []string{"testers", "=editor", "testers=king", "a=viewer,b"} {
-		_, err := signin.ParseGrants(wrong)
+		_, err := access.ParseGrants(wrong)
 		require.Error(t, err, wrong)
 	}
 }
@@ -450,7 +450,7 @@ func TestAProviderIsAskedForAProof(t *testing.T) {
 	user := claiming{&mockoidc.MockUser{Subject: "17", PreferredUsername: "lilei", Groups: []string{"x"}}, func(jwt.MapClaims) {}}
 	b := s.newBrowser(t)
 	b.throughProvider(t, provider, user, "/tasks")
-	place := "/projects/" + project.Default.String()
+	place := "/projects/" + db.DefaultProject.String()
 	refused := b.send(t, place+"/tokens", url.Values{"name": {"pipeline"}})
 	require.Equal(t, http.StatusForbidden, refused.StatusCode)
 	form := b.get(t, refused.page(t).Find("[role=alert] a.btn").AttrOr("href", "")).page(t)
@@ -527,12 +527,12 @@ func (p *passkeys) signIn(t *testing.T, form url.Values) response {
 // A passkey signs in alone, or as the second step after a password, where the account wants it.
 func TestPasskeys(t *testing.T) {
 	t.Parallel()
-	keys, err := signin.NewPasskeys("http://localhost:1234")
+	keys, err := access.NewPasskeys("http://localhost:1234")
 	require.NoError(t, err)
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys})}
 	s.people = people.New(s.store)
 	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1) // an address of a machine has no passkeys
-	user := s.user(t, "李雷", people.Editor, project.Default)
+	user := s.user(t, "李雷", people.Editor, db.DefaultProject)
 	p := &passkeys{
 		browser: s.signedIn(t, "李雷"), key: virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2), device: virtualwebauthn.NewAuthenticator(),
 		site: virtualwebauthn.RelyingParty{ID: "localhost", Name: "Wending", Origin: "http://localhost:1234"},
@@ -601,7 +601,7 @@ func TestPasskeys(t *testing.T) {
 	s.signedIn(t, "李雷")
 
 	for _, address := range []string{"http://127.0.0.1:8080", "https://10.0.0.7", "http://wending.example", "https://[::1]:8443", "https://wending"} {
-		none, err := signin.NewPasskeys(address)
+		none, err := access.NewPasskeys(address)
 		require.NoError(t, err, address)
 		require.Nil(t, none, address)
 	}
@@ -611,13 +611,13 @@ func TestPasskeys(t *testing.T) {
 // afterwards the password alone does not sign in, and the last passkey stays.
 func TestASecondFactorForEverybody(t *testing.T) {
 	t.Parallel()
-	keys, err := signin.NewPasskeys("http://localhost:1234")
+	keys, err := access.NewPasskeys("http://localhost:1234")
 	require.NoError(t, err)
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys, NeedsSecond: true, PublicURL: "http://localhost:1234"})}
 	s.people = people.New(s.store)
 	local := s.URL
 	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
-	user := s.user(t, "李雷", people.Editor, project.Default)
+	user := s.user(t, "李雷", people.Editor, db.DefaultProject)
 	s.tables.MustExec(`UPDATE users SET must_change_password = true`)
 	p := &passkeys{
 		browser: s.signedIn(t, "李雷"), key: virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2), device: virtualwebauthn.NewAuthenticator(),
@@ -651,6 +651,6 @@ func TestASecondFactorForEverybody(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, p.get(t, "/tasks").StatusCode, "the password alone is not enough")
 	p.signIn(t, url.Values{"second": {first.page(t).Find("[name=second]").AttrOr("value", "")}}).mustBe(t, 200)
 	require.Equal(t, http.StatusOK, p.get(t, "/tasks").StatusCode)
-	token := s.token(t, people.Viewer, project.Default, &user.ID)
+	token := s.token(t, people.Viewer, db.DefaultProject, &user.ID)
 	s.ask(t, token, http.MethodGet, api, nil).mustBe(t, 200)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -424,20 +424,20 @@ func (w *walk) usedUp() {
 	w.do("POST", "evaluation-tasks/"+stopped+"/stop", nil, 202)
 	open()
 	w.awaitDone(t, stopped)
-	w.do("PATCH", "projects/"+project.Default.String(), object{"calls_per_day": 1}, 200)
+	w.do("PATCH", "projects/"+db.DefaultProject.String(), object{"calls_per_day": 1}, 200)
 	w.do("POST", "evaluation-tasks/"+stopped+"/resume", nil, 429)
 	w.do("POST", path+"/retry", nil, 429)
 	w.do("POST", path+"/extend", object{"runs_per_item": 3}, 429)
 	w.file(path+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer\nnew,新,1\n"}, 429)
 	w.do("POST", "evaluation-tasks/"+w.ids["drafts"]+"/run", nil, 429)
-	w.do("PATCH", "projects/"+project.Default.String(), object{"uploads_per_day": 1}, 200)
+	w.do("PATCH", "projects/"+db.DefaultProject.String(), object{"uploads_per_day": 1}, 200)
 	task := map[string]string{"task_name": "t", "agent_api_url": w.agent, "file@q.csv": questions}
 	w.file("evaluation-tasks", task, 429)
 	w.file("evaluation-tasks/estimate", task, 429)
 	w.file(path+"/clone", task, 429)
 	w.file("datasets", map[string]string{"name": "t", "file@q.csv": questions}, 429)
 	w.file("datasets/"+w.ids["datasets"]+"/versions", map[string]string{"file@q.csv": questions}, 429)
-	w.do("PATCH", "projects/"+project.Default.String(), object{"calls_per_day": nil, "uploads_per_day": nil}, 200)
+	w.do("PATCH", "projects/"+db.DefaultProject.String(), object{"calls_per_day": nil, "uploads_per_day": nil}, 200)
 }
 
 func (w *walk) removals() {
@@ -501,7 +501,7 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 		"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "dataset": s.savedDataset(t), "start": false,
 		"agent_api_headers": object{"X-Any": "1"}, "extra_payload": object{"any": object{"thing": 1}},
 	}, 201)
-	s.entry(t, "GET", "evaluation-tasks?project="+project.Default.String()+"&lang=en", nil, 200)
+	s.entry(t, "GET", "evaluation-tasks?project="+db.DefaultProject.String()+"&lang=en", nil, 200)
 }
 
 // savedDataset saves a dataset and returns its id.

@@ -13,10 +13,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/audit"
 	"wending/db/dbtest"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -35,7 +35,7 @@ func (r response) mustBe(t testing.TB, status int) object {
 func TestADepartmentByTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	root := s.token(t, people.Admin, project.Default, nil)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
 	v1 := "/api/v1/"
 	law := s.ask(t, root, "POST", v1+"projects", object{"name": "法务"}).mustBe(t, 201)["id"].(string)
 	s.ask(t, root, "POST", v1+"projects", object{"name": "法务"}).mustBe(t, 422)
@@ -134,8 +134,8 @@ func ptr[T any](value T) *T { return &value }
 func TestNamesThatLookLikeAnothersAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	root := s.token(t, people.Admin, project.Default, nil)
-	s.user(t, "admin", people.Admin, project.Default)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
+	s.user(t, "admin", people.Admin, db.DefaultProject)
 	s.tables.MustExec(`UPDATE users SET is_admin = true`)
 	b := s.signedIn(t, "admin")
 	for _, name := range []string{"аdmin", "Аdmin", "adrnin", "АDMIN"} {
@@ -154,8 +154,8 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	root := s.token(t, people.Admin, project.Default, nil)
-	s.user(t, "李雷", people.Editor, project.Default)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	b := s.signedIn(t, "李雷")
 	id := s.draft(t, b)
 	b.send(t, "/tasks/"+id+"/run", nil)
@@ -167,8 +167,8 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	agent := s.made(t, root, "/api/v1/agents", object{"name": "客服", "protocol": "default", "url": fake.URL, "headers": object{"X-Key": "c4naryheader"}})
 	s.ask(t, root, "PATCH", "/api/v1/agents/"+agent, object{"name": "客服二", "headers": object{"X-Key": "c4narynext"}}).mustBe(t, 200)
 	s.ask(t, root, "POST", "/api/v1/agents/"+agent+"/test", object{"question": "hi"}).mustBe(t, 200)
-	viewer := s.user(t, "看", people.Viewer, project.Default)
-	s.ask(t, s.token(t, people.Admin, project.Default, &viewer.ID), "DELETE", "/api/v1/agents/"+agent, nil).mustBe(t, 403)
+	viewer := s.user(t, "看", people.Viewer, db.DefaultProject)
+	s.ask(t, s.token(t, people.Admin, db.DefaultProject, &viewer.ID), "DELETE", "/api/v1/agents/"+agent, nil).mustBe(t, 403)
 
 	entries := func(query string) (items []map[string]any) {
 		for _, one := range s.ask(t, root, "GET", "/api/v1/audit?page_size=100&"+query, nil).mustBe(t, 200)["items"].([]any) {
@@ -230,7 +230,7 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 func TestAReportIsSharedByALink(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	s.user(t, "李雷", people.Editor, project.Default)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	b := s.signedIn(t, "李雷")
 	id := s.draft(t, b)
 	require.Equal(t, http.StatusOK, b.get(t, "/tasks/"+id+"/shares").StatusCode)
@@ -280,7 +280,7 @@ func TestAReportIsSharedByALink(t *testing.T) {
 	require.NoError(t, s.tables.Get(&share, `SELECT id FROM shares`))
 	require.Equal(t, http.StatusSeeOther, b.send(t, "/tasks/"+id+"/shares/"+share+"/revoke", nil).StatusCode)
 	require.Equal(t, http.StatusNotFound, manager.get(t, "/shared/"+secret).StatusCode)
-	token := s.token(t, people.Editor, project.Default, nil)
+	token := s.token(t, people.Editor, db.DefaultProject, nil)
 	again := s.ask(t, token, "POST", "/api/v1/shares", object{"task_id": id, "expires_in_days": 1}).mustBe(t, 201)
 	path := strings.TrimPrefix(again["url"].(string), s.URL)
 	require.Equal(t, http.StatusOK, manager.get(t, path).StatusCode)
@@ -298,8 +298,8 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 		<-release
 		agenttest.Stream(w, "x")
 	})
-	root := s.token(t, people.Admin, project.Default, nil)
-	place := "/api/v1/projects/" + project.Default.String()
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
+	place := "/api/v1/projects/" + db.DefaultProject.String()
 	for field, wrong := range map[string]any{"calls_per_day": 0, "lanes": -1, "disk_bytes": "much", "uploads_per_day": 1.5, "cost_per_month": "0"} {
 		s.ask(t, root, "PATCH", place, object{field: wrong}).mustBe(t, 422)
 	}
@@ -342,16 +342,16 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	require.Contains(t, create(429)["message"], "存储")
 
 	// Members are warned where they begin new work, before it is refused.
-	s.user(t, "韩梅梅", people.Editor, project.Default)
+	s.user(t, "韩梅梅", people.Editor, db.DefaultProject)
 	member := s.signedIn(t, "韩梅梅")
 	warned := func() (said []string) {
-		for _, path := range []string{"/", "/compare", "/projects/" + project.Default.String()} {
+		for _, path := range []string{"/", "/compare", "/projects/" + db.DefaultProject.String()} {
 			said = append(said, strings.TrimSpace(member.get(t, path).page(t).Find(".near-quota").Text()))
 		}
 		return said
 	}
 	var bytes int64
-	require.NoError(t, s.tables.Get(&bytes, `SELECT used_bytes FROM projects WHERE id = $1`, project.Default))
+	require.NoError(t, s.tables.Get(&bytes, `SELECT used_bytes FROM projects WHERE id = $1`, db.DefaultProject))
 	s.ask(t, root, "PATCH", place, object{"disk_bytes": bytes * 100 / 85, "calls_per_day": nil}).mustBe(t, 200)
 	for _, said := range warned() {
 		require.Contains(t, said, "存储 8")
@@ -362,13 +362,13 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	s.ask(t, root, "PATCH", place, object{"disk_bytes": 1000}).mustBe(t, 200)
 
 	// The page shows it, and keeps what was typed wrong.
-	s.user(t, "李雷", people.Admin, project.Default)
+	s.user(t, "李雷", people.Admin, db.DefaultProject)
 	s.tables.MustExec(`UPDATE users SET is_admin = true`)
 	b := s.signedIn(t, "李雷")
-	page := b.get(t, "/projects/"+project.Default.String()).page(t)
+	page := b.get(t, "/projects/"+db.DefaultProject.String()).page(t)
 	require.Contains(t, page.Find(".meters").Text(), "今日调用")
 	require.NotZero(t, page.Find(".meter .is-full").Length(), "what has run out is seen")
-	wrong := b.send(t, "/projects/"+project.Default.String(), url.Values{"name": {"默认"}, "lanes": {"many"}})
+	wrong := b.send(t, "/projects/"+db.DefaultProject.String(), url.Values{"name": {"默认"}, "lanes": {"many"}})
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
 	require.Equal(t, "many", wrong.page(t).Find("[name=lanes]").AttrOr("value", ""))
 }
@@ -377,13 +377,13 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	s.user(t, "李雷", people.Editor, project.Default)
-	han := s.user(t, "韩梅梅", people.Reviewer, project.Default)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
+	han := s.user(t, "韩梅梅", people.Reviewer, db.DefaultProject)
 	b := s.signedIn(t, "李雷")
 	id := s.draft(t, b)
 	b.send(t, "/tasks/"+id+"/run", nil)
 	s.awaitDone(t, id)
-	token := s.token(t, people.Reviewer, project.Default, &han.ID)
+	token := s.token(t, people.Reviewer, db.DefaultProject, &han.ID)
 	review := s.ask(t, token, "PUT", api+"/"+id+"/items/q1/review", object{"reviewer": "李雷", "verdict": "PASS"}).mustBe(t, 200)
 	require.Equal(t, "韩梅梅", review["reviewer"])
 	s.ask(t, token, "PUT", api+"/"+id+"/items/q2/review", object{"verdict": "FAIL"}).mustBe(t, 200)
@@ -395,7 +395,7 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	require.Equal(t, "李雷", launches[0].(map[string]any)["requested_by"])
 	page := b.get(t, "/tasks/"+id+"/results").page(t)
 	require.Equal(t, "李雷", page.Find("body").AttrOr("data-account", ""))
-	viewer := s.user(t, "看", people.Viewer, project.Default)
+	viewer := s.user(t, "看", people.Viewer, db.DefaultProject)
 	require.NotNil(t, viewer)
 	reader := s.signedIn(t, "看")
 	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/sign-off", "/library/agents", "/library/channels"} {
@@ -411,8 +411,8 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	lilei := s.user(t, "李雷", people.Editor, project.Default)
-	editor, root := s.token(t, people.Admin, project.Default, &lilei.ID), s.token(t, people.Admin, project.Default, nil)
+	lilei := s.user(t, "李雷", people.Editor, db.DefaultProject)
+	editor, root := s.token(t, people.Admin, db.DefaultProject, &lilei.ID), s.token(t, people.Admin, db.DefaultProject, nil)
 	b := s.signedIn(t, "李雷")
 	v1 := "/api/v1/"
 	agent := s.made(t, editor, v1+"agents", object{"name": "a", "protocol": "default", "url": s.URL, "headers": object{"X-Key": "one"}})
@@ -439,7 +439,7 @@ func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 func TestEntriesOfTheAuditWait(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	root := s.token(t, people.Admin, project.Default, nil)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
 	tx, err := s.tables.Beginx()
 	require.NoError(t, err)
 	tx.MustExec(`SELECT FROM audit_chain FOR UPDATE`)
@@ -468,8 +468,8 @@ func TestEntriesOfTheAuditWait(t *testing.T) {
 func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	root := s.token(t, people.Admin, project.Default, nil)
-	s.user(t, "李雷", people.Editor, project.Default)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	b := s.newBrowser(t)
 	s.tables.MustExec(`ALTER TABLE audit_intents RENAME TO away`)
 	require.GreaterOrEqual(t, s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "unrecorded", "user": "x"}).StatusCode, 500)

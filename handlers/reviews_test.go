@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/xuri/excelize/v2"
 
-	"wending/db/project"
+	"wending/db"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -47,7 +47,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, unsteady())
-	settings := "/api/v1/projects/" + project.Default.String() + "/settings"
+	settings := "/api/v1/projects/" + db.DefaultProject.String() + "/settings"
 	const awkward = "a/b %2F 一?#"
 	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\n" + awkward + ",中国的首都是哪里？,a\nq2,坏问题,a\n"})
 	s.awaitDone(t, id)
@@ -274,7 +274,7 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 func TestAProjectHasReasonsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	page := "/projects/" + project.Default.String()
+	page := "/projects/" + db.DefaultProject.String()
 	refused := s.post(t, page+"/settings", map[string]string{"review_reasons": "语气不当\n" + strings.Repeat("长", 41)})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, refused.page(t).Find("[name=review_reasons]").Text(), "语气不当", "nothing typed is lost")

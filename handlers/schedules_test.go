@@ -15,9 +15,9 @@ import (
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/cron"
 )
@@ -225,19 +225,19 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 func TestAProjectHasSoManyOfEach(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	admin := s.token(t, people.Admin, project.Default, nil)
+	admin := s.token(t, people.Admin, db.DefaultProject, nil)
 	other := s.project(t, "另一个")
 	elsewhere := s.token(t, people.Admin, other, nil)
 	task := dbtest.Seed(t, s.tables, 1, 1, 1).String()
 	s.tables.MustExec(`
 		INSERT INTO schedules (id, name, task_id, cron, timezone, is_enabled, alerts_worse, project_id)
-		SELECT gen_random_uuid(), 'old ' || n, $1, '0 2 * * *', 'UTC', false, false, $2 FROM generate_series(1, 98) n`, task, project.Default)
+		SELECT gen_random_uuid(), 'old ' || n, $1, '0 2 * * *', 'UTC', false, false, $2 FROM generate_series(1, 98) n`, task, db.DefaultProject)
 	s.tables.MustExec(`
 		INSERT INTO shares (id, task_id, hash, created_by, expires_at)
 		SELECT gen_random_uuid(), $1, decode(md5('share' || n), 'hex'), 'x', now() + interval '1 day' FROM generate_series(1, 198) n`, task)
 	s.tables.MustExec(`
 		INSERT INTO tokens (id, name, hash, hint, project_id, role)
-		SELECT gen_random_uuid(), 'old ' || n, decode(md5('token' || n), 'hex'), 'abcd', $1, 'viewer' FROM generate_series(1, 97) n`, project.Default)
+		SELECT gen_random_uuid(), 'old ' || n, decode(md5('token' || n), 'hex'), 'abcd', $1, 'viewer' FROM generate_series(1, 97) n`, db.DefaultProject)
 	for path, body := range map[string]func(int) object{
 		"schedules": func(n int) object {
 			return object{"name": fmt.Sprint("new ", n), "task_id": task, "cron": "0 2 * * *", "is_enabled": false}

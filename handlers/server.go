@@ -28,17 +28,12 @@ import (
 	"wending/db/people"
 	"wending/db/report"
 	"wending/handlers/access"
-	"wending/handlers/admission"
 	"wending/handlers/api"
-	"wending/handlers/fault"
 	"wending/handlers/form"
-	"wending/handlers/gallery"
-	"wending/handlers/live"
 	persons "wending/handlers/people"
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/handlers/signin"
 	"wending/handlers/transfer"
 	"wending/handlers/web"
 	"wending/jobs/agent"
@@ -111,8 +106,8 @@ type Config struct {
 type Access struct {
 	// HasAccounts reports that people sign in, with passwords or, with OpenID, at a provider.
 	HasAccounts bool
-	OpenID      *signin.OpenID
-	Passkeys    *signin.Passkeys
+	OpenID      *access.OpenID
+	Passkeys    *access.Passkeys
 	// NeedsSecond reports that every account must have a passkey.
 	NeedsSecond bool
 	// Trusted are the proxies whose word on the client's address and protocol counts.
@@ -156,12 +151,12 @@ type Server struct {
 	http.Handler
 	catalogue *text.Catalogue
 	pages     *web.Pages
-	progress  *live.Hub[uuid.UUID, report.Progress]
-	gates     *admission.Gates
+	progress  *rest.Hub[uuid.UUID, report.Progress]
+	gates     *request.Gates
 	tasks     *tasks.Service
 	library   *library.Service
 	guard     *access.Guard
-	signIns   signin.Config
+	signIns   access.SignInConfig
 	// routes are all methods with the path that they are for.
 	routes map[string]bool
 	// document returns the OpenAPI document, which is generated once.
@@ -179,7 +174,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Config: config, catalogue: catalogue, progress: live.NewHub(report.NewMonitor(config.Store).TaskProgress), gates: admission.NewGates(config.Registry), routes: map[string]bool{}}
+	s := &Server{Config: config, catalogue: catalogue, progress: rest.NewHub(report.NewMonitor(config.Store).TaskProgress), gates: request.NewGates(config.Registry), routes: map[string]bool{}}
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, MonthCost: s.MonthCost, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
@@ -244,15 +239,15 @@ func (s *Server) mount(e *echo.Echo) {
 	})
 	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Version: s.Version, Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)
-	galleries := gallery.Config{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
-	gallery.RegisterPages(compressed, galleries)
+	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
+	replay.RegisterFilesPages(compressed, galleries)
 	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
-	s.signIns = signin.Config{
+	s.signIns = access.SignInConfig{
 		People: people.New(s.Store), Cases: cases.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
 	}
-	signin.Register(compressed, s.signIns)
+	access.RegisterSignIn(compressed, s.signIns)
 	accounts := persons.Config{
 		Store: s.Store, Files: s.Assets, Guard: s.guard, Audit: s.guard.Audit, Passkeys: s.Access.Passkeys, HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
 		Version: s.Version, Failed: s.failed,
@@ -273,7 +268,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.announce(ctx) })
 	group.Go(func() error { s.sweep(ctx); return nil })
 	group.Go(func() error { return s.guard.Run(ctx, s.DatabaseURL) })
-	group.Go(func() error { signin.Renew(ctx, s.signIns); return nil })
+	group.Go(func() error { access.RenewSessions(ctx, s.signIns); return nil })
 	return group.Wait()
 }
 
@@ -342,15 +337,15 @@ func (s *Server) health(c echo.Context) error {
 // answerError is the only place that turns an error into a response.
 func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
-	f := fault.Of(err)
-	if fault.IsOurs(err) && r.Context().Err() == nil { // a disconnected client is not a server error
+	f := request.FaultOf(err)
+	if request.IsInternal(err) && r.Context().Err() == nil { // a disconnected client is not a server error
 		s.failed(r.Context(), err)
 	}
 	if c.Response().Committed { // a download failed midway: it must not look complete to the client
 		panic(http.ErrAbortHandler)
 	}
 	if f.Status() == http.StatusServiceUnavailable {
-		c.Response().Header().Set(echo.HeaderRetryAfter, fault.RetryAfter)
+		c.Response().Header().Set(echo.HeaderRetryAfter, request.RetryAfter)
 	}
 	var failure error
 	if request.IsAPI(r) {

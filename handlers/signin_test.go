@@ -22,11 +22,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/handlers"
-	"wending/handlers/signin"
+	"wending/handlers/access"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -103,7 +103,7 @@ func (b *browser) setCookie(t testing.TB, name, value string) {
 func TestSigningInAndOut(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	link, err := signin.SetupLink(t.Context(), s.people, s.URL)
+	link, err := access.SetupLink(t.Context(), s.people, s.URL)
 	require.NoError(t, err)
 	setup := strings.TrimPrefix(link, s.URL)
 	b := s.newBrowser(t)
@@ -123,7 +123,7 @@ func TestSigningInAndOut(t *testing.T) {
 	require.Equal(t, "/tasks", b.send(t, "/setup", typed).Header.Get("Location"))
 	require.Contains(t, b.get(t, "/tasks").page(t).Find(".who summary").Text(), "管理员")
 	require.Equal(t, http.StatusNotFound, s.newBrowser(t).send(t, "/setup", typed).StatusCode, "once")
-	link, err = signin.SetupLink(t.Context(), s.people, s.URL)
+	link, err = access.SetupLink(t.Context(), s.people, s.URL)
 	require.NoError(t, err)
 	require.Empty(t, link)
 
@@ -172,10 +172,10 @@ func TestSigningInAndOut(t *testing.T) {
 func TestCookiesNeedProof(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	s.user(t, "李雷", people.Editor, project.Default)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	attacker := s.signedIn(t, "李雷")
 	planted := attacker.session(t)
-	s.user(t, "韩梅梅", people.Editor, project.Default)
+	s.user(t, "韩梅梅", people.Editor, db.DefaultProject)
 	b := s.newBrowser(t)
 	b.setCookie(t, "wending", planted)
 	require.Equal(t, http.StatusSeeOther, b.send(t, "/login", url.Values{"name": {"韩梅梅"}, "password": {goodPassword}}).StatusCode)
@@ -213,7 +213,7 @@ func TestCookiesNeedProof(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, b.do(t, embedded).StatusCode)
 	require.Equal(t, http.StatusOK, b.get(t, "/tasks/"+id).StatusCode, "nothing of it happened")
 
-	token := s.token(t, people.Admin, project.Default, nil)
+	token := s.token(t, people.Admin, db.DefaultProject, nil)
 	require.Equal(t, http.StatusUnauthorized, s.ask(t, "", http.MethodGet, api+"?token="+token+"&access_token="+token, nil).StatusCode)
 	other := s.newBrowser(t)
 	for _, name := range []string{"wending", "token", "Authorization", "__Host-wending"} {
@@ -243,7 +243,7 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	t.Parallel()
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})}
 	s.people = people.New(s.store)
-	s.user(t, "李雷", people.Editor, project.Default)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	from := func(b *browser, address, name, password string) int {
 		form := url.Values{"name": {name}, "password": {password}}
 		request, err := http.NewRequest(http.MethodPost, s.URL+"/login", strings.NewReader(form.Encode()))
@@ -271,7 +271,7 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.7", "李雷", "guess"), "many accounts from one address")
 
 	// From many addresses, each with few guesses, an account is guarded, too; browsers that it knows come in.
-	s.user(t, "韩梅梅", people.Editor, project.Default)
+	s.user(t, "韩梅梅", people.Editor, db.DefaultProject)
 	friend := s.newBrowser(t)
 	require.Equal(t, http.StatusSeeOther, from(friend, "10.1.0.0", "韩梅梅", goodPassword))
 	for n := range 20 {
@@ -293,7 +293,7 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	user := s.user(t, "李雷", people.Editor, project.Default)
+	user := s.user(t, "李雷", people.Editor, db.DefaultProject)
 	for what, age := range map[string]string{
 		"unused":   `UPDATE sessions SET seen_at = now() - interval '12 h 1 min'`,
 		"old":      `UPDATE sessions SET created_at = now() - interval '7 d 1 min'`,
@@ -328,9 +328,9 @@ func TestSessionsEnd(t *testing.T) {
 func TestTokensAskForAFreshSignIn(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	s.user(t, "李雷", people.Editor, project.Default)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	b := s.signedIn(t, "李雷")
-	place := "/projects/" + project.Default.String()
+	place := "/projects/" + db.DefaultProject.String()
 	typed := url.Values{"name": {"夜间 pipeline"}, "role": {"reviewer"}, "days": {"30"}}
 	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
 	request, err := http.NewRequest(http.MethodPost, s.URL+"/api/v1/tokens", strings.NewReader(`{"name": "x"}`))
@@ -361,8 +361,8 @@ func TestTokensAskForAFreshSignIn(t *testing.T) {
 func TestAccountsAskForAFreshSignIn(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	admin := s.user(t, "李雷", people.Admin, project.Default)
-	other := s.user(t, "韩梅梅", people.Viewer, project.Default)
+	admin := s.user(t, "李雷", people.Admin, db.DefaultProject)
+	other := s.user(t, "韩梅梅", people.Viewer, db.DefaultProject)
 	require.NoError(t, s.people.ChangeUser(t.Context(), admin.ID, people.Change{IsAdmin: ptr(true)}))
 	b := s.signedIn(t, "李雷")
 	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
@@ -402,8 +402,8 @@ func TestAccountsAskForAFreshSignIn(t *testing.T) {
 func TestTokensEndWithThePassword(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	user := s.user(t, "李雷", people.Editor, project.Default)
-	other := s.token(t, people.Viewer, project.Default, ptr(s.user(t, "韩梅梅", people.Editor, project.Default).ID))
+	user := s.user(t, "李雷", people.Editor, db.DefaultProject)
+	other := s.token(t, people.Viewer, db.DefaultProject, ptr(s.user(t, "韩梅梅", people.Editor, db.DefaultProject).ID))
 	status := func(token string) int { return s.ask(t, token, http.MethodGet, api, nil).StatusCode }
 	for what, end := range map[string]func(b *browser, form url.Values) int{
 		"a new password": func(b *browser, form url.Values) int {
@@ -414,7 +414,7 @@ func TestTokensEndWithThePassword(t *testing.T) {
 	} {
 		s.tables.MustExec(`UPDATE users SET password_hash = $1`, *user.PasswordHash)
 		b := s.signedIn(t, "李雷")
-		lost, kept := s.token(t, people.Viewer, project.Default, &user.ID), s.token(t, people.Editor, project.Default, &user.ID)
+		lost, kept := s.token(t, people.Viewer, db.DefaultProject, &user.ID), s.token(t, people.Editor, db.DefaultProject, &user.ID)
 		tick := b.get(t, "/account").page(t).Find("form[action='/account/password'] label:contains('"+kept[len(kept)-4:]+"') input").AttrOr("name", "")
 		require.NotEmpty(t, tick, what)
 		require.Equal(t, http.StatusOK, status(lost), what)
@@ -422,8 +422,8 @@ func TestTokensEndWithThePassword(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, status(lost), what)
 		require.Equal(t, http.StatusOK, status(kept), what)
 	}
-	root := s.token(t, people.Admin, project.Default, nil)
-	last := s.token(t, people.Viewer, project.Default, &user.ID)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
+	last := s.token(t, people.Viewer, db.DefaultProject, &user.ID)
 	s.ask(t, root, http.MethodPatch, "/api/v1/users/"+user.ID.String(), object{"password": "given by somebody else"}).mustBe(t, 200)
 	require.Equal(t, http.StatusUnauthorized, status(last), "a password that an administrator sets")
 	require.Equal(t, http.StatusOK, status(other), "others keep theirs")
@@ -435,7 +435,7 @@ func TestTokensReachWhatTheySay(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
 	law := s.project(t, "法务")
-	s.user(t, "李雷", people.Admin, project.Default)
+	s.user(t, "李雷", people.Admin, db.DefaultProject)
 	s.tables.MustExec(`UPDATE users SET is_admin = true`)
 	b := s.signedIn(t, "李雷")
 	made := b.send(t, "/projects/"+law.String()+"/tokens", url.Values{"name": {"of law"}, "role": {"admin"}})
@@ -445,7 +445,7 @@ func TestTokensReachWhatTheySay(t *testing.T) {
 		require.NoError(t, err)
 		return value
 	}
-	prompt := s.made(t, s.token(t, people.Admin, project.Default, nil), "/api/v1/prompts", object{"name": "elsewhere", "user": "x"})
+	prompt := s.made(t, s.token(t, people.Admin, db.DefaultProject, nil), "/api/v1/prompts", object{"name": "elsewhere", "user": "x"})
 	for name, test := range map[string]struct {
 		token               string
 		accounts, elsewhere int
@@ -468,7 +468,7 @@ func TestTokensReachWhatTheySay(t *testing.T) {
 func TestAFirstPasswordIsChanged(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	root := s.token(t, people.Admin, project.Default, nil)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
 	made := s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "李雷", "password": goodPassword, "role": "editor", "must_change_password": true}).mustBe(t, 201)
 	require.Equal(t, true, made["must_change_password"])
 	plain := s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "pipeline", "password": goodPassword}).mustBe(t, 201)
@@ -486,7 +486,7 @@ func TestAFirstPasswordIsChanged(t *testing.T) {
 	refused := b.get(t, api).mustBe(t, 403)
 	require.Equal(t, "FORBIDDEN", refused["code"])
 	require.Contains(t, refused["message"], "初始密码")
-	for _, path := range []string{"/account/passkeys", "/account/second", "/account/sessions/end", "/demo", "/projects/" + project.Default.String() + "/tokens"} {
+	for _, path := range []string{"/account/passkeys", "/account/second", "/account/sessions/end", "/demo", "/projects/" + db.DefaultProject.String() + "/tokens"} {
 		require.Contains(t, b.send(t, path, nil).Header.Get("Location"), "/account/password", path)
 	}
 	page := b.get(t, away).page(t)
@@ -521,7 +521,7 @@ func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	one := &guarded{site: newSiteAt(t, database, 0, handlers.Access{HasAccounts: true})}
 	two := &guarded{site: newSiteAt(t, database, 0, handlers.Access{HasAccounts: true})}
 	one.people, two.people = people.New(one.store), people.New(two.store)
-	one.user(t, "李雷", people.Editor, project.Default)
+	one.user(t, "李雷", people.Editor, db.DefaultProject)
 	b := one.signedIn(t, "李雷")
 	there := two.newBrowser(t)
 	there.setCookie(t, "wending", b.session(t))
@@ -534,9 +534,9 @@ func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 func TestStreamsEndWithTheRight(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	root := s.token(t, people.Admin, project.Default, nil)
+	root := s.token(t, people.Admin, db.DefaultProject, nil)
 	id := s.everything(t, root, agenttest.New(t, answering(nil)).URL)["evaluation-tasks"]
-	owner := s.user(t, "李雷", people.Editor, project.Default)
+	owner := s.user(t, "李雷", people.Editor, db.DefaultProject)
 	open := func(token string) (ended chan struct{}) {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		t.Cleanup(cancel)
@@ -561,15 +561,15 @@ func TestStreamsEndWithTheRight(t *testing.T) {
 	for what, end := range map[string]func(token uuid.UUID){
 		"revoked":  func(token uuid.UUID) { require.NoError(t, s.people.RevokeToken(t.Context(), token)) },
 		"expired":  func(token uuid.UUID) { s.tables.MustExec(`UPDATE tokens SET expires_at = now() WHERE id = $1`, token) },
-		"a member": func(uuid.UUID) { require.NoError(t, s.people.RemoveMember(t.Context(), project.Default, owner.ID)) },
+		"a member": func(uuid.UUID) { require.NoError(t, s.people.RemoveMember(t.Context(), db.DefaultProject, owner.ID)) },
 		"disabled": func(uuid.UUID) {
 			require.NoError(t, s.people.ChangeUser(t.Context(), owner.ID, people.Change{IsDisabled: ptr(true)}))
 		},
 	} {
-		require.NoError(t, s.people.SetMember(t.Context(), project.Default, owner.ID, people.Viewer))
+		require.NoError(t, s.people.SetMember(t.Context(), db.DefaultProject, owner.ID, people.Viewer))
 		s.tables.MustExec(`UPDATE users SET disabled_at = NULL`)
 		token := uuid.New()
-		value, err := s.people.AddToken(t.Context(), people.Token{ID: token, Name: what, ProjectID: project.Default, Role: people.Viewer, UserID: &owner.ID}, time.Hour)
+		value, err := s.people.AddToken(t.Context(), people.Token{ID: token, Name: what, ProjectID: db.DefaultProject, Role: people.Viewer, UserID: &owner.ID}, time.Hour)
 		require.NoError(t, err)
 		stream := open(value)
 		end(token)
@@ -596,7 +596,7 @@ func TestCookiesBehindAProxy(t *testing.T) {
 		}
 		s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, access)}
 		s.people = people.New(s.store)
-		s.user(t, "李雷", people.Editor, project.Default)
+		s.user(t, "李雷", people.Editor, db.DefaultProject)
 		form := url.Values{"name": {"李雷"}, "password": {goodPassword}}
 		request, err := http.NewRequest(http.MethodPost, s.URL+"/login", strings.NewReader(form.Encode()))
 		require.NoError(t, err)
@@ -630,7 +630,7 @@ func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 	access := handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, HSTSWithoutSubdomains: true}
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, access)}
 	s.people = people.New(s.store)
-	s.user(t, "李雷", people.Editor, project.Default)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	ask := func(method, path string, cookies map[string]string, form url.Values) response {
 		request, err := http.NewRequest(method, s.URL+path, strings.NewReader(form.Encode()))
 		require.NoError(t, err)
@@ -669,7 +669,7 @@ func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 // However many sign-ins are begun from one address, nobody else is kept from beginning one, and nothing of it is stored.
 func TestBegunSignInsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
-	keys, err := signin.NewPasskeys("http://localhost:1234")
+	keys, err := access.NewPasskeys("http://localhost:1234")
 	require.NoError(t, err)
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys})}
 	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
@@ -690,7 +690,7 @@ func TestBegunSignInsKeepNobodyOut(t *testing.T) {
 func TestWrongPasskeysAreCounted(t *testing.T) {
 	t.Parallel()
 	const origin = "http://localhost:1234"
-	keys, err := signin.NewPasskeys(origin)
+	keys, err := access.NewPasskeys(origin)
 	require.NoError(t, err)
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys})}
 	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
@@ -724,7 +724,7 @@ func TestWrongPasskeysAreCounted(t *testing.T) {
 func TestGuessesAtOnceCount(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
-	s.user(t, "李雷", people.Editor, project.Default)
+	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	var refused, late atomic.Int64
 	var all sync.WaitGroup
 	for range 40 {

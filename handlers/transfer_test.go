@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -136,7 +136,7 @@ func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
 	answer.into(t, &imported)
 	require.Equal(t, paid, to.entry(t, "GET", "evaluation-tasks/"+imported.TaskID, nil, 200)["statistics"].(object)["cost"])
 
-	place := "projects/" + project.Default.String()
+	place := "projects/" + db.DefaultProject.String()
 	to.entry(t, "PATCH", place, object{"cost_per_month": "1"}, 200)
 	require.EqualValues(t, 0, to.entry(t, "GET", place, nil, 200)["used"].(object)["calls_today"], "nobody was called from here")
 	to.budget.Month = "1"

@@ -16,7 +16,7 @@ import (
 	"wending/db/people"
 	"wending/db/pg"
 	"wending/handlers"
-	"wending/handlers/signin"
+	"wending/handlers/access"
 )
 
 // beforeAccounts is the last migration of an installation that had none.
@@ -79,7 +79,7 @@ func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
 
 	s := &guarded{site: newSiteAt(t, database, 0, handlers.Access{HasAccounts: true})}
 	s.people = people.New(s.store)
-	link, err := signin.SetupLink(t.Context(), s.people, s.URL)
+	link, err := access.SetupLink(t.Context(), s.people, s.URL)
 	require.NoError(t, err)
 	b := s.newBrowser(t)
 	key := b.get(t, strings.TrimPrefix(link, s.URL)).page(t).Find("[name=key]").AttrOr("value", "")

@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"wending/db/project"
+	"wending/db"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
 	"wending/jobs/agent/protocol"
@@ -73,7 +73,7 @@ func BenchmarkTaskFromUploadToItsEnd(b *testing.B) {
 					id := uuid.MustParse(s.create(b, server.URL, fields))
 					created := time.Now()
 					for {
-						task, err := s.store.Task(b.Context(), project.AllProjects(), id)
+						task, err := s.store.Task(b.Context(), db.AllProjects(), id)
 						require.NoError(b, err)
 						if !task.Status.IsActive() {
 							break

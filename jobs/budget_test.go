@@ -14,7 +14,6 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/jobs"
 	"wending/jobs/tasks"
 )
@@ -73,7 +72,7 @@ func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 	require.NoError(t, err)
 
 	isActive := func() bool {
-		task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+		task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 		return err == nil && task.Status.IsActive()
 	}
 	var all sync.WaitGroup

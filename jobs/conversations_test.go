@@ -15,10 +15,9 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 )
 
 // conversations makes a task one of count conversations of turns turns each, and one single question.
@@ -131,7 +130,7 @@ func TestAFailedTurnStopsItsConversationAndARetryContinuesIt(t *testing.T) {
 
 	asked := len(fake.Calls())
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{QuestionID: "q1-3"}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{QuestionID: "q1-3"}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	task = b.awaitEnd(t, taskID, 30*time.Second)
@@ -170,7 +169,7 @@ func TestAConversationMayContinueAfterAFailedTurn(t *testing.T) {
 	require.Equal(t, []string{"s1 turn 1", "answer to s1 turn 1"}, agenttest.HistoryOf(fake.Calls()[2]), "only what was answered")
 
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))
@@ -213,7 +212,7 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 	require.NoError(t, err)
-	lost, err := b.store.RequeueLostUnits(t.Context(), judge.Unrated)
+	lost, err := b.store.RequeueLostUnits(t.Context(), evaluate.JudgeUnrated)
 	require.NoError(t, err)
 	require.Equal(t, 1, lost)
 	require.False(t, b.record(t, taskID, late), "the unit is another worker's")
@@ -245,7 +244,7 @@ func TestAConversationThatLostThreeWorkersEndsWithWhatItHas(t *testing.T) {
 		}
 		_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 		require.NoError(t, err)
-		_, err = b.store.RequeueLostUnits(t.Context(), judge.Unrated)
+		_, err = b.store.RequeueLostUnits(t.Context(), evaluate.JudgeUnrated)
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 FAILED WORKER_LOST 3", "q1-3/1 FAILED TURN_NOT_REACHED 0"}, b.outcomes(t, taskID))
@@ -271,10 +270,10 @@ func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, []int{4, 1, 1, 2}, []int{progress.Total, progress.Completed, progress.Running, progress.Queued})
-	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+	task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, 1, task.Processed, "the first turn has all its runs")
-	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	close(release)
 	task = b.awaitEnd(t, taskID, 30*time.Second)
@@ -282,7 +281,7 @@ func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 SUCCEEDED"}, b.outcomes(t, taskID))
 	require.Equal(t, 2, b.statistics(t, taskID).Stopped)
 
-	resume, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchResume, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	resume, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchResume, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), resume))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))
@@ -346,7 +345,7 @@ func TestTheConversationOfAnAgentIsContinued(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 30*time.Second)
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))

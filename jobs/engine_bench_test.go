@@ -17,7 +17,6 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
 	"wending/jobs/agent/protocol"
@@ -237,7 +236,7 @@ func BenchmarkVariantBesideASlowOne(b *testing.B) {
 					return runs == calls
 				})
 				b.ReportMetric(bench.variantEnd(b, taskID, 1).Seconds()/bench.variantEnd(b, alone.ID, 1).Seconds(), "×-alone")
-				if _, err := bench.store.StopTask(b.Context(), project.AllProjects(), taskID, db.Actor{}); err != nil {
+				if _, err := bench.store.StopTask(b.Context(), db.AllProjects(), taskID, db.Actor{}); err != nil {
 					require.ErrorIs(b, err, db.ErrConflict, "the other has ended too")
 				}
 			}

@@ -18,7 +18,6 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
@@ -93,7 +92,7 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 func (b *bench) task(t testing.TB, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
 	t.Helper()
 	n := db.NewTask{
-		Task: db.Task{ID: uuid.New(), ProjectID: project.Default, Name: "任务", Targets: dbtest.Targets(url), Variants: dbtest.Variants(), RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
+		Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "任务", Targets: dbtest.Targets(url), Variants: dbtest.Variants(), RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
 			DatasetName: "q.csv", DatasetExtension: "csv"},
 		Launch: &db.NewLaunch{Targets: dbtest.Limits(url)},
 	}
@@ -148,7 +147,7 @@ func (b *bench) record(t testing.TB, taskID uuid.UUID, result engine.Result) (ac
 
 func (b *bench) statistics(t testing.TB, taskID uuid.UUID) db.TaskStatistics {
 	t.Helper()
-	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+	task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 	require.NoError(t, err)
 	statistics, err := b.store.TaskStatistics(t.Context(), task)
 	require.NoError(t, err)
@@ -162,7 +161,7 @@ func (b *bench) awaitEnd(t testing.TB, taskID uuid.UUID, within time.Duration) d
 		require.NoError(t, b.tables.Get(&status, `SELECT status FROM evaluation_tasks WHERE id = $1`, taskID))
 		return !status.IsActive()
 	})
-	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+	task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 	require.NoError(t, err)
 	return task
 }

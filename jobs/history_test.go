@@ -17,7 +17,6 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/measure"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/db/upkeep"
 	"wending/jobs/agent/agenttest"
@@ -82,7 +81,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	sealed, err = tasks.SealPlain(t.Context(), b.store, b.sealer)
 	require.NoError(t, err)
 	require.Zero(t, sealed, "once")
-	before, err := b.store.Task(t.Context(), project.AllProjects(), half)
+	before, err := b.store.Task(t.Context(), db.AllProjects(), half)
 	require.NoError(t, err)
 	require.Equal(t, 2, before.Processed, "what was processed is counted from its units")
 	items, _, err := report.New(b.store).Items(t.Context(), half, report.Filter{}, db.Page{Number: 1, Size: 10})
@@ -97,7 +96,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	require.Len(t, fake.Calls(), after.TotalRuns()-done)
 	require.Equal(t, "key=canary1", fake.Calls()[0].Query)
 	require.Equal(t, "canary2", fake.Calls()[0].Body["token"])
-	untouched, err := b.store.Task(t.Context(), project.AllProjects(), draft)
+	untouched, err := b.store.Task(t.Context(), db.AllProjects(), draft)
 	require.NoError(t, err)
 	require.True(t, untouched.IsDraft())
 }
@@ -155,11 +154,11 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Equal(t, []int{3, 15, 0}, []int{statistics.Items, statistics.RunsExpected, statistics.Missing})
 
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	dbtest.Await(t, 20*time.Second, "the retry's end", func() bool {
-		task, err = b.store.Task(t.Context(), project.AllProjects(), taskID)
+		task, err = b.store.Task(t.Context(), db.AllProjects(), taskID)
 		return err == nil && !task.Status.IsActive()
 	})
 	questions = read()
@@ -174,7 +173,7 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	b.tables.MustExec(`DELETE FROM question_statistics`)
 	b.tables.MustExec(`UPDATE evaluation_tasks SET is_assessed = false, statistics = CAST(CAST(statistics AS jsonb) - 'agreement' AS json)`)
 	dbtest.Await(t, 20*time.Second, "its questions", func() bool {
-		task, err = b.store.Task(t.Context(), project.AllProjects(), taskID)
+		task, err = b.store.Task(t.Context(), db.AllProjects(), taskID)
 		return err == nil && task.Final.Agreement != nil
 	})
 	require.Equal(t, questions, read())
@@ -197,7 +196,7 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 20*time.Second)
 	isWell.Store(true)
-	_, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	_, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	b.awaitEnd(t, taskID, 20*time.Second)
 	_, found, err := upkeep.New(b.store).Prune(t.Context(), time.Hour)
@@ -214,6 +213,6 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	var current int
 	require.NoError(t, b.tables.Get(&current, `SELECT count(*) FROM evaluation_runs WHERE is_current`))
 	require.Equal(t, 10, current)
-	_, err = b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	_, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
 }

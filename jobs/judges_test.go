@@ -18,10 +18,9 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
-	judging "wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
 )
 
@@ -196,7 +195,7 @@ func TestAJudgeThatCannotBeReadGivesDefaultsUntilItIsAskedAgain(t *testing.T) {
 
 	isWell.Store(true)
 	asked, judgedBefore := len(fake.Calls()), len(judge.Calls())
-	retry, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchRetry, db.Scope{}, db.NewLaunch{Targets: []db.LaunchTarget{{Number: 1, Origin: fake.URL}, {Number: 2, Origin: judge.URL}}})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: []db.LaunchTarget{{Number: 1, Origin: fake.URL}, {Number: 2, Origin: judge.URL}}})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	b.awaitEnd(t, taskID, 30*time.Second)
@@ -306,7 +305,7 @@ func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	said := engine.Result{Unit: unit, Judgement: &engine.Judgement{Score: 0.8, Passed: &yes, Ratings: map[string]float64{"overall": 80}, Attempts: 1}}
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 	require.NoError(t, err)
-	lost, err := b.store.RequeueLostUnits(t.Context(), judging.Unrated)
+	lost, err := b.store.RequeueLostUnits(t.Context(), evaluate.JudgeUnrated)
 	require.NoError(t, err)
 	require.Equal(t, 1, lost)
 	require.False(t, b.record(t, taskID, said), "another worker's by now")
@@ -318,16 +317,16 @@ func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	require.True(t, b.record(t, taskID, said), "a judgement whose reply was lost is recorded again")
 	require.Len(t, b.verdicts(t, taskID), 1)
 
-	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	_, err = tasks.FinishLaunch(t.Context(), b.store, launchID)
 	require.NoError(t, err)
-	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+	task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, db.TaskStopped, task.Status)
 	require.Equal(t, 1, b.statistics(t, taskID).JudgeMissing)
 	require.Equal(t, 1, task.RunsLeft(db.LaunchResume, b.statistics(t, taskID)))
-	resume, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), taskID, db.LaunchResume, db.Scope{}, db.NewLaunch{Targets: []db.LaunchTarget{{Number: 1, Origin: "http://127.0.0.1:9"}, {Number: 2, Origin: judge.URL}}})
+	resume, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchResume, db.Selection{}, db.NewLaunch{Targets: []db.LaunchTarget{{Number: 1, Origin: "http://127.0.0.1:9"}, {Number: 2, Origin: judge.URL}}})
 	require.NoError(t, err)
 	b.startWorker(t, 2)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), resume))
@@ -357,7 +356,7 @@ func TestAJudgeThatLostThreeWorkersGivesDefaults(t *testing.T) {
 		require.Len(t, claim.Units, 1)
 		_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 		require.NoError(t, err)
-		_, err = b.store.RequeueLostUnits(t.Context(), judging.Unrated)
+		_, err = b.store.RequeueLostUnits(t.Context(), evaluate.JudgeUnrated)
 		require.NoError(t, err)
 	}
 	found := b.verdicts(t, taskID)
@@ -390,7 +389,7 @@ func TestATaskIsEvaluatedLater(t *testing.T) {
 
 	evaluate := func(evaluators ...db.Evaluator) {
 		t.Helper()
-		task, err := b.store.Task(context.Background(), project.AllProjects(), taskID)
+		task, err := b.store.Task(context.Background(), db.AllProjects(), taskID)
 		require.NoError(t, err)
 		var judges []db.Target
 		targets := dbtest.Limits(fake.URL)
@@ -401,9 +400,9 @@ func TestATaskIsEvaluatedLater(t *testing.T) {
 				targets = append(targets, db.LaunchTarget{Number: *one.Target, Origin: judge.URL})
 			}
 		}
-		id, err := b.store.EvaluateTask(t.Context(), project.AllProjects(), task.ID, evaluators, judges, db.NewLaunch{Targets: targets})
+		id, err := b.store.EvaluateTask(t.Context(), db.AllProjects(), task.ID, evaluators, judges, db.NewLaunch{Targets: targets})
 		require.NoError(t, err)
-		_, err = b.store.EvaluateTask(t.Context(), project.AllProjects(), task.ID, evaluators, nil, db.NewLaunch{})
+		_, err = b.store.EvaluateTask(t.Context(), db.AllProjects(), task.ID, evaluators, nil, db.NewLaunch{})
 		require.ErrorIs(t, err, db.ErrConflict)
 		require.NoError(t, b.queue.EnqueueLaunch(t.Context(), id))
 		require.Equal(t, db.TaskSucceeded, b.awaitEnd(t, taskID, 30*time.Second).Status)

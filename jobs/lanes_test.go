@@ -14,7 +14,6 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
 )
@@ -242,7 +241,7 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			// The hanging tasks' units are made first, which on a busy machine takes longer than a call hangs.
 			asked := time.Now()
 			dbtest.Await(t, 20*time.Second, "the start", func() bool {
-				task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+				task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 				return err == nil && task.Status != db.TaskPending
 			})
 			start := time.Now()

@@ -18,12 +18,11 @@ import (
 	"wending/db/dbtest"
 	"wending/db/engine"
 	"wending/db/pg/embedded"
-	"wending/db/project"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/agent/guard"
-	"wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
 )
 
@@ -99,7 +98,7 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 		worker := uuid.New()
 		require.Len(t, b.claim(t, launchID, b.beat(t, worker), 1), 1)
 		require.NoError(t, engine.NewPresence(b.store).Remove(t.Context(), worker))
-		lost, err := b.store.RequeueLostUnits(t.Context(), judge.Unrated)
+		lost, err := b.store.RequeueLostUnits(t.Context(), evaluate.JudgeUnrated)
 		require.NoError(t, err)
 		require.Equal(t, 1, lost)
 	}
@@ -109,7 +108,7 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 	finished, err = tasks.FinishLaunch(t.Context(), b.store, launchID)
 	require.NoError(t, err)
 	require.False(t, finished, "a launch is finished once")
-	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+	task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 	require.NoError(t, err)
 	b.requireComplete(t, task)
 	var code string
@@ -173,7 +172,7 @@ func TestALateResultIsRefusedWhileAnotherWorkerRunsTheUnit(t *testing.T) {
 	require.Len(t, old, 1)
 	_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '21 seconds'`)
 	require.NoError(t, err)
-	lost, err := b.store.RequeueLostUnits(t.Context(), judge.Unrated)
+	lost, err := b.store.RequeueLostUnits(t.Context(), evaluate.JudgeUnrated)
 	require.NoError(t, err)
 	require.Equal(t, 1, lost)
 	current := b.claim(t, launchID, b.beat(t, uuid.New()), 1)

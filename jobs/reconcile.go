@@ -9,7 +9,7 @@ import (
 
 	"wending/db/engine"
 	"wending/db/upkeep"
-	"wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
 )
 
@@ -99,7 +99,7 @@ func (w *Worker) pruneAndWake(ctx context.Context, launches []engine.ActiveLaunc
 // reconcile does one round in the database and returns the active launches. Every step only brings the state
 // closer to what it should be, so an interrupted round, or two rounds at once, do no harm.
 func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]engine.ActiveLaunch, error) {
-	lost, err := w.Store.RequeueLostUnits(ctx, judge.Unrated)
+	lost, err := w.Store.RequeueLostUnits(ctx, evaluate.JudgeUnrated)
 	if err != nil {
 		return nil, err
 	}

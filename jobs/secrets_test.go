@@ -14,7 +14,6 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/jobs"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/secret"
@@ -52,12 +51,12 @@ func TestAWorkerWithTheFormerKeyFailsNobodysTask(t *testing.T) {
 	stop := b.startWorker(t, 1)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, 20*time.Second, "the worker has tried", func() bool {
-		task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+		task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 		require.NoError(t, err)
 		return task.Status == db.TaskRunning
 	})
 	stop()
-	task, err := b.store.Task(t.Context(), project.AllProjects(), taskID)
+	task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, db.TaskRunning, task.Status)
 	require.Empty(t, fake.Calls())
@@ -149,7 +148,7 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	require.Equal(t, [2]int{149 - first[0], 1}, steps[len(steps)-1])
 	alone := newSealer(2)
 	for n, id := range ids {
-		task, err := b.store.Task(t.Context(), project.AllProjects(), id)
+		task, err := b.store.Task(t.Context(), db.AllProjects(), id)
 		require.NoError(t, err)
 		opened, err := tasks.Open(alone, task.Targets[0])
 		switch n {

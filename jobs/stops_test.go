@@ -11,7 +11,6 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/project"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -69,7 +68,7 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 			taskID, launchID := b.task(t, fake.URL, 1000, func(n *db.NewTask) { n.Task.RunsPerItem = 20; change(n) })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 			dbtest.Await(t, time.Minute, "ten calls", func() bool { return len(fake.Calls()) >= 10 })
-			_, err := b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
+			_, err := b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 			require.NoError(t, err)
 			stopped := time.Now()
 			task := b.awaitEnd(t, taskID, 10*time.Second)
@@ -110,7 +109,7 @@ func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) { n.Task.TimeoutSeconds = 600 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	dbtest.Await(t, time.Minute, "two calls", func() bool { return len(fake.Calls()) == 2 })
-	_, err := b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
+	_, err := b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	_, err = b.tables.Exec(`UPDATE launches SET stop_requested_at = now() - interval '30 seconds'`)
 	require.NoError(t, err)
@@ -139,7 +138,7 @@ func TestNoFurtherAttemptOfAStoppedOrLostUnit(t *testing.T) {
 	require.NoError(t, b.store.ReturnUnits(t.Context(), units[:1]))
 	_, _, err = b.store.ReserveCall(t.Context(), call, units[0])
 	require.ErrorIs(t, err, db.ErrConflict, "given back")
-	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	_, _, err = b.store.ReserveCall(t.Context(), call, units[1])
 	require.ErrorIs(t, err, db.ErrConflict, "stopped")

@@ -18,7 +18,6 @@ import (
 	"wending/db/dbtest"
 	"wending/db/engine"
 	"wending/db/measure"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/tasks"
@@ -119,7 +118,7 @@ func TestASlowTargetHoldsUpNoOther(t *testing.T) {
 			var left int
 			require.NoError(t, b.tables.Get(&left, `SELECT count(*) FROM units WHERE launch_id = $1 AND target = 2 AND state <> 'DONE'`, launchID))
 			require.Greater(t, left, 50)
-			_, err := b.store.StopTask(context.WithoutCancel(t.Context()), project.AllProjects(), taskID, db.Actor{})
+			_, err := b.store.StopTask(context.WithoutCancel(t.Context()), db.AllProjects(), taskID, db.Actor{})
 			require.NoError(t, err)
 		})
 	}
@@ -181,20 +180,20 @@ func TestOneVariantIsRetried(t *testing.T) {
 	require.Equal(t, 40, task.Unsuccessful)
 	isDown.Store(false)
 	limits := []db.LaunchTarget{{Number: 1, Origin: fakes[0].URL}, {Number: 2, Origin: fakes[1].URL}, {Number: 3, Origin: fakes[2].URL}}
-	_, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), task.ID, db.LaunchRetry, db.Scope{Variant: 1}, db.NewLaunch{Targets: limits})
+	_, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, db.Selection{Variant: 1}, db.NewLaunch{Targets: limits})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
-	_, err = b.store.RequestLaunch(t.Context(), project.AllProjects(), task.ID, db.LaunchRetry, db.Scope{Variant: 4}, db.NewLaunch{Targets: limits})
+	_, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, db.Selection{Variant: 4}, db.NewLaunch{Targets: limits})
 	require.ErrorIs(t, err, db.ErrNotFound)
-	retry := func(scope db.Scope) db.Task {
-		launch, err := b.store.RequestLaunch(t.Context(), project.AllProjects(), task.ID, db.LaunchRetry, scope, db.NewLaunch{Targets: limits})
+	retry := func(scope db.Selection) db.Task {
+		launch, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, scope, db.NewLaunch{Targets: limits})
 		require.NoError(t, err)
 		require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launch))
 		return b.awaitEnd(t, task.ID, 30*time.Second)
 	}
-	require.Equal(t, 20, retry(db.Scope{Variant: 3}).Unsuccessful)
-	require.Equal(t, 15, retry(db.Scope{QuestionID: "q0002"}).Unsuccessful)
-	require.Equal(t, 10, retry(db.Scope{QuestionID: "q0001", Variant: 2}).Unsuccessful)
-	require.Zero(t, retry(db.Scope{}).Unsuccessful)
+	require.Equal(t, 20, retry(db.Selection{Variant: 3}).Unsuccessful)
+	require.Equal(t, 15, retry(db.Selection{QuestionID: "q0002"}).Unsuccessful)
+	require.Equal(t, 10, retry(db.Selection{QuestionID: "q0001", Variant: 2}).Unsuccessful)
+	require.Zero(t, retry(db.Selection{}).Unsuccessful)
 	require.Len(t, fakes[0].Calls(), 20, "what succeeded is not asked again")
 }
 
@@ -231,7 +230,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	var units int
 	require.NoError(t, b.tables.Get(&units, `SELECT count(DISTINCT (item_id, variant, run_index)) FROM units WHERE launch_id = $1 AND target = variant`, launchID))
 	require.Equal(t, 24_000, units)
-	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 
 	taskID, launchID = large()
@@ -245,7 +244,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		require.NoError(t, b.tables.Get(&units, `SELECT total_units FROM launches WHERE id = $1`, launchID))
 		return units > 0
 	})
-	_, err = b.store.StopTask(t.Context(), project.AllProjects(), taskID, db.Actor{})
+	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
 	if err := <-stopped; err != nil { // otherwise it was just done
 		require.ErrorIs(t, err, db.ErrConflict)

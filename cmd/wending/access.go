@@ -11,47 +11,47 @@ import (
 
 	"wending/db/people"
 	"wending/handlers"
-	"wending/handlers/signin"
+	"wending/handlers/access"
 )
 
 // access returns the sign-in configuration of the pages served at an address.
-func (s *Settings) access(listening string) (access handlers.Access, err error) {
-	access.AuditDays, access.HSTSWithoutSubdomains = s.AuditDays, !s.HSTSNames
-	if access.Trusted, err = handlers.ParseTrusted(s.Proxies); err != nil {
-		return access, err
+func (s *Settings) access(listening string) (config handlers.Access, err error) {
+	config.AuditDays, config.HSTSWithoutSubdomains = s.AuditDays, !s.HSTSNames
+	if config.Trusted, err = handlers.ParseTrusted(s.Proxies); err != nil {
+		return config, err
 	}
 	if s.SecondFactor && s.Auth != "local" {
-		return access, errors.New("REQUIRE_SECOND_FACTOR needs AUTH=local: with AUTH=oidc it is the provider that asks for a second factor")
+		return config, errors.New("REQUIRE_SECOND_FACTOR needs AUTH=local: with AUTH=oidc it is the provider that asks for a second factor")
 	}
-	if access.PublicURL, err = s.publicURL(); err != nil || s.Auth == "off" {
-		return access, err
+	if config.PublicURL, err = s.publicURL(); err != nil || s.Auth == "off" {
+		return config, err
 	}
-	access.HasAccounts, access.NeedsSecond = true, s.SecondFactor
+	config.HasAccounts, config.NeedsSecond = true, s.SecondFactor
 	if s.Auth == "local" {
-		if access.Passkeys, err = signin.NewPasskeys(s.site(listening)); err != nil {
-			return access, fmt.Errorf("PUBLIC_URL: %w", err)
+		if config.Passkeys, err = access.NewPasskeys(s.site(listening)); err != nil {
+			return config, fmt.Errorf("PUBLIC_URL: %w", err)
 		}
-		if access.NeedsSecond && access.Passkeys == nil {
-			return access, errors.New("REQUIRE_SECOND_FACTOR needs PUBLIC_URL with https and a name such as https://wending.example: passkeys belong to a name")
+		if config.NeedsSecond && config.Passkeys == nil {
+			return config, errors.New("REQUIRE_SECOND_FACTOR needs PUBLIC_URL with https and a name such as https://wending.example: passkeys belong to a name")
 		}
-		return access, nil
+		return config, nil
 	}
 	issuer, err := url.Parse(s.OIDCIssuer)
 	if err != nil || issuer.Scheme != "https" && issuer.Scheme != "http" || issuer.Host == "" || s.OIDCClient == "" {
-		return access, errors.New("AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
+		return config, errors.New("AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
 	}
 	if issuer.Scheme == "http" && !listensOnLoopback(net.JoinHostPort(issuer.Hostname(), "80")) {
-		return access, fmt.Errorf("OIDC_ISSUER is %s, but must be https: whoever is between could sign in as anybody", s.OIDCIssuer)
+		return config, fmt.Errorf("OIDC_ISSUER is %s, but must be https: whoever is between could sign in as anybody", s.OIDCIssuer)
 	}
-	grants, err := signin.ParseGrants(s.OIDCGroups)
+	grants, err := access.ParseGrants(s.OIDCGroups)
 	if err != nil {
-		return access, fmt.Errorf("OIDC_GROUP_ROLES: %w", err)
+		return config, fmt.Errorf("OIDC_GROUP_ROLES: %w", err)
 	}
 	if len(grants) == 0 {
-		return access, errors.New("AUTH=oidc needs OIDC_GROUP_ROLES, such as testers=editor,managers=viewer,operators=admin: otherwise nobody could get in")
+		return config, errors.New("AUTH=oidc needs OIDC_GROUP_ROLES, such as testers=editor,managers=viewer,operators=admin: otherwise nobody could get in")
 	}
-	access.OpenID = &signin.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret, Site: s.site(listening), Grants: grants}
-	return access, nil
+	config.OpenID = &access.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret, Site: s.site(listening), Grants: grants}
+	return config, nil
 }
 
 // site is the public address of this site: PUBLIC_URL or, on a local machine, the listening address by name.
@@ -99,7 +99,7 @@ func (p *program) offerSetup(ctx context.Context, stdout io.Writer) error {
 	if p.settings.Auth != "local" {
 		return nil
 	}
-	link, err := signin.SetupLink(ctx, people.New(p.store), p.settings.site(p.listener.Addr().String()))
+	link, err := access.SetupLink(ctx, people.New(p.store), p.settings.site(p.listener.Addr().String()))
 	if err != nil || link == "" {
 		return err
 	}

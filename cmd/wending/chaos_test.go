@@ -29,7 +29,7 @@ import (
 	"wending/db/engine"
 	"wending/jobs"
 	"wending/jobs/agent/agenttest"
-	"wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 	"wending/views/text"
 )
 
@@ -329,7 +329,7 @@ func (a *arena) reconcileTwice() {
 		both.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			_, _ = a.store.RequeueLostUnits(ctx, judge.Unrated)
+			_, _ = a.store.RequeueLostUnits(ctx, evaluate.JudgeUnrated)
 			_ = a.store.CutStopped(ctx)
 			launches, _ := engine.NewLanes(a.store).ActiveLaunches(ctx)
 			for _, launch := range launches {

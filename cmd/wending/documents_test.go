@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"wending/handlers/fault"
+	"wending/handlers/request"
 )
 
 // tableOf returns the rows of the table below a heading of a document, without its head.
@@ -75,8 +75,8 @@ func TestTheDocumentOfErrorCodesIsTheProgramsOwn(t *testing.T) {
 		}
 	}
 	codes := map[string]string{}
-	for _, code := range fault.Codes() {
-		codes[code] = strconv.Itoa(fault.Status(code))
+	for _, code := range request.FaultCodes() {
+		codes[code] = strconv.Itoa(request.StatusOf(code))
 	}
 	require.Equal(t, codes, documented)
 }

@@ -21,7 +21,6 @@ import (
 	"wending/db"
 	"wending/db/audit"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/jobs/cron"
 	"wending/jobs/password"
 	cases "wending/jobs/people"
@@ -176,7 +175,7 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 		return store.Project(ctx, id)
 	}
 	if text == "默认" { // it may have another name by now
-		return store.Project(ctx, project.Default)
+		return store.Project(ctx, db.DefaultProject)
 	}
 	found, err := store.ProjectNamed(ctx, text)
 	if errors.Is(err, db.ErrNotFound) {

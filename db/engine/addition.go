@@ -10,7 +10,6 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
-	"wending/db/project"
 )
 
 // Additions reads and writes the additions to all tasks.
@@ -43,7 +42,7 @@ func (e *KnownItemsError) Error() string {
 // which asks everything that has no run yet. It returns the launch that asks the items. db.ErrConflict means
 // that the task is a draft, that its launch is being stopped, or that its launch asks only some of the
 // questions, or none.
-func (a Additions) Append(ctx context.Context, scope project.Scope, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
+func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
 	// The launch is locked before its task, as when it ends.
 	const findActive = `
 		SELECT id, status, item_id IS NULL AND variant IS NULL AND kind <> 'EVALUATE' AND status <> 'STOPPING' AS takes_more

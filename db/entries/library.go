@@ -16,7 +16,6 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
-	"wending/db/project"
 )
 
 // ErrNameTaken means that another entry of the kind, not archived, has the name.
@@ -220,7 +219,7 @@ type table[T any] struct {
 	// kept holds while an entry may not be removed although nothing uses it; empty means never.
 	kept string
 	// limit bounds how many of them a project has; nil means that nothing does.
-	limit *project.Cap
+	limit *db.Cap
 }
 
 const newestVersion = ` JOIN LATERAL (
@@ -256,7 +255,7 @@ func (t table[T]) keptWhile(condition string) table[T] {
 const pricesOf = `trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency`
 
 // within bounds how many entries of the table a project may have.
-func (t table[T]) within(limit project.Cap) table[T] {
+func (t table[T]) within(limit db.Cap) table[T] {
 	t.limit = &limit
 	return t
 }
@@ -281,7 +280,7 @@ var (
 	channels = newTable[Channel]("channels", []string{"kind", "url", "sealed_url", "recipients", "sealed_secret", "events", "lang", "is_default", "tested_at", "test_code"},
 		"", "", taskUses+`(SELECT task_id FROM task_channels WHERE channel_id = $1)`)
 	schedules = newTable[Schedule]("schedules", []string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse", "next_at"},
-		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE schedule_id = $1`).within(project.Schedules)
+		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE schedule_id = $1`).within(db.ScheduleCap)
 )
 
 // Library reads and writes entries.
@@ -322,8 +321,8 @@ type Filter struct {
 }
 
 // List returns one page of the entries that match, newest first, and how many match in all.
-func (k Kind[T]) List(ctx context.Context, scope project.Scope, filter Filter, page db.Page) (entries []T, total int, err error) {
-	where := ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2) AND ` + project.Within("e.project_id", "$3")
+func (k Kind[T]) List(ctx context.Context, scope db.Scope, filter Filter, page db.Page) (entries []T, total int, err error) {
+	where := ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2) AND ` + db.Within("e.project_id", "$3")
 	name := pg.Containing(filter.NameContains)
 	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name, scope); err != nil {
 		return nil, 0, pg.Classify("count "+k.name, err)
@@ -334,21 +333,21 @@ func (k Kind[T]) List(ctx context.Context, scope project.Scope, filter Filter, p
 }
 
 // Get returns one entry, archived or not, or ErrNotFound.
-func (k Kind[T]) Get(ctx context.Context, scope project.Scope, id uuid.UUID) (T, error) {
+func (k Kind[T]) Get(ctx context.Context, scope db.Scope, id uuid.UUID) (T, error) {
 	var found T
-	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND `+project.Within("e.project_id", "$2"), id, scope)
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND `+db.Within("e.project_id", "$2"), id, scope)
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
 // Named returns the entry of a name, in the scope's own project, that is not archived, or ErrNotFound.
-func (k Kind[T]) Named(ctx context.Context, scope project.Scope, name string) (T, error) {
+func (k Kind[T]) Named(ctx context.Context, scope db.Scope, name string) (T, error) {
 	var found T
 	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.project_id = $2 AND e.archived_at IS NULL`, name, scope.Home())
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Insert stores a new entry. It returns ErrNameTaken if another has its name, and a project.FullError if the project may not have more.
-func (k Kind[T]) Insert(ctx context.Context, scope project.Scope, entry T) error {
+// Insert stores a new entry. It returns ErrNameTaken if another has its name, and a db.ProjectFullError if the project may not have more.
+func (k Kind[T]) Insert(ctx context.Context, scope db.Scope, entry T) error {
 	if k.limit == nil {
 		return k.insert(ctx, k.db, scope, entry)
 	}
@@ -360,7 +359,7 @@ func (k Kind[T]) Insert(ctx context.Context, scope project.Scope, entry T) error
 	})
 }
 
-func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, scope project.Scope, entry T) error {
+func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, scope db.Scope, entry T) error {
 	columns := append([]string{"id", "name"}, k.columns...)
 	statement := `INSERT INTO ` + k.name + ` (` + strings.Join(columns, ", ") + `, project_id) VALUES (:` + strings.Join(columns, ", :") + `, ?)`
 	statement, arguments, err := sqlx.Named(casted(statement), entry)
@@ -372,12 +371,12 @@ func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, scope project.S
 }
 
 // Update replaces the contents of an entry. It returns ErrNotFound if the entry is gone.
-func (k Kind[T]) Update(ctx context.Context, scope project.Scope, entry T) error {
+func (k Kind[T]) Update(ctx context.Context, scope db.Scope, entry T) error {
 	set := []string{"name = :name", "updated_at = now()"}
 	for _, column := range k.columns {
 		set = append(set, column+" = :"+column)
 	}
-	statement := `UPDATE ` + k.name + ` SET ` + strings.Join(set, ", ") + ` WHERE id = :id AND ` + project.Within("project_id", "?")
+	statement := `UPDATE ` + k.name + ` SET ` + strings.Join(set, ", ") + ` WHERE id = :id AND ` + db.Within("project_id", "?")
 	statement, arguments, err := sqlx.Named(casted(statement), entry)
 	if err != nil {
 		return err
@@ -406,13 +405,13 @@ func taken(err error) error {
 }
 
 // Remove removes an entry that nothing used, and archives any other. isGone reports that it was removed.
-func (k Kind[T]) Remove(ctx context.Context, scope project.Scope, id uuid.UUID) (isGone bool, err error) {
+func (k Kind[T]) Remove(ctx context.Context, scope db.Scope, id uuid.UUID) (isGone bool, err error) {
 	err = k.db.InTx(ctx, "remove from "+k.name, func(tx *sqlx.Tx) error {
 		used, isUsed := false, `EXISTS (`+k.uses+`)`
 		if k.kept != "" {
 			isUsed += ` OR ` + k.kept
 		}
-		if err := tx.GetContext(ctx, &used, `SELECT `+isUsed+` FROM `+k.name+` WHERE id = $1 AND `+project.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
+		if err := tx.GetContext(ctx, &used, `SELECT `+isUsed+` FROM `+k.name+` WHERE id = $1 AND `+db.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
 			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 		}
 		statement := `DELETE FROM ` + k.name + ` WHERE id = $1`
@@ -425,12 +424,12 @@ func (k Kind[T]) Remove(ctx context.Context, scope project.Scope, id uuid.UUID) 
 	return isGone && err == nil, err
 }
 
-// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now, and a project.FullError if the project
+// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now, and a db.ProjectFullError if the project
 // may not have more.
-func (k Kind[T]) Restore(ctx context.Context, scope project.Scope, id uuid.UUID) error {
+func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 	return k.db.InTx(ctx, "restore of "+k.name, func(tx *sqlx.Tx) error {
 		var of uuid.UUID
-		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1 AND `+project.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
+		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1 AND `+db.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
 			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 		}
 		if k.limit != nil {
@@ -451,13 +450,13 @@ type Use struct {
 }
 
 // Uses returns the newest uses of an entry, and how many there are in all.
-func (k Kind[T]) Uses(ctx context.Context, scope project.Scope, id uuid.UUID, most int) (uses []Use, total int, err error) {
+func (k Kind[T]) Uses(ctx context.Context, scope db.Scope, id uuid.UUID, most int) (uses []Use, total int, err error) {
 	var found []struct {
 		Use
 		Total int `db:"total"`
 	}
 	list := `SELECT *, count(*) OVER () AS total FROM (` + k.uses + `) uses
-		WHERE EXISTS (SELECT FROM ` + k.name + ` WHERE id = $1 AND ` + project.Within("project_id", "$3") + `)
+		WHERE EXISTS (SELECT FROM ` + k.name + ` WHERE id = $1 AND ` + db.Within("project_id", "$3") + `)
 		ORDER BY created_at DESC, id LIMIT $2`
 	if err := k.db.SelectContext(ctx, &found, list, id, most, scope); err != nil {
 		return nil, 0, pg.Classify("look up the uses of an entry of "+k.name, err)
@@ -469,8 +468,8 @@ func (k Kind[T]) Uses(ctx context.Context, scope project.Scope, id uuid.UUID, mo
 }
 
 // NoteTest stores how a test call of a target ended; an empty code means that it succeeded.
-func (k Kind[T]) NoteTest(ctx context.Context, scope project.Scope, id uuid.UUID, code string) error {
-	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1 AND `+project.Within("project_id", "$3"), id, code, scope)
+func (k Kind[T]) NoteTest(ctx context.Context, scope db.Scope, id uuid.UUID, code string) error {
+	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1 AND `+db.Within("project_id", "$3"), id, code, scope)
 	return pg.Classify("note a test", err)
 }
 
@@ -483,9 +482,9 @@ type Measure struct {
 
 // NoteMeasure stores the measure of a successful test call to a model or an agent. It remains valid as long as
 // the model's id or the agent's address is unchanged (report.Measured).
-func (k Kind[T]) NoteMeasure(ctx context.Context, scope project.Scope, id uuid.UUID, m Measure) error {
+func (k Kind[T]) NoteMeasure(ctx context.Context, scope db.Scope, id uuid.UUID, m Measure) error {
 	called := map[string]string{"models": "model_id", "agents": "url"}[k.name]
-	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3, measured_output_tokens = $4 WHERE id = $1 AND ` + project.Within("project_id", "$5")
+	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3, measured_output_tokens = $4 WHERE id = $1 AND ` + db.Within("project_id", "$5")
 	_, err := k.db.ExecContext(ctx, note, id, m.LatencyMS, m.InputTokens, m.OutputTokens, scope)
 	return pg.Classify("note what a test took", err)
 }

@@ -13,7 +13,6 @@ import (
 	"wending/db"
 	"wending/db/outbox"
 	"wending/db/pg"
-	"wending/db/project"
 )
 
 // FiringOutcome is the outcome of a firing.
@@ -158,9 +157,9 @@ func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, 
 
 // List returns firings of a schedule, newest first, and how many there are in all; onlyTasks selects the
 // firings whose task exists.
-func (s Schedules) List(ctx context.Context, scope project.Scope, scheduleID uuid.UUID, onlyTasks bool, page db.Page) (found []Firing, total int, err error) {
+func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUID, onlyTasks bool, page db.Page) (found []Firing, total int, err error) {
 	where := ` FROM firings f
-		JOIN schedules s ON s.id = f.schedule_id AND ` + project.Within("s.project_id", "$3") + `
+		JOIN schedules s ON s.id = f.schedule_id AND ` + db.Within("s.project_id", "$3") + `
 		WHERE f.schedule_id = $1 AND (NOT $2 OR f.task_id IS NOT NULL)`
 	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+where, scheduleID, onlyTasks, scope); err != nil {
 		return nil, 0, pg.Classify("count firings", err)
@@ -170,8 +169,8 @@ func (s Schedules) List(ctx context.Context, scope project.Scope, scheduleID uui
 }
 
 // States returns the states of the existing tasks among ids, by id.
-func (s Schedules) States(ctx context.Context, scope project.Scope, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
-	list := `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1) AND ` + project.Within("project_id", "$2")
+func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
+	list := `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1) AND ` + db.Within("project_id", "$2")
 	var rows []struct {
 		ID     uuid.UUID     `db:"id"`
 		Status db.TaskStatus `db:"status"`

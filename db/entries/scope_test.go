@@ -9,7 +9,6 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/entries"
-	"wending/db/project"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -20,11 +19,11 @@ func TestEntriesAreReachedWithinTheirScope(t *testing.T) {
 	store, tables := dbtest.Open(t)
 	own, other := uuid.New(), uuid.New()
 	tables.MustExec(`INSERT INTO projects (id, name) VALUES ($1, 'own'), ($2, 'other')`, own, other)
-	home, library := project.InProject(own), entries.New(store)
+	home, library := db.InProject(own), entries.New(store)
 	prompt := entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: "简短"}, PromptVersion: entries.PromptVersion{User: "{{question}}"}}
 	require.NoError(t, library.InsertPrompt(t.Context(), home, prompt))
 	page := db.Page{Number: 1, Size: 9}
-	for name, scope := range map[string]project.Scope{"another project": project.InProject(other), "forgotten": {}} {
+	for name, scope := range map[string]db.Scope{"another project": db.InProject(other), "forgotten": {}} {
 		for did, do := range map[string]func() error{
 			"get":     func() error { _, err := library.Prompts.Get(t.Context(), scope, prompt.ID); return err },
 			"named":   func() error { _, err := library.Prompts.Named(t.Context(), scope, prompt.Name); return err },
@@ -48,11 +47,11 @@ func TestEntriesAreReachedWithinTheirScope(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, notes, name)
 	}
-	require.Error(t, library.InsertPrompt(t.Context(), project.Scope{}, entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: "x"}}), "an entry belongs to a project")
+	require.Error(t, library.InsertPrompt(t.Context(), db.Scope{}, entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: "x"}}), "an entry belongs to a project")
 
 	prompt.Name, prompt.User = "详细", "详细回答：{{question}}"
 	require.NoError(t, library.Prompts.Update(t.Context(), home, prompt))
-	changed, err := library.AddPromptVersion(t.Context(), project.AllProjects(), prompt)
+	changed, err := library.AddPromptVersion(t.Context(), db.AllProjects(), prompt)
 	require.NoError(t, err)
 	require.Equal(t, 2, changed.Version)
 	found, err := library.Prompts.Named(t.Context(), home, "详细")

@@ -9,7 +9,6 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
-	"wending/db/project"
 )
 
 // Share is a link that shows one report to anybody who has it.
@@ -38,7 +37,7 @@ func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) 
 		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM evaluation_tasks WHERE id = $1`, share.TaskID); err != nil {
 			return db.NotFound(db.KindTask, pg.Classify("read the task", err))
 		}
-		if err := project.Shares.Admit(ctx, tx, of); err != nil {
+		if err := db.ShareCap.Admit(ctx, tx, of); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, insert, share.ID, share.TaskID, hashOf(secret), share.CreatedBy, lasts.Seconds())

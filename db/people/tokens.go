@@ -11,7 +11,6 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
-	"wending/db/project"
 )
 
 // TokenPrefix begins every token, so that scanners of leaked secrets find it.
@@ -70,7 +69,7 @@ func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) 
 			least(CASE WHEN $8 > 0 THEN now() + $8 * interval '1 second' END, (SELECT expires_at FROM tokens WHERE id = $9)))`
 	value = TokenPrefix + NewSecret()
 	err = p.db.InTx(ctx, "store a token", func(tx *sqlx.Tx) error {
-		if err := project.Tokens.Admit(ctx, tx, token.ProjectID); err != nil {
+		if err := db.TokenCap.Admit(ctx, tx, token.ProjectID); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID,

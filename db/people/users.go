@@ -9,7 +9,6 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"wending/db"
-	"wending/db/naming"
 	"wending/db/pg"
 )
 
@@ -60,7 +59,7 @@ func (p People) UserNamed(ctx context.Context, name string) (User, error) {
 // the name is free.
 func (p People) Resembling(ctx context.Context, name string) (User, error) {
 	const where = ` WHERE lower(name) = lower($1) OR skeleton = $2 ORDER BY lower(name) = lower($1) DESC LIMIT 1`
-	return p.readUser(ctx, where, name, naming.Skeleton(name))
+	return p.readUser(ctx, where, name, db.NameSkeleton(name))
 }
 
 // UserOf returns the account of a provider's subject, or db.ErrNotFound.
@@ -94,7 +93,7 @@ func (p People) AddUser(ctx context.Context, user User, memberships ...Membershi
 		INSERT INTO users (id, name, skeleton, password_hash, must_change_password, is_admin, subject)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	return p.change(ctx, "store an account", func(tx *sqlx.Tx) error {
-		_, err := tx.ExecContext(ctx, insert, user.ID, user.Name, naming.Skeleton(user.Name), user.PasswordHash, user.MustChangePassword, user.IsAdmin, user.Subject)
+		_, err := tx.ExecContext(ctx, insert, user.ID, user.Name, db.NameSkeleton(user.Name), user.PasswordHash, user.MustChangePassword, user.IsAdmin, user.Subject)
 		if err != nil {
 			return taken(pg.Classify("store an account", err))
 		}
@@ -203,7 +202,7 @@ func (p People) Grant(ctx context.Context, user User, memberships []Membership) 
 			UPDATE users
 			SET name = $2, skeleton = CASE WHEN name = $2 THEN skeleton ELSE $4 END, is_admin = $3, updated_at = now()
 			WHERE id = $1 AND (name, is_admin) <> ($2, $3)`
-		if _, err := tx.ExecContext(ctx, set, user.ID, user.Name, user.IsAdmin, naming.Skeleton(user.Name)); err != nil {
+		if _, err := tx.ExecContext(ctx, set, user.ID, user.Name, user.IsAdmin, db.NameSkeleton(user.Name)); err != nil {
 			return taken(pg.Classify("take over an account", err))
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM memberships WHERE user_id = $1 AND is_granted`, user.ID); err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
-	"wending/db/project"
 )
 
 // TaskList reads the list of tasks.
@@ -42,7 +41,7 @@ func (f TaskFilter) IsZero() bool {
 
 // where returns the condition for tasks that match, of the table t, within the scope; its parameters are :project,
 // :statuses, :name, :schedule and :except.
-func (f TaskFilter) where(scope project.Scope) string {
+func (f TaskFilter) where(scope db.Scope) string {
 	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 	var kinds []string
 	if len(f.Statuses) > 0 {
@@ -82,7 +81,7 @@ func (f TaskFilter) where(scope project.Scope) string {
 }
 
 // Tasks returns one page of the tasks that match, newest first, and how many match in all.
-func (l TaskList) Tasks(ctx context.Context, scope project.Scope, filter TaskFilter, page db.Page) (tasks []db.Task, total int, err error) {
+func (l TaskList) Tasks(ctx context.Context, scope db.Scope, filter TaskFilter, page db.Page) (tasks []db.Task, total int, err error) {
 	// Searching names reads every task, so it is done once; without a search indexes serve count and page apart.
 	once := "NOT MATERIALIZED"
 	if filter.NameContains != "" {
@@ -113,9 +112,9 @@ func (l TaskList) Tasks(ctx context.Context, scope project.Scope, filter TaskFil
 }
 
 // HasTasks reports whether any task exists.
-func (l TaskList) HasTasks(ctx context.Context, scope project.Scope) (bool, error) {
+func (l TaskList) HasTasks(ctx context.Context, scope db.Scope) (bool, error) {
 	var has bool
-	err := l.store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks WHERE `+project.Within("project_id", "$1")+`)`, scope)
+	err := l.store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks WHERE `+db.Within("project_id", "$1")+`)`, scope)
 	return has, pg.Classify("look for tasks", err)
 }
 
@@ -127,11 +126,11 @@ type TaskSeries struct {
 }
 
 // SeriesOf returns the schedules that made tasks, by their ids.
-func (l TaskList) SeriesOf(ctx context.Context, scope project.Scope, tasks []db.Task) (map[uuid.UUID]TaskSeries, error) {
+func (l TaskList) SeriesOf(ctx context.Context, scope db.Scope, tasks []db.Task) (map[uuid.UUID]TaskSeries, error) {
 	list := `
 		SELECT s.id, s.name, (SELECT count(*) FROM evaluation_tasks WHERE schedule_id = s.id) AS copies
 		FROM schedules s
-		WHERE s.id = ANY ($1) AND ` + project.Within("s.project_id", "$2")
+		WHERE s.id = ANY ($1) AND ` + db.Within("s.project_id", "$2")
 	var ids []uuid.UUID
 	for _, task := range tasks {
 		if task.ScheduleID != nil {

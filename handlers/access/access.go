@@ -20,11 +20,7 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
-	"wending/db/naming"
 	"wending/db/people"
-	"wending/db/project"
-	"wending/handlers/admission"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
@@ -117,7 +113,7 @@ type ask struct {
 }
 
 // errUnknown means that nobody has signed in.
-var errUnknown = fault.New(fault.CodeUnauthenticated)
+var errUnknown = request.NewFault(request.CodeUnauthenticated)
 
 // errDuty means that somebody must fulfil a duty first.
 var errDuty = errors.New("something else must be done first")
@@ -155,14 +151,14 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		defer recorded.abandon()
 		switch {
 		case info.Project.ID != uuid.Nil:
-			info.Scope = project.InProject(info.Project.ID)
+			info.Scope = db.InProject(info.Project.ID)
 		case !g.HasAccounts:
-			info.Scope = project.AllProjects()
+			info.Scope = db.AllProjects()
 		}
 		info.TakeUpload = func(ctx context.Context) error { return g.Quotas.TakeUpload(ctx, info.Scope.Home()) }
 		ctx = request.With(ctx, info)
 		if g.HasAccounts {
-			ctx = admission.WithVisitor(ctx, visitor(info))
+			ctx = request.WithVisitor(ctx, visitor(info))
 		}
 		c.SetRequest(r.WithContext(ctx))
 		if keepsProject(c, asked, info) {
@@ -236,7 +232,7 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	asked.kept = request.Kept(r, request.ProjectCookie)
 	if session := SessionOf(r); session != "" {
 		if !isFromThisSite(r) && rule.right != public {
-			return asked, fault.New(fault.CodeForbidden).WithCause(errors.New("the request does not prove that a page of this site makes it"))
+			return asked, request.NewFault(request.CodeForbidden).WithCause(errors.New("the request does not prove that a page of this site makes it"))
 		}
 		asked.session = session
 	}
@@ -277,24 +273,24 @@ func (g *Guard) admit(ctx context.Context, info request.Info, asked ask) (reques
 		return info, err
 	}
 	if duty := info.Who.Duty; duty != "" && asked.rule.right != right(duty) && asked.rule.right != leaving {
-		return info, fault.New(fault.CodeForbidden).WithMessage("duty." + string(duty)).WithCause(errDuty)
+		return info, request.NewFault(request.CodeForbidden).WithMessage("duty." + string(duty)).WithCause(errDuty)
 	}
 	switch asked.rule.right {
 	case account:
 		return info, nil
-	case session, leaving, password, passkey:
+	case session, leaving, passwordDuty, passkeyDuty:
 		if info.Who.SessionID == uuid.Nil && g.HasAccounts {
-			return info, fault.New(fault.CodeForbidden)
+			return info, request.NewFault(request.CodeForbidden)
 		}
 		return info, nil
 	case installation:
 		if !info.Who.IsAdmin {
-			return info, fault.New(fault.CodeForbidden)
+			return info, request.NewFault(request.CodeForbidden)
 		}
 		return info, nil
 	}
 	if !info.Role.Allows(people.Role(asked.rule.right)) {
-		refused := fault.New(fault.CodeForbidden)
+		refused := request.NewFault(request.CodeForbidden)
 		if info.Role == "" {
 			refused = refused.WithMessage("error.no_project")
 		}
@@ -311,12 +307,12 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 	case asked.token != "":
 		token, err := g.People.TokenOf(ctx, asked.token)
 		if errors.Is(err, db.ErrNotFound) {
-			return who, fault.New(fault.CodeUnauthenticated).WithMessage("error.token").WithCause(errUnknown)
+			return who, request.NewFault(request.CodeUnauthenticated).WithMessage("error.token").WithCause(errUnknown)
 		}
 		if err != nil {
 			return who, err
 		}
-		who = request.Principal{TokenID: token.ID, Name: naming.TokenMark + token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
+		who = request.Principal{TokenID: token.ID, Name: db.TokenMark + token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
 		if token.UserID != nil {
 			who.UserID, who.Name = *token.UserID, *token.UserName
 		}
@@ -565,7 +561,7 @@ func (g *Guard) Recheck(ctx context.Context) {
 			_, err = g.admit(ctx, one.info, one.ask)
 			checked[one.ask] = err
 		}
-		if err != nil && !fault.IsOurs(err) && ctx.Err() == nil {
+		if err != nil && !request.IsInternal(err) && ctx.Err() == nil {
 			one.cancel(errRevoked)
 		}
 	}

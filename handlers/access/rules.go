@@ -20,11 +20,11 @@ const (
 	account right = "account"
 	// session means a signed-in browser, as opposed to a token.
 	session right = "session"
-	// leaving means a session regardless of its owner's duty; password and passkey mean sessions whose owner
+	// leaving means a session regardless of its owner's duty; passwordDuty and passkeyDuty mean sessions whose owner
 	// has just that duty.
-	leaving  right = "leaving"
-	password       = right(request.DutyPassword)
-	passkey        = right(request.DutyPasskey)
+	leaving      right = "leaving"
+	passwordDuty       = right(request.DutyPassword)
+	passkeyDuty        = right(request.DutyPasskey)
 	// installation means accounts that may manage accounts and projects.
 	installation right = "installation"
 )
@@ -301,7 +301,7 @@ func parse(table string) map[string]Rule {
 		if _, isTwice := all[name]; isTwice {
 			panic("two rules for " + name)
 		}
-		isRight := slices.Contains([]right{public, account, session, leaving, password, passkey, installation}, rule.right) || people.Role(rule.right).IsKnown()
+		isRight := slices.Contains([]right{public, account, session, leaving, passwordDuty, passkeyDuty, installation}, rule.right) || people.Role(rule.right).IsKnown()
 		if !isRight {
 			panic(fmt.Sprintf("%s has the unknown right %q", name, rule.right))
 		}

@@ -9,7 +9,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -29,7 +28,7 @@ type retryInput struct {
 	// QuestionID and Variant only describe the parameters; form.RetryScope reads them with the body.
 	QuestionID string `query:"question_id" doc:"The one question to retry; absent means all" example:"q1"`
 	Variant    string `query:"variant" pattern:"^[0-9]+$" doc:"The one variant to retry; absent means all" example:"2"`
-	scope      db.Scope
+	scope      db.Selection
 }
 
 // Resolve implements huma.Resolver.
@@ -49,36 +48,36 @@ func (h *handler) registerActions(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/run", ID: "run-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Start a task that was created with start=false",
-		Faults:  []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeQuotaExceeded},
+		Faults:  []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded},
 	}, h.startTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/stop", ID: "stop-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Stop a task; calls in flight may finish for up to 30 s",
-		Faults:  []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict},
+		Faults:  []string{request.CodeTaskNotFound, request.CodeTaskStateConflict},
 	}, h.stopTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/resume", ID: "resume-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Continue with the runs that never took place",
-		Faults:  []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeQuotaExceeded},
+		Faults:  []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded},
 	}, h.resumeTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Repeat every run that did not succeed",
 		Description: "Successful results are kept. 409 if nothing is left to retry.",
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeQuestionNotFound, fault.CodeNotFound, fault.CodeTaskStateConflict, fault.CodeParameterInvalid,
-			fault.CodeRequestInvalid},
+		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid,
+			request.CodeRequestInvalid},
 		Body: formOrJSON(rest.Multipart[retryFields](schemas, false)),
 	}, h.retryTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path, ID: "change-task", Tag: "tasks", Summary: "Change what a task may cost",
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid, fault.CodeRequestInvalid}, Body: rest.JSONBody[ceilingFields](schemas),
+		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid}, Body: rest.JSONBody[ceilingFields](schemas),
 	}, h.changeTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/evaluate", ID: "evaluate-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Have evaluators judge the answers of a task that has ended",
 		Description: "No agent is asked. An evaluator that the task has already judges again, in its newest or the given version; what it said before stays in " +
 			"the history of each run. Without evaluators all of the task's own judge again. 409 while a launch is active.",
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body:   formOrJSON(rest.JSONBody[evaluateFields](schemas)),
 	}, h.evaluateTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -86,16 +85,16 @@ func (h *handler) registerActions(api huma.API) {
 		Summary: "Add questions to a task that was started",
 		Description: "The active launch asks them, too. If the task has ended, a launch EXTEND starts, which asks everything that has no run yet. The file must have " +
 			"the task's variables as columns. 409 for a draft, while a task stops, and while a launch is active that asks a part of the questions.",
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeDatasetRequired, fault.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
 			dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty, dataset.CodeTooManyRows, dataset.CodeEncodingInvalid,
-			dataset.CodeDuplicateID, dataset.CodeRowInvalid, fault.CodeRequestInvalid},
+			dataset.CodeDuplicateID, dataset.CodeRowInvalid, request.CodeRequestInvalid},
 		Body: rest.Multipart[appendFields](schemas, true),
 	}, h.appendItems)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Raise the runs of each question of a task that has ended",
 		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict, fault.CodeTaskTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body:        formOrJSON(rest.JSONBody[extendFields](schemas)),
 	}, h.extendTask)
 }

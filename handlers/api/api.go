@@ -13,10 +13,7 @@ import (
 
 	"wending/db"
 	"wending/db/report"
-	"wending/handlers/fault"
 	"wending/handlers/form"
-	"wending/handlers/gallery"
-	"wending/handlers/live"
 	"wending/handlers/people"
 	"wending/handlers/replay"
 	"wending/handlers/request"
@@ -33,13 +30,13 @@ type Config struct {
 	Store    *db.Store
 	Tasks    *tasks.Service
 	Library  *library.Service
-	Progress *live.Hub[uuid.UUID, report.Progress]
+	Progress *rest.Hub[uuid.UUID, report.Progress]
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	Check    form.Check
 	Archiver *archive.Archiver
 	Replay   replay.Config
-	Gallery  gallery.Config
+	Gallery  replay.FilesConfig
 	People   people.Config
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
@@ -49,7 +46,7 @@ type Config struct {
 }
 
 // progressWatcher follows the progress of one task.
-type progressWatcher = live.Watcher[uuid.UUID, report.Progress]
+type progressWatcher = rest.Watcher[uuid.UUID, report.Progress]
 
 // handler answers the endpoints.
 type handler struct {
@@ -72,7 +69,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerFacts(whole)
 	h.registerStreams(stream)
 	replay.RegisterAPI(whole, stream, h.Replay)
-	gallery.RegisterAPI(whole, stream, h.Gallery)
+	replay.RegisterFilesAPI(whole, stream, h.Gallery)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
 	people.RegisterAPI(whole, h.People)
 	RegisterLibrary(whole, stream, LibraryConfig{Library: h.Library, Check: h.Check, Failed: h.Failed})
@@ -116,7 +113,7 @@ const tasksPath = paths.APITasks
 func (h *handler) resultsTask(ctx context.Context, id string, isPartial bool) (db.Task, error) {
 	task, err := request.Task(ctx, h.Store, id)
 	if err == nil && !task.HasResults && !isPartial {
-		err = fault.New(fault.CodeTaskNotFinished)
+		err = request.NewFault(request.CodeTaskNotFinished)
 	}
 	return task, err
 }

@@ -12,7 +12,6 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/outbox"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/courier/notify"
@@ -110,16 +109,16 @@ func (h *libraryHandler) registerChannels(api huma.API) {
 	path := paths.API + "/channels/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library", Summary: "Send a channel a test message",
-		Description: "The answer is 200 also when the channel does not take it: `error` says why.", Faults: []string{fault.CodeNotFound},
+		Description: "The answer is 200 also when the channel does not take it: `error` says why.", Faults: []string{request.CodeNotFound},
 	}, h.testChannel)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library", Summary: "List what a channel was told, newest first",
-		Description: "A delivery that has ended is listed for 30 days.", Faults: []string{fault.CodeNotFound},
+		Description: "A delivery that has ended is listed for 30 days.", Faults: []string{request.CodeNotFound},
 	}, h.listDeliveries)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/deliveries/{delivery_id}/send", ID: "send-delivery", Tag: "library", Status: http.StatusAccepted,
 		Summary: "Send a delivery again", Description: "Under the webhook-id that it has. 409 while it is being sent, and for tests.",
-		Faults: []string{fault.CodeNotFound, fault.CodeTaskStateConflict},
+		Faults: []string{request.CodeNotFound, request.CodeTaskStateConflict},
 	}, h.sendDelivery)
 }
 

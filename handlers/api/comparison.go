@@ -8,7 +8,6 @@ import (
 
 	"wending/db/measure"
 	"wending/db/report"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/views/paths"
@@ -18,7 +17,7 @@ func (h *handler) registerComparison(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison", Summary: "Compare two tasks on the questions that both have",
 		Description: "Questions are paired by question_id, those that find no partner by their text. Answers are stable if they are identical or differ in their format only.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.compareTasks)
 }
 
@@ -84,7 +83,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	var sides [2]report.Side
 	for n, side := range []struct{ name, value string }{{"a", input.A}, {"b", input.B}} {
 		if side.value == "" {
-			return nil, fault.Parameter(side.name, fault.NonEmpty())
+			return nil, request.ParameterFault(side.name, request.NonEmpty())
 		}
 		id, variant, err := request.Compared(side.value)
 		if err != nil {

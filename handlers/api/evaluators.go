@@ -6,7 +6,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -23,15 +22,15 @@ func (h *libraryHandler) registerEvaluators(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer",
 		Description: "Nothing is stored. A judge's model is asked once.",
-		Faults:      []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[judgeFields](api.OpenAPI().Components.Schemas),
+		Faults:      []string{request.CodeParameterInvalid}, Body: rest.JSONBody[judgeFields](api.OpenAPI().Components.Schemas),
 	}, h.testEvaluator)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions", ID: "list-evaluator-versions", Tag: "library", Summary: "List the versions of an evaluator, newest first",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.listEvaluatorVersions)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions/{number}", ID: "get-evaluator-version", Tag: "library", Summary: "Get a version of an evaluator",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.getEvaluatorVersion)
 }
 
@@ -97,7 +96,7 @@ func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
 		subject.Values[name] = submitted.Values[name]
 	}
 	if subject.Answer = submitted.Values["answer"]; len(subject.Answer) > maxJudged {
-		return subject, fault.Field("answer", fault.LongTextUpTo(maxJudged))
+		return subject, request.FieldFault("answer", request.LongTextUpTo(maxJudged))
 	}
 	if subject.LatencyMS, err = form.Whole(submitted, "latency_ms"); err != nil {
 		return subject, err

@@ -9,7 +9,6 @@ import (
 
 	"wending/db/measure"
 	"wending/db/measure/facts"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/views/paths"
@@ -62,7 +61,7 @@ func (h *handler) readFacts(ctx context.Context, input *factsInput) (*factsOutpu
 		size += len(answer)
 	}
 	if size > maxAnswersBytes {
-		return nil, fault.New(fault.CodeRequestTooLarge)
+		return nil, request.NewFault(request.CodeRequestTooLarge)
 	}
 	leave, err := request.From(ctx).Gates.Files.Enter(ctx)
 	if err != nil {

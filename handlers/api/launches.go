@@ -8,7 +8,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 )
@@ -86,17 +85,17 @@ const historyCut = 20_000
 func (h *handler) registerLaunches(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches", ID: "list-launches", Tag: "launches",
-		Summary: "List a task's starts, newest first", Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid},
+		Summary: "List a task's starts, newest first", Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listLaunches)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}", ID: "get-launch", Tag: "launches",
-		Summary: "Get one start of a task", Faults: []string{fault.CodeTaskNotFound, fault.CodeLaunchNotFound},
+		Summary: "Get one start of a task", Faults: []string{request.CodeTaskNotFound, request.CodeLaunchNotFound},
 	}, h.getLaunch)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs", Tag: "launches",
 		Summary:     "List the runs of a launch in the order they ended",
 		Description: "Runs that later launches replaced are listed as long as their history is kept. Responses are cut at 20,000 characters.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeLaunchNotFound, fault.CodeParameterInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeLaunchNotFound, request.CodeParameterInvalid},
 	}, h.listLaunchRuns)
 }
 

@@ -13,8 +13,6 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/db/project"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -242,7 +240,7 @@ type resource[T, B any] struct {
 	view           func(T) (B, error)
 	// save stores the values of a form in the entry row, or in a new entry if row is nil.
 	save   func(ctx context.Context, row *T, form *form.Upload) (uuid.UUID, []form.FieldFault, error)
-	remove func(ctx context.Context, scope project.Scope, id uuid.UUID) error
+	remove func(ctx context.Context, scope db.Scope, id uuid.UUID) error
 	body   *huma.RequestBody
 	// faults are the error codes of creating an entry, besides those of all kinds.
 	faults []string
@@ -254,7 +252,7 @@ func (r resource[T, B]) path() string { return paths.API + "/" + r.name }
 func (r resource[T, B]) register(api huma.API, failed rest.Failed) {
 	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library", Summary: "List " + r.name + ", newest first",
-		Faults: []string{fault.CodeParameterInvalid},
+		Faults: []string{request.CodeParameterInvalid},
 	}, r.list)
 	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodPost, Path: r.path(), ID: "create-" + r.singular, Tag: "library", Status: http.StatusCreated, Summary: "Save a " + r.singular,
@@ -262,15 +260,15 @@ func (r resource[T, B]) register(api huma.API, failed rest.Failed) {
 	}, r.create)
 	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get a " + r.singular,
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, r.get)
 	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change what is sent of a " + r.singular,
-		Description: "Tasks that exist keep what they had.", Faults: []string{fault.CodeNotFound, fault.CodeParameterInvalid, fault.CodeRequestInvalid}, Body: r.body,
+		Description: "Tasks that exist keep what they had.", Faults: []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid}, Body: r.body,
 	}, r.change)
 	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: r.path() + "/{id}", ID: "delete-" + r.singular, Tag: "library", Status: http.StatusNoContent,
-		Summary: "Remove a " + r.singular, Description: "One that was used is archived: it can still be read, and is no longer offered.", Faults: []string{fault.CodeNotFound},
+		Summary: "Remove a " + r.singular, Description: "One that was used is archived: it can still be read, and is no longer offered.", Faults: []string{request.CodeNotFound},
 	}, r.delete)
 }
 
@@ -333,8 +331,8 @@ func (r resource[T, B]) store(ctx context.Context, row *T, submitted *form.Uploa
 }
 
 // removing is Remove of a kind whose entries have nothing beside their rows.
-func removing[T any](kind entries.Kind[T]) func(context.Context, project.Scope, uuid.UUID) error {
-	return func(ctx context.Context, scope project.Scope, id uuid.UUID) error {
+func removing[T any](kind entries.Kind[T]) func(context.Context, db.Scope, uuid.UUID) error {
+	return func(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 		_, err := kind.Remove(ctx, scope, id)
 		return err
 	}
@@ -476,7 +474,7 @@ func (h *libraryHandler) registerEntries(api huma.API) {
 	}.register(api, h.Failed)
 	resource[entries.Dataset, Dataset]{
 		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset, body: rest.Multipart[datasetFields](schemas, true),
-		save: h.saver.Dataset, remove: h.Library.RemoveDataset, faults: append([]string{fault.CodeDatasetRequired}, dataset.Codes...),
+		save: h.saver.Dataset, remove: h.Library.RemoveDataset, faults: append([]string{request.CodeDatasetRequired}, dataset.Codes...),
 	}.register(api, h.Failed)
 	resource[entries.Evaluator, Evaluator]{
 		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator, body: rest.JSONBody[evaluatorFields](schemas),
@@ -488,7 +486,7 @@ func (h *libraryHandler) registerEntries(api huma.API) {
 	}.register(api, h.Failed)
 	resource[entries.Schedule, Schedule]{
 		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule, body: rest.JSONBody[scheduleFields](schemas),
-		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{fault.CodeQuotaExceeded},
+		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{request.CodeQuotaExceeded},
 	}.register(api, h.Failed)
 }
 

@@ -16,8 +16,6 @@ import (
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/report"
-	"wending/handlers/fault"
-	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/agent/protocol"
@@ -224,19 +222,19 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 	}
 	for _, name := range listed(i.Status) {
 		if !slices.Contains(db.RunStatuses, db.RunStatus(name)) {
-			return filter, fault.Parameter("status", fault.OneOf("SUCCEEDED", "FAILED", "TIMEOUT", "STOPPED"))
+			return filter, request.ParameterFault("status", request.OneOf("SUCCEEDED", "FAILED", "TIMEOUT", "STOPPED"))
 		}
 		filter.Statuses = append(filter.Statuses, db.RunStatus(name))
 	}
 	for _, name := range listed(i.Level) {
 		if !slices.Contains(measure.Levels, measure.Level(name)) {
-			return filter, fault.Parameter("level", fault.OneOf(names(measure.Levels)...))
+			return filter, request.ParameterFault("level", request.OneOf(names(measure.Levels)...))
 		}
 		filter.Levels = append(filter.Levels, measure.Level(name))
 	}
 	for _, name := range listed(i.Facts) {
 		if !slices.Contains(facts.Differs, facts.Differ(name)) {
-			return filter, fault.Parameter("facts", fault.OneOf(names(facts.Differs)...))
+			return filter, request.ParameterFault("facts", request.OneOf(names(facts.Differs)...))
 		}
 		filter.Facts = append(filter.Facts, facts.Differ(name))
 	}
@@ -244,14 +242,14 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 	filter.FinishReasons = listed(i.Finish)
 	for _, reason := range filter.FinishReasons {
 		if !slices.Contains(protocol.Finishes, reason) {
-			return filter, fault.Parameter("finish_reason", fault.OneOf(protocol.Finishes...))
+			return filter, request.ParameterFault("finish_reason", request.OneOf(protocol.Finishes...))
 		}
 	}
 	if err := i.verdicts(task, &filter); err != nil {
 		return filter, err
 	}
 	if !slices.Contains(report.Sorts, strings.TrimPrefix(cmp.Or(i.Sort, "question_id"), "-")) {
-		return filter, fault.Parameter("sort", fault.OneOf(report.Sorts...))
+		return filter, request.ParameterFault("sort", request.OneOf(report.Sorts...))
 	}
 	return filter, nil
 }
@@ -292,7 +290,7 @@ func (i *resultsInput) verdicts(task db.Task, filter *report.Filter) error {
 		}
 		score, err := strconv.ParseFloat(of.text, 64)
 		if err != nil || !(score >= 0 && score <= 1) {
-			return fault.Parameter(name, fault.OfRule("share"))
+			return request.ParameterFault(name, request.ValidRuleValue("share"))
 		}
 		*of.to = &score
 	}
@@ -301,7 +299,7 @@ func (i *resultsInput) verdicts(task db.Task, filter *report.Filter) error {
 	}
 	at := slices.IndexFunc(task.Evaluators, func(e db.Evaluator) bool { return e.EvaluatorID.String() == i.Evaluator })
 	if at < 0 {
-		return fault.Parameter("evaluator", fault.Saved())
+		return request.ParameterFault("evaluator", request.ValidEntries())
 	}
 	filter.Evaluator = task.Evaluators[at].Number
 	return nil
@@ -340,7 +338,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 		c := humaecho.Unwrap(ctx)
 		c.Response().Header().Set("Content-Type", "application/json")
 		c.Response().WriteHeader(http.StatusOK)
-		stream := live.NewStream(c.Response())
+		stream := rest.NewStreamWriter(c.Response())
 		head := results{Task: resultsTask{newCreated(task), task.Name, task.RunsPerItem, task.TimeoutSeconds}, IsFinal: !task.Status.IsActive()}
 		stream.Text(`{"task":`)
 		stream.Value(head.Task)
@@ -364,7 +362,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 
 // streamItem writes a question with its runs, only those of one variant if variant is not 0. Runs that never
 // took place fill the gaps.
-func (h *handler) streamItem(ctx context.Context, stream *live.Stream, task db.Task, i db.Item, q report.Question, shares map[int]float64, variant int) error {
+func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, task db.Task, i db.Item, q report.Question, shares map[int]float64, variant int) error {
 	stream.Open(struct {
 		Item
 		Likeness
@@ -421,7 +419,7 @@ type runInputOutput struct{ Body runInput }
 func (h *handler) registerRunInput(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}/input", ID: "get-run-input", Tag: "tasks", Summary: "Get what was sent for one run",
-		Description: "Without headers and what else may be secret.", Faults: []string{fault.CodeTaskNotFound, fault.CodeRunNotFound},
+		Description: "Without headers and what else may be secret.", Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, func(ctx context.Context, input *RunPath) (*runInputOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {

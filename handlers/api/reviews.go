@@ -13,7 +13,6 @@ import (
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -23,33 +22,33 @@ func (h *handler) registerReviews(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews", Summary: "Store a person's verdict on a question or an answer",
 		Description: "version is the one that its author has seen, 0 for the first. If it is not the latest, nothing is stored, and the error carries the current review.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeQuestionNotFound, fault.CodeRunNotFound, fault.CodeReviewConflict, fault.CodeParameterInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound, request.CodeReviewConflict, request.CodeParameterInvalid},
 	}, h.putReview)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "withdraw-review", Tag: "reviews", Summary: "Withdraw a verdict", Status: http.StatusNoContent,
 		Description: "The next verdict is stored with the version that was withdrawn.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeQuestionNotFound, fault.CodeRunNotFound, fault.CodeNotFound, fault.CodeReviewConflict, fault.CodeParameterInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound, request.CodeNotFound, request.CodeReviewConflict, request.CodeParameterInvalid},
 	}, h.withdrawReview)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/reviews", ID: "list-reviews", Tag: "reviews", Summary: "List the verdicts on a task's questions and answers",
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid},
+		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews", Summary: "Give a task's questions to reviewers",
 		Description: "Replaces what was assigned before; no reviewers take everything back, and every question is everybody's again.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.assignReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews", Summary: "List which questions were given to which reviewers",
-		Faults: []string{fault.CodeTaskNotFound},
+		Faults: []string{request.CodeTaskNotFound},
 	}, h.listAssignments)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign a task's report off", Status: http.StatusCreated,
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid},
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.signOff)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews", Summary: "List who signed a task's report off",
-		Faults: []string{fault.CodeTaskNotFound},
+		Faults: []string{request.CodeTaskNotFound},
 	}, h.listSignOffs)
 }
 
@@ -85,7 +84,7 @@ func (p *ReviewPath) Resolve(ctx huma.Context) []error {
 	_, tail, _ := strings.Cut(humaecho.Unwrap(ctx).Request().URL.EscapedPath(), "/items/")
 	id, err := url.PathUnescape(strings.TrimSuffix(tail, "/review"))
 	if err != nil {
-		return []error{rest.NewFailure(ctx.Context(), fault.New(fault.CodeRequestInvalid).WithCause(err))}
+		return []error{rest.NewFailure(ctx.Context(), request.NewFault(request.CodeRequestInvalid).WithCause(err))}
 	}
 	p.QuestionID = id
 	return nil

@@ -12,7 +12,6 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/measure"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/views/paths"
@@ -96,7 +95,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 	path := paths.API + "/schedules/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library", Summary: "List the copies that a schedule made, newest first: the trend",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[ScheduledTask], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
 		if err != nil {
@@ -134,7 +133,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library", Summary: "List what became of a schedule's planned times, newest first",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[Firing], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
 		if err != nil {

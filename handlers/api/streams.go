@@ -11,9 +11,7 @@ import (
 
 	"wending/db"
 	"wending/db/report"
-	"wending/handlers/fault"
-	"wending/handlers/live"
-	"wending/handlers/reports"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/export"
@@ -24,19 +22,19 @@ func (h *handler) registerStreams(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
 		Description: "Available once the first launch has ended, also while a later one is active; with partial=1 also before, for the questions whose runs have all ended.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 		Responses:   map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
 		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 		Responses: map[string]*huma.Response{"200": rest.Download("The report", map[string]string{
-			reports.Types["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
+			reading.ReportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
 				"q1,中国的首都是哪里？,北京,,,北京,SUCCEEDED,812,,2026-11-21T22:50:00+08:00,2026-11-21T22:55:08+08:00\n",
-			reports.Types["xlsx"]: "",
-			reports.Types["html"]: "<!DOCTYPE html>…",
-			reports.Types["jsonl"]: `{"question_id":"q1","question":"中国的首都是哪里？","standard_answer":"北京","system_prompt":null,"user_context":null,"runs":[` +
+			reading.ReportTypes["xlsx"]: "",
+			reading.ReportTypes["html"]: "<!DOCTYPE html>…",
+			reading.ReportTypes["jsonl"]: `{"question_id":"q1","question":"中国的首都是哪里？","standard_answer":"北京","system_prompt":null,"user_context":null,"runs":[` +
 				`{"variant":1,"run_index":1,"output":"北京","status":"SUCCEEDED","latency_ms":812,"error_code":null,"error_message":null}],` +
 				`"created_at":"2026-11-21T22:50:00+08:00","completed_at":"2026-11-21T22:55:08+08:00"}`,
 		})},
@@ -45,7 +43,7 @@ func (h *handler) registerStreams(api huma.API) {
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
 		Description: "`progress` at every change, then one of `completed`, `stopped`, `failed`, with which the stream ends. Every event is the whole " +
 			"state. A client that reconnects after the end gets 204.",
-		Faults: []string{fault.CodeTaskNotFound},
+		Faults: []string{request.CodeTaskNotFound},
 		Responses: map[string]*huma.Response{
 			"200": rest.Events(schemas, "Events", progressEvent{}, endEvent{}),
 			"204": {Description: "The client has seen the end (Last-Event-ID)"},
@@ -54,7 +52,7 @@ func (h *handler) registerStreams(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
 		Description: "Byte for byte, also of a run that a later launch replaced.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeRunNotFound},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 		Responses:   map[string]*huma.Response{"200": rest.Download("The answer", map[string]string{"text/plain; charset=utf-8": "北京"})},
 	}, h.getRunText)
 }
@@ -96,16 +94,16 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 		return nil, err
 	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
-		write, err := reports.New(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task, input.Format, input.IncludeErrors)
+		write, err := reading.NewReports(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task, input.Format, input.IncludeErrors)
 		if err != nil {
 			return err
 		}
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
-		header.Set("Content-Type", reports.Types[input.Format])
+		header.Set("Content-Type", reading.ReportTypes[input.Format])
 		header.Set("Content-Disposition", export.ContentDisposition(task.Name, input.Format))
 		c.Response().WriteHeader(http.StatusOK)
-		stream := live.NewStream(c.Response())
+		stream := rest.NewStreamWriter(c.Response())
 		if err := write(ctx.Context(), stream); err != nil {
 			return err
 		}
@@ -191,13 +189,13 @@ func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma
 			_ = c.NoContent(http.StatusNoContent)
 			return
 		}
-		h.sendProgress(ctx.Context(), live.NewEvents(c.Response()), watcher, progress)
+		h.sendProgress(ctx.Context(), rest.NewEventWriter(c.Response()), watcher, progress)
 	}}, nil
 }
 
 // sendProgress sends events until the task ends, the client goes or the server closes.
-func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher *progressWatcher, progress report.Progress) {
-	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(live.HeartbeatEvery)
+func (h *handler) sendProgress(ctx context.Context, events rest.EventWriter, watcher *progressWatcher, progress report.Progress) {
+	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
 	var sent report.Progress
@@ -225,13 +223,13 @@ func (h *handler) sendProgress(ctx context.Context, events live.Events, watcher 
 		latest, err := read(ctx)
 		if err == nil {
 			progress = latest
-		} else if fault.Of(err).Status() == http.StatusNotFound {
+		} else if request.FaultOf(err).Status() == http.StatusNotFound {
 			return // the task was deleted
 		} // otherwise the database is temporarily unavailable; heartbeats continue
 	}
 }
 
-func (h *handler) sendEnd(ctx context.Context, events live.Events, progress report.Progress) {
+func (h *handler) sendEnd(ctx context.Context, events rest.EventWriter, progress report.Progress) {
 	task, err := h.Store.Task(ctx, request.ScopeOf(ctx), progress.TaskID)
 	if err != nil {
 		return // the browser reconnects

@@ -11,7 +11,6 @@ import (
 
 	"wending/db"
 	"wending/db/report"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -181,10 +180,10 @@ type cloneInput struct {
 
 // createFaults are the codes that creating a task may answer.
 var createFaults = []string{
-	fault.CodeTaskNameRequired, fault.CodeTaskNameTooLong, fault.CodeAgentURLRequired, fault.CodeAgentURLInvalid, fault.CodeAgentURLNotAllowed, fault.CodeAgentHeadersInvalid,
-	fault.CodeDatasetRequired, fault.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
-	dataset.CodeTooManyRows, dataset.CodeEncodingInvalid, dataset.CodeDuplicateID, dataset.CodeRowInvalid, fault.CodeTaskTooLarge, fault.CodeParameterInvalid,
-	fault.CodeRequestInvalid, fault.CodeRequestTooLarge,
+	request.CodeTaskNameRequired, request.CodeTaskNameTooLong, request.CodeAgentURLRequired, request.CodeAgentURLInvalid, request.CodeAgentURLNotAllowed, request.CodeAgentHeadersInvalid,
+	request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
+	dataset.CodeTooManyRows, dataset.CodeEncodingInvalid, dataset.CodeDuplicateID, dataset.CodeRowInvalid, request.CodeTaskTooLarge, request.CodeParameterInvalid,
+	request.CodeRequestInvalid, request.CodeRequestTooLarge,
 }
 
 func (h *handler) registerTasks(api huma.API) {
@@ -199,25 +198,25 @@ func (h *handler) registerTasks(api huma.API) {
 	}, h.createTask)
 	h.registerEstimate(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{fault.CodeParameterInvalid},
+		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{request.CodeParameterInvalid},
 	}, h.listTasks)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}", ID: "get-task", Tag: "tasks", Summary: "Get a task with its settings and statistics",
-		Faults: []string{fault.CodeTaskNotFound},
+		Faults: []string{request.CodeTaskNotFound},
 	}, h.getTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get how alike and how quick a task's answers are",
-		Faults: []string{fault.CodeTaskNotFound},
+		Faults: []string{request.CodeTaskNotFound},
 	}, h.getStatistics)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: tasksPath + "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,
-		Summary: "Delete a task and all its data", Faults: []string{fault.CodeTaskNotFound, fault.CodeTaskStateConflict},
+		Summary: "Delete a task and all its data", Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict},
 	}, h.deleteTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/clone", ID: "clone-task", Tag: "tasks", Status: http.StatusCreated,
 		Summary:     "Create a task with the settings and questions of another",
 		Description: "Fields that are sent replace the other task's. Headers, payload and the URL's query go to an agent at the same origin only.",
-		Faults:      append([]string{fault.CodeTaskNotFound}, createFaults...), Body: rest.Multipart[changeFields](schemas, false),
+		Faults:      append([]string{request.CodeTaskNotFound}, createFaults...), Body: rest.Multipart[changeFields](schemas, false),
 	}, h.cloneTask)
 }
 
@@ -267,7 +266,7 @@ func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput,
 				continue
 			}
 			if !slices.Contains(db.TaskStatuses, status) {
-				return nil, fault.Parameter("status", fault.OneOf(statusNames()...))
+				return nil, request.ParameterFault("status", request.OneOf(statusNames()...))
 			}
 			filter.Statuses = append(filter.Statuses, status)
 		}

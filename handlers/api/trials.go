@@ -8,14 +8,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"wending/db"
 	"wending/db/entries"
-	"wending/db/project"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/dataset/prompt"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/paths"
@@ -84,20 +82,20 @@ func (h *libraryHandler) registerTrials(api huma.API) {
 	const describe = "The answer is 200 also when the call fails: `error_code` says how."
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library", Summary: "Ask a model a question", Description: describe,
-		Faults: []string{fault.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
+		Faults: []string{request.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
 	}, h.testModel)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/agents/{id}/test", ID: "test-agent", Tag: "library", Summary: "Ask an agent a question", Description: describe,
-		Faults: []string{fault.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
+		Faults: []string{request.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
 	}, h.testAgent)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Recognise the protocol at an address",
 		Description: "A few calls, in the protocols that the address and the answers suggest. " + describe,
-		Faults:      []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[detectFields](schemas),
+		Faults:      []string{request.CodeParameterInvalid}, Body: rest.JSONBody[detectFields](schemas),
 	}, h.detectProtocol)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library", Summary: "Render templates with values",
-		Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[previewFields](schemas),
+		Faults: []string{request.CodeParameterInvalid}, Body: rest.JSONBody[previewFields](schemas),
 	}, h.previewPrompt)
 }
 
@@ -131,12 +129,12 @@ func (h *libraryHandler) previewPrompt(_ context.Context, input *rest.FormInput)
 	system, user := input.Form.Values["system"], input.Form.Values["user"]
 	for field, template := range map[string]string{"system": system, "user": user} {
 		if utf8.RuneCountInString(template) > tasks.MaxTemplate {
-			return nil, fault.Field(field, fault.LongTextUpTo(tasks.MaxTemplate))
+			return nil, request.FieldFault(field, request.LongTextUpTo(tasks.MaxTemplate))
 		}
 	}
 	output := &previewOutput{}
-	output.Body.System, output.Body.User = prompt.Render(system, values), prompt.Render(user, values)
-	output.Body.Missing = append([]string{}, prompt.Missing(values, system, user)...)
+	output.Body.System, output.Body.User = protocol.Render(system, values), protocol.Render(user, values)
+	output.Body.Missing = append([]string{}, protocol.MissingNames(values, system, user)...)
 	return output, nil
 }
 
@@ -149,7 +147,7 @@ func variablesOf(submitted *form.Upload) (map[string]string, error) {
 	}
 	var given map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &given) != nil {
-		return nil, fault.Field("variables", fault.JSONObject())
+		return nil, request.FieldFault("variables", request.JSONObject())
 	}
 	for name, value := range given {
 		values[name] = string(value)
@@ -163,7 +161,7 @@ func variablesOf(submitted *form.Upload) (map[string]string, error) {
 
 // try finds an entry and sends it a question.
 func try[T any](
-	ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(context.Context, project.Scope, T, string) (library.Tested, error),
+	ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(context.Context, db.Scope, T, string) (library.Tested, error),
 ) (*testOutput, error) {
 	_, row, err := find(ctx, input.EntryPath, kind)
 	if err != nil {

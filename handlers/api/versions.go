@@ -13,7 +13,6 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -69,32 +68,32 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a prompt",
-		Faults: []string{fault.CodeNotFound}, Body: rest.JSONBody[promptVersionFields](schemas),
+		Faults: []string{request.CodeNotFound}, Body: rest.JSONBody[promptVersionFields](schemas),
 	}, h.addPromptVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library", Summary: "List the versions of a prompt, newest first",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.listPromptVersions)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library", Summary: "Get a version of a prompt",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.getPromptVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
-		Faults: append([]string{fault.CodeNotFound, fault.CodeDatasetRequired, fault.CodeDatasetTooLarge, fault.CodeParameterInvalid}, dataset.Codes...),
+		Faults: append([]string{request.CodeNotFound, request.CodeDatasetRequired, request.CodeDatasetTooLarge, request.CodeParameterInvalid}, dataset.Codes...),
 		Body:   rest.Multipart[datasetVersionFields](schemas, true),
 	}, h.addDatasetVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library", Summary: "List the versions of a dataset, newest first",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.listDatasetVersions)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get what a version of a dataset holds",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.getDatasetVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath + "/{number}/rows", ID: "list-dataset-rows", Tag: "library", Summary: "List the rows of a version, in the file's order",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.listDatasetRows)
 }
 
@@ -102,7 +101,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 func (h *libraryHandler) registerFiles(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file", Tag: "library", Summary: "Download the file of a version",
-		Faults:    []string{fault.CodeNotFound},
+		Faults:    []string{request.CodeNotFound},
 		Responses: map[string]*huma.Response{"200": rest.Download("The file as it was uploaded", map[string]string{"application/octet-stream": ""})},
 	}, h.getDatasetFile)
 }

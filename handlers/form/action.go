@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"wending/db"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/dataset"
 	"wending/jobs/library"
@@ -30,9 +29,9 @@ func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted
 	appended, err := service.Append(ctx, request.From(ctx).Actor, task, set)
 	switch e := (*dataset.Error)(nil); {
 	case errors.As(err, &e):
-		return task, fault.Dataset(err)
+		return task, request.DatasetFault(err)
 	case errors.Is(err, tasks.ErrTooManyCalls):
-		return task, fault.New(fault.CodeTaskTooLarge).WithCause(err)
+		return task, request.NewFault(request.CodeTaskTooLarge).WithCause(err)
 	}
 	return appended, err
 }
@@ -45,7 +44,7 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Servic
 	}
 	evaluated, err := service.Evaluate(ctx, request.From(ctx).Actor, task, evaluators)
 	if errors.Is(err, tasks.ErrTooManyEvaluators) {
-		return task, fault.New(fault.CodeTaskTooLarge).WithCause(err)
+		return task, request.NewFault(request.CodeTaskTooLarge).WithCause(err)
 	}
 	return evaluated, err
 }
@@ -53,7 +52,7 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Servic
 // Delete removes a task. The fault for a running task asks to stop it first.
 func Delete(ctx context.Context, service *tasks.Service, task db.Task) error {
 	err := service.Delete(ctx, task)
-	if f := fault.Of(err); err != nil && f.Code() == fault.CodeTaskStateConflict {
+	if f := request.FaultOf(err); err != nil && f.Code() == request.CodeTaskStateConflict {
 		return f.WithMessage("error.STOP_BEFORE_DELETE")
 	}
 	return err

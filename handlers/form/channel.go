@@ -11,7 +11,6 @@ import (
 
 	"wending/db/entries"
 	"wending/db/outbox"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/courier/notify"
 	"wending/jobs/library"
@@ -64,7 +63,7 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 		ch.Lang = form.Value("lang")
 	}
 	if !slices.Contains(text.Languages, ch.Lang) {
-		c.fail("lang", fault.Field("lang", fault.OneOf(text.Languages...)))
+		c.fail("lang", request.FieldFault("lang", request.OneOf(text.Languages...)))
 	}
 	c.boolean("is_default", func(is bool) { ch.IsDefault = is })
 	return ch, c.faults
@@ -83,11 +82,11 @@ func (c *fields) secret(ch *library.Channel) {
 		return
 	}
 	if _, err := notify.WebhookKey(ch.Secret); ch.Kind == notify.Webhook && err != nil {
-		c.fail("secret", fault.Field("secret", fault.WebhookSecret()))
+		c.fail("secret", request.FieldFault("secret", request.ValidWebhookSecret()))
 		return
 	}
 	if len(ch.Secret) > 200 || tasks.HasControl(ch.Secret) {
-		c.fail("secret", fault.Field("secret", fault.TextUpTo(200)))
+		c.fail("secret", request.FieldFault("secret", request.TextUpTo(200)))
 	}
 }
 
@@ -98,15 +97,15 @@ func (c *fields) recipients(to *[]string) {
 	}
 	switch {
 	case len(*to) == 0:
-		c.fail("to", fault.Field("to", fault.Required()))
+		c.fail("to", request.FieldFault("to", request.Required()))
 		return
 	case len(*to) > maxRecipients:
-		c.fail("to", fault.Field("to", fault.Addresses(maxRecipients)))
+		c.fail("to", request.FieldFault("to", request.ValidAddresses(maxRecipients)))
 		return
 	}
 	for _, one := range *to {
 		if parsed, err := mail.ParseAddress(one); err != nil || parsed.Address != one || len(one) > 254 {
-			c.fail("to", fault.Field("to", fault.Addresses(maxRecipients)))
+			c.fail("to", request.FieldFault("to", request.ValidAddresses(maxRecipients)))
 			return
 		}
 	}
@@ -123,7 +122,7 @@ func (c *fields) events(to *[]string) {
 			continue
 		}
 		if !slices.Contains(outbox.Events, outbox.Event(event)) {
-			c.fail("events", fault.Field("events", fault.OneOf(texts(outbox.Events)...)))
+			c.fail("events", request.FieldFault("events", request.OneOf(texts(outbox.Events)...)))
 			return
 		}
 		if !slices.Contains(*to, event) {
@@ -131,7 +130,7 @@ func (c *fields) events(to *[]string) {
 		}
 	}
 	if len(*to) == 0 {
-		c.fail("events", fault.Field("events", fault.NonEmpty()))
+		c.fail("events", request.FieldFault("events", request.NonEmpty()))
 	}
 }
 

@@ -11,10 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db/entries"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
-	"wending/jobs/evaluate/judge"
 	"wending/jobs/library"
 )
 
@@ -53,7 +51,7 @@ func (c *fields) rule(ctx context.Context, version *entries.EvaluatorVersion) *e
 	switch {
 	case err != nil:
 	case kind == evaluate.Judge:
-		_, err = judge.Parse(version.Config)
+		_, err = evaluate.ParseJudge(version.Config)
 	default:
 		rule, err = evaluate.Compile(ctx, kind, version.Config)
 	}
@@ -65,19 +63,19 @@ func (c *fields) rule(ctx context.Context, version *entries.EvaluatorVersion) *e
 		case wrong.Field != "":
 			field = evaluate.FormField(wrong.Field)
 		}
-		limit := fault.Required()
+		limit := request.Required()
 		switch {
 		case len(wrong.Known) > 0:
-			limit = fault.OneOf(wrong.Known...)
+			limit = request.OneOf(wrong.Known...)
 		case wrong.Limit != "":
-			limit = fault.OfRule(wrong.Limit)
+			limit = request.ValidRuleValue(wrong.Limit)
 		case wrong.Why != "":
-			limit = fault.Rule(wrong.Why)
+			limit = request.ValidRule(wrong.Why)
 		}
-		c.fail(field, fault.Field(field, limit).WithCause(err))
+		c.fail(field, request.FieldFault(field, limit).WithCause(err))
 		return nil
 	} else if err != nil {
-		c.fail("config", fault.Of(err))
+		c.fail("config", request.FaultOf(err))
 		return nil
 	}
 	if len(bytes.TrimSpace(version.Config)) == 0 {
@@ -117,9 +115,9 @@ func JudgeFault(f *Upload, err error) FieldFault {
 		field = "config.model_id"
 	}
 	if errors.Is(err, library.ErrUnknownReference) {
-		return FieldFault{field, fault.Field(field, fault.Saved()).WithCause(err)}
+		return FieldFault{field, request.FieldFault(field, request.ValidEntries()).WithCause(err)}
 	}
-	return FieldFault{field, fault.Of(err)}
+	return FieldFault{field, request.FaultOf(err)}
 }
 
 // sameConfig reports whether two configurations are equal apart from formatting.
@@ -136,7 +134,7 @@ func Whole(form *Upload, field string) (int, error) {
 	}
 	number, err := strconv.Atoi(typed)
 	if err != nil || number < 0 || number > math.MaxInt32 {
-		return 0, fault.Field(field, fault.Between(0, math.MaxInt32))
+		return 0, request.FieldFault(field, request.Between(0, math.MaxInt32))
 	}
 	return number, nil
 }

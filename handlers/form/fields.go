@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/tasks"
 )
 
@@ -15,7 +15,7 @@ type fields struct {
 	faults []FieldFault
 }
 
-func (c *fields) fail(field string, f *fault.Fault) {
+func (c *fields) fail(field string, f *request.Fault) {
 	c.faults = append(c.faults, FieldFault{field, f})
 }
 
@@ -34,7 +34,7 @@ func (c *fields) hasFault(names ...string) bool {
 // isText reports whether a field of a form that was written as JSON is a text there, or null.
 func (c *fields) isText(field string) bool {
 	if c.form.IsJSON && c.form.notTexts[field] {
-		c.fail(field, fault.Field(field, fault.Text()))
+		c.fail(field, request.FieldFault(field, request.ValidText()))
 		return false
 	}
 	return true
@@ -54,11 +54,11 @@ func (c *fields) text(field string, most int, isRequired bool, to *string) {
 // line checks a text of one line.
 func (c *fields) line(field string, most int, isRequired bool, text string) {
 	if isRequired && text == "" {
-		c.fail(field, fault.Field(field, fault.Required()))
+		c.fail(field, request.FieldFault(field, request.Required()))
 		return
 	}
 	if utf8.RuneCountInString(text) > most || tasks.HasControl(text) {
-		c.fail(field, fault.Field(field, fault.TextUpTo(most)))
+		c.fail(field, request.FieldFault(field, request.TextUpTo(most)))
 	}
 }
 
@@ -71,7 +71,7 @@ func (c *fields) long(field string, most int, to *string) {
 		*to = strings.ReplaceAll(c.form.Values[field], "\r\n", "\n")
 	}
 	if utf8.RuneCountInString(*to) > most || strings.ContainsRune(*to, 0) || !utf8.ValidString(*to) {
-		c.fail(field, fault.Field(field, fault.LongTextUpTo(most)))
+		c.fail(field, request.FieldFault(field, request.LongTextUpTo(most)))
 	}
 }
 
@@ -82,7 +82,7 @@ func (c *fields) number(field string, least, most int, to *int) {
 	}
 	number, err := strconv.Atoi(typed)
 	if err != nil || number < least || number > most {
-		c.fail(field, fault.Field(field, fault.Between(least, most)))
+		c.fail(field, request.FieldFault(field, request.Between(least, most)))
 		return
 	}
 	*to = number
@@ -95,7 +95,7 @@ func (c *fields) boolean(field string, set func(bool)) {
 	}
 	is, err := strconv.ParseBool(typed)
 	if err != nil {
-		c.fail(field, fault.Field(field, fault.Boolean()))
+		c.fail(field, request.FieldFault(field, request.Boolean()))
 		return
 	}
 	set(is)

@@ -9,7 +9,6 @@ import (
 
 	"wending/db/entries"
 	"wending/db/people"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 )
 
@@ -36,7 +35,7 @@ func guarded[T any](
 ) (uuid.UUID, []FieldFault, error) {
 	secrets := replaced(f)
 	if row != nil && len(secrets) > 0 && !request.From(ctx).Role.Allows(people.Admin) {
-		return uuid.Nil, nil, fault.New(fault.CodeForbidden).WithMessage("error.secret")
+		return uuid.Nil, nil, request.NewFault(request.CodeForbidden).WithMessage("error.secret")
 	}
 	before := request.AuditFields(row)
 	id, faults, err := save(ctx, row, f)

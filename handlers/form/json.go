@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"wending/handlers/fault"
+	"wending/handlers/request"
 )
 
 // maxJSONBytes is how large a form written as JSON may be.
@@ -19,11 +19,11 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, nulls: map[string]bool{}, IsJSON: true, leave: func() {}}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
 	if err != nil {
-		return nil, fault.New(fault.CodeRequestTooLarge).WithCause(err)
+		return nil, request.NewFault(request.CodeRequestTooLarge).WithCause(err)
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
-		return nil, fault.New(fault.CodeRequestInvalid).WithCause(err)
+		return nil, request.NewFault(request.CodeRequestInvalid).WithCause(err)
 	}
 	for name, member := range members {
 		form.Values[name] = formValue(member)

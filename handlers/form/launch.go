@@ -6,36 +6,35 @@ import (
 	"strconv"
 
 	"wending/db"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/tasks"
 )
 
 // RetryScope reads the scope of a retry: everything, or the question or variant that the query or form names.
-func RetryScope(r *http.Request, submitted *Upload) (db.Scope, error) {
+func RetryScope(r *http.Request, submitted *Upload) (db.Selection, error) {
 	named, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return db.Scope{}, fault.New(fault.CodeRequestInvalid).WithCause(err)
+		return db.Selection{}, request.NewFault(request.CodeRequestInvalid).WithCause(err)
 	}
 	if c := (fields{form: submitted}); !c.isText("question_id") {
-		return db.Scope{}, c.faults[0].Fault
+		return db.Selection{}, c.faults[0].Fault
 	}
 	for _, name := range []string{"question_id", "variant"} {
 		if text, isThere := submitted.Values[name]; isThere {
 			named.Add(name, text)
 		}
 	}
-	var scope db.Scope
+	var scope db.Selection
 	if ids, isThere := named["question_id"]; isThere {
 		scope.QuestionID = request.StorableText(ids[0])
 		if len(ids) > 1 || scope.QuestionID == "" {
-			return db.Scope{}, fault.Parameter("question_id", fault.NonEmpty())
+			return db.Selection{}, request.ParameterFault("question_id", request.NonEmpty())
 		}
 	}
 	if numbers, isThere := named["variant"]; isThere {
 		scope.Variant, err = strconv.Atoi(numbers[0])
 		if len(numbers) > 1 || err != nil || scope.Variant < 1 {
-			return db.Scope{}, fault.Parameter("variant", fault.NonEmpty())
+			return db.Selection{}, request.ParameterFault("variant", request.NonEmpty())
 		}
 	}
 	return scope, nil
@@ -44,17 +43,17 @@ func RetryScope(r *http.Request, submitted *Upload) (db.Scope, error) {
 // ExtendedRuns reads to how many runs of each question a task is to be extended, which it can be while nothing of it runs.
 func ExtendedRuns(submitted *Upload, task db.Task) (int, error) {
 	if task.Status.IsActive() {
-		return 0, fault.New(fault.CodeTaskStateConflict)
+		return 0, request.NewFault(request.CodeTaskStateConflict)
 	}
 	if task.RunsPerItem >= tasks.MaxRuns {
-		return 0, fault.New(fault.CodeTaskStateConflict).WithMessage("error.MOST_RUNS")
+		return 0, request.NewFault(request.CodeTaskStateConflict).WithMessage("error.MOST_RUNS")
 	}
 	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
 	if err != nil { // no number is between those that are allowed
 		runs = 0
 	}
 	if wrong := tasks.CheckRuns(task, runs); wrong != nil {
-		return 0, fault.OfTask(wrong)
+		return 0, request.TaskFault(wrong)
 	}
 	return runs, nil
 }

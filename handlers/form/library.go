@@ -13,7 +13,7 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
 	"wending/jobs/agent/protocol"
@@ -51,7 +51,7 @@ func (c *fields) choice(field string, choices []string, to *string) {
 		*to = c.form.Value(field)
 	}
 	if !slices.Contains(choices, *to) {
-		c.fail(field, fault.Field(field, fault.OneOf(choices...)))
+		c.fail(field, request.FieldFault(field, request.OneOf(choices...)))
 	}
 }
 
@@ -66,7 +66,7 @@ func (c *fields) headers(to *map[string]string) {
 	default:
 		headers, err := agent.ParseHeaders(typed)
 		if err != nil {
-			c.fail("headers", fault.Field("headers", fault.Headers()))
+			c.fail("headers", request.FieldFault("headers", request.ValidHeaders()))
 			return
 		}
 		*to = headers
@@ -84,7 +84,7 @@ func (c *fields) object(field string, to *json.RawMessage) {
 		return
 	}
 	if *to = jsonObject(typed); *to == nil {
-		c.fail(field, fault.Field(field, fault.JSONObject()))
+		c.fail(field, request.FieldFault(field, request.JSONObject()))
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *fields) rate(to *string) {
 		return
 	}
 	if _, err := tasks.ParseRate(*to); err != nil {
-		c.fail("rate_limit", fault.Field("rate_limit", fault.Rate()))
+		c.fail("rate_limit", request.FieldFault("rate_limit", request.ValidRate()))
 	}
 }
 
@@ -112,7 +112,7 @@ func (c *fields) retryOn(to *[]string) {
 			continue
 		}
 		if !slices.Contains(agent.RetryKinds, kind) {
-			c.fail("retry_on", fault.Field("retry_on", fault.OneOf(agent.RetryKinds...)))
+			c.fail("retry_on", request.FieldFault("retry_on", request.OneOf(agent.RetryKinds...)))
 			return
 		}
 		*to = append(*to, kind)
@@ -123,13 +123,13 @@ func (c *fields) retryOn(to *[]string) {
 func (c *fields) address(field string, check func(*url.URL) error, to *string) {
 	u := tasks.ParseAddress(*to)
 	if u == nil {
-		c.fail(field, fault.Field(field, fault.Address()))
+		c.fail(field, request.FieldFault(field, request.ValidAddress()))
 		return
 	}
 	if err := check(u); err != nil {
 		refused := &guard.NotAllowedError{}
 		errors.As(err, &refused)
-		c.fail(field, fault.Field(field, fault.Reachable(refused.Variable)).WithCause(err))
+		c.fail(field, request.FieldFault(field, request.Reachable(refused.Variable)).WithCause(err))
 	}
 }
 
@@ -160,7 +160,7 @@ func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (
 	}
 	c.address("base_url", check, &p.BaseURL)
 	if strings.ContainsAny(p.BaseURL, "?#") && !c.hasFault("base_url") { // the protocol's path follows it
-		c.fail("base_url", fault.Field("base_url", fault.Address()))
+		c.fail("base_url", request.FieldFault("base_url", request.ValidAddress()))
 	}
 	if key := form.Value("api_key"); form.Has("api_key") && (key != "" || form.IsJSON) { // a page shows none that is saved
 		p.APIKey = key
@@ -185,7 +185,7 @@ func Model(form *Upload, base library.Model, find func(uuid.UUID) (entries.Provi
 		return m, nil, err
 	}
 	if err != nil || provider.ArchivedAt != nil && m.ProviderID != base.ProviderID {
-		c.fail("provider_id", fault.Field("provider_id", fault.Saved()))
+		c.fail("provider_id", request.FieldFault("provider_id", request.ValidEntries()))
 	}
 	c.text("model_id", tasks.MaxModelLength, true, &m.ModelID)
 	if m.Name == "" && !form.Has("name") {
@@ -204,14 +204,14 @@ func (c *fields) prices(p *library.Prices) {
 			*to = c.form.Value(field)
 		}
 		if *to != "" && !tasks.IsPrice(*to) {
-			c.fail(field, fault.Field(field, fault.Price()))
+			c.fail(field, request.FieldFault(field, request.ValidPrice()))
 		}
 	}
 	if c.form.Has("currency") {
 		p.Currency = strings.ToUpper(c.form.Value("currency"))
 	}
 	if p.Currency != "" && !tasks.IsCurrency(p.Currency) || p.Currency == "" && (p.InputPrice != "" || p.OutputPrice != "") && c.form.Has("currency") {
-		c.fail("currency", fault.Field("currency", fault.OneOf("CNY", "USD", "EUR", "…")))
+		c.fail("currency", request.FieldFault("currency", request.OneOf("CNY", "USD", "EUR", "…")))
 	}
 }
 
@@ -248,9 +248,9 @@ func (c *fields) poll(to **protocol.Poll) {
 	decoder.DisallowUnknownFields()
 	switch err := decoder.Decode(poll); {
 	case err != nil, !tasks.IsPoll(*poll):
-		c.fail("poll", fault.Field("poll", fault.Poll()))
+		c.fail("poll", request.FieldFault("poll", request.ValidPoll()))
 	case poll.IntervalSeconds < 1 || poll.IntervalSeconds > tasks.MaxPollInterval:
-		c.fail("poll", fault.Field("poll.interval_seconds", fault.Between(1, tasks.MaxPollInterval)))
+		c.fail("poll", request.FieldFault("poll.interval_seconds", request.Between(1, tasks.MaxPollInterval)))
 	}
 	*to = poll
 }
@@ -306,7 +306,7 @@ func (c *fields) templates(p *entries.Prompt) {
 	c.long("user", tasks.MaxTemplate, &p.User)
 	c.long("note", MaxDescription, &p.Note)
 	if strings.TrimSpace(p.System) == "" && strings.TrimSpace(p.User) == "" && !c.hasFault("system", "user") {
-		c.fail("user", fault.Field("user", fault.NonEmpty()))
+		c.fail("user", request.FieldFault("user", request.NonEmpty()))
 	}
 }
 
@@ -316,22 +316,22 @@ func Dataset(ctx context.Context, form *Upload, base library.NewDataset) (n libr
 	c.entryName(&n.Name)
 	c.long("description", MaxDescription, &n.Description)
 	c.long("note", MaxDescription, &n.Note)
-	var wrong *fault.Fault
+	var wrong *request.Fault
 	if n.Layout, wrong = Layout(form); wrong != nil {
 		c.fail("dataset_encoding", wrong)
 	}
 	switch {
 	case form.File == nil:
-		c.fail("file", fault.New(fault.CodeDatasetRequired))
+		c.fail("file", request.NewFault(request.CodeDatasetRequired))
 		return n, c.faults
 	case form.File.IsTooLarge:
-		c.fail("file", fault.New(fault.CodeDatasetTooLarge))
+		c.fail("file", request.NewFault(request.CodeDatasetTooLarge))
 		return n, c.faults
 	}
 	n.File = form.File.File
 	set, err := dataset.Read(ctx, n.File.Name, n.File.Content, n.Layout)
 	if err != nil {
-		c.fail("file", fault.Dataset(err))
+		c.fail("file", request.DatasetFault(err))
 	}
 	n.Set = set
 	return n, c.faults

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 
-	"wending/db/naming"
+	"wending/db"
 	"wending/db/people"
-	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs/password"
 	cases "wending/jobs/people"
 	"wending/views/text"
@@ -26,50 +26,50 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 			return nil, err
 		}
 		field := cmp.Or(renamed[wrong.Field], wrong.Field)
-		faults = append(faults, FieldFault{field, fault.Field(field, personLimit(wrong))})
+		faults = append(faults, FieldFault{field, request.FieldFault(field, personLimit(wrong))})
 	}
 	return faults, nil
 }
 
 // personLimit returns the valid alternatives to a value.
-func personLimit(wrong *cases.FieldError) fault.Limit {
+func personLimit(wrong *cases.FieldError) request.Limit {
 	var taken *cases.TakenError
 	switch {
 	case errors.As(wrong, &taken) && !taken.IsSame:
-		return fault.Unlike(taken.Other)
+		return request.Unlike(taken.Other)
 	case errors.As(wrong, &taken), errors.Is(wrong, people.ErrNameTaken):
-		return fault.Unique()
-	case errors.Is(wrong, naming.ErrEmpty):
-		return fault.Required()
-	case errors.Is(wrong, naming.ErrReserved):
-		return fault.UnreservedName()
+		return request.Unique()
+	case errors.Is(wrong, db.ErrNameEmpty):
+		return request.Required()
+	case errors.Is(wrong, db.ErrNameReserved):
+		return request.UnreservedName()
 	case wrong.Field == "name":
-		return fault.VisibleName(naming.MaxLength)
+		return request.VisibleName(db.MaxNameLength)
 	case errors.Is(wrong, cases.ErrUnknownRole):
-		return fault.OneOf(texts(people.Roles)...)
+		return request.OneOf(texts(people.Roles)...)
 	case errors.Is(wrong, cases.ErrDays):
-		return fault.Between(wrong.Least, cases.MaxDays)
+		return request.Between(wrong.Least, cases.MaxDays)
 	case errors.Is(wrong, cases.ErrQuota):
-		return fault.Between(1, wrong.Most)
+		return request.Between(1, wrong.Most)
 	case errors.Is(wrong, cases.ErrReason):
-		return fault.TextUpTo(wrong.Most)
+		return request.TextUpTo(wrong.Most)
 	case errors.Is(wrong, cases.ErrReasons):
-		return fault.Values(0, wrong.Most)
+		return request.ValuesBetween(0, wrong.Most)
 	case errors.Is(wrong, cases.ErrCost):
-		return fault.Cost()
+		return request.ValidCost()
 	case errors.Is(wrong, password.ErrShort):
-		return fault.Password("short", password.MinLength)
+		return request.ValidPassword("short", password.MinLength)
 	case errors.Is(wrong, password.ErrLong):
-		return fault.Password("long", password.MinLength)
+		return request.ValidPassword("long", password.MinLength)
 	}
-	return fault.Password("common", password.MinLength)
+	return request.ValidPassword("common", password.MinLength)
 }
 
 // Flag reads a field that is true or false; absent is false.
 func Flag(form *Upload, field string) (value bool, faults []FieldFault) {
 	text := form.Value(field)
 	if form.Has(field) && text != "true" && text != "false" {
-		faults = []FieldFault{{field, fault.Field(field, fault.Boolean())}}
+		faults = []FieldFault{{field, request.FieldFault(field, request.Boolean())}}
 	}
 	return text == "true", faults
 }

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"wending/db/review"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 )
 
@@ -30,10 +29,10 @@ func ReviewerName(ctx context.Context, typed string) (string, error) {
 func personName(typed string) (string, error) {
 	name := strings.TrimSpace(request.StorableText(typed))
 	if name == "" {
-		return "", fault.Parameter("reviewer", fault.NonEmpty())
+		return "", request.ParameterFault("reviewer", request.NonEmpty())
 	}
 	if utf8.RuneCountInString(name) > maxReviewerLength {
-		return "", fault.Parameter("reviewer", fault.TextUpTo(maxReviewerLength))
+		return "", request.ParameterFault("reviewer", request.TextUpTo(maxReviewerLength))
 	}
 	return name, nil
 }
@@ -45,7 +44,7 @@ const maxNoteLength = 10_000
 func Note(typed string) (string, error) {
 	note := request.StorableText(typed)
 	if utf8.RuneCountInString(note) > maxNoteLength {
-		return "", fault.Parameter("note", fault.TextUpTo(maxNoteLength))
+		return "", request.ParameterFault("note", request.TextUpTo(maxNoteLength))
 	}
 	return note, nil
 }
@@ -63,7 +62,7 @@ func ReviewerNames(typed []string) ([]string, error) {
 		}
 	}
 	if len(names) > MaxReviewers {
-		return nil, fault.Parameter("reviewers", fault.Between(0, MaxReviewers))
+		return nil, request.ParameterFault("reviewers", request.Between(0, MaxReviewers))
 	}
 	return names, nil
 }
@@ -74,14 +73,14 @@ func Reasons(typed, known []string) ([]string, error) {
 	for _, one := range typed {
 		reason := strings.TrimSpace(request.StorableText(one))
 		if !slices.Contains(known, reason) {
-			return nil, fault.Parameter("reasons", fault.OneOf(known...))
+			return nil, request.ParameterFault("reasons", request.OneOf(known...))
 		}
 		if !slices.Contains(reasons, reason) {
 			reasons = append(reasons, reason)
 		}
 	}
 	if len(reasons) > review.MaxReasons {
-		return nil, fault.Parameter("reasons", fault.Between(0, review.MaxReasons))
+		return nil, request.ParameterFault("reasons", request.Between(0, review.MaxReasons))
 	}
 	return reasons, nil
 }

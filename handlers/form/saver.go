@@ -9,7 +9,6 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/library"
 	"wending/jobs/secret"
@@ -50,7 +49,7 @@ func Base[T, V any](row *T, open func(T) (V, error)) (base V, err error) {
 // saved turns a name that is taken into a fault of the field.
 func saved(id uuid.UUID, err error) (uuid.UUID, []FieldFault, error) {
 	if errors.Is(err, entries.ErrNameTaken) {
-		return uuid.Nil, []FieldFault{{"name", fault.Of(err)}}, nil
+		return uuid.Nil, []FieldFault{{"name", request.FaultOf(err)}}, nil
 	}
 	return id, nil, err
 }
@@ -92,7 +91,7 @@ func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uu
 		id = row.ID
 	}
 	if id, err = s.Library.SaveModel(ctx, request.ScopeOf(ctx), id, m); errors.Is(err, db.ErrGone) { // the provider was removed a moment ago
-		return uuid.Nil, []FieldFault{{"provider_id", fault.Field("provider_id", fault.Saved()).WithCause(err)}}, nil
+		return uuid.Nil, []FieldFault{{"provider_id", request.FieldFault("provider_id", request.ValidEntries()).WithCause(err)}}, nil
 	}
 	return saved(id, err)
 }

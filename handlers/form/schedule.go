@@ -13,8 +13,6 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/measure"
-	"wending/db/project"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/cron"
 	"wending/jobs/library"
@@ -28,7 +26,7 @@ const DefaultTimezone = "Asia/Shanghai"
 const maxChannels = 20
 
 // channels checks the channels that a form names; nil means that it names none.
-func (c *fields) channels(ctx context.Context, find func(context.Context, project.Scope, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
+func (c *fields) channels(ctx context.Context, find func(context.Context, db.Scope, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
 	if !c.form.Has("channels") {
 		return nil
 	}
@@ -48,7 +46,7 @@ func (c *fields) channels(ctx context.Context, find func(context.Context, projec
 		case errors.Is(err, db.ErrNotFound), err == nil && row.ArchivedAt != nil:
 			err = library.ErrUnknownReference
 		case err == nil && len(found) == maxChannels:
-			c.fail("channels", fault.New(fault.CodeTaskTooLarge))
+			c.fail("channels", request.NewFault(request.CodeTaskTooLarge))
 			return nil
 		}
 		if err != nil {
@@ -75,7 +73,7 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	plan, isPlanned := c.plan(&entry)
 	c.boolean("is_enabled", func(is bool) { entry.IsEnabled = is })
 	if least := s.Library.ScheduleMinutes; isPlanned && entry.IsEnabled && plan.Shortest() < least { // one that is too frequent can be ended
-		c.fail("cron", fault.Field("cron", fault.CronOften(least)))
+		c.fail("cron", request.FieldFault("cron", request.CronOften(least)))
 	}
 	switch channels := c.channels(ctx, s.Library.Channel); {
 	case f.Value("own_channels") == "false" || f.isNull("channels"):
@@ -109,12 +107,12 @@ func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *
 		}
 	}
 	if entry.TaskID == nil {
-		c.fail("task_id", fault.Field("task_id", fault.Task()))
+		c.fail("task_id", request.FieldFault("task_id", request.ValidTask()))
 		return nil
 	}
 	_, err := service.Store.Task(ctx, request.ScopeOf(ctx), *entry.TaskID)
 	if errors.Is(err, db.ErrNotFound) {
-		c.fail("task_id", fault.Field("task_id", fault.Task()).WithCause(err))
+		c.fail("task_id", request.FieldFault("task_id", request.ValidTask()).WithCause(err))
 		return nil
 	}
 	return err
@@ -132,13 +130,13 @@ func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) 
 	var wrong *cron.FieldError
 	switch {
 	case errors.Is(err, cron.ErrTimezone):
-		c.fail("timezone", fault.Field("timezone", fault.Timezone()).WithCause(err))
+		c.fail("timezone", request.FieldFault("timezone", request.ValidTimezone()).WithCause(err))
 	case errors.Is(err, cron.ErrNever):
-		c.fail("cron", fault.Field("cron", fault.CronNever()).WithCause(err))
+		c.fail("cron", request.FieldFault("cron", request.CronNever()).WithCause(err))
 	case errors.As(err, &wrong):
-		c.fail("cron", fault.Field("cron", fault.CronField(wrong.Field, wrong.Value)).WithCause(err))
+		c.fail("cron", request.FieldFault("cron", request.ValidCronField(wrong.Field, wrong.Value)).WithCause(err))
 	case err != nil:
-		c.fail("cron", fault.Field("cron", fault.Cron()).WithCause(err))
+		c.fail("cron", request.FieldFault("cron", request.ValidCron()).WithCause(err))
 	}
 	return plan, err == nil
 }
@@ -157,7 +155,7 @@ func (c *fields) alert(entry *entries.Schedule) {
 			IfWorse bool        `json:"if_worse"`
 		}
 		if json.Unmarshal([]byte(c.form.Value("alert")), &given) != nil {
-			c.fail("alert", fault.Field("alert", fault.JSONObject()))
+			c.fail("alert", request.FieldFault("alert", request.JSONObject()))
 			return
 		}
 		metric, below, ifWorse, prefix = given.Metric, given.Below.String(), strconv.FormatBool(given.IfWorse), "alert."
@@ -169,7 +167,7 @@ func (c *fields) alert(entry *entries.Schedule) {
 		return
 	}
 	if !slices.Contains(measure.Metrics, measure.Metric(metric)) {
-		c.fail(prefix+"metric", fault.Field(prefix+"metric", fault.OneOf(texts(measure.Metrics)...)))
+		c.fail(prefix+"metric", request.FieldFault(prefix+"metric", request.OneOf(texts(measure.Metrics)...)))
 		return
 	}
 	entry.AlertMetric, entry.AlertsWorse = &metric, ifWorse == "true"
@@ -179,12 +177,12 @@ func (c *fields) alert(entry *entries.Schedule) {
 			limit /= 100
 		}
 		if err != nil || limit < 0 || limit > 1 || !measure.Metric(metric).IsShare() {
-			c.fail(prefix+"below", fault.Field(prefix+"below", fault.AlertLimit()))
+			c.fail(prefix+"below", request.FieldFault(prefix+"below", request.ValidAlertLimit()))
 			return
 		}
 		entry.AlertBelow = &limit
 	}
 	if entry.AlertBelow == nil && !entry.AlertsWorse {
-		c.fail(prefix+"below", fault.Field(prefix+"below", fault.AlertLimit()))
+		c.fail(prefix+"below", request.FieldFault(prefix+"below", request.ValidAlertLimit()))
 	}
 }

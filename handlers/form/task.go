@@ -12,8 +12,6 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/db/project"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
@@ -26,7 +24,7 @@ import (
 // FieldFault is what is wrong with one field.
 type FieldFault struct {
 	Field string
-	*fault.Fault
+	*request.Fault
 }
 
 // Refusal returns err, or all faults of a form as one error; nil if there are none.
@@ -34,11 +32,11 @@ func Refusal(faults []FieldFault, err error) error {
 	if err != nil || len(faults) == 0 {
 		return err
 	}
-	all := make([]*fault.Fault, len(faults))
+	all := make([]*request.Fault, len(faults))
 	for n, one := range faults {
 		all[n] = one.Fault
 	}
-	return fault.Join(all...)
+	return request.JoinFaults(all...)
 }
 
 // Rules are what a task's fields are checked against.
@@ -93,7 +91,7 @@ func (c *checker) validate() {
 		// Targets that could not be read are there: the address is not missing.
 		isTargeted := wrong.Field == "agent_api_url" && wrong.Problem == tasks.Missing && c.hasFault("models", "agents")
 		if !isTargeted && !c.hasFault(wrong.Field) && (wrong.Field != "" || len(c.faults) == 0) {
-			c.fail(wrong.Field, fault.OfTask(wrong))
+			c.fail(wrong.Field, request.TaskFault(wrong))
 		}
 	}
 	slices.SortStableFunc(c.faults, func(a, b FieldFault) int {
@@ -143,7 +141,7 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 		headers = base.Headers
 	}
 	if err := rules.CheckURL(u, headers); err != nil {
-		c.fail("agent_api_url", fault.New(fault.CodeAgentURLNotAllowed).WithCause(err))
+		c.fail("agent_api_url", request.NewFault(request.CodeAgentURLNotAllowed).WithCause(err))
 		return ""
 	}
 	return origin
@@ -159,12 +157,12 @@ func withQueryOf(typed, other string, isWanted bool) string {
 }
 
 // Layout is how the file of a form is to be read, or what is wrong with its encoding.
-func Layout(f *Upload) (layout dataset.Layout, wrong *fault.Fault) {
+func Layout(f *Upload) (layout dataset.Layout, wrong *request.Fault) {
 	layout = dataset.Layout{
 		ID: f.Value("column_question_id"), Question: f.Value("column_question"), Answer: f.Value("column_standard_answer"), Encoding: f.Value("dataset_encoding"),
 	}
 	if !slices.Contains(dataset.Encodings, layout.Encoding) {
-		layout.Encoding, wrong = "", fault.Field("dataset_encoding", fault.OneOf(dataset.GB18030))
+		layout.Encoding, wrong = "", request.FieldFault("dataset_encoding", request.OneOf(dataset.GB18030))
 	}
 	return layout, wrong
 }
@@ -172,7 +170,7 @@ func Layout(f *Upload) (layout dataset.Layout, wrong *fault.Fault) {
 func (c *checker) file(ctx context.Context) {
 	if c.form.File != nil {
 		c.n.File, c.n.Dataset, c.n.DatasetID, c.n.DatasetVersion = c.form.File.File, nil, nil, nil
-		var wrong *fault.Fault
+		var wrong *request.Fault
 		if c.n.Layout, wrong = Layout(c.form); wrong != nil {
 			c.fail("dataset_encoding", wrong)
 		}
@@ -181,22 +179,22 @@ func (c *checker) file(ctx context.Context) {
 	case c.form.Refused != nil:
 		return // nothing is read now
 	case c.form.File != nil && c.form.File.IsTooLarge:
-		c.fail("dataset_file", fault.New(fault.CodeDatasetTooLarge))
+		c.fail("dataset_file", request.NewFault(request.CodeDatasetTooLarge))
 		return
 	case c.n.Dataset != nil:
 		return // the base's or a saved one, already read
 	case c.hasFault("dataset"):
 		return
 	case c.form.File == nil && c.form.Value("dataset_token") != "":
-		c.fail("dataset_file", fault.New(fault.CodeDatasetRequired).WithMessage("error.DATASET_STAGED_GONE"))
+		c.fail("dataset_file", request.NewFault(request.CodeDatasetRequired).WithMessage("error.DATASET_STAGED_GONE"))
 		return
 	case c.form.File == nil:
-		c.fail("dataset_file", fault.New(fault.CodeDatasetRequired))
+		c.fail("dataset_file", request.NewFault(request.CodeDatasetRequired))
 		return
 	}
 	set, err := dataset.Read(ctx, c.n.File.Name, c.n.File.Content, c.n.Layout)
 	if err != nil {
-		c.fail("dataset_file", fault.Dataset(err))
+		c.fail("dataset_file", request.DatasetFault(err))
 		return
 	}
 	c.n.Dataset = set
@@ -208,9 +206,9 @@ func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Da
 	case f.Refused != nil:
 		return nil, f.Refused
 	case f.File == nil:
-		return nil, fault.New(fault.CodeDatasetRequired)
+		return nil, request.NewFault(request.CodeDatasetRequired)
 	case f.File.IsTooLarge:
-		return nil, fault.New(fault.CodeDatasetTooLarge)
+		return nil, request.NewFault(request.CodeDatasetTooLarge)
 	}
 	given, wrong := Layout(f)
 	if wrong != nil {
@@ -220,7 +218,7 @@ func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Da
 	layout.Encoding = given.Encoding
 	set, err := dataset.Read(ctx, f.File.Name, f.File.Content, layout)
 	if err != nil {
-		return nil, fault.Dataset(err)
+		return nil, request.DatasetFault(err)
 	}
 	return set, nil
 }
@@ -241,7 +239,7 @@ func (c *checker) headers(sealed map[string]string) {
 	}
 	headers, err := agent.ParseHeaders(typed)
 	if err != nil {
-		c.fail("agent_api_headers", fault.New(fault.CodeAgentHeadersInvalid))
+		c.fail("agent_api_headers", request.NewFault(request.CodeAgentHeadersInvalid))
 		return
 	}
 	c.n.Headers = headers
@@ -254,7 +252,7 @@ func (c *checker) payload() {
 	}
 	payload := jsonObject(typed)
 	if payload == nil {
-		c.fail("extra_payload", fault.Field("extra_payload", fault.JSONObject()))
+		c.fail("extra_payload", request.FieldFault("extra_payload", request.JSONObject()))
 		return
 	}
 	c.n.Payload = &payload
@@ -290,7 +288,7 @@ func (c *fields) cost(field string, to *string) {
 		return
 	}
 	if *to = c.form.Value(field); *to != "" && !tasks.IsCost(*to) {
-		c.fail(field, fault.Field(field, fault.Cost()))
+		c.fail(field, request.FieldFault(field, request.ValidCost()))
 	}
 }
 
@@ -318,7 +316,7 @@ func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 func (c *checker) references(ctx context.Context, saved *library.Service) {
 	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants, "agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
 		if len(c.form.List(field)) > most { // before anything is looked up
-			c.fail(field, fault.New(fault.CodeTaskTooLarge))
+			c.fail(field, request.NewFault(request.CodeTaskTooLarge))
 			return
 		}
 	}
@@ -342,7 +340,7 @@ func (c *checker) savedTargets(ctx context.Context, saved *library.Service) {
 	for _, kind := range []struct {
 		field string
 		of    db.TargetKind
-		find  func(context.Context, project.Scope, library.Reference) (tasks.NewTarget, bool, error)
+		find  func(context.Context, db.Scope, library.Reference) (tasks.NewTarget, bool, error)
 	}{{"models", db.TargetModel, saved.ModelTarget}, {"agents", db.TargetAgent, saved.AgentTarget}} {
 		if !c.form.Has(kind.field) {
 			c.n.Targets = append(c.n.Targets, ofKind(before, kind.of)...)
@@ -423,10 +421,10 @@ func (c *checker) savedDataset(ctx context.Context, saved *library.Service, text
 // failedReference notes why a reference cannot be followed.
 func (c *fields) failedReference(field string, err error) {
 	if errors.Is(err, library.ErrUnknownReference) {
-		c.fail(field, fault.Field(field, fault.Saved()).WithCause(err))
+		c.fail(field, request.FieldFault(field, request.ValidEntries()).WithCause(err))
 		return
 	}
-	c.fail(field, fault.Of(err))
+	c.fail(field, request.FaultOf(err))
 }
 
 // evaluators resolves the evaluators that a form names.
@@ -450,7 +448,7 @@ func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found 
 func Evaluators(ctx context.Context, submitted *Upload, saved *library.Service) ([]tasks.NewEvaluator, []FieldFault) {
 	c := fields{form: submitted}
 	if len(submitted.List("evaluators")) > tasks.MaxEvaluators {
-		c.fail("evaluators", fault.New(fault.CodeTaskTooLarge))
+		c.fail("evaluators", request.NewFault(request.CodeTaskTooLarge))
 		return nil, c.faults
 	}
 	return c.evaluators(ctx, saved), c.faults

@@ -16,8 +16,6 @@ import (
 	"strings"
 
 	"wending/db/people"
-	"wending/handlers/admission"
-	"wending/handlers/fault"
 	"wending/handlers/request"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
@@ -89,7 +87,7 @@ func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 // Read reads a form as a stream. A repeated field keeps its last value. A body that is absent is an empty form.
 // A file waits on disk for a place at the gate: slow clients take no place, and only files with a place are in
 // memory. Without a gate the form has no file.
-func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload, error) {
+func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, leave: func() {}}
 	if r.ContentLength == 0 {
 		return form, nil
@@ -115,7 +113,7 @@ func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload
 	r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
 	reader, err := r.MultipartReader()
 	if err != nil {
-		return nil, fault.Parameter("Content-Type", fault.OneOf("multipart/form-data"))
+		return nil, request.ParameterFault("Content-Type", request.OneOf("multipart/form-data"))
 	}
 	text := 0
 	for n := 0; ; n++ {
@@ -142,9 +140,9 @@ func Read(w http.ResponseWriter, r *http.Request, gate *admission.Gate) (*Upload
 }
 
 // errTooMuchText refuses a form whose fields are larger than any form needs.
-var errTooMuchText = fault.New(fault.CodeRequestTooLarge)
+var errTooMuchText = request.NewFault(request.CodeRequestTooLarge)
 
-func unreadable(err error, gate *admission.Gate) error {
+func unreadable(err error, gate *request.Gate) error {
 	if system := (systemError{}); errors.As(err, &system) {
 		return system
 	}
@@ -152,15 +150,15 @@ func unreadable(err error, gate *admission.Gate) error {
 		if gate == nil { // there was no file to be too large
 			return errTooMuchText.WithCause(err)
 		}
-		return fault.New(fault.CodeDatasetTooLarge).WithCause(err)
+		return request.NewFault(request.CodeDatasetTooLarge).WithCause(err)
 	}
-	return fault.New(fault.CodeRequestInvalid).WithCause(err)
+	return request.NewFault(request.CodeRequestInvalid).WithCause(err)
 }
 
 // FileFields are the fields that a file may come in.
 var FileFields = []string{"dataset_file", "file"}
 
-func (u *Upload) add(part *multipart.Part, gate *admission.Gate) (err error) {
+func (u *Upload) add(part *multipart.Part, gate *request.Gate) (err error) {
 	if gate != nil && slices.Contains(FileFields, part.FormName()) && part.FileName() != "" {
 		if u.File != nil {
 			return errors.New("two files")
@@ -192,7 +190,7 @@ func spool(part *multipart.Part) (*File, error) {
 // Admit takes a place at the gate, until Release or the end of the request, and the form's file into memory. A
 // form with a file is already admitted; a form that names a file on the server must be admitted before that
 // file is read. Without a place it sets Refused.
-func (u *Upload) Admit(ctx context.Context, gate *admission.Gate) error {
+func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 	if u.hasPlace || u.Refused != nil {
 		return nil
 	}
@@ -209,7 +207,7 @@ func (u *Upload) Admit(ctx context.Context, gate *admission.Gate) error {
 		}
 	}
 	leave, err := gate.Enter(ctx)
-	if errors.Is(err, admission.ErrBusy) {
+	if errors.Is(err, request.ErrBusy) {
 		u.Refused = err
 		return nil
 	}

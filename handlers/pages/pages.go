@@ -19,8 +19,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/handlers/admission"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/jobs/agent/protocol"
@@ -35,7 +33,7 @@ import (
 func Locale(c echo.Context) text.Locale { return request.From(c.Request().Context()).Locale }
 
 // Gates limit concurrent work.
-func Gates(c echo.Context) *admission.Gates { return request.From(c.Request().Context()).Gates }
+func Gates(c echo.Context) *request.Gates { return request.From(c.Request().Context()).Gates }
 
 // Actor returns the actor of a request.
 func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
@@ -54,7 +52,7 @@ func Done(c echo.Context, path, what string) error {
 // SwitchLanguage sets the language of this and later pages.
 func SwitchLanguage(c echo.Context, lang string) error {
 	if !slices.Contains(text.Languages, lang) {
-		return fault.Parameter("lang", fault.OneOf(text.Languages...))
+		return request.ParameterFault("lang", request.OneOf(text.Languages...))
 	}
 	SetCookie(c, request.LanguageCookie, lang, Year)
 	info := request.From(c.Request().Context())
@@ -123,7 +121,7 @@ func Variant(c echo.Context, task db.Task) (number int, err error) {
 		return 0, nil
 	}
 	if number, err = strconv.Atoi(asked); err != nil || number < 1 || number > task.TotalVariants {
-		return 0, fault.Parameter("variant", fault.Between(1, task.TotalVariants))
+		return 0, request.ParameterFault("variant", request.Between(1, task.TotalVariants))
 	}
 	return number, nil
 }
@@ -134,7 +132,7 @@ func Render(c echo.Context, status int, component templ.Component) error {
 	header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
 	header.Add("Vary", "HX-Request")
 	if status == http.StatusServiceUnavailable {
-		header.Set(echo.HeaderRetryAfter, fault.RetryAfter)
+		header.Set(echo.HeaderRetryAfter, request.RetryAfter)
 	}
 	c.Response().WriteHeader(status)
 	return component.Render(c.Request().Context(), c.Response())
@@ -157,7 +155,7 @@ func Window(c echo.Context) (db.Page, error) {
 		}
 		number, err := strconv.Atoi(value)
 		if err != nil || number < 1 || number > parameter.most {
-			return page, fault.Parameter(parameter.name, fault.Between(1, parameter.most))
+			return page, request.ParameterFault(parameter.name, request.Between(1, parameter.most))
 		}
 		*parameter.to = number
 	}

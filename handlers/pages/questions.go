@@ -9,12 +9,12 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"wending/handlers/fault"
 	"wending/handlers/form"
+	"wending/handlers/request"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
-	"wending/views/questions"
 	"wending/views/text"
+	"wending/views/ui"
 )
 
 // Questions shows the files of questions that forms carry, and keeps them while the forms are being filled in.
@@ -32,7 +32,7 @@ type Chosen struct {
 	// when it was uploaded.
 	IsKept bool
 	// Fault is the fault of the file; nil means nothing.
-	Fault *fault.Fault
+	Fault *request.Fault
 }
 
 // firstRows is how many of a file's rows a preview shows.
@@ -41,11 +41,11 @@ const firstRows = 5
 // Preview shows what a form's file contains and keeps the file for the form; nil if there is none. A file that
 // came with the form replaces the one staged before. A file with other column names is read again with the
 // columns that are probably meant, or in GB18030; chosen then holds that layout.
-func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *questions.Preview {
+func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ui.Preview {
 	if chosen.File.Name == "" || f.Refused != nil {
 		return nil
 	}
-	preview := &questions.Preview{FileName: text.Cut(chosen.File.Name, 200), FileSize: len(chosen.File.Content)}
+	preview := &ui.Preview{FileName: text.Cut(chosen.File.Name, 200), FileSize: len(chosen.File.Content)}
 	if !chosen.IsKept {
 		q.chooseEncoding(c, chosen)
 		q.chooseColumns(c, f, chosen, preview)
@@ -65,7 +65,7 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ques
 	preview.Conversations, preview.HasIDs = chosen.Set.Conversations(), chosen.Set.HasIDs
 	preview.VariableNames, preview.IgnoredSheets = chosen.Set.VariableNames, chosen.Set.IgnoredSheets
 	for _, row := range chosen.Set.Rows[:min(firstRows, len(chosen.Set.Rows))] {
-		preview.First = append(preview.First, questions.PreviewRow{
+		preview.First = append(preview.First, ui.PreviewRow{
 			Number: row.Number, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
 		})
 	}
@@ -73,18 +73,18 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ques
 }
 
 // Refusal describes the fault of a refused file.
-func Refusal(c echo.Context, refused *fault.Fault) *questions.Preview {
-	preview := &questions.Preview{}
+func Refusal(c echo.Context, refused *request.Fault) *ui.Preview {
+	preview := &ui.Preview{}
 	refuse(c, refused, preview)
 	return preview
 }
 
-func refuse(c echo.Context, refused *fault.Fault, preview *questions.Preview) {
+func refuse(c echo.Context, refused *request.Fault, preview *ui.Preview) {
 	preview.Message = refused.Message(Locale(c))
 	details, total := refused.Details(Locale(c))
 	preview.Total = total
 	for _, detail := range details {
-		preview.Rows = append(preview.Rows, questions.RowProblem{Row: detail.Row, Column: detail.Column, Message: detail.Message})
+		preview.Rows = append(preview.Rows, ui.RowProblem{Row: detail.Row, Column: detail.Column, Message: detail.Message})
 	}
 }
 
@@ -104,13 +104,13 @@ func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	}
 	chosen.Layout, chosen.Set, chosen.Fault = layout, set, nil
 	if err != nil {
-		chosen.Fault = fault.Dataset(err)
+		chosen.Fault = request.DatasetFault(err)
 	}
 }
 
 // chooseColumns offers the columns of a file in which question, standard_answer or question_id is missing: the
 // chosen ones or else the probable ones, with which the file is read again.
-func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen, preview *questions.Preview) {
+func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen, preview *ui.Preview) {
 	columns := q.columnsToChoose(chosen)
 	if len(columns) == 0 {
 		return

@@ -11,7 +11,6 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/handlers/access"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -129,13 +128,13 @@ func (h *handler) changePassword(c echo.Context) error {
 		request.Note(ctx, func(e *request.AuditEntry) {
 			e.Action, e.ObjectID, e.ObjectName = "user.password_refused", user.ID.String(), user.Name
 		})
-		return refuse(form.FieldFault{Field: "current", Fault: fault.Field("current", fault.Password("wrong", 0))})
+		return refuse(form.FieldFault{Field: "current", Fault: request.FieldFault("current", request.ValidPassword("wrong", 0))})
 	}
 	if err := h.people.ForgetFailures(ctx, guesses); err != nil {
 		return err
 	}
 	if submitted.Values["password"] == submitted.Values["current"] {
-		return refuse(form.FieldFault{Field: "password", Fault: fault.Field("password", fault.Password("same", 0))})
+		return refuse(form.FieldFault{Field: "password", Fault: request.FieldFault("password", request.ValidPassword("same", 0))})
 	}
 	err = h.cases.ReplacePassword(ctx, user, submitted.Values["password"], request.From(ctx).Who.SessionID, keptTokens(submitted))
 	if err != nil {
@@ -182,7 +181,7 @@ func (h *handler) setSecond(c echo.Context) error {
 		return err
 	}
 	if !needs && h.Guard.NeedsSecond {
-		return fault.New(fault.CodeForbidden).WithMessage("passkeys.required")
+		return request.NewFault(request.CodeForbidden).WithMessage("passkeys.required")
 	}
 	if err := h.people.SetNeedsPasskey(ctx, user.ID, needs); err != nil {
 		return err
@@ -201,7 +200,7 @@ func (h *handler) removePasskey(c echo.Context) error {
 		return err
 	}
 	if h.Guard.NeedsSecond && user.Passkeys < 2 {
-		return fault.New(fault.CodeForbidden).WithMessage("passkeys.last")
+		return request.NewFault(request.CodeForbidden).WithMessage("passkeys.last")
 	}
 	id, err := base64.RawURLEncoding.DecodeString(c.Param("key"))
 	if err != nil {

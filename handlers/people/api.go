@@ -10,8 +10,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/db/project"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -78,7 +76,7 @@ func RegisterAPI(api huma.API, config Config) {
 	h.registerShares(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag, Summary: "List who did what, newest first",
-		Faults: []string{fault.CodeParameterInvalid},
+		Faults: []string{request.CodeParameterInvalid},
 	}, h.listAudit)
 }
 
@@ -91,16 +89,16 @@ func (h endpoints) registerUsers(api huma.API) {
 	}, h.listUsers)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-user", Tag: tag, Summary: "Make an account", Status: http.StatusCreated,
-		Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[newUser](schemas),
+		Faults: []string{request.CodeParameterInvalid}, Body: rest.JSONBody[newUser](schemas),
 	}, h.createUser)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}", ID: "get-user", Tag: tag, Summary: "Get an account",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.getUser)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-user", Tag: tag, Summary: "Change an account",
 		Description: "Somebody must always be left who may manage accounts: otherwise 409 TASK_STATE_CONFLICT.",
-		Faults:      []string{fault.CodeNotFound, fault.CodeParameterInvalid, fault.CodeTaskStateConflict}, Body: rest.JSONBody[changedUser](schemas),
+		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeTaskStateConflict}, Body: rest.JSONBody[changedUser](schemas),
 	}, h.patchUser)
 }
 
@@ -111,25 +109,25 @@ func (h endpoints) registerProjects(api huma.API) {
 	}, h.listProjects)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-project", Tag: tag, Summary: "Make a project", Status: http.StatusCreated,
-		Faults: []string{fault.CodeParameterInvalid}, Body: rest.JSONBody[newProject](schemas),
+		Faults: []string{request.CodeParameterInvalid}, Body: rest.JSONBody[newProject](schemas),
 	}, h.createProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}", ID: "get-project", Tag: tag, Summary: "Get a project, with what it uses of its quotas",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.getProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-project", Tag: tag, Summary: "Change a project's name and quotas",
 		Description: "Over a quota new work is refused with QUOTA_EXCEEDED, and lanes wait; what runs goes on, except that launches are stopped at the month's ceiling of cost.",
-		Faults:      []string{fault.CodeNotFound, fault.CodeParameterInvalid}, Body: rest.JSONBody[changedProject](schemas),
+		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[changedProject](schemas),
 	}, h.patchProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/settings", ID: "get-project-settings", Tag: tag, Summary: "Get the settings of a project that its administrators change",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.getSettings)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: path + "/{id}/settings", ID: "put-project-settings", Tag: tag, Summary: "Replace the settings of a project that its administrators change",
 		Description: "Verdicts keep reasons that are no longer in the list.",
-		Faults:      []string{fault.CodeNotFound, fault.CodeParameterInvalid},
+		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid},
 	}, h.putSettings)
 }
 
@@ -137,19 +135,19 @@ func (h endpoints) registerMembers(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/projects/{id}/members"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path, ID: "list-members", Tag: tag, Summary: "List who is in a project",
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.listMembers)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "add-member", Tag: tag, Summary: "Give an account a role in a project", Status: http.StatusCreated,
-		Faults: []string{fault.CodeNotFound, fault.CodeParameterInvalid}, Body: rest.JSONBody[newMembership](schemas),
+		Faults: []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[newMembership](schemas),
 	}, h.addMember)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: path + "/{user_id}", ID: "set-member", Tag: tag, Summary: "Set what an account may do in a project",
-		Faults: []string{fault.CodeNotFound, fault.CodeParameterInvalid}, Body: rest.JSONBody[role](schemas),
+		Faults: []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[role](schemas),
 	}, h.setMember)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: path + "/{user_id}", ID: "remove-member", Tag: tag, Summary: "Take an account out of a project", Status: http.StatusNoContent,
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.removeMember)
 }
 
@@ -161,11 +159,11 @@ func (h endpoints) registerTokens(api huma.API) {
 	}, h.listTokens)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-token", Tag: tag, Summary: "Make a token for a project", Description: "Its value is told only now.",
-		Status: http.StatusCreated, Faults: []string{fault.CodeParameterInvalid, fault.CodeQuotaExceeded}, Body: rest.JSONBody[tokenBody](schemas),
+		Status: http.StatusCreated, Faults: []string{request.CodeParameterInvalid, request.CodeQuotaExceeded}, Body: rest.JSONBody[tokenBody](schemas),
 	}, h.createToken)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-token", Tag: tag, Summary: "Revoke a token, at once", Status: http.StatusNoContent,
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.revokeToken)
 }
 
@@ -173,16 +171,16 @@ func (h endpoints) registerShares(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/shares"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path, ID: "list-shares", Tag: tag, Summary: "List the links to a task's report, newest first",
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeParameterInvalid},
+		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listShares)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag, Summary: "Make a read-only link to a task's report", Status: http.StatusCreated,
 		Description: "Whoever has it sees the report and nothing else. Its address is told only now.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished, fault.CodeParameterInvalid, fault.CodeQuotaExceeded}, Body: rest.JSONBody[shareBody](schemas),
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid, request.CodeQuotaExceeded}, Body: rest.JSONBody[shareBody](schemas),
 	}, h.createShare)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-share", Tag: tag, Summary: "Revoke a link, at once", Status: http.StatusNoContent,
-		Faults: []string{fault.CodeNotFound},
+		Faults: []string{request.CodeNotFound},
 	}, h.revokeShare)
 }
 
@@ -207,7 +205,7 @@ func (h endpoints) listUsers(ctx context.Context, input *usersInput) (*list[Acco
 
 func (h endpoints) createUser(ctx context.Context, input *bodyInput) (*output[Account], error) {
 	if !h.HasPasswords {
-		return nil, fault.New(fault.CodeForbidden).WithMessage("users.of_provider.only")
+		return nil, request.NewFault(request.CodeForbidden).WithMessage("users.of_provider.only")
 	}
 	user, faults, err := h.makeUser(ctx, input.Form)
 	if err := form.Refusal(faults, err); err != nil {
@@ -371,7 +369,7 @@ func chosen(ctx context.Context) uuid.UUID {
 	if id := request.From(ctx).Project.ID; id != uuid.Nil {
 		return id
 	}
-	return project.Default
+	return db.DefaultProject
 }
 
 func (h endpoints) listTokens(ctx context.Context, input *pageInput) (*list[Token], error) {

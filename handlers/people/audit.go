@@ -12,7 +12,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db/audit"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/cron"
@@ -33,7 +32,7 @@ func moment(name, text string, isLast bool) (*time.Time, error) {
 		}
 	}
 	if err != nil {
-		return nil, fault.Parameter(name, fault.Moment()).WithCause(err)
+		return nil, request.ParameterFault(name, request.ValidMoment()).WithCause(err)
 	}
 	return &at, nil
 }

@@ -14,7 +14,6 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/handlers/signin"
 	"wending/jobs/blob"
 	cases "wending/jobs/people"
 	"wending/views/paths"
@@ -29,7 +28,7 @@ type Config struct {
 	Guard *access.Guard
 	Audit audit.Log
 	// Passkeys handles this site's passkeys; nil means that the site cannot have any.
-	Passkeys *signin.Passkeys
+	Passkeys *access.Passkeys
 	// HasPasswords reports that accounts are made here, and not by a provider.
 	HasPasswords bool
 	// PublicURL is the public address of this site; empty means the address of the request.

@@ -15,7 +15,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -162,7 +161,7 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			faults = append(faults, form.FieldFault{Field: field, Fault: fault.Field(field, fault.Between(1, most))})
+			faults = append(faults, form.FieldFault{Field: field, Fault: request.FieldFault(field, request.Between(1, most))})
 			return
 		}
 		set(&n)
@@ -311,7 +310,7 @@ func (h *handler) giveRole(ctx context.Context, project people.Project, submitte
 		user, err = h.people.UserNamed(ctx, request.StorableText(submitted.Value("name")))
 	}
 	if errors.Is(err, db.ErrNotFound) {
-		return member, []form.FieldFault{{Field: field, Fault: fault.Field(field, fault.Account())}}, nil
+		return member, []form.FieldFault{{Field: field, Fault: request.FieldFault(field, request.ValidAccount())}}, nil
 	}
 	if err != nil {
 		return member, nil, err

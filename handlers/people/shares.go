@@ -10,8 +10,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/db/project"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
@@ -123,13 +121,13 @@ func (h *handler) showShared(c echo.Context) error {
 	}
 	share, err := h.people.ShareOf(ctx, secret)
 	if errors.Is(err, db.ErrNotFound) {
-		return fault.New(fault.CodeNotFound).WithMessage("share.gone")
+		return request.NewFault(request.CodeNotFound).WithMessage("share.gone")
 	}
 	if err != nil {
 		return err
 	}
 	// The link itself is the right to read, regardless of the task's project.
-	task, err := h.Store.Task(ctx, project.AllProjects(), share.TaskID)
+	task, err := h.Store.Task(ctx, db.AllProjects(), share.TaskID)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/db/project"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -122,11 +120,11 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 func (h *handler) namedProject(ctx context.Context, submitted *form.Upload) (id uuid.UUID, faults []form.FieldFault, err error) {
 	text := submitted.Value("project_id")
 	if text == "" {
-		return project.Default, nil, nil
+		return db.DefaultProject, nil, nil
 	}
 	project, err := h.projectByID(ctx, text)
 	if errors.Is(err, db.ErrNotFound) {
-		return id, []form.FieldFault{{Field: "project_id", Fault: fault.Field("project_id", fault.Saved())}}, nil
+		return id, []form.FieldFault{{Field: "project_id", Fault: request.FieldFault("project_id", request.ValidEntries())}}, nil
 	}
 	return project.ID, nil, err
 }

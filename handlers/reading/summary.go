@@ -10,7 +10,6 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/jobs/tasks"
-	"wending/views/comparison"
 	"wending/views/summary"
 )
 
@@ -33,7 +32,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (s
 	}
 	s.Rankings = Rank(task, matrix)
 	s.Leads = map[string]*measure.Lead{}
-	for _, by := range comparison.MeasuresOf(len(task.Evaluators) > 0) {
+	for _, by := range summary.MeasuresOf(len(task.Evaluators) > 0) {
 		if ranking, isKnown := s.Rankings[by.Name]; isKnown {
 			s.Leads[by.Name] = measure.LeadOf(matrix, by.By, ranking)
 		}
@@ -134,7 +133,7 @@ func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int][]flo
 // Rank ranks the variants of a task by each measure, by the measures' names; none by what is not known.
 func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.Ranking {
 	rankings := map[string]measure.Ranking{}
-	for _, by := range comparison.MeasuresOf(len(task.Evaluators) > 0) {
+	for _, by := range summary.MeasuresOf(len(task.Evaluators) > 0) {
 		if by.Name == "cost" && !sameCurrency(task.Targets) {
 			continue
 		}

@@ -11,10 +11,8 @@ import (
 	"wending/db"
 	"wending/db/event"
 	"wending/db/journal"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/views/gallery"
 	"wending/views/paths"
 	"wending/views/replay"
 	"wending/views/ui"
@@ -81,7 +79,7 @@ func (h *handler) showLog(c echo.Context) error {
 		replay.Tail
 	}
 	if err := (&echo.DefaultBinder{}).BindQueryParams(c, &asked); err != nil {
-		return fault.New(fault.CodeRunNotFound)
+		return request.NewFault(request.CodeRunNotFound)
 	}
 	tail := asked.Tail
 	tail.At = positionOf(asked.After)
@@ -144,7 +142,7 @@ func (h *handler) showFiles(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return pages.Render(c, http.StatusOK, gallery.Hidden(paths.UnitFiles(task.ID, unit.ID), files[unit.ID]))
+	return pages.Render(c, http.StatusOK, replay.HiddenFiles(paths.UnitFiles(task.ID, unit.ID), files[unit.ID]))
 }
 
 // readFiles reads what the calls of all tracks reported.
@@ -238,7 +236,7 @@ func (h *handler) showBeside(c echo.Context) error {
 	}
 	number, err := strconv.Atoi(c.Param("number"))
 	if err != nil || number < 1 || number > task.TotalItems {
-		return fault.New(fault.CodeQuestionNotFound)
+		return request.NewFault(request.CodeQuestionNotFound)
 	}
 	runs, err := h.journal().OutcomesBeside(ctx, task.ID, number)
 	if err != nil {

@@ -17,8 +17,6 @@ import (
 	"wending/db"
 	"wending/db/event"
 	"wending/db/journal"
-	"wending/handlers/fault"
-	"wending/handlers/live"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/views/paths"
@@ -27,7 +25,7 @@ import (
 // Config holds the dependencies of pages and endpoints.
 type Config struct {
 	Store   *db.Store
-	Units   *live.Hub[UnitKey, journal.Unit]
+	Units   *rest.Hub[UnitKey, journal.Unit]
 	Version string
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
@@ -41,8 +39,8 @@ type UnitKey struct {
 }
 
 // NewHub returns the hub of units.
-func NewHub(store *db.Store) *live.Hub[UnitKey, journal.Unit] {
-	return live.NewHub(func(ctx context.Context, key UnitKey) (journal.Unit, error) {
+func NewHub(store *db.Store) *rest.Hub[UnitKey, journal.Unit] {
+	return rest.NewHub(func(ctx context.Context, key UnitKey) (journal.Unit, error) {
 		return journal.New(store).Unit(ctx, key.TaskID, key.UnitID)
 	})
 }
@@ -107,13 +105,13 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks", Summary: "List what happened during a run",
 		Description: "The first event is task_started, the last of a successful run task_completed. The list is empty for runs that have no events, or whose events are no longer kept.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeRunNotFound},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, h.ofRun)
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/units/{unit_id}/events", ID: "follow-unit", Tag: "tasks", Summary: "Follow what happens during a call as server-sent events",
 		Description: "All events of a unit so far and then each as it is stored, about once a second, under the name of its type; `end` when nothing more comes, with which the stream ends. " +
 			"Last-Event-ID continues behind an event. Where a unit is asked again, task_started begins anew.",
-		Faults: []string{fault.CodeTaskNotFound, fault.CodeRunNotFound},
+		Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 		Responses: map[string]*huma.Response{
 			"200": rest.Events(schemas, "Events", unitEvent{}, unitEnd{}),
 			"204": {Description: "The client has seen the end (Last-Event-ID)"},
@@ -219,20 +217,20 @@ func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamR
 		}
 		watcher := h.Units.Watch(UnitKey{task.ID, id})
 		defer watcher.Close()
-		h.send(ctx.Context(), live.NewEvents(c.Response()), watcher, positionOf(input.LastEventID))
+		h.send(ctx.Context(), rest.NewEventWriter(c.Response()), watcher, positionOf(input.LastEventID))
 	}}, nil
 }
 
 // send sends events until the unit is over, the client goes or the server closes.
-func (h *handler) send(ctx context.Context, events live.Events, watcher *live.Watcher[UnitKey, journal.Unit], at journal.Position) {
-	tick, heartbeat := time.NewTicker(live.ReadEvery), time.NewTicker(live.HeartbeatEvery)
+func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *rest.Watcher[UnitKey, journal.Unit], at journal.Position) {
+	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
 	var seen journal.Position // the last part that was read
 	for events.Err() == nil {
 		unit, err := watcher.Latest(ctx)
 		switch {
-		case err != nil && fault.Of(err).Status() == http.StatusNotFound:
+		case err != nil && request.FaultOf(err).Status() == http.StatusNotFound:
 			return // the task was deleted
 		case err != nil: // the database is temporarily unavailable; heartbeats continue
 		case unit.Last != seen:
@@ -256,7 +254,7 @@ func (h *handler) send(ctx context.Context, events live.Events, watcher *live.Wa
 }
 
 // sendNew sends the events after a position, and returns the position after them.
-func (h *handler) sendNew(ctx context.Context, events live.Events, unit journal.Unit, at journal.Position) (journal.Position, error) {
+func (h *handler) sendNew(ctx context.Context, events rest.EventWriter, unit journal.Unit, at journal.Position) (journal.Position, error) {
 	for {
 		parts, err := h.journal().OfUnit(ctx, unit.TaskID, unit.ID, at)
 		if err != nil || len(parts) == 0 {
@@ -281,7 +279,7 @@ func (h *handler) sendNew(ctx context.Context, events live.Events, unit journal.
 	}
 }
 
-func (h *handler) sendEnd(ctx context.Context, events live.Events, unit journal.Unit) {
+func (h *handler) sendEnd(ctx context.Context, events rest.EventWriter, unit journal.Unit) {
 	runs, err := h.journal().OutcomesOf(ctx, unit.TaskID, unit.ID)
 	if err != nil {
 		return // the browser reconnects

@@ -14,8 +14,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/db/project"
-	"wending/handlers/admission"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -30,7 +28,7 @@ type Info struct {
 	Project people.Project
 	// Scope is the set of objects that the request may read and change: the project's objects or, without
 	// accounts, the objects of all projects, unless the request names one. Its zero value matches nothing.
-	Scope project.Scope
+	Scope db.Scope
 	// Role is the role of the request's account in the project.
 	Role people.Role
 	// HasAccounts reports that people sign in.
@@ -42,7 +40,7 @@ type Info struct {
 	// TakeUpload counts a file that the project takes, or returns why the project accepts no more.
 	TakeUpload func(context.Context) error
 	// Gates limit costly work; the request must pass them first.
-	Gates *admission.Gates
+	Gates *Gates
 }
 
 // Duty is something that a user must do in a browser before anything else.
@@ -90,7 +88,7 @@ func From(ctx context.Context) Info {
 }
 
 // ScopeOf returns the scope of the request in a context; without a request it matches nothing.
-func ScopeOf(ctx context.Context) project.Scope { return From(ctx).Scope }
+func ScopeOf(ctx context.Context) db.Scope { return From(ctx).Scope }
 
 // Cookies that keep a browser's choices.
 const (

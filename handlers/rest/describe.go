@@ -11,17 +11,17 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 
-	"wending/handlers/fault"
+	"wending/handlers/request"
 )
 
 // Error codes of every endpoint, and further ones of endpoints with a body or a file.
 var (
 	anyFaults = []string{
-		fault.CodeUnauthenticated, fault.CodeForbidden, fault.CodeNotFound, fault.CodeMethodNotAllowed, fault.CodeHeadersTooLarge, fault.CodeParameterInvalid, fault.CodeRequestInvalid,
-		fault.CodeInternalError, fault.CodeServiceUnavailable,
+		request.CodeUnauthenticated, request.CodeForbidden, request.CodeNotFound, request.CodeMethodNotAllowed, request.CodeHeadersTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid,
+		request.CodeInternalError, request.CodeServiceUnavailable,
 	}
-	bodyFaults = []string{fault.CodeRequestTooLarge}
-	fileFaults = []string{fault.CodeDatasetTooLarge, fault.CodeQuotaExceeded}
+	bodyFaults = []string{request.CodeRequestTooLarge}
+	fileFaults = []string{request.CodeDatasetTooLarge, request.CodeQuotaExceeded}
 )
 
 // describeFaults adds the responses of an operation's errors: one per status, with its codes.
@@ -35,7 +35,7 @@ func describeFaults(operation *huma.Operation, schemas huma.Registry, e Endpoint
 		codes = append(codes, fileFaults...)
 	}
 	for _, code := range codes {
-		byStatus[fault.Status(code)] = append(byStatus[fault.Status(code)], code)
+		byStatus[request.StatusOf(code)] = append(byStatus[request.StatusOf(code)], code)
 	}
 	for status, codes := range byStatus {
 		slices.Sort(codes)
@@ -59,22 +59,22 @@ func unexpectedFirst(errs []error) []error {
 func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	_, name, _ := strings.Cut(detail.Location, ".")
 	if detail.Message == validation.MsgUnexpectedProperty {
-		return fault.UnknownField(name, vocabularyOf(operation).known(detail.Location)).WithCause(detail)
+		return request.UnknownFieldFault(name, vocabularyOf(operation).known(detail.Location)).WithCause(detail)
 	}
 	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing { // it has no place of its own
 		name, _, _ = strings.Cut(rest, " ")
 	}
 	if name == "" { // not about one parameter
-		return fault.New(fault.CodeRequestInvalid).WithCause(detail)
+		return request.NewFault(request.CodeRequestInvalid).WithCause(detail)
 	}
 	name, _, isItem := strings.Cut(name, "[")
 	if isItem && strings.HasPrefix(detail.Location, "body.") {
-		return fault.Parameter(name, fault.Text()).WithCause(detail)
+		return request.ParameterFault(name, request.ValidText()).WithCause(detail)
 	}
-	return fault.Parameter(name, limitOf(operation, name)).WithCause(detail)
+	return request.ParameterFault(name, limitOf(operation, name)).WithCause(detail)
 }
 
-func limitOf(operation *huma.Operation, name string) fault.Limit {
+func limitOf(operation *huma.Operation, name string) request.Limit {
 	for _, parameter := range operation.Parameters {
 		if parameter.Name != name {
 			continue
@@ -89,19 +89,19 @@ func limitOf(operation *huma.Operation, name string) fault.Limit {
 			for _, choice := range schema.Enum {
 				choices = append(choices, choice.(string))
 			}
-			return fault.OneOf(choices...)
+			return request.OneOf(choices...)
 		case schema.Type == huma.TypeInteger && schema.Minimum != nil && schema.Maximum != nil:
-			return fault.Between(int(*schema.Minimum), int(*schema.Maximum))
+			return request.Between(int(*schema.Minimum), int(*schema.Maximum))
 		case schema.Type == huma.TypeBoolean:
-			return fault.Boolean()
+			return request.Boolean()
 		}
 	}
 	if body := vocabularyOf(operation).body; body != nil && body.Properties[name] != nil {
 		if schema := body.Properties[name]; schema.MinItems != nil && schema.MaxItems != nil {
-			return fault.Values(*schema.MinItems, *schema.MaxItems)
+			return request.ValuesBetween(*schema.MinItems, *schema.MaxItems)
 		}
 	}
-	return fault.NonEmpty()
+	return request.NonEmpty()
 }
 
 // Download describes a response that is a file, with an example of each content type; "" for binary ones.

@@ -15,7 +15,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/jobs/cron"
@@ -36,10 +35,10 @@ func (c *Conflict) Unwrap() error { return c.error }
 // failure is the body of every error. Details are the errors in rows of a dataset.
 type failure struct {
 	status  int
-	Code    string            `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
-	Message string            `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
-	Details []fault.RowDetail `json:"details,omitempty" doc:"Rows of the dataset that are wrong, at most 20, or fields; then row is 0 and column the field"`
-	Current any               `json:"current,omitempty" doc:"Of REVIEW_CONFLICT: the review as it is; absent if it was withdrawn, or there is none"`
+	Code    string              `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
+	Message string              `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
+	Details []request.RowDetail `json:"details,omitempty" doc:"Rows of the dataset that are wrong, at most 20, or fields; then row is 0 and column the field"`
+	Current any                 `json:"current,omitempty" doc:"Of REVIEW_CONFLICT: the review as it is; absent if it was withdrawn, or there is none"`
 }
 
 // Error implements error.
@@ -53,7 +52,7 @@ func (f *failure) GetHeaders() http.Header {
 	if f.status != http.StatusServiceUnavailable {
 		return nil
 	}
-	return http.Header{"Retry-After": {fault.RetryAfter}}
+	return http.Header{"Retry-After": {request.RetryAfter}}
 }
 
 // Failure is the status and body of an error under /api.
@@ -66,7 +65,7 @@ func Failure(ctx context.Context, err error) (status int, body any) {
 func NewFailure(ctx context.Context, err error) huma.StatusError { return newFailure(ctx, err) }
 
 func newFailure(ctx context.Context, err error) *failure {
-	f, locale := fault.Of(err), request.From(ctx).Locale
+	f, locale := request.FaultOf(err), request.From(ctx).Locale
 	details, _ := f.Details(locale)
 	body := &failure{status: f.Status(), Code: f.Code(), Message: f.Message(locale), Details: details}
 	if conflict := (*Conflict)(nil); errors.As(err, &conflict) {
@@ -87,7 +86,7 @@ var InstallErrors = sync.OnceFunc(func() {
 			}
 		}
 		if status < http.StatusInternalServerError && status != http.StatusRequestEntityTooLarge {
-			return NewFailure(ctx.Context(), fault.New(fault.CodeRequestInvalid).WithCause(errors.New(message)))
+			return NewFailure(ctx.Context(), request.NewFault(request.CodeRequestInvalid).WithCause(errors.New(message)))
 		}
 		return NewFailure(ctx.Context(), echo.NewHTTPError(status, message))
 	}
@@ -147,7 +146,7 @@ type Failed func(ctx context.Context, err error)
 
 // Refuse turns an error into its response, and logs it if it is the server's own.
 func (failed Failed) Refuse(ctx context.Context, err error) error {
-	if fault.IsOurs(err) {
+	if request.IsInternal(err) {
 		failed(ctx, err)
 	}
 	return NewFailure(ctx, err)

@@ -13,7 +13,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/request"
 )
@@ -41,7 +40,7 @@ func unknownParameter(ctx huma.Context) error {
 	address := ctx.URL()
 	query, err := url.ParseQuery(address.RawQuery)
 	if err != nil {
-		return fault.New(fault.CodeRequestInvalid).WithCause(err)
+		return request.NewFault(request.CodeRequestInvalid).WithCause(err)
 	}
 	var known []string
 	for _, parameter := range ctx.Operation().Parameters {
@@ -51,7 +50,7 @@ func unknownParameter(ctx huma.Context) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if !slices.Contains(known, name) && !slices.Contains(everywhere, name) {
-			return fault.UnknownParameter(name, append(known, everywhere...))
+			return request.UnknownParameterFault(name, append(known, everywhere...))
 		}
 	}
 	return nil
@@ -66,17 +65,17 @@ func strayField(ctx huma.Context) error {
 		if err != nil || len(submitted.Values) == 0 {
 			return nil //nolint:nilerr // what is not a form has no fields
 		}
-		return fault.UnknownField(slices.Min(slices.Collect(maps.Keys(submitted.Values))), nil)
+		return request.UnknownFieldFault(slices.Min(slices.Collect(maps.Keys(submitted.Values))), nil)
 	}
 	parts, err := c.Request().MultipartReader()
 	if err != nil {
-		return fault.New(fault.CodeRequestInvalid).WithCause(err)
+		return request.NewFault(request.CodeRequestInvalid).WithCause(err)
 	}
 	part, err := parts.NextPart()
 	if err != nil {
 		return nil //nolint:nilerr // an empty form
 	}
-	return fault.UnknownField(part.FormName(), nil)
+	return request.UnknownFieldFault(part.FormName(), nil)
 }
 
 // schemasKey is where an operation's metadata have the schemas that its own refer to.
@@ -123,12 +122,12 @@ func unknownField(operation *huma.Operation, submitted *form.Upload) error {
 		takesFile = takesFile || property.Format == "binary"
 	}
 	if submitted.File != nil && !takesFile {
-		return fault.UnknownField(form.FileFields[0], fieldsOf(known.body))
+		return request.UnknownFieldFault(form.FileFields[0], fieldsOf(known.body))
 	}
 	for _, name := range slices.Sorted(maps.Keys(submitted.Values)) {
 		property := known.body.Properties[name]
 		if property == nil {
-			return fault.UnknownField(name, fieldsOf(known.body))
+			return request.UnknownFieldFault(name, fieldsOf(known.body))
 		}
 		var value any
 		text := submitted.Values[name]
@@ -162,7 +161,7 @@ func (v vocabulary) unknownMember(schema *huma.Schema, value any, path string) e
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			member := path + "." + name
 			if schema.Properties[name] == nil {
-				return fault.UnknownField(member, under(path, fieldsOf(schema)))
+				return request.UnknownFieldFault(member, under(path, fieldsOf(schema)))
 			}
 			if err := v.unknownMember(schema.Properties[name], value[name], member); err != nil {
 				return err

@@ -16,9 +16,8 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
-	"wending/handlers/reports"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/archive"
@@ -81,12 +80,12 @@ func RegisterAPI(api huma.API, config Config) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks", Summary: "Download a task with its results",
 		Description: "A ZIP file: settings without secrets, questions, current runs with their evaluations, the report in every format, and the files that agents produced. Another installation imports it, without those files.",
-		Faults:      []string{fault.CodeTaskNotFound, fault.CodeTaskNotFinished}, Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished}, Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
 	}, h.get)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.APITasks + "/import", ID: "import-task", Tag: "tasks", Status: http.StatusCreated, Summary: "Import a task with its results",
 		Description: "What archive gave, as the body or as the field archive of a form. The task has a new id, no secrets and no channels. What is wrong is named with its file, line and member.",
-		Faults:      []string{fault.CodeArchiveInvalid, fault.CodeRequestTooLarge, fault.CodeQuotaExceeded},
+		Faults:      []string{request.CodeArchiveInvalid, request.CodeRequestTooLarge, request.CodeQuotaExceeded},
 		Body: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			"application/zip": {Schema: &binary},
 			"multipart/form-data": {Schema: &huma.Schema{
@@ -102,12 +101,12 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 		return nil, err
 	}
 	if task.Status.IsActive() {
-		return nil, fault.New(fault.CodeTaskNotFinished)
+		return nil, request.NewFault(request.CodeTaskNotFinished)
 	}
 	var parts []archive.Part
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
 		parts = append(parts, archive.Part{Name: "report." + format, Write: func(ctx context.Context, to io.Writer) error {
-			write, err := reports.New(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task, format, true)
+			write, err := reading.NewReports(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task, format, true)
 			if err != nil {
 				return err
 			}
@@ -155,10 +154,10 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	defer file.Close() //nolint:errcheck // only read from here on
 	size, err := io.Copy(file, body)
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return uuid.Nil, fault.New(fault.CodeRequestTooLarge).WithCause(err)
+		return uuid.Nil, request.NewFault(request.CodeRequestTooLarge).WithCause(err)
 	}
 	if err != nil {
-		return uuid.Nil, fault.New(fault.CodeRequestInvalid).WithCause(err)
+		return uuid.Nil, request.NewFault(request.CodeRequestInvalid).WithCause(err)
 	}
 	id, err := h.read(ctx, file, size)
 	request.Made(ctx, id.String(), "")
@@ -189,18 +188,18 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (io.Reader, error) {
 	}
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return nil, fault.New(fault.CodeRequestInvalid).WithCause(err)
+		return nil, request.NewFault(request.CodeRequestInvalid).WithCause(err)
 	}
 	for {
 		part, err := parts.NextPart()
 		if err != nil {
-			return nil, fault.New(fault.CodeArchiveInvalid).WithCause(fmt.Errorf("there is no field archive: %w", err))
+			return nil, request.NewFault(request.CodeArchiveInvalid).WithCause(fmt.Errorf("there is no field archive: %w", err))
 		}
 		if part.FormName() == "archive" {
 			return part, nil
 		}
 		if request.IsAPI(r) {
-			return nil, fault.UnknownField(part.FormName(), []string{"archive"})
+			return nil, request.UnknownFieldFault(part.FormName(), []string{"archive"})
 		}
 	}
 }

@@ -14,13 +14,12 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/agent/guard"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/static"
@@ -352,7 +351,7 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, e
 		}
 	}
 	if n.VariantCount() > tasks.MaxVariants || e.Calls > tasks.MaxCalls {
-		e.Problems = append(e.Problems, fault.New(fault.CodeTaskTooLarge).Message(l))
+		e.Problems = append(e.Problems, request.NewFault(request.CodeTaskTooLarge).Message(l))
 	}
 	if len(e.Problems) > 0 || e.Calls == 0 {
 		return e, nil
@@ -384,7 +383,7 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 	}
 	saved := taskpages.SavedAgent{Message: s.agentProblem(pages.Locale(c))}
 	if saved.Message == "" && s.task.AgentURL == "" {
-		saved.Message = fault.New(fault.CodeAgentURLRequired).Message(pages.Locale(c))
+		saved.Message = request.NewFault(request.CodeAgentURLRequired).Message(pages.Locale(c))
 	}
 	if saved.Message == "" {
 		typed := s.task
@@ -411,7 +410,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 		return err
 	}
 	if n.AgentURL == "" {
-		return fault.New(fault.CodeNotFound)
+		return request.NewFault(request.CodeNotFound)
 	}
 	n.Payload = nil // it may be secret, and the library shows payloads
 	row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
@@ -424,7 +423,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 // startDemoComparison compares two prompts on the two models that the demo plays.
 func (p *Pages) startDemoComparison(c echo.Context) error {
 	if p.DemoModelsURL == "" {
-		return fault.New(fault.CodeNotFound)
+		return request.NewFault(request.CodeNotFound)
 	}
 	const name = "sample.csv"
 	l := pages.Locale(c)
@@ -437,7 +436,7 @@ func (p *Pages) startDemoComparison(c echo.Context) error {
 		},
 		EvaluatorName: l.Text("demo.evaluator"),
 		Judge:         library.DemoModel{Name: l.Text("demo.judge.model"), ID: "demo-judge", InputPrice: "1", OutputPrice: "3"},
-		JudgeName:     l.Text("demo.judge"), JudgePrompt: judge.DefaultPrompt(l.Lang != "en"),
+		JudgeName:     l.Text("demo.judge"), JudgePrompt: evaluate.DefaultJudgePrompt(l.Lang != "en"),
 		// The demo's models recognise "只回答" in the first prompt.
 		Prompts: []library.DemoPrompt{
 			{Name: l.Text("demo.short"), System: "只回答最后的结果，不要解释。", User: "{{question}}"},

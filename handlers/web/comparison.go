@@ -13,12 +13,11 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	views "wending/views/comparison"
 	"wending/views/paths"
 	"wending/views/results"
+	"wending/views/summary"
 	"wending/views/ui"
 )
 
@@ -46,26 +45,26 @@ func (p *Pages) compare(c echo.Context) error {
 }
 
 // comparedTask returns a task whose results can be compared.
-func (p *Pages) comparedTask(c echo.Context, text string) (views.Side, error) {
+func (p *Pages) comparedTask(c echo.Context, text string) (summary.ComparedSide, error) {
 	id, variant, err := request.Compared(text)
 	if err != nil {
-		return views.Side{}, err
+		return summary.ComparedSide{}, err
 	}
 	task, err := p.Store.Task(c.Request().Context(), request.ScopeOf(c.Request().Context()), id)
 	if err == nil && !task.HasResults {
-		err = fault.New(fault.CodeTaskNotFinished)
+		err = request.NewFault(request.CodeTaskNotFinished)
 	}
 	if err == nil {
 		err = request.HasVariant(task, variant)
 	}
-	return views.Side{Task: task, Variant: variant}, err
+	return summary.ComparedSide{Task: task, Variant: variant}, err
 }
 
 func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
 	if len(ticked) > 2 {
-		return fault.Parameter("task", fault.Between(1, 2))
+		return request.ParameterFault("task", request.Between(1, 2))
 	}
-	tasks := make([]views.Side, len(ticked))
+	tasks := make([]summary.ComparedSide, len(ticked))
 	for n, text := range ticked {
 		task, err := p.comparedTask(c, text)
 		if err != nil {
@@ -73,7 +72,7 @@ func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
 		}
 		tasks[n] = task
 	}
-	slices.SortStableFunc(tasks, func(a, b views.Side) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortStableFunc(tasks, func(a, b summary.ComparedSide) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	query := url.Values{"a": {tasks[0].Ref()}}
 	if len(tasks) == 2 {
 		query.Set("b", tasks[1].Ref())
@@ -82,12 +81,12 @@ func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
 }
 
 // chooseCompared lists the tasks that a task can be compared with.
-func (p *Pages) chooseCompared(c echo.Context, a views.Side) error {
+func (p *Pages) chooseCompared(c echo.Context, a summary.ComparedSide) error {
 	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
-	choice := views.Choice{A: a, Search: request.SearchText(c.QueryParam("query"))}
+	choice := summary.ComparisonChoice{A: a, Search: request.SearchText(c.QueryParam("query"))}
 	filter := report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
 	tasks, total, err := report.NewTaskList(p.Store).Tasks(c.Request().Context(), request.ScopeOf(c.Request().Context()), filter, page)
 	if err != nil {
@@ -104,19 +103,19 @@ func (p *Pages) chooseCompared(c echo.Context, a views.Side) error {
 	title := pages.Locale(c).Text("compare.choose")
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, a.Task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	return pages.Render(c, http.StatusOK, views.ChoicePage(frame, choice))
+	return pages.Render(c, http.StatusOK, summary.ComparisonChoicePage(frame, choice))
 }
 
 // showComparison shows a page of the questions of one part of a comparison.
-func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
+func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)
 	if err != nil {
 		return err
 	}
-	shown := views.Comparison{A: a, B: b, Show: c.QueryParam("show")}
-	if parts := views.Parts(); !slices.Contains(parts, shown.Show) {
-		return fault.Parameter("show", fault.OneOf(parts[1:]...))
+	shown := summary.Comparison{A: a, B: b, Show: c.QueryParam("show")}
+	if parts := summary.ComparisonParts(); !slices.Contains(parts, shown.Show) {
+		return request.ParameterFault("show", request.OneOf(parts[1:]...))
 	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
@@ -126,7 +125,7 @@ func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	if shown.Comparison, err = p.report.Compare(ctx, a.Side(), b.Side()); err != nil {
 		return err
 	}
-	alone := map[string][]measure.ComparedQuestion{views.OnlyInA: shown.OnlyA, views.OnlyInB: shown.OnlyB}[shown.Show]
+	alone := map[string][]measure.ComparedQuestion{summary.OnlyInA: shown.OnlyA, summary.OnlyInB: shown.OnlyB}[shown.Show]
 	pairs := shown.Of(shown.Show)
 	shown.Pager = pages.NewPager(paths.Comparison, shown.Query(shown.Show), page, len(pairs)+len(alone))
 	if redirected, err := pages.RedirectPastEnd(c, shown.Pager); redirected {
@@ -141,7 +140,7 @@ func (p *Pages) showComparison(c echo.Context, a, b views.Side) error {
 	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("compare.title"), ui.SectionTasks, pages.TaskCrumbs(c, a.Task, ui.Crumb{Text: pages.Locale(c).Text("compare.title")})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
-		return pages.Render(c, http.StatusOK, views.ComparisonPage(frame, shown))
+		return pages.Render(c, http.StatusOK, summary.ComparisonPage(frame, shown))
 	}, leave)
 }
 
@@ -164,7 +163,7 @@ func idsOf(questions []measure.ComparedQuestion) []int64 {
 const comparingTime = time.Second
 
 // comparedPairs reads the most common answers of both sides and compares them.
-func (p *Pages) comparedPairs(ctx context.Context, a, b views.Side, pairs []measure.Pair) ([]views.ComparedPair, error) {
+func (p *Pages) comparedPairs(ctx context.Context, a, b summary.ComparedSide, pairs []measure.Pair) ([]summary.ComparedPair, error) {
 	var ofA, ofB []measure.ComparedQuestion
 	for _, pair := range pairs {
 		ofA, ofB = append(ofA, pair.A), append(ofB, pair.B)
@@ -181,10 +180,10 @@ func (p *Pages) comparedPairs(ctx context.Context, a, b views.Side, pairs []meas
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]views.ComparedPair, len(pairs))
+	shown := make([]summary.ComparedPair, len(pairs))
 	deadline := time.Now().Add(comparingTime)
 	for n, pair := range pairs {
-		shown[n] = views.ComparedPair{Pair: pair, Question: byID[pair.A.ID], IsOther: pair.A.Text != pair.B.Text}
+		shown[n] = summary.ComparedPair{Pair: pair, Question: byID[pair.A.ID], IsOther: pair.A.Text != pair.B.Text}
 		if answer, has := answersA[pair.A.ID]; has {
 			shown[n].AnswerA = &answer
 		}

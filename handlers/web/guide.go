@@ -6,8 +6,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"wending/handlers/fault"
 	"wending/handlers/pages"
+	"wending/handlers/request"
 	"wending/views/help"
 	"wending/views/paths"
 	"wending/views/ui"
@@ -29,7 +29,7 @@ func (p *Pages) showChapter(c echo.Context) error {
 	locale := pages.Locale(c)
 	chapter, found := help.Find(locale.Lang, c.Param("chapter"))
 	if !found {
-		return fault.New(fault.CodeNotFound)
+		return request.NewFault(request.CodeNotFound)
 	}
 	crumbs := []ui.Crumb{{Text: locale.Text("guide.title"), Href: paths.Help}, {Text: chapter.Title}}
 	frame := pages.Frame(c, p.Version, chapter.Title, "", crumbs...)

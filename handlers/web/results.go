@@ -15,12 +15,10 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/report"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/dataset/prompt"
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
@@ -36,7 +34,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	}
 	isPartial := !task.HasResults && c.QueryParam("partial") == "1"
 	if !task.HasResults && !isPartial {
-		return fault.New(fault.CodeTaskNotFinished)
+		return request.NewFault(request.CodeTaskNotFinished)
 	}
 	page, err := pages.Window(c)
 	if err != nil {
@@ -98,7 +96,7 @@ func (p *Pages) printReport(c echo.Context) error {
 	}
 	only := c.QueryParam("only")
 	if only != "" && only != onlyDiffering {
-		return fault.Parameter("only", fault.OneOf(onlyDiffering))
+		return request.ParameterFault("only", request.OneOf(onlyDiffering))
 	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
@@ -134,13 +132,13 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 			*parameter.to = results.DefaultSort
 		}
 		if !slices.Contains(parameter.choices, *parameter.to) {
-			return query, fault.Parameter(parameter.name, fault.OneOf(slices.DeleteFunc(slices.Clone(parameter.choices), func(choice string) bool { return choice == "" })...))
+			return query, request.ParameterFault(parameter.name, request.OneOf(slices.DeleteFunc(slices.Clone(parameter.choices), func(choice string) bool { return choice == "" })...))
 		}
 	}
 	query.Reason = request.SearchText(c.QueryParam("reason"))
 	query.ErrorCode, query.FinishReason = request.SearchText(c.QueryParam("error_code")), c.QueryParam("finish_reason")
 	if query.FinishReason != "" && !slices.Contains(protocol.Finishes, query.FinishReason) {
-		return query, fault.Parameter("finish_reason", fault.OneOf(protocol.Finishes...))
+		return query, request.ParameterFault("finish_reason", request.OneOf(protocol.Finishes...))
 	}
 	return query, nil
 }
@@ -194,7 +192,7 @@ func viewOfPage(c echo.Context) string {
 func choiceOf(c echo.Context, name string, choices []string, otherwise string) (string, error) {
 	if asked := c.QueryParam(name); asked != "" {
 		if !slices.Contains(choices, asked) {
-			return "", fault.Parameter(name, fault.OneOf(choices...))
+			return "", request.ParameterFault(name, request.OneOf(choices...))
 		}
 		pages.SetCookie(c, name, asked, pages.Year)
 		return asked, nil
@@ -226,7 +224,7 @@ func (p *Pages) news(c echo.Context) error {
 	}
 	known, err := strconv.Atoi(c.QueryParam("known"))
 	if err != nil {
-		return fault.Parameter("known", fault.Between(0, task.TotalItems))
+		return request.ParameterFault("known", request.Between(0, task.TotalItems))
 	}
 	return pages.Render(c, http.StatusOK, results.News(task, known, task.Processed > known))
 }
@@ -285,11 +283,11 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 	}
 	number, err = strconv.Atoi(c.Param("number"))
 	if err != nil || number < 1 || number > task.TotalItems {
-		return task, item, 0, fault.New(fault.CodeQuestionNotFound)
+		return task, item, 0, request.NewFault(request.CodeQuestionNotFound)
 	}
 	items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{}, db.Page{Number: number, Size: 1})
 	if err == nil && len(items) == 0 {
-		err = fault.New(fault.CodeQuestionNotFound)
+		err = request.NewFault(request.CodeQuestionNotFound)
 	}
 	if err != nil {
 		return task, item, 0, err
@@ -314,7 +312,7 @@ func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant in
 func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string) error {
 	unit, err := strconv.Atoi(from)
 	if err != nil {
-		return fault.Parameter("units", fault.Between(0, math.MaxInt32))
+		return request.ParameterFault("units", request.Between(0, math.MaxInt32))
 	}
 	r, card, err := p.readCard(c, task, item)
 	if err != nil {
@@ -357,7 +355,7 @@ func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Re
 		return r, card, err
 	}
 	if len(cards) == 0 {
-		return r, card, fault.New(fault.CodeQuestionNotFound)
+		return r, card, request.NewFault(request.CodeQuestionNotFound)
 	}
 	r.Settle(cards)
 	return r, cards[0], nil
@@ -384,7 +382,7 @@ func (p *Pages) showRun(c echo.Context) error {
 	if view.ShownAs == "" {
 		view.ShownAs = results.Raw
 	} else if !slices.Contains(results.RunTexts, view.ShownAs) {
-		return fault.Parameter("text", fault.OneOf(results.RunTexts...))
+		return request.ParameterFault("text", request.OneOf(results.RunTexts...))
 	}
 	// Marks only cover texts of the report's length; a longer text on this page has none.
 	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{run.ItemID}, reading.Reviews{}, results.Shown(task.RunsOfItem()))
@@ -408,7 +406,7 @@ func (p *Pages) showRun(c echo.Context) error {
 		return err
 	}
 	if run.Turn != nil {
-		turn, _, err := engine.NewConversations(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID, prompt.MaxRendered)
+		turn, _, err := engine.NewConversations(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID, protocol.MaxRendered)
 		if err != nil {
 			return err
 		}

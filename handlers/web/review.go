@@ -13,9 +13,9 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
+	"wending/handlers/request"
 	"wending/views/judging"
 	"wending/views/paths"
 	"wending/views/results"
@@ -26,7 +26,7 @@ import (
 func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
 	task, err := p.task(c)
 	if err == nil && !task.HasResults {
-		err = fault.New(fault.CodeTaskNotFinished)
+		err = request.NewFault(request.CodeTaskNotFinished)
 	}
 	return task, err
 }
@@ -63,7 +63,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 		return err
 	}
 	if !task.HasResults {
-		return fault.New(fault.CodeTaskNotFinished)
+		return request.NewFault(request.CodeTaskNotFinished)
 	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 		return err
 	}
 	if len(cards) == 0 {
-		return fault.New(fault.CodeQuestionNotFound)
+		return request.NewFault(request.CodeQuestionNotFound)
 	}
 	j.Card = cards[0]
 	if task.TotalVariants == 1 {
@@ -168,7 +168,7 @@ func (p *Pages) passSame(c echo.Context) error {
 	}
 	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
 	if err != nil {
-		typed := judging.SameForm{Reviewer: submitted.Values["reviewer"], Kept: kept, Problem: fault.Of(err).Message(pages.Locale(c))}
+		typed := judging.SameForm{Reviewer: submitted.Values["reviewer"], Kept: kept, Problem: request.FaultOf(err).Message(pages.Locale(c))}
 		return p.renderSame(c, task, typed, http.StatusUnprocessableEntity)
 	}
 	r := results.Report{Task: task}
@@ -208,7 +208,7 @@ func (p *Pages) undoSame(c echo.Context) error {
 	}
 	batch, err := uuid.Parse(submitted.Value("batch"))
 	if err != nil {
-		return fault.New(fault.CodeNotFound)
+		return request.NewFault(request.CodeNotFound)
 	}
 	if _, err := p.reviews.WithdrawBatch(c.Request().Context(), task.ID, batch, name); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (p *Pages) signOff(c echo.Context) error {
 		note, err = form.Note(typed.Note)
 	}
 	if err != nil {
-		typed.Problem = fault.Of(err).Message(pages.Locale(c))
+		typed.Problem = request.FaultOf(err).Message(pages.Locale(c))
 		return p.renderSignOff(c, task, typed, http.StatusUnprocessableEntity)
 	}
 	open, err := p.reviews.Open(c.Request().Context(), task.ID)
@@ -306,11 +306,11 @@ func (p *Pages) assign(c echo.Context) error {
 	names, err := form.ReviewerNames(typed)
 	overlap, notNumber := strconv.Atoi(submitted.Values["overlap"])
 	if err == nil && (notNumber != nil || overlap < 0 || overlap > 100) {
-		err = fault.Parameter("overlap", fault.Between(0, 100))
+		err = request.ParameterFault("overlap", request.Between(0, 100))
 	}
 	if err != nil {
 		names := submitted.Values["reviewers"]
-		kept := judging.SignOffForm{Reviewer: reviewer(c), Names: &names, NamesProblem: fault.Of(err).Message(pages.Locale(c))}
+		kept := judging.SignOffForm{Reviewer: reviewer(c), Names: &names, NamesProblem: request.FaultOf(err).Message(pages.Locale(c))}
 		return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
 	}
 	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {

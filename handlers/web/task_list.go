@@ -14,7 +14,6 @@ import (
 
 	"wending/db"
 	"wending/db/report"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
@@ -39,7 +38,7 @@ func filterOf(c echo.Context) (report.TaskFilter, url.Values, error) {
 			case slices.Contains(db.TaskStatuses, status):
 				filter.Statuses = append(filter.Statuses, status)
 			default:
-				return filter, query, fault.Parameter("status", fault.OneOf(statusChoices()...))
+				return filter, query, request.ParameterFault("status", request.OneOf(statusChoices()...))
 			}
 			query.Add("status", name)
 		}

@@ -15,8 +15,6 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/handlers/admission"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -26,7 +24,6 @@ import (
 	"wending/jobs/tasks"
 	"wending/static"
 	"wending/views/paths"
-	"wending/views/questions"
 	"wending/views/taskpages"
 	"wending/views/text"
 	"wending/views/ui"
@@ -91,7 +88,7 @@ func (p *Pages) newTask(c echo.Context) error {
 		return err
 	}
 	if draft != "" && !source.IsDraft() {
-		return fault.New(fault.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE")
+		return request.NewFault(request.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE")
 	}
 	isComparison := c.Path() == paths.NewComparison
 	if !isComparison && !source.IsPlain() {
@@ -201,7 +198,7 @@ func (p *Pages) base(ctx context.Context, s *submission) (base tasks.New) {
 	source, err := request.Task(ctx, p.Store, id)
 	switch {
 	case errors.Is(err, db.ErrNotFound) && s.Value("draft") != "":
-		s.system = fault.New(fault.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
+		s.system = request.NewFault(request.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
 	case errors.Is(err, db.ErrNotFound): // deleted in the meantime: what was copied openly is in the form
 	case err != nil:
 		s.system = err
@@ -237,8 +234,8 @@ func (p *Pages) createTask(c echo.Context) error {
 	}
 	id, err := p.store(c, s)
 	if err != nil {
-		f := fault.Of(err)
-		if fault.IsOurs(err) {
+		f := request.FaultOf(err)
+		if request.IsInternal(err) {
 			p.Failed(ctx, err)
 		}
 		return p.showSubmission(c, s, f.Status(), f)
@@ -266,7 +263,7 @@ func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
 	})
 	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), *s.source, s.task)
 	if errors.Is(err, db.ErrConflict) {
-		err = fault.New(fault.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
+		err = request.NewFault(request.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
 	}
 	return s.source.ID, err
 }
@@ -311,7 +308,7 @@ func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskp
 }
 
 // showSubmission shows a form with its faults; system is the server's own, nil if it has none.
-func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *fault.Fault) error {
+func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *request.Fault) error {
 	view, err := p.formView(c, s)
 	if err != nil {
 		return err
@@ -416,12 +413,12 @@ func (p *Pages) previewDataset(c echo.Context) error {
 		if request.IsFragment(c.Request()) {
 			return s.Refused
 		}
-		return p.showSubmission(c, s, http.StatusServiceUnavailable, fault.Of(s.Refused))
+		return p.showSubmission(c, s, http.StatusServiceUnavailable, request.FaultOf(s.Refused))
 	}
 	s, preview := p.preview(c, s)
 	if request.IsFragment(c.Request()) {
 		s.Release()
-		return pages.Render(c, http.StatusOK, questions.PreviewPart(taskpages.FormID, preview))
+		return pages.Render(c, http.StatusOK, ui.PreviewPart(taskpages.FormID, preview))
 	}
 	view, err := p.formView(c, s)
 	if err != nil {
@@ -436,7 +433,7 @@ func (p *Pages) previewDataset(c echo.Context) error {
 
 // preview describes a form's file and stages it if it is sound; nil if there is none. read is the submission with
 // the file as it was understood: its columns may have other names than the form says.
-func (p *Pages) preview(c echo.Context, s *submission) (read *submission, preview *questions.Preview) {
+func (p *Pages) preview(c echo.Context, s *submission) (read *submission, preview *ui.Preview) {
 	chosen := pages.Chosen{
 		File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout,
 		IsKept: s.task.DatasetID != nil || s.Value("dataset_token") == form.SourceToken && s.File == nil,
@@ -460,7 +457,7 @@ func (p *Pages) preview(c echo.Context, s *submission) (read *submission, previe
 			interval = 0
 		}
 		calls := len(chosen.Set.Rows) * s.task.RunsPerItem
-		preview.Estimate = questions.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
+		preview.Estimate = ui.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
 	}
 	return &understood, preview
 }
@@ -477,10 +474,10 @@ func (p *Pages) probeAgent(c echo.Context) error {
 		*probe, err = p.probe(c, s)
 	}
 	if err != nil {
-		if request.IsFragment(c.Request()) || fault.IsOurs(err) {
+		if request.IsFragment(c.Request()) || request.IsInternal(err) {
 			return err
 		}
-		f := fault.Of(err)
+		f := request.FaultOf(err)
 		status, probe.Message = f.Status(), f.Message(pages.Locale(c))
 	}
 	if request.IsFragment(c.Request()) {
@@ -520,7 +517,7 @@ func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 		return ui.Probe{}, err
 	}
 	defer leave()
-	awaitSlot := func() error { return p.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, admission.Patience) }
+	awaitSlot := func() error { return p.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, request.Patience) }
 	if err := awaitSlot(); err != nil {
 		return ui.Probe{}, err
 	}
@@ -530,7 +527,7 @@ func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 // startDemo creates a task of 20 questions for the demo agent, whose answers vary; to the first it paints a picture.
 func (p *Pages) startDemo(c echo.Context) error {
 	if p.DemoURL == "" {
-		return fault.New(fault.CodeNotFound)
+		return request.NewFault(request.CodeNotFound)
 	}
 	const name = "demo.csv"
 	questions := tasks.File{Name: name, Content: static.Content(name)}

@@ -13,13 +13,11 @@ import (
 	"wending/db/engine"
 	"wending/db/journal"
 	"wending/db/report"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/views/paths"
-	"wending/views/questions"
 	"wending/views/system"
 	"wending/views/taskpages"
 	"wending/views/ui"
@@ -48,7 +46,7 @@ func (p *Pages) showTask(c echo.Context) error {
 }
 
 // renderTask renders a task's page; refused is the fault of a file of questions to add, or nil.
-func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *questions.Preview) (err error) {
+func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *ui.Preview) (err error) {
 	ctx := c.Request().Context()
 	show := taskpages.Show{Task: task, AgentURL: task.ShownURL(), Refused: refused}
 	interval, isCeiling, err := p.Tasks.CallInterval(task.Targets[0].RateLimit)
@@ -185,7 +183,7 @@ func (p *Pages) appendQuestions(c echo.Context) error {
 	}
 	defer submitted.Release()
 	if _, err := form.Append(c.Request().Context(), p.Tasks, task, submitted); err != nil {
-		if refused := fault.Of(err); refused.Status() == http.StatusUnprocessableEntity {
+		if refused := request.FaultOf(err); refused.Status() == http.StatusUnprocessableEntity {
 			return p.renderTask(c, refused.Status(), task, pages.Refusal(c, refused))
 		}
 		return err

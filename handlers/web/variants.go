@@ -10,11 +10,9 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
-	"wending/views/comparison"
 	"wending/views/paths"
 	"wending/views/summary"
 	"wending/views/ui"
@@ -56,19 +54,19 @@ func (p *Pages) showVariants(c echo.Context) error {
 		return err
 	}
 	sort := c.QueryParam("sort")
-	if sort != "" && sort != comparison.SortSpread {
-		return fault.Parameter("sort", fault.OneOf(comparison.SortSpread))
+	if sort != "" && sort != summary.SortSpread {
+		return request.ParameterFault("sort", request.OneOf(summary.SortSpread))
 	}
-	by, measures := c.QueryParam("by"), comparison.MeasureNames(len(task.Evaluators) > 0)
+	by, measures := c.QueryParam("by"), summary.MeasureNames(len(task.Evaluators) > 0)
 	if by != "" && !slices.Contains(measures, by) {
-		return fault.Parameter("by", fault.OneOf(measures...))
+		return request.ParameterFault("by", request.OneOf(measures...))
 	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	table := comparison.Table{Task: task, IsBySpread: sort != "", By: by}
+	table := summary.VariantTable{Task: task, IsBySpread: sort != "", By: by}
 	var matrix [][]measure.ComparedQuestion
 	group, reads := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { table.Numbers, err = p.report.VariantStatistics(reads, task.ID); return err })
@@ -85,7 +83,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 		table.Agreements[number] = measure.MeanInterval(agreements)
 	}
 	if request.IsFragment(c.Request()) {
-		return pages.Render(c, http.StatusOK, comparison.Summary(table))
+		return pages.Render(c, http.StatusOK, summary.VariantsPart(table))
 	}
 	table.Pager = pages.NewPager(paths.Variants(task.ID), table.Values(), page, task.TotalItems)
 	if redirected, err := pages.RedirectPastEnd(c, table.Pager); redirected {
@@ -98,12 +96,12 @@ func (p *Pages) showVariants(c echo.Context) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
-		return pages.Render(c, http.StatusOK, comparison.VariantsPage(frame, table))
+		return pages.Render(c, http.StatusOK, summary.VariantsPage(frame, table))
 	}, leave)
 }
 
 // variantQuestions returns the questions of one page with each variant's results.
-func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQuestion, page db.Page, isBySpread bool) ([]comparison.Question, error) {
+func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQuestion, page db.Page, isBySpread bool) ([]summary.VariantQuestion, error) {
 	order := make([]int, len(matrix[0])) // places of questions
 	for place := range order {
 		order[place] = place
@@ -124,9 +122,9 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQues
 	if err != nil {
 		return nil, err
 	}
-	questions := make([]comparison.Question, len(order))
+	questions := make([]summary.VariantQuestion, len(order))
 	for n, place := range order {
-		questions[n] = comparison.Question{Item: byID[asked[n].ID], Variants: make([]measure.ComparedQuestion, len(matrix))}
+		questions[n] = summary.VariantQuestion{Item: byID[asked[n].ID], Variants: make([]measure.ComparedQuestion, len(matrix))}
 		for variant := range matrix {
 			questions[n].Variants[variant] = matrix[variant][place]
 		}

@@ -15,7 +15,6 @@ import (
 	"wending/db/journal"
 	"wending/db/report"
 	"wending/db/review"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
@@ -126,9 +125,9 @@ func (p *Pages) task(c echo.Context) (db.Task, error) {
 }
 
 // ShowError shows a fault as a page.
-func (p *Pages) ShowError(c echo.Context, f *fault.Fault) error {
+func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	message := f.Message(pages.Locale(c))
-	if fault.IsOurs(f) && c.Request().Method == http.MethodGet {
+	if request.IsInternal(f) && c.Request().Method == http.MethodGet {
 		switch c.Path() {
 		case paths.Tasks, paths.TaskRows:
 			message = pages.Locale(c).Text("error.page.tasks")

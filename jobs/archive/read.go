@@ -24,7 +24,6 @@ import (
 	"wending/jobs/agent/protocol"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
-	"wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
 )
 
@@ -261,7 +260,7 @@ func (h header) addEvaluators(ctx context.Context, c *checker, task *db.Task) {
 func (c *checker) checkConfig(ctx context.Context, member string, isJudge bool, one evaluator) {
 	var err error
 	if isJudge {
-		_, err = judge.Parse(one.Config)
+		_, err = evaluate.ParseJudge(one.Config)
 	} else {
 		_, err = evaluate.Compile(ctx, evaluate.Kind(one.Kind), one.Config)
 	}
@@ -505,8 +504,8 @@ func (e *evaluationLine) check(c *checker, member string) {
 	}
 	c.require(len(e.Ratings) <= maxRatings && json.Unmarshal(e.Ratings, &e.ArchivedEvaluation.Ratings) == nil, member+"ratings", wantJSON)
 	for dimension, rating := range e.ArchivedEvaluation.Ratings {
-		c.name(member+"ratings", dimension, judge.MaxDimension)
-		c.require(rating >= 0 && rating <= judge.MaxRating, member+"ratings", wantNumber, "Min", 0, "Max", judge.MaxRating)
+		c.name(member+"ratings", dimension, evaluate.MaxDimension)
+		c.require(rating >= 0 && rating <= evaluate.MaxRating, member+"ratings", wantNumber, "Min", 0, "Max", evaluate.MaxRating)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"wending/db"
 	"wending/db/event"
 	"wending/db/journal"
-	"wending/db/project"
 	"wending/db/upkeep"
 	"wending/jobs/agent/observe"
 	"wending/jobs/blob"
@@ -157,7 +156,7 @@ func (c *Collector) tooLarge() error {
 // headersOf returns the headers of the target that produced a file, and its origin: they are sent if the file
 // is at that origin.
 func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map[string]string, origin string, err error) {
-	task, err := c.Store.Task(ctx, project.AllProjects(), a.TaskID)
+	task, err := c.Store.Task(ctx, db.AllProjects(), a.TaskID)
 	if err != nil {
 		return nil, "", err
 	}

@@ -12,7 +12,6 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/outbox"
-	"wending/db/project"
 	"wending/jobs/courier/notify"
 	"wending/jobs/library"
 	"wending/jobs/pump"
@@ -81,7 +80,7 @@ func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent n
 			err = fmt.Errorf("panic: %v", panicked)
 		}
 	}()
-	channel, err := entries.New(c.Store).Channels.Get(ctx, project.AllProjects(), delivery.ChannelID)
+	channel, err := entries.New(c.Store).Channels.Get(ctx, db.AllProjects(), delivery.ChannelID)
 	if err != nil {
 		return sent, err
 	}

@@ -9,17 +9,17 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
 )
 
 // judging has a judge rate an answer, once per vote.
 type judging struct {
-	judge judge.Judge
+	judge evaluate.LLMJudge
 	// values are the values of the judge's template, including the answer; nil until they are read.
 	values map[string]string
 	// votes are the readable votes among the asked ones.
-	votes []judge.Vote
+	votes []evaluate.Vote
 	asked int
 	// result sums the calls up.
 	result engine.Judgement
@@ -77,12 +77,12 @@ func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *e
 	}
 	switch {
 	case answer.Status != protocol.Succeeded:
-		j.result.ErrorCode, j.result.ErrorMessage = answer.ErrorCode, judge.Unanswered(answer.ErrorCode, answer.ErrorMessage)
+		j.result.ErrorCode, j.result.ErrorMessage = answer.ErrorCode, evaluate.JudgeUnanswered(answer.ErrorCode, answer.ErrorMessage)
 	default:
 		if vote, isRead := j.judge.Read(string(answer.Text)); isRead {
 			j.votes = append(j.votes, vote)
 		} else if j.result.ErrorCode == "" {
-			j.result.ErrorCode, j.result.ErrorMessage = judge.CodeUnreadable, judge.Unreadable(answer.Text)
+			j.result.ErrorCode, j.result.ErrorMessage = evaluate.CodeJudgeUnreadable, evaluate.JudgeUnreadable(answer.Text)
 		}
 	}
 	if j.asked < j.judge.Votes {

@@ -11,7 +11,6 @@ import (
 	"wending/db/engine"
 	"wending/db/journal"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/dataset/prompt"
 )
 
 // openTurn is the turn of a conversation that a unit asks next.
@@ -25,7 +24,7 @@ type openTurn struct {
 // worker would continue in the same way. If that fails, the unit is parked; a unit that has no turn left, or
 // now belongs to another worker, must be returned.
 func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
-	next, isTooLong, err := engine.NewConversations(c.Store).Next(c.calls, unit.Unit, prompt.MaxRendered)
+	next, isTooLong, err := engine.NewConversations(c.Store).Next(c.calls, unit.Unit, protocol.MaxRendered)
 	switch {
 	case errors.Is(err, db.ErrConflict):
 		return false, false

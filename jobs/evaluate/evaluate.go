@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"wending/jobs/dataset/prompt"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/reason"
 )
 
@@ -299,7 +299,7 @@ func (r *Rule) expectedOf(subject Subject) string {
 	if r.expected == "" {
 		return subject.Values["standard_answer"]
 	}
-	return prompt.Render(r.expected, subject.Values)
+	return protocol.Render(r.expected, subject.Values)
 }
 
 // most is how many of several texts a reason shows.

@@ -12,7 +12,6 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/outbox"
-	"wending/db/project"
 	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
 )
@@ -28,7 +27,7 @@ type Channel struct {
 }
 
 // SaveChannel stores a channel, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
-func (s *Service) SaveChannel(ctx context.Context, scope project.Scope, id uuid.UUID, c Channel) (uuid.UUID, error) {
+func (s *Service) SaveChannel(ctx context.Context, scope db.Scope, id uuid.UUID, c Channel) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
 		id = uuid.New()
@@ -78,7 +77,7 @@ func OpenTarget(sealer Opener, row entries.Channel) (to notify.Target, err error
 }
 
 // Channel returns a channel, archived or not, or db.ErrNotFound.
-func (s *Service) Channel(ctx context.Context, scope project.Scope, id uuid.UUID) (entries.Channel, error) {
+func (s *Service) Channel(ctx context.Context, scope db.Scope, id uuid.UUID) (entries.Channel, error) {
 	return s.Entries.Channels.Get(ctx, scope, id)
 }
 
@@ -105,7 +104,7 @@ func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, erro
 const CodeDelivery = "DELIVERY_FAILED"
 
 // TestChannel sends a test message to a channel, and stores the outcome.
-func (s *Service) TestChannel(ctx context.Context, scope project.Scope, row entries.Channel, message notify.Message) (notify.Outcome, error) {
+func (s *Service) TestChannel(ctx context.Context, scope db.Scope, row entries.Channel, message notify.Message) (notify.Outcome, error) {
 	c, err := s.OpenChannel(row)
 	if err != nil {
 		return notify.Outcome{}, err

@@ -10,7 +10,6 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/db/project"
 	"wending/jobs/agent"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
@@ -45,7 +44,7 @@ type DemoModel struct{ Name, ID, InputPrice, OutputPrice string }
 type DemoPrompt struct{ Name, System, User string }
 
 // CreateDemo saves the entries that the demo compares, unless they exist, and creates the task.
-func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Actor, demo Demo) (uuid.UUID, error) {
+func (s *Service) CreateDemo(ctx context.Context, scope db.Scope, by db.Actor, demo Demo) (uuid.UUID, error) {
 	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Layout{})
 	if err != nil {
 		return uuid.Nil, err
@@ -90,7 +89,7 @@ func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Act
 	return s.Tasks.Create(ctx, scope, by, n)
 }
 
-func (s *Service) demoProvider(ctx context.Context, scope project.Scope, demo Demo) (entries.Provider, error) {
+func (s *Service) demoProvider(ctx context.Context, scope db.Scope, demo Demo) (entries.Provider, error) {
 	return ensure(ctx, scope, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
 		return s.SaveProvider(ctx, scope, row.ID, Provider{
 			Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds,
@@ -101,7 +100,7 @@ func (s *Service) demoProvider(ctx context.Context, scope project.Scope, demo De
 	})
 }
 
-func (s *Service) demoModel(ctx context.Context, scope project.Scope, demo Demo, provider entries.Provider, one DemoModel) (entries.Model, error) {
+func (s *Service) demoModel(ctx context.Context, scope db.Scope, demo Demo, provider entries.Provider, one DemoModel) (entries.Model, error) {
 	return ensure(ctx, scope, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
 		return s.SaveModel(ctx, scope, row.ID, Model{
 			Name: one.Name, ProviderID: provider.ID, ModelID: one.ID,
@@ -111,7 +110,7 @@ func (s *Service) demoModel(ctx context.Context, scope project.Scope, demo Demo,
 }
 
 // demoEvaluators saves a rule and a judge that asks a model.
-func (s *Service) demoEvaluators(ctx context.Context, scope project.Scope, demo Demo, model uuid.UUID) (evaluators []tasks.NewEvaluator, err error) {
+func (s *Service) demoEvaluators(ctx context.Context, scope db.Scope, demo Demo, model uuid.UUID) (evaluators []tasks.NewEvaluator, err error) {
 	asked, err := json.Marshal(map[string]string{"model_id": model.String(), "prompt": demo.JudgePrompt})
 	if err != nil {
 		return nil, err
@@ -143,7 +142,7 @@ func (s *Service) demoEvaluators(ctx context.Context, scope project.Scope, demo 
 
 // ensure returns the offered entry with a name, and saves it first if it is missing or isRight returns false.
 // save receives the entry that it replaces; its id is uuid.Nil if there is none.
-func ensure[T any](ctx context.Context, scope project.Scope, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
+func ensure[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
 	row, err := kind.Named(ctx, scope, name)
 	if err == nil && isRight(row) || err != nil && !errors.Is(err, db.ErrNotFound) {
 		return row, err

@@ -23,7 +23,6 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/outbox"
-	"wending/db/project"
 	"wending/db/upkeep"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
@@ -32,7 +31,6 @@ import (
 	"wending/jobs/courier/notify"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
-	"wending/jobs/evaluate/judge"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 )
@@ -142,7 +140,7 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 }
 
 // SaveProvider stores a provider, a new one if id is uuid.Nil, and returns its id.
-func (s *Service) SaveProvider(ctx context.Context, scope project.Scope, id uuid.UUID, p Provider) (uuid.UUID, error) {
+func (s *Service) SaveProvider(ctx context.Context, scope db.Scope, id uuid.UUID, p Provider) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
 		id = uuid.New()
@@ -157,7 +155,7 @@ func (s *Service) SaveProvider(ctx context.Context, scope project.Scope, id uuid
 	return id, save(ctx, scope, s.Entries.Providers, row, isNew)
 }
 
-func save[T any](ctx context.Context, scope project.Scope, kind entries.Kind[T], row T, isNew bool) error {
+func save[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], row T, isNew bool) error {
 	if isNew {
 		return kind.Insert(ctx, scope, row)
 	}
@@ -173,7 +171,7 @@ func (s *Service) OpenProvider(row entries.Provider) (p Provider, err error) {
 }
 
 // SaveModel stores a model, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
-func (s *Service) SaveModel(ctx context.Context, scope project.Scope, id uuid.UUID, m Model) (uuid.UUID, error) {
+func (s *Service) SaveModel(ctx context.Context, scope db.Scope, id uuid.UUID, m Model) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
 		id = uuid.New()
@@ -194,7 +192,7 @@ func (s *Service) OpenModel(row entries.Model) (m Model, err error) {
 }
 
 // SaveAgent stores an agent, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
-func (s *Service) SaveAgent(ctx context.Context, scope project.Scope, id uuid.UUID, a Agent) (uuid.UUID, error) {
+func (s *Service) SaveAgent(ctx context.Context, scope db.Scope, id uuid.UUID, a Agent) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
 		id = uuid.New()
@@ -254,7 +252,7 @@ func (s *Service) rate(own string) string {
 }
 
 // modelTarget returns a model as a task stores it, including the settings of its provider.
-func (s *Service) modelTarget(ctx context.Context, scope project.Scope, m Model) (tasks.NewTarget, error) {
+func (s *Service) modelTarget(ctx context.Context, scope db.Scope, m Model) (tasks.NewTarget, error) {
 	provider, err := s.Entries.Providers.Get(ctx, scope, m.ProviderID)
 	if err != nil {
 		return tasks.NewTarget{}, err
@@ -295,7 +293,7 @@ func (s *Service) TryAgent(ctx context.Context, a Agent, question string) (Teste
 }
 
 // TryModel sends a question to a model, which may not be saved yet.
-func (s *Service) TryModel(ctx context.Context, scope project.Scope, m Model, question string) (Tested, error) {
+func (s *Service) TryModel(ctx context.Context, scope db.Scope, m Model, question string) (Tested, error) {
 	target, err := s.modelTarget(ctx, scope, m)
 	if err != nil {
 		return Tested{}, err
@@ -304,7 +302,7 @@ func (s *Service) TryModel(ctx context.Context, scope project.Scope, m Model, qu
 }
 
 // TestAgent sends a question to a saved agent and stores the outcome.
-func (s *Service) TestAgent(ctx context.Context, scope project.Scope, row entries.Agent, question string) (Tested, error) {
+func (s *Service) TestAgent(ctx context.Context, scope db.Scope, row entries.Agent, question string) (Tested, error) {
 	a, err := s.OpenAgent(row)
 	if err != nil {
 		return Tested{}, err
@@ -317,7 +315,7 @@ func (s *Service) TestAgent(ctx context.Context, scope project.Scope, row entrie
 }
 
 // TestModel sends a question to a saved model and stores the outcome.
-func (s *Service) TestModel(ctx context.Context, scope project.Scope, row entries.Model, question string) (Tested, error) {
+func (s *Service) TestModel(ctx context.Context, scope db.Scope, row entries.Model, question string) (Tested, error) {
 	m, err := s.OpenModel(row)
 	if err != nil {
 		return Tested{}, err
@@ -331,7 +329,7 @@ func (s *Service) TestModel(ctx context.Context, scope project.Scope, row entrie
 
 // NoteTest stores how a test call of a saved target ended, and its measure if it succeeded: estimates use it
 // until there are runs.
-func NoteTest[T any](ctx context.Context, scope project.Scope, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
+func NoteTest[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
 	if err := kind.NoteTest(ctx, scope, id, tested.ErrorCode); err != nil || tested.Status != protocol.Succeeded {
 		return err
 	}
@@ -405,7 +403,7 @@ func offered(archivedAt *time.Time, err error) error {
 }
 
 // ModelTarget returns the copy of a saved model that a task keeps, and whether its last test failed.
-func (s *Service) ModelTarget(ctx context.Context, scope project.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
+func (s *Service) ModelTarget(ctx context.Context, scope db.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
 	row, err := s.Entries.Models.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
@@ -420,7 +418,7 @@ func (s *Service) ModelTarget(ctx context.Context, scope project.Scope, r Refere
 }
 
 // AgentTarget returns the copy of a saved agent that a task keeps, and whether its last test failed.
-func (s *Service) AgentTarget(ctx context.Context, scope project.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
+func (s *Service) AgentTarget(ctx context.Context, scope db.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
 	row, err := s.Entries.Agents.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
@@ -432,7 +430,7 @@ func (s *Service) AgentTarget(ctx context.Context, scope project.Scope, r Refere
 }
 
 // Prompt returns a version of a saved prompt as a task keeps it.
-func (s *Service) Prompt(ctx context.Context, scope project.Scope, r Reference) (tasks.NewPrompt, error) {
+func (s *Service) Prompt(ctx context.Context, scope db.Scope, r Reference) (tasks.NewPrompt, error) {
 	row, err := s.Entries.Prompts.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return tasks.NewPrompt{}, err
@@ -447,7 +445,7 @@ func (s *Service) Prompt(ctx context.Context, scope project.Scope, r Reference) 
 }
 
 // Evaluator returns a version of a saved evaluator as a task keeps it, of a judge with its model.
-func (s *Service) Evaluator(ctx context.Context, scope project.Scope, r Reference) (tasks.NewEvaluator, error) {
+func (s *Service) Evaluator(ctx context.Context, scope db.Scope, r Reference) (tasks.NewEvaluator, error) {
 	row, err := s.Entries.Evaluators.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return tasks.NewEvaluator{}, err
@@ -473,13 +471,13 @@ func (s *Service) Evaluator(ctx context.Context, scope project.Scope, r Referenc
 
 // TriedJudge is the result of trying out a judge on an answer, in one vote.
 type TriedJudge struct {
-	judge.Verdict
+	evaluate.JudgeVerdict
 	protocol.Answer
 }
 
 // TryJudge has a judge with this configuration rate an answer once. values are the values of its template.
-func (s *Service) TryJudge(ctx context.Context, scope project.Scope, config json.RawMessage, values map[string]string) (tried TriedJudge, err error) {
-	read, err := judge.Parse(config)
+func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawMessage, values map[string]string) (tried TriedJudge, err error) {
+	read, err := evaluate.ParseJudge(config)
 	if err != nil {
 		return tried, err
 	}
@@ -492,25 +490,25 @@ func (s *Service) TryJudge(ctx context.Context, scope project.Scope, config json
 	}
 	task := db.Task{TimeoutSeconds: int(testTimeout.Seconds())}
 	tried.Answer = s.Models.Ask(ctx, tasks.AskJudge(task, target.Target, target.Secrets, read, values, uuid.New(), 0, 1))
-	var votes []judge.Vote
+	var votes []evaluate.Vote
 	if tried.Status != protocol.Succeeded {
-		tried.ErrorMessage = judge.Unanswered(tried.ErrorCode, tried.ErrorMessage)
+		tried.ErrorMessage = evaluate.JudgeUnanswered(tried.ErrorCode, tried.ErrorMessage)
 	} else {
 		vote, isRead := read.Read(string(tried.Text))
 		if isRead {
 			votes = append(votes, vote)
 		} else {
-			tried.ErrorCode, tried.ErrorMessage = judge.CodeUnreadable, judge.Unreadable(tried.Text)
+			tried.ErrorCode, tried.ErrorMessage = evaluate.CodeJudgeUnreadable, evaluate.JudgeUnreadable(tried.Text)
 		}
 	}
-	tried.Verdict = read.Decide(votes)
+	tried.JudgeVerdict = read.Decide(votes)
 	return tried, nil
 }
 
 // JudgeModel returns the model of a judge with this configuration, or ErrUnknownReference if the model no
 // longer exists.
-func (s *Service) JudgeModel(ctx context.Context, scope project.Scope, config json.RawMessage) (tasks.NewTarget, error) {
-	read, err := judge.Parse(config)
+func (s *Service) JudgeModel(ctx context.Context, scope db.Scope, config json.RawMessage) (tasks.NewTarget, error) {
+	read, err := evaluate.ParseJudge(config)
 	if err != nil {
 		return tasks.NewTarget{}, err
 	}
@@ -549,7 +547,7 @@ func (n NewDataset) row(id uuid.UUID) entries.Dataset {
 }
 
 // CreateDataset stores a dataset with its first version.
-func (s *Service) CreateDataset(ctx context.Context, scope project.Scope, n NewDataset) (entries.Dataset, error) {
+func (s *Service) CreateDataset(ctx context.Context, scope db.Scope, n NewDataset) (entries.Dataset, error) {
 	row := n.row(uuid.New())
 	err := s.Entries.InsertDataset(ctx, scope, row, func(version int) error {
 		return s.Files.Put(ctx, datasetKey(row.ID, version, row.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
@@ -561,7 +559,7 @@ func (s *Service) CreateDataset(ctx context.Context, scope project.Scope, n NewD
 }
 
 // AddDatasetVersion stores the next version of a dataset.
-func (s *Service) AddDatasetVersion(ctx context.Context, scope project.Scope, id uuid.UUID, n NewDataset) (entries.Dataset, error) {
+func (s *Service) AddDatasetVersion(ctx context.Context, scope db.Scope, id uuid.UUID, n NewDataset) (entries.Dataset, error) {
 	row := n.row(id)
 	return s.Entries.AddDatasetVersion(ctx, scope, row, func(version int) error {
 		return s.Files.Put(ctx, datasetKey(id, version, row.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
@@ -594,7 +592,7 @@ func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID, version entries
 }
 
 // Dataset returns the version of a saved dataset that a reference names.
-func (s *Service) Dataset(ctx context.Context, scope project.Scope, r Reference) (entries.Dataset, error) {
+func (s *Service) Dataset(ctx context.Context, scope db.Scope, r Reference) (entries.Dataset, error) {
 	row, err := s.Entries.Datasets.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return row, err
@@ -608,7 +606,7 @@ func (s *Service) Dataset(ctx context.Context, scope project.Scope, r Reference)
 }
 
 // RemoveDataset removes a dataset with its files, or archives it where tasks used it.
-func (s *Service) RemoveDataset(ctx context.Context, scope project.Scope, id uuid.UUID) error {
+func (s *Service) RemoveDataset(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 	isGone, err := s.Entries.Datasets.Remove(ctx, scope, id)
 	if isGone {
 		if err := s.Files.Delete(context.WithoutCancel(ctx), "datasets/"+id.String()); err != nil {
@@ -641,7 +639,7 @@ func agentName(address string) string {
 }
 
 // SaveTyped saves the agent whose address was typed into a task, under the name of its host, and returns it.
-func (s *Service) SaveTyped(ctx context.Context, scope project.Scope, n tasks.New) (entries.Agent, error) {
+func (s *Service) SaveTyped(ctx context.Context, scope db.Scope, n tasks.New) (entries.Agent, error) {
 	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: maps.Clone(n.Headers), RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
 	delete(a.Headers, guard.TicketHeader) // what is saved is no longer the demo
 	members := map[string]json.RawMessage{}

@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/naming"
 	"wending/db/people"
 	"wending/db/review"
 	"wending/jobs/password"
@@ -88,7 +87,7 @@ func (c *checks) within(field string, n, least, most int, err error) {
 }
 
 func (c *checks) name(text string) (name string) {
-	name, err := naming.Check(text)
+	name, err := db.CheckName(text)
 	if err != nil {
 		c.fail("name", err)
 	}

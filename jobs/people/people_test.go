@@ -10,9 +10,7 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	"wending/db/naming"
 	stored "wending/db/people"
-	"wending/db/project"
 	"wending/jobs/password"
 	"wending/jobs/people"
 )
@@ -38,7 +36,7 @@ func wrong(t *testing.T, err error) map[string]error {
 }
 
 func newUser(name string) people.NewUser {
-	return people.NewUser{Name: name, Password: goodPassword, ProjectID: project.Default, Role: stored.Reviewer}
+	return people.NewUser{Name: name, Password: goodPassword, ProjectID: db.DefaultProject, Role: stored.Reviewer}
 }
 
 func add(t *testing.T, s people.Service, n people.NewUser) stored.User {
@@ -56,13 +54,13 @@ func TestAnAccountIsCheckedAsAWhole(t *testing.T) {
 	s := people.New(store)
 	user := add(t, s, newUser("  Ａlice "))
 	require.Equal(t, "Alice", user.Name)
-	members, err := stored.New(store).Members(t.Context(), project.Default)
+	members, err := stored.New(store).Members(t.Context(), db.DefaultProject)
 	require.NoError(t, err)
 	require.Len(t, members, 1)
 	require.Equal(t, stored.Reviewer, members[0].Role)
 
 	_, err = s.DraftUser(t.Context(), people.NewUser{Name: "token:ci", Password: "short", Role: "emperor"})
-	require.Equal(t, map[string]error{"name": naming.ErrReserved, "password": password.ErrShort, "role": people.ErrUnknownRole}, wrong(t, err))
+	require.Equal(t, map[string]error{"name": db.ErrNameReserved, "password": password.ErrShort, "role": people.ErrUnknownRole}, wrong(t, err))
 	for name, isSame := range map[string]bool{"alice": true, "АIісе": false} {
 		_, err = s.DraftUser(t.Context(), newUser(name))
 		require.Equal(t, map[string]error{"name": &people.TakenError{Other: "Alice", IsSame: isSame}}, wrong(t, err), name)
@@ -78,7 +76,7 @@ func TestAPasswordHereIsForAccountsOfHere(t *testing.T) {
 	require.Equal(t, map[string]error{"password": password.ErrCommon}, wrong(t, s.ChangeUser(t.Context(), user, people.Change{Password: &bad})))
 	require.NoError(t, s.ChangeUser(t.Context(), user, people.Change{Password: &good}))
 
-	granted := []stored.Membership{{ProjectID: project.Default, Role: stored.Viewer, IsGranted: true}}
+	granted := []stored.Membership{{ProjectID: db.DefaultProject, Role: stored.Viewer, IsGranted: true}}
 	provided, err := s.TakeProvided(t.Context(), people.Provided{Subject: "issuer carol", Names: []string{"Bob", "Bob · carol"}, Memberships: granted})
 	require.NoError(t, err)
 	require.Equal(t, "Bob · carol", provided.Name, "the best name is another's")
@@ -102,7 +100,7 @@ func TestAProviderOpensNoAccountForNothing(t *testing.T) {
 	require.Equal(t, "Daniel", again.Name)
 
 	isDisabled := true
-	add(t, s, people.NewUser{Name: "root", Password: goodPassword, IsAdmin: true, ProjectID: project.Default, Role: stored.Admin})
+	add(t, s, people.NewUser{Name: "root", Password: goodPassword, IsAdmin: true, ProjectID: db.DefaultProject, Role: stored.Admin})
 	require.NoError(t, s.ChangeUser(t.Context(), again, people.Change{IsDisabled: &isDisabled}))
 	_, err = s.TakeProvided(t.Context(), p)
 	require.ErrorIs(t, err, people.ErrDisabled)
@@ -113,7 +111,7 @@ func TestATokenMayDoNoMoreThanItsMaker(t *testing.T) {
 	store, _ := dbtest.Open(t)
 	s := people.New(store)
 	maker := add(t, s, newUser("Eve"))
-	n := people.NewToken{Name: "nightly", ProjectID: project.Default, Role: stored.Editor, Days: 3}
+	n := people.NewToken{Name: "nightly", ProjectID: db.DefaultProject, Role: stored.Editor, Days: 3}
 	for name, one := range map[string]struct {
 		maker people.Maker
 		isOk  bool
@@ -143,12 +141,12 @@ func TestATokenMayDoNoMoreThanItsMaker(t *testing.T) {
 	require.Nil(t, token.ExpiresAt)
 	other := uuid.New()
 	for name, revoke := range map[string]func() error{
-		"another's":          func() error { _, err := s.RevokeToken(t.Context(), project.Default, &other, token.ID); return err },
+		"another's":          func() error { _, err := s.RevokeToken(t.Context(), db.DefaultProject, &other, token.ID); return err },
 		"of another project": func() error { _, err := s.RevokeToken(t.Context(), other, nil, token.ID); return err },
 	} {
 		require.ErrorIs(t, revoke(), db.ErrNotFound, name)
 	}
-	_, err = s.RevokeToken(t.Context(), project.Default, &maker.ID, token.ID)
+	_, err = s.RevokeToken(t.Context(), db.DefaultProject, &maker.ID, token.ID)
 	require.NoError(t, err)
 }
 
@@ -171,7 +169,7 @@ func TestAProjectKeepsToItsBounds(t *testing.T) {
 	changed.Name, changed.Lanes, changed.UploadsPerDay, changed.DiskBytes, changed.CostPerMonth = "", &zero, &zero, &many, &cost
 	_, err = s.ChangeProject(t.Context(), changed)
 	require.Equal(t, map[string]error{
-		"name": naming.ErrEmpty, "lanes": people.ErrQuota, "uploads_per_day": people.ErrQuota, "disk_bytes": people.ErrQuota, "cost_per_month": people.ErrCost,
+		"name": db.ErrNameEmpty, "lanes": people.ErrQuota, "uploads_per_day": people.ErrQuota, "disk_bytes": people.ErrQuota, "cost_per_month": people.ErrCost,
 	}, wrong(t, err))
 
 	before, err := s.SetMember(t.Context(), made.ID, manager.ID, stored.Viewer)

@@ -15,7 +15,6 @@ import (
 	"wending/db/entries"
 	"wending/db/measure"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/cron"
 	"wending/jobs/secret"
@@ -82,7 +81,7 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 	if due.TaskID == nil {
 		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
 	}
-	source, err := s.Store.Task(ctx, project.AllProjects(), *due.TaskID)
+	source, err := s.Store.Task(ctx, db.AllProjects(), *due.TaskID)
 	if errors.Is(err, db.ErrNotFound) {
 		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
 	}
@@ -142,7 +141,7 @@ func (s *Scheduler) Summarise(ctx context.Context) error {
 
 func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) error {
 	results := report.New(s.Store)
-	task, err := s.Store.Task(ctx, project.AllProjects(), *firing.TaskID)
+	task, err := s.Store.Task(ctx, db.AllProjects(), *firing.TaskID)
 	if err != nil {
 		return err
 	}
@@ -154,7 +153,7 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 	if err != nil {
 		return err
 	}
-	entry, err := entries.New(s.Store).Schedules.Get(ctx, project.AllProjects(), firing.ScheduleID)
+	entry, err := entries.New(s.Store).Schedules.Get(ctx, db.AllProjects(), firing.ScheduleID)
 	if err != nil {
 		return err
 	}
@@ -217,7 +216,7 @@ func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]mea
 		return nil, err
 	}
 	for _, firing := range earlier {
-		other, err := s.Store.Task(ctx, project.AllProjects(), *firing.TaskID)
+		other, err := s.Store.Task(ctx, db.AllProjects(), *firing.TaskID)
 		if errors.Is(err, db.ErrNotFound) {
 			continue
 		}

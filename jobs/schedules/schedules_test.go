@@ -15,7 +15,6 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/entries"
-	"wending/db/project"
 	"wending/jobs/schedules"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
@@ -46,7 +45,7 @@ func dueSchedule(t *testing.T, store *db.Store, tables *sqlx.DB) uuid.UUID {
 	task := dbtest.Seed(t, tables, 1, 3, 2)
 	id := uuid.New()
 	at := time.Now().Truncate(time.Minute)
-	require.NoError(t, entries.New(store).Schedules.Insert(context.Background(), project.AllProjects(), entries.Schedule{
+	require.NoError(t, entries.New(store).Schedules.Insert(context.Background(), db.AllProjects(), entries.Schedule{
 		Entry: entries.Entry{ID: id, Name: "nightly"}, TaskID: &task, Cron: "0 2 * * *", Timezone: "Asia/Shanghai", IsEnabled: true, NextAt: &at,
 	}))
 	return id

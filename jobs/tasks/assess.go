@@ -8,7 +8,6 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
-	"wending/db/project"
 	"wending/db/report"
 )
 
@@ -91,7 +90,7 @@ func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []i
 
 // AssessTask assesses all questions of a task that have runs by which they were not assessed yet.
 func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
-	task, err := store.Task(ctx, project.AllProjects(), taskID)
+	task, err := store.Task(ctx, db.AllProjects(), taskID)
 	if err != nil {
 		return err
 	}

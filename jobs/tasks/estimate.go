@@ -12,7 +12,7 @@ import (
 
 	"wending/db"
 	"wending/db/report"
-	"wending/jobs/dataset/prompt"
+	"wending/jobs/agent/protocol"
 )
 
 // Estimate is the expected duration, tokens and cost of a task, including judges, based on earlier calls of its
@@ -285,12 +285,12 @@ func (n New) unknownVariables() []string {
 	for _, one := range n.Prompts {
 		templates = append(templates, one.System, one.User)
 	}
-	unknown := prompt.Missing(values, templates...)
+	unknown := protocol.MissingNames(values, templates...)
 	for _, name := range []string{"session_id", "model", "history", "conversation_id"} { // what bodies may hold too
 		values[name] = ""
 	}
 	for _, target := range n.Targets {
-		for _, name := range prompt.Missing(values, string(target.Secrets.Template)) {
+		for _, name := range protocol.MissingNames(values, string(target.Secrets.Template)) {
 			if !slices.Contains(unknown, name) && !strings.ContainsAny(name, "\"\\") {
 				unknown = append(unknown, name)
 			}

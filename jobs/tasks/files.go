@@ -15,7 +15,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 )
@@ -108,7 +107,7 @@ func (s *Service) PruneFiles(ctx context.Context, age time.Duration) error {
 		if err != nil {
 			continue
 		}
-		task, err := s.Store.Task(ctx, project.AllProjects(), id)
+		task, err := s.Store.Task(ctx, db.AllProjects(), id)
 		if errors.Is(err, db.ErrNotFound) {
 			continue
 		}
@@ -136,7 +135,7 @@ func (s *Service) Sweep(ctx context.Context, age time.Duration) error {
 		if err != nil || time.Since(entry.StoredAt) <= age {
 			continue
 		}
-		_, err = s.Store.Task(ctx, project.AllProjects(), id)
+		_, err = s.Store.Task(ctx, db.AllProjects(), id)
 		switch {
 		case errors.Is(err, db.ErrNotFound):
 			err = s.Files.Delete(ctx, entry.Key)

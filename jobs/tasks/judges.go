@@ -11,10 +11,8 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/project"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/dataset/prompt"
-	"wending/jobs/evaluate/judge"
+	"wending/jobs/evaluate"
 )
 
 // NewEvaluator is an evaluator of a new task. Model is the model that a judge calls; nil for a rule.
@@ -45,7 +43,7 @@ func (n New) JudgeCalls() (calls int) {
 
 // votesOf returns how often a judge rates an answer; 0 if its configuration is not valid.
 func votesOf(evaluator NewEvaluator) int {
-	read, err := judge.Parse(evaluator.Config)
+	read, err := evaluate.ParseJudge(evaluator.Config)
 	if err != nil {
 		return 0
 	}
@@ -53,7 +51,7 @@ func votesOf(evaluator NewEvaluator) int {
 }
 
 // Judges are a task's judges, by the evaluators' numbers.
-type Judges map[int]judge.Judge
+type Judges map[int]evaluate.LLMJudge
 
 // JudgesOf reads the judges of a task's evaluators. One that this version of the program cannot read has no
 // dimension, so that nothing in its replies counts as a rating.
@@ -63,9 +61,9 @@ func JudgesOf(task db.Task) Judges {
 		if !evaluator.IsJudge() {
 			continue
 		}
-		read, err := judge.Parse(evaluator.Config)
+		read, err := evaluate.ParseJudge(evaluator.Config)
 		if err != nil {
-			read = judge.Judge{Votes: 1}
+			read = evaluate.LLMJudge{Votes: 1}
 		}
 		judges[evaluator.Number] = read
 	}
@@ -98,7 +96,7 @@ func withTemperature(payload json.RawMessage, spoken string, temperature *float6
 
 // JudgeTarget is the target of a judge, which asks a saved model.
 func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
-	read, err := judge.Parse(config)
+	read, err := evaluate.ParseJudge(config)
 	if err != nil {
 		return model, err
 	}
@@ -109,7 +107,7 @@ func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
 
 // Subject reads the answer that a unit's judge rates, with the values of its templates.
 func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (values map[string]string, err error) {
-	run, err := engine.NewEvaluations(store).Subject(ctx, *unit.SubjectRunID, judge.MaxText)
+	run, err := engine.NewEvaluations(store).Subject(ctx, *unit.SubjectRunID, evaluate.MaxText)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +116,7 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 	if unit.Series == nil {
 		return values, nil
 	}
-	turn, _, err := engine.NewConversations(store).HistoryOf(ctx, run, task.ID, prompt.MaxRendered)
+	turn, _, err := engine.NewConversations(store).HistoryOf(ctx, run, task.ID, protocol.MaxRendered)
 	for _, exchange := range turn.History {
 		values["history"] += fmt.Sprintf("user: %s\n\nassistant: %s\n\n", exchange.Question, exchange.Answer)
 	}
@@ -126,14 +124,14 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 }
 
 // AskJudge is the request that asks a judge for one of its votes, the first of which is 1.
-func AskJudge(task db.Task, target db.Target, secrets Target, asked judge.Judge, values map[string]string, launchID uuid.UUID, unitID int64, vote int) protocol.Request {
+func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLMJudge, values map[string]string, launchID uuid.UUID, unitID int64, vote int) protocol.Request {
 	// The marks need not be secret, only unknown to the author of the answer; a repeated attempt uses the same
 	// mark.
 	texts := asked.Ask(values, uuid.NewSHA1(launchID, []byte("mark "+strconv.FormatInt(unitID, 10))).String()[:8])
 	return protocol.Request{
 		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload,
 		Question: texts.User, SystemPrompt: &texts.System, Model: TextOf(target.Model), Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
-		IsTooLong:      len(texts.User) > prompt.MaxRendered,
+		IsTooLong:      len(texts.User) > protocol.MaxRendered,
 		IdempotencyKey: fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote),
 	}
 }
@@ -154,7 +152,7 @@ func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID, isL
 	if err != nil || len(asked.Evaluators) == 0 {
 		return err == nil, err
 	}
-	task, err := store.Task(ctx, project.AllProjects(), asked.TaskID)
+	task, err := store.Task(ctx, db.AllProjects(), asked.TaskID)
 	if err != nil {
 		return false, err
 	}

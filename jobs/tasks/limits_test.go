@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/project"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
 )
@@ -68,7 +67,7 @@ func TestEveryLimitOfATaskIsChecked(t *testing.T) {
 		all := n.Validate()
 		require.Len(t, all, 1, name)
 		require.Equal(t, test.wrong, *all[0], name)
-		_, err := new(tasks.Service).Create(t.Context(), project.AllProjects(), db.Actor{}, n)
+		_, err := new(tasks.Service).Create(t.Context(), db.AllProjects(), db.Actor{}, n)
 		refused := (*tasks.InvalidError)(nil)
 		require.ErrorAs(t, err, &refused, "%s: the use case itself refuses it", name)
 	}

@@ -15,7 +15,6 @@ import (
 	"wending/db/engine"
 	"wending/db/report"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/dataset/prompt"
 	"wending/jobs/secret"
 )
 
@@ -50,12 +49,12 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 		request.Model = TextOf(target.Model)
 	}
 	if system := TextOf(variant.SystemTemplate); system != "" {
-		rendered := prompt.Render(system, values)
-		request.SystemPrompt, request.IsTooLong = &rendered, len(rendered) > prompt.MaxRendered
+		rendered := protocol.Render(system, values)
+		request.SystemPrompt, request.IsTooLong = &rendered, len(rendered) > protocol.MaxRendered
 	}
 	if user := TextOf(variant.UserTemplate); user != "" {
-		request.Question = prompt.Render(user, values)
-		request.IsTooLong = request.IsTooLong || len(request.Question) > prompt.MaxRendered
+		request.Question = protocol.Render(user, values)
+		request.IsTooLong = request.IsTooLong || len(request.Question) > protocol.MaxRendered
 		if protocol, _ := protocol.Of(target.Protocol); !protocol.NamesContext() {
 			request.UserContext = nil // the template says where it stands
 		}
@@ -135,7 +134,7 @@ func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) 
 	request := Request(task, variant, secrets, items[0])
 	request.IdempotencyKey = IdempotencyKey(run.LaunchID, run.UnitID, items[0])
 	if items[0].Series != nil {
-		turn, isTooLong, err := engine.NewConversations(s.Store).HistoryOf(ctx, run.Run, task.ID, prompt.MaxRendered)
+		turn, isTooLong, err := engine.NewConversations(s.Store).HistoryOf(ctx, run.Run, task.ID, protocol.MaxRendered)
 		if err != nil {
 			return Input{}, err
 		}

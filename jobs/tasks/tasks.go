@@ -25,7 +25,6 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/db/upkeep"
 	"wending/jobs/agent/guard"
 	"wending/jobs/blob"
@@ -230,7 +229,7 @@ func ParseRate(text string) (time.Duration, error) {
 
 // Create stores a task with its file in the scope's own project and, unless it is a draft, starts it: all or
 // nothing. It returns an *InvalidError if the task is not valid.
-func (s *Service) Create(ctx context.Context, scope project.Scope, by db.Actor, n New) (uuid.UUID, error) {
+func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New) (uuid.UUID, error) {
 	if err := invalid(n.Validate()); err != nil {
 		return uuid.Nil, err
 	}
@@ -402,16 +401,16 @@ func StorableName(name string) string {
 // Start starts a draft. Like Stop, Resume and Retry, it returns the task as it is then; Start, Resume and Retry
 // return the errors of db.Store.RequestLaunch.
 func (s *Service) Start(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
-	return s.launch(ctx, by, task, db.LaunchSubmit, db.Scope{})
+	return s.launch(ctx, by, task, db.LaunchSubmit, db.Selection{})
 }
 
 // Resume continues with the runs that never took place.
 func (s *Service) Resume(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
-	return s.launch(ctx, by, task, db.LaunchResume, db.Scope{})
+	return s.launch(ctx, by, task, db.LaunchResume, db.Selection{})
 }
 
 // Retry repeats everything within scope that did not succeed.
-func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db.Scope) (db.Task, error) {
+func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db.Selection) (db.Task, error) {
 	return s.launch(ctx, by, task, db.LaunchRetry, scope)
 }
 
@@ -431,7 +430,7 @@ func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPer
 	}, "extension requested", "runs_per_item", runsPerItem)
 }
 
-func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Scope) (db.Task, error) {
+func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Selection) (db.Task, error) {
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
 			statistics, err := s.Store.TaskStatistics(ctx, task)
@@ -688,7 +687,7 @@ type Demo struct {
 }
 
 // CreateDemo creates a task for the demo agent, whose answers vary.
-func (s *Service) CreateDemo(ctx context.Context, scope project.Scope, by db.Actor, demo Demo) (uuid.UUID, error) {
+func (s *Service) CreateDemo(ctx context.Context, scope db.Scope, by db.Actor, demo Demo) (uuid.UUID, error) {
 	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Layout{})
 	if err != nil {
 		return uuid.Nil, err

@@ -13,7 +13,6 @@ import (
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/outbox"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/courier/notify"
 	"wending/jobs/schedules"
@@ -253,7 +252,7 @@ func (w Writer) worse(ctx context.Context, task db.Task) (worse []schedules.Chan
 	if err != nil || len(earlier) == 0 {
 		return nil, "", err
 	}
-	previous, err := w.Store.Task(ctx, project.AllProjects(), *earlier[0].TaskID)
+	previous, err := w.Store.Task(ctx, db.AllProjects(), *earlier[0].TaskID)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil, "", nil
 	}

@@ -13,7 +13,6 @@ import (
 	"wending/db/entries"
 	"wending/db/measure"
 	"wending/db/outbox"
-	"wending/db/project"
 	"wending/db/report"
 	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
@@ -35,7 +34,7 @@ type Writer struct {
 func (w Writer) Message(ctx context.Context, d outbox.Delivery, channel entries.Channel) (notify.Message, error) {
 	l := w.Texts.Locale(channel.Lang, "")
 	m := notify.Message{At: d.CreatedAt, Type: "task." + string(d.Event), Tone: notify.Neutral, Colon: l.Text("notify.colon"), LinkText: l.Text("notify.link")}
-	task, err := w.Store.Task(ctx, project.AllProjects(), *d.TaskID)
+	task, err := w.Store.Task(ctx, db.AllProjects(), *d.TaskID)
 	if err != nil {
 		return m, err
 	}

@@ -19,10 +19,10 @@ import (
 	"wending/db/measure"
 	"wending/db/people"
 	"wending/db/report"
-	"wending/views/gallery"
 	"wending/views/markdown"
 	"wending/views/marks"
 	"wending/views/paths"
+	"wending/views/replay"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -2436,12 +2436,12 @@ func producedPart(report Report, card Card, run db.Run) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if report.IsDocument {
-			templ_7745c5c3_Err = gallery.Enclosed(card.Assets[run.ID], card.Pictures).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = replay.EnclosedFiles(card.Assets[run.ID], card.Pictures).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = gallery.Strip(card.Assets[run.ID]).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = replay.FileStrip(card.Assets[run.ID]).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -21,7 +21,7 @@ import (
 	"wending/db/review"
 	"wending/jobs/cron"
 	"wending/static"
-	"wending/views/fingerprint"
+	"wending/views/marks"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -239,7 +239,7 @@ func DocumentHead(d Document) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = fingerprint.Part(d.Task, d.All, d.runsCounted(), d.Statistics.Agreement).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Fingerprint(d.Task, d.All, d.runsCounted(), d.Statistics.Agreement).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -26,8 +26,8 @@ import (
 	"wending/db/review"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/tasks"
-	"wending/views/fingerprint"
 	"wending/views/markdown"
+	"wending/views/marks"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -322,7 +322,7 @@ func ReportPage(frame ui.Frame, report Report) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = fingerprint.Part(report.Task, report.All, report.runsCounted(), report.Statistics.Agreement).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = marks.Fingerprint(report.Task, report.All, report.runsCounted(), report.Statistics.Agreement).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

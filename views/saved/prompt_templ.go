@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"wending/db/measure"
-	"wending/jobs/dataset/prompt"
+	"wending/jobs/agent/protocol"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -23,7 +23,7 @@ import (
 type Rendered struct {
 	System, User string
 	// Templates are the templates cut at their variables; those in Missing have no value.
-	SystemPieces, UserPieces []prompt.Piece
+	SystemPieces, UserPieces []protocol.TemplatePiece
 	Missing                  []string
 	// Names are the variables that the row has.
 	Names []string
@@ -1060,7 +1060,7 @@ func templateText(title, template string, changes []measure.Piece, isCompared bo
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = Pieces(prompt.Pieces(template)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Pieces(protocol.PiecesOf(template)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/a-h/templ"
 
 	"wending/db/measure"
-	"wending/jobs/dataset/prompt"
+	"wending/jobs/agent/protocol"
 )
 
 // Texts of templates and rows are written by hand: between the elements of a template of this language there is white
@@ -42,7 +42,7 @@ func Changes(pieces []measure.Piece) templ.Component {
 }
 
 // Pieces shows a template with its variables marked.
-func Pieces(pieces []prompt.Piece) templ.Component {
+func Pieces(pieces []protocol.TemplatePiece) templ.Component {
 	return written(func(html *strings.Builder) {
 		html.WriteString(`<pre class="text">`)
 		for _, piece := range pieces {

@@ -11,7 +11,6 @@ import (
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/jobs/cron"
-	"wending/views/comparison"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/text"
@@ -52,8 +51,8 @@ func (s Summary) compared(locale text.Locale) string {
 // told are the measures that sentences are about: what a decision is made on. The others say the same in other words.
 var told = map[string]bool{"pass": true, "success": true, "agreement": true, "latency": true, "cost": true}
 
-func (s Summary) measures() (list []comparison.Measure) {
-	for _, measure := range comparison.MeasuresOf(s.Verdicts != nil) {
+func (s Summary) measures() (list []Measure) {
+	for _, measure := range MeasuresOf(s.Verdicts != nil) {
 		if told[measure.Name] {
 			list = append(list, measure)
 		}

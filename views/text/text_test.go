@@ -22,10 +22,9 @@ import (
 	"wending/db/measure"
 	"wending/db/outbox"
 	"wending/db/people"
-	"wending/db/project"
 	"wending/db/review"
 	"wending/handlers/access"
-	"wending/handlers/fault"
+	"wending/handlers/request"
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/protocol"
@@ -33,13 +32,12 @@ import (
 	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
 	"wending/jobs/evaluate"
-	"wending/jobs/evaluate/judge"
 	"wending/jobs/reason"
 	"wending/jobs/tasks"
 	"wending/views/accounts"
-	"wending/views/comparison"
 	"wending/views/results"
 	"wending/views/saved"
+	"wending/views/summary"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -196,7 +194,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("run.", string(status))
 	}
 	withOwnMessage := regexp.MustCompile(`^(DATASET_|TASK_NAME_|AGENT_URL_(REQUIRED|INVALID)$)`)
-	for _, code := range fault.Codes() {
+	for _, code := range request.FaultCodes() {
 		if !withOwnMessage.MatchString(code) {
 			add("error.", code)
 		}
@@ -213,7 +211,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("level.", string(level))
 	}
 	add("reason.", slices.Collect(maps.Keys(reason.Sentences))...)
-	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, judge.CodeUnreadable)
+	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, evaluate.CodeJudgeUnreadable)
 	add("evaluator.field.", "kind", "config")
 	add("summary.worst.", "pass", "pass.mean", "agreement", "agreement.mean")
 	add("summary.method.", "pass", "agreement", "interval", "paired", "latency", "cost")
@@ -231,14 +229,14 @@ func dynamicKeys(t *testing.T) map[string]bool {
 			}
 		}
 	}
-	for _, part := range comparison.Parts()[1:] {
+	for _, part := range summary.ComparisonParts()[1:] {
 		add("compare.", part)
 	}
 	add("results.text.", results.RunTexts...)
 	add("results.align.", results.Alignments...)
 	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "success", "latency", "pass", "firsttoken", "tokens", "cost")
-	for _, measure := range comparison.Measures {
+	for _, measure := range summary.Measures {
 		add("variants.measure."+measure.Name, "", ".title")
 	}
 	add("failure.", jobs.FailureCodes...)
@@ -267,7 +265,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("archive.", archive.Problems...)
 	add("error.range.", archive.Wanted...)
 	add("quota.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, people.QuotaCost)
-	add("quota.exceeded.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, project.Schedules.What, project.Shares.What, project.Tokens.What)
+	add("quota.exceeded.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, db.ScheduleCap.What, db.ShareCap.What, db.TokenCap.What)
 	add("error.range.password.", "short", "long", "common", "different", "wrong", "same")
 	add("duty.", "password", "passkey")
 	add("token.reach.", "accounts", "installation")

@@ -10,7 +10,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db/entries"
-	"wending/handlers/fault"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/courier/notify"
@@ -106,7 +105,7 @@ func (h *handler) sendAgain(c echo.Context) error {
 	}
 	number, err := strconv.ParseInt(c.Param("delivery"), 10, 64)
 	if err != nil {
-		return fault.New(fault.CodeNotFound)
+		return request.NewFault(request.CodeNotFound)
 	}
 	if err := h.Library.Outbox.SendAgain(c.Request().Context(), row.ID, number); err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
-	"wending/jobs/evaluate/judge"
 	"wending/jobs/tasks"
 	"wending/views/saved"
 	"wending/views/ui"
@@ -89,8 +88,8 @@ func (h *handler) fillJudge(c echo.Context, view *saved.Form) error {
 		view.Models = append(view.Models, ui.Choice{Value: model.ID.String(), Label: model.Name})
 	}
 	put(view, map[string]string{
-		evaluate.FormField("prompt"):     judge.DefaultPrompt(pages.Locale(c).Lang != "en"),
-		evaluate.FormField("dimensions"): strings.Join(judge.DefaultDimensions(), "\n"),
+		evaluate.FormField("prompt"):     evaluate.DefaultJudgePrompt(pages.Locale(c).Lang != "en"),
+		evaluate.FormField("dimensions"): strings.Join(evaluate.DefaultDimensions(), "\n"),
 	})
 	return nil
 }

@@ -16,8 +16,6 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/db/project"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -96,7 +94,7 @@ type kind[T any] struct {
 	fill func(c echo.Context, f *saved.Form, row *T) error
 	// save stores the values of a form in the entry row, or in a new entry if row is nil.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
-	remove func(ctx context.Context, scope project.Scope, id uuid.UUID) error
+	remove func(ctx context.Context, scope db.Scope, id uuid.UUID) error
 	// secrets are fields that are never shown, address is the field with the address that they are sent to.
 	secrets []string
 	address string
@@ -150,8 +148,8 @@ func (k kind[T]) named(c echo.Context, text string) (*T, error) {
 }
 
 // removing is Remove of a kind whose entries have nothing beside their rows.
-func removing[T any](rows entries.Kind[T]) func(context.Context, project.Scope, uuid.UUID) error {
-	return func(ctx context.Context, scope project.Scope, id uuid.UUID) error {
+func removing[T any](rows entries.Kind[T]) func(context.Context, db.Scope, uuid.UUID) error {
+	return func(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 		_, err := rows.Remove(ctx, scope, id)
 		return err
 	}
@@ -239,10 +237,10 @@ func (k kind[T]) store(c echo.Context, h *handler, row *T) error {
 		id, faults, err = k.save(ctx, row, submitted)
 	}
 	if err != nil {
-		if fault.IsOurs(err) {
+		if request.IsInternal(err) {
 			h.Failed(ctx, err)
 		}
-		faults = []form.FieldFault{{Fault: fault.Of(err)}}
+		faults = []form.FieldFault{{Fault: request.FaultOf(err)}}
 	}
 	if len(faults) > 0 {
 		return k.show(c, h, row, submitted, faults)
@@ -427,7 +425,7 @@ func (h *handler) fillProvider(c echo.Context, view *saved.Form, row *entries.Pr
 func number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, fault.New(fault.CodeNotFound)
+		return 0, request.NewFault(request.CodeNotFound)
 	}
 	return n, nil
 }

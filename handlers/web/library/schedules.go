@@ -26,7 +26,7 @@ import (
 	"wending/jobs/schedules"
 	"wending/views/paths"
 	"wending/views/saved"
-	trends "wending/views/trend"
+	"wending/views/summary"
 	"wending/views/ui"
 )
 
@@ -42,7 +42,7 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []saved.Ce
 	l := pages.Locale(c)
 	when := row.Cron
 	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
-		when = trends.Words(l, plan, row.Cron)
+		when = summary.PlanWords(l, plan, row.Cron)
 	}
 	next := saved.Cell{Text: l.Text("trend.rests"), Class: "quiet"}
 	if row.IsEnabled && row.NextAt != nil && row.ArchivedAt == nil {
@@ -151,7 +151,7 @@ func (h *handler) timesOf(c echo.Context, expression, timezone string) *saved.Ti
 	case plan.Shortest() < h.Library.ScheduleMinutes:
 		return &saved.Times{Message: l.Text("schedule.cron.often", "Min", h.Library.ScheduleMinutes)}
 	}
-	times := &saved.Times{Words: trends.Words(l, plan, expression)}
+	times := &saved.Times{Words: summary.PlanWords(l, plan, expression)}
 	for next := plan.Next(time.Now()); len(times.Next) < timesShown && !next.IsZero(); next = plan.Next(next) {
 		times.Next = append(times.Next, next)
 	}
@@ -176,15 +176,15 @@ const excerpt = 2000
 const differencesWithin = 50 * time.Millisecond
 
 // trend reads how the numbers of a schedule's copies move.
-func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, error) {
+func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPage, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
 	place := paths.LibraryEntry(string(saved.Schedules), row.ID)
-	page := &trends.Page{Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
+	page := &summary.TrendPage{Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
 	if row.AlertMetric != nil {
 		page.Watched = measure.Metric(*row.AlertMetric)
 	}
 	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
-		page.Words = trends.Words(l, plan, row.Cron)
+		page.Words = summary.PlanWords(l, plan, row.Cron)
 	}
 	if row.IsEnabled && row.ArchivedAt == nil {
 		page.NextAt = row.NextAt
@@ -218,7 +218,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 	if page.Firings, err = h.firings(ctx, drawn); err != nil {
 		return nil, err
 	}
-	page.Firings = slices.DeleteFunc(page.Firings, func(f trends.Firing) bool { return len(f.Variants) == 0 })
+	page.Firings = slices.DeleteFunc(page.Firings, func(f summary.Firing) bool { return len(f.Variants) == 0 })
 	slices.Reverse(page.Firings)
 	if len(page.Firings) == 0 {
 		return page, nil
@@ -231,7 +231,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*trends.Page, err
 }
 
 // firings are firings as the page shows them, with the states of their tasks.
-func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []trends.Firing, err error) {
+func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []summary.Firing, err error) {
 	var ids []uuid.UUID
 	for _, firing := range found {
 		if firing.TaskID != nil {
@@ -243,7 +243,7 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 		return nil, err
 	}
 	for _, firing := range found {
-		one := trends.Firing{PlannedAt: firing.PlannedAt, FiredAt: firing.FiredAt, Missed: firing.Missed, Outcome: string(firing.Outcome), TaskID: firing.TaskID}
+		one := summary.Firing{PlannedAt: firing.PlannedAt, FiredAt: firing.FiredAt, Missed: firing.Missed, Outcome: string(firing.Outcome), TaskID: firing.TaskID}
 		if firing.Reason != nil {
 			one.Reason = *firing.Reason
 		}
@@ -263,7 +263,7 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 }
 
 // changes adds the questions that changed at the firing of a schedule that made a task, since the firing before.
-func (h *handler) changes(ctx context.Context, page *trends.Page, scheduleID, last uuid.UUID) error {
+func (h *handler) changes(ctx context.Context, page *summary.TrendPage, scheduleID, last uuid.UUID) error {
 	store := h.Library.Tasks.Store
 	earlier, err := entries.NewSchedules(store).Before(ctx, last, 1)
 	if err != nil || len(earlier) == 0 || earlier[0].ScheduleID != scheduleID {
@@ -287,7 +287,7 @@ func (h *handler) changes(ctx context.Context, page *trends.Page, scheduleID, la
 }
 
 // showChanges adds changes with their questions, and how the most common answers differ.
-func (h *handler) showChanges(ctx context.Context, page *trends.Page, changes []schedules.Change) error {
+func (h *handler) showChanges(ctx context.Context, page *summary.TrendPage, changes []schedules.Change) error {
 	results := report.New(h.Library.Tasks.Store)
 	ids := make([]int64, len(changes))
 	answers := map[int][2]map[int64]report.CommonAnswer{} // by variant, before and now
@@ -321,7 +321,7 @@ func (h *handler) showChanges(ctx context.Context, page *trends.Page, changes []
 	}
 	deadline := time.Now().Add(differencesWithin)
 	for _, change := range changes {
-		one := trends.Changed{Number: change.Now.Number, Question: questions[change.Now.ID], IsVerdict: change.IsVerdict, IsWorse: change.IsWorse()}
+		one := summary.ChangedQuestion{Number: change.Now.Number, Question: questions[change.Now.ID], IsVerdict: change.IsVerdict, IsWorse: change.IsWorse()}
 		if len(page.Last.Variants) > 1 {
 			one.Variant = change.Name
 		}

@@ -12,7 +12,6 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -172,10 +171,10 @@ func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error 
 	if probe.Message == "" {
 		tested, err := h.asked(c, submitted, func(question string) (library.Tested, error) { return t.ask(ctx, target, question) })
 		switch {
-		case err != nil && fault.IsOurs(err):
+		case err != nil && request.IsInternal(err):
 			return err
 		case err != nil:
-			probe.Message = fault.Of(err).Message(pages.Locale(c))
+			probe.Message = request.FaultOf(err).Message(pages.Locale(c))
 		default:
 			probe = probeOf(tested)
 			if err := note(ctx, k, row, t.open, target, tested); err != nil {
@@ -246,10 +245,10 @@ func (h *handler) detect(c echo.Context) error {
 			return h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, question)
 		})
 		switch {
-		case err != nil && fault.IsOurs(err):
+		case err != nil && request.IsInternal(err):
 			return err
 		case err != nil:
-			detected.Message = fault.Of(err).Message(pages.Locale(c))
+			detected.Message = request.FaultOf(err).Message(pages.Locale(c))
 		default:
 			detected.Protocol, detected.Label, detected.Answer = tested.Protocol, protocol.LabelOf(tested.Protocol), tested.Text
 		}

@@ -13,15 +13,13 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/measure"
-	"wending/handlers/fault"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/dataset"
-	"wending/jobs/dataset/prompt"
 	"wending/jobs/tasks"
 	"wending/views/paths"
-	"wending/views/questions"
 	"wending/views/saved"
 	"wending/views/text"
 	"wending/views/ui"
@@ -103,8 +101,8 @@ func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rend
 	}
 	system, user := values["system"], values["user"]
 	known := tasks.Values(item, names)
-	r.Missing, r.Names = prompt.Missing(known, system, user), append(tasks.KnownNames(), names...)
-	r.System, r.User = prompt.Render(system, known), prompt.Render(user, known)
+	r.Missing, r.Names = protocol.MissingNames(known, system, user), append(tasks.KnownNames(), names...)
+	r.System, r.User = protocol.Render(system, known), protocol.Render(user, known)
 	if system == "" {
 		r.System = tasks.TextOf(item.SystemPrompt)
 	}
@@ -299,7 +297,7 @@ func changed(from int, before, after *dataset.Dataset) *saved.Changed {
 }
 
 // previewFile shows the file of the form for a new dataset.
-func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *saved.Form) *questions.Preview {
+func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *saved.Form) *ui.Preview {
 	if submitted.File == nil {
 		return nil
 	}
@@ -307,7 +305,7 @@ func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *save
 	chosen.Layout, _ = form.Layout(submitted) // an encoding that is not known is the form's error
 	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, chosen.Layout)
 	if chosen.Set = set; err != nil {
-		chosen.Fault = fault.Dataset(err)
+		chosen.Fault = request.DatasetFault(err)
 	}
 	preview := h.Questions.Preview(c, submitted, &chosen)
 	if preview != nil {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"wending/jobs/agent/wire"
-	"wending/jobs/dataset/prompt"
 )
 
 // Default is the name of the protocol of spec/004.
@@ -274,7 +273,7 @@ func (q Request) Body() ([]byte, error) {
 		if err := decoder.Decode(&template); err != nil {
 			return nil, err
 		}
-		room := prompt.MaxRendered
+		room := MaxRendered
 		rendered, isObject := render(template, q.values(), &room).(map[string]any)
 		if room < 0 {
 			return nil, errTooLong
@@ -313,7 +312,7 @@ func (q Request) values() map[string]string {
 }
 
 // errTooLong means that a rendered template would be longer than any agent accepts.
-var errTooLong = fmt.Errorf("with its variables the prompt is longer than %d bytes", prompt.MaxRendered)
+var errTooLong = fmt.Errorf("with its variables the prompt is longer than %d bytes", MaxRendered)
 
 // render puts values into the strings of a JSON value. room is the number of bytes left for all of them; it is
 // negative if they became longer.
@@ -327,7 +326,7 @@ func render(template any, values map[string]string, room *int) any {
 			*room -= len(values["history"])
 			return json.RawMessage(values["history"])
 		}
-		rendered := prompt.Render(v, values)
+		rendered := Render(v, values)
 		*room -= len(rendered)
 		return rendered
 	case []any:

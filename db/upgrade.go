@@ -1,0 +1,45 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/google/uuid"
+
+	"wending/db/pg"
+)
+
+// upgradeSteps returns all steps, each with its place among the migrations.
+func upgradeSteps() []pg.Step {
+	return []pg.Step{{Version: 33, Up: fillSkeletons}}
+}
+
+// fillSkeletons stores skeletons (NameSkeleton) for accounts of older versions. Of accounts that look alike
+// only the oldest gets one: the others stay as they are, and no new account can join them.
+func fillSkeletons(ctx context.Context, tx *sql.Tx) error {
+	rows, err := tx.QueryContext(ctx, `SELECT id, name FROM users ORDER BY created_at, id`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // read to its end
+	owners := map[string]uuid.UUID{}
+	for rows.Next() {
+		var id uuid.UUID
+		var name string
+		if err := rows.Scan(&id, &name); err != nil {
+			return err
+		}
+		if skeleton := NameSkeleton(name); owners[skeleton] == uuid.Nil {
+			owners[skeleton] = id
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for skeleton, id := range owners {
+		if _, err := tx.ExecContext(ctx, `UPDATE users SET skeleton = $2 WHERE id = $1`, id, skeleton); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,384 @@
+package access
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/people"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/password"
+	cases "wending/jobs/people"
+	"wending/jobs/secret"
+	"wending/views/accounts"
+	"wending/views/paths"
+)
+
+// SignInConfig holds the dependencies of the pages.
+type SignInConfig struct {
+	People people.People
+	// Cases changes what People reads.
+	Cases  cases.Service
+	Guard  *Guard
+	Sealer *secret.Sealer
+	// OpenID is the provider that people sign in with; nil means passwords.
+	OpenID *OpenID
+	// Passkeys handles passkeys, used in addition to or instead of passwords; nil means that this site cannot
+	// have any.
+	Passkeys *Passkeys
+	Version  string
+	Log      *slog.Logger
+}
+
+type handler struct{ SignInConfig }
+
+// RegisterSignIn adds the pages.
+func RegisterSignIn(group *echo.Group, config SignInConfig) {
+	h := &handler{config}
+	group.GET(paths.Login, h.show)
+	group.POST(paths.Login, h.signIn)
+	group.GET(paths.Logout, h.askToLeave)
+	group.POST(paths.Logout, h.signOut)
+	group.GET(paths.Setup, h.showSetup)
+	group.POST(paths.Setup, h.setUp)
+	group.GET(paths.OpenID, h.toProvider)
+	group.GET(paths.OpenIDDone, h.fromProvider)
+	group.POST(paths.OpenIDEnded, h.signOutFromProvider)
+	group.POST(paths.Passkey, h.askForPasskey)
+	group.POST(paths.PasskeyDone, h.takePasskey)
+	group.POST(paths.OwnPasskeys, h.newPasskey)
+	group.POST(paths.OwnPasskeys+"/done", h.addPasskey)
+}
+
+// How often a sign-in may fail within a quarter of an hour: for one account from one address or known browser, for one account from all
+// addresses and browsers that it does not know, and from one address.
+const (
+	maxFailures          = 5
+	maxFailuresOfAccount = 20
+	maxFailuresOfAddress = 50
+)
+
+// page returns the sign-in page for a request.
+func (h *handler) page(c echo.Context, next string) accounts.Login {
+	return accounts.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.hasPasskeys(c.Request())}
+}
+
+func (h *handler) render(c echo.Context, status int, login accounts.Login) error {
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("login.title"), "")
+	frame.Here, frame.Styles, frame.Scripts = paths.LoginFor(login.Next), []string{"form.css", "people.css"}, []string{"passkey.js"}
+	return pages.Render(c, status, accounts.LoginPage(frame, login))
+}
+
+func (h *handler) show(c echo.Context) error {
+	login := h.page(c, c.QueryParam("next"))
+	if who := request.From(c.Request().Context()).Who; who.IsKnown() {
+		if c.QueryParam("again") == "" || !request.From(c.Request().Context()).HasAccounts {
+			return c.Redirect(http.StatusSeeOther, login.Next)
+		}
+		login.IsAgain, login.Name = true, who.Name
+	} else if h.OpenID != nil && SessionOf(c.Request()) != "" { // its session has ended, nobody has left: the provider may still know them
+		return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.OpenID, url.Values{"next": {login.Next}}))
+	}
+	return h.render(c, http.StatusOK, login)
+}
+
+// signIn signs in with a name and a password.
+func (h *handler) signIn(c echo.Context) error {
+	ctx := c.Request().Context()
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	login := h.page(c, submitted.Value("next"))
+	login.Name = submitted.Value("name")
+	if !login.HasPasswords || !request.From(ctx).HasAccounts {
+		return request.NewFault(request.CodeForbidden)
+	}
+	refuse := func(f *request.Fault) error {
+		login.Error = f.Message(pages.Locale(c))
+		return h.render(c, f.Status(), login)
+	}
+	user, err := h.People.UserNamed(ctx, request.StorableText(login.Name))
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return err
+	}
+	keys := h.attemptKeys(c, login.Name, user)
+	for n, key := range keys {
+		wait, err := h.People.Attempt(ctx, key, []int{maxFailures, maxFailuresOfAccount, maxFailuresOfAddress}[n])
+		if err != nil {
+			return err
+		}
+		if wait > 0 {
+			return refuse(tooMany(c, wait))
+		}
+	}
+	var hash *string
+	if user.DisabledAt == nil {
+		hash = user.PasswordHash
+	}
+	leave, err := pages.Gates(c).SignIns.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	matches, err := password.Matches(ctx, submitted.Values["password"], hash)
+	leave()
+	if err != nil {
+		return err
+	}
+	if !matches {
+		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = refusedAction, db.CleanName(login.Name) })
+		return refuse(request.NewFault(request.CodeUnauthenticated).WithMessage("login.wrong"))
+	}
+	if err := h.People.ForgetFailures(ctx, keys[0]); err != nil {
+		return err
+	}
+	for _, key := range keys[1:] {
+		if err := h.People.Refund(ctx, key); err != nil {
+			return err
+		}
+	}
+	if user.NeedsPasskey || h.Guard.NeedsSecond && user.Passkeys > 0 {
+		return h.secondStep(c, login, user)
+	}
+	return h.enter(c, user, proven("password"), login.Next)
+}
+
+// refusedAction is the audit's action for a refused sign-in.
+const refusedAction = "sign-in.refused"
+
+// noteRefusal records that a passkey or the provider did not authenticate somebody; name is the name of the
+// account, if there is one. Such refusals do not count as attempts, or an office could lock itself out. Beyond
+// a number per address they are only counted, or anybody could fill the audit.
+func (h *handler) noteRefusal(ctx context.Context, name string) error {
+	info := request.From(ctx)
+	address := network(info.Actor.Address)
+	wait, err := h.People.Attempt(ctx, "refusals from "+address, maxFailuresOfAddress)
+	if err != nil {
+		return err
+	}
+	if wait == 0 {
+		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.ObjectName = refusedAction, name })
+		return nil
+	}
+	return h.Guard.Audit.Count(ctx, request.AuditEntry{
+		Actor: address, Address: address, Via: info.Actor.Via, Action: refusedAction, ObjectID: address, Status: http.StatusForbidden,
+	})
+}
+
+// attemptKeys returns the keys under which a sign-in counts: the account, from this browser if the account is
+// known to it; otherwise the account from this address and from all addresses, and the address. Nobody can lock
+// an account for the browsers that it knows.
+func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []string {
+	if device := h.device(c, user.ID); device != "" {
+		return []string{"device " + device}
+	}
+	account := "account " + strings.ToLower(name)
+	if user.ID != uuid.Nil {
+		account = "account " + user.ID.String() // in whatever way its name was written
+	}
+	address := network(request.From(c.Request().Context()).Actor.Address)
+	return []string{account + " from " + address, account, "address " + address}
+}
+
+// network returns the part of an address under which attempts are counted: for IPv6 the prefix of one customer.
+func network(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil || !ip.Is6() || ip.Is4In6() {
+		return address
+	}
+	prefix, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return address
+	}
+	return prefix.String()
+}
+
+func tooMany(c echo.Context, wait time.Duration) *request.Fault {
+	minutes := int((wait + time.Minute - 1) / time.Minute)
+	c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(wait.Seconds())+1))
+	return request.NewFault(request.CodeTooManyAttempts).With("Count", minutes)
+}
+
+// deviceCookie proves that an account has signed in with this browser.
+const deviceCookie = "known"
+
+func deviceOwner(user uuid.UUID) string { return "browser of " + user.String() }
+
+// device is the browser's id if the account is known to it; empty otherwise.
+func (h *handler) device(c echo.Context, user uuid.UUID) string {
+	sealed, err := base64.RawURLEncoding.DecodeString(request.Kept(c.Request(), deviceCookie))
+	if err != nil || len(sealed) == 0 || user == uuid.Nil {
+		return ""
+	}
+	id := ""
+	if h.Sealer.Open(sealed, deviceOwner(user), &id) != nil {
+		return ""
+	}
+	return id
+}
+
+// enter begins a session and leads to where its owner wanted to go.
+func (h *handler) enter(c echo.Context, user people.User, session people.Session, next string) error {
+	if err := h.begin(c, user, session); err != nil {
+		return err
+	}
+	return c.Redirect(http.StatusSeeOther, next)
+}
+
+// proven is a session whose owner has just authenticated with one of our methods.
+func proven(method string) people.Session { return people.Session{Method: method, IsProven: true} }
+
+// begin begins a session in the browser, replacing its previous one.
+func (h *handler) begin(c echo.Context, user people.User, session people.Session) error {
+	r := c.Request()
+	err := request.Intend(r.Context(), func(e *request.AuditEntry) {
+		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), user.Name
+	})
+	if err != nil {
+		return err
+	}
+	before := SessionOf(r)
+	session.UserID, session.Address, session.Browser = user.ID, request.From(r.Context()).Actor.Address, request.StorableText(r.UserAgent())
+	value, err := h.People.SignIn(r.Context(), session, before)
+	if err != nil {
+		return err
+	}
+	pages.SetCookie(c, SessionCookie, value, people.SessionLimit)
+	if h.device(c, user.ID) == "" {
+		known, err := h.Sealer.Seal(uuid.NewString(), deviceOwner(user.ID))
+		if err != nil {
+			return err
+		}
+		pages.SetCookie(c, deviceCookie, base64.RawURLEncoding.EncodeToString(known), pages.Year)
+	}
+	request.Changed(r.Context(), nil, map[string]string{"method": session.Method})
+	return nil
+}
+
+// askToLeave is for links to the sign-out: it happens with a click.
+func (h *handler) askToLeave(c echo.Context) error {
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("logout.do"), "")
+	frame.Styles = []string{"form.css", "people.css"}
+	return pages.Render(c, http.StatusOK, accounts.LogoutPage(frame))
+}
+
+func (h *handler) signOut(c echo.Context) error {
+	ctx := c.Request().Context()
+	who := request.From(ctx).Who
+	if who.SessionID != uuid.Nil {
+		err := request.Intend(ctx, func(e *request.AuditEntry) {
+			e.Action, e.Object, e.ObjectID, e.ObjectName = "sign-out", "user", who.UserID.String(), who.Name
+		})
+		if err != nil {
+			return err
+		}
+		if err := h.People.EndSession(ctx, who.UserID, who.SessionID); err != nil && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+	}
+	pages.SetCookie(c, SessionCookie, "", 0)
+	c.Response().Header().Set("Clear-Site-Data", `"cache"`)
+	return c.Redirect(http.StatusSeeOther, paths.Login)
+}
+
+// setupKind is the challenge that makes the first administrator.
+const setupKind = "setup"
+
+// setupLasts is how long the link to the first administrator's account is good.
+const setupLasts = 24 * time.Hour
+
+// SetupLink returns a one-time link for creating the first administrator's account; empty if there is one
+// already.
+func SetupLink(ctx context.Context, store people.People, address string) (string, error) {
+	has, err := store.HasAdmin(ctx)
+	if err != nil || has {
+		return "", err
+	}
+	key, err := store.PutChallenge(ctx, setupKind, []byte("{}"), setupLasts)
+	return address + paths.Setup + "?key=" + key, err
+}
+
+// setup returns an error unless the key allows creating the first administrator.
+func (h *handler) setup(c echo.Context, key string) error {
+	ctx := c.Request().Context()
+	has, err := h.People.HasAdmin(ctx)
+	if err != nil {
+		return err
+	}
+	if has {
+		return request.NewFault(request.CodeNotFound).WithMessage("setup.again")
+	}
+	_, err = h.People.Challenge(ctx, setupKind, key)
+	if errors.Is(err, db.ErrNotFound) {
+		return request.NewFault(request.CodeNotFound).WithMessage("setup.gone")
+	}
+	return err
+}
+
+func (h *handler) showSetup(c echo.Context) error {
+	key := c.QueryParam("key")
+	if err := h.setup(c, key); err != nil {
+		return err
+	}
+	return h.renderSetup(c, http.StatusOK, accounts.Setup{Key: key})
+}
+
+func (h *handler) renderSetup(c echo.Context, status int, setup accounts.Setup) error {
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("setup.title"), "")
+	frame.Here, frame.Styles = paths.Setup+"?key="+setup.Key, []string{"form.css", "people.css"}
+	c.Response().Header().Set("Referrer-Policy", "no-referrer") // the address has the key
+	return pages.Render(c, status, accounts.SetupPage(frame, setup))
+}
+
+// setUp creates the first administrator.
+func (h *handler) setUp(c echo.Context) error {
+	ctx := c.Request().Context()
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	setup := accounts.Setup{Key: submitted.Value("key"), Name: submitted.Value("name")}
+	if err := h.setup(c, setup.Key); err != nil {
+		return err
+	}
+	draft, err := h.Cases.DraftUser(ctx, cases.NewUser{
+		Name: submitted.Values["name"], Password: submitted.Values["password"], IsAdmin: true, ProjectID: db.DefaultProject, Role: people.Admin,
+	})
+	var faults []form.FieldFault
+	if err != nil {
+		if faults, err = form.PersonFaults(err, nil); err != nil {
+			return err
+		}
+	}
+	if submitted.Values["password"] != submitted.Values["again"] {
+		faults = append(faults, form.FieldFault{Field: "again", Fault: request.FieldFault("again", request.ValidPassword("different", 0))})
+	}
+	if len(faults) > 0 {
+		setup.Errors = form.Messages(pages.Locale(c), faults)
+		return h.renderSetup(c, http.StatusUnprocessableEntity, setup)
+	}
+	if _, err := h.People.TakeChallenge(ctx, setupKind, setup.Key); err != nil {
+		return err
+	}
+	if err := request.Intend(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = "sign-in", draft.Name }); err != nil {
+		return err
+	}
+	user, err := h.Cases.AddUser(ctx, draft)
+	if err != nil {
+		return err
+	}
+	return h.enter(c, user, proven("setup"), paths.Tasks)
+}

@@ -1,0 +1,318 @@
+package reading
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/journal"
+	"wending/db/measure"
+	"wending/db/report"
+	"wending/db/review"
+	"wending/handlers/request"
+	"wending/jobs/blob"
+	"wending/jobs/cron"
+	"wending/jobs/export"
+	"wending/jobs/tasks"
+	"wending/views/paths"
+	"wending/views/text"
+	"wending/views/ui"
+)
+
+// ReportTypes are the content types of the reports, by their formats.
+var ReportTypes = map[string]string{
+	"csv":   "text/csv; charset=utf-8",
+	"xlsx":  "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	"jsonl": "application/x-ndjson; charset=utf-8",
+	"html":  "text/html; charset=utf-8",
+}
+
+// Reports writes the reports of a store's tasks.
+type Reports struct {
+	store  *db.Store
+	assets journal.Assets
+	reader Reader
+}
+
+// NewReports returns the reports of a store's tasks; files are those that agents produced.
+func NewReports(store *db.Store, files blob.Store) Reports {
+	return Reports{store, journal.NewAssets(store), New(store, files)}
+}
+
+// reportWriter is a report being written, in any format.
+type reportWriter interface {
+	Write(export.Item) error
+	Close() error
+}
+
+// flusher is a writer that can send what it has at once.
+type flusher interface{ Flush() }
+
+// Prepare reads what a report begins with, and returns a function that writes it while the database is read.
+func (r Reports) Prepare(ctx context.Context, task db.Task, format string, includeErrors bool) (write func(context.Context, io.Writer) error, err error) {
+	if format == "html" {
+		return r.reader.Document(ctx, task, Contents{})
+	}
+	statistics, err := r.store.TaskStatistics(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	reviews, err := r.reviewsByQuestion(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	head := newReport(task, statistics, includeErrors)
+	head.HasReviews = len(reviews) > 0
+	if head.HasAssets, err = r.assets.Any(ctx, task.ID); err != nil {
+		return nil, err
+	}
+	var lines []string // the report in a few lines, for the first sheet
+	var variants *export.Sheet
+	if format == "xlsx" {
+		numbers, err := r.reader.Summary(ctx, task, false)
+		if err != nil {
+			return nil, err
+		}
+		lines = numbers.Lines(request.From(ctx).Locale)
+		if len(head.Variants) > 0 {
+			variants = variantsSheet(request.From(ctx).Locale, head.Variants, numbers)
+		}
+	}
+	return func(ctx context.Context, w io.Writer) error {
+		writer, err := newWriter(w, format, head, func() export.Texts {
+			texts := exportTexts(request.From(ctx).Locale, task, head, statistics, lines)
+			texts.Variants = variants
+			return texts
+		})
+		if err != nil {
+			return err
+		}
+		if stream, can := w.(flusher); can {
+			stream.Flush()
+		}
+		if err := r.writeItems(ctx, task, format, head, reviews, writer); err != nil {
+			return err
+		}
+		return writer.Close()
+	}, nil
+}
+
+// writeItems writes the questions with their runs.
+func (r Reports) writeItems(ctx context.Context, task db.Task, format string, head export.Report, reviews map[string][]export.Review, writer reportWriter) error {
+	var limit *int
+	if format == "xlsx" {
+		most := export.MaxCellText
+		limit = &most
+	}
+	number, last := 0, ""
+	return report.New(r.store).EachRow(ctx, task.ID, limit, func(row report.Row) error {
+		item, err := exportItem(task, row, text.LocaleOf(ctx))
+		if err != nil {
+			return err
+		}
+		if number == 0 || item.QuestionID != last {
+			number, last = number+1, item.QuestionID
+		}
+		item.Number = number
+		for _, one := range reviews[item.QuestionID] {
+			if one.Variant == item.Variant {
+				item.Reviews = append(item.Reviews, one)
+			}
+		}
+		if head.HasAssets {
+			if err := r.addAssets(ctx, task.ID, row.ID, &item); err != nil {
+				return err
+			}
+		}
+		return writer.Write(item)
+	})
+}
+
+// addAssets adds the files that the runs of an item produced.
+func (r Reports) addAssets(ctx context.Context, taskID uuid.UUID, itemID int64, item *export.Item) error {
+	byRun, err := r.assets.OfRuns(ctx, taskID, []int64{itemID})
+	if err != nil {
+		return err
+	}
+	for n := range item.Runs {
+		for _, one := range byRun[item.Runs[n].ID] {
+			told := export.Asset{Path: one.Path, Type: one.Kind, State: string(one.State), MediaType: one.MediaType, Size: one.Size, URL: paths.Asset(taskID, one.ID)}
+			if hash := one.HashOf(); hash != "" {
+				told.SHA256 = &hash
+			}
+			item.Runs[n].Assets = append(item.Runs[n].Assets, told)
+		}
+	}
+	return nil
+}
+
+func newWriter(w io.Writer, format string, report export.Report, texts func() export.Texts) (reportWriter, error) {
+	switch format {
+	case "xlsx":
+		return export.NewXLSX(w, report, texts())
+	case "jsonl":
+		return export.NewJSONL(w, report), nil
+	}
+	return export.NewCSV(w, report)
+}
+
+func newReport(task db.Task, statistics db.TaskStatistics, includeErrors bool) export.Report {
+	report := export.Report{
+		TaskName: task.Name, AgentURL: task.TypedTarget().URL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
+		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
+		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
+	}
+	if !task.IsPlain() || len(task.Evaluators) > 0 {
+		report.Variants, report.Evaluators = exportVariants(task), exportEvaluators(task.Evaluators)
+	}
+	if model := task.TypedTarget().Model; model != nil {
+		report.AgentModel = *model
+	}
+	return report
+}
+
+// exportVariants are the variants of a task that compares some.
+func exportVariants(task db.Task) []export.Variant {
+	list := make([]export.Variant, len(task.Variants))
+	for n, variant := range task.Variants {
+		target := task.Targets[variant.Target-1]
+		list[n] = export.Variant{Number: variant.Number, Name: variant.Name, Target: target.Name}
+		if target.Kind == db.TargetURL {
+			list[n].Target = target.URL
+		}
+		if target.Currency != nil {
+			list[n].Currency = *target.Currency
+		}
+		if variant.PromptVersion != nil {
+			list[n].Prompt, _, _ = strings.Cut(variant.Name, " × ")
+		}
+	}
+	return list
+}
+
+// exportEvaluators lists a task's evaluators. Where two are versions of the same one, their columns name the version.
+func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
+	counts := map[string]int{}
+	for _, one := range evaluators {
+		counts[one.Name]++
+	}
+	list := make([]export.Evaluator, len(evaluators))
+	for n, one := range evaluators {
+		list[n] = export.Evaluator{Number: one.Number, Column: one.Name}
+		if counts[one.Name] > 1 {
+			list[n].Column += " v" + strconv.Itoa(one.Version)
+		}
+	}
+	return list
+}
+
+// exportTexts are the information page of a workbook and the names of its sheets.
+func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics, lines []string) export.Texts {
+	shown := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return cron.BeijingRFC3339(*t)
+	}
+	texts := export.Texts{
+		Info: [][2]string{
+			{locale.Text("export.info.name"), report.TaskName},
+			{locale.Text("export.info.url"), report.AgentURL},
+			{locale.Text("export.info.model"), report.AgentModel},
+			{locale.Text("export.info.runs"), strconv.Itoa(report.RunsPerItem)},
+			{locale.Text("export.info.items"), strconv.Itoa(report.Items)},
+			{locale.Text("export.info.succeeded"), strconv.Itoa(report.Succeeded)},
+			{locale.Text("export.info.failed"), strconv.Itoa(report.Failed)},
+			{locale.Text("export.info.stopped"), strconv.Itoa(report.Stopped)},
+			{locale.Text("export.info.agreement"), text.Percent(statistics.Agreement)},
+			{locale.Text("export.info.levels"), levelCounts(locale, statistics)},
+			{locale.Text("export.info.status"), locale.Text("status." + string(task.Status))},
+			{locale.Text("export.info.created"), cron.BeijingRFC3339(task.CreatedAt)},
+			{locale.Text("export.info.started"), shown(task.StartedAt)},
+			{locale.Text("export.info.completed"), shown(task.CompletedAt)},
+			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
+		},
+		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
+		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), FactsColumn: locale.Text("export.facts"), ExpectedColumn: locale.Text("export.expected"), CutMark: locale.Text("export.cut"),
+	}
+	if len(report.Variants) > 0 { // several targets have no one address, model or agreement
+		texts.Info = slices.DeleteFunc(texts.Info, func(line [2]string) bool { return line[1] == "" || line[1] == "–" })
+	}
+	summary := make([][2]string, len(lines))
+	for n, line := range lines {
+		if n == 0 {
+			summary[n][0] = locale.Text("summary.crumb")
+		}
+		summary[n][1] = line
+	}
+	texts.Info = slices.Concat(texts.Info[:1], summary, texts.Info[1:]) // after the name, before the figures
+	return texts
+}
+
+// reviewsByQuestion are a task's reviews by the id of their question.
+func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[string][]export.Review, error) {
+	found, err := review.New(r.store).List(ctx, taskID, "", "")
+	if err != nil {
+		return nil, err
+	}
+	locale := text.LocaleOf(ctx)
+	reviews := map[string][]export.Review{}
+	for _, one := range found {
+		reviews[one.QuestionID] = append(reviews[one.QuestionID], export.Review{
+			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict), Reasons: one.Reasons, ReasonsText: ui.Reasons(locale, one.Reasons),
+			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
+		})
+	}
+	return reviews, nil
+}
+
+// levelCounts lists how many questions have each level.
+func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
+	var parts []string
+	for _, level := range measure.Levels {
+		if count := statistics.Levels[string(level)]; count > 0 {
+			parts = append(parts, locale.Text("level."+string(level))+" "+strconv.Itoa(count))
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, error) {
+	if len(row.Variables) != len(task.VariableNames) {
+		return export.Item{}, fmt.Errorf("question %s has %d values for %d columns", row.QuestionID, len(row.Variables), len(task.VariableNames))
+	}
+	item := export.Item{
+		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
+		Variables: row.Variables, Series: row.Series, Turn: row.Turn,
+		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Facts: row.Facts, Expected: row.Expected},
+	}
+	if row.Level != nil {
+		item.Level, item.Letters = string(*row.Level), *row.Letters
+		if row.FactsDiffer != nil {
+			item.FactsDiffer = string(*row.FactsDiffer)
+		}
+	}
+	for _, run := range row.Runs {
+		session := ""
+		if row.Turn != nil {
+			session = tasks.SessionID(run.LaunchID, run.UnitID)
+		}
+		item.Runs = append(item.Runs, export.Run{
+			Index: run.RunIndex, ID: run.ID, SessionID: session, Status: string(run.Status), Response: run.Response, Exact: run.Exact,
+			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage, FinishReason: run.FinishReason,
+			Usage: export.Usage{
+				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
+				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,
+			},
+			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, locale.Reason), FailedAttempts: tasks.FailedAttempts(run.FailedAttempts),
+		})
+	}
+	return item, nil
+}

@@ -1,0 +1,90 @@
+package reading
+
+import (
+	"strconv"
+
+	"wending/db/measure"
+	"wending/db/report"
+	"wending/jobs/export"
+	"wending/views/summary"
+	"wending/views/text"
+)
+
+// variantsSheet has a row for each variant of a task with its numbers, as the page of variants has them.
+func variantsSheet(locale text.Locale, variants []export.Variant, numbers summary.Summary) *export.Sheet {
+	sheet := &export.Sheet{Name: locale.Text("export.sheet.variants")}
+	column := func(holds export.Cells, title string) {
+		sheet.Columns = append(sheet.Columns, export.Column{Title: title, Holds: holds})
+	}
+	interval := func(measure string) {
+		name := locale.Text("variants.measure." + measure)
+		column(export.HoldsShare, name)
+		column(export.HoldsShare, locale.Text("export.variants.low", "Measure", name))
+		column(export.HoldsShare, locale.Text("export.variants.high", "Measure", name))
+	}
+	column(export.HoldsNumber, "#")
+	column(export.HoldsText, locale.Text("variants.variant"))
+	column(export.HoldsText, locale.Text("export.variants.target"))
+	column(export.HoldsNumber, locale.Text("export.variants.expected"))
+	column(export.HoldsNumber, locale.Text("export.info.succeeded"))
+	column(export.HoldsNumber, locale.Text("export.info.failed"))
+	column(export.HoldsShare, locale.Text("variants.measure.success"))
+	interval("pass")
+	interval("agreement")
+	column(export.HoldsShare, locale.Text("variants.measure.identical"))
+	column(export.HoldsShare, locale.Text("variants.measure.similarity"))
+	for _, name := range []string{"latency", "firsttoken"} {
+		column(export.HoldsNumber, locale.Text("variants.measure."+name)+" (ms)")
+		if name == "latency" {
+			column(export.HoldsNumber, locale.Text("export.variants.p90")+" (ms)")
+		}
+	}
+	column(export.HoldsNumber, locale.Text("variants.measure.tokens"))
+	column(export.HoldsNumber, locale.Text("variants.measure.cost"))
+	column(export.HoldsText, locale.Text("library.currency"))
+	for n, row := range numbers.Numbers {
+		sheet.Rows = append(sheet.Rows, variantRow(row, variants[n].Target, numbers.Verdicts[row.Number], measure.MeanInterval(numbers.Agreements[row.Number])))
+	}
+	return sheet
+}
+
+func variantRow(row report.VariantStatistics, target string, verdicts measure.Statistics, agreement measure.Interval) []string {
+	cells := []string{
+		strconv.Itoa(row.Number), row.Name, target, strconv.Itoa(row.RunsExpected), strconv.Itoa(row.Succeeded), strconv.Itoa(row.Failed + row.TimedOut), number(row.SuccessRate),
+	}
+	cells = append(append(cells, number(verdicts.PassRate)), ends(verdicts.PassInterval)...)
+	cells = append(append(cells, number(row.Agreement)), ends(agreement)...)
+	cells = append(cells, number(row.IdenticalRate), number(row.Similarity), number(row.LatencyP50), number(row.LatencyP90), number(row.FirstTokenP50))
+	for _, one := range []*string{tokens(row.TotalTokens), row.Cost, row.Currency} {
+		if one == nil {
+			cells = append(cells, "")
+		} else {
+			cells = append(cells, *one)
+		}
+	}
+	return cells
+}
+
+// number writes one for a cell; empty if it is not known.
+func number(value *float64) string {
+	if value == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*value, 'f', -1, 64)
+}
+
+// ends are both ends of an interval; empty if there is none.
+func ends(interval measure.Interval) []string {
+	if len(interval) != 2 {
+		return []string{"", ""}
+	}
+	return []string{number(&interval[0]), number(&interval[1])}
+}
+
+func tokens(count *int64) *string {
+	if count == nil {
+		return nil
+	}
+	written := strconv.FormatInt(*count, 10)
+	return &written
+}

@@ -1,0 +1,246 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/journal"
+	"wending/handlers/request"
+	"wending/handlers/rest"
+	"wending/jobs/blob"
+	"wending/jobs/export"
+	"wending/views/paths"
+	"wending/views/text"
+)
+
+// FilesConfig holds the dependencies of pages and endpoints.
+type FilesConfig struct {
+	Store   *db.Store
+	Files   blob.Store
+	Version string
+	Failed  rest.Failed
+}
+
+type filesHandler struct{ FilesConfig }
+
+func (h *filesHandler) assets() journal.Assets { return journal.NewAssets(h.Store) }
+
+type listInput struct {
+	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	rest.PageQuery
+	QuestionID string `query:"question_id" doc:"Only those of one question" example:"q1"`
+	Variant    int    `query:"variant" minimum:"0" maximum:"20" doc:"Only those of one variant, by its number; 0 means all" example:"1"`
+	Type       string `query:"type" enum:"image,audio,video,file" doc:"Only those of one type" example:"image"`
+}
+
+// assetItem is an asset in a response.
+type assetItem struct {
+	ID          uuid.UUID          `json:"id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	RunID       int64              `json:"run_id" example:"4711"`
+	QuestionID  string             `json:"question_id" example:"q1"`
+	Variant     int                `json:"variant" example:"1"`
+	RunIndex    int                `json:"run_index" example:"1"`
+	Path        string             `json:"path" doc:"By which it is known within its run" example:"images/logo.png"`
+	Type        string             `json:"type" values:"files" example:"image"`
+	State       journal.AssetState `json:"state" doc:"QUEUED until the copy is there, or cannot be had" example:"STORED"`
+	MediaType   *string            `json:"media_type" doc:"What it is by its content; null until it is stored" example:"image/png"`
+	Size        *int64             `json:"size" doc:"Bytes" example:"48213"`
+	SHA256      *string            `json:"sha256" doc:"In hexadecimal digits"`
+	OriginalURL *string            `json:"original_url" doc:"Where the agent has it; null if it came inline" example:"https://agent.example/files/1.png"`
+	URL         string             `json:"url" doc:"Where the copy is" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	Error       *string            `json:"error" doc:"Why there is no copy, or not yet"`
+	CreatedAt   rest.Moment        `json:"created_at"`
+	StoredAt    *rest.Moment       `json:"stored_at"`
+}
+
+func newFileItem(a journal.PlacedAsset, locale text.Locale) assetItem {
+	told := assetItem{
+		ID: a.ID, RunID: a.RunID, QuestionID: a.QuestionID, Variant: a.Variant, RunIndex: a.RunIndex, Path: a.Path,
+		Type: a.Kind, State: a.State, MediaType: a.MediaType, Size: a.Size, OriginalURL: a.OriginalURL,
+		URL: paths.Asset(a.TaskID, a.ID), CreatedAt: rest.Moment(a.CreatedAt),
+		StoredAt: rest.MomentOf(a.StoredAt),
+	}
+	if a.Error != nil {
+		why := locale.Reason(*a.Error)
+		told.Error = &why
+	}
+	if hash := a.HashOf(); hash != "" {
+		told.SHA256 = &hash
+	}
+	return told
+}
+
+// assetList is a page of assets.
+type assetList struct {
+	Items      []assetItem     `json:"items"`
+	Pagination rest.Pagination `json:"pagination"`
+}
+
+type listOutput struct{ Body assetList }
+
+type filePath struct {
+	TaskID  string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	AssetID string `path:"asset_id" doc:"Id of the asset" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+}
+
+// RegisterFilesAPI adds the endpoints: lists to whole, files to stream.
+func RegisterFilesAPI(whole, stream huma.API, config FilesConfig) {
+	h := &filesHandler{config}
+	rest.Register(whole, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets", ID: "list-assets", Tag: "tasks", Summary: "List the files that a task's agents produced",
+		Description: "Those of the current runs, by question, variant, run and place in the run.", Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+	}, h.list)
+	file := func(contentType string) map[string]*huma.Response {
+		return map[string]*huma.Response{
+			"200": rest.Download("The file", map[string]string{contentType: ""}),
+			"206": rest.Download("The part that was asked for; of several parts multipart/byteranges", map[string]string{"*/*": ""}),
+			"304": {Description: "The client has it (If-None-Match)"},
+			"416": rest.Refusal(stream.OpenAPI().Components.Schemas, http.StatusRequestedRangeNotSatisfiable, request.CodeRequestInvalid),
+		}
+	}
+	rest.Register(stream, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}", ID: "get-asset", Tag: "tasks", Summary: "Get a file that an agent produced",
+		Description: "Ranges can be asked for. Whatever a browser might run comes as an attachment.", Faults: []string{request.CodeTaskNotFound}, Responses: file("*/*"),
+	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
+		return h.send(ctx, input, false)
+	})
+	rest.Register(stream, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}/thumbnail", ID: "get-asset-thumbnail", Tag: "tasks", Summary: "Get a small JPEG of a picture",
+		Description: "Of PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{request.CodeTaskNotFound}, Responses: file("image/jpeg"),
+	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
+		return h.send(ctx, input, true)
+	})
+}
+
+func (h *filesHandler) list(ctx context.Context, input *listInput) (*listOutput, error) {
+	task, err := request.Task(ctx, h.Store, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	filter := journal.AssetFilter{QuestionID: request.SearchText(input.QuestionID), Variant: input.Variant, Kind: input.Type}
+	found, total, err := h.assets().List(ctx, task.ID, filter, input.Window())
+	if err != nil {
+		return nil, err
+	}
+	output := &listOutput{assetList{make([]assetItem, len(found)), rest.NewPagination(input.Window(), total)}}
+	for n, one := range found {
+		output.Body.Items[n] = newFileItem(one, text.LocaleOf(ctx))
+	}
+	return output, nil
+}
+
+// send sends a copy, or its thumbnail.
+func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bool) (*huma.StreamResponse, error) {
+	task, err := request.Task(ctx, h.Store, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.Parse(input.AssetID)
+	if err != nil {
+		return nil, request.NewFault(request.CodeNotFound)
+	}
+	one, err := h.assets().Get(ctx, task.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	key, mediaType := one.StorageKey, one.MediaType
+	if isThumbnail {
+		jpeg := "image/jpeg"
+		key, mediaType = one.ThumbnailKey, &jpeg
+	}
+	if key == nil && !isThumbnail {
+		return h.sendWaiting(ctx, one)
+	}
+	if key == nil || mediaType == nil {
+		return nil, request.NewFault(request.CodeNotFound)
+	}
+	file, err := h.Files.Open(ctx, *key)
+	if errors.Is(err, blob.ErrNotFound) {
+		return nil, request.NewFault(request.CodeNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		defer file.Close() //nolint:errcheck // only read
+		c := humaecho.Unwrap(ctx)
+		serve(c, file, *mediaType, path.Base(one.Path), one.HashOf()+strconv.FormatBool(isThumbnail))
+	}}, nil
+}
+
+// sendWaiting sends an inline file that has not been copied yet, because the next turn of its conversation may
+// already name it. Its type has not been checked, so it is never displayed in the browser.
+func (h *filesHandler) sendWaiting(ctx context.Context, one journal.Asset) (*huma.StreamResponse, error) {
+	content, err := h.assets().Waiting(ctx, one.TaskID, one.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		serve(humaecho.Unwrap(ctx), bytes.NewReader(content), "application/octet-stream", path.Base(one.Path), one.ID.String())
+	}}, nil
+}
+
+// shown are the media types that browsers show and do not run.
+var shown = []string{
+	"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp",
+	"audio/mpeg", "audio/wav", "audio/ogg", "audio/mp4", "audio/flac", "audio/aac", "audio/x-m4a", "video/mp4",
+	"video/webm", "video/quicktime", "video/ogg",
+}
+
+// isShown reports whether a media type is one that browsers show and do not run.
+func isShown(mediaType string) bool { return slices.Contains(shown, mediaType) }
+
+// serve sends a file. Types that a browser might run are sent as an attachment of unknown type. A browser may cache the
+// file but asks the server before each use.
+func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
+	header := c.Response().Header()
+	header.Set("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'; media-src 'self'; img-src 'self'")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "private, no-cache")
+	header.Set("ETag", strconv.Quote(tag))
+	disposition := export.Inline(name)
+	if !isShown(mediaType) {
+		mediaType, disposition = "application/octet-stream", export.Attachment(name)
+	}
+	header.Set("Content-Type", mediaType)
+	header.Set("Content-Disposition", disposition)
+	response := &withoutRange{ResponseWriter: c.Response()}
+	if http.ServeContent(response, c.Request(), "", time.Time{}, file); response.isRefused {
+		header.Del("Content-Disposition")
+		header.Del("Content-Type")
+		c.Error(echo.NewHTTPError(http.StatusRequestedRangeNotSatisfiable))
+	}
+}
+
+// withoutRange suppresses the text that http.ServeContent writes if the requested range does not exist: all
+// errors are written in one format.
+type withoutRange struct {
+	http.ResponseWriter
+	isRefused bool
+}
+
+func (w *withoutRange) WriteHeader(status int) {
+	if w.isRefused = status == http.StatusRequestedRangeNotSatisfiable; !w.isRefused {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *withoutRange) Write(text []byte) (int, error) {
+	if w.isRefused {
+		return len(text), nil
+	}
+	return w.ResponseWriter.Write(text)
+}

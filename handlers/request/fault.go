@@ -1,0 +1,514 @@
+package request
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"github.com/shopspring/decimal"
+
+	"wending/db"
+	"wending/db/entries"
+	"wending/db/measure"
+	"wending/db/people"
+	"wending/db/report"
+	"wending/db/review"
+	"wending/jobs/archive"
+	"wending/jobs/dataset"
+	"wending/jobs/evaluate"
+	cases "wending/jobs/people"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
+	"wending/views/text"
+)
+
+// RetryAfter is the number of seconds after which a request refused with SERVICE_UNAVAILABLE may be retried:
+// the value of the header Retry-After.
+const RetryAfter = "5"
+
+// IsInternal reports whether an error is an internal one, which operators must know about: neither a client's error
+// nor overload.
+func IsInternal(err error) bool {
+	return FaultOf(err).Status() >= http.StatusInternalServerError && !errors.Is(err, ErrBusy) && !errors.Is(err, tasks.ErrNoSlot)
+}
+
+// FaultCodes are all codes, in alphabetical order.
+func FaultCodes() []string { return slices.Sorted(maps.Keys(statuses)) }
+
+// StatusOf is the HTTP status of a code.
+func StatusOf(code string) int { return statuses[code] }
+
+func notFoundCode(kind db.Kind) string { return strings.ToUpper(string(kind)) + "_NOT_FOUND" }
+
+// notFound returns the fault of an object that does not exist: kinds without their own code share one.
+func notFound(kind db.Kind) *Fault {
+	if _, hasOwn := statuses[notFoundCode(kind)]; hasOwn {
+		return NewFault(notFoundCode(kind))
+	}
+	return NewFault(CodeNotFound)
+}
+
+// Fault is an error that a user or an API client sees. It does not change; With… return copies. The cause goes to
+// the log only.
+type Fault struct {
+	code string
+	// key, with args, names the message; empty means "error." and the code.
+	key   string
+	args  map[string]any
+	limit *Limit
+	// rows are the errors in single rows of a dataset.
+	rows []dataset.RowError
+	// field is the invalid field; empty means that the code implies it. row is its line in an archive.
+	field string
+	row   int
+	// others are about further fields.
+	others []*Fault
+	status int
+	cause  error
+}
+
+// NewFault returns the fault of a code.
+func NewFault(code string) *Fault {
+	status, isKnown := statuses[code]
+	if !isKnown {
+		panic("unknown code " + code)
+	}
+	return &Fault{code: code, status: status}
+}
+
+// WithCause returns the fault with the error that caused it.
+func (f Fault) WithCause(cause error) *Fault {
+	f.cause = cause
+	return &f
+}
+
+// WithMessage returns the fault with another message of the catalogue.
+func (f Fault) WithMessage(key string) *Fault {
+	f.key = key
+	return &f
+}
+
+// With returns the fault with a value that its message names.
+func (f Fault) With(name string, value any) *Fault {
+	f.args = maps.Clone(f.args)
+	if f.args == nil {
+		f.args = map[string]any{}
+	}
+	f.args[name] = value
+	return &f
+}
+
+// withStatus returns the fault with a status that is not its code's own.
+func (f Fault) withStatus(status int) *Fault {
+	f.status = status
+	return &f
+}
+
+// Error implements error, for the log.
+func (f *Fault) Error() string {
+	if f.cause != nil {
+		return f.code + ": " + f.cause.Error()
+	}
+	return f.code
+}
+
+// Unwrap returns the cause.
+func (f *Fault) Unwrap() error { return f.cause }
+
+// Code is the fault's code.
+func (f *Fault) Code() string { return f.code }
+
+// Status is the fault's HTTP status.
+func (f *Fault) Status() int { return f.status }
+
+// Message is the fault in the words of a locale.
+func (f *Fault) Message(locale text.Locale) string {
+	args := maps.Clone(f.args)
+	if args == nil {
+		args = map[string]any{}
+	}
+	if f.limit != nil {
+		args["Range"] = f.limit.told(locale)
+	}
+	key := f.key
+	if key == "" {
+		key = "error." + f.code
+	}
+	return locale.TextWith(key, args)
+}
+
+// Beside is the fault in the words of a locale, for a line beside the field that it is about.
+func (f *Fault) Beside(locale text.Locale) string {
+	switch {
+	case f.limit == nil:
+		return f.Message(locale)
+	case f.limit.key == requiredKey:
+		return locale.Text("error.beside.required")
+	case f.limit.key == ruleKey:
+		return locale.Text("error.beside.rule", "Detail", f.limit.told(locale))
+	}
+	return locale.Text("error.beside", "Range", f.limit.told(locale))
+}
+
+// RowDetail is the error in one row of a dataset, in a locale's words.
+type RowDetail struct {
+	Row     int    `json:"row" doc:"Row number as a spreadsheet shows it" example:"3"`
+	Column  string `json:"column" doc:"Column name; empty if the whole row is concerned" example:"question"`
+	Message string `json:"message" example:"question 为空"`
+}
+
+// Details returns the errors in rows, and how many rows are invalid, listed or not.
+func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
+	if f.field != "" || f.row > 0 {
+		details = append(details, RowDetail{Row: f.row, Column: f.field, Message: f.Message(locale)})
+	}
+	for _, other := range f.others {
+		details = append(details, RowDetail{Column: other.field, Message: other.Message(locale)})
+	}
+	for _, row := range f.rows {
+		details = append(details, RowDetail{row.Row, row.Column, locale.TextWith("dataset.row."+row.Problem, row.Args)})
+	}
+	total, _ = f.args["Count"].(int)
+	return details, max(total, len(details))
+}
+
+// Limit is the range of valid values of a parameter.
+type Limit struct {
+	key  string
+	args map[string]any
+}
+
+// told returns the limit in the words of a locale.
+func (l Limit) told(locale text.Locale) string {
+	if why, isText := l.args["Detail"].(string); isText && l.key == ruleKey {
+		return locale.Text(ruleKey, "Detail", locale.Reason(why))
+	}
+	return locale.TextWith(l.key, l.args)
+}
+
+// Between allows whole numbers from least to most.
+func Between(least, most int) Limit {
+	return Limit{"error.range.number", map[string]any{"Min": least, "Max": most}}
+}
+
+// ValuesBetween allows lists of least to most values.
+func ValuesBetween(least, most int) Limit {
+	return Limit{"error.range.count", map[string]any{"Want": fmt.Sprintf("%d–%d", least, most)}}
+}
+
+// OneOf allows one of the choices.
+func OneOf(choices ...string) Limit {
+	return Limit{"error.range.choice", map[string]any{"Choices": strings.Join(choices, ", ")}}
+}
+
+// TextUpTo allows texts of at most most characters, none of them control characters.
+func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
+
+// ValidText allows texts, not other values of JSON.
+func ValidText() Limit { return Limit{key: "error.range.string"} }
+
+// Required allows any text but an empty one.
+func Required() Limit { return Limit{key: requiredKey} }
+
+const requiredKey = "error.range.required"
+
+// Boolean allows true or false.
+func Boolean() Limit { return Limit{key: "error.range.boolean"} }
+
+// JSONObject allows a JSON object.
+func JSONObject() Limit { return Limit{key: "error.range.json"} }
+
+// ValidPoll allows the members of an agent's poll.
+func ValidPoll() Limit { return Limit{key: "error.range.poll"} }
+
+// ValidRate allows N/s, N/m or unlimited.
+func ValidRate() Limit { return Limit{key: "error.range.rate"} }
+
+// LongTextUpTo allows texts of at most most characters, on several lines.
+func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
+
+// ValidRule is the error in a rule's configuration, in the form of reason.Because.
+func ValidRule(why string) Limit { return Limit{ruleKey, map[string]any{"Detail": why}} }
+
+// ValidRuleValue allows the valid values of a member of an evaluator's configuration.
+func ValidRuleValue(kind evaluate.Type) Limit {
+	return Limit{key: map[evaluate.Type]string{
+		evaluate.Share: "error.range.share", evaluate.Amount: "error.range.amount", evaluate.JSON: "error.range.json_value",
+		evaluate.Truth: "error.range.boolean", evaluate.Line: "error.range.string", evaluate.Lines: "error.range.lines",
+		evaluate.Hundred: "error.range.rating", evaluate.Votes: "error.range.votes", evaluate.Temperature: "error.range.temperature",
+		evaluate.Dimensions: "error.range.dimensions", evaluate.Template: "error.range.template",
+	}[kind]}
+}
+
+const ruleKey = "error.range.rule"
+
+// Unique allows a name that no other entry of the kind has.
+func Unique() Limit { return Limit{key: "error.range.unique"} }
+
+// Unlike allows a name that does not look like an account's.
+func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
+
+// VisibleName allows a name whose characters can be seen.
+func VisibleName(most int) Limit { return Limit{"error.range.name", map[string]any{"Max": most}} }
+
+// UnreservedName allows a name that is neither an address nor like a token's.
+func UnreservedName() Limit { return Limit{key: "error.range.name.unreserved"} }
+
+// ValidAddress allows an http or https address.
+func ValidAddress() Limit { return Limit{key: "error.range.address"} }
+
+// Reachable allows an address that the allowlist in a setting permits.
+func Reachable(variable string) Limit {
+	return Limit{"error.range.reachable", map[string]any{"Variable": variable}}
+}
+
+// ValidPrice allows a decimal number that is not negative.
+func ValidPrice() Limit { return Limit{key: "error.range.price"} }
+
+// ValidCost allows a decimal number above 0.
+func ValidCost() Limit { return Limit{key: "error.range.cost"} }
+
+// ValidHeaders allows a JSON object of header names and values.
+func ValidHeaders() Limit { return Limit{key: "error.range.headers"} }
+
+// ValidEntries allows entries of the library.
+func ValidEntries() Limit { return Limit{key: "error.range.saved"} }
+
+// ValidWebhookSecret allows a secret of Standard Webhooks.
+func ValidWebhookSecret() Limit { return Limit{key: "error.range.webhook_secret"} }
+
+// ValidAddresses allows up to most e-mail addresses.
+func ValidAddresses(most int) Limit {
+	return Limit{"error.range.addresses", map[string]any{"Max": most}}
+}
+
+// ValidTask allows the id of a task.
+func ValidTask() Limit { return Limit{key: "error.range.task"} }
+
+// ValidCron allows a cron expression.
+func ValidCron() Limit { return Limit{key: "error.range.cron"} }
+
+// ValidCronField allows the valid values of a field of a cron expression; value is the invalid one.
+func ValidCronField(field, value string) Limit {
+	return Limit{"cron.wrong." + field, map[string]any{"Value": value}}
+}
+
+// CronNever asks for a cron expression that fires at some time.
+func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
+
+// CronOften asks for a cron expression whose times are at least that many minutes apart.
+func CronOften(least int) Limit {
+	return Limit{"error.range.cron_often", map[string]any{"Min": least}}
+}
+
+// ValidTimezone allows a name of the IANA's database.
+func ValidTimezone() Limit { return Limit{key: "error.range.timezone"} }
+
+// ValidAlertLimit allows the valid limits of an alert.
+func ValidAlertLimit() Limit { return Limit{key: "error.range.alert"} }
+
+// ValidPassword allows a good password; problem is the fault of the rejected one: short, long, common, different
+// (from the repetition) or wrong.
+func ValidPassword(problem string, least int) Limit {
+	return Limit{"error.range.password." + problem, map[string]any{"Min": least}}
+}
+
+// ValidAccount allows the name or id of an account.
+func ValidAccount() Limit { return Limit{key: "error.range.account"} }
+
+// ValidMoment allows a time in RFC 3339, or a day.
+func ValidMoment() Limit { return Limit{key: "error.range.moment"} }
+
+// NonEmpty allows one value that is not empty.
+func NonEmpty() Limit { return Limit{key: "error.range.one"} }
+
+// ParameterFault reports that a parameter is not within its limit.
+func ParameterFault(name string, limit Limit) *Fault {
+	f := NewFault(CodeParameterInvalid)
+	f.args, f.limit = map[string]any{"Name": name}, &limit
+	return f
+}
+
+// FieldFault is Parameter for a field of the library, which the details name too.
+func FieldFault(name string, limit Limit) *Fault {
+	f := ParameterFault(name, limit)
+	f.field = name
+	return f
+}
+
+// UnknownFieldFault reports a field that an operation does not know, with the nearest that it does.
+func UnknownFieldFault(name string, known []string) *Fault {
+	name = shortened(name)
+	f := NewFault(CodeParameterInvalid).WithMessage("error.unknown.field").With("Name", name)
+	if len(known) > 0 {
+		f = f.WithMessage("error.unknown.field.near").With("Near", nearest(name, known))
+	}
+	f.field = name
+	return f
+}
+
+// UnknownParameterFault is UnknownFieldFault for query parameters, some of which every operation accepts.
+func UnknownParameterFault(name string, known []string) *Fault {
+	name = shortened(name)
+	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With("Near", nearest(name, known))
+}
+
+// maxShownName is how many characters of an unknown name are shown.
+const maxShownName = 64
+
+func shortened(name string) string {
+	runes := []rune(strings.ToValidUTF8(name, "\uFFFD"))
+	if len(runes) > maxShownName {
+		return string(runes[:maxShownName]) + "…"
+	}
+	return string(runes)
+}
+
+// nearest is the name that is most like another, by their edit distance.
+func nearest(name string, known []string) string {
+	likeness := func(other string) float64 { return measure.Similarity([]byte(strings.ToLower(name)), []byte(other)) }
+	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
+}
+
+// JoinFaults returns the first of faults with the details of the others about further fields.
+func JoinFaults(faults ...*Fault) *Fault {
+	first := *faults[0]
+	for _, other := range faults[1:] {
+		if other.field != "" {
+			first.others = append(first.others, other)
+		}
+	}
+	return &first
+}
+
+// DatasetFault returns the fault of an error of the reader of datasets.
+func DatasetFault(err error) *Fault {
+	var refused *dataset.Error
+	if !errors.As(err, &refused) {
+		if errors.Is(err, context.Canceled) { // nobody waits for an answer
+			return NewFault(CodeRequestInvalid).WithCause(err)
+		}
+		return NewFault(CodeInternalError).WithCause(err)
+	}
+	f := NewFault(refused.Code).WithMessage("dataset." + refused.Problem).WithCause(err)
+	f.args, f.rows = refused.Args, refused.Details
+	return f
+}
+
+// ArchiveFault returns the fault of an archive that is wrong.
+func ArchiveFault(wrong *archive.Error) *Fault {
+	f := NewFault(CodeArchiveInvalid).WithMessage("archive." + wrong.Problem).WithCause(wrong)
+	f.args = map[string]any{"File": wrong.File, "Line": strconv.Itoa(wrong.Line), "Member": wrong.Member}
+	maps.Copy(f.args, wrong.Args)
+	switch {
+	case wrong.Want != "" && wrong.Member == "":
+		f.key = "archive.line"
+	case wrong.File == "":
+		f.key = "error.ARCHIVE_INVALID"
+	}
+	if wrong.Want != "" {
+		f.limit = &Limit{"error.range." + wrong.Want, wrong.Args}
+	}
+	f.field, f.row = wrong.Member, wrong.Line
+	return f
+}
+
+// FaultOf classifies any error that a handler returns.
+func FaultOf(err error) *Fault {
+	var known *Fault
+	if errors.As(err, &known) {
+		return known
+	}
+	if described := ofType(err); described != nil {
+		return described
+	}
+	for _, one := range sentinels {
+		if !errors.Is(err, one.err) {
+			continue
+		}
+		found := NewFault(one.code)
+		if one.message != "" {
+			found = found.WithMessage(one.message)
+		}
+		return found.WithCause(err)
+	}
+	var routing *echo.HTTPError
+	switch {
+	case !errors.As(err, &routing):
+	case routing.Code == http.StatusRequestEntityTooLarge:
+		return NewFault(CodeRequestTooLarge).WithCause(err)
+	case routing.Code == http.StatusNotFound:
+		return NewFault(CodeNotFound).WithCause(err)
+	case routing.Code >= 400 && routing.Code < 500:
+		return NewFault(CodeRequestInvalid).WithCause(err).withStatus(routing.Code)
+	}
+	return NewFault(CodeInternalError).WithCause(err)
+}
+
+// sentinels are the errors without values; the first match counts. The default message is the code's.
+var sentinels = []struct {
+	err           error
+	code, message string
+}{
+	{report.ErrSearchTooSlow, CodeServiceUnavailable, "error.SEARCH_TOO_SLOW"},
+	{db.ErrNotFound, CodeNotFound, ""},
+	{db.ErrNothingToRun, CodeTaskStateConflict, "error.NOTHING_TO_RETRY"},
+	{db.ErrConflict, CodeTaskStateConflict, ""},
+	{ErrStale, CodeForbidden, "error.stale"},
+	{secret.ErrKey, CodeTaskStateConflict, "failure.SECRET_KEY_CHANGED"}, // it was given up, or the key is another
+	{people.ErrLastAdmin, CodeTaskStateConflict, "users.last_admin"},
+	{cases.ErrOfProvider, CodeForbidden, "users.of_provider.only"},
+	{cases.ErrDisabled, CodeForbidden, "login.disabled"},
+	{cases.ErrNoGroup, CodeForbidden, "login.no_group"},
+	{cases.ErrForbidden, CodeForbidden, ""},
+	{cases.ErrNotFinished, CodeTaskNotFinished, ""},
+	{ErrBusy, CodeServiceUnavailable, "error.BUSY"},
+	{tasks.ErrNoSlot, CodeServiceUnavailable, "error.AGENT_BUSY"},
+	{db.ErrUnstorable, CodeRequestInvalid, ""},
+	{db.ErrUnavailable, CodeServiceUnavailable, ""},
+}
+
+// ofType classifies errors that carry values which the message names; it returns nil if err is none of them.
+func ofType(err error) *Fault {
+	var (
+		missing  *db.NotFoundError
+		conflict *review.ConflictError
+		exceeded *people.QuotaExceededError
+		invalid  *archive.Error
+		spent    *tasks.BudgetError
+		full     *db.ProjectFullError
+		variable *tasks.UnknownVariableError
+		refused  *tasks.InvalidError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return TaskFault(refused).WithCause(err)
+	case errors.As(err, &invalid):
+		return ArchiveFault(invalid)
+	case errors.As(err, &missing):
+		return notFound(missing.Kind).WithCause(err)
+	case errors.Is(err, entries.ErrNameTaken), errors.Is(err, people.ErrNameTaken):
+		return FieldFault("name", Unique()).WithCause(err)
+	case errors.As(err, &exceeded):
+		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+exceeded.What).With("Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
+	case errors.As(err, &spent):
+		return NewFault(CodeTaskStateConflict).WithMessage("error."+spent.Reason).With("Ceiling", spent.Ceiling.String()).With("Currency", spent.Currency).
+			With("Left", decimal.Max(decimal.Zero, spent.Left).String()).WithCause(err)
+	case errors.As(err, &full):
+		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)
+	case errors.As(err, &conflict):
+		return NewFault(CodeReviewConflict).WithCause(err)
+	case errors.As(err, &variable):
+		return FieldFault("evaluators", Limit{"error.range.variable", map[string]any{
+			"Evaluator": variable.Evaluator, "Variable": variable.Variable, "Nearest": variable.Nearest,
+		}}).WithCause(err)
+	}
+	return nil
+}

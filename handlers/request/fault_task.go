@@ -1,0 +1,41 @@
+package request
+
+import "wending/jobs/tasks"
+
+// TaskFault returns the fault of a field that breaks a limit of tasks.
+func TaskFault(wrong *tasks.InvalidError) *Fault {
+	switch wrong.Problem {
+	case tasks.TooLarge:
+		return NewFault(CodeTaskTooLarge)
+	case tasks.Missing, tasks.NotAnAddress, tasks.TooLong:
+		codes := map[string]map[tasks.Problem]string{
+			"task_name":     {tasks.Missing: CodeTaskNameRequired, tasks.TooLong: CodeTaskNameTooLong},
+			"agent_api_url": {tasks.Missing: CodeAgentURLRequired, tasks.NotAnAddress: CodeAgentURLInvalid},
+		}
+		if code, hasCode := codes[wrong.Field][wrong.Problem]; hasCode {
+			return NewFault(code)
+		}
+	}
+	return FieldFault(wrong.Field, limitOf(wrong))
+}
+
+// limitOf is what a field of a task may be.
+func limitOf(wrong *tasks.InvalidError) Limit {
+	switch wrong.Problem {
+	case tasks.OutOfRange:
+		return Between(wrong.Min, wrong.Max)
+	case tasks.NotAChoice:
+		return OneOf(wrong.Choices...)
+	case tasks.NotARate:
+		return ValidRate()
+	case tasks.NotACost:
+		return ValidCost()
+	case tasks.NotAnAddress:
+		return ValidAddress()
+	case tasks.NotAnObject:
+		return JSONObject()
+	case tasks.TooLong:
+		return TextUpTo(wrong.Max)
+	}
+	return Required()
+}

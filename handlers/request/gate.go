@@ -1,0 +1,153 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+)
+
+// Patience is how long work waits for its turn.
+const Patience = 3 * time.Second
+
+// Gates are the limits of each kind of work, each with a number of places. One visitor gets at most half of
+// them, so that nobody can lock out the others.
+type Gates struct {
+	// Files is reading uploaded files, and the facts of answers: a place for each core.
+	Files *Gate
+	// Imports is storing tasks of archives, with their upload: 2 places.
+	Imports *Gate
+	// Probes are tests of an agent from a page: 4 places.
+	Probes *Gate
+	// SignIns are passwords being compared: 16 places, because comparing takes long by design.
+	SignIns *Gate
+	// Pages are pages of results being made: 8 places.
+	Pages *Gate
+	// Exports are reports and results being read from the database: 5 places, because each holds one of the process's
+	// connections to the database.
+	Exports *Gate
+	// Responses let slow clients read finished responses without holding a place.
+	Responses *RelayPool
+	// Followers are streams of a task's or a call's progress: 1,000 places, of which one visitor gets 100.
+	Followers *Gate
+}
+
+// NewGates returns gates whose refusals the registry counts.
+func NewGates(registry prometheus.Registerer) *Gates {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "wending_refused_total", Help: "Requests refused because as much work of their kind ran as may at once, by kind.",
+	}, []string{"kind"})
+	places := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "wending_places", Help: "How much work of a kind may run at once, by kind.",
+	}, []string{"kind"})
+	responses := NewRelayPool()
+	waiting := func(where string, bytes func() int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "wending_waiting_bytes", Help: "Bytes of responses that wait for slow readers.", ConstLabels: prometheus.Labels{"where": where},
+		}, func() float64 { return float64(bytes()) })
+	}
+	if registry != nil {
+		registry.MustRegister(refused, places,
+			waiting("memory", func() int64 { memory, _ := responses.Waiting(); return memory }),
+			waiting("disk", func() int64 { _, disk := responses.Waiting(); return disk }))
+	}
+	gate := func(kind string, size int) *Gate {
+		places.WithLabelValues(kind).Set(float64(size))
+		return &Gate{
+			places: semaphore.NewWeighted(int64(size)), refused: refused.WithLabelValues(kind), share: int64(size+1) / 2, shares: map[string]*share{},
+		}
+	}
+	followers := gate("followers", 1000)
+	followers.share = 100
+	return &Gates{
+		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Probes: gate("probes", 4), SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
+		Followers: followers, Responses: responses,
+	}
+}
+
+type visitor struct{}
+
+// WithVisitor returns the context of work for a visitor: an account, a token, or the address of somebody who
+// has neither. Visitors share places fairly; work without a visitor is only limited by the total.
+func WithVisitor(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, visitor{}, name)
+}
+
+// Gate lets a limited number through at once.
+type Gate struct {
+	places  *semaphore.Weighted
+	refused prometheus.Counter
+	// share is how many places one visitor gets.
+	share int64
+
+	mu     sync.Mutex
+	shares map[string]*share
+}
+
+// share are the places of a visitor who holds some or waits for one.
+type share struct {
+	places *semaphore.Weighted
+	users  int // under Gate.mu
+}
+
+// Enter takes a place, or returns ErrBusy if none becomes free within Patience, or if the context's visitor has
+// too many. leave releases the place; it may be called more than once.
+func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	giveBack, err := g.enterShare(waiting)
+	if err == nil {
+		if err = g.places.Acquire(waiting, 1); err != nil {
+			giveBack()
+		}
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		g.refused.Inc()
+		return nil, ErrBusy
+	}
+	return sync.OnceFunc(func() {
+		g.places.Release(1)
+		giveBack()
+	}), nil
+}
+
+// enterShare takes one of the places of the context's visitor.
+func (g *Gate) enterShare(ctx context.Context) (giveBack func(), err error) {
+	name, _ := ctx.Value(visitor{}).(string)
+	if name == "" {
+		return func() {}, nil
+	}
+	g.mu.Lock()
+	own := g.shares[name]
+	if own == nil {
+		own = &share{places: semaphore.NewWeighted(g.share)}
+		g.shares[name] = own
+	}
+	own.users++
+	g.mu.Unlock()
+	forget := func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(g.shares, name)
+		}
+	}
+	if err := own.places.Acquire(ctx, 1); err != nil {
+		forget()
+		return nil, err
+	}
+	return func() {
+		own.places.Release(1)
+		forget()
+	}, nil
+}
+
+// ErrBusy means that too much work of this kind runs already.
+var ErrBusy = errors.New("too much work of this kind runs already")

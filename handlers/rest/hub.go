@@ -1,0 +1,118 @@
+package rest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ReadEvery is the time between two reads of a topic that is watched and does not announce changes.
+const ReadEvery = 500 * time.Millisecond
+
+// Hub holds the watched topics. K names a topic, V is its state.
+type Hub[K comparable, V any] struct {
+	read   func(context.Context, K) (V, error)
+	mu     sync.Mutex
+	topics map[K]*topic[V]
+}
+
+type topic[V any] struct {
+	watchers int           // under Hub.mu
+	changed  chan struct{} // under Hub.mu; closed when the state changed
+	reading  sync.Mutex    // held by the watcher that reads for all
+	latest   atomic.Pointer[snapshot[V]]
+}
+
+// snapshot is a state and the time at which reading it began.
+type snapshot[V any] struct {
+	state V
+	at    time.Time
+}
+
+// NewHub returns a hub whose topics are read with read.
+func NewHub[K comparable, V any](read func(context.Context, K) (V, error)) *Hub[K, V] {
+	return &Hub[K, V]{read: read, topics: map[K]*topic[V]{}}
+}
+
+// Announce notifies the watchers of a topic that its state changed.
+func (h *Hub[K, V]) Announce(key K) { h.announce(func(k K) bool { return k == key }) }
+
+// AnnounceAll notifies all watchers that their topic's state may have changed.
+func (h *Hub[K, V]) AnnounceAll() { h.announce(func(K) bool { return true }) }
+
+func (h *Hub[K, V]) announce(concerns func(K) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, topic := range h.topics {
+		if concerns(key) {
+			close(topic.changed)
+			topic.changed = make(chan struct{})
+		}
+	}
+}
+
+// Watch starts watching a topic. The watcher must be closed.
+func (h *Hub[K, V]) Watch(key K) *Watcher[K, V] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[key]
+	if t == nil {
+		t = &topic[V]{changed: make(chan struct{})}
+		h.topics[key] = t
+	}
+	t.watchers++
+	return &Watcher[K, V]{hub: h, key: key, topic: t, changed: t.changed}
+}
+
+// Watcher follows one topic.
+type Watcher[K comparable, V any] struct {
+	hub     *Hub[K, V]
+	key     K
+	topic   *topic[V]
+	changed chan struct{}
+}
+
+// Changed returns a channel that is closed when the state changes, after the last call of Fresh.
+func (w *Watcher[K, V]) Changed() <-chan struct{} { return w.changed }
+
+// Fresh reads the state now.
+func (w *Watcher[K, V]) Fresh(ctx context.Context) (V, error) {
+	w.hub.mu.Lock()
+	w.changed = w.topic.changed
+	w.hub.mu.Unlock()
+	w.topic.reading.Lock()
+	defer w.topic.reading.Unlock()
+	return w.read(ctx)
+}
+
+// Latest returns a state that is at most ReadEvery/2 old, or the last one while another watcher is reading.
+func (w *Watcher[K, V]) Latest(ctx context.Context) (V, error) {
+	latest := w.topic.latest.Load()
+	if latest == nil {
+		return w.Fresh(ctx)
+	}
+	if time.Since(latest.at) < ReadEvery/2 || !w.topic.reading.TryLock() {
+		return latest.state, nil
+	}
+	defer w.topic.reading.Unlock()
+	return w.read(ctx)
+}
+
+func (w *Watcher[K, V]) read(ctx context.Context) (V, error) {
+	at := time.Now()
+	state, err := w.hub.read(ctx, w.key)
+	if err == nil {
+		w.topic.latest.Store(&snapshot[V]{state, at})
+	}
+	return state, err
+}
+
+// Close stops watching the topic.
+func (w *Watcher[K, V]) Close() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	if w.topic.watchers--; w.topic.watchers == 0 {
+		delete(w.hub.topics, w.key)
+	}
+}

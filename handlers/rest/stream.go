@@ -1,0 +1,96 @@
+package rest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// StreamWriter writes a response in parts and remembers the first failure.
+type StreamWriter struct {
+	to         http.ResponseWriter
+	connection *http.ResponseController
+	err        error
+}
+
+// NewStreamWriter returns a stream to a client.
+func NewStreamWriter(w http.ResponseWriter) *StreamWriter {
+	return &StreamWriter{to: w, connection: http.NewResponseController(w)}
+}
+
+// Err returns the first failure; nil means none so far. After a failure the client is considered gone.
+func (s *StreamWriter) Err() error { return s.err }
+
+// Write implements io.Writer.
+func (s *StreamWriter) Write(b []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	var n int
+	n, s.err = s.to.Write(b)
+	return n, s.err
+}
+
+// Text writes a text.
+func (s *StreamWriter) Text(text string) { _, _ = s.Write([]byte(text)) }
+
+// Value writes a value as JSON.
+func (s *StreamWriter) Value(value any) { s.Text(string(s.marshal(value))) }
+
+// Open writes an object as JSON without its closing brace, so that members can follow.
+func (s *StreamWriter) Open(value any) {
+	if text := s.marshal(value); len(text) > 0 {
+		s.Text(string(text[:len(text)-1]))
+	}
+}
+
+func (s *StreamWriter) marshal(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	return text
+}
+
+// Flush sends what was written.
+func (s *StreamWriter) Flush() {
+	if s.err == nil {
+		s.err = s.connection.Flush()
+	}
+}
+
+const (
+	// HeartbeatEvery is the time between two heartbeats of an idle stream.
+	HeartbeatEvery = 15 * time.Second
+	// reconnectAfter is how long a browser waits before it connects again.
+	reconnectAfter = 2 * time.Second
+)
+
+// EventWriter writes server-sent events, each at once.
+type EventWriter struct{ *StreamWriter }
+
+// NewEventWriter begins a response of server-sent events.
+func NewEventWriter(w http.ResponseWriter) EventWriter {
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream; charset=utf-8")
+	header.Set("Cache-Control", "no-cache, no-transform")
+	header.Set("X-Accel-Buffering", "no") // a proxy must not hold events back
+	w.WriteHeader(http.StatusOK)
+	e := EventWriter{NewStreamWriter(w)}
+	e.Text(fmt.Sprintf("retry: %d\n\n", reconnectAfter.Milliseconds()))
+	e.Flush()
+	return e
+}
+
+// Send sends one event with its data as JSON.
+func (e EventWriter) Send(name, id string, data any) {
+	e.Text(fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, id, e.marshal(data))) // JSON has no line breaks
+	e.Flush()
+}
+
+// Heartbeat keeps an idle stream alive.
+func (e EventWriter) Heartbeat() {
+	e.Text(": heartbeat\n\n")
+	e.Flush()
+}

@@ -1,0 +1,354 @@
+package evaluate
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"wending/jobs/agent/protocol"
+	"wending/jobs/agent/wire"
+	"wending/jobs/reason"
+)
+
+// CodeJudgeUnreadable marks ratings that could not be read from the model's reply.
+const CodeJudgeUnreadable = "JUDGE_UNREADABLE"
+
+// JudgeUnanswered is why a judge's call gave no reply, in the form of reason.Because: the call's code, and the words of the model's
+// server if it has any.
+func JudgeUnanswered(code, message string) string {
+	if _, words, hasWords := strings.Cut(message, ": "); hasWords && (strings.HasPrefix(code, "HTTP_") || code == protocol.CodeAgent) {
+		return reason.Because("judge.answered", code, words)
+	}
+	return reason.Because("judge.call", code)
+}
+
+// JudgeUnreadable is the reason why a reply gives no rating, in the form of reason.Because.
+func JudgeUnreadable(reply []byte) string {
+	return reason.Because("judge.unreadable", strings.ToValidUTF8(string(wire.Cut(reply, wire.ExcerptBytes)), "\uFFFD"))
+}
+
+// Vote is one reply of a model about an answer.
+type Vote struct {
+	// Ratings are from 0 to 100, by the dimensions; a dimension that the model left out is missing.
+	Ratings map[string]float64
+	Reason  string
+}
+
+// overall is the rating that decides: Overall, or else the mean.
+func (v Vote) overall() float64 {
+	if rating, isThere := v.Ratings[Overall]; isThere {
+		return rating
+	}
+	sum := 0.0
+	for _, rating := range v.Ratings {
+		sum += rating
+	}
+	return sum / float64(len(v.Ratings))
+}
+
+// maxRead is how many of the last bytes of a reply are read.
+const maxRead = 200_000
+
+// Read reads a model's ratings: one JSON object, in any notation that wire.Passages accepts, or else lines such as
+// "overall: 90". Of several objects the last one counts that has a rating, because models quote before they conclude; a reply
+// that begins with one rating and ends with another is ambiguous. isRead is false if there is no rating, if the reply is
+// ambiguous about Overall, or if Overall is there without being a number from 0 to 100: no other dimension replaces it.
+func (j LLMJudge) Read(text string) (vote Vote, isRead bool) {
+	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
+	if said, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && said.Kind == wire.String { // JSON within a JSON text
+		text = strings.TrimSpace(string(said.Text))
+	}
+	var first, last *reading
+	for _, passage := range wire.Passages(text) {
+		found := j.read(passage.Value, 0)
+		if !found.isAny() {
+			continue
+		}
+		found.begins = strings.Trim(text[:passage.From], "`json \t\r\n") == ""
+		if last = &found; first == nil {
+			first = last
+		}
+	}
+	if first == nil {
+		lines := j.readLines(text)
+		first, last = &lines, &lines
+	}
+	if first.begins && first.ratings[Overall] != last.ratings[Overall] {
+		return vote, false
+	}
+	return last.vote(), last.isReadable()
+}
+
+// reading holds the ratings read from a reply or a part of it.
+type reading struct {
+	ratings map[string]float64
+	// isInvalid reports that Overall is there without being one number from 0 to 100.
+	isInvalid bool
+	reason    string
+	// reasons are the reasons for single dimensions.
+	reasons []string
+	// begins reports that the reply begins with it.
+	begins bool
+}
+
+func (r *reading) isAny() bool      { return r.isInvalid || len(r.ratings) > 0 }
+func (r *reading) isReadable() bool { return !r.isInvalid && len(r.ratings) > 0 }
+
+func (r *reading) vote() Vote {
+	if r.reason == "" {
+		r.reason = strings.Join(r.reasons, "\n")
+	}
+	return Vote{Ratings: r.ratings, Reason: r.reason}
+}
+
+// rate records the rating of a dimension.
+func (r *reading) rate(dimension string, value wire.Value) {
+	rating, isRating := ratingOf(value)
+	before, isRepeated := r.ratings[dimension]
+	switch {
+	case dimension == Overall && (!isRating || isRepeated && before != rating):
+		r.isInvalid = true
+	case isRating:
+		r.ratings[dimension] = rating
+	}
+}
+
+// add adds the ratings of a part that the whole lacks.
+func (r *reading) add(part reading) {
+	if _, isThere := r.ratings[Overall]; !isThere && part.isInvalid {
+		r.isInvalid = true
+	}
+	for dimension, rating := range part.ratings {
+		if _, isThere := r.ratings[dimension]; !isThere {
+			r.ratings[dimension] = rating
+		}
+	}
+	if r.reason == "" {
+		r.reason = part.reason
+	}
+	r.reasons = append(r.reasons, part.reasons...)
+}
+
+// The names that models give to the parts of a rating, and to what they quote, which holds no rating.
+var (
+	scores   = []string{"score", "rating", "value", "points", "分数", "得分", "评分"}
+	subjects = []string{"name", "dimension", "criterion", "metric", "维度", "名称"}
+	reasons  = []string{"reason", "reasons", "reasoning", "rationale", "explanation", "comment", "理由", "原因"}
+	quotes   = regexp.MustCompile(`answer|response|question|expected|reference|history|quot|example|回答|答案|问题|引用`)
+)
+
+// maxNesting is how deep ratings are looked for in objects and lists within one another.
+const maxNesting = 4
+
+// read reads the ratings in a value: under the names of the dimensions, in a list of names with scores, or in an object or
+// list within it, because some models wrap them.
+func (j LLMJudge) read(value wire.Value, depth int) reading {
+	found, within := reading{ratings: map[string]float64{}}, reading{ratings: map[string]float64{}}
+	if depth > maxNesting {
+		return found
+	}
+	for _, item := range value.Items {
+		if dimension, isNamed := j.named(item); isNamed {
+			j.rateWith(&found, dimension, item)
+		} else {
+			within.merge(j.read(item, depth+1))
+		}
+	}
+	for _, field := range value.Fields {
+		name := plainName(field.Name)
+		dimension, isDimension := j.dimension(name)
+		switch {
+		case isDimension:
+			j.rateWith(&found, dimension, field.Value)
+		case slices.Contains(reasons, name):
+			found.reason = textIn(field.Value)
+		case field.Value.Kind > wire.String && !quotes.MatchString(name):
+			within.merge(j.read(field.Value, depth+1))
+		}
+	}
+	found.add(within)
+	return found
+}
+
+// merge adds the ratings of another part of the same whole: the parts must not contradict each other about
+// Overall.
+func (r *reading) merge(part reading) {
+	before, isThere := r.ratings[Overall]
+	if now, isAgain := part.ratings[Overall]; isThere && isAgain && now != before {
+		r.isInvalid = true
+	}
+	r.isInvalid = r.isInvalid || part.isInvalid
+	r.add(part)
+}
+
+// rateWith rates a dimension with a value, which may be an object with a score and a reason.
+func (j LLMJudge) rateWith(r *reading, dimension string, value wire.Value) {
+	score := value
+	for _, field := range value.Fields {
+		switch name := plainName(field.Name); {
+		case slices.Contains(scores, name):
+			score = field.Value
+		case slices.Contains(reasons, name):
+			r.reasons = append(r.reasons, dimension+": "+textIn(field.Value))
+		}
+	}
+	r.rate(dimension, score)
+}
+
+// named returns the dimension that an item of a list names.
+func (j LLMJudge) named(item wire.Value) (dimension string, isNamed bool) {
+	for _, field := range item.Fields {
+		if field.Value.Kind == wire.String && slices.Contains(subjects, plainName(field.Name)) {
+			return j.dimension(plainName(string(field.Value.Text)))
+		}
+	}
+	return "", false
+}
+
+// dimension returns the dimension of a name.
+func (j LLMJudge) dimension(name string) (dimension string, isOne bool) {
+	place := slices.IndexFunc(j.Dimensions, func(one string) bool { return strings.ToLower(one) == name })
+	if place < 0 {
+		return "", false
+	}
+	return j.Dimensions[place], true
+}
+
+func plainName(name string) string { return strings.ToLower(strings.TrimSpace(name)) }
+
+// textIn returns a value as text: lists and objects with one line per value.
+func textIn(value wire.Value) string {
+	var lines []string
+	switch value.Kind {
+	case wire.Null:
+	case wire.Array:
+		for _, item := range value.Items {
+			lines = append(lines, textIn(item))
+		}
+	case wire.Object:
+		for _, field := range value.Fields {
+			lines = append(lines, field.Name+": "+textIn(field.Value))
+		}
+	default:
+		return string(value.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// aLine is a line that names a dimension and its rating: "- **overall**: 90".
+var aLine = regexp.MustCompile(`^\s*(?:[-*•]\s+)?[*_"'“‘]*([^:：=*_"'“”‘’]{1,40}?)[*_"'”’]*\s*[:：=]\s*[*_"'“‘]*(.+?)[*_"'”’,;，；。\s]*$`)
+
+// maxWord is the maximum length, in characters, of a line that rates with a word; a longer one without a digit
+// is prose.
+const maxWord = 20
+
+// readLines reads ratings from lines.
+func (j LLMJudge) readLines(text string) reading {
+	found := reading{ratings: map[string]float64{}}
+	for line := range strings.Lines(text) {
+		match := aLine.FindStringSubmatch(line)
+		if match == nil {
+			continue
+		}
+		name := plainName(match[1])
+		isProse := utf8.RuneCountInString(match[2]) > maxWord && !strings.ContainsFunc(match[2], unicode.IsDigit)
+		if dimension, isDimension := j.dimension(name); isDimension && !isProse {
+			found.rate(dimension, wire.Value{Kind: wire.String, Text: []byte(match[2])})
+		} else if slices.Contains(reasons, name) {
+			found.reason = match[2]
+		}
+	}
+	return found
+}
+
+// rated is a rating that is written as a text: 85, 85/100, 85分, 85 %.
+var rated = regexp.MustCompile(`^\s*\+?(\d+(?:\.\d+)?)\s*(?:分?\s*/\s*100\s*分?|out of 100|分|%|points?)?\s*$`)
+
+// ratingOf is a rating from 0 to 100, in the digits of any width.
+func ratingOf(value wire.Value) (rating float64, isRating bool) {
+	switch value.Kind {
+	case wire.Number:
+		if json.Unmarshal(value.Text, &rating) != nil {
+			return 0, false
+		}
+	case wire.String:
+		match := rated.FindStringSubmatch(norm.NFKC.String(string(value.Text)))
+		if match == nil {
+			return 0, false
+		}
+		rating, _ = strconv.ParseFloat(match[1], 64)
+	default:
+		return 0, false
+	}
+	return rating, rating >= 0 && rating <= MaxRating
+}
+
+// JudgeVerdict is the result of a judge's votes.
+type JudgeVerdict struct {
+	// Ratings are the medians of the dimensions that were rated, from 0 to 100.
+	Ratings map[string]float64
+	// Score is Overall, or the mean of the dimensions without it, from 0 to 1. Passed is nil for defaults.
+	Score  float64
+	Passed *bool
+	// Reason is given by the vote whose overall rating is nearest to the median.
+	Reason string
+	// IsDefault reports that no vote could be read: every dimension is DefaultRating.
+	IsDefault bool
+}
+
+// JudgeUnrated returns the verdict on an answer that a judge with this configuration never rated: its score and its ratings by dimension.
+// A configuration of a later version has no dimensions here.
+func JudgeUnrated(config json.RawMessage) (score float64, ratings map[string]float64) {
+	asked, err := ParseJudge(config)
+	if err != nil {
+		asked = LLMJudge{}
+	}
+	verdict := asked.Decide(nil)
+	return verdict.Score, verdict.Ratings
+}
+
+// Decide combines the readable votes.
+func (j LLMJudge) Decide(votes []Vote) JudgeVerdict {
+	if len(votes) == 0 {
+		verdict := JudgeVerdict{Ratings: map[string]float64{}, Score: float64(DefaultRating) / MaxRating, IsDefault: true}
+		for _, dimension := range j.Dimensions {
+			verdict.Ratings[dimension] = DefaultRating
+		}
+		return verdict
+	}
+	median := Vote{Ratings: map[string]float64{}}
+	for _, dimension := range j.Dimensions {
+		var ratings []float64
+		for _, vote := range votes {
+			if rating, isThere := vote.Ratings[dimension]; isThere {
+				ratings = append(ratings, rating)
+			}
+		}
+		if len(ratings) > 0 {
+			median.Ratings[dimension] = medianOf(ratings)
+		}
+	}
+	overall := median.overall()
+	passed := overall >= *j.Threshold
+	nearest := slices.MinFunc(votes, func(a, b Vote) int {
+		return cmp.Compare(math.Abs(a.overall()-overall), math.Abs(b.overall()-overall))
+	})
+	return JudgeVerdict{Ratings: median.Ratings, Score: overall / MaxRating, Passed: &passed, Reason: nearest.Reason}
+}
+
+func medianOf(numbers []float64) float64 {
+	slices.Sort(numbers)
+	middle := len(numbers) / 2
+	if len(numbers)%2 == 1 {
+		return numbers[middle]
+	}
+	return (numbers[middle-1] + numbers[middle]) / 2
+}

@@ -1,0 +1,212 @@
+package summary
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"wending/db/measure"
+	"wending/jobs/cron"
+	"wending/views/text"
+)
+
+// plotWidth and plotHeight are the units that a plot is drawn in, with room for what is written beside its axes.
+const (
+	plotWidth, plotHeight      = 640.0, 190.0
+	left, right, top, bottom   = 56.0, 12.0, 12.0, 26.0
+	coordinateDecimals         = 1
+	labelsOfTime, labelsOfAxis = 6, 3
+)
+
+// curve is one variant's line, in coordinates of the plot.
+type curve struct {
+	name   string
+	number int
+	// line are pieces without gaps, band the intervals as areas.
+	line, band []string
+	dots       []dot
+}
+
+type dot struct {
+	x, y       string
+	title, url string
+	// isAlert marks a firing that was reason for an alert about the variant's metric.
+	isAlert bool
+}
+
+// plot is one metric over the firings.
+type plot struct {
+	metric measure.Metric
+	curves []curve
+	axis   []mark // values, from below
+	times  []mark
+	limit  *mark // below which there is an alert; nil for none
+}
+
+// mark is a label; anchor is the side of it that is at its place.
+type mark struct{ at, text, anchor string }
+
+// newPlot draws a metric; ok is false if no firing knows it.
+func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
+	drawn = plot{metric: metric}
+	lowest, highest := math.Inf(1), math.Inf(-1)
+	for _, firing := range p.Firings {
+		for _, variant := range firing.Variants {
+			if point, isKnown := variant.Points[metric]; isKnown {
+				ok = true
+				lowest, highest = min(lowest, point.Value, given(point.Low, point.Value)), max(highest, point.Value, given(point.High, point.Value))
+			}
+		}
+	}
+	if !ok {
+		return drawn, false
+	}
+	limit := p.Limit
+	if metric != p.Watched {
+		limit = nil
+	}
+	if limit != nil {
+		lowest, highest = min(lowest, *limit), max(highest, *limit)
+	}
+	lowest, highest = frame(metric, lowest, highest)
+	y := func(value float64) float64 {
+		return top + (highest-value)/(highest-lowest)*(plotHeight-top-bottom)
+	}
+	x := func(place int) float64 {
+		if len(p.Firings) == 1 {
+			return (left + plotWidth - right) / 2
+		}
+		return left + float64(place)/float64(len(p.Firings)-1)*(plotWidth-left-right)
+	}
+	for n := range labelsOfAxis {
+		value := lowest + (highest-lowest)*float64(n)/float64(labelsOfAxis-1)
+		drawn.axis = append(drawn.axis, mark{at: coordinate(y(value)), text: valueText(metric, value, nil)})
+	}
+	if limit != nil {
+		drawn.limit = &mark{at: coordinate(y(*limit)), text: valueText(metric, *limit, nil)}
+	}
+	every := (len(p.Firings) + labelsOfTime - 1) / labelsOfTime
+	timeOf := p.timeLabels()
+	for place, firing := range p.Firings {
+		if place%every == 0 {
+			drawn.times = append(drawn.times, timeMark(x(place), timeOf(firing.PlannedAt)))
+		}
+	}
+	for number := range p.variants() {
+		drawn.curves = append(drawn.curves, p.curve(metric, number, x, y))
+	}
+	return drawn, true
+}
+
+// timeLabels returns how the firings' times are written: with the time of day where two are less than a day apart.
+func (p TrendPage) timeLabels() func(time.Time) string {
+	for n := 1; n < len(p.Firings); n++ {
+		if p.Firings[n].PlannedAt.Sub(p.Firings[n-1].PlannedAt) < shortestDay {
+			return func(at time.Time) string { return cron.BeijingMinute(at)[5:16] }
+		}
+	}
+	return func(at time.Time) string { return cron.BeijingMinute(at)[5:10] }
+}
+
+// shortestDay is less than any day: where clocks are put forward one has 23 hours.
+const shortestDay = 22 * time.Hour
+
+// timeMark is a label below the plot; at its edges it stays within.
+func timeMark(x float64, label string) mark {
+	half := float64(len(label)) * widthOfDigit / 2
+	switch {
+	case x+half > plotWidth:
+		return mark{coordinate(plotWidth), label, "end"}
+	case x-half < 0:
+		return mark{coordinate(0), label, "start"}
+	}
+	return mark{coordinate(x), label, "middle"}
+}
+
+// widthOfDigit is about how wide a digit of the axes' font is.
+const widthOfDigit = 7.0
+
+// frame is the part of the axis that is drawn.
+func frame(metric measure.Metric, lowest, highest float64) (low, high float64) {
+	pad := max((highest-lowest)*0.08, math.Abs(highest)*0.02, 1e-6)
+	low, high = max(0, lowest-pad), highest+pad
+	if metric.IsShare() {
+		high = min(1, high)
+		if high-low < 0.1 {
+			low, high = max(0, high-0.1), max(high, min(1, low+0.1))
+		}
+	}
+	return low, high
+}
+
+// curve draws one variant.
+func (p TrendPage) curve(metric measure.Metric, number int, x func(int) float64, y func(float64) float64) curve {
+	c := curve{number: number}
+	var line, upper, lower []string
+	end := func() {
+		if len(line) > 1 {
+			c.line = append(c.line, strings.Join(line, " "))
+		}
+		if len(upper) > 1 {
+			for n := len(lower) - 1; n >= 0; n-- {
+				upper = append(upper, lower[n])
+			}
+			c.band = append(c.band, strings.Join(upper, " "))
+		}
+		line, upper, lower = nil, nil, nil
+	}
+	for place, firing := range p.Firings {
+		if number >= len(firing.Variants) {
+			end()
+			continue
+		}
+		variant := firing.Variants[number]
+		c.name = variant.Name
+		point, isKnown := variant.Points[metric]
+		if !isKnown {
+			end()
+			continue
+		}
+		at := coordinate(x(place))
+		line = append(line, at+","+coordinate(y(point.Value)))
+		upper = append(upper, at+","+coordinate(y(given(point.High, point.Value))))
+		lower = append(lower, at+","+coordinate(y(given(point.Low, point.Value))))
+		c.dots = append(c.dots, dot{
+			x: at, y: coordinate(y(point.Value)), title: cron.BeijingMinute(firing.PlannedAt) + " · " + pointText(metric, point, variant.Currency),
+			url: firing.href(), isAlert: metric == p.Watched && firing.alerted(variant.Name),
+		})
+	}
+	end()
+	return c
+}
+
+func given(value *float64, otherwise float64) float64 {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}
+
+func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', coordinateDecimals, 64) }
+
+// valueText writes a metric's value.
+func valueText(metric measure.Metric, value float64, currency *string) string {
+	switch {
+	case metric == measure.MetricLatency:
+		return text.Span(value)
+	case !metric.IsShare():
+		cost := text.Significant(value, 3)
+		return text.Cost(&cost, currency)
+	}
+	return text.Percent(&value)
+}
+
+// pointText writes a point with its interval: 82.0 % [78.1, 85.9].
+func pointText(metric measure.Metric, point measure.Point, currency *string) string {
+	written := valueText(metric, point.Value, currency)
+	if point.Low != nil && point.High != nil {
+		written += " [" + valueText(metric, *point.Low, nil) + ", " + valueText(metric, *point.High, nil) + "]"
+	}
+	return written
+}
