@@ -43,7 +43,7 @@ func CheckName(text string) (name string, err error) {
 	return name, nil
 }
 
-// CleanName makes the best possible name of a foreign text: cut, and without invisible characters. Check may still
+// CleanName makes the best possible name of a foreign text: cut, and without invisible characters. CheckName may still
 // refuse it.
 func CleanName(text string) string {
 	text = strings.Map(func(r rune) rune {

@@ -71,7 +71,7 @@ func projectTables(t *testing.T) *regexp.Regexp {
 }
 
 // scopedBy are the ways in which a declaration names a scope, or the project itself.
-var scopedBy = regexp.MustCompile(`project_id|project\.Within\(|taskWithin\(|scope project\.Scope`)
+var scopedBy = regexp.MustCompile(`project_id|\bWithin\(|taskWithin\(|scope (db\.)?Scope\b`)
 
 // Every statement on a table of projects names the scope, or is known to work on what its caller found within one.
 func TestEveryStatementNamesItsScope(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package access authorizes requests: one check for every request to pages and API.
+// Package access lets people and programs in: it has the pages for signing in, and one check that authorizes every request to
+// pages and API.
 package access
 
 import (

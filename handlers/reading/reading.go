@@ -1,5 +1,5 @@
-// Package reading puts together what a report shows of questions: their answers, how alike they are, and what people
-// said of them.
+// Package reading puts together what a report shows of questions – their answers, how alike they are, and what people said of
+// them –, for its pages and for files in every format.
 package reading
 
 import (

@@ -1,4 +1,5 @@
-// Package replay shows what agents reported during calls: live while they are under way, and again afterwards.
+// Package replay shows what agents reported during calls, live while they are under way and again afterwards, and the files
+// that they produced.
 package replay
 
 import (

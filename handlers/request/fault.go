@@ -336,7 +336,7 @@ func ParameterFault(name string, limit Limit) *Fault {
 	return f
 }
 
-// FieldFault is Parameter for a field of the library, which the details name too.
+// FieldFault is ParameterFault for a field of the library, which the details name too.
 func FieldFault(name string, limit Limit) *Fault {
 	f := ParameterFault(name, limit)
 	f.field = name

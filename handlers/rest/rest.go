@@ -1,5 +1,5 @@
-// Package rest holds what the endpoints of the API share: registration and description, errors, pages, times,
-// forms.
+// Package rest holds what the endpoints of the API share: registration and description, errors, pages, times, forms, and
+// streams of changes, each read once for all its watchers.
 package rest
 
 import (

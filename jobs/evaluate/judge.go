@@ -54,7 +54,7 @@ var limits = map[string]Type{
 // DefaultDimensions are the dimensions of a judge that sets none.
 func DefaultDimensions() []string { return []string{Overall, "accuracy", "completeness", "relevance"} }
 
-// ParseJudge reads the configuration of an evaluator. Its error is an ConfigError.
+// ParseJudge reads the configuration of an evaluator. Its error is a ConfigError.
 func ParseJudge(config json.RawMessage) (j LLMJudge, err error) {
 	if err := CheckConfig(Judge, config); err != nil {
 		return j, err
@@ -86,7 +86,7 @@ func (j *LLMJudge) fillIn() {
 	}
 }
 
-// check returns the fault of a configuration, as an ConfigError.
+// check returns the fault of a configuration, as a ConfigError.
 func (j *LLMJudge) check() error {
 	wrong := func(field, detail string) error {
 		return &ConfigError{Field: field, Detail: detail, Limit: limits[field]}

@@ -38,7 +38,7 @@ func (c Change) IsWorse() bool {
 
 // Changed returns the questions that changed from one task of a schedule to another, of all variants, the least likely to be chance
 // first. A question changed if Fisher's exact test of its verdicts says so or, where there are none, the permutation test of its
-// answers; of all that are listed about comparison.ListedShare may be chance (metrics.md, family e).
+// answers; of all that are listed about measure.ListedShare may be chance (metrics.md, family e).
 func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes []Change, err error) {
 	results := report.New(store)
 	earlier, err := results.Matrix(ctx, before)

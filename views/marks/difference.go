@@ -1,5 +1,5 @@
-// Package marks writes texts of answers as HTML, with what differs between them marked: whole texts, and the blocks of answers that are
-// aligned.
+// Package marks shows where answers differ: it marks it in their texts, whole or in aligned blocks, and draws the answers to all
+// questions of a task in one picture.
 package marks
 
 import (

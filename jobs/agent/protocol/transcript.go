@@ -1,5 +1,5 @@
-// Package protocol implements the protocols of agents and models: it writes request bodies and extracts the
-// answer from responses.
+// Package protocol implements the protocols of agents and models: it writes request bodies, from templates with {{name}} as
+// placeholders, and extracts the answer from responses.
 package protocol
 
 import (
