@@ -39,7 +39,6 @@ import (
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/agent/guard"
 	"wending/jobs/blob"
-	"wending/jobs/collector"
 	"wending/jobs/courier"
 	"wending/jobs/courier/notify"
 	"wending/jobs/schedules"
@@ -169,8 +168,8 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 		ctx, cancel := context.WithCancel(context.Background())
 		told, copied := make(chan struct{}), make(chan struct{})
 		go func() { defer close(told); messenger.Run(ctx) }()
-		fetcher := collector.NewClient(guard)
-		copying := &collector.Collector{Store: s.store, Files: s.assets, Client: fetcher, Sealer: sealer, MaxBytes: maxAsset, IsOwner: true, Log: log}
+		fetcher := courier.NewFetcher(guard)
+		copying := &courier.Collector{Store: s.store, Files: s.assets, Client: fetcher, Sealer: sealer, MaxBytes: maxAsset, IsOwner: true, Log: log}
 		go func() { defer close(copied); copying.Run(ctx) }()
 		t.Cleanup(func() { cancel(); <-told; <-copied; fetcher.Close() })
 	}

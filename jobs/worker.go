@@ -19,7 +19,6 @@ import (
 	"wending/db/journal"
 	"wending/jobs/agent"
 	"wending/jobs/crew"
-	"wending/jobs/scribe"
 	"wending/jobs/secret"
 )
 
@@ -36,7 +35,7 @@ type Worker struct {
 
 	holdings  *crew.Holdings
 	crews     *crew.Crews
-	scribe    *scribe.Scribe
+	scribe    *crew.Scribe
 	heartbeat atomic.Pointer[heartbeat]
 	// starting are the launches that this worker is about to start.
 	starting sync.Map // uuid.UUID → true
@@ -113,7 +112,7 @@ func NewWorker(config WorkerConfig) *Worker {
 	}
 	w.Log = config.Log.With("worker_id", w.id)
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
-	w.scribe = scribe.New(journal.New(w.Store), w.Log)
+	w.scribe = crew.NewScribe(journal.New(w.Store), w.Log)
 	w.crews = crew.New(crew.Config{
 		Scribe: w.scribe, AssetURL: w.AssetURL, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
 		Report: func(err error) { w.report(err) }, Log: w.Log,

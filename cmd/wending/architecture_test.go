@@ -45,8 +45,6 @@ var rooms = []string{
 	"views/ui",
 	"jobs",
 	"jobs/crew",
-	"jobs/scribe",
-	"jobs/collector",
 	"jobs/archive",
 	"jobs/courier",
 	"jobs/schedules",
@@ -72,7 +70,7 @@ var rooms = []string{
 var leaves = []string{
 	"cmd/docs", "cmd/gate",
 	"db/event", "db/measure", "db/measure/blocks", "db/measure/facts", "db/measure/passage",
-	"jobs/agent", "jobs/agent/agenttest", "jobs/agent/guard", "jobs/agent/observe", "jobs/agent/protocol", "jobs/agent/wire", "jobs/blob", "jobs/blob/blobtest", "jobs/courier/notify", "jobs/cron", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/password", "jobs/pump", "jobs/reason", "jobs/secret",
+	"jobs/agent", "jobs/agent/agenttest", "jobs/agent/guard", "jobs/agent/observe", "jobs/agent/protocol", "jobs/agent/wire", "jobs/blob", "jobs/blob/blobtest", "jobs/courier/notify", "jobs/cron", "jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/password", "jobs/reason", "jobs/secret",
 	"static",
 	"views/markdown", "views/paths", "views/text",
 }
@@ -94,8 +92,8 @@ var strangers = map[string][]string{
 	"github.com/coreos/go-oidc/v3/oidc":        {"handlers/access"},
 	"github.com/go-webauthn/webauthn":          {"handlers/access"},
 	"github.com/minio/minio-go/v7":             {"jobs/blob"},
-	"github.com/gabriel-vasile/mimetype":       {"jobs/collector"},
-	"golang.org/x/image":                       {"jobs/collector"},
+	"github.com/gabriel-vasile/mimetype":       {"jobs/courier"},
+	"golang.org/x/image":                       {"jobs/courier"},
 	"github.com/robfig/cron/v3":                {"jobs/cron"},
 	"go.yaml.in/yaml/v3":                       {"cmd/gate"},
 	"github.com/wneessen/go-mail":              {"jobs/courier/notify"},

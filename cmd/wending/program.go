@@ -31,11 +31,10 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
 	"wending/jobs/blob"
-	"wending/jobs/collector"
 	"wending/jobs/courier"
 	"wending/jobs/courier/notify"
+	"wending/jobs/crew"
 	"wending/jobs/schedules"
-	"wending/jobs/scribe"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/notice"
@@ -65,7 +64,7 @@ type program struct {
 	notifyGuard *guard.Guard
 	sender      *notify.Sender
 	assets      blob.Store
-	fetcher     *collector.Client
+	fetcher     *courier.Fetcher
 	texts       *text.Catalogue
 	publicURL   string
 	sealer      *secret.Sealer
@@ -231,7 +230,7 @@ func (p *program) connectAgents(e endpoints) (err error) {
 	if err != nil {
 		return err
 	}
-	p.fetcher = collector.NewClient(assets)
+	p.fetcher = courier.NewFetcher(assets)
 	config.Variable, config.Allowlist, config.Demo = "NOTIFY_ALLOWLIST", s.NotifyList, ""
 	if p.notifyGuard, err = guard.New(config); err != nil {
 		return err
@@ -286,7 +285,7 @@ func (p *program) work(ctx context.Context) error {
 	announcer := &courier.Announcer{Courier: messenger}
 	quotas := people.NewQuotas(p.store)
 	budget := &jobs.Budget{Store: p.store, Month: p.settings.MonthCost, Log: p.log}
-	events := scribe.Pruner{Journal: journal.New(p.store), Keep: p.keepEvents()}
+	events := crew.EventPruner{Journal: journal.New(p.store), Keep: p.keepEvents()}
 	var assetURL func(taskID, assetID uuid.UUID) string
 	if p.publicURL != "" {
 		assetURL = func(taskID, assetID uuid.UUID) string { return p.publicURL + paths.Asset(taskID, assetID) }
@@ -314,7 +313,7 @@ func (p *program) keepEvents() time.Duration {
 // tidyFiles removes, now and every hour, the files of agents that nothing points to, until ctx ends. It is for the process that
 // decides where they are kept: a worker may not see them.
 func (p *program) tidyFiles(ctx context.Context) {
-	sweeper := collector.Sweeper{Store: p.store, Files: p.assets, Keep: p.keepEvents(), Log: p.log}
+	sweeper := courier.Sweeper{Store: p.store, Files: p.assets, Keep: p.keepEvents(), Log: p.log}
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {
@@ -331,7 +330,7 @@ func (p *program) tidyFiles(ctx context.Context) {
 
 // collect copies the files that agents produce, until ctx ends. isOwner reports that this process decides where they are kept.
 func (p *program) collect(ctx context.Context, isOwner bool) {
-	copying := &collector.Collector{
+	copying := &courier.Collector{
 		Store: p.store, Files: p.assets, Client: p.fetcher, Sealer: p.sealer, MaxBytes: p.settings.AssetBytes, IsOwner: isOwner, Log: p.log,
 	}
 	copying.Run(ctx)

@@ -14,8 +14,8 @@ import (
 // Patience is how long work waits for its turn.
 const Patience = 3 * time.Second
 
-// Gates are the limits of each kind of work, each with a number of places. One visitor gets at most half of
-// them, so that nobody can lock out the others.
+// Gates are the limits of each kind of costly work, each with a number of places, so that heavy load cannot bring the process down:
+// work that cannot begin soon is refused. One visitor gets at most half of the places, so that nobody can lock out the others.
 type Gates struct {
 	// Files is reading uploaded files, and the facts of answers: a place for each core.
 	Files *Gate

@@ -22,7 +22,7 @@ const (
 	patience = 2 * time.Second
 )
 
-// RelayPool limits the data that waits for slow readers.
+// RelayPool limits the data that waits for slow readers, for whom the resources that make a response are not held.
 type RelayPool struct{ memory, disk room }
 
 // room is a budget of bytes.

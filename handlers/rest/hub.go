@@ -10,7 +10,7 @@ import (
 // ReadEvery is the time between two reads of a topic that is watched and does not announce changes.
 const ReadEvery = 500 * time.Millisecond
 
-// Hub holds the watched topics. K names a topic, V is its state.
+// Hub holds the watched topics, each of which is read once for all its watchers. K names a topic, V is its state.
 type Hub[K comparable, V any] struct {
 	read   func(context.Context, K) (V, error)
 	mu     sync.Mutex

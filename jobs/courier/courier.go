@@ -1,5 +1,5 @@
-// Package courier notifies channels about tasks: it writes the messages for the deliveries in the outbox, sends
-// them, and retries until they are accepted or a day has passed.
+// Package courier carries what falls due between the product and the outside: messages about tasks to channels, and the files that
+// agents produce to the store. It polls for both, and retries what fails.
 package courier
 
 import (
@@ -14,11 +14,11 @@ import (
 	"wending/db/outbox"
 	"wending/jobs/courier/notify"
 	"wending/jobs/library"
-	"wending/jobs/pump"
 	"wending/jobs/secret"
 )
 
-// Courier delivers messages for one process. Several may work at once.
+// Courier delivers messages for one process: it writes those for the deliveries in the outbox, sends them, and retries until they are
+// accepted or a day has passed. Several may work at once.
 type Courier struct {
 	Store  *db.Store
 	Sealer *secret.Sealer
@@ -40,7 +40,7 @@ const tidyEvery = time.Hour
 
 // Run sends the deliveries that are due until ctx ends.
 func (c *Courier) Run(ctx context.Context) {
-	pump.Pump[outbox.Delivery]{
+	Pump[outbox.Delivery]{
 		Places: atOnce, Every: time.Second,
 		Claim: func(ctx context.Context, free int, _ []outbox.Delivery) ([]outbox.Delivery, error) {
 			return c.Store.Outbox().Claim(ctx, free, perChannel)

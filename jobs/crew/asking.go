@@ -10,7 +10,6 @@ import (
 	"wending/db/measure"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/evaluate"
-	"wending/jobs/scribe"
 	"wending/jobs/tasks"
 )
 
@@ -21,7 +20,7 @@ const codeCut = "CALL_CUT"
 type asking struct {
 	// notes record the events of the question's call; nil until its first attempt. In a conversation they
 	// belong to the last turn.
-	notes *scribe.Call
+	notes *Call
 	// turn is the turn of a conversation that is asked next; nil for a single question, and until it is read.
 	turn *openTurn
 	// conversationID is the agent's own id for the conversation, as of the last answer.

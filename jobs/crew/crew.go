@@ -1,6 +1,6 @@
 // Package crew runs a launch's units in one process: lanes that call the agent one unit after another, and what
-// the lanes of a launch share – the supply of claimed units, the gate that every call passes and the recorder of
-// results.
+// the lanes of a launch share – the supply of claimed units, the gate that every call passes, the recorder of
+// results and the scribe of events.
 //
 // Units are claimed and results recorded for all lanes of a crew together: one transaction serves as many lanes
 // as are ready when it begins, so throughput depends on the batch size and not on the duration of a commit. A
@@ -26,7 +26,6 @@ import (
 	"wending/db/engine"
 	"wending/jobs/agent"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/scribe"
 	"wending/jobs/tasks"
 )
 
@@ -39,7 +38,7 @@ type Config struct {
 	Holdings *Holdings
 	Observer Observer
 	// Scribe records what agents report.
-	Scribe *scribe.Scribe
+	Scribe *Scribe
 	// AssetURL returns where agents find a file of a task on this site; nil if that is not known.
 	AssetURL func(taskID, assetID uuid.UUID) string
 	// Leaving is closed when no further unit may be claimed.

@@ -10,7 +10,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// LLMJudge is how a model judges answers.
+// LLMJudge is how a model rates answers: it writes the prompt and reads the reply.
 type LLMJudge struct {
 	// ModelID is the id of a saved model.
 	ModelID string `json:"model_id"`

@@ -1,4 +1,4 @@
-package collector
+package courier
 
 import (
 	"context"
@@ -14,22 +14,22 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Client fetches files through its own Guard. It is safe for concurrent use.
-type Client struct{ http *http.Client }
+// Fetcher fetches files through its own Guard. It is safe for concurrent use.
+type Fetcher struct{ http *http.Client }
 
 // maxRedirects is how many redirects Fetch follows, each through the guard. It decides which headers go along.
 const maxRedirects = 3
 
-// NewClient returns a client that reaches only what allowed allows.
-func NewClient(allowed *guard.Guard) *Client {
-	return &Client{allowed.Client(4, func(transport *http.Transport) {
+// NewFetcher returns a client that reaches only what allowed allows.
+func NewFetcher(allowed *guard.Guard) *Fetcher {
+	return &Fetcher{allowed.Client(4, func(transport *http.Transport) {
 		transport.ResponseHeaderTimeout = time.Minute
 		transport.DisableCompression = true // files are stored as they are sent, and a small reply cannot unpack to a huge file
 	})}
 }
 
 // Close drops idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Fetcher) Close() { c.http.CloseIdleConnections() }
 
 // fetchError is a failure that another attempt may mend, in words that may be shown.
 type fetchError struct {
@@ -57,7 +57,7 @@ func (l lively) Write(p []byte) (int, error) {
 var errTooLarge = errors.New("too large")
 
 // Fetch downloads the file at an address, at most limit bytes. headers are sent to origin only.
-func (c *Client) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64, to io.Writer) (size int64, err error) {
+func (c *Fetcher) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64, to io.Writer) (size int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	idle := time.AfterFunc(idleFor+time.Minute, cancel) // the first bytes may take longer
@@ -81,7 +81,7 @@ func (c *Client) Fetch(ctx context.Context, address, origin string, headers map[
 	}
 }
 
-func (c *Client) get(ctx context.Context, address, origin string, headers map[string]string) (*http.Response, error) {
+func (c *Fetcher) get(ctx context.Context, address, origin string, headers map[string]string) (*http.Response, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, final("file.address")

@@ -1,4 +1,4 @@
-package collector_test
+package courier_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"wending/jobs/collector"
+	"wending/jobs/courier"
 )
 
 func TestThumbnailsKeepTheirShapeAndAreBounded(t *testing.T) {
@@ -29,13 +29,13 @@ func TestThumbnailsKeepTheirShapeAndAreBounded(t *testing.T) {
 		file []byte
 		size image.Point
 	}{{wide.Bytes(), image.Pt(480, 4)}, {small.Bytes(), image.Pt(20, 30)}, {animated.Bytes(), image.Pt(240, 480)}} {
-		made, err := collector.Thumbnail(t.Context(), bytes.NewReader(test.file))
+		made, err := courier.Thumbnail(t.Context(), bytes.NewReader(test.file))
 		require.NoError(t, err)
 		picture, err := jpeg.Decode(bytes.NewReader(made))
 		require.NoError(t, err)
 		require.Equal(t, test.size, picture.Bounds().Size())
 	}
-	made, err := collector.Thumbnail(t.Context(), bytes.NewReader(wide.Bytes()))
+	made, err := courier.Thumbnail(t.Context(), bytes.NewReader(wide.Bytes()))
 	require.NoError(t, err)
 	picture, err := jpeg.Decode(bytes.NewReader(made))
 	require.NoError(t, err)
@@ -53,11 +53,11 @@ func TestPicturesThatAreTooLargeAreNotDecoded(t *testing.T) {
 		binary.BigEndian.PutUint32(claims[16:], size[0])
 		binary.BigEndian.PutUint32(claims[20:], size[1])
 		binary.BigEndian.PutUint32(claims[29:], crc32.ChecksumIEEE(claims[12:29]))
-		_, err := collector.Thumbnail(t.Context(), bytes.NewReader(claims))
-		require.ErrorIs(t, err, collector.ErrPictureTooLarge)
+		_, err := courier.Thumbnail(t.Context(), bytes.NewReader(claims))
+		require.ErrorIs(t, err, courier.ErrPictureTooLarge)
 	}
 	for _, broken := range [][]byte{nil, []byte("<svg/>"), file.Bytes()[:40]} {
-		_, err := collector.Thumbnail(t.Context(), bytes.NewReader(broken))
+		_, err := courier.Thumbnail(t.Context(), bytes.NewReader(broken))
 		require.Error(t, err)
 	}
 }
@@ -69,6 +69,6 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 	require.NoError(t, png.Encode(&file, image.NewRGBA(image.Rect(0, 0, 3, 3))))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := collector.Thumbnail(ctx, bytes.NewReader(file.Bytes()))
+	_, err := courier.Thumbnail(ctx, bytes.NewReader(file.Bytes()))
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -1,6 +1,4 @@
-// Package collector copies the files that agents produce: it downloads them, identifies their types, and stores
-// them where the report can show them. Failed copies are retried; a run never depends on them.
-package collector
+package courier
 
 import (
 	"context"
@@ -15,16 +13,16 @@ import (
 	"wending/db"
 	"wending/db/journal"
 	"wending/jobs/blob"
-	"wending/jobs/pump"
 	"wending/jobs/reason"
 	"wending/jobs/secret"
 )
 
-// Collector copies files for one process. Several may work at once, on the same store of files.
+// Collector copies the files that agents produce for one process: it downloads them, identifies their types, and stores them where the
+// report can show them. Failed copies are retried; a run never depends on them. Several may work at once, on the same store of files.
 type Collector struct {
 	Store  *db.Store
 	Files  blob.Store
-	Client *Client
+	Client *Fetcher
 	Sealer *secret.Sealer
 	// MaxBytes is how large a file may be.
 	MaxBytes int64
@@ -55,7 +53,7 @@ func (c *Collector) Run(ctx context.Context) {
 		case <-time.After(lookEvery):
 		}
 	}
-	pump.Pump[journal.ClaimedAsset]{
+	Pump[journal.ClaimedAsset]{
 		Places: places, Every: lookEvery,
 		Claim: func(ctx context.Context, free int, copying []journal.ClaimedAsset) ([]journal.ClaimedAsset, error) {
 			held := map[uuid.UUID]int{}

@@ -1,4 +1,4 @@
-package collector
+package courier
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// Side is how many pixels a thumbnail has at most in each direction.
-	Side = 480
+	// ThumbnailSide is how many pixels a thumbnail has at most in each direction.
+	ThumbnailSide = 480
 	// maxSide and maxMemory limit the decoded image: pixels in each direction, and the bytes of all pixels.
 	maxSide   = 20_000
 	maxMemory = 192 << 20
@@ -84,8 +84,8 @@ func Thumbnail(ctx context.Context, picture io.ReadSeeker) ([]byte, error) {
 	}
 	size := whole.Bounds().Size()
 	width, height := size.X, size.Y
-	if longest := max(width, height); longest > Side {
-		width, height = max(1, width*Side/longest), max(1, height*Side/longest)
+	if longest := max(width, height); longest > ThumbnailSide {
+		width, height = max(1, width*ThumbnailSide/longest), max(1, height*ThumbnailSide/longest)
 	}
 	small := image.NewRGBA(image.Rect(0, 0, width, height))
 	draw.Draw(small, small.Bounds(), image.White, image.Point{}, draw.Src)

@@ -1,6 +1,4 @@
-// Package pump processes work that falls due in the database: it polls at regular intervals, and processes as
-// many pieces at once as it has places.
-package pump
+package courier
 
 import (
 	"context"
@@ -9,7 +7,8 @@ import (
 	"time"
 )
 
-// Pump processes one kind of work. All fields must be set.
+// Pump processes one kind of work that falls due in the database: it polls at regular intervals, and processes as many pieces at once
+// as it has places. All fields must be set.
 type Pump[T any] struct {
 	// Places is how many pieces are worked on at once.
 	Places int

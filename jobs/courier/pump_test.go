@@ -1,4 +1,4 @@
-package pump_test
+package courier_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"wending/jobs/pump"
+	"wending/jobs/courier"
 )
 
 // No more pieces than places are worked on, each is told to Claim while it is, and Run waits for them.
@@ -21,7 +21,7 @@ func TestAPumpKeepsToItsPlaces(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var mu sync.Mutex
 		next, under, most, finished, failures := 0, 0, 0, 0, 0
-		p := pump.Pump[int]{
+		p := courier.Pump[int]{
 			Places: 3, Every: time.Second,
 			Claim: func(_ context.Context, free int, working []int) ([]int, error) {
 				mu.Lock()

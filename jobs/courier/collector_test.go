@@ -1,4 +1,4 @@
-package collector_test
+package courier_test
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ import (
 	"wending/jobs/agent/guard"
 	"wending/jobs/blob"
 	"wending/jobs/blob/blobtest"
-	"wending/jobs/collector"
+	"wending/jobs/courier"
 	"wending/jobs/secret"
 )
 
@@ -58,19 +58,19 @@ func produce(t *testing.T, tables *sqlx.DB, task uuid.UUID, distinct int) (count
 	return count
 }
 
-func newCollector(t *testing.T, store *db.Store, files blob.Store, isOwner bool) *collector.Collector {
+func newCollector(t *testing.T, store *db.Store, files blob.Store, isOwner bool) *courier.Collector {
 	t.Helper()
 	allowed, err := guard.New(guard.Config{})
 	require.NoError(t, err)
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
-	client := collector.NewClient(allowed)
+	client := courier.NewFetcher(allowed)
 	t.Cleanup(client.Close)
-	return &collector.Collector{Store: store, Files: files, Client: client, Sealer: sealer, MaxBytes: 1 << 20, IsOwner: isOwner, Log: slog.New(slog.DiscardHandler)}
+	return &courier.Collector{Store: store, Files: files, Client: client, Sealer: sealer, MaxBytes: 1 << 20, IsOwner: isOwner, Log: slog.New(slog.DiscardHandler)}
 }
 
 // run runs a collector until the test ends, or stop is called.
-func run(t *testing.T, one *collector.Collector) (stop func()) {
+func run(t *testing.T, one *courier.Collector) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -152,7 +152,7 @@ func TestFilesThatDripLeavePlacesToOthers(t *testing.T) {
 	one := newCollector(t, store, files, true)
 	reaching, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
-	one.Client = collector.NewClient(reaching)
+	one.Client = courier.NewFetcher(reaching)
 	t.Cleanup(one.Client.Close)
 	stop := run(t, one)
 	dbtest.Await(t, 20*time.Second, "files that drip", func() bool { return dripping.Load() >= 4 })
@@ -196,7 +196,7 @@ func TestAnotherInstallationsStoreIsLeftAlone(t *testing.T) {
 	stop := run(t, newCollector(t, store, files, true))
 	dbtest.Hold(t, 1200*time.Millisecond, "the files to wait", func() bool { return states(t, tables, task)["QUEUED"] == count })
 	stop()
-	sweeper := collector.Sweeper{Store: store, Files: &older{Store: files}, Log: slog.New(slog.DiscardHandler)}
+	sweeper := courier.Sweeper{Store: store, Files: &older{Store: files}, Log: slog.New(slog.DiscardHandler)}
 	require.NoError(t, sweeper.Sweep(ctx))
 	require.Equal(t, []string{key}, keys(t, files))
 }
@@ -259,7 +259,7 @@ func TestTheSweepFindsOrphansBothWays(t *testing.T) {
 	var gone string
 	require.NoError(t, tables.Get(&gone, `SELECT storage_key FROM assets ORDER BY id LIMIT 1`))
 	require.NoError(t, files.Delete(ctx, gone))
-	sweeper := collector.Sweeper{Store: store, Files: aged, Log: slog.New(slog.DiscardHandler)}
+	sweeper := courier.Sweeper{Store: store, Files: aged, Log: slog.New(slog.DiscardHandler)}
 	require.NoError(t, sweeper.Sweep(ctx))
 	left := keys(t, files)
 	require.ElementsMatch(t, []string{"not-ours.txt", aged.young, storedKey(t, tables)}, left)

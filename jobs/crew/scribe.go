@@ -1,6 +1,4 @@
-// Package scribe records the events of the calls of one process. Calls never wait for it: events are kept in
-// memory and stored once a second, so a crash costs the last second of events and never a result.
-package scribe
+package crew
 
 import (
 	"context"
@@ -36,14 +34,15 @@ const (
 	longCall = time.Second
 )
 
-// Store is where a scribe stores.
-type Store interface {
+// EventStore is where a scribe stores.
+type EventStore interface {
 	Append(ctx context.Context, entries []journal.Entry) error
 }
 
-// Scribe records the events of one process.
+// Scribe records the events of one process. Calls never wait for it: events are kept in memory and stored once a second, so a crash
+// costs the last second of events and never a result.
 type Scribe struct {
-	store Store
+	store EventStore
 	log   *slog.Logger
 
 	mu    sync.Mutex
@@ -57,8 +56,8 @@ type Scribe struct {
 	inline atomic.Int64
 }
 
-// New returns a scribe whose Run stores.
-func New(store Store, log *slog.Logger) *Scribe {
+// NewScribe returns a scribe whose Run stores.
+func NewScribe(store EventStore, log *slog.Logger) *Scribe {
 	return &Scribe{store: store, log: log, open: map[*Call]bool{}, early: make(chan struct{}, 1)}
 }
 
@@ -483,15 +482,15 @@ func (c *Call) putBack(entry journal.Entry) {
 	c.unstored = &entry
 }
 
-// Pruner removes what is no longer kept; one process does it for all.
-type Pruner struct {
+// EventPruner removes what is no longer kept; one process does it for all.
+type EventPruner struct {
 	Journal journal.Journal
 	// Keep is how long events are kept after their task's end.
 	Keep time.Duration
 }
 
 // Prune removes events that are no longer kept.
-func (p Pruner) Prune(ctx context.Context) error {
+func (p EventPruner) Prune(ctx context.Context) error {
 	for {
 		if found, err := p.Journal.Prune(ctx, p.Keep); err != nil || !found {
 			return err

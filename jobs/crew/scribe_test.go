@@ -1,4 +1,4 @@
-package scribe
+package crew
 
 import (
 	"bytes"
@@ -66,7 +66,7 @@ func (m *memory) of(unit int64) (seqs []int) {
 	return seqs
 }
 
-func newScribe(store Store) *Scribe { return New(store, slog.New(slog.DiscardHandler)) }
+func newScribe(store EventStore) *Scribe { return NewScribe(store, slog.New(slog.DiscardHandler)) }
 
 func unitOf(id int64) db.Unit {
 	return db.Unit{ID: id, Epoch: 1, Target: 1, Item: db.Item{ID: 10 * id}}
@@ -102,7 +102,7 @@ func TestAStopThatCutsAWriteIsNoWarning(t *testing.T) {
 	t.Parallel()
 	store := &slow{begun: make(chan struct{})}
 	var log bytes.Buffer
-	s := New(store, slog.New(slog.NewTextHandler(&log, nil)))
+	s := NewScribe(store, slog.New(slog.NewTextHandler(&log, nil)))
 	call := s.Open(uuid.New(), unitOf(1), nil)
 	call.Emit(event.Text, event.Data{Text: "an answer"})
 	call.Close()
