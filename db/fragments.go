@@ -78,3 +78,8 @@ const sumSpent = `jsonb_build_object(
 
 // sharedCurrency is the currency of targets; NULL means that they have none in common.
 const sharedCurrency = `CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency`
+
+// ClusterOf is the cluster of item i of task t: its value of the task's cluster_by column, or its conversation; empty for an
+// item that is independent of all others.
+const ClusterOf = `CASE WHEN t.cluster_by IS NULL THEN coalesce(i.series, '')
+	ELSE coalesce(i.variable_values[array_position(t.variable_names, t.cluster_by)], '') END`

@@ -78,6 +78,9 @@ type Task struct {
 	// TotalConversations is how many series of items there are, OnTurnFailure what happens after a turn fails.
 	TotalConversations int           `db:"total_conversations"`
 	OnTurnFailure      OnTurnFailure `db:"on_turn_failure"`
+	// ClusterBy is the column whose values group questions that are not independent; nil means that only the turns of
+	// a conversation are grouped.
+	ClusterBy *string `db:"cluster_by"`
 	// Targets are the agents and models that the task calls, Variants the variants that it compares, each in
 	// the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
@@ -156,7 +159,7 @@ func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 // taskColumns are the columns of a Task that are stored, of the table t.
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
-		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
+		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure, t.cluster_by,
 		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at,
 		t.statistics`
 
@@ -248,11 +251,11 @@ const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
 		id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version, variable_names, total_items, total_variants,
-		total_conversations, on_turn_failure, project_id, schedule_id, max_cost, created_by)
+		total_conversations, on_turn_failure, cluster_by, project_id, schedule_id, max_cost, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
 		:id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
-		:total_conversations, :on_turn_failure, :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
+		:total_conversations, :on_turn_failure, :cluster_by, :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
 // returns the launch's id; uuid.Nil for a draft.
@@ -288,7 +291,7 @@ const updateDraft = `
 	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
 		id_column = :id_column, question_column = :question_column, answer_column = :answer_column, dataset_encoding = :dataset_encoding, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
-		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure,
+		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure, cluster_by = :cluster_by,
 		max_cost = CAST(:max_cost AS numeric), updated_at = now()
 	WHERE t.id = :id AND t.project_id = :project_id
 	  AND t.status = 'PENDING'

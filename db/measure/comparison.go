@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"slices"
 
 	"wending/db/measure/facts"
@@ -10,6 +11,8 @@ import (
 type ComparedQuestion struct {
 	// ID is the item's in the database.
 	ID int64
+	// Cluster names the questions that this one is not independent of; empty for none.
+	Cluster string
 	// Number is the question's in its task, from 1.
 	Number     int
 	QuestionID string
@@ -138,10 +141,11 @@ func (c Comparison) Change(number func(ComparedQuestion) *float64) Change {
 
 func changeOf(pairs []Pair, number func(ComparedQuestion) *float64) Change {
 	var ofA, ofB []float64
+	var clusters []string
 	for _, pair := range pairs {
 		if a, b := number(pair.A), number(pair.B); a != nil && b != nil {
-			ofA, ofB = append(ofA, *a), append(ofB, *b)
+			ofA, ofB, clusters = append(ofA, *a), append(ofB, *b), append(clusters, cmp.Or(pair.B.Cluster, pair.A.Cluster))
 		}
 	}
-	return paired(ofA, ofB, len(pairs)-len(ofA))
+	return paired(ofA, ofB, clusters, len(pairs)-len(ofA))
 }

@@ -36,14 +36,14 @@ func TestTheWorkedExample(t *testing.T) {
 
 func TestTheEdgesOfAChange(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Change{LeftOut: 4}, paired(nil, nil, 4), "nothing is known")
-	require.Equal(t, Change{N: 1, LeftOut: 1, MeanA: known(0), MeanB: known(0.5), Mean: known(0.5)}, paired([]float64{0}, []float64{0.5}, 1), "one difference has no spread")
-	require.Equal(t, Change{N: 2, MeanA: known(0.25), MeanB: known(0.75), Mean: known(0.5), SE: known(0)}, paired([]float64{0, 0.5}, []float64{0.5, 1}, 0), "no spread gives no interval")
-	same := paired([]float64{0.25, 1}, []float64{0.25, 1}, 0)
-	require.Equal(t, Change{N: 2, MeanA: known(0.625), MeanB: known(0.625), Mean: known(0), SE: known(0), Low: known(0), High: known(0), P: known(1)}, same)
+	require.Equal(t, Change{LeftOut: 4}, paired(nil, nil, nil, 4), "nothing is known")
+	require.Equal(t, Change{N: 1, LeftOut: 1, Clusters: 1, MeanA: known(0), MeanB: known(0.5), Mean: known(0.5)}, paired([]float64{0}, []float64{0.5}, make([]string, 1), 1), "one difference has no spread")
+	require.Equal(t, Change{N: 2, Clusters: 2, MeanA: known(0.25), MeanB: known(0.75), Mean: known(0.5), SE: known(0)}, paired([]float64{0, 0.5}, []float64{0.5, 1}, make([]string, 2), 0), "no spread gives no interval")
+	same := paired([]float64{0.25, 1}, []float64{0.25, 1}, make([]string, 2), 0)
+	require.Equal(t, Change{N: 2, Clusters: 2, MeanA: known(0.625), MeanB: known(0.625), Mean: known(0), SE: known(0), Low: known(0), High: known(0), P: known(1)}, same)
 	require.False(t, same.IsShown())
-	require.True(t, paired([]float64{0, 0, 0}, []float64{0.5, 0.51, 0.49}, 0).IsShown())
-	require.True(t, paired([]float64{0.5, 0.51, 0.49}, []float64{0, 0, 0}, 0).IsShown())
+	require.True(t, paired([]float64{0, 0, 0}, []float64{0.5, 0.51, 0.49}, make([]string, 3), 0).IsShown())
+	require.True(t, paired([]float64{0.5, 0.51, 0.49}, []float64{0, 0, 0}, make([]string, 3), 0).IsShown())
 }
 
 func TestQuestionsFindTheirPartners(t *testing.T) {

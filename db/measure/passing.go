@@ -3,7 +3,6 @@ package measure
 import (
 	"math"
 
-	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/combin"
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -15,6 +14,8 @@ type Judged struct {
 	Runs, Judged, Passes int
 	// Score is the mean score of its runs; nil if none has one.
 	Score *float64
+	// Cluster names the questions that this one is not independent of; empty for none.
+	Cluster string
 }
 
 // Share is the share of judged runs that pass; nil if none is judged.
@@ -39,7 +40,7 @@ type Statistics struct {
 	Defaults     int      `json:"defaults" doc:"Answers that a judge did not rate, so that each dimension is 50: left out of means unless include_defaults=true" example:"0"`
 	PassRate     *float64 `json:"pass_rate" doc:"pass_count / judged" example:"0.9"`
 	PassRateAll  *float64 `json:"pass_rate_all" doc:"pass_count / runs_expected: what failed or is missing has not passed" example:"0.882"`
-	PassInterval Interval `json:"pass_rate_interval" doc:"95 %, with questions as clusters" example:"[0.85,0.95]"`
+	PassInterval Interval `json:"pass_rate_interval" doc:"95 %, over questions, or over clusters of them" example:"[0.85,0.95]"`
 	MajorityRate *float64 `json:"majority_rate" doc:"Share of questions of which more than half of the runs passed" example:"0.93"`
 	// PassAt and PassHat have a number for k = 1 … runs_per_item.
 	PassAt    []float64 `json:"pass_at" doc:"For k = 1 …: the chance that at least one of k runs passes" example:"[0.9,0.97]"`
@@ -47,7 +48,8 @@ type Statistics struct {
 	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs" example:"0.87"`
 	ScoreSE   *float64  `json:"score_se" doc:"Its standard error; null with fewer than two questions" example:"0.02"`
 	// Ratings are those of a judge, by the dimensions; nil for rules.
-	Ratings map[string]Rating `json:"ratings,omitempty" doc:"Of a judge, by dimension"`
+	Ratings  map[string]Rating `json:"ratings,omitempty" doc:"Of a judge, by dimension"`
+	Clusters int               `json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by" example:"100"`
 	// Incomplete is how many questions are left out of majority_rate, pass_at and pass_hat because a run is missing.
 	Incomplete int `json:"incomplete_items" doc:"Questions left out of majority_rate, pass_at and pass_hat because a run is missing" example:"0"`
 }
@@ -57,6 +59,8 @@ type Rating struct {
 	Mean *float64 `json:"mean" doc:"Mean over questions of the mean rating of their runs, 0–100" example:"82.5"`
 	SE   *float64 `json:"se" doc:"Its standard error; null with fewer than two questions" example:"1.7"`
 	N    int      `json:"n" doc:"Questions" example:"100"`
+	// Clusters is how many independent groups of questions there are.
+	Clusters int `json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by" example:"100"`
 }
 
 // Interval is the 95 % interval of the mean; nil if there is none.
@@ -64,28 +68,13 @@ func (r Rating) Interval() Interval {
 	if r.Mean == nil || r.SE == nil || *r.SE == 0 {
 		return nil
 	}
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(r.N - 1)}
-	half := t.Quantile(oneSided) * *r.SE
+	half := studentsT(r.Clusters).Quantile(oneSided) * *r.SE
 	return Interval{max(0, *r.Mean-half), min(100, *r.Mean+half)}
 }
 
 // NewRating sums the mean ratings of questions up.
-func NewRating(means []float64) Rating {
-	mean, se := meanAndError(means)
-	return Rating{mean, se, len(means)}
-}
-
-// meanAndError are the mean of numbers and its standard error; nil where there are none, or one.
-func meanAndError(numbers []float64) (mean, se *float64) {
-	if len(numbers) > 0 {
-		of := stat.Mean(numbers, nil)
-		mean = &of
-	}
-	if len(numbers) > 1 {
-		of := stat.StdDev(numbers, nil) / math.Sqrt(float64(len(numbers)))
-		se = &of
-	}
-	return mean, se
+func NewRating(means Sample) Rating {
+	return Rating{means.Mean(), means.SE(), len(means.Numbers()), means.Clusters()}
 }
 
 const (
@@ -96,17 +85,19 @@ const (
 // with one. Without evaluators there is nothing to summarise: call it for tasks that have some.
 func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 	s := Statistics{Errors: errors}
-	var shares, scores []float64
+	var shares, scores, all Sample
 	var last Judged
 	whole, majority := 0, 0
 	passAt, passHat := make([]float64, runsPerItem), make([]float64, runsPerItem)
 	for _, question := range questions {
+		all.Add(0, question.Cluster)
 		s.Judged, s.PassCount = s.Judged+question.Judged, s.PassCount+question.Passes
 		if share := question.Share(); share != nil {
-			shares, last = append(shares, *share), question
+			shares.Add(*share, question.Cluster)
+			last = question
 		}
 		if question.Score != nil {
-			scores = append(scores, *question.Score)
+			scores.Add(*question.Score, question.Cluster)
 		}
 		if question.Runs < runsPerItem {
 			s.Incomplete++
@@ -117,15 +108,15 @@ func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 			majority++
 		}
 		for k := 1; k <= runsPerItem; k++ {
-			all := float64(combin.Binomial(runsPerItem, k))
-			passAt[k-1] += 1 - binomial(runsPerItem-question.Passes, k)/all
-			passHat[k-1] += binomial(question.Passes, k) / all
+			ways := float64(combin.Binomial(runsPerItem, k))
+			passAt[k-1] += 1 - binomial(runsPerItem-question.Passes, k)/ways
+			passHat[k-1] += binomial(question.Passes, k) / ways
 		}
 	}
 	s.FailCount = s.Judged - s.PassCount
 	if s.Judged > 0 {
 		s.PassRate = share(s.PassCount, s.Judged)
-		s.PassInterval = interval(shares, last)
+		s.PassInterval = passInterval(shares, last)
 	}
 	if len(questions) > 0 {
 		s.PassRateAll = share(s.PassCount, len(questions)*runsPerItem)
@@ -136,7 +127,7 @@ func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 			s.PassAt, s.PassHat = append(s.PassAt, passAt[k]/float64(whole)), append(s.PassHat, passHat[k]/float64(whole))
 		}
 	}
-	s.ScoreMean, s.ScoreSE = meanAndError(scores)
+	s.ScoreMean, s.ScoreSE, s.Clusters = scores.Mean(), scores.SE(), all.Clusters()
 	return s
 }
 
@@ -153,40 +144,20 @@ func binomial(n, k int) float64 {
 	return float64(combin.Binomial(n, k))
 }
 
-// interval is the confidence interval of a pass rate, over the questions' shares. The repeats of one question are not independent: questions
-// are the clusters (Miller 2024, arXiv:2411.00640).
-func interval(shares []float64, last Judged) Interval {
-	if len(shares) == 1 {
+// passInterval is the 95 % interval of a pass rate, from the questions' shares; nil with one cluster of several questions.
+// The repeats of one question are not independent: questions, or the clusters they belong to, are the observations (Miller
+// 2024, arXiv:2411.00640).
+func passInterval(shares Sample, last Judged) Interval {
+	if len(shares.Numbers()) == 1 {
 		return Wilson(float64(last.Passes)/float64(last.Judged), last.Judged)
 	}
-	if of := MeanInterval(shares); of != nil {
+	if of := shares.Share(); of != nil {
 		return of
 	}
-	return Wilson(stat.Mean(shares, nil), len(shares))
-}
-
-// MeanInterval is the interval of the mean of numbers between 0 and 1 (Student's t); nil with fewer than two, or where all
-// are equal.
-func MeanInterval(numbers []float64) Interval {
-	of := AnyInterval(numbers)
-	if of == nil {
+	if shares.Clusters() < 2 {
 		return nil
 	}
-	return Interval{max(0, of[0]), min(1, of[1])}
-}
-
-// AnyInterval is MeanInterval for numbers that are no shares.
-func AnyInterval(numbers []float64) Interval {
-	if len(numbers) < 2 {
-		return nil
-	}
-	mean, deviation := stat.MeanStdDev(numbers, nil)
-	if deviation < noDeviation {
-		return nil
-	}
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(len(numbers) - 1)}
-	half := t.Quantile(oneSided) * deviation / math.Sqrt(float64(len(numbers)))
-	return Interval{mean - half, mean + half}
+	return Wilson(*shares.Mean(), shares.Clusters())
 }
 
 // Wilson is the score interval of a share of n.

@@ -180,7 +180,7 @@ func TestRandomDifferencesGiveTheSameNumbersInAnotherWay(t *testing.T) {
 			a[place], b[place] = r.NormFloat64(), r.NormFloat64()+0.5
 			differences[place] = b[place] - a[place]
 		}
-		got := paired(a, b, 3)
+		got := paired(a, b, make([]string, n), 3)
 		require.Equal(t, []int{n, 3}, []int{got.N, got.LeftOut})
 		if n == 0 {
 			require.Nil(t, got.Mean)

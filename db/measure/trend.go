@@ -66,18 +66,19 @@ type FiringSummary struct {
 func PointsOf(questions []ComparedQuestion, cost *string) map[Metric]Point {
 	points := map[Metric]Point{}
 	for _, metric := range Metrics {
-		var values []float64
+		var values Sample
 		for _, question := range questions {
 			if value := metric.of(question); value != nil {
-				values = append(values, *value)
+				values.Add(*value, question.Cluster)
 			}
 		}
-		if len(values) == 0 {
+		mean := values.Mean()
+		if mean == nil {
 			continue
 		}
-		point, interval := Point{Value: stat.Mean(values, nil)}, AnyInterval(values)
+		point, interval := Point{Value: *mean}, values.Interval()
 		if metric.IsShare() {
-			interval = MeanInterval(values)
+			interval = values.Share()
 		}
 		scale := 1.0
 		if metric == MetricCost {
@@ -181,7 +182,10 @@ func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
 			if !isThere {
 				place = len(joined)
 				places[question.QuestionID] = place
-				joined, values = append(joined, ComparedQuestion{ID: int64(place), QuestionID: question.QuestionID, Text: question.Text}), append(values, nil)
+				joined = append(joined, ComparedQuestion{
+					ID: int64(place), Cluster: question.Cluster, QuestionID: question.QuestionID, Text: question.Text,
+				})
+				values = append(values, nil)
 			}
 			if value := w.Metric.of(question); value != nil {
 				values[place] = append(values[place], *value)

@@ -18,6 +18,7 @@ type compared struct {
 	Number     int    `db:"number"`
 	QuestionID string `db:"question_id"`
 	Text       string `db:"text"`
+	Cluster    string `db:"cluster"`
 	Variant    int    `db:"variant"`
 	Likeness
 	SuccessRate  float64  `db:"success_rate"`
@@ -32,14 +33,15 @@ type compared struct {
 }
 
 const readComparable = `
-	SELECT i.id, i.number, i.question_id, i.text, v.variant,
+	SELECT i.id, i.number, i.question_id, i.text, i.cluster, v.variant,
 		` + likenessColumns + `,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
 		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost,
 		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
 	FROM (
 		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number,
-			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, t.runs_per_item
+			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, t.runs_per_item,
+			` + db.ClusterOf + ` AS cluster
 		FROM evaluation_items i
 		JOIN evaluation_tasks t ON t.id = i.task_id
 		WHERE i.task_id = $1) i
@@ -95,7 +97,7 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 	}
 	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{taskID, numbers}, func(row compared) error {
 		question := measure.ComparedQuestion{
-			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, SuccessRate: &row.SuccessRate,
+			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Cluster: row.Cluster, SuccessRate: &row.SuccessRate,
 			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
 			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
 		}

@@ -30,6 +30,8 @@ type Summary struct {
 	Number int `db:"number"`
 	// Series names the conversation that the item is a turn of; nil for a single question.
 	Series *string `db:"series"`
+	// Cluster names the items that this one is not independent of; empty for none.
+	Cluster string `db:"cluster"`
 	// Answers is how many different answers the successful current runs gave: with several variants, the
 	// highest count of any variant.
 	Answers int `db:"answers"`
@@ -86,7 +88,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.score,", measures+countVerdicts
 	}
 	return `
-	SELECT i.id, i.question_id, i.series, row_number() OVER (ORDER BY i.sort_key) AS number,
+	SELECT i.id, i.question_id, i.series, ` + db.ClusterOf + ` AS cluster, row_number() OVER (ORDER BY i.sort_key) AS number,
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
@@ -97,6 +99,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 			SELECT FROM evaluation_runs found
 			WHERE found.item_id = i.id AND found.is_current AND ($4 = 0 OR found.variant = $4) AND left(found.response_body, $3) ` + like + ` $2)) AS matches
 	FROM evaluation_items i
+	JOIN evaluation_tasks t ON t.id = i.task_id
 	LEFT JOIN (
 		SELECT item_id, ` + countRuns + measures + `
 		FROM evaluation_runs

@@ -18,6 +18,7 @@ type VariantStatistics struct {
 	RunsPerItem int    `db:"runs_per_item" json:"runs_per_item" example:"5"`
 
 	Items        int `db:"items" json:"items" doc:"Questions" example:"100"`
+	Clusters     int `db:"clusters" json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by; items where each stands alone" example:"100"`
 	RunsExpected int `db:"runs_expected" json:"runs_expected" example:"500"`
 	Runs         int `db:"runs" json:"runs" doc:"Runs that have ended" example:"500"`
 	Succeeded    int `db:"succeeded" json:"succeeded" example:"493"`
@@ -58,12 +59,17 @@ type VariantStatistics struct {
 }
 
 const readVariantStatistics = `
-	SELECT v.number, v.name, t.runs_per_item, t.total_items AS items, t.total_items * t.runs_per_item AS runs_expected,
+	WITH items AS (
+		SELECT i.id, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		WHERE i.task_id = $1)
+	SELECT v.number, v.name, t.runs_per_item, t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters, t.total_items * t.runs_per_item AS runs_expected,
 		coalesce(r.runs, 0) AS runs, coalesce(r.succeeded, 0) AS succeeded, coalesce(r.failed, 0) AS failed, coalesce(r.timed_out, 0) AS timed_out,
 		coalesce(r.refused, 0) AS refused, coalesce(r.filtered, 0) AS filtered, coalesce(r.truncated, 0) AS truncated,
 		t.total_items * t.runs_per_item - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
 		coalesce(r.succeeded, 0) / nullif(t.total_items * t.runs_per_item, 0)::float8 AS success_rate,
-		q.identical_rate, q.agreement, q.agreement_se, q.consensus, q.distinct_mean, q.similarity,
+		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
 		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second, r.longest_silence_p50_ms, r.longest_silence_max_ms,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
 		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost
@@ -96,12 +102,22 @@ const readVariantStatistics = `
 		GROUP BY variant) r ON r.variant = v.number
 	LEFT JOIN (
 		SELECT s.variant, avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement,
-			stddev_samp(s.agreement) / sqrt(nullif(count(s.agreement), 0)) AS agreement_se, avg(s.consensus) AS consensus,
+			avg(s.consensus) AS consensus,
 			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity
-		FROM evaluation_items i
+		FROM items i
 		JOIN question_statistics s ON s.item_id = i.id
-		WHERE i.task_id = $1
 		GROUP BY s.variant) q ON q.variant = v.number
+	LEFT JOIN ( -- metrics.md, Clusters
+		SELECT variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS agreement_se
+		FROM (
+			SELECT variant, sum(deviation) AS deviation, count(*) AS items
+			FROM (
+				SELECT s.variant, i.cluster, s.agreement - avg(s.agreement) OVER (PARTITION BY s.variant) AS deviation
+				FROM items i
+				JOIN question_statistics s ON s.item_id = i.id
+				WHERE s.agreement IS NOT NULL) d
+			GROUP BY variant, cluster) d
+		GROUP BY variant) c ON c.variant = v.number
 	WHERE t.id = $1
 	ORDER BY v.number`
 

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -49,14 +51,36 @@ type ComparedPair struct {
 type Change struct {
 	N          int        `json:"n" doc:"Questions on which the number is known in both tasks" example:"97"`
 	LeftOut    int        `json:"left_out" doc:"Questions that both have, but on which it is not" example:"3"`
+	Clusters   int        `json:"clusters" doc:"Independent groups of these questions: conversations, or values of cluster_by" example:"97"`
 	Difference *float64   `json:"difference" doc:"Mean of the second task's number minus the first's" example:"0.12"`
 	SE         *float64   `json:"se" doc:"Standard error of the difference" example:"0.04"`
 	Interval   *[]float64 `json:"interval" minItems:"2" maxItems:"2" doc:"95 % interval of the difference (Student's t); if it contains 0, no difference is shown"`
 	P          *float64   `json:"p" doc:"Two-sided" example:"0.003"`
+	PAdjusted  *float64   `json:"p_adjusted" doc:"p, adjusted for all measures of the comparison (Benjamini–Hochberg); up to 0.05 a difference is stated" example:"0.012"`
+	Detectable *float64   `json:"detectable" doc:"The difference that a comparison of this size shows in four of five cases: 2.802 · se" example:"0.11"`
 }
 
-func newChange(c measure.Change) Change {
-	described := Change{N: c.N, LeftOut: c.LeftOut, Difference: c.Mean, SE: c.SE, P: c.P}
+// newChanges describes the differences of one comparison, by their measures.
+func newChanges(c measure.Comparison) map[string]Change {
+	changes := map[string]measure.Change{
+		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
+	}
+	names := slices.Sorted(maps.Keys(changes))
+	p := make([]*float64, len(names))
+	for n, name := range names {
+		p[n] = changes[name].P
+	}
+	described := map[string]Change{}
+	for n, adjusted := range measure.Adjust(p) {
+		described[names[n]] = newChange(changes[names[n]], adjusted)
+	}
+	return described
+}
+
+func newChange(c measure.Change, adjusted *float64) Change {
+	described := Change{
+		N: c.N, LeftOut: c.LeftOut, Clusters: c.Clusters, Difference: c.Mean, SE: c.SE, P: c.P, PAdjusted: adjusted, Detectable: c.Detectable(),
+	}
 	if c.Low != nil {
 		described.Interval = &[]float64{*c.Low, *c.High}
 	}
@@ -120,10 +144,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 		body.Transitions[transition] = compared.Count(transition)
 	}
 	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
-	body.Differences = map[string]Change{
-		"agreement": newChange(compared.Agreement), "success_rate": newChange(compared.SuccessRate), "latency_ms": newChange(compared.LatencyMS),
-		"pass_share": newChange(compared.PassShare), "score": newChange(compared.Score),
-	}
+	body.Differences = newChanges(compared)
 	return output, nil
 }
 

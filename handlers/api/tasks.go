@@ -78,6 +78,7 @@ type detail struct {
 	StopReason      *string           `json:"stop_reason" values:"stop reasons" doc:"Why the newest launch was stopped, if not by a person" example:"BUDGET_TASK"`
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
 	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What follows a turn of a conversation that did not succeed" example:"stop"`
+	ClusterBy       *string           `json:"cluster_by" doc:"Column whose values group questions that are not independent; null: only the turns of a conversation are" example:"document"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
@@ -92,7 +93,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 		AgentURL: task.ShownURL(), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit, MaxCost: task.MaxCost, StopReason: task.StopReason,
-		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, CreatedBy: task.CreatedBy,
+		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, CreatedBy: task.CreatedBy,
 		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
 }
@@ -116,6 +117,7 @@ type taskFields struct {
 	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`
 	MaxCost      string `json:"max_cost,omitempty" doc:"What the task may cost in each currency, a decimal number: when it is reached the launch is stopped" example:"5"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures" doc:"After a turn of a conversation that did not succeed: stop it, or ask the next turn" default:"stop"`
+	ClusterBy    string `json:"cluster_by,omitempty" doc:"Column of the questions whose values group those that are not independent, for intervals" example:"document"`
 	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
 	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
 	librarySelection
@@ -151,6 +153,7 @@ type changeFields struct {
 	RateLimit    string `json:"rate_limit,omitempty"`
 	MaxCost      string `json:"max_cost,omitempty"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures"`
+	ClusterBy    string `json:"cluster_by,omitempty"`
 	ExtraPayload string `json:"extra_payload,omitempty"`
 	Start        bool   `json:"start,omitempty"`
 	librarySelection

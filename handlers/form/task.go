@@ -53,7 +53,7 @@ type Rules struct {
 var taskFields = []string{
 	"task_name", "models", "agents", "prompts", "evaluators", "dataset", "agent_api_url", "dataset_encoding", "dataset_file",
 	"agent_model", "agent_api_headers", "extra_payload", "runs_per_item", "timeout_seconds", "max_retries", "concurrency",
-	"use_stream", "rate_limit", "on_turn_failure", "max_cost", "channels", "start", "",
+	"use_stream", "rate_limit", "on_turn_failure", "cluster_by", "max_cost", "channels", "start", "",
 }
 
 // Task reads a form for a task and returns all its faults, in the form's order. Fields that are absent keep what
@@ -276,6 +276,9 @@ func (c *checker) choices() {
 	}
 	if typed := c.form.Value("on_turn_failure"); typed != "" {
 		c.n.OnTurnFailure = db.OnTurnFailure(typed)
+	}
+	if c.form.Has("cluster_by") {
+		c.n.ClusterBy = strings.TrimSpace(c.form.Value("cluster_by"))
 	}
 	if c.form.Has("max_cost") {
 		c.n.MaxCost = c.form.Value("max_cost")

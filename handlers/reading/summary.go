@@ -117,15 +117,16 @@ func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion, is
 }
 
 // Agreements are those of the questions, by the numbers of the variants of a task.
-func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int][]float64 {
-	known := map[int][]float64{}
+func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measure.Sample {
+	known := map[int]measure.Sample{}
 	for n, questions := range matrix {
-		number := task.Variants[n].Number
+		var sample measure.Sample
 		for _, question := range questions {
 			if question.Agreement != nil {
-				known[number] = append(known[number], *question.Agreement)
+				sample.Add(*question.Agreement, question.Cluster)
 			}
 		}
+		known[task.Variants[n].Number] = sample
 	}
 	return known
 }

@@ -43,7 +43,7 @@ func variantsSheet(locale text.Locale, variants []export.Variant, numbers summar
 	column(export.HoldsNumber, locale.Text("variants.measure.cost"))
 	column(export.HoldsText, locale.Text("library.currency"))
 	for n, row := range numbers.Numbers {
-		sheet.Rows = append(sheet.Rows, variantRow(row, variants[n].Target, numbers.Verdicts[row.Number], measure.MeanInterval(numbers.Agreements[row.Number])))
+		sheet.Rows = append(sheet.Rows, variantRow(row, variants[n].Target, numbers.Verdicts[row.Number], numbers.Agreements[row.Number].Share()))
 	}
 	return sheet
 }

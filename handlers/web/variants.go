@@ -80,7 +80,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	}
 	table.Rankings, table.Agreements = reading.Rank(task, matrix), map[int]measure.Interval{}
 	for number, agreements := range reading.Agreements(task, matrix) {
-		table.Agreements[number] = measure.MeanInterval(agreements)
+		table.Agreements[number] = agreements.Share()
 	}
 	if request.IsFragment(c.Request()) {
 		return pages.Render(c, http.StatusOK, summary.VariantsPart(table))

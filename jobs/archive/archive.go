@@ -62,6 +62,7 @@ type header struct {
 	UseStream      bool             `json:"use_stream"`
 	Concurrency    int              `json:"concurrency"`
 	OnTurnFailure  db.OnTurnFailure `json:"on_turn_failure"`
+	ClusterBy      *string          `json:"cluster_by,omitempty"`
 	MaxCost        *string          `json:"max_cost"`
 	DatasetName    string           `json:"dataset_name"`
 	Extension      string           `json:"dataset_extension"`
@@ -323,7 +324,7 @@ func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.
 func headerOf(task db.Task) header {
 	h := header{
 		Name: task.Name, Status: task.Status, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds, MaxRetries: task.MaxRetries,
-		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
+		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
 		Extension: task.DatasetExtension, QuestionColumn: task.QuestionColumn, AnswerColumn: task.AnswerColumn, VariableNames: listOf[variable](task.VariableNames),
 		CreatedAt: momentOf(&task.CreatedAt), StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt),
 	}

@@ -115,12 +115,13 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 	c.text("question_column", &h.QuestionColumn, dataset.MaxColumnName)
 	c.text("answer_column", &h.AnswerColumn, dataset.MaxColumnName)
 	h.checkVariables(c)
+	c.accept("cluster_by", tasks.CheckClusterBy(tasks.TextOf(h.ClusterBy), textsOf(h.VariableNames)))
 	c.time("created_at", h.CreatedAt)
 	c.time("started_at", h.StartedAt)
 	c.time("completed_at", h.CompletedAt)
 	n := db.NewTask{By: by, Channels: &[]uuid.UUID{}, Task: db.Task{
 		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries, UseStream: h.UseStream,
-		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
+		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
 		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn, VariableNames: textsOf(h.VariableNames),
 	}}
 	h.addTargets(c, &n.Task)

@@ -140,6 +140,9 @@ func (n New) Validate() []*InvalidError {
 		all.add(&InvalidError{Field: "rate_limit", Problem: NotARate})
 	}
 	all = append(all, n.Settings.Validate()...)
+	if n.Dataset != nil {
+		all.add(CheckClusterBy(n.ClusterBy, n.Dataset.VariableNames))
+	}
 	if len(n.Evaluators) > MaxEvaluators {
 		all.add(&InvalidError{Field: "evaluators", Problem: TooLarge})
 	}
@@ -174,6 +177,15 @@ func CheckRuns(task db.Task, runs int) *InvalidError {
 		return &InvalidError{Problem: TooLarge}
 	}
 	return nil
+}
+
+// CheckClusterBy returns why questions with these further columns cannot be grouped by one of them; nil means that they
+// can, or that none is named.
+func CheckClusterBy(column string, columns []string) *InvalidError {
+	if column == "" || slices.Contains(columns, column) {
+		return nil
+	}
+	return &InvalidError{Field: "cluster_by", Problem: NotAChoice, Choices: columns}
 }
 
 // ParseAddress reads an address that may be called; nil means that it is none.

@@ -116,6 +116,9 @@ type Settings struct {
 	// OnTurnFailure is what happens after a turn of a conversation fails; empty means that the conversation
 	// stops.
 	OnTurnFailure db.OnTurnFailure
+	// ClusterBy is the column of the dataset whose values group questions that are not independent; empty means that
+	// only the turns of a conversation are grouped.
+	ClusterBy string
 }
 
 // File is a dataset file, at most dataset.MaxBytes large.
@@ -304,7 +307,7 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, ProjectID: home, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
-		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, MaxCost: Given(n.MaxCost),
+		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, ClusterBy: Given(n.ClusterBy), MaxCost: Given(n.MaxCost),
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 		IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer, DatasetEncoding: n.Layout.Encoding,
 		Variants: n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
@@ -567,7 +570,7 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
-			OnTurnFailure: source.OnTurnFailure, MaxCost: TextOf(source.MaxCost),
+			OnTurnFailure: source.OnTurnFailure, ClusterBy: TextOf(source.ClusterBy), MaxCost: TextOf(source.MaxCost),
 		},
 		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
 	}

@@ -192,7 +192,7 @@ func DocumentHead(d Document) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if verdicts := d.verdicts(); verdicts.PassRate != nil {
-			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "results.tile.passed"), text.T(ctx, "results.tile.passed.of", "Rate", text.Percent(verdicts.PassRate), "Low", text.Percent(&verdicts.PassInterval[0]), "High", text.Percent(&verdicts.PassInterval[1]))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "results.tile.passed"), passRate(text.LocaleOf(ctx), verdicts)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

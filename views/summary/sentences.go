@@ -45,7 +45,18 @@ func (s Summary) compared(locale text.Locale) string {
 	if s.Task.CompletedAt != nil {
 		sentence += locale.Text("summary.at", "Time", cron.BeijingSecond(*s.Task.CompletedAt))
 	}
-	return sentence
+	return sentence + s.clustered(locale)
+}
+
+// clustered says what intervals take as independent where questions are not; empty where they are.
+func (s Summary) clustered(locale text.Locale) string {
+	if len(s.Numbers) == 0 || s.Numbers[0].Clusters == s.Numbers[0].Items {
+		return ""
+	}
+	if column := s.Task.ClusterBy; column != nil {
+		return locale.Text("summary.clusters.column", "Column", *column, "Clusters", s.Numbers[0].Clusters)
+	}
+	return locale.Text("summary.clusters.conversations", "Clusters", s.Numbers[0].Clusters, "Turns", s.Numbers[0].Items)
 }
 
 // told are the measures that sentences are about: what a decision is made on. The others say the same in other words.
@@ -225,7 +236,7 @@ func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (sa
 		said = append(said, locale.Text("summary.passed", "Rate", intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged", text.Number(verdicts.Judged)))
 	}
 	if row.Agreement != nil {
-		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, measure.MeanInterval(s.Agreements[row.Number]))))
+		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, s.Agreements[row.Number].Share())))
 	}
 	if row.IdenticalRate != nil {
 		said = append(said, locale.Text("summary.identical", "Rate", text.Percent(row.IdenticalRate)))

@@ -45,7 +45,7 @@ type Summary struct {
 	Matrix      []Row
 	MatrixTotal int
 	// Agreements are those of each variant's questions that are known, by its number.
-	Agreements map[int][]float64
+	Agreements map[int]measure.Sample
 	// Rankings say which variant leads, by the names of measures.
 	Rankings map[string]measure.Ranking
 	// Leads are by how much the leaders are ahead of the next best, by the same names; nil where that is not known.
@@ -1189,7 +1189,7 @@ func numbers(s Summary) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			agreement := measure.MeanInterval(s.Agreements[row.Number])
+			agreement := s.Agreements[row.Number].Share()
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 101, "<td class=\"figure\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -2222,7 +2222,7 @@ func distribution(s Summary, row report.VariantStatistics) templ.Component {
 			templ_7745c5c3_Var102 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		bars, most := barsOf(s.Agreements[row.Number]), s.mostInABar()
+		bars, most := barsOf(s.Agreements[row.Number].Numbers()), s.mostInABar()
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 185, "<figure class=\"plot\"><figcaption>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -2412,7 +2412,7 @@ func barsOf(agreements []float64) (bars [len(ticks)]int) {
 // mostInABar is the scale of all distributions.
 func (s Summary) mostInABar() (most int) {
 	for _, agreements := range s.Agreements {
-		for _, count := range barsOf(agreements) {
+		for _, count := range barsOf(agreements.Numbers()) {
 			most = max(most, count)
 		}
 	}
