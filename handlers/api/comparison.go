@@ -3,8 +3,8 @@ package api
 import (
 	"context"
 	"maps"
-	"slices"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
