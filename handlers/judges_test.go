@@ -150,7 +150,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	row := s.get(t, "/tasks/"+task.TaskID+"/launches").page(t).Find("table.table tbody tr").First()
 	require.Equal(t, "4", row.Find("td[data-label='成功']").Text())
 	require.Equal(t, "2", row.Find("td[data-label='失败']").Text())
-	require.Equal(t, "裁判 0.0009 CNY", strings.TrimSpace(row.Find("td[data-label='费用']").Text()))
+	require.Equal(t, "打分 0.0009 CNY", strings.TrimSpace(row.Find("td[data-label='费用']").Text()))
 	require.NotEmpty(t, s.get(t, "/tasks/"+task.TaskID).page(t).Find(".plots .panel").First().Find("rect.good").Nodes, "outcomes over time")
 
 	// A judge that falls silent is asked again by a retry; without evaluators named all of the task's own judge.

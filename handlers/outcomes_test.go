@@ -117,7 +117,7 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	report := s.get(t, "/tasks/"+id+"/report").page(t)
 	said := report.Find(".sentences").First().Text()
 	require.NotContains(t, said, "2 refuser 优于")
-	require.Contains(t, report.Find(".sentences").Text(), "方案 2、3、5 得到回答的比例明显低于其他方案")
+	require.Contains(t, report.Find(".sentences").Text(), "方案 2、3、5 有回答的比例明显低于其他方案")
 	for _, code := range []string{"REFUSED", "CONTENT_FILTERED", "NO_ANSWER", "截断"} {
 		require.Contains(t, report.Find("main").Text(), code)
 	}

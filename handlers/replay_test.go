@@ -212,7 +212,7 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	items, tools = s.events(t, id, runs[2].ID)
 	require.Equal(t, "task_completed", items[len(items)-1].Type)
 	require.Equal(t, "failed", tools[0]["status"])
-	require.Equal(t, "Progress did not reach 100 %", tools[0]["error"])
+	require.Equal(t, "Progress did not reach 100%", tools[0]["error"])
 	require.NotNil(t, tools[0]["ended_ms"])
 }
 

@@ -25,11 +25,11 @@ import (
 )
 
 type backupCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"Where to write it: a .tar.gz, which must not be there yet."`
+	File string `arg:"" placeholder:"FILE" help:"The .tar.gz file to write; it must not exist yet."`
 }
 
 type restoreCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"What 'backup' wrote."`
+	File string `arg:"" placeholder:"FILE" help:"A file written by 'backup'."`
 }
 
 // What a backup has, by the names of its files.

@@ -111,7 +111,7 @@ func TestTheDocumentHasTheExitCodes(t *testing.T) {
 	t.Parallel()
 	field, found := reflect.TypeFor[commands]().FieldByName("Eval")
 	require.True(t, found)
-	require.Contains(t, field.Tag.Get("help"), "exits 0 if it passed, 1 if it is below a limit, 2 if it could not run")
+	require.Contains(t, field.Tag.Get("help"), "exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run")
 	content, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	require.Regexp(t, `exits with 0 if it passed, 1 if [^.]+, 2 if it could not run`, strings.ReplaceAll(string(content), "\n", " "))

@@ -19,19 +19,19 @@ import (
 type commands struct {
 	Settings
 
-	Up          upCommand          `cmd:"" help:"Run everything: web, workers, and PostgreSQL and Redis where no URL is given."`
+	Up          upCommand          `cmd:"" help:"Run everything: web pages, workers, and PostgreSQL and Redis if their URLs are not set."`
 	Serve       serveCommand       `cmd:"" help:"Run the web pages and the API."`
 	Worker      workerCommand      `cmd:"" help:"Run a worker."`
-	Eval        evalCommand        `cmd:"" help:"Run an evaluation from a file and gate a release by it: exits 0 if it passed, 1 if it is below a limit, 2 if it could not run."`
-	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date."`
-	Backup      backupCommand      `cmd:"" help:"Write the database, the uploads and the generated key to one file, also while Wending runs."`
-	Restore     restoreCommand     `cmd:"" help:"Put a backup into an empty database and data folder."`
-	RotateKey   rotateKeyCommand   `cmd:"" help:"Seal all secrets with a new key: SECRET_KEY, or a fresh one in the data folder."`
-	User        userCommand        `cmd:"" help:"Make, change or disable accounts."`
-	Token       tokenCommand       `cmd:"" help:"Make tokens for programs."`
-	Audit       auditCommand       `cmd:"" help:"Check that the audit is as it was written."`
-	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small fake agent with unsteady answers."`
-	Healthcheck healthcheckCommand `cmd:"" help:"Check the server's health; exits 0 if healthy."`
+	Eval        evalCommand        `cmd:"" help:"Run an evaluation from a file to gate a release; exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run."`
+	Migrate     migrateCommand     `cmd:"" help:"Update the database schema."`
+	Backup      backupCommand      `cmd:"" help:"Write the database, the uploads and the generated key to one file, even while Wending is running."`
+	Restore     restoreCommand     `cmd:"" help:"Restore a backup into an empty database and data folder."`
+	RotateKey   rotateKeyCommand   `cmd:"" help:"Encrypt all secrets with a new key: SECRET_KEY, or a key generated in the data folder."`
+	User        userCommand        `cmd:"" help:"Create, change or disable accounts."`
+	Token       tokenCommand       `cmd:"" help:"Create tokens for programs."`
+	Audit       auditCommand       `cmd:"" help:"Check that no audit entry was changed or removed."`
+	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small demo agent with unstable answers."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Check the server's health; exits with 0 if it is healthy."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
 

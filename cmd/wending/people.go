@@ -28,17 +28,17 @@ import (
 )
 
 type userCommand struct {
-	Add     addUserCommand     `cmd:"" help:"Make an account."`
-	Passwd  passwdCommand      `cmd:"" help:"Give an account another password; it is signed out everywhere."`
-	Disable disableUserCommand `cmd:"" help:"Keep an account from being used; it is signed out everywhere."`
+	Add     addUserCommand     `cmd:"" help:"Create an account."`
+	Passwd  passwdCommand      `cmd:"" help:"Change an account's password; the account is signed out everywhere."`
+	Disable disableUserCommand `cmd:"" help:"Disable an account; it is signed out everywhere."`
 }
 
 type addUserCommand struct {
-	Name       string `arg:"" help:"What is typed to sign in."`
-	Role       string `default:"viewer" enum:"viewer,reviewer,editor,admin" help:"What it may do in the project."`
+	Name       string `arg:"" help:"User name for signing in."`
+	Role       string `default:"viewer" enum:"viewer,reviewer,editor,admin" help:"Role in the project."`
 	Project    string `default:"默认" help:"The project's name or id."`
-	Admin      bool   `help:"It manages accounts and projects, and may do everything in them."`
-	MustChange bool   `name:"must-change-password" default:"true" negatable:"" help:"Its owner must choose another password at the first sign-in."`
+	Admin      bool   `help:"Make it a system administrator, who manages accounts and projects and has all rights in them."`
+	MustChange bool   `name:"must-change-password" default:"true" negatable:"" help:"Require a new password at the first sign-in."`
 }
 
 type passwdCommand struct {
@@ -50,24 +50,24 @@ type disableUserCommand struct {
 }
 
 type tokenCommand struct {
-	Create createTokenCommand `cmd:"" help:"Make a token for a project, or for the installation, and print it."`
+	Create createTokenCommand `cmd:"" help:"Create a token for a project or for the installation, and print it."`
 }
 
 type createTokenCommand struct {
-	Name         string `arg:"" help:"What the token is for."`
-	Role         string `default:"" enum:",viewer,reviewer,editor,admin" help:"What it may do in the project, and nowhere else; editor if absent."`
-	Project      string `default:"默认" help:"The project's name or id; with --installation the one that requests are about unless they say so."`
-	Days         int    `default:"90" help:"How long it lasts; 0 is for good."`
-	Installation bool   `help:"It may do everything: in all projects, accounts, projects and audit."`
+	Name         string `arg:"" help:"Name of the token."`
+	Role         string `default:"" enum:",viewer,reviewer,editor,admin" help:"Role in the project (the token has no rights elsewhere); editor if not set."`
+	Project      string `default:"默认" help:"Name or id of the project; with --installation, the default project of requests that name none."`
+	Days         int    `default:"90" help:"Days until it expires; 0 means never."`
+	Installation bool   `help:"Give it all rights: in all projects, and over accounts, projects and the audit log."`
 }
 
 type auditCommand struct {
-	Verify verifyAuditCommand `cmd:"" help:"Read all entries; exits 1 where one was changed or removed."`
-	Seal   sealAuditCommand   `cmd:"" help:"Seal the audit as it is, after a seal that does not hold was looked into; that is an entry, too."`
+	Verify verifyAuditCommand `cmd:"" help:"Read all entries; exits with 1 if one was changed or removed."`
+	Seal   sealAuditCommand   `cmd:"" help:"Seal the audit log in its current state, after a failed seal has been investigated; this adds an entry."`
 }
 
 type verifyAuditCommand struct {
-	Seen []string `placeholder:"SEQ:HASH" help:"An entry that is known from the log or an export; exits 1 unless it is there with that hash. May be repeated."`
+	Seen []string `placeholder:"SEQ:HASH" help:"An entry known from the log or an export; exits with 1 unless it exists with that hash. May be repeated."`
 }
 
 type sealAuditCommand struct{}

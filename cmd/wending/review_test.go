@@ -106,7 +106,7 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	b.do(chromedp.Click(card+"[data-note]"), chromedp.WaitVisible(note))
 	b.requireAccessible("a note")
 	b.do(chromedp.SendKeys(note, "12 与 19 不符"))
-	b.sees(state, "草稿已存在本机")
+	b.sees(state, "存在本机")
 	b.do(pressed("Enter", "Enter", "ctrlKey"))
 	b.sees(".toast-note", "草稿已存")
 	require.True(t, focused())
@@ -200,7 +200,7 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	b.do(chromedp.Click("[data-note]"), chromedp.WaitVisible(".judging textarea"), chromedp.WaitVisible("[data-reason]"))
 	b.requireAccessible("the sheet of a note")
 	b.do(chromedp.SendKeys(".judging textarea", "手机上写的"))
-	b.sees(".note-field [role=status]", "草稿已存在本机")
+	b.sees(".note-field [role=status]", "存在本机")
 }
 
 // reasonsOf are the reasons of a task's verdicts, by question.

@@ -25,8 +25,8 @@ import (
 )
 
 type rotateKeyCommand struct {
-	LostKey bool `help:"The key before is lost: list what can never be opened again; with --confirm give it up, and use the current key."`
-	Confirm bool `help:"With --lost-key: do it."`
+	LostKey bool `help:"The previous key is lost: list the secrets that can no longer be decrypted; with --confirm, discard them and use the current key."`
+	Confirm bool `help:"With --lost-key: discard the secrets."`
 }
 
 // Run seals the secrets of all tasks and of the library with the current key: SECRET_KEY, or a fresh one in the

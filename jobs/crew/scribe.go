@@ -366,7 +366,7 @@ func (c *Call) noteTool(at int, data event.Data) {
 }
 
 // unfinished is the failure of a tool whose progress did not reach its end (spec/003).
-const unfinished = "Progress did not reach 100 %"
+const unfinished = "Progress did not reach 100%"
 
 // noteProgress takes progress that names no tool: it belongs to the last tool that runs and makes something.
 func (c *Call) noteProgress(data event.Data) {

@@ -170,7 +170,7 @@ func TestFilesThatCameInlineAreBounded(t *testing.T) {
 	require.NotEqual(t, store.entries[0].Assets[0].ID, store.entries[0].Assets[1].ID)
 }
 
-// Tools that agents leave open are ended with the call: one below 100 % has failed.
+// Tools that agents leave open are ended with the call: one below 100% has failed.
 func TestToolsEndWithTheirCall(t *testing.T) {
 	t.Parallel()
 	percent := func(value float64) *float64 { return &value }

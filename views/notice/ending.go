@@ -215,7 +215,7 @@ func (e ended) winnerText(l text.Locale) string {
 	}
 	points := func(share float64) string { return text.Signed(100*share, 1) }
 	return l.Text("notify.winner.by", "Name", e.winner.Name, "Metric", metric, "Value", text.Percent(&e.winner.Value), "RunnerUp", e.nameOf(e.winner.RunnerUp),
-		"Points", points(e.winner.Difference), "Low", points(e.winner.Interval[0]), "High", points(e.winner.Interval[1]))
+		"Points", strings.TrimPrefix(points(e.winner.Difference), "+"), "Low", points(e.winner.Interval[0]), "High", points(e.winner.Interval[1]))
 }
 
 func (e ended) nameOf(number int) string {

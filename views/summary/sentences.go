@@ -228,7 +228,7 @@ func (s Summary) listed(locale text.Locale, places []int) string {
 	for n, place := range places {
 		numbers[n] = strconv.Itoa(s.Numbers[place].Number)
 	}
-	return strings.Join(numbers, locale.Text("create.missing.separator"))
+	return locale.Text("summary.listed", "Count", len(numbers), "Numbers", strings.Join(numbers, locale.Text("create.missing.separator")))
 }
 
 func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []string) {

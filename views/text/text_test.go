@@ -392,12 +392,12 @@ func TestAReasonIsASentence(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ stored, chinese, english string }{
 		{reason.Because("contains.missing", "巴黎", "首都"), "回答中缺少“巴黎”、“首都”", "The answer lacks “巴黎”, “首都”"},
-		{reason.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42", "The number in the answer is 41.4, expected 42"},
-		{reason.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000", "The similarity to what is expected is 0.7999, below 0.8000"},
-		{reason.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒", "It took 800 ms, more than 799 ms"},
+		{reason.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42", "The number in the answer is 41.4; expected 42"},
+		{reason.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000", "The similarity to the expected value is 0.7999, below 0.8000"},
+		{reason.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒", "The answer took 800 ms, more than the limit of 799 ms"},
 		{reason.Because("schema.required", "/a", "b"), "/a 缺少字段“b”", "/a lacks “b”"},
 		{reason.Because("expression.false"), "表达式的结果为假", "The expression is false"},
-		{reason.Because("differs", "<b>", `a "b"`), "回答是“<b>”，应为“a \"b\"”", "The answer is “<b>”, expected “a \"b\"”"},
+		{reason.Because("differs", "<b>", `a "b"`), "回答是“<b>”，应为“a \"b\"”", "The answer is “<b>”; expected “a \"b\"”"},
 		{"∌ “巴黎”", "∌ “巴黎”", "∌ “巴黎”"},
 		{`["unknown","x"]`, `["unknown","x"]`, `["unknown","x"]`},
 		{`["differs","x"]`, `["differs","x"]`, `["differs","x"]`},
