@@ -15,14 +15,14 @@ import (
 type variantVerdicts struct {
 	// questions are the questions that have runs, unordered.
 	questions []measure.Judged
-	// errors is how many evaluations ended with an error, defaults how many of them have default ratings.
+	// errors is how many evaluations ended with an error, defaults how many have default ratings.
 	errors, defaults int
-	// ratings are the mean ratings of questions, by the dimensions.
+	// ratings are the mean ratings of questions, by dimension.
 	ratings map[string][]float64
 }
 
-// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant
-// number. Default ratings of judges count if withDefaults is true.
+// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant number.
+// Default ratings of judges count only if withDefaults is true.
 func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]measure.Statistics, error) {
 	score := `r.score`
 	if withDefaults {
@@ -78,7 +78,7 @@ func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db
 	return summarised(task, verdicts), nil
 }
 
-// addRatings adds a judge's mean ratings of questions, by the dimensions.
+// addRatings adds a judge's mean ratings of questions, by dimension.
 func (r Report) addRatings(ctx context.Context, taskID uuid.UUID, evaluator int, withDefaults bool, verdicts map[int]variantVerdicts) error {
 	const read = `
 		SELECT r.variant, rating.key AS dimension, avg(CAST(rating.value AS float8)) AS mean
@@ -108,7 +108,7 @@ func summarised(task db.Task, verdicts map[int]variantVerdicts) map[int]measure.
 	statistics := map[int]measure.Statistics{}
 	for _, variant := range task.Variants {
 		of := verdicts[variant.Number]
-		for len(of.questions) < task.TotalItems { // those without a run
+		for len(of.questions) < task.TotalItems { // questions without a run
 			of.questions = append(of.questions, measure.Judged{})
 		}
 		summary := measure.Summarise(of.questions, task.RunsPerItem, of.errors)
@@ -141,8 +141,8 @@ func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (ma
 	return verdicts, err
 }
 
-// Unpassed returns the items of a task of which a run of a variant, or of any if it is 0, did not pass an evaluator, by the evaluators'
-// numbers.
+// Unpassed returns, by evaluator number, the items of a task with a run that did not pass the evaluator; variant 0
+// means any variant.
 func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (map[string]map[int64]bool, error) {
 	const read = `
 		SELECT DISTINCT e.evaluator, r.item_id
@@ -166,8 +166,8 @@ func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (ma
 	return items, nil
 }
 
-// PassShares returns the share of judged runs that pass, by item and variant; a pair without judged runs has
-// none.
+// PassShares returns the share of judged runs that passed, by item and variant; pairs without judged runs are
+// missing.
 func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[int]float64, error) {
 	const read = `
 		SELECT item_id, variant, count(*) FILTER (WHERE passed) / count(passed)::float8 AS share
