@@ -15,7 +15,7 @@ import (
 	"wending/views/text"
 )
 
-// anchors are where links into the guide may lead.
+// anchors returns the addresses in the guide that links may have.
 func anchors(lang string) map[string]bool {
 	known := map[string]bool{}
 	for _, chapter := range help.Chapters(lang) {
@@ -27,7 +27,8 @@ func anchors(lang string) map[string]bool {
 	return known
 }
 
-// Both languages have the same chapters and sections, with content, whose links lead somewhere (a picture that does not exist panics).
+// Both languages have the same chapters and sections, with content, whose links lead to existing places. (A picture
+// that does not exist panics.)
 func TestTheGuideIsWholeInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, anchors("en"), anchors("zh-CN"))
@@ -76,10 +77,10 @@ func TestPagesHaveChapters(t *testing.T) {
 	}
 }
 
-// label is a code span that is nothing but Chinese: what a page calls one of its parts.
+// label matches a code span that consists of Chinese: the name of a part of a page.
 var label = regexp.MustCompile("`(\\p{Han}+)`")
 
-// What the guide calls by name is what pages call it.
+// The names that the guide uses for parts of pages are the names on the pages.
 func TestLabelsInTheGuideAreThoseOfPages(t *testing.T) {
 	t.Parallel()
 	catalogues, err := filepath.Glob("../text/locales/*.zh-CN.json")
@@ -131,7 +132,7 @@ func TestTheGuideIsSearched(t *testing.T) {
 	require.Equal(t, []string{"cron", "fields"}, marked)
 }
 
-// Excerpts are text, not Markdown.
+// Excerpts are plain text, not Markdown.
 func TestExcerptsHaveNoMarks(t *testing.T) {
 	t.Parallel()
 	marks := regexp.MustCompile("\\*\\*|`|\\{#|^\\||\\]\\(")
