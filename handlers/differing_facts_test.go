@@ -13,8 +13,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// A number that differs in one answer of five is seen first: as the question's level, with its values, and in every order,
-// filter, count and export that is about it.
+// A number that differs in one of five answers is prominent: in the question's level, with its values, and in every
+// order, filter, count and export that concerns it.
 func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

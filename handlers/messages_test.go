@@ -14,7 +14,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// of returns the bodies of a type that a webhook was sent.
+// of returns the bodies of a type that a webhook received.
 func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
 	t.Helper()
 	for _, call := range r.all() {
@@ -26,7 +26,7 @@ func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
 	return bodies
 }
 
-// nights is a model whose answers to each question fail as often as is said for the night.
+// nights plays a model whose answers to each question fail as often as the test sets for the night.
 type nights struct {
 	mu     sync.Mutex
 	faults map[string]int
@@ -48,11 +48,12 @@ func (n *nights) answer(question string) string {
 	return "right"
 }
 
-// fire makes a schedule's next time come, and returns the webhook's message about the end of its copy, whose numbers are there.
+// fire makes a schedule due, and returns the webhook's message about the end of its copy, once the copy's numbers
+// are stored.
 func (s *site) fire(t *testing.T, schedule string, hook *receiver) object {
 	t.Helper()
 	before := len(hook.of(t, "task.finished"))
-	s.due(t, schedule, 60-10*before) // later than the time before
+	s.due(t, schedule, 60-10*before) // later than the previous time
 	dbtest.Await(t, 60*time.Second, "the night is told", func() bool { return len(hook.of(t, "task.finished")) == before+1 })
 	dbtest.Await(t, 60*time.Second, "the night is summed up", func() bool {
 		var open int
@@ -62,8 +63,8 @@ func (s *site) fire(t *testing.T, schedule string, hook *receiver) object {
 	return hook.of(t, "task.finished")[before]
 }
 
-// A night is worse only where the tests of metrics.md say so: not for one run of five, for any variant, as the schedule's page says
-// it; and it is one alert, whatever was found.
+// A night counts as worse only if the tests of metrics.md show it, for any variant, as the schedule's page
+// explains; one run of five is not enough. Everything found is one alert.
 func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -122,7 +123,7 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	require.Less(t, alert["p_adjusted"], 0.05)
 	require.InDelta(t, 0.05, alert["value"], 1e-9)
 
-	// The page marks the night, and shows the changes of any other.
+	// The page marks the night, and shows the changes at any other.
 	shown := s.get(t, page).page(t)
 	require.Equal(t, 1, shown.Find("svg .alarm").Length())
 	require.Equal(t, 1, shown.Find("svg .limit").Length())
@@ -154,8 +155,8 @@ func TestAnswersThatChangedAreWorseBeyondChance(t *testing.T) {
 	require.Contains(t, worse[0], "id2：一致率 100.0% → 0.0%")
 }
 
-// A receiver of results has them all, with the verdicts of judges, before it is told of the end; one that fails at a batch does not
-// hold the end back.
+// A receiver of results gets all of them, with the verdicts of judges, before the message about the end; a receiver
+// that fails at a batch does not delay that message.
 func TestResultsComeBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -168,7 +169,7 @@ func TestResultsComeBeforeTheEnd(t *testing.T) {
 	judge := s.evaluator(t, "打分", "judge", object{"model_id": model, "dimensions": []string{"overall"}})
 	hook := newReceiver(t, always(200))
 	faulty := newReceiver(t, func(n int) int {
-		if n == 1 { // the first batch, which is tried again a second later
+		if n == 1 { // the first batch, which is retried a second later
 			return 500
 		}
 		return 200
@@ -222,7 +223,8 @@ func TestResultsComeBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// The message about a comparison says which variant won and by how much, if the data show it, and what it all cost.
+// The message about a comparison names the variant that won, and by how much, if the data show it, and the total
+// cost.
 func TestAComparisonsMessageNamesTheWinner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -30,7 +30,7 @@ type evalCommand struct {
 	Out       string   `placeholder:"FILE.csv|xlsx|jsonl|html" help:"Write the report."`
 }
 
-// exitError ends the program with a code; its text, if there is one, is printed before.
+// exitError ends the program with a code after printing its text, if there is any.
 type exitError struct {
 	code int
 	err  error
@@ -40,7 +40,8 @@ func (e *exitError) Error() string { return e.err.Error() }
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// Run runs the evaluation: it exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run.
+// Run runs the evaluation: it exits with 0 if the evaluation passed, 1 if it is below a limit, 2 if it could not
+// run.
 func (c evalCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer, stderr errorWriter) error {
 	err := c.run(ctx, s, log, stdout, stderr)
 	switch {
@@ -89,7 +90,7 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 	if lanes, isSet := spec.Task["concurrency"].(int); isSet {
 		own.Concurrency = max(own.Concurrency, lanes)
 	}
-	if own.LogLevel == "info" { // what matters here is the progress
+	if own.LogLevel == "info" { // the progress is what matters here, not the server's log
 		own.LogLevel = "warn"
 		log = newLogger(stderr, own)
 	}
@@ -99,14 +100,14 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 	})
 }
 
-// onOwnServers does work on a server that is started for it and removed with all its data.
+// onOwnServers calls work with a server that is started for it and removed afterwards with all its data.
 func onOwnServers(ctx context.Context, own Settings, log *slog.Logger, work func(ctx context.Context, address string) error) (err error) {
 	folder, err := os.MkdirTemp("", "wending-eval-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under an account of its own
+	if err := os.Chmod(folder, 0o755); err != nil { // nolint:gosec // PostgreSQL may run under its own account
 		return err
 	}
 	own.Auth, own.TLSCert, own.TLSKey = "off", "", ""

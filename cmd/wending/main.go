@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // schedules have time zones, and not every image has their files
+	_ "time/tzdata" // schedules have time zones, and not every image contains the time zone database
 
 	"github.com/alecthomas/kong"
 	"github.com/joho/godotenv"
@@ -42,7 +42,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run parses the command line and the environment and runs one subcommand until it is done or ctx ends.
+// run parses the command line and the environment, and runs one subcommand until it is done or ctx ends.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	file, err := godotenv.Read()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 // errorWriter is where errors and progress are printed.
 type errorWriter struct{ io.Writer }
 
-// isTerminal reports whether a person may be looking at it.
+// isTerminal reports whether the writer is a terminal, so that a person may be reading along.
 func (w errorWriter) isTerminal() bool {
 	file, isFile := w.Writer.(*os.File)
 	if !isFile {
@@ -97,7 +97,7 @@ func (w errorWriter) isTerminal() bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// environment sets flags from the environment variable that their "from" tag names.
+// environment sets flags from the environment variables that their "from" tags name.
 func environment(lookup func(string) string) kong.Resolver {
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if name := flag.Tag.Get("from"); name != "" {

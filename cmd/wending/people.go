@@ -72,7 +72,7 @@ type verifyAuditCommand struct {
 
 type sealAuditCommand struct{}
 
-// withPeople calls work with the accounts of the configured database, or of the data folder's, also while the
+// withPeople calls work with the accounts in the configured database or in the data folder's, even while the
 // program runs.
 func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.People) error) error {
 	if _, err := os.Stat(filepath.Join(s.DataDir, "postgres")); err != nil && s.DatabaseURL == "" {
@@ -104,7 +104,8 @@ func (s *Settings) auditLog(ctx context.Context, store *db.Store) (audit.Log, er
 	return audit.New(store, sealer), err
 }
 
-// record does work and adds to the audit that it was done on the command line. What was begun is stored before.
+// record calls work and adds an entry to the audit that it was done on the command line. The intent is stored
+// before.
 func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entry, after map[string]any, work func() error) error {
 	log, err := s.auditLog(ctx, store)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entr
 	}
 	if err := work(); err != nil {
 		if errors.Is(err, db.ErrUnavailable) || ctx.Err() != nil {
-			return err // it may have been done: the entry will say that nobody knows
+			return err // the work may be done: the entry will record an unknown outcome
 		}
 		return errors.Join(err, log.Drop(ctx, begun))
 	}
@@ -136,7 +137,7 @@ func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entr
 	return err
 }
 
-// commander is the person who uses the command line.
+// commander returns the name of the person who uses the command line.
 func commander() string {
 	if who, err := user.Current(); err == nil {
 		return who.Username
@@ -157,7 +158,7 @@ func readPassword(stderr io.Writer) (string, error) {
 	return strings.TrimSuffix(line, "\r"), err
 }
 
-// explained adds the command line's explanation to an error about an account.
+// explained adds an explanation for the command line to an error about an account.
 func explained(err error) error {
 	var wrong *cases.FieldError
 	if errors.As(err, &wrong) && wrong.Field == "password" {
@@ -174,7 +175,7 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 	if id, err := uuid.Parse(text); err == nil {
 		return store.Project(ctx, id)
 	}
-	if text == "默认" { // it may have another name by now
+	if text == "默认" { // the existing account may have another name by now
 		return store.Project(ctx, db.DefaultProject)
 	}
 	found, err := store.ProjectNamed(ctx, text)
@@ -215,7 +216,7 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 	})
 }
 
-// named does work with the account of a name.
+// named calls work with the account that has a name.
 func (s *Settings) named(ctx context.Context, name string, work func(cases.Service, people.User) error, action string, after map[string]any) error {
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		account, err := accounts.UserNamed(ctx, strings.TrimSpace(name))
@@ -298,7 +299,7 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	})
 }
 
-// Run reads the audit from end to end.
+// Run verifies the whole audit.
 func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	var known []audit.Known
 	for _, text := range c.Seen {
@@ -338,7 +339,7 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	})
 }
 
-// Run seals the audit as it is.
+// Run seals the audit in its present state.
 func (sealAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	return s.withPeople(ctx, func(store *db.Store, _ people.People) error {
 		log, err := s.auditLog(ctx, store)

@@ -116,7 +116,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 	}, nil
 }
 
-// assetFiles returns where the files that agents produce are kept.
+// assetFiles returns the store of the files that agents produce.
 func (s Settings) assetFiles() (blob.Store, error) {
 	address := s.BlobURL
 	if address == "" {
@@ -133,7 +133,7 @@ func (s Settings) assetFiles() (blob.Store, error) {
 	return files, nil
 }
 
-// blobAddresses are the host:port of the service that stores those files, if there is one.
+// blobAddresses returns the host:port of the service that stores those files, if there is one.
 func (s Settings) blobAddresses() []string {
 	u, err := url.Parse(s.BlobURL)
 	if err != nil || u.Scheme != "s3" {
@@ -141,12 +141,12 @@ func (s Settings) blobAddresses() []string {
 	}
 	endpoint, err := url.Parse(u.Query().Get("endpoint"))
 	if err != nil || endpoint.Port() == "" {
-		return nil // a public service, at the usual port
+		return nil // a public service, at the default port
 	}
 	return []string{endpoint.Host}
 }
 
-// publicURL checks PUBLIC_URL and returns it without a slash at its end.
+// publicURL checks PUBLIC_URL and returns it without a trailing slash.
 func (s Settings) publicURL() (string, error) {
 	if s.PublicURL == "" {
 		return "", nil
@@ -158,12 +158,13 @@ func (s Settings) publicURL() (string, error) {
 	return strings.TrimRight(s.PublicURL, "/"), nil
 }
 
-// hosts are the names of ALLOWED_HOSTS.
+// hosts returns the names in ALLOWED_HOSTS.
 func (s Settings) hosts() []string {
 	return strings.FieldsFunc(strings.ToLower(s.AllowedHosts), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// redisAddresses are the host:port of the Redis servers at address; sentinels and nodes of a cluster are several.
+// redisAddresses returns the host:port of the Redis servers at address; there are several for sentinels and the
+// nodes of a cluster.
 func redisAddresses(address string) (addresses []string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

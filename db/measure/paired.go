@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Change is by how much a number differs between two tasks on the questions both have: the statistics of paired
+// Change is how much a number differs between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
 	// N is on how many questions the number is known in both, LeftOut on how many it is not, Clusters how many independent
@@ -19,7 +19,8 @@ type Change struct {
 	SE *float64
 	// Low and High are the ends of Mean's 95 % interval; nil if Clusters is below 2, or all differences are the same and not 0.
 	Low, High *float64
-	// P is the two-sided probability of a difference at least as large by chance alone (Student's t); nil as Low is.
+	// P is the two-sided probability that chance alone gives a difference at least as large (Student's t); nil
+	// whenever Low is.
 	P *float64
 }
 

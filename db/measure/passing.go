@@ -9,16 +9,15 @@ import (
 
 // Judged is what evaluators say of the runs of one question.
 type Judged struct {
-	// Runs is how many runs there are, of those that there should be; Judged how many have a verdict, Passes how many of
-	// these passed.
+	// Runs is how many of the expected runs exist, Judged how many have a verdict, Passes how many of these passed.
 	Runs, Judged, Passes int
-	// Score is the mean score of its runs; nil if none has one.
+	// Score is the mean score of its runs; nil if none has a score.
 	Score *float64
 	// Cluster names the questions that this one is not independent of; empty for none.
 	Cluster string
 }
 
-// Share is the share of judged runs that pass; nil if none is judged.
+// Share returns the share of judged runs that passed; nil if none is judged.
 func (j Judged) Share() *float64 {
 	if j.Judged == 0 {
 		return nil
@@ -27,22 +26,23 @@ func (j Judged) Share() *float64 {
 	return &share
 }
 
-// Interval is an interval of 95 %: its lower and its upper end.
+// Interval is a 95 % interval: its lower and its upper end.
 type Interval []float64
 
-// Statistics are the numbers of what evaluators say, over questions (metrics.md). A number is nil while it is unknown.
+// Statistics sum up the evaluators' verdicts, over questions (metrics.md). A number is nil if it is unknown.
 type Statistics struct {
 	Judged    int `json:"judged" doc:"Runs on which every evaluator has a verdict" example:"490"`
 	PassCount int `json:"pass_count" doc:"Judged runs that passed every evaluator" example:"441"`
 	FailCount int `json:"fail_count" example:"49"`
-	// Errors is how many evaluations ended with an error, Defaults how many of them a judge's default ratings stand for.
+	// Errors is how many evaluations ended with an error; Defaults is how many of those were replaced by a judge's
+	// default ratings.
 	Errors       int      `json:"evaluation_errors" doc:"Evaluations that ended with an error and not with a verdict, a judge's defaults included" example:"0"`
 	Defaults     int      `json:"defaults" doc:"Answers that a judge did not rate, so that each dimension is 50: left out of means unless include_defaults=true" example:"0"`
 	PassRate     *float64 `json:"pass_rate" doc:"pass_count / judged" example:"0.9"`
 	PassRateAll  *float64 `json:"pass_rate_all" doc:"pass_count / runs_expected: what failed or is missing has not passed" example:"0.882"`
 	PassInterval Interval `json:"pass_rate_interval" doc:"95 %, over questions, or over clusters of them" example:"[0.85,0.95]"`
 	MajorityRate *float64 `json:"majority_rate" doc:"Share of questions of which more than half of the runs passed" example:"0.93"`
-	// PassAt and PassHat have a number for k = 1 … runs_per_item.
+	// PassAt and PassHat have a number for each k from 1 to runs_per_item.
 	PassAt    []float64 `json:"pass_at" doc:"For k = 1 …: the chance that at least one of k runs passes" example:"[0.9,0.97]"`
 	PassHat   []float64 `json:"pass_hat" doc:"For k = 1 …: the chance that all of k runs pass" example:"[0.9,0.84]"`
 	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs" example:"0.87"`
@@ -54,7 +54,7 @@ type Statistics struct {
 	Incomplete int `json:"incomplete_items" doc:"Questions left out of majority_rate, pass_at and pass_hat because a run is missing" example:"0"`
 }
 
-// Rating sums the ratings of one dimension up, over questions.
+// Rating sums up the ratings of one dimension, over questions.
 type Rating struct {
 	Mean *float64 `json:"mean" doc:"Mean over questions of the mean rating of their runs, 0–100" example:"82.5"`
 	SE   *float64 `json:"se" doc:"Its standard error; null with fewer than two questions" example:"1.7"`
@@ -63,7 +63,7 @@ type Rating struct {
 	Clusters int `json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by" example:"100"`
 }
 
-// Interval is the 95 % interval of the mean; nil if there is none.
+// Interval returns the 95 % interval of the mean; nil if there is none.
 func (r Rating) Interval() Interval {
 	if r.Mean == nil || r.SE == nil || *r.SE == 0 {
 		return nil
@@ -78,11 +78,11 @@ func NewRating(means Sample) Rating {
 }
 
 const (
-	oneSided = 0.975 // of one side
+	oneSided = 0.975 // the probability on one side of the interval
 )
 
-// Summarise computes the statistics of questions that should have runs runs each; errors is how many evaluations ended
-// with one. Without evaluators there is nothing to summarise: call it for tasks that have some.
+// Summarise computes the statistics of questions that should have runs runs each; errors is the number of
+// evaluations that ended with an error. Call it only for tasks that have evaluators.
 func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 	s := Statistics{Errors: errors}
 	var shares, scores, all Sample
@@ -136,7 +136,7 @@ func share(part, whole int) *float64 {
 	return &share
 }
 
-// binomial is how many ways there are to choose k of n; none if there are fewer.
+// binomial returns the number of ways to choose k of n; 0 if k is greater than n.
 func binomial(n, k int) float64 {
 	if k > n {
 		return 0
@@ -160,7 +160,7 @@ func passInterval(shares Sample, last Judged) Interval {
 	return Wilson(*shares.Mean(), shares.Clusters())
 }
 
-// Wilson is the score interval of a share of n.
+// Wilson returns the score interval of a share of n.
 func Wilson(share float64, n int) Interval {
 	z, of := distuv.UnitNormal.Quantile(oneSided), float64(n)
 	middle := (share + z*z/(2*of)) / (1 + z*z/of)

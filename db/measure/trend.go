@@ -7,10 +7,10 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Metric is a number that is followed.
+// Metric is a number whose trend is watched.
 type Metric string
 
-// The metrics. Latency is the mean of the questions' means in milliseconds, Cost the cost of the whole firing.
+// The metrics. Latency is the mean of the questions' means in milliseconds; Cost is the cost of the whole firing.
 const (
 	MetricAgreement   Metric = "agreement"
 	MetricPassRate    Metric = "pass_rate"
@@ -19,13 +19,13 @@ const (
 	MetricCost        Metric = "cost"
 )
 
-// Metrics are all metrics, in the order of pages.
+// Metrics lists all metrics in the order of pages.
 var Metrics = []Metric{MetricAgreement, MetricPassRate, MetricSuccessRate, MetricLatency, MetricCost}
 
-// IsShare reports whether a metric lies between 0 and 1; more of it is better, of the others less.
+// IsShare reports whether a metric lies between 0 and 1. More of a share is better; less of any other metric is.
 func (m Metric) IsShare() bool { return m != MetricLatency && m != MetricCost }
 
-// of is what a question says of the metric; nil while it is unknown.
+// of returns a question's value of the metric; nil if it is unknown.
 func (m Metric) of(q ComparedQuestion) *float64 {
 	switch m {
 	case MetricAgreement:
@@ -40,14 +40,15 @@ func (m Metric) of(q ComparedQuestion) *float64 {
 	return q.Cost
 }
 
-// Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil where there is none.
+// Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil if there is
+// none.
 type Point struct {
 	Value float64  `json:"value" example:"0.82"`
 	Low   *float64 `json:"low" doc:"Ends of the 95 % interval over the questions; null with fewer than two, or where all are equal"`
 	High  *float64 `json:"high"`
 }
 
-// VariantPoints are what one variant did at a firing.
+// VariantPoints are the metrics of one variant at a firing.
 type VariantPoints struct {
 	Number   int              `json:"number" example:"1"`
 	Name     string           `json:"name"`
@@ -55,14 +56,15 @@ type VariantPoints struct {
 	Points   map[Metric]Point `json:"points" doc:"agreement, pass_rate, success_rate, latency_ms, cost; what is unknown is left out"`
 }
 
-// FiringSummary is what a firing did.
+// FiringSummary sums up the results of a firing.
 type FiringSummary struct {
 	Variants []VariantPoints `json:"variants"`
-	// Alerts are what was reason for an alert; none if nothing was watched.
+	// Alerts are the reasons for an alert; empty if nothing was watched.
 	Alerts []Finding `json:"alerts,omitempty"`
 }
 
-// PointsOf are the metrics of the questions of one variant; cost is the sum of what is known, a decimal number, or nil.
+// PointsOf returns the metrics of the questions of one variant; cost is the sum of the known costs, a decimal
+// number, or nil.
 func PointsOf(questions []ComparedQuestion, cost *string) map[Metric]Point {
 	points := map[Metric]Point{}
 	for _, metric := range Metrics {
@@ -105,46 +107,48 @@ func textOf(text *string) string {
 	return *text
 }
 
-// Watch is what an alert follows.
+// Watch defines when an alert is raised.
 type Watch struct {
 	Metric Metric
-	// Below is the limit; nil for none. IfWorse asks for an alert if the metric is significantly worse than before.
+	// Below is the limit; nil for none. With IfWorse an alert is raised if the metric is significantly worse than
+	// before.
 	Below   *float64
 	IfWorse bool
 }
 
 // Finding is a reason for an alert: the metric of a variant is below the limit, significantly worse than before, or both.
 type Finding struct {
-	// Variant is the name of one of several; empty for a plain task.
+	// Variant is the variant's name; empty for a plain task.
 	Variant string  `json:"variant,omitempty"`
 	Value   float64 `json:"value"`
-	// Below is the limit that Value is below; nil if it is not.
+	// Below is the limit that Value has fallen below; nil if it has not.
 	Below *float64 `json:"below,omitempty"`
-	// Baseline is the mean over the Firings before that Value is significantly worse than; nil if it is not. Adjusted is the
-	// p-value of the difference, adjusted for all variants of the firing (metrics.md, family d).
+	// Baseline is the mean over the previous Firings that Value is significantly worse than; nil if it is not
+	// worse. Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md, family
+	// d).
 	Baseline *float64 `json:"baseline,omitempty"`
 	Firings  int      `json:"firings,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
 }
 
-// Alert is what one firing is reason for: one message, whatever was found.
+// Alert holds everything found at one firing: it is sent as one message.
 type Alert struct {
 	ScheduleID   uuid.UUID `json:"schedule_id"`
 	ScheduleName string    `json:"schedule_name"`
 	Metric       Metric    `json:"metric"`
-	// Finding is the first of Findings, for receivers that read one.
+	// Finding is the first of Findings, for receivers that read only one.
 	Finding
 	Findings []Finding `json:"findings"`
 }
 
-// Watched is what a variant did at a firing, and at the firings before.
+// Watched holds a variant's results at a firing, and at the firings before it.
 type Watched struct {
 	VariantPoints
 	Now    []ComparedQuestion
 	Before [][]ComparedQuestion
 }
 
-// Look compares what the variants of a firing did with the limit and with what they did at the firings before.
+// Look compares the variants' results at a firing with the limit and with the firings before.
 func (w Watch) Look(variants []Watched) (found []Finding) {
 	changes, p := make([]Change, len(variants)), make([]*float64, len(variants))
 	for n, variant := range variants {
@@ -173,7 +177,7 @@ func (w Watch) Look(variants []Watched) (found []Finding) {
 	return found
 }
 
-// mean joins firings: of each question the mean of the metric over those that know it.
+// mean joins firings: for each question it takes the mean of the metric over the firings in which it is known.
 func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
 	places, values := map[string]int{}, [][]float64{}
 	for _, questions := range firings {

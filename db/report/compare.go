@@ -60,7 +60,7 @@ const readComparable = `
 		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant
 	ORDER BY i.number, v.variant`
 
-// Side is one side of a comparison: a variant of a task; a plain task has only variant 1.
+// Side is one side of a comparison: a variant of a task. A plain task has only variant 1.
 type Side struct {
 	TaskID  uuid.UUID
 	Variant int
@@ -109,14 +109,14 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 	return questions, err
 }
 
-// Asked is a question to a variant.
+// Asked is a question as asked to one variant.
 type Asked struct {
 	ItemID  int64
 	Variant int
 }
 
-// AnswerKeys returns the keys of the answers of a task's current runs, which are equal for equal answers, in the order of the runs;
-// empty for a run without an answer.
+// AnswerKeys returns the keys of the answers of a task's current runs, in the order of the runs. Equal answers have
+// equal keys; a run without an answer has an empty one.
 func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID) (map[Asked][]string, error) {
 	const read = `
 		SELECT item_id, variant, coalesce(answer_key, '') AS answer_key
@@ -142,9 +142,9 @@ type CommonAnswer struct {
 	ItemID int64  `db:"item_id"`
 	RunID  int64  `db:"id"`
 	Text   string `db:"text"`
-	// Key is equal for equal answers, also where Text was cut.
+	// Key is equal for equal answers, even if Text was cut.
 	Key []byte `db:"answer_key"`
-	// Length is the whole answer's in characters, also where Text was cut.
+	// Length is the length of the whole answer in characters, even if Text was cut.
 	Length int `db:"length"`
 	// FinishReason is why the answer ended; nil means that the agent did not report it.
 	FinishReason *string `db:"finish_reason"`
@@ -153,7 +153,8 @@ type CommonAnswer struct {
 // IsCut reports whether Text is only the answer's beginning.
 func (a CommonAnswer) IsCut() bool { return a.Length > utf8.RuneCountInString(a.Text) }
 
-// CommonAnswers returns a variant's most common answers to items with at most limit characters of each, by the items' ids.
+// CommonAnswers returns a variant's most common answers to items, by item id, with at most limit characters of
+// each.
 func (r Report) CommonAnswers(ctx context.Context, itemIDs []int64, variant, limit int) (map[int64]CommonAnswer, error) {
 	const read = `
 		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length, r.answer_key, r.finish_reason

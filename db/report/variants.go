@@ -10,8 +10,8 @@ import (
 	"wending/db/pg"
 )
 
-// VariantStatistics are the numbers of one variant, computed from its current runs (metrics.md). A number is
-// nil while it is unknown.
+// VariantStatistics are the numbers of one variant, computed from its current runs (metrics.md). A number is nil if
+// it is unknown.
 type VariantStatistics struct {
 	Number      int    `db:"number" json:"number" doc:"1 for a plain task" example:"1"`
 	Name        string `db:"name" json:"name" doc:"Empty for a plain task"`
@@ -44,7 +44,8 @@ type VariantStatistics struct {
 	LatencyP99      *float64 `db:"latency_p99_ms" json:"latency_p99_ms" example:"4210"`
 	FirstTokenP50   *float64 `db:"first_token_p50_ms" json:"first_token_p50_ms" doc:"Over streamed answers; reasoning does not count" example:"210"`
 	TokensPerSecond *float64 `db:"tokens_per_second" json:"tokens_per_second" doc:"Median of the answer's own output tokens / (latency − first token); runs whose reasoning is not counted apart are left out" example:"48.2"`
-	// LongestSilenceP50MS and LongestSilenceMaxMS are of the longest time of each call in which nothing came.
+	// LongestSilenceP50MS and LongestSilenceMaxMS are the median and the maximum, over the calls, of the longest
+	// time without data.
 	LongestSilenceP50MS *float64 `db:"longest_silence_p50_ms" json:"longest_silence_p50_ms" doc:"Of the longest time of each call in which nothing came: the median" example:"850"`
 	LongestSilenceMaxMS *int     `db:"longest_silence_max_ms" json:"longest_silence_max_ms" doc:"And the maximum" example:"4200"`
 
@@ -133,13 +134,13 @@ func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (varian
 	return variants, err
 }
 
-// ErrorCount is how often runs of each variant ended with an error, by the variants' numbers.
+// ErrorCount is how often runs of each variant ended with an error, by variant number.
 type ErrorCount struct {
 	Code   string
 	Counts map[int]int
 }
 
-// Errors returns why current runs of a task have no answer, the most frequent first.
+// Errors returns the reasons why current runs of a task have no answer, the most frequent first.
 func (r Report) Errors(ctx context.Context, taskID uuid.UUID) (errors []ErrorCount, err error) {
 	const read = `
 		SELECT error_code, variant, count(*) AS count, sum(count(*)) OVER (PARTITION BY error_code) AS total
@@ -164,8 +165,8 @@ func (r Report) Errors(ctx context.Context, taskID uuid.UUID) (errors []ErrorCou
 	return errors, nil
 }
 
-// Levels returns how many questions have each level, and of how many the facts differ how, by the variants' numbers.
-// Questions that are not assessed have neither.
+// Levels returns the number of questions at each level, and the number for each way in which facts differ, by
+// variant number. Questions that are not assessed are not counted.
 func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (levels, differ map[int]map[string]int, err error) {
 	const read = `
 		SELECT q.variant, q.level, coalesce(q.facts_differ, '') AS facts_differ, count(*) AS count

@@ -23,8 +23,8 @@ type variantVerdicts struct {
 	ratings map[string]*measure.Sample
 }
 
-// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant
-// number. Default ratings of judges count if withDefaults is true.
+// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant number.
+// Default ratings of judges count only if withDefaults is true.
 func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]measure.Statistics, error) {
 	score := `r.score`
 	if withDefaults {
@@ -187,8 +187,8 @@ func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (ma
 	return verdicts, err
 }
 
-// Unpassed returns the items of a task of which a run of a variant, or of any if it is 0, did not pass an evaluator, by the evaluators'
-// numbers.
+// Unpassed returns, by evaluator number, the items of a task with a run that did not pass the evaluator; variant 0
+// means any variant.
 func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (map[string]map[int64]bool, error) {
 	const read = `
 		SELECT DISTINCT e.evaluator, r.item_id
@@ -212,8 +212,8 @@ func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (ma
 	return items, nil
 }
 
-// PassShares returns the share of judged runs that pass, by item and variant; a pair without judged runs has
-// none.
+// PassShares returns the share of judged runs that passed, by item and variant; pairs without judged runs are
+// missing.
 func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[int]float64, error) {
 	const read = `
 		SELECT item_id, variant, count(*) FILTER (WHERE passed) / count(passed)::float8 AS share

@@ -12,16 +12,16 @@ import (
 	"wending/db/pg"
 )
 
-// Batch is verdicts that were given together.
+// Batch is a set of verdicts that were given together.
 type Batch struct {
 	ID       uuid.UUID `db:"batch"`
 	Reviewer string    `db:"reviewer"`
-	// Questions is on how many questions a verdict of it still stands.
+	// Questions is the number of questions on which a verdict of the batch is still current.
 	Questions int       `db:"questions"`
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Batches returns the batches of a task of which a verdict still stands, the newest first.
+// Batches returns the batches of a task that still have a current verdict, newest first.
 func (r Reviews) Batches(ctx context.Context, taskID uuid.UUID) (batches []Batch, err error) {
 	const list = `
 		SELECT v.batch, v.reviewer, count(DISTINCT v.item_id) AS questions, max(v.created_at) AS created_at
@@ -34,7 +34,7 @@ func (r Reviews) Batches(ctx context.Context, taskID uuid.UUID) (batches []Batch
 	return batches, pg.Classify("list the batches of reviews", err)
 }
 
-// lockTask lets one batch of a task at a time be given or withdrawn.
+// lockTask ensures that only one batch of a task is given or withdrawn at a time.
 func lockTask(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (variants int, err error) {
 	err = tx.GetContext(ctx, &variants, `SELECT total_variants FROM evaluation_tasks WHERE id = $1 FOR NO KEY UPDATE`, taskID)
 	if pg.IsNoRows(err) {
@@ -43,12 +43,12 @@ func lockTask(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (variants int,
 	return variants, pg.Classify("lock the task", err)
 }
 
-// PassAll passes questions of a task for all its variants, as one batch. Those that the reviewer has judged by now stay as they
-// are. It returns how many questions were passed.
+// PassAll passes questions of a task for all its variants, as one batch. Verdicts that the reviewer has given in
+// the meantime stay. It returns how many questions were passed.
 func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string, items []int64) (passed int, err error) {
 	const (
 		lock = `SELECT id FROM evaluation_items WHERE task_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE`
-		// What was withdrawn leaves its version to the next verdict.
+		// A withdrawn review passes its version on to the next verdict.
 		retire = `
 			UPDATE reviews
 			SET is_current = false
@@ -89,8 +89,8 @@ func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
 	return passed, err
 }
 
-// WithdrawBatch withdraws the verdicts of a reviewer's batch that still stand, and returns on how many questions. It returns
-// db.ErrNotFound if there is none.
+// WithdrawBatch withdraws the verdicts of a reviewer's batch that are still current, and returns on how many
+// questions. It returns db.ErrNotFound if there are none.
 func (r Reviews) WithdrawBatch(ctx context.Context, taskID, batch uuid.UUID, reviewer string) (withdrawn int, err error) {
 	const (
 		retire = `

@@ -22,8 +22,8 @@ import (
 	"wending/views/text"
 )
 
-// enums are the types of fields that have few values, and the lists that fields name with the tag `values`. The
-// document gets them from the lists beside the constants.
+// enums lists the types of fields that have few values, and the lists that fields name with the tag `values`. The
+// document takes the values from the lists beside the constants.
 func enums() []rest.Enum {
 	var ofModels []string
 	for _, one := range protocol.All {

@@ -17,7 +17,7 @@ import (
 	"wending/views/paths"
 )
 
-// Schedule is a task that is copied and run at times that a cron expression names.
+// Schedule is a task that is copied and run at the times of a cron expression.
 type Schedule struct {
 	EntryHead
 	TaskID    *uuid.UUID   `json:"task_id" doc:"The task that is copied; null: it was deleted, and nothing is started"`
@@ -110,7 +110,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 		output.Body.Items, output.Body.Pagination = []ScheduledTask{}, rest.NewPagination(input.Window(), total)
 		for _, firing := range firings {
 			task, err := store.Task(ctx, request.ScopeOf(ctx), *firing.TaskID)
-			if errors.Is(err, db.ErrNotFound) { // deleted a moment ago
+			if errors.Is(err, db.ErrNotFound) { // the schedule was deleted a moment ago
 				continue
 			}
 			if err != nil {

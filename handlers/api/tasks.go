@@ -55,8 +55,8 @@ func newSummary(task db.Task) Summary {
 
 func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(), Status: task.Status} }
 
-// detail is a task with its settings and statistics. Headers and the extra payload may hold secrets: only their
-// presence is reported.
+// detail is a task with its settings and statistics. Headers and the extra payload may contain secrets, so it only
+// shows whether they exist.
 type detail struct {
 	Summary
 	Variants        []Variant         `json:"variants"`
@@ -129,12 +129,12 @@ type librarySelection struct {
 	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
 	Models  []string `json:"models,omitempty" doc:"Saved models, by their ids"`
 	Agents  []string `json:"agents,omitempty" doc:"Saved agents, by their ids"`
-	// Evaluators are at most ten.
+	// Evaluators are at most ten in number.
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
 	Channels   []string `json:"channels,omitempty" doc:"Saved channels, by their ids; without the field those that are told by default"`
 }
 
-// changeFields are the fields of taskFields that replace those of the copied task; none is required.
+// changeFields are the fields that replace those of the copied task; none is required.
 type changeFields struct {
 	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`
@@ -181,7 +181,7 @@ type cloneInput struct {
 	rest.FormInput
 }
 
-// createFaults are the codes that creating a task may answer.
+// createFaults are the error codes of creating a task.
 var createFaults = []string{
 	request.CodeTaskNameRequired, request.CodeTaskNameTooLong, request.CodeAgentURLRequired, request.CodeAgentURLInvalid, request.CodeAgentURLNotAllowed, request.CodeAgentHeadersInvalid,
 	request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
@@ -227,7 +227,7 @@ func (h *handler) createTask(ctx context.Context, input *rest.FormInput) (*creat
 	return h.create(ctx, input.Form, tasks.New{Settings: h.Defaults})
 }
 
-// cloneTask copies a task; its name gets a suffix unless one is sent.
+// cloneTask copies a task; the copy's name gets a suffix unless the request sends a name.
 func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdTaskOutput, error) {
 	source, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {

@@ -40,8 +40,8 @@ type Config struct {
 	Check   form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket
-	// the ticket that lets the demo's tasks through; empty means that no demo agent is running.
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
+	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	Version                            string
 	// Failed logs and reports an internal error.
@@ -143,7 +143,7 @@ func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	return pages.Render(c, f.Status(), ui.ErrorPage(frame, message, paths.Tasks, task))
 }
 
-// switchLanguage sets the language and shows the form that the switch carried, with all that was typed.
+// switchLanguage sets the language and shows the form from which the user switched, with all typed values.
 func (p *Pages) switchLanguage(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *Pages) switchLanguage(c echo.Context) error {
 	return p.showForm(c, submitted, nil)
 }
 
-// saveSettings sets language, theme or project and returns to the page.
+// saveSettings sets the language, theme or project and returns to the page.
 func (p *Pages) saveSettings(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"wending/views/text"
 )
 
-// anchors are where links into the guide may lead.
+// anchors returns the addresses in the guide that links may have.
 func anchors(lang string) map[string]bool {
 	known := map[string]bool{}
 	for _, chapter := range help.Chapters(lang) {
@@ -31,7 +31,8 @@ func anchors(lang string) map[string]bool {
 	return known
 }
 
-// Both languages have the same chapters and sections, with content, whose links lead somewhere (a picture that does not exist panics).
+// Both languages have the same chapters and sections, with content, whose links lead to existing places. (A picture
+// that does not exist panics.)
 func TestTheGuideIsWholeInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, anchors("en"), anchors("zh-CN"))
@@ -206,7 +207,7 @@ func TestTheGuideIsSearched(t *testing.T) {
 	require.Equal(t, []string{"cron", "fields"}, marked)
 }
 
-// Excerpts are text, not Markdown.
+// Excerpts are plain text, not Markdown.
 func TestExcerptsHaveNoMarks(t *testing.T) {
 	t.Parallel()
 	marks := regexp.MustCompile("\\*\\*|`|\\{#|^\\||\\]\\(")

@@ -20,12 +20,12 @@ import (
 	"wending/views/ui"
 )
 
-// SameForm is the list of questions whose answers have the same content, and what was typed in it.
+// SameForm is the list of questions whose answers have the same content, and the typed values of its form.
 type SameForm struct {
 	Same
-	// Questions are the texts of those that can be passed, by the items' ids.
+	// Questions are the texts of the questions that can be passed, by item id.
 	Questions map[int64]string
-	// Batches are those that were passed together before.
+	// Batches are the batches that were passed before.
 	Batches  []review.Batch
 	Reviewer string
 	// Kept are the numbers that stay ticked; nil means all.
@@ -33,10 +33,10 @@ type SameForm struct {
 	Problem string
 }
 
-// sameChars is how much of a question a line shows.
+// sameChars is how many characters of a question a line shows.
 const sameChars = 120
 
-// SamePage lists the questions whose answers have the same content, passes those that are ticked, and takes that back.
+// SamePage lists the questions whose answers have the same content, passes the ticked ones, and undoes that.
 func SamePage(frame ui.Frame, r results.Report, f SameForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -492,7 +492,7 @@ func SamePage(frame ui.Frame, r results.Report, f SameForm) templ.Component {
 	})
 }
 
-// sum says how many questions can be passed, and why others cannot.
+// sum shows how many questions can be passed, and why others cannot.
 func (f SameForm) sum(locale text.Locale) string {
 	all := len(f.Passable) + f.Judged + f.Failed + f.Against + f.WithFiles
 	said := locale.Text("review.same.sum", "All", all, "Count", len(f.Passable))
@@ -507,7 +507,7 @@ func (f SameForm) sum(locale text.Locale) string {
 	return said
 }
 
-// oneLineOf is the beginning of a question in one line.
+// oneLineOf returns the beginning of a question on one line.
 func oneLineOf(question string) string {
 	head, isCut := text.Head(strings.Join(strings.Fields(question), " "), sameChars)
 	if isCut {

@@ -19,12 +19,12 @@ import (
 	"wending/views/text"
 )
 
-// stats are the statistics of a task as a webhook has them.
+// stats are the statistics of a task as a webhook receives them.
 type stats struct {
 	db.TaskStatistics
 	// Statistics are the verdicts of a task with one variant and evaluators.
 	*measure.Statistics
-	// PassRate and ScoreMean are in both.
+	// PassRate and ScoreMean occur in both embedded structs.
 	PassRate  *float64       `json:"pass_rate,omitempty"`
 	ScoreMean *float64       `json:"score_mean,omitempty"`
 	Variants  []variantStats `json:"variants,omitempty"`
@@ -42,7 +42,7 @@ type variantStats struct {
 	Currency    *string  `json:"currency"`
 }
 
-// winner is the variant of a comparison that is better than every other, as a webhook has it.
+// winner is the variant of a comparison that beats every other, as a webhook receives it.
 type winner struct {
 	Variant    int       `json:"variant"`
 	Name       string    `json:"name"`
@@ -54,22 +54,23 @@ type winner struct {
 	Adjusted   float64   `json:"p_adjusted"`
 }
 
-// ended is what there is to say of a launch that has ended.
+// ended holds everything that can be reported about a launch that has ended.
 type ended struct {
 	task       db.Task
 	launch     engine.PastLaunch
 	statistics db.TaskStatistics
 	variants   []report.VariantStatistics
 	verdicts   map[int]measure.Statistics
-	// winner is nil if the task has one variant, or the data show no winner by the metric.
+	// winner is nil if the task has one variant, or if the data show no winner by the metric.
 	winner *winner
 	metric string
-	// worse are the questions that got worse since the task before.
+	// worse are the questions that got worse since the previous task.
 	worse  []schedules.Change
 	before string
 }
 
-// ending tells how a launch ended: what ran, its headline numbers, which variant won, what got worse.
+// ending returns the message about the end of a launch: what ran, its headline numbers, which variant won, what got
+// worse.
 func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
 	e, err := w.ended(ctx, d, task)
 	if err != nil {
@@ -94,7 +95,7 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 	return nil
 }
 
-// ended reads what there is to say.
+// ended reads the data for the message.
 func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e ended, err error) {
 	e.task, e.metric = task, "agreement"
 	if e.launch, err = engine.NewHistory(w.Store).Launch(ctx, task.ID, *d.LaunchID); err != nil {
@@ -123,7 +124,7 @@ func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e e
 	return e, err
 }
 
-// metricsOf are the numbers that a winner is found by, with the names of the API.
+// metricsOf are the numbers by which a winner is found, with their names in the API.
 var metricsOf = map[string]struct {
 	name string
 	of   func(measure.ComparedQuestion) *float64
@@ -143,10 +144,10 @@ func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]mea
 	}
 }
 
-// variantsShown is how many variants a message has.
+// variantsShown is how many variants a message lists.
 const variantsShown = 6
 
-// facts are the lines of the message; what is not known is left out.
+// facts returns the lines of the message; unknown values are left out.
 func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	add := func(key, value string) {
 		if value != "" && value != "–" {
@@ -182,7 +183,7 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	return lines
 }
 
-// scoreText writes a mean score; empty if it is unknown.
+// scoreText formats a mean score; empty if it is unknown.
 func scoreText(score *float64) string {
 	if score == nil {
 		return ""
@@ -190,7 +191,7 @@ func scoreText(score *float64) string {
 	return text.Score(score)
 }
 
-// variantText is the line of one variant: its name and its numbers.
+// variantText returns the line of one variant: its name and its numbers.
 func (e ended) variantText(l text.Locale, one report.VariantStatistics) string {
 	verdict := e.verdicts[one.Number]
 	parts := []string{one.Name}
@@ -207,7 +208,7 @@ func (e ended) variantText(l text.Locale, one report.VariantStatistics) string {
 	return strings.Join(parts, l.Text("notify.comma"))
 }
 
-// winnerText says which variant won and by how much, or that the data do not show it.
+// winnerText returns the sentence that names the winner and its lead, or that the data show no winner.
 func (e ended) winnerText(l text.Locale) string {
 	metric := l.Text("notify." + e.metric)
 	if e.winner == nil {
@@ -227,7 +228,7 @@ func (e ended) nameOf(number int) string {
 	return ""
 }
 
-// stats are the statistics as a webhook has them.
+// stats returns the statistics as a webhook receives them.
 func (e ended) stats() stats {
 	own := stats{TaskStatistics: e.statistics, PassRate: e.statistics.PassRate, ScoreMean: e.statistics.ScoreMean}
 	for _, one := range e.variants {
@@ -245,8 +246,8 @@ func (e ended) stats() stats {
 	return own
 }
 
-// worse returns which questions of a task that a schedule made got worse since the firing before, whose task has the name before:
-// those that the schedule's page shows as worse.
+// worse returns the questions of a scheduled task that got worse since the previous firing, and the name of that
+// firing's task. They are the ones that the schedule's page shows as worse.
 func (w Writer) worse(ctx context.Context, task db.Task) (worse []schedules.Change, before string, err error) {
 	earlier, err := entries.NewSchedules(w.Store).Before(ctx, task.ID, 1)
 	if err != nil || len(earlier) == 0 {
@@ -267,7 +268,7 @@ func (w Writer) worse(ctx context.Context, task db.Task) (worse []schedules.Chan
 // worseShown is how many questions that got worse a message names.
 const worseShown = 5
 
-// worseLines are the questions that got worse, a line each.
+// worseLines returns a line for each question that got worse.
 func (e ended) worseLines(l text.Locale) (lines []string) {
 	for _, one := range e.worse[:min(len(e.worse), worseShown)] {
 		key := "notify.worse.agreement"

@@ -88,7 +88,7 @@ func placeholders(forms []string) []string {
 	return names
 }
 
-// sources returns the product's own sources, templates instead of what is generated from them.
+// sources returns the product's own sources, with templates in place of their generated code.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -121,7 +121,8 @@ func TestCataloguesHaveTheSameTexts(t *testing.T) {
 	}
 }
 
-// A language with a singular has it for every text that counts: without it, one of something has no text at all.
+// A language with a singular has it for every text that counts: otherwise there would be no text at all for one of
+// something.
 func TestWhatCountsHasASingular(t *testing.T) {
 	t.Parallel()
 	english := locale(t, "en")
@@ -135,7 +136,7 @@ func TestWhatCountsHasASingular(t *testing.T) {
 	}
 }
 
-// Chinese sentences end and pause with the signs of Chinese; spec/004 fixes the exceptions.
+// Chinese sentences use Chinese punctuation, except where spec/004 prescribes otherwise.
 func TestChineseTextsUseFullWidthPunctuation(t *testing.T) {
 	t.Parallel()
 	halfWidth := regexp.MustCompile(`\p{Han}[,;!?()]|[,;!?(]\p{Han}|\p{Han}:( |$)`)
@@ -172,7 +173,7 @@ func TestKeysOfSourcesAndCatalogueAreTheSame(t *testing.T) {
 	}
 }
 
-// dynamicKeys are the keys that sources put together, from the values they are made of.
+// dynamicKeys are the keys that sources put together, with the values of which they consist.
 func dynamicKeys(t *testing.T) map[string]bool {
 	t.Helper()
 	keys := map[string]bool{}
@@ -314,7 +315,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("results.export.", format, "failed."+format)
 		add("results.exporting.", format)
 	}
-	// What the reader of datasets finds wrong is collected from its source.
+	// The problems that the reader of datasets reports are collected from its source.
 	problems := regexp.MustCompile(`(?:problem\(Code\w+, |tooComplex\()"(\w+)"`)
 	rows := regexp.MustCompile(`fail\([^,]+, "(\w+)"|Problem: "(\w+)"`)
 	found := 0
@@ -387,7 +388,8 @@ func TestTextsAreCutAtCharactersAndMadeFitForAPage(t *testing.T) {
 	require.Equal(t, "a\uFFFD\u2400b…", text.Shown([]byte("a\xff\x00bc"), 4))
 }
 
-// A reason is a sentence in the reader's language. A judge's words, and what earlier versions stored, are shown as they are.
+// A reason is a sentence in the reader's language. A judge's own words, and texts of earlier versions, are shown
+// unchanged.
 func TestAReasonIsASentence(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ stored, chinese, english string }{

@@ -12,7 +12,7 @@ import (
 	"wending/db/measure/blocks"
 )
 
-// texts of blocks with the first letter of their kinds.
+// texts returns the texts of blocks, each after the first letter of its kind.
 func cut(answer string) (written []string) {
 	for _, block := range blocks.Cut(answer) {
 		written = append(written, string(block.Kind[0])+" "+block.Text)
@@ -40,7 +40,7 @@ func TestAnAnswerIsCutIntoBlocks(t *testing.T) {
 	require.Equal(t, long, whole)
 }
 
-// termsOf are the terms of facts in their order.
+// termsOf makes terms of texts; their order numbers the facts.
 func termsOf(texts []string) (terms []blocks.Term) {
 	for n, text := range texts {
 		terms = append(terms, blocks.Term{Fact: n, Text: text})
@@ -48,7 +48,8 @@ func termsOf(texts []string) (terms []blocks.Term) {
 	return terms
 }
 
-// marks writes the pieces of the only block that differs: [-deleted-], [+inserted+], facts with two signs, form with a dot.
+// marks writes the pieces of the only block that differs: [-deleted-], [+inserted+]; facts have two signs, form has
+// a dot.
 func marks(t *testing.T, terms [2][]string, a, b string) (written string, unit blocks.Unit) {
 	t.Helper()
 	reading := blocks.Align([]blocks.Answer{{a, termsOf(terms[0])}, {b, termsOf(terms[1])}}, time.Minute)
@@ -143,7 +144,7 @@ func TestOneChangeInAJSONInAnotherOrderIsOneChange(t *testing.T) {
 	require.Equal(t, blocks.Member, unit.Kind)
 }
 
-// Nothing that an agent says makes aligning slow, and nothing of it is lost.
+// No output of an agent makes aligning slow, and none of its text is lost.
 func TestHostileAnswersAreAligned(t *testing.T) {
 	t.Parallel()
 	rows := func(n, changed int) string {
@@ -172,7 +173,7 @@ func TestHostileAnswersAreAligned(t *testing.T) {
 	} {
 		start := time.Now()
 		reading := blocks.Align([]blocks.Answer{{Text: pair[0]}, {Text: pair[1]}}, 100*time.Millisecond)
-		require.Less(t, time.Since(start), 5*time.Second, name) // far from what quadratic time would take
+		require.Less(t, time.Since(start), 5*time.Second, name) // far below what quadratic time would take
 		for _, unit := range reading.Units {
 			for _, other := range unit.Others {
 				whole := ""
@@ -221,7 +222,7 @@ func FuzzAlign(f *testing.F) {
 	})
 }
 
-// Twenty answers of 3,000 characters, each in its own words.
+// Twenty answers of 3,000 characters, each worded differently.
 func BenchmarkAlignTwenty(b *testing.B) {
 	var answers []blocks.Answer
 	for n := range 20 {

@@ -1,6 +1,6 @@
-// Package blocks lays the answers to a question beside each other for reading: each is cut into blocks – headings, paragraphs,
-// entries of lists, rows of tables, code, the values of a JSON –, the blocks are aligned with those of the most common answer, and
-// what differs inside of two is marked by how much it matters.
+// Package blocks lays the answers to a question beside each other for reading: each is cut into blocks – headings,
+// paragraphs, entries of lists, rows of tables, code, the values of a JSON –, the blocks are aligned with those of
+// the most common answer, and differences inside them are marked by how much they matter.
 package blocks
 
 import (
@@ -16,7 +16,7 @@ import (
 	"wending/db/measure"
 )
 
-// Kind is what sort of thing a block is.
+// Kind is the kind of a block.
 type Kind string
 
 // The kinds of blocks.
@@ -26,28 +26,30 @@ const (
 	Item      Kind = "item"
 	Row       Kind = "row"
 	Code      Kind = "code"
-	Member    Kind = "member" // a value of a JSON with its path
+	Member    Kind = "member" // a value of a JSON text, with its path
 )
 
 // Block is a part of an answer that is read as a whole.
 type Block struct {
 	Kind Kind
-	// Text is the block as it was written, without the line break at its end; of a Member, its path and value.
+	// Text is the block as it was written, without the line break at its end; for a Member it is the path and
+	// value.
 	Text string
-	// Head is, of a Row, the head of its table; empty of the head itself.
+	// Head is the head of the table that a Row belongs to; it is empty for the head itself.
 	Head string
-	// plain is the text without what is format and without the number of a list's entry: equal ones say the same.
+	// plain is the text without its format and without the number of its list item: blocks with equal plain texts
+	// say the same.
 	plain string
-	// pairs are the pairs of neighbouring characters of plain, sorted, by which blocks are compared.
+	// pairs are the sorted pairs of neighbouring characters in plain, which serve to compare blocks.
 	pairs []uint32
 }
 
 const (
-	// longLine is how many bytes of a line are one block; a longer line is cut after sentences.
+	// longLine is the maximum length of a block in bytes: longer lines are cut after sentences.
 	longLine = 1500
-	// mostBlocks is how many blocks an answer has at most; the last one holds the rest.
+	// mostBlocks is the maximum number of blocks in an answer; the last one holds the rest.
 	mostBlocks = 6000
-	// mostPairs is how much of a block is compared.
+	// mostPairs limits how much of a block is compared.
 	mostPairs = 600
 )
 
@@ -58,11 +60,11 @@ var (
 	rule     = regexp.MustCompile(`^[\s|:\-]+$`)
 )
 
-// Cut cuts an answer into blocks. Blank lines and the rule below a table's head are in none; a JSON's values come in the order of their
-// keys.
+// Cut cuts an answer into blocks. Blank lines and the rule below a table's head belong to no block; the values of a
+// JSON text are in the order of their keys.
 func Cut(answer string) []Block { return cutter{}.answer(answer) }
 
-// cutter cuts answers that have many blocks in common; it has those that it knows, by their texts.
+// cutter cuts answers that have many blocks in common; known holds the blocks seen so far, by their texts.
 type cutter map[string]Block
 
 func (c cutter) answer(answer string) []Block {
@@ -72,7 +74,7 @@ func (c cutter) answer(answer string) []Block {
 	var cut []Block
 	var code []string
 	isCode := false
-	head := "" // of the table that the line may belong to
+	head := "" // of the table that the current line may belong to
 	for line := range strings.Lines(answer) {
 		line = strings.TrimRight(line, "\r\n")
 		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
@@ -97,7 +99,7 @@ func (c cutter) answer(answer string) []Block {
 			head = ""
 		}
 	}
-	if isCode { // it was not closed
+	if isCode { // an unclosed fence
 		cut = append(cut, c.block(Code, strings.Join(code, "\n")))
 	}
 	if len(cut) >= mostBlocks {
@@ -125,7 +127,8 @@ func (c cutter) line(line string) []Block {
 	return cut
 }
 
-// Cells cuts a row of a table into its cells, each with the mark behind it: together they are the row.
+// Cells cuts a row of a table into its cells, each including the mark that follows it, so that the cells add up to
+// the row.
 func Cells(row string) (cells []string) {
 	from := 0
 	for at := range len(row) {
@@ -145,7 +148,7 @@ func sentences(line string) (parts []string) {
 	from := 0
 	for at, r := range line {
 		next := at + utf8.RuneLen(r)
-		if r == utf8.RuneError { // an invalid byte is shorter than the character that stands for it
+		if r == utf8.RuneError { // an invalid byte is shorter than the character that replaces it
 			continue
 		}
 		if next-from >= longLine && strings.ContainsRune("。！？!?；;", r) && next < len(line) {
@@ -156,7 +159,7 @@ func sentences(line string) (parts []string) {
 	return append(parts, line[from:])
 }
 
-// block is a block with a text; a text that was cut before is not read again.
+// block returns a block with the given text; it is computed only once for equal texts.
 func (c cutter) block(kind Kind, text string) Block {
 	known, isKnown := c[text]
 	if !isKnown || known.Kind != kind {
@@ -184,7 +187,7 @@ func newBlock(kind Kind, text string) Block {
 	return b
 }
 
-// likeness is how alike two blocks are, from 0 to 1.
+// likeness returns how alike two blocks are, from 0 to 1.
 func (b Block) likeness(other Block) float64 {
 	if b.plain == other.plain {
 		return 1
@@ -206,7 +209,8 @@ func (b Block) likeness(other Block) float64 {
 	return 2 * float64(common) / float64(len(b.pairs)+len(other.pairs))
 }
 
-// json cuts an answer that is one object or list, also in a fence, into its values; nil if it is none.
+// json cuts an answer that is a single JSON object or list, possibly in a fence, into its values; nil if it is not
+// one.
 func (c cutter) json(answer string) []Block {
 	canonical := measure.CanonicalJSON(answer)
 	if canonical == "" {
@@ -223,7 +227,7 @@ func (c cutter) json(answer string) []Block {
 	return cut
 }
 
-// addMembers adds what a value holds, each with its path, until there are mostBlocks.
+// addMembers adds the values inside a value, each with its path, up to mostBlocks.
 func (c cutter) addMembers(cut *[]Block, path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -250,7 +254,7 @@ func (c cutter) addMembers(cut *[]Block, path string, value any) {
 	}
 }
 
-// scalar writes a text as it is and everything else as JSON has it.
+// scalar writes a string as it is, and any other value as JSON.
 func scalar(value any) string {
 	if text, isText := value.(string); isText {
 		return text
@@ -258,6 +262,6 @@ func scalar(value any) string {
 	var written bytes.Buffer
 	encoder := json.NewEncoder(&written)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // what was decoded can be encoded
+	_ = encoder.Encode(value) // cannot fail: the value was decoded from JSON
 	return strings.TrimSpace(written.String())
 }
