@@ -142,7 +142,7 @@ func (c Card) variants(task db.Task) []variantRow {
 	return rows
 }
 
-// likeness says how alike the answers are if there is one variant; with several, each has its own.
+// likeness returns how alike the answers are if there is one variant; with several, each has its own.
 func (c Card) likeness() report.Likeness {
 	if len(c.Question.Variants) != 1 {
 		return report.Likeness{}
