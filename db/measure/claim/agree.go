@@ -10,8 +10,11 @@ import (
 
 // Agrees reports whether two claims state the same.
 func (f *Claim) Agrees(y *Claim) bool {
+	if f.isTransfer() && y.isTransfer() { // 500M, 500 Mbps
+		return f.Raw == y.Raw
+	}
 	if f.Class != y.Class { // a number whose unit is not written again
-		return (f.IsBare() || y.IsBare()) && f.Raw == y.Raw
+		return (f.IsBare() || y.IsBare()) && (f.Raw == y.Raw || f.Raw+"month" == y.Key || y.Raw+"month" == f.Key)
 	}
 	switch f.Class {
 	case ClassDate:
@@ -62,6 +65,9 @@ func isHalfDayLater(x, y string) bool {
 
 // isHalfMonth reports whether a duration is 半个月, which is 15 days.
 func (f *Claim) isHalfMonth() bool { return f.Key == "0.5month" || f.Key == "1296000s" }
+
+// isTransfer reports whether a quantity can be a rate of bytes: 500M is written for 500 Mbps.
+func (f *Claim) isTransfer() bool { return f.Class == classSpeed || f.Unit == "MB" && f.isShort }
 
 // isUncounted reports whether a number counts things without naming them: 32, 32 个.
 func (f *Claim) isUncounted() bool { return f.Unit == "" || f.Unit == "个" }

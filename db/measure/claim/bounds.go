@@ -18,7 +18,7 @@ var limitsBefore = append(negatedLimits(), []limit{
 	{"至少", AtLeast}, {"最少", AtLeast}, {"最低", AtLeast}, {"最短", AtLeast}, {"起码", AtLeast}, {"达到或超过", AtLeast}, {"≥", AtLeast}, {">=", AtLeast},
 	{"at least", AtLeast}, {"a minimum of", AtLeast}, {"minimum of", AtLeast}, {"no less than", AtLeast}, {"not less than", AtLeast},
 	{"no fewer than", AtLeast},
-	{"至多", AtMost}, {"最多", AtMost}, {"最高", AtMost}, {"最大", AtMost}, {"最长", AtMost}, {"上限", AtMost}, {"≤", AtMost}, {"<=", AtMost},
+	{"至多", AtMost}, {"最多", AtMost}, {"最高", AtMost}, {"最大", AtMost}, {"最长", AtMost}, {"上限", AtMost}, {"封顶", AtMost}, {"顶格", AtMost}, {"顶多", AtMost}, {"≤", AtMost}, {"<=", AtMost},
 	{"at most", AtMost}, {"up to", AtMost}, {"no more than", AtMost}, {"not more than", AtMost}, {"a maximum of", AtMost},
 	{"maximum of", AtMost}, {"must not exceed", AtMost}, {"not exceed", AtMost}, {"as much as", AtMost}, {"within", AtMost},
 	{"capped at", AtMost}, {"limited to", AtMost},
@@ -71,7 +71,7 @@ func (d *Document) adverbBefore(end, clause int) Bound {
 var limitsAfter = []limit{
 	{"及以上", AtLeast}, {"或以上", AtLeast}, {"以上", AtLeast}, {"或更高", AtLeast}, {"或更多", AtLeast}, {"起", Exact},
 	{"or more", AtLeast}, {"or later", AtLeast}, {"or higher", AtLeast}, {"or newer", AtLeast}, {"or above", AtLeast},
-	{"及以下", AtMost}, {"或以下", AtMost}, {"以下", AtMost}, {"以内", AtMost}, {"之内", AtMost}, {"内", AtMost}, {"or less", AtMost},
+	{"及以下", AtMost}, {"或以下", AtMost}, {"以下", AtMost}, {"以内", AtMost}, {"之内", AtMost}, {"封顶", AtMost}, {"为上限", AtMost}, {"为限", AtMost}, {"内", AtMost}, {"or less", AtMost},
 	{"or fewer", AtMost}, {"at most", AtMost},
 	{"以后", after}, {"之后", after}, {"过后", after}, {"后", after}, {"later", after},
 	{"以前", before}, {"之前", before}, {"前", before}, {"ago", before}, {"before", before},

@@ -60,10 +60,10 @@ func (d *Document) calendar(i int, n number, to int) int {
 		if ok {
 			return d.addDate(i, after, date{month: value, day: day})
 		}
-		if !n.isHan || d.At(next+1) == '份' {
+		if !n.isHan || strings.ContainsRune("份底初末中上下", d.At(next+1)) || d.At(i-1) == '年' {
 			return d.addDate(i, next+1, date{month: value})
 		}
-	case (r == '日' || r == '号') && value >= 1 && value <= 31 && d.isDayOfMonth(i, r):
+	case (r == '日' || r == '号') && value >= 1 && value <= 31 && d.isDayOfMonth(i, value, r):
 		x := date{day: value}
 		if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassDate && i-d.Claims[k].To <= 3 {
 			x.month, x.year = d.Claims[k].date.month, d.Claims[k].date.year
@@ -123,13 +123,18 @@ func (d *Document) comma(i int) int {
 }
 
 // isDayOfMonth reports whether 1 日 is a day of the calendar, not a duration.
-func (d *Document) isDayOfMonth(i int, unit rune) bool {
+func (d *Document) isDayOfMonth(i, value int, unit rune) bool {
 	before := i - 1
 	for before > 0 && d.Runes[before] == ' ' {
 		before--
 	}
 	if d.At(before) == '月' && strings.ContainsRune("每当次本该上下", d.At(before-1)) {
 		return true
+	}
+	for k := len(d.Claims) - 1; k >= max(0, len(d.Claims)-4); k-- { // 每月 25 日之前…, 25 日之后…
+		if x := &d.Claims[k]; x.Class == ClassDate && x.date == (date{day: value}) {
+			return true
+		}
 	}
 	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassDate && d.Claims[k].date.day > 0 && i-d.Claims[k].To <= 3 {
 		return strings.ContainsRune("至到-–~、和及", d.At(before))

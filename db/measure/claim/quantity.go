@@ -15,6 +15,8 @@ type number struct {
 	value   float64
 	isHan   bool // written in Chinese characters
 	isWord  bool // written in English words
+	isPart  bool // 1/3, without a unit
+	isAbout bool // 两三: two or three
 	isLight bool // one Chinese character: a number only before a unit
 }
 
@@ -59,7 +61,7 @@ func (d *Document) han(i, to int) (number, bool) {
 		return n, false
 	}
 	if digit > 0 {
-		section += float64(digit)
+		section += float64(digit) * d.lastScale(n.To)
 	}
 	n.value = total + section
 	n.isLight = n.To == i+1
@@ -74,6 +76,15 @@ func (d *Document) han(i, to int) (number, bool) {
 		}
 	}
 	return n, true
+}
+
+// lastScale is what the last digit of a number counts that ends at end: 一千五 is 1,500.
+func (d *Document) lastScale(end int) float64 {
+	scale := passage.ChineseScale(d.At(end - 2))
+	if scale < 100 || end-2 < 1 || passage.ChineseDigit(d.At(end-3)) < 1 {
+		return 1
+	}
+	return scale / 10
 }
 
 func boolean(b bool) float64 {
@@ -181,7 +192,7 @@ func (d *Document) anyNumber(i, to int) (number, bool) {
 		return n, isNumber
 	case passage.ChineseDigit(r) >= 0 || r == '十':
 		if next := passage.ChineseDigit(d.At(i + 1)); next > 1 && next == passage.ChineseDigit(r)+1 && passage.ChineseDigit(d.At(i+2)) < 0 && passage.ChineseScale(d.At(i+2)) == 0 {
-			n := number{Span: passage.Span{From: i, To: i + 1}, value: float64(next - 1), isHan: true} // 两三米
+			n := number{Span: passage.Span{From: i, To: i + 1}, value: float64(next - 1), isHan: true, isAbout: true} // 两三米
 			return n, true
 		}
 		return d.han(i, to)
@@ -206,9 +217,23 @@ func (d *Document) fraction(n *number, to int) {
 		return
 	}
 	if u, _ := d.unit(bottom.To, to); u.base == "" && whole == 0 || u.isIgnored {
+		n.isPart = whole == 0 && bottom.value <= 5 && d.isPartOf(top.From, bottom.To)
+		if n.isPart {
+			n.value, n.To = top.value/bottom.value, bottom.To
+		}
 		return
 	}
 	n.value, n.To = whole+top.value/bottom.value, bottom.To
+}
+
+// isPartOf reports whether 1/3 is a part of something, not a date or a page: of what it is the part comes before or behind it.
+func (d *Document) isPartOf(from, to int) bool {
+	before, behind := d.At(from-1), d.At(d.Blanks(to))
+	if before == ' ' {
+		before = d.At(from - 2)
+	}
+	isOther := before == '第' || before == '/' || behind == '/' || strings.ContainsRune("页月号日场章版", behind)
+	return !isOther && (strings.ContainsRune("的为取约到至满剩", before) || passage.IsHan(behind) || d.Has(d.Blanks(to), "of "))
 }
 
 // scale reads 万 or million after digits.
@@ -262,6 +287,10 @@ func (d *Document) quantity(i, to, clause int) int {
 		return d.partOf(i, i+3, to, clause, 0.1)
 	case d.Has(i, "万分之"):
 		return d.partOf(i, i+3, to, clause, 0.01)
+	case r == 'a' && (d.Has(i, "a quarter of what") || d.Has(i, "a quarter of the")) && !passage.IsLatin(d.At(i-1)):
+		return d.addPercent(i, i+len("a quarter"), 25, clause)
+	case r == 'h' && (d.Has(i, "half of what") || d.Has(i, "half of the")) && !passage.IsLatin(d.At(i-1)):
+		return d.addPercent(i, i+len("half"), 50, clause)
 	case r == '半' || r == 'h' && d.Has(i, "half ") && !passage.IsLatin(d.At(i-1)):
 		return d.half(i, to, clause)
 	case r == 'a' && d.Has(i, "a quarter ") && !passage.IsLatin(d.At(i-1)):
@@ -270,6 +299,10 @@ func (d *Document) quantity(i, to, clause int) int {
 		end := i + 2
 		if r == 't' {
 			end = i + 5
+		}
+		if r == 't' && !d.isMultiple(end) {
+			d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassCount, Key: "2|", Value: "2 次", Unit: "次", Raw: "2"})
+			return end
 		}
 		d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassPercent, Key: "200%", Value: "200%", Unit: "%"})
 		return end
@@ -302,6 +335,9 @@ func (d *Document) quantity(i, to, clause int) int {
 			d.finish(&f, 100*part.value/n.value, clause)
 			return part.To
 		}
+	}
+	if n.isPart {
+		return d.addPercent(i, n.To, 100*n.value, clause)
 	}
 	start := i
 	if d.At(i-1) == '-' && !passage.IsDigit(d.At(i-2)) && !passage.IsLetter(d.At(i-2)) && d.At(i-2) != ')' && d.At(i-2) != '%' && !n.isWord {
@@ -445,6 +481,12 @@ func (d *Document) money(i, from, to, clause int, currency string) int {
 	return end
 }
 
+func (d *Document) addPercent(from, to int, value float64, clause int) int {
+	f := Claim{Span: passage.Span{From: from, To: to}, Class: ClassPercent, Unit: "%"}
+	d.finish(&f, value, clause)
+	return to
+}
+
 // partOf reads 百分之三十.
 func (d *Document) partOf(i, from, to, clause int, factor float64) int {
 	n, isNumber := d.anyNumber(from, to)
@@ -520,6 +562,9 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 	if n.isHan && n.value == 1 && !d.isInRange && articles[u.name] { // 一个 is an article
 		return end
 	}
+	if u.name == "次" && passage.IsLatin(d.At(end-1)) && d.isMultiple(end) {
+		u = units["倍"]
+	}
 	isKnown := u.base != "" || u.class != ClassCount
 	if n.isLight && !isKnown || n.isWord && n.value == 1 && !isKnown || u.isIgnored && (n.isHan || n.value < 13) {
 		return start
@@ -531,10 +576,11 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 		return end
 	}
 	f := Claim{Span: passage.Span{From: start, To: end}, Class: u.class, Unit: u.base, Raw: decimal(n.value)}
-	f.IsLoose = u.name == "次" && n.isHan && n.value == 1 && passage.IsHan(d.At(end)) // 一次能借五册
+	f.IsLoose = n.isAbout || u.name == "次" && n.isHan && n.value == 1 && passage.IsHan(d.At(end)) // 一次能借五册
 	if u.class != ClassMoney && u.class != ClassPercent {
 		f.per, f.To = d.denominator(end, to, start, clause)
 	}
+	f.isShort = u.base == "MB" && (d.At(end-1) == 'M' || d.At(end-1) == 'G')
 	value := n.value * u.factor
 	if u.base == "MB" && math.Mod(n.value, 1024) == 0 { // 1024 GB is 1 TB
 		value = n.value / 1024 * 1000 * u.factor
@@ -573,6 +619,17 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 	}
 	d.finish(&f, value, clause)
 	return f.To
+}
+
+// isMultiple reports whether times compares: three times the price, twice as much.
+func (d *Document) isMultiple(i int) bool {
+	i = d.Blanks(i)
+	for _, word := range []string{"the ", "as ", "more", "higher", "your ", "their ", "its ", "that ", "larger", "faster"} {
+		if d.Has(i, word) {
+			return true
+		}
+	}
+	return false
 }
 
 // isRate reports whether one day, month … is per what an amount is: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.
@@ -708,6 +765,8 @@ func (d *Document) ranged(start int, first, second number, from, to, clause int)
 	d.finish(&f, first.value*factor, clause)
 	last := len(d.Claims) - 1
 	f = d.Claims[last]
+	f.IsLoose = first.isAbout
+	d.Claims[before].IsLoose = first.isAbout
 	d.Claims = slices.Insert(d.Claims[:last], before, f)
 	return end
 }

@@ -97,6 +97,7 @@ type Claim struct {
 	date     date
 
 	IsLoose      bool // may state no number
+	isShort      bool // its unit is a capital alone: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
 
 	First, Last int  // of a range: the claims at its ends
@@ -347,7 +348,7 @@ func (d *Document) otherOrdinal(i, next, to int, value string) int {
 		return i
 	}
 	measure := string(d.At(next))
-	if after := d.At(next + 1); measure == "步" && (after == '，' || after == ',' || after == ':' || after == '、') {
+	if after := d.At(next + 1); (measure == "步" || measure == "类") && (after == '，' || after == ',' || after == ':' || after == '、') {
 		return next + 1
 	}
 	if !isOrdinalNoun(d.At(next)) {

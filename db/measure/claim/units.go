@@ -87,6 +87,7 @@ var units = func() map[string]unit {
 	define(classEnergy, "kcal", 1, "kcal 千卡 大卡 calorie calories")
 	define(classEnergy, "kJ", 1, "kj 千焦")
 	define(classEnergy, "kWh", 1, "kwh 千瓦时 度电")
+	define(classEnergy, "kWh", 1e-3, "wh 瓦时")
 	define(ClassDuration, "s", 1e-3, "ms 毫秒 millisecond milliseconds")
 	define(ClassDuration, "s", 1, "s 秒 秒钟 sec secs second seconds")
 	define(ClassDuration, "s", 60, "min 分钟 mins minute minutes")
@@ -110,7 +111,7 @@ var units = func() map[string]unit {
 	define(ClassMoney, "JPY", 1, "日元 jpy")
 	define(ClassPercent, "%", 1, "% percent 个百分点")
 	define(ClassPercent, "%", 0.1, "‰")
-	define(ClassPercent, "%", 100, "倍 times")
+	define(ClassPercent, "%", 100, "倍")
 	define(ClassPercent, "%", 10, "成")
 	define(ClassPercent, "折", 1, "折")
 	for _, name := range strings.Fields("次 人 名 位 片 粒 台 条 张 本 套 辆 箱 包 瓶 盒 支 枚 颗 滴 分 个 只 家 户 级 件 份 间 层 口 股 字 页 字节 口 课时 学分 学时 千克 公顷 岁 周岁 期 笔 台 行 列 人次 部 篇 道 座 所 根") {
@@ -120,7 +121,7 @@ var units = func() map[string]unit {
 	}
 	define(ClassCount, "岁", 1, "岁 周岁")
 	define(ClassCount, "人", 1, "人 名 位 口 口人 people persons guests 个人")
-	for _, names := range []string{"word words", "page pages", "credit credits", "bag bags", "letter letters", "point points", "tablet tablets", "capsule capsules", "item items", "user users", "serving servings", "device devices", "字符 character characters 个字符", "字 个字"} {
+	for _, names := range []string{"word words", "page pages", "credit credits", "bag bags", "letter letters", "point points", "tablet tablets", "capsule capsules", "item items", "user users", "serving servings", "次 time times", "device devices", "字符 character characters 个字符", "字 个字"} {
 		define(ClassCount, strings.Fields(names)[0], 1, names)
 	}
 	for _, name := range strings.Fields("点 步 项 类 种 方面 个方面 档 个步骤 要点 步骤 部分 个部分 大类 者 方 般 些 样 旦 律 定 并 起 个要点") {
@@ -147,6 +148,9 @@ var hanUnits = func() map[rune][]string {
 // unit reads the unit at i, after blanks, and returns where it ends; without one, that is i.
 func (d *Document) unit(i, to int) (unit, int) {
 	from := d.Blanks(i)
+	if u, end := d.shortUnit(from, to); end > from {
+		return u, end
+	}
 	if from >= to {
 		return unit{factor: 1}, i
 	}
@@ -200,6 +204,24 @@ func (d *Document) unit(i, to int) (unit, int) {
 	return unit{factor: 1}, i
 }
 
+// shortUnit reads what a capital alone counts: 60 个 G, 500M.
+func (d *Document) shortUnit(from, to int) (unit, int) {
+	at := from
+	if d.At(at) == '个' {
+		at = d.Blanks(at + 1)
+	}
+	if at >= to || passage.IsLatin(d.At(at+1)) || passage.IsDigit(d.At(at+1)) {
+		return unit{}, from
+	}
+	switch d.Runes[at] {
+	case 'G':
+		return units["gb"], at + 1
+	case 'M':
+		return units["mb"], at + 1
+	}
+	return unit{}, from
+}
+
 // isOther reports whether a Chinese name is the beginning of another word: 分别, 条件, 成为, 日期, 本人.
 func (d *Document) isOther(name string, end int) bool {
 	next := d.At(end)
@@ -209,7 +231,7 @@ func (d *Document) isOther(name string, end int) bool {
 	case "条":
 		return next == '件' || next == '款'
 	case "成":
-		return next != ' ' && next != '，' && next != '。' && next != '以' && next != '左' && next != 0 && next != '\n'
+		return strings.ContainsRune("为立功本员年人交分果绩长熟语套型品都就效份千百", next)
 	case "日":
 		return next == '期' || next == '常' || next == '元'
 	case "两":

@@ -28,11 +28,12 @@ const (
 // comparison is what is known of two answers.
 type comparison struct {
 	passage.Vocabulary
-	a, b    *side
-	found   []Difference
-	states  [2][]state
-	links   []link
-	settled int // how many links are of settled sentences
+	a, b         *side
+	found        []Difference
+	states       [2][]state
+	links        []link
+	counterparts []int32 // by claim of a: the number of the claim of b that states the same, plus 1
+	settled      int     // how many links are of settled sentences
 
 	isShared []bool    // by token: both answers have it
 	words    [2][]word // of the two sentences that are compared word by word
@@ -64,6 +65,10 @@ func compare(a, b *answer) *comparison {
 	c.weigh()
 	c.equals()
 	c.reconsider()
+	c.noteCounterparts()
+	if !c.isShort() {
+		c.weighed()
+	}
 	c.conflicts()
 	c.stray()
 	c.polarities()
@@ -86,7 +91,7 @@ func compare(a, b *answer) *comparison {
 func newSide(d *answer) *side {
 	return &side{
 		answer: d, isSettled: make([]bool, len(d.Sentences)), isTurned: make([]bool, len(d.Sentences)),
-		vectors: make([]*passage.Vector, len(d.Claims)), scopes: make([]*passage.Vector, len(d.Claims)),
+		besides: make([]*passage.Vector, len(d.Claims)), vectors: make([]*passage.Vector, len(d.Claims)), scopes: make([]*passage.Vector, len(d.Claims)),
 		sentenceTokens: make([]*passage.Vector, len(d.Sentences)), denials: make([]denial, len(d.Sentences)),
 	}
 }

@@ -14,6 +14,7 @@ type side struct {
 	factTokens     []int32
 	isSettled      []bool // sentences that the other answer has, too
 	vectors        []*passage.Vector
+	besides        []*passage.Vector
 	scopes         []*passage.Vector
 	sentenceTokens []*passage.Vector
 	isTurned       []bool // sentences of which a polarity contradicts the other answer
