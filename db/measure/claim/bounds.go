@@ -130,6 +130,7 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 		}
 	}
 	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Polarity.IsNegative() && d.Claims[k].From >= clause && f.From-d.Claims[k].To <= longestVerbPhrase && !d.hasOr(d.Claims[k].To, f.From) {
+		d.Claims[k].IsLoose = d.Claims[k].IsLoose || found == MoreThan || found == LessThan
 		switch found { // must never go above 30 °C
 		case MoreThan:
 			return AtMost

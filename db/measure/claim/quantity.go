@@ -554,6 +554,9 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 			return d.ranged(start, n, second, from, to, clause)
 		}
 	}
+	if u.base == "" && u.class == ClassCount && !u.isIgnored && !n.isHan {
+		u = d.unitBehindProduct(n.To, to, u)
+	}
 	if u.base == "" && u.class == ClassCount && !u.isIgnored && !n.isLight {
 		if about := d.unitOfCell(); about.base != "" {
 			u = about
@@ -630,6 +633,25 @@ func (d *Document) isMultiple(i int) bool {
 		}
 	}
 	return false
+}
+
+// unitBehindProduct returns the unit of a length that is given by its sides: 55 × 40 × 23 cm.
+func (d *Document) unitBehindProduct(i, to int, none unit) unit {
+	for range 2 {
+		i = d.Blanks(i)
+		if r := d.At(i); r != '×' && r != 'x' && r != '*' {
+			return none
+		}
+		next, isNumber := d.digits(d.Blanks(i+1), to)
+		if !isNumber {
+			return none
+		}
+		if u, _ := d.unit(next.To, to); u.class == classLength {
+			return u
+		}
+		i = next.To
+	}
+	return none
 }
 
 // isRate reports whether one day, month … is per what an amount is: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.

@@ -96,7 +96,7 @@ type Claim struct {
 	Clause   passage.Span // the part of the sentence that it is in
 	date     date
 
-	IsLoose      bool // may state no number
+	IsLoose      bool // may state no number; of a negation: it only turns a comparison round
 	isShort      bool // its unit is a capital alone: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
 

@@ -83,6 +83,7 @@ const (
 	oneRange    // only one of them is a range
 	bareDigits  // neither has a unit
 	resemblance // they are spelled alike
+	calculation // only one of them is part of a calculation
 	evidences
 )
 
@@ -91,8 +92,8 @@ type evidence [evidences]float32
 
 // weights were fitted by logistic regression on two thirds of the labelled pairs.
 var weights = evidence{
-	always: 0.9, similar: 7.4, touch: 1.6, companions: 0.6, rivals: -2.8, elsewhere: -2.4, repetition: -0.9, otherUnit: -3.4,
-	otherClass: -5, uniqueness: 1.2, distance: -6, oneRange: -0.3, bareDigits: -1.4, resemblance: 0.5,
+	always: 0.25, similar: 8, touch: 2.4, companions: 0.4, rivals: -3, elsewhere: -2.1, repetition: -0.8, otherUnit: -4.7,
+	otherClass: -4.1, uniqueness: 1.3, distance: -6, oneRange: -0.1, bareDigits: -1, resemblance: 0.6, calculation: -1.3,
 }
 
 func (e *evidence) total() float32 {
@@ -117,7 +118,7 @@ func (c *comparison) weighed() {
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
 		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
-		return isWeighed(x) && isWeighed(y) && !x.Agrees(y) && !x.IsLoose && !y.IsLoose && x.IsWorking == y.IsWorking && !isOtherWay
+		return isWeighed(x) && isWeighed(y) && !x.Agrees(y) && !x.IsLoose && !y.IsLoose && !isOtherWay
 	}, isOpen)
 	if len(pairs) == 0 {
 		return
@@ -171,12 +172,13 @@ func (c *comparison) evidence(pairs []pair) []evidence {
 			e[elsewhere] += settled[k][i]
 			e[repetition] += one(c.states[k][i] == repeated)
 		}
-		e[otherUnit] = one(x.Class == y.Class && x.Unit != y.Unit)
+		e[otherUnit] = otherUnits(x, y)
 		e[otherClass] = one(x.Class != y.Class)
 		e[uniqueness] = one(!isOtherUnit(x, y) && x.IsRange() == y.IsRange() && alone[0][measureOf(x)] != "" && alone[1][measureOf(y)] != "")
 		e[distance] = one(x.Class < claim.ClassDate && claim.AreFarApart(x, y))
 		e[oneRange] = one(x.IsRange() != y.IsRange())
 		e[bareDigits] = one(x.IsBare() && y.IsBare())
+		e[calculation] = one(x.IsWorking != y.IsWorking)
 		e[resemblance] = one(x.IsName() && areLookalikes(x.Key, y.Key))
 	}
 	return list
@@ -198,6 +200,17 @@ func (c *comparison) elsewhere() [2]map[int]float32 {
 		}
 	}
 	return best
+}
+
+// otherUnits is how much the units of two claims of a class differ: 个 counts anything.
+func otherUnits(x, y *claim.Claim) float32 {
+	switch {
+	case x.Class != y.Class || x.Unit == y.Unit:
+		return 0
+	case x.Class == claim.ClassCount && (x.Unit == "个" || y.Unit == "个" || x.Unit == "" || y.Unit == ""):
+		return 0.4
+	}
+	return 1
 }
 
 func one(b bool) float32 {

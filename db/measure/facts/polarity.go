@@ -36,7 +36,7 @@ func (c *comparison) openPolarities(k int, s *side) []int {
 	var list []int
 	for i := range s.Claims {
 		f := &s.Claims[i]
-		if f.Class == claim.ClassPolarity && c.states[k][i] == open && !s.isConsequence(f) && !s.Sentences[f.Sentence].IsQuestion {
+		if f.Class == claim.ClassPolarity && !f.IsLoose && c.states[k][i] == open && !s.isConsequence(f) && !s.Sentences[f.Sentence].IsQuestion {
 			list = append(list, i)
 		}
 	}
@@ -237,7 +237,7 @@ func (d *answer) isCondition(f *claim.Claim) bool {
 	if f.Polarity != claim.Denied {
 		return false
 	}
-	for at := f.To; at < min(f.Clause.To, f.To+claim.LongestScope) && passage.IsHan(d.Runes[at]); at++ {
+	for at := f.To; at < min(f.Clause.To, f.To+2*claim.LongestScope) && (passage.IsHan(d.Runes[at]) || d.Runes[at] == '、'); at++ {
 		if d.Runes[at] == '的' {
 			return true
 		}

@@ -134,7 +134,7 @@ func TestZL(t *testing.T) {
 			w[k] += 4 * (g[k]/tot - 0.0003*w[k])
 		}
 	}
-	names := strings.Fields("always similar touch companions rivals elsewhere repetition otherUnit otherClass uniqueness distance oneRange bareDigits resemblance")
+	names := strings.Fields("always similar touch companions rivals elsewhere repetition otherUnit otherClass uniqueness distance oneRange bareDigits resemblance calculation")
 	for k, v := range w {
 		fmt.Printf("%2d %-8s %6.2f\n", k, names[k], v)
 	}
