@@ -129,7 +129,7 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 			}
 		}
 	}
-	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Polarity.IsNegative() && d.Claims[k].From >= clause && f.From-d.Claims[k].To <= longestVerbPhrase && !d.hasOr(d.Claims[k].To, f.From) {
+	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Polarity.IsNegative() && d.Claims[k].From >= clause && f.From-d.Claims[k].To <= d.verbPhrase(f.From) && !d.hasOr(d.Claims[k].To, f.From) {
 		d.Claims[k].IsLoose = d.Claims[k].IsLoose || found == MoreThan || found == LessThan
 		switch found { // must never go above 30 °C
 		case MoreThan:
@@ -139,6 +139,14 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 		}
 	}
 	return found
+}
+
+// verbPhrase is how many characters stand between a negation and the number at i whose comparison it denies.
+func (d *Document) verbPhrase(i int) int {
+	if passage.IsLatin(d.At(i - 2)) {
+		return 2 * longestVerbPhrase
+	}
+	return longestVerbPhrase
 }
 
 // hasOr reports whether an alternative begins between two characters.

@@ -376,7 +376,7 @@ func (d *Document) oneOf(i, to int) int {
 	u, after := d.unit(end, to)
 	switch {
 	case u.class == ClassDuration:
-		for _, word := range []string{"for ", "within ", "in ", "after ", "every ", "until ", "than ", "least ", "under ", "over ", "about "} {
+		for _, word := range []string{"for ", "have ", "has ", "within ", "in ", "after ", "every ", "until ", "than ", "least ", "under ", "over ", "about "} {
 			if d.Has(i-len(word), word) {
 				return end
 			}
@@ -661,7 +661,7 @@ func (d *Document) isRate(start, i, to int) bool {
 			return true
 		}
 	}
-	if d.At(i) == '半' {
+	if strings.ContainsRune("半内之以后", d.At(i)) {
 		return false
 	}
 	for at := i; at < min(to, i+5); at++ {
