@@ -21,7 +21,7 @@ const (
 	onlyOne       = 0.17 // is added where each answer has the value once
 	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
-	sameAllowed   = 0.48 // what one answer allows and the other one bans
+	sameAllowed   = 0.40 // what one answer allows and the other one bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
