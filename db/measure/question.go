@@ -67,7 +67,7 @@ type Value struct {
 }
 
 // Revision numbers the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
-const Revision = 3
+const Revision = 4
 
 // Assess sums up the answers to a question, those of each variant by themselves; each has one answer for each of its
 // runs. Equal answers have the same letter in all of them. differences say how the answer A becomes each of the others,

@@ -2,14 +2,12 @@ package notice
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/entries"
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/outbox"
@@ -67,6 +65,8 @@ type ended struct {
 	// worse are the questions that got worse since the task before.
 	worse  []schedules.Change
 	before string
+	// changed are the questions whose facts changed since then; nil if there was none.
+	changed *measure.ChangedFacts
 }
 
 // ending tells how a launch ended: what ran, its headline numbers, which variant won, what got worse.
@@ -90,7 +90,9 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 		Stats  stats    `json:"stats"`
 		Winner *winner  `json:"winner,omitempty"`
 		Worse  []string `json:"worse"`
-	}{data, e.stats(), e.winner, append([]string{}, m.Worse...)}
+		// FactsChanged is null without an earlier firing.
+		FactsChanged *measure.ChangedFacts `json:"facts_changed"`
+	}{data, e.stats(), e.winner, append([]string{}, m.Worse...), e.changed}
 	return nil
 }
 
@@ -119,8 +121,7 @@ func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e e
 		}
 		e.winner = winnerOf(e.metric, e.variants, matrix)
 	}
-	e.worse, e.before, err = w.worse(ctx, task)
-	return e, err
+	return e, w.compareWithPrevious(ctx, &e)
 }
 
 // metricsOf are the numbers that a winner is found by, with the names of the API.
@@ -174,12 +175,31 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 {
 		add("notify.facts", l.Text("notify.facts.count", "Count", count))
 	}
+	if e.changed != nil && e.changed.Questions > 0 {
+		add("notify.facts.changed", e.changedText(l))
+	}
 	add("notify.cost", text.Cost(e.statistics.Cost, e.statistics.Currency))
 	add("notify.cost.judges", text.Cost(e.statistics.JudgeCost, e.statistics.JudgeCurrency))
 	if e.launch.Statistics.Duration != nil {
 		add("notify.duration", text.Duration(l, time.Duration(*e.launch.Statistics.Duration*float64(time.Second))))
 	}
 	return lines
+}
+
+// changedShown is how many questions whose facts changed a message names.
+const changedShown = 3
+
+// changedText says of how many questions the facts changed, and names the first.
+func (e ended) changedText(l text.Locale) string {
+	said := l.Text("notify.facts.changed.count", "Count", e.changed.Questions)
+	for _, one := range e.changed.Items[:min(len(e.changed.Items), changedShown)] {
+		question := one.QuestionID
+		if one.Variant != "" {
+			question = l.Text("notify.of", "Question", question, "Name", one.Variant)
+		}
+		said += l.Text("notify.facts.changed.one", "Question", question, "Before", text.Cut(one.Before, 40), "Now", text.Cut(one.Now, 40))
+	}
+	return said
 }
 
 // scoreText writes a mean score; empty if it is unknown.
@@ -245,23 +265,22 @@ func (e ended) stats() stats {
 	return own
 }
 
-// worse returns which questions of a task that a schedule made got worse since the firing before, whose task has the name before:
-// those that the schedule's page shows as worse.
-func (w Writer) worse(ctx context.Context, task db.Task) (worse []schedules.Change, before string, err error) {
-	earlier, err := entries.NewSchedules(w.Store).Before(ctx, task.ID, 1)
-	if err != nil || len(earlier) == 0 {
-		return nil, "", err
+// compareWithPrevious finds which questions of a task that a schedule made got worse since the firing before – those that the
+// schedule's page shows as worse –, and whose facts changed.
+func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
+	previous, err := schedules.Previous(ctx, w.Store, e.task)
+	if err != nil || previous == nil {
+		return err
 	}
-	previous, err := w.Store.Task(ctx, db.AllProjects(), *earlier[0].TaskID)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil, "", nil
-	}
+	changes, err := schedules.Changed(ctx, w.Store, *previous, e.task)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	changes, err := schedules.Changed(ctx, w.Store, previous, task)
-	worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
-	return worse, previous.Name, err
+	e.before = previous.Name
+	e.worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
+	changed, err := schedules.ChangedFacts(ctx, w.Store, *previous, e.task)
+	e.changed = &changed
+	return err
 }
 
 // worseShown is how many questions that got worse a message names.
