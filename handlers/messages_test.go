@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -265,4 +266,45 @@ func TestAComparisonsMessageNamesTheWinner(t *testing.T) {
 	stats := same["stats"].(object)
 	require.Equal(t, "0.176", stats["cost"]) // 2 · 8 · 2 calls of 55 tokens at 100 a million
 	require.NotNil(t, stats["variants"].([]any)[0].(object)["score_mean"])
+}
+
+// What changed in its facts between two nights is told by message, webhook, API and page; other words alone are not.
+func TestChangedFactsOfANightAreTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hook := newReceiver(t, always(200))
+	chat := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})
+	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "slack", "url": chat, "events": []string{"finished"}, "lang": "en"}, 201)["id"].(string)
+	var night atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		answers := map[string][]string{
+			"q1": {"收到申请后 30 日内书面答复。费用 20 元。", "收到申请后 30 日内书面答复。费用 20 元。", "收到申请后 35 日内书面答复。费用 20 元。"},
+			"q2": {"请携带身份证原件到窗口办理。", "到窗口办理时，请带上身份证原件。", "请携带身份证原件到窗口办理。"},
+		}
+		agenttest.Stream(w, answers[call.Question][night.Load()])
+	})
+	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\n"})
+	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel, card}})
+	require.Nil(t, s.fire(t, schedule, hook)["facts_changed"], "there is nothing to compare with")
+	night.Store(1)
+	require.EqualValues(t, 0, s.fire(t, schedule, hook)["facts_changed"].(object)["questions"], "other words")
+	night.Store(2)
+	changed := s.fire(t, schedule, hook)["facts_changed"].(object)
+	require.EqualValues(t, 1, changed["questions"])
+	require.EqualValues(t, 2, changed["compared"])
+	one := changed["items"].([]any)[0].(object)
+	require.Equal(t, []any{"id1", "30 日", "35 日", "duration"}, []any{one["question_id"], one["before"], one["now"], one["kind"]})
+	dbtest.Await(t, 20*time.Second, "people are told", func() bool {
+		var told int
+		require.NoError(t, s.tables.Get(&told, `
+			SELECT count(*) FROM deliveries WHERE channel_id = $1 AND state = 'SENT' AND convert_from(body, 'UTF8') LIKE '%in 1 question; id1: 30 日 → 35 日%'`, card))
+		return told == 1
+	})
+	stored := s.listed(t, "schedules/"+schedule+"/tasks")
+	require.Equal(t, changed, stored[0]["facts_changed"])
+	require.Nil(t, stored[2]["facts_changed"])
+	page := s.get(t, "/library/schedules/"+schedule).page(t)
+	require.Contains(t, page.Find("tbody tr").First().Text(), "1 题关键信息改变")
+	require.Contains(t, page.Find("#changes .fact-line").Text(), "30 日 → 35 日")
 }

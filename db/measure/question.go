@@ -66,9 +66,8 @@ type Value struct {
 	Runs  []int  `json:"runs" nullable:"false" doc:"run_index of the runs whose answers state it"`
 }
 
-// Revision is the version of the rules by which Assess judges. Questions that were assessed under an earlier
-// revision are assessed again.
-const Revision = 3
+// Revision numbers the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
+const Revision = 4
 
 // Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs.
 // Equal answers have the same letter in all variants. differences describe how to turn answer A into each of the

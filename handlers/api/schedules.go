@@ -72,6 +72,8 @@ type ScheduledTask struct {
 	CompletedAt *rest.Moment            `json:"completed_at"`
 	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while it runs"`
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, a variant each; empty while it runs"`
+	// FactsChanged are the questions that answer otherwise than at the firing before.
+	FactsChanged *measure.ChangedFacts `json:"facts_changed" doc:"The questions whose most common answer contradicts the one at the firing before in a fact; null while it runs, and at the first firing"`
 }
 
 // Firing is the outcome of a planned time.
@@ -126,6 +128,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 					return nil, err
 				}
 				one.Variants = append(one.Variants, summary.Variants...)
+				one.FactsChanged = summary.ChangedFacts
 			}
 			output.Body.Items = append(output.Body.Items, one)
 		}

@@ -163,6 +163,9 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: measure.PointsOf(matrix[n], variant.Cost),
 		})
 	}
+	if summary.ChangedFacts, err = s.changedFacts(ctx, task); err != nil {
+		return err
+	}
 	if entry.AlertMetric != nil {
 		if summary.Alerts, err = s.findings(ctx, entry, task, summary, matrix); err != nil {
 			return err
@@ -182,6 +185,16 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 		return err
 	}
 	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
+}
+
+// changedFacts returns the questions whose facts changed since the firing before; nil without one.
+func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.ChangedFacts, error) {
+	previous, err := Previous(ctx, s.Store, task)
+	if err != nil || previous == nil {
+		return nil, err
+	}
+	changed, err := ChangedFacts(ctx, s.Store, *previous, task)
+	return &changed, err
 }
 
 // findings returns the reasons for an alert at a firing.

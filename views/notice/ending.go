@@ -2,14 +2,12 @@ package notice
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/entries"
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/outbox"
@@ -67,6 +65,8 @@ type ended struct {
 	// worse are the questions that got worse since the previous task.
 	worse  []schedules.Change
 	before string
+	// changed are the questions whose facts changed since then; nil if there was none.
+	changed *measure.ChangedFacts
 }
 
 // ending returns the message about the end of a launch: what ran, its headline numbers, which variant won, what got
@@ -91,7 +91,9 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 		Stats  stats    `json:"stats"`
 		Winner *winner  `json:"winner,omitempty"`
 		Worse  []string `json:"worse"`
-	}{data, e.stats(), e.winner, append([]string{}, m.Worse...)}
+		// FactsChanged is null without an earlier firing.
+		FactsChanged *measure.ChangedFacts `json:"facts_changed"`
+	}{data, e.stats(), e.winner, append([]string{}, m.Worse...), e.changed}
 	return nil
 }
 
@@ -120,8 +122,7 @@ func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e e
 		}
 		e.winner = winnerOf(e.metric, e.variants, matrix)
 	}
-	e.worse, e.before, err = w.worse(ctx, task)
-	return e, err
+	return e, w.compareWithPrevious(ctx, &e)
 }
 
 // metricsOf are the numbers by which a winner is found, with their names in the API.
@@ -175,6 +176,9 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 {
 		add("notify.facts", l.Text("notify.facts.count", "Count", count))
 	}
+	if e.changed != nil && e.changed.Questions > 0 {
+		add("notify.facts.changed", e.changedText(l))
+	}
 	add("notify.cost", text.Cost(e.statistics.Cost, e.statistics.Currency))
 	add("notify.cost.judges", text.Cost(e.statistics.JudgeCost, e.statistics.JudgeCurrency))
 	if e.launch.Statistics.Duration != nil {
@@ -183,7 +187,23 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	return lines
 }
 
-// scoreText formats a mean score; empty if it is unknown.
+// changedShown is how many questions whose facts changed a message names.
+const changedShown = 3
+
+// changedText says of how many questions the facts changed, and names the first.
+func (e ended) changedText(l text.Locale) string {
+	said := l.Text("notify.facts.changed.count", "Count", e.changed.Questions)
+	for _, one := range e.changed.Items[:min(len(e.changed.Items), changedShown)] {
+		question := one.QuestionID
+		if one.Variant != "" {
+			question = l.Text("notify.of", "Question", question, "Name", one.Variant)
+		}
+		said += l.Text("notify.facts.changed.one", "Question", question, "Before", text.Cut(one.Before, 40), "Now", text.Cut(one.Now, 40))
+	}
+	return said
+}
+
+// scoreText writes a mean score; empty if it is unknown.
 func scoreText(score *float64) string {
 	if score == nil {
 		return ""
@@ -246,23 +266,22 @@ func (e ended) stats() stats {
 	return own
 }
 
-// worse returns the questions of a scheduled task that got worse since the previous firing, and the name of that
-// firing's task. They are the ones that the schedule's page shows as worse.
-func (w Writer) worse(ctx context.Context, task db.Task) (worse []schedules.Change, before string, err error) {
-	earlier, err := entries.NewSchedules(w.Store).Before(ctx, task.ID, 1)
-	if err != nil || len(earlier) == 0 {
-		return nil, "", err
+// compareWithPrevious finds which questions of a task that a schedule made got worse since the firing before – those that the
+// schedule's page shows as worse –, and whose facts changed.
+func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
+	previous, err := schedules.Previous(ctx, w.Store, e.task)
+	if err != nil || previous == nil {
+		return err
 	}
-	previous, err := w.Store.Task(ctx, db.AllProjects(), *earlier[0].TaskID)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil, "", nil
-	}
+	changes, err := schedules.Changed(ctx, w.Store, *previous, e.task)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	changes, err := schedules.Changed(ctx, w.Store, previous, task)
-	worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
-	return worse, previous.Name, err
+	e.before = previous.Name
+	e.worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
+	changed, err := schedules.ChangedFacts(ctx, w.Store, *previous, e.task)
+	e.changed = &changed
+	return err
 }
 
 // worseShown is how many questions that got worse a message names.

@@ -271,7 +271,7 @@ func (l *layout) mark(line Span) int {
 			if !IsDigit(l.At(end + 1)) {
 				return l.Blanks(end + 1)
 			}
-		case '、', ')':
+		case '、', ')', '\u20e3': // 1⃣
 			return l.Blanks(end + 1)
 		}
 	}

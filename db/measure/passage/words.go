@@ -73,7 +73,7 @@ begin start commence begins starts
 end finish terminate ends
 sufficient enough suffices
 about roughly approximately around
-约 大约 大概 左右
+约 大约 大概 左右 上下 前后
 help assistance
 further more additional
 points notes
@@ -83,7 +83,8 @@ get receive obtain
 cap limit ceiling maximum
 空间 剩余 容量
 存 留 放
-合 共 合计 共计 总计
+合 共 合计 共计 总计 累计 一共 总共
+封顶 最高 最多 至多 上限 最多赔
 算 参与 参加 计
 monday mon
 tuesday tue tues

@@ -255,7 +255,7 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 			if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
 				return nil, err
 			}
-			one.Variants, one.Alerts = summary.Variants, summary.Alerts
+			one.Variants, one.Alerts, one.FactsChanged = summary.Variants, summary.Alerts, summary.ChangedFacts
 		}
 		shown = append(shown, one)
 	}
