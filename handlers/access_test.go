@@ -383,6 +383,9 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	for _, path := range []string{
 		"/?from=" + ids["evaluation-tasks"], "/?draft=" + ids["evaluation-tasks"], "/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
 		"/api/v1/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"], "/api/v1/shares?task_id=" + ids["evaluation-tasks"],
+		"/comparison/print?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
+		"/api/v1/comparison/export?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
+		"/tasks/" + twins["evaluation-tasks"] + "/review/carry?from=" + ids["evaluation-tasks"],
 	} {
 		answer := s.ask(t, there, http.MethodGet, path, nil)
 		require.Equal(t, http.StatusNotFound, answer.StatusCode, path)

@@ -196,6 +196,8 @@ func (w *walk) tasks() {
 	w.do("GET", "comparison?a="+draft+":1&b="+draft+":2", nil, 200)
 	w.do("POST", "facts", object{"answers": []string{"30 日内答复。", "35 日内答复。"}}, 200)
 	w.do("GET", "comparison?a="+draft+"&b="+plain, nil, 200)
+	w.read("comparison/export?a=" + draft + "&b=" + plain)
+	w.read("comparison/export?a=" + draft + "&b=" + plain + "&format=xlsx")
 	w.do("POST", "evaluation-tasks/estimate", object{"dataset": w.ids["datasets"], "models": []string{w.ids["models"]}}, 200)
 	copied := w.file(path+"/clone", map[string]string{"task_name": "again", "start": "false"}, 201)["task_id"].(string)
 	w.ids["drafts"] = copied
@@ -399,6 +401,7 @@ func (w *walk) inTheWay() {
 	}
 	w.do("POST", draft+"/sign-off", object{"reviewer": "x"}, 409)
 	w.do("GET", "comparison?a="+w.ids["drafts"]+"&b="+w.ids["evaluation-tasks"], nil, 409)
+	w.do("GET", "comparison/export?a="+w.ids["drafts"]+"&b="+w.ids["evaluation-tasks"], nil, 409)
 	w.do("POST", "shares", object{"task_id": w.ids["drafts"]}, 409)
 	refused := w.file("evaluation-tasks/import", map[string]string{"archiv": "x"}, 422)
 	require.Equal(w.t, "未知字段 archiv，是否想写 archive？", refused["message"])

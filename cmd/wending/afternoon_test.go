@@ -205,4 +205,18 @@ func TestTwoVersionsAreCompared(t *testing.T) {
 	b.follows(".fields .is-unstable_stable a")
 	b.sees(".segments [aria-current]", "不稳定 → 稳定")
 	b.requireAccessible("one field of a comparison")
+
+	// The keys are the report's: on to the next question, open it, judge the later version, see the help.
+	b.do(chromedp.KeyEvent("j"))
+	var isSecond bool
+	b.evaluate(`document.activeElement === document.querySelectorAll(".result")[1]`, &isSecond)
+	require.True(t, isSecond, "the second question has the focus")
+	b.do(chromedp.KeyEvent("1"), chromedp.WaitVisible("#who-name"), chromedp.SetValue("#who-name", "李雷"), chromedp.Focus("#who-name"), chromedp.KeyEvent(kb.Enter))
+	b.sees(".judge-variant .said-list li:not([hidden])", "李雷")
+	b.do(chromedp.Click(".compared-pair.is-line .unit-fold > summary"))
+	b.sees(".compared-pair.is-line .unit-fold .answers", "两边最常见的回答相同")
+	b.requireAccessible("a question of a comparison that is open")
+	b.do(chromedp.KeyEvent("?"))
+	b.sees("#help", "评审乙：通过、不通过、存疑")
+	b.requireAccessible("the keys of a comparison")
 }

@@ -17,8 +17,10 @@ type ComparedQuestion struct {
 	Number     int
 	QuestionID string
 	// Text identifies the question's text: equal for equal texts.
-	Text  string
-	Level Level
+	Text string
+	// Standard does the same for its standard answer.
+	Standard string
+	Level    Level
 	// FactsDiffer, Facts and Expected are as in Question, except that FactsDiffer is nil if it is unknown.
 	FactsDiffer *facts.Differ
 	Facts       []Fact
@@ -34,6 +36,8 @@ type ComparedQuestion struct {
 	PassShare, Score *float64
 	// Letters has one letter for each run, as in Question.
 	Letters string
+	// Opinion is people's verdict on the question as a whole, OpinionDivided where their verdicts differ; empty if nobody gave one.
+	Opinion string
 }
 
 // Transition is how a question's answers changed from the first task to the second.
@@ -58,6 +62,10 @@ type Pair struct {
 	Transition Transition
 	// ByText reports that the question has different ids in the two tasks, and was matched by its text.
 	ByText bool
+	// Between says how the most common answers differ; nil if a task has none, or they are not compared yet.
+	Between *Between
+	// IsPending reports that they are not compared yet.
+	IsPending bool
 }
 
 // Comparison lists the questions that two tasks have in common, and those that only one has.
@@ -106,7 +114,9 @@ func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
 	pairBy(func(q ComparedQuestion) string { return q.Text })
 	for _, question := range a {
 		if partner, isPaired := partners[question.ID]; isPaired {
-			c.Pairs = append(c.Pairs, Pair{question, partner, transition(question.Level, partner.Level), question.QuestionID != partner.QuestionID})
+			c.Pairs = append(c.Pairs, Pair{
+				A: question, B: partner, Transition: transition(question.Level, partner.Level), ByText: question.QuestionID != partner.QuestionID,
+			})
 		} else {
 			c.OnlyA = append(c.OnlyA, question)
 		}

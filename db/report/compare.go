@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db"
 	"wending/db/measure"
@@ -19,6 +20,7 @@ type compared struct {
 	QuestionID string `db:"question_id"`
 	Text       string `db:"text"`
 	Cluster    string `db:"cluster"`
+	Standard   string `db:"standard"`
 	Variant    int    `db:"variant"`
 	Likeness
 	SuccessRate  float64  `db:"success_rate"`
@@ -33,14 +35,14 @@ type compared struct {
 }
 
 const readComparable = `
-	SELECT i.id, i.number, i.question_id, i.text, i.cluster, v.variant,
+	SELECT i.id, i.number, i.question_id, i.text, i.standard, i.cluster, v.variant,
 		` + likenessColumns + `,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
 		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost,
 		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
 	FROM (
 		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number,
-			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, t.runs_per_item,
+			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, md5(i.standard_answer) AS standard, t.runs_per_item,
 			` + db.ClusterOf + ` AS cluster
 		FROM evaluation_items i
 		JOIN evaluation_tasks t ON t.id = i.task_id
@@ -68,12 +70,14 @@ type Side struct {
 
 // Compare compares two variants, of one task or of two, by their current runs.
 func (r Report) Compare(ctx context.Context, a, b Side) (measure.Comparison, error) {
-	ofA, err := r.comparable(ctx, a.TaskID, a.Variant)
-	if err != nil {
+	var ofA, ofB [][]measure.ComparedQuestion
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { ofA, err = r.comparable(reading, a.TaskID, a.Variant); return err })
+	group.Go(func() (err error) { ofB, err = r.comparable(reading, b.TaskID, b.Variant); return err })
+	if err := group.Wait(); err != nil {
 		return measure.Comparison{}, err
 	}
-	ofB, err := r.comparable(ctx, b.TaskID, b.Variant)
-	return measure.CompareTasks(ofA[0], ofB[0]), err
+	return measure.CompareTasks(ofA[0], ofB[0]), nil
 }
 
 // Matrix returns the results of each variant for each question: indexed first by variant, in order, then by
@@ -97,7 +101,7 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 	}
 	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{taskID, numbers}, func(row compared) error {
 		question := measure.ComparedQuestion{
-			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Cluster: row.Cluster, SuccessRate: &row.SuccessRate,
+			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Standard: row.Standard, Cluster: row.Cluster, SuccessRate: &row.SuccessRate,
 			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
 			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
 		}

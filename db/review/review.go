@@ -69,6 +69,9 @@ type Review struct {
 	// IsOutdated reports that a judged run has since been replaced.
 	IsOutdated bool      `db:"is_outdated"`
 	CreatedAt  time.Time `db:"created_at"`
+	// CarriedBy is who took the verdict over from an earlier task, CarriedFrom; both are nil for a verdict that was given here.
+	CarriedBy   *string    `db:"carried_by"`
+	CarriedFrom *uuid.UUID `db:"carried_from"`
 }
 
 // ConflictError means that the review has changed since its author read it.
@@ -88,7 +91,7 @@ func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 // judged selects the newest current run that a review is about: of the item, or the one with a run_index.
 const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
 
-const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.version, v.created_at,
+const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.version, v.created_at, v.carried_by, v.carried_from,
 	v.judged_run_id IS DISTINCT FROM ` + judged + ` AS is_outdated`
 
 // stored is a review in the form of its row.

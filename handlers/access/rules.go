@@ -120,7 +120,9 @@ POST   /language                                         editor        task?
 GET    /compare                                          editor        task?
 POST   /compare/estimate                                 editor        -
 GET    /comparison                                       viewer        task?
+GET    /comparison/print                                 viewer        task?           task.print
 GET    /api/v1/comparison                                viewer        task?
+GET    /api/v1/comparison/export                         viewer        task?           task.export
 POST   /api/v1/facts                                     viewer        -
 POST   /demo                                             editor        -               task.create
 POST   /demo/comparison                                  editor        -               task.create
@@ -158,6 +160,9 @@ GET    /tasks/:taskId/review                             viewer        task
 GET    /tasks/:taskId/review/same                        viewer        task
 POST   /tasks/:taskId/review/same                        reviewer      task            review.pass
 POST   /tasks/:taskId/review/same/undo                   reviewer      task            review.withdraw
+GET    /tasks/:taskId/review/carry                       viewer        task
+POST   /tasks/:taskId/review/carry                       reviewer      task            review.carry
+POST   /tasks/:taskId/review/carry/undo                  reviewer      task            review.withdraw
 GET    /tasks/:taskId/review/:number                     viewer        task
 GET    /tasks/:taskId/sign-off                           viewer        task
 POST   /tasks/:taskId/sign-off                           reviewer      task            task.sign-off

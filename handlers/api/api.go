@@ -68,6 +68,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerComparison(whole)
 	h.registerFacts(whole)
 	h.registerStreams(stream)
+	h.registerComparisonExport(stream)
 	replay.RegisterAPI(whole, stream, h.Replay)
 	replay.RegisterFilesAPI(whole, stream, h.Gallery)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})

@@ -36,6 +36,7 @@ func enums() []rest.Enum {
 		rest.EnumOf(db.TargetKinds), rest.EnumOf(db.OnTurnFailures), rest.EnumOf(journal.States), rest.EnumOf(outbox.States),
 		rest.EnumOf(slices.Concat(outbox.Events, []outbox.Event{outbox.Test})), rest.EnumOf(people.Roles), rest.EnumOf(review.Verdicts),
 		rest.EnumOf(entries.FiringOutcomes), rest.EnumOf(slices.Concat(measure.Transitions, []measure.Transition{measure.UnknownTransition})),
+		rest.EnumOf(measure.ChangeGroups), rest.EnumOf(measure.Losses),
 		rest.EnumOf(evaluate.Kinds), rest.EnumOf(event.Types), rest.EnumOf(notify.Kinds),
 		rest.EnumOf(protocol.Statuses), rest.EnumOf(measure.Levels), rest.EnumOf(facts.Kinds), rest.EnumOf(facts.Differs), rest.EnumOf(measure.Metrics),
 		rest.EnumNamed("evaluators", evaluate.Kinds), rest.EnumNamed("verdicts", evaluate.Statuses),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/google/uuid"
 
 	"wending/db/measure"
 	"wending/db/report"
@@ -64,12 +65,14 @@ type Review struct {
 	Version    int            `json:"version" doc:"Counts the changes, from 1" example:"1"`
 	IsOutdated bool           `json:"is_outdated" doc:"True if a run that was judged has been replaced since"`
 	CreatedAt  *rest.Moment   `json:"created_at"`
+	CarriedBy  *string        `json:"carried_by" doc:"Who took the verdict over from an earlier task; null for one that was given here" example:"韩梅"`
+	From       *uuid.UUID     `json:"carried_from" doc:"The earlier task"`
 }
 
 func newReview(r review.Review) Review {
 	return Review{
 		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict, Reasons: append([]string{}, r.Reasons...), Note: r.Note,
-		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt),
+		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt), CarriedBy: r.CarriedBy, From: r.CarriedFrom,
 	}
 }
 

@@ -269,7 +269,7 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 	for _, one := range found {
 		reviews[one.QuestionID] = append(reviews[one.QuestionID], export.Review{
 			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict), Reasons: one.Reasons, ReasonsText: ui.Reasons(locale, one.Reasons),
-			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
+			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt, CarriedBy: one.CarriedBy,
 		})
 	}
 	return reviews, nil

@@ -129,7 +129,7 @@ func (p *Pages) renderSame(c echo.Context, task db.Task, typed judging.SameForm,
 	if typed.Same, err = p.same(c, r); err != nil {
 		return err
 	}
-	if typed.Batches, err = p.reviews.Batches(ctx, task.ID); err != nil {
+	if typed.Batches, err = p.reviews.Batches(ctx, task.ID, false); err != nil {
 		return err
 	}
 	ids := make([]int64, len(typed.Passable))

@@ -77,6 +77,8 @@ type Review struct {
 	Version     int
 	IsOutdated  bool
 	CreatedAt   time.Time
+	// CarriedBy is who took the verdict over from an earlier task; nil for one that was given here.
+	CarriedBy *string
 }
 
 // verdicts returns the cells for an item's verdicts: verdicts, notes and reviewers, each joined by "; ".

@@ -45,6 +45,8 @@ type Sheet struct {
 	Columns []Column
 	// Rows have a cell for each column; empty cells are left out.
 	Rows [][]string
+	// Read calls write for each row that comes from a cursor, behind Rows; nil means that there are none.
+	Read func(write func(row []string) error) error
 }
 
 // Column is a column of a sheet.
@@ -112,12 +114,11 @@ const (
 // compressionLevel is the fastest level that keeps workbooks small.
 const compressionLevel = 1
 
+func compressor(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, compressionLevel) }
+
 // NewXLSX writes the information page and the header row.
 func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
-	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, variants: texts.Variants}
-	x.zip.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, compressionLevel)
-	})
+	x := &XLSX{report: report, zip: newZip(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, variants: texts.Variants}
 	var moreTypes, moreRels, ofReviews, ofVariants string
 	if report.HasReviews {
 		moreTypes, moreRels, ofReviews = reviewType, reviewRel, fmt.Sprintf(reviewSheet, xmlText(texts.ReviewSheet))
@@ -125,15 +126,13 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	if x.variants != nil {
 		moreTypes, moreRels, ofVariants = moreTypes+variantsType, moreRels+variantsRel, fmt.Sprintf(variantsSheet, xmlText(x.variants.Name))
 	}
-	for _, part := range [][2]string{
+	err := x.parts([][2]string{
 		{"[Content_Types].xml", fmt.Sprintf(contentTypes, moreTypes)}, {"_rels/.rels", packageRels},
 		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, moreRels)},
 		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), ofVariants, xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
-	} {
-		if err := x.begin(part[0]); err != nil {
-			return nil, err
-		}
-		_, _ = x.w.WriteString(part[1])
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := x.begin("xl/worksheets/sheet1.xml"); err != nil {
 		return nil, err
@@ -239,16 +238,16 @@ func (x *XLSX) Close() error {
 	if len(x.report.Variants) > 0 {
 		columns = append(columns, "variant", "variant_name")
 	}
-	if err := x.table("xl/worksheets/sheet3.xml", columnsOf(columns), x.stability); err != nil {
+	if err := x.sheet("xl/worksheets/sheet3.xml", Sheet{Columns: columnsOf(columns), Rows: x.stability}); err != nil {
 		return err
 	}
 	if x.report.HasReviews {
-		if err := x.table("xl/worksheets/sheet4.xml", columnsOf(reviewColumns), x.reviews); err != nil {
+		if err := x.sheet("xl/worksheets/sheet4.xml", Sheet{Columns: columnsOf(reviewColumns), Rows: x.reviews}); err != nil {
 			return err
 		}
 	}
 	if x.variants != nil {
-		if err := x.table("xl/worksheets/sheet5.xml", x.variants.Columns, x.variants.Rows); err != nil {
+		if err := x.sheet("xl/worksheets/sheet5.xml", *x.variants); err != nil {
 			return err
 		}
 	}
@@ -256,24 +255,6 @@ func (x *XLSX) Close() error {
 		return err
 	}
 	return x.zip.Close()
-}
-
-// table writes a whole sheet.
-func (x *XLSX) table(part string, columns []Column, rows [][]string) error {
-	titles := make([]string, len(columns))
-	for n, column := range columns {
-		titles[n] = column.Title
-	}
-	if err := x.beginTable(part, titles); err != nil {
-		return err
-	}
-	for _, row := range rows {
-		if err := x.typed(row, columns); err != nil {
-			return err
-		}
-	}
-	_, err := x.w.WriteString(`</sheetData></worksheet>`)
-	return err
 }
 
 // cells writes a row of text cells; empty ones are left out.

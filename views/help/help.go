@@ -237,6 +237,7 @@ var places = map[string]string{
 	"/tasks/:taskId/shares":        "accounts#share",
 	"/compare":                     "compare#create",
 	"/comparison":                  "compare#two",
+	"/tasks/:taskId/review/carry":  "compare#carry",
 	"/library":                     "library#kinds",
 	"/library/providers":           "library#models",
 	"/library/models":              "library#models",

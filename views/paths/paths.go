@@ -37,6 +37,8 @@ const (
 	// APIComparison compares two tasks.
 	APIComparison = "/api/v1/comparison"
 	Comparison    = "/comparison"
+	// PrintComparison is the comparison of two tasks as one document.
+	PrintComparison = "/comparison/print"
 	// NewComparison is the form for a task that compares prompts, models and agents.
 	NewComparison      = "/compare"
 	EstimateComparison = "/compare/estimate"
@@ -106,6 +108,14 @@ func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 
 // CompareWith compares two tasks.
 func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
+
+// CarryReviews lists the verdicts that a task can take over from another, whose reference names its variant.
+func CarryReviews(id uuid.UUID, from string, variant int) string {
+	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
+}
+
+// ReviewCarry is where a task takes verdicts over.
+func ReviewCarry(id uuid.UUID) string { return Task(id) + "/review/carry" }
 
 // taskForm returns the form that fits a task: the one for a typed address, or the one for comparisons.
 func taskForm(isPlain bool) string {

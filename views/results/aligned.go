@@ -34,7 +34,9 @@ type aligned struct {
 	haveFacts bool
 	// comesLater reports that what is folded comes when it is opened.
 	comesLater bool
-	places     []place
+	// laterAt is where that comes from; empty means the page of the question.
+	laterAt string
+	places  []place
 	// stating are the ids of the places that state a value of a fact, by the value as it is written.
 	stating map[string]string
 }
@@ -166,11 +168,14 @@ type stretch struct {
 }
 
 // stretches are all places in order: those in which facts differ are shown, the others folded. A long question shows the first few.
-func (a *aligned) stretches() (all []stretch) {
+func (a *aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fact) }
+
+// stretchesFrom are all places in order: those that differ by a degree at least are shown.
+func (a *aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
 	var heading *blocks.Unit
 	shown := 0
 	for _, p := range a.places {
-		if p.degree == blocks.Fact && (shown < mostShown || !a.comesLater) {
+		if p.degree >= least && (shown < mostShown || !a.comesLater) {
 			shown++
 			all, heading = append(all, stretch{isShown: true, places: []place{p}, heading: heading}), nil
 			continue

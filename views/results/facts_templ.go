@@ -495,12 +495,15 @@ func rareRuns(n int, runs []int) string {
 }
 
 // omission writes a fact with the runs that do not state it.
-func omission(fact measure.Fact) string {
+func omission(fact measure.Fact) string { return statedAs(fact) + " " + runsText(fact.Missing) }
+
+// statedAs writes a fact that has one value.
+func statedAs(fact measure.Fact) string {
 	said := fact.Label
 	if len(fact.Values) > 0 && !strings.Contains(said, fact.Values[0].Text) {
 		said = strings.TrimSpace(said + " " + fact.Values[0].Text)
 	}
-	return said + " " + runsText(fact.Missing)
+	return said
 }
 
 func runsText(runs []int) string {

@@ -24,6 +24,7 @@ import (
 	"wending/db/people"
 	"wending/db/review"
 	"wending/handlers/access"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -230,9 +231,17 @@ func dynamicKeys(t *testing.T) map[string]bool {
 			}
 		}
 	}
-	for _, part := range summary.ComparisonParts()[1:] {
+	for _, group := range measure.ChangeGroups {
+		add("compare.group.", string(group))
+	}
+	for _, loss := range measure.Losses {
+		add("compare.loss.", string(loss))
+	}
+	for _, part := range summary.ComparisonParts()[1+len(measure.ChangeGroups):] {
 		add("compare.", part)
 	}
+	add("compare.carry.without.", "judged", "changed", "failed", "standard", "files", "replaced")
+	add("export.compare.", reading.ComparedTexts()...)
 	add("results.text.", results.RunTexts...)
 	add("results.align.", results.Alignments...)
 	add("results.fingerprint.", "a", "b", "c", "d")
@@ -257,7 +266,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "stored", "version", "removed", "archived", "restored",
+	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, role := range people.Roles {
 		add("role.", string(role), "about."+string(role))
