@@ -101,7 +101,7 @@ func (c cutter) answer(answer string) []Block {
 		return members
 	}
 	var cut []Block
-	var code []string
+	var code, rest []string
 	isCode := false
 	head := "" // of the table that the current line may belong to
 	for line := range strings.Lines(answer) {
@@ -109,7 +109,7 @@ func (c cutter) answer(answer string) []Block {
 		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
 		switch {
 		case len(cut) == mostBlocks:
-			cut[mostBlocks-1].Text += "\n" + line
+			rest = append(rest, line)
 		case isCode:
 			if code = append(code, line); isFence {
 				cut, code, isCode = append(cut, c.block(Code, strings.Join(code, "\n"))), nil, false
@@ -131,9 +131,9 @@ func (c cutter) answer(answer string) []Block {
 	if isCode { // an unclosed fence
 		cut = append(cut, c.block(Code, strings.Join(code, "\n")))
 	}
-	if len(cut) >= mostBlocks {
+	if len(rest) > 0 {
 		last := &cut[mostBlocks-1]
-		*last = newBlock(last.Kind, last.Text)
+		*last = newBlock(last.Kind, last.Text+"\n"+strings.Join(rest, "\n"))
 	}
 	return cut
 }
