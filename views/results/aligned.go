@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/a-h/templ"
-
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/measure/blocks"
@@ -310,7 +308,7 @@ const (
 	mostShown  = 5
 	mostOthers = 5
 	// besideBlocks is how many blocks of an answer are shown that is not compared.
-	besideBlocks = 4
+	besideBlocks = 3
 	// apartChars is how much of an answer is shown in one line.
 	apartChars = 60
 )
@@ -372,9 +370,4 @@ func (c Card) letterClass(letter string) string { return "letter is-" + c.relati
 // likenessText is how alike an answer is to the most common one.
 func (a *aligned) likenessText(locale text.Locale, n int) string {
 	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
-}
-
-// standard is the standard answer, formatted where the answers are.
-func (r Report) standard(content string) templ.Component {
-	return marks.Answers{IsWritten: r.Format == nil}.List(blocks.Cut(content))
 }
