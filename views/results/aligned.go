@@ -10,6 +10,7 @@ import (
 	"wending/db/measure"
 	"wending/db/measure/blocks"
 	"wending/db/measure/facts"
+	"wending/db/report"
 	"wending/views/marks"
 	"wending/views/text"
 )
@@ -203,6 +204,14 @@ func (a *aligned) placeOf(value string) string {
 		return a.placeID(number)
 	}
 	return ""
+}
+
+// toName are the facts that a card names: answers that have nothing in common leave out nearly all that is in the others.
+func (a *aligned) toName(differing report.Facts) report.Facts {
+	if a != nil && !a.isPostponed && a.areUnlike() {
+		return Conflicts(differing)
+	}
+	return differing
 }
 
 // stretch is a run of places that are folded together, or one that is shown.
