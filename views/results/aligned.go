@@ -19,7 +19,9 @@ const (
 	// markFor is how long looking for what differs inside of the blocks of one question may take before differences become coarse, and
 	// alignFor how long laying out the questions of a page may take before the rest of them waits until a reader opens it.
 	markFor  = 100 * time.Millisecond
-	alignFor = 200 * time.Millisecond
+	alignFor = 240 * time.Millisecond
+	// lightAnswers is up to how many bytes of different answers a question is among the usual ones.
+	lightAnswers = 40_000
 	// foldedHere is up to how many bytes of answers in other words a page holds folded for one question; more come when they are opened.
 	foldedHere = 40_000
 )
@@ -71,7 +73,7 @@ func (r Report) aligned(c Card) *aligned {
 	}
 	switch {
 	case a.laidOut != nil:
-	case c.Allowance.isSpent() && !r.IsDocument:
+	case !c.Allowance.allows(c.length(a.answers)) && !r.IsDocument:
 		a.laidOut, a.isPostponed = &laidOut{}, true
 		return &a
 	default:
@@ -101,8 +103,8 @@ func (c Card) layOut(all []distinct) *laidOut {
 	for n, one := range all {
 		answers[n] = blocks.Answer{Text: c.textOf(one.letter)}
 		answers[n].Terms = c.terms(answers[n].Text, one.runs)
-		l.length += len(answers[n].Text)
 	}
+	l.length = c.length(all)
 	l.Reading = blocks.Align(answers)
 	l.arrange()
 	for _, p := range l.places {
@@ -119,6 +121,14 @@ func (c Card) layOut(all []distinct) *laidOut {
 		l.folded += len(answers[n].Text)
 	}
 	return &l
+}
+
+// length is how many bytes different answers have.
+func (c Card) length(answers []distinct) (length int) {
+	for _, one := range answers {
+		length += len(c.textOf(one.letter))
+	}
+	return length
 }
 
 // note remembers where the values of a fact are stated.

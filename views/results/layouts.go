@@ -91,7 +91,14 @@ func (c Card) layoutKey(answers []distinct) layoutKey {
 // Allowance is the time that laying out the questions of one page has taken so far.
 type Allowance struct{ spent time.Duration }
 
-func (a *Allowance) isSpent() bool { return a != nil && a.spent > alignFor }
+// allows reports whether there is time for a question with answers of that many bytes. Long ones may take a third of a page's time: they
+// must not keep the others from being laid out.
+func (a *Allowance) allows(length int) bool {
+	if length > lightAnswers {
+		return a == nil || a.spent < alignFor/3
+	}
+	return a == nil || a.spent < alignFor
+}
 
 func (a *Allowance) spend(took time.Duration) {
 	if a != nil {
