@@ -462,7 +462,7 @@ func distinctPart(report Report, card Card, one distinct) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if len(card.Groups) == 1 && !report.IsJudging && len(one.runs) > 1 {
+		} else if len(card.Groups) == 1 && !report.IsJudging && !report.IsDocument && (report.Format == nil || card.Failures > 0) {
 			templ_7745c5c3_Err = oneLine(report, card.textOf(one.letter)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
