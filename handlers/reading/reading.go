@@ -224,7 +224,7 @@ func (r Reader) document(ctx context.Context, task db.Task, contents Contents) (
 		return nil, err
 	}
 	numbers.IsDocument = true
-	d.Summary = summary.Parts(numbers)
+	d.Decision, d.Summary = summary.Decided(numbers), summary.Numbers(numbers)
 	if d.SignOffs, err = review.New(r.store).SignOffs(ctx, task.ID); err != nil {
 		return nil, err
 	}
