@@ -19,7 +19,7 @@ const (
 	// markFor is how long looking for what differs inside of the blocks of one question may take before differences become coarse, and
 	// alignFor how long laying out the questions of a page may take before the rest of them waits until a reader opens it.
 	markFor  = 100 * time.Millisecond
-	alignFor = 240 * time.Millisecond
+	alignFor = 300 * time.Millisecond
 	// lightAnswers is up to how many bytes of different answers a question is among the usual ones.
 	lightAnswers = 40_000
 	// foldedHere is up to how many bytes of answers in other words a page holds folded for one question; more come when they are opened.
@@ -182,6 +182,9 @@ func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 				}
 				term := value.Text
 				if !strings.Contains(answer, term) {
+					if len(answer) > lightAnswers { // where it is, is not worth reading all of it
+						continue
+					}
 					if read == nil {
 						read = facts.Read(answer)
 					}
@@ -368,19 +371,22 @@ func (c Card) relation(letter string) string {
 			}
 		}
 	}
-	if difference := c.difference(letter); difference != nil {
-		equal, all := 0, 0
-		for _, step := range difference.Steps {
-			all += step.Length
-			if step.Op == measure.Equal {
-				equal, all = equal+2*step.Length, all+step.Length
-			}
-		}
-		if 2*equal < all {
-			return "different"
-		}
+	if difference := c.difference(letter); difference != nil && isApart(*difference) {
+		return "different"
 	}
 	return "wording"
+}
+
+// isApart reports that two texts have less in common than not: marks would cover them.
+func isApart(difference measure.Difference) bool {
+	equal, all := 0, 0
+	for _, step := range difference.Steps {
+		all += step.Length
+		if step.Op == measure.Equal {
+			equal, all = equal+2*step.Length, all+step.Length
+		}
+	}
+	return 2*equal < all
 }
 
 // letterClass is how a letter of this question is coloured.

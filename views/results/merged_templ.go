@@ -124,9 +124,9 @@ func (c Card) difference(letter string) *measure.Difference {
 	return &c.Differences[n-1]
 }
 
-// pieces are the texts of a letter's difference; nil if there is none.
+// pieces are the texts of a letter's difference; nil if there is none, or so much that it is not marked.
 func (c Card) pieces(letter string) []measure.Piece {
-	if difference := c.difference(letter); difference != nil {
+	if difference := c.difference(letter); difference != nil && !isApart(*difference) {
 		return difference.Pieces(c.textOf(c.Groups[0].Letter), c.textOf(letter))
 	}
 	return nil
