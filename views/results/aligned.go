@@ -323,9 +323,10 @@ func (a *aligned) voice(answers []int) (v voice) {
 }
 
 const (
-	// maxLetters is how many letters a row names, fewRuns how many runs.
+	// maxLetters is how many letters a row names, fewRuns how many runs, maxListed how many runs an answer's own line does.
 	maxLetters = 6
 	fewRuns    = 3
+	maxListed  = 10
 	// mostShown is how many places a question shows whose answers are long, mostOthers how many ways to say a thing at each of them.
 	mostShown  = 5
 	mostOthers = 5
