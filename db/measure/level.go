@@ -102,9 +102,9 @@ func areEqual(texts []string, reduce func(string) string) bool {
 
 var fold = cases.Fold()
 
-// Plain is a text without what is format: compatibility forms (NFKC), case, white space, punctuation and the marks of
-// Markdown. What belongs to a number stays – 1.5 is not 15, -5 not 5, and 1 2 not 12 – but for the commas between its
-// thousands. It takes time in proportion to the text.
+// Plain returns a text without its format: compatibility forms (NFKC), case, white space, punctuation and the marks
+// of Markdown are removed. Characters that are part of a number stay – 1.5 is not 15, -5 not 5, and 1 2 not 12 –
+// except for thousands separators. It takes linear time.
 func Plain(text string) string {
 	runes := folded(text)
 	kept := make([]byte, 0, len(text))
@@ -179,8 +179,8 @@ func isSign(runes []rune, n int) bool {
 	return n == 0 || !unicode.IsLetter(runes[n-1]) && !unicode.IsDigit(runes[n-1])
 }
 
-// CanonicalJSON writes an object or a list with its members in order and without white space, also one in a fence of
-// Markdown; "" if the text is neither.
+// CanonicalJSON returns a JSON object or list, which may be in a Markdown fence, with its members sorted and
+// without white space; "" if the text is neither.
 func CanonicalJSON(text string) string {
 	text = strings.TrimSpace(text)
 	if rest, isFenced := strings.CutPrefix(text, "```"); isFenced {

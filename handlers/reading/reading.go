@@ -31,7 +31,7 @@ type Reader struct {
 // layoutBytes is how much memory is spent on how the answers to questions stand beside each other.
 const layoutBytes = 64 << 20
 
-// New returns a reader of a store, and of the files that agents produced.
+// New returns a reader; files are those that agents produced.
 func New(store *db.Store, files blob.Store) Reader {
 	return Reader{store, report.New(store), journal.NewAssets(store), files, results.NewLayouts(layoutBytes)}
 }
@@ -117,7 +117,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
 		card.Withdrawn, card.Assets = reviews.Withdrawn[item.QuestionID], produced
 		card.Layouts, card.Allowance = r.layouts, allowance
-		// Not before the new runs are compared.
+		// Likeness is only shown once the new runs are assessed.
 		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
 			card.Retry = &retry
 		}

@@ -264,7 +264,7 @@ func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 func (a Answers) Other(unit blocks.Unit, other blocks.Other) templ.Component {
 	var pieces []blocks.Piece
 	a.Timed(func(within time.Duration) { pieces = a.Reading.Pieces(unit, other, within) })
-	if len(pieces) == 0 { // the others have nothing here
+	if len(pieces) == 0 { // the other answers have nothing here
 		return a.Block(blocks.Unit{Kind: unit.Kind, Head: unit.Head}, other.Text)
 	}
 	if cells := cellsOfRow(other.Text, pieces); unit.Kind == blocks.Row && !a.IsWritten && cells != nil {

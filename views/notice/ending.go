@@ -219,7 +219,7 @@ func (e ended) levels(l text.Locale) string {
 	return summary.LevelsText(l, counts)
 }
 
-// scoreText writes a mean score; empty if it is unknown.
+// scoreText formats a mean score; empty if it is unknown.
 func scoreText(score *float64) string {
 	if score == nil {
 		return ""

@@ -89,8 +89,8 @@ func entryMark(line string) string {
 	return entry.FindString(line)
 }
 
-// Cut cuts an answer into blocks. Blank lines and the rule below a table's head are in none; a JSON's values come in the order of their
-// keys.
+// Cut cuts an answer into blocks. Blank lines and the rule below a table's head belong to no block; the values of a
+// JSON text are in the order of their keys.
 func Cut(answer string) []Block { return cutter{}.answer(answer) }
 
 // cutter cuts answers that have many blocks in common; known holds the blocks seen so far, by their texts.
@@ -224,7 +224,7 @@ func (b Block) pairs() []uint32 {
 	return b.shape.pairs
 }
 
-// likeness is how alike two blocks are, from 0 to 1.
+// likeness returns how alike two blocks are, from 0 to 1.
 func (b Block) likeness(other Block) float64 {
 	if b.plain == other.plain {
 		return 1
