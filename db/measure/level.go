@@ -104,32 +104,67 @@ var fold = cases.Fold()
 
 // Plain returns a text without its format: compatibility forms (NFKC), case, white space, punctuation and the marks
 // of Markdown are removed. Characters that are part of a number stay – 1.5 is not 15, -5 not 5, and 1 2 not 12 –
-// except for thousands separators.
+// except for thousands separators. It takes linear time.
 func Plain(text string) string {
-	runes := []rune(fold.String(norm.NFKC.String(text)))
-	var kept strings.Builder
-	last := func() rune { // the last rune kept
-		r, _ := utf8.DecodeLastRuneInString(kept.String())
-		return r
-	}
+	runes := folded(text)
+	kept := make([]byte, 0, len(text))
+	last, isBegin := rune(0), true // the last rune kept; only white space and marks stand before the rune in its line
 	digitAt := func(n int) bool { return n >= 0 && n < len(runes) && unicode.IsDigit(runes[n]) }
 	for n, r := range runes {
+		isAtBegin := isBegin
+		isBegin = r == '\n' || isBegin && (unicode.IsSpace(r) || strings.ContainsRune(">+-*", r))
 		switch {
+		case isPlainLetter(r):
 		case unicode.IsSpace(r):
-			if digitAt(n+1) && unicode.IsDigit(last()) {
-				kept.WriteByte(' ')
+			if !digitAt(n+1) || !unicode.IsDigit(last) {
+				continue
 			}
+			r = ' '
 		case isThousands(runes, n):
+			continue
 		case strings.ContainsRune(".,:/", r) && digitAt(n-1) && digitAt(n+1), r == '%' && digitAt(n-1):
-			kept.WriteRune(r)
 		case strings.ContainsRune("-−", r) && digitAt(n+1) && isSign(runes, n):
-			kept.WriteByte('-')
-		case unicode.IsPunct(r), strings.ContainsRune("`~|", r), strings.ContainsRune(">+", r) && isAtLineStart(runes, n):
-		default:
-			kept.WriteRune(r)
+			r = '-'
+		case unicode.IsPunct(r), strings.ContainsRune("`~|", r), strings.ContainsRune(">+", r) && isAtBegin:
+			continue
 		}
+		kept, last = utf8.AppendRune(kept, r), r
 	}
-	return kept.String()
+	return string(kept)
+}
+
+// isPlainLetter reports whether a rune is certainly no format: a digit, a small Latin letter, a Chinese character.
+func isPlainLetter(r rune) bool {
+	return r >= firstIdeograph && r <= lastIdeograph || r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
+}
+
+const (
+	firstIdeograph, lastIdeograph = 0x4E00, 0x9FFF
+	// The full-width forms of ASCII's visible characters, which are as far from them as wide says.
+	firstWide, lastWide, wide = 0xFF01, 0xFF5E, 0xFEE0
+)
+
+// folded is a text in its compatibility forms (NFKC), without case. Texts of nothing but ASCII, Chinese and its punctuation, as most
+// are, do not go through the tables of Unicode.
+func folded(text string) []rune {
+	runes := make([]rune, 0, len(text)/2)
+	for _, r := range text {
+		if r >= firstWide && r <= lastWide {
+			r -= wide
+		}
+		switch {
+		case r >= 'A' && r <= 'Z':
+			r += 'a' - 'A'
+		case r < utf8.RuneSelf, r >= firstIdeograph && r <= lastIdeograph, strings.ContainsRune("、。〈〉《》「」『』【】—‘’“”•", r):
+		case r == '…':
+			runes = append(runes, '.', '.')
+			r = '.'
+		default:
+			return []rune(fold.String(norm.NFKC.String(text)))
+		}
+		runes = append(runes, r)
+	}
+	return runes
 }
 
 // isThousands reports whether the rune is a comma between groups of three digits.
@@ -142,16 +177,6 @@ func isThousands(runes []rune, n int) bool {
 // white space follows.
 func isSign(runes []rune, n int) bool {
 	return n == 0 || !unicode.IsLetter(runes[n-1]) && !unicode.IsDigit(runes[n-1])
-}
-
-// isAtLineStart reports whether only white space and marks precede the rune on its line.
-func isAtLineStart(runes []rune, n int) bool {
-	for n--; n >= 0 && runes[n] != '\n'; n-- {
-		if !unicode.IsSpace(runes[n]) && !strings.ContainsRune(">+-*", runes[n]) {
-			return false
-		}
-	}
-	return true
 }
 
 // CanonicalJSON returns a JSON object or list, which may be in a Markdown fence, with its members sorted and

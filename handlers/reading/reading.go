@@ -21,15 +21,19 @@ import (
 
 // Reader reads the questions of tasks.
 type Reader struct {
-	store  *db.Store
-	report report.Report
-	assets journal.Assets
-	files  blob.Store
+	store   *db.Store
+	report  report.Report
+	assets  journal.Assets
+	files   blob.Store
+	layouts *results.Layouts
 }
+
+// layoutBytes is how much memory is spent on how the answers to questions stand beside each other.
+const layoutBytes = 64 << 20
 
 // New returns a reader; files are those that agents produced.
 func New(store *db.Store, files blob.Store) Reader {
-	return Reader{store, report.New(store), journal.NewAssets(store), files}
+	return Reader{store, report.New(store), journal.NewAssets(store), files, results.NewLayouts(layoutBytes)}
 }
 
 // Reviews are people's verdicts on a task.
@@ -101,7 +105,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[int64]results.Card, len(items))
+	byID, allowance := make(map[int64]results.Card, len(items)), &results.Allowance{}
 	for _, item := range items {
 		card := newCard(item, task.WithMissing(runsOf[item.ID]), questions[item.ID].Number)
 		if question := questions[item.ID]; question.Of(runsOf[item.ID]) {
@@ -112,6 +116,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		}
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
 		card.Withdrawn, card.Assets = reviews.Withdrawn[item.QuestionID], produced
+		card.Layouts, card.Allowance = r.layouts, allowance
 		// Likeness is only shown once the new runs are assessed.
 		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
 			card.Retry = &retry
@@ -219,7 +224,7 @@ func (r Reader) document(ctx context.Context, task db.Task, contents Contents) (
 		return nil, err
 	}
 	numbers.IsDocument = true
-	d.Summary = summary.Parts(numbers)
+	d.Decision, d.Summary = summary.Decided(numbers), summary.Numbers(numbers)
 	if d.SignOffs, err = review.New(r.store).SignOffs(ctx, task.ID); err != nil {
 		return nil, err
 	}

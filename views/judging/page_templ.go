@@ -1741,7 +1741,7 @@ func judgingVerdict(j Judging, laid results.Laid, variant db.Variant) templ.Comp
 // judgingKeys are the keyboard shortcuts of a review with the texts that explain them.
 var judgingKeys = [][2]string{
 	{"1 2 3", "review.help.verdict"}, {"4 – 8", "review.help.reasons"}, {"r", "results.help.note"}, {"u", "review.mode.undo"},
-	{"j", "review.mode.skip"}, {"k", "review.mode.previous"}, {"x", "review.help.fact"}, {"X", "review.help.fact.previous"},
+	{"j", "review.mode.skip"}, {"k", "review.mode.previous"}, {"x", "review.help.fact"}, {"X", "review.help.fact.previous"}, {"b B", "review.help.variant"},
 	{"e", "results.help.expand"}, {"v", "results.help.view"}, {"m", "results.help.text"}, {"d", "results.help.differences"}, {"Esc", "review.mode.leave"}, {"?", "results.help.help"},
 }
 

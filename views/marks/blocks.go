@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/a-h/templ"
@@ -38,9 +39,13 @@ func styles(kind blocks.Kind, text string) []style {
 		}
 	}
 	for _, mark := range []struct {
+		sign    string
 		pattern *regexp.Regexp
 		style   style
-	}{{strong, bold}, {inCode, code}} {
+	}{{"**", strong, bold}, {"`", inCode, code}} {
+		if !strings.Contains(text, mark.sign) {
+			continue
+		}
 		for _, at := range mark.pattern.FindAllStringSubmatchIndex(text, -1) {
 			if slices.Contains(all[at[0]:at[1]], code) || slices.Contains(all[at[0]:at[1]], hidden) {
 				continue
@@ -239,6 +244,8 @@ type Answers struct {
 	Reading *blocks.Reading
 	// IsWritten shows texts in their source form, with the marks of Markdown.
 	IsWritten bool
+	// Timed runs what looks for the difference of two blocks, with the time that it may take.
+	Timed func(find func(within time.Duration))
 }
 
 // Block shows a block as most answers have it.
@@ -255,7 +262,8 @@ func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 
 // Other shows a block that differs from the most common answer's, with the differences marked.
 func (a Answers) Other(unit blocks.Unit, other blocks.Other) templ.Component {
-	pieces := a.Reading.Pieces(unit, other)
+	var pieces []blocks.Piece
+	a.Timed(func(within time.Duration) { pieces = a.Reading.Pieces(unit, other, within) })
 	if len(pieces) == 0 { // the other answers have nothing here
 		return a.Block(blocks.Unit{Kind: unit.Kind, Head: unit.Head}, other.Text)
 	}

@@ -14,6 +14,7 @@ import (
 	"wending/db/report"
 	"wending/jobs/courier/notify"
 	"wending/jobs/schedules"
+	"wending/views/summary"
 	"wending/views/text"
 )
 
@@ -155,6 +156,9 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 			lines = append(lines, notify.Fact{Name: l.Text(key), Value: value})
 		}
 	}
+	if said := e.levels(l); said != "" {
+		lines = append(lines, notify.Fact{Name: l.Text("notify.levels", "Total", e.task.TotalItems), Value: said})
+	}
 	if e.launch.Kind != db.LaunchSubmit {
 		add("notify.launch", l.Text("launch.kind."+string(e.launch.Kind)))
 	}
@@ -173,7 +177,7 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 		add("notify.agreement", text.Percent(e.statistics.Agreement))
 		add("notify.latency", text.Millis(e.statistics.LatencyP50))
 	}
-	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 {
+	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 && len(e.variants) > 1 {
 		add("notify.facts", l.Text("notify.facts.count", "Count", count))
 	}
 	if e.changed != nil && e.changed.Questions > 0 {
@@ -203,7 +207,19 @@ func (e ended) changedText(l text.Locale) string {
 	return said
 }
 
-// scoreText writes a mean score; empty if it is unknown.
+// levels is the sentence that the report begins with; empty of several variants, of which each has levels of its own.
+func (e ended) levels(l text.Locale) string {
+	if len(e.variants) > 1 {
+		return ""
+	}
+	counts := make(map[measure.Level]int, len(e.statistics.Levels))
+	for level, count := range e.statistics.Levels {
+		counts[measure.Level(level)] = count
+	}
+	return summary.LevelsText(l, counts)
+}
+
+// scoreText formats a mean score; empty if it is unknown.
 func scoreText(score *float64) string {
 	if score == nil {
 		return ""

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -83,10 +84,14 @@ type Reading struct {
 	Likeness []float64
 	// Apart are the answers that are too unlike to be aligned.
 	Apart []int
+	// Blocks are those of each answer.
+	Blocks [][]Block
 
-	answers  []Answer
-	deadline time.Time
-	words    map[string][]string
+	answers []Answer
+	// mu guards what is found as it is asked for: the words of texts and how blocks differ, by both texts.
+	mu     sync.Mutex
+	words  map[string][]string
+	pieces map[[2]string][]Piece
 }
 
 // apartBelow is the likeness below which marks would cover the whole answer.
@@ -103,20 +108,24 @@ const (
 	blockTime = 20 * time.Millisecond
 )
 
-// Align aligns answers with the first one, which is the most common. If that, together with later calls of Pieces,
-// takes longer than within, the differences inside blocks become coarse: each covers everything between the common
-// beginning and end.
-func Align(answers []Answer, within time.Duration) Reading {
-	r := Reading{Likeness: make([]float64, len(answers)), answers: answers, deadline: time.Now().Add(within), words: map[string][]string{}}
+// Align aligns answers with the first one, which is the most common.
+func Align(answers []Answer) *Reading {
+	r := &Reading{
+		Likeness: make([]float64, len(answers)), Blocks: make([][]Block, len(answers)), answers: answers,
+		words: map[string][]string{}, pieces: map[[2]string][]Piece{},
+	}
 	if len(answers) == 0 {
 		return r
 	}
 	cut := cutter{}
-	base := cut.answer(answers[0].Text)
+	for n, answer := range answers {
+		r.Blocks[n] = cut.answer(answer.Text)
+	}
+	base := r.Blocks[0]
 	r.Likeness[0] = 1
-	builder := newBuilder(&r, base)
+	builder := newBuilder(r, base)
 	for n := 1; n < len(answers); n++ {
-		other := cut.answer(answers[n].Text)
+		other := r.Blocks[n]
 		pairs := pair(base, other)
 		pairFacts(pairs, base, other, answers[0].Terms, answers[n].Terms)
 		r.Likeness[n] = likenessOf(base, other, pairs)
@@ -478,18 +487,28 @@ func contradicting(base string, mine []Term, other string, theirs map[int]string
 	return inBase, inOther
 }
 
-// Pieces returns how a block differs from the most common answer's block; nothing if one of them is missing. Blocks
-// that have less than half in common are not marked inside.
-func (r *Reading) Pieces(unit Unit, other Other) []Piece {
+// Pieces are how a block differs from the most common answer's; none where one of them has no such block. Blocks that have less in
+// common than not are not marked. If looking for it takes longer than within, the difference is coarse: what lies between the common
+// beginning and end.
+func (r *Reading) Pieces(unit Unit, other Other, within time.Duration) []Piece {
 	if unit.Text == "" || other.Text == "" {
 		return nil
 	}
-	pieces := r.piecesOf(unit, other)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	both := [2]string{unit.Text, other.Text}
+	if known, isKnown := r.pieces[both]; isKnown {
+		return known
+	}
+	pieces, isHurried := r.piecesOf(unit, other, within)
 	switch {
 	case other.Degree == Wording && !areAlike(pieces):
-		return []Piece{{Op: measure.Equal, Text: other.Text}}
+		pieces = []Piece{{Op: measure.Equal, Text: other.Text}}
 	case slices.ContainsFunc(other.Terms, isSentence) || slices.ContainsFunc(other.Against, isSentence):
 		markAll(pieces)
+	}
+	if !isHurried {
+		r.pieces[both] = pieces
 	}
 	return pieces
 }
@@ -507,29 +526,32 @@ func areAlike(pieces []Piece) bool {
 	return equal >= different
 }
 
-// piecesOf compares two blocks: rows of tables cell by cell if they have the same number of cells.
-func (r *Reading) piecesOf(unit Unit, other Other) (pieces []Piece) {
+// piecesOf compares two blocks: rows of tables cell by cell where they have as many. isHurried reports that there was not the time for
+// all that differs.
+func (r *Reading) piecesOf(unit Unit, other Other, within time.Duration) (pieces []Piece, isHurried bool) {
 	if other.IsReworded {
-		return reworded(other.Text, other.Against, other.Terms)
+		return reworded(other.Text, other.Against, other.Terms), false
 	}
 	from, to := Cells(unit.Text), Cells(other.Text)
 	if unit.Kind != Row || len(from) != len(to) {
-		return r.within(unit.Text, other.Text, other.Against, other.Terms)
+		return r.within(unit.Text, other.Text, other, within)
 	}
+	deadline := time.Now().Add(within)
 	for n := range from {
-		pieces = append(pieces, r.within(from[n], to[n], other.Against, other.Terms)...)
+		cell, isCoarse := r.within(from[n], to[n], other, time.Until(deadline))
+		pieces, isHurried = append(pieces, cell...), isHurried || isCoarse
 	}
-	return pieces
+	return pieces, isHurried
 }
 
-// within compares two texts word by word.
-func (r *Reading) within(base, other string, mine, theirs []string) (pieces []Piece) {
-	mine, theirs = slices.DeleteFunc(slices.Clone(mine), isSentence), slices.DeleteFunc(slices.Clone(theirs), isSentence)
-	if base == other {
-		return []Piece{{Op: measure.Equal, Text: other}}
+// within compares two texts word by word, with the terms of the blocks that they are from.
+func (r *Reading) within(base, text string, other Other, within time.Duration) (pieces []Piece, isHurried bool) {
+	if base == text {
+		return []Piece{{Op: measure.Equal, Text: text}}, false
 	}
-	steps := measure.CompareTokens(r.tokens(base, mine), r.tokens(other, theirs), min(blockTime, time.Until(r.deadline)))
-	for _, piece := range joined(steps.Pieces(base, other)) {
+	mine, theirs := slices.DeleteFunc(slices.Clone(other.Against), isSentence), slices.DeleteFunc(slices.Clone(other.Terms), isSentence)
+	difference := measure.CompareTokens(r.tokens(base, mine), r.tokens(text, theirs), min(blockTime, within))
+	for _, piece := range joined(difference.Pieces(base, text)) {
 		switch piece.Op {
 		case measure.Equal:
 			pieces = append(pieces, piece)
@@ -539,7 +561,7 @@ func (r *Reading) within(base, other string, mine, theirs []string) (pieces []Pi
 			pieces = append(pieces, graded(piece, theirs)...)
 		}
 	}
-	return pieces
+	return pieces, difference.IsCoarse && within < blockTime
 }
 
 // reworded marks the terms of a block that says the same as the most common answer's block in other words, and the

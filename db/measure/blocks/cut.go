@@ -40,7 +40,13 @@ type Block struct {
 	// plain is the text without its format and without the number of its list item: blocks with equal plain texts
 	// say the same.
 	plain string
-	// pairs are the sorted pairs of neighbouring characters in plain, which serve to compare blocks.
+	// shape has the pairs of neighbouring characters of plain, once they are needed.
+	shape *shape
+}
+
+// shape is what blocks that are not equal are compared by.
+type shape struct {
+	// pairs are the pairs of neighbouring characters of a block, sorted.
 	pairs []uint32
 }
 
@@ -54,11 +60,34 @@ const (
 )
 
 var (
-	heading  = regexp.MustCompile(`^\s*#{1,6}\s`)
-	entry    = regexp.MustCompile(`^\s*(?:[-*+•·]\s|(?:\d{1,3}[.)、]|[（(]\d{1,3}[)）]|[一二三四五六七八九十]{1,3}、)\s?)`)
-	tableRow = regexp.MustCompile(`^\s*\|.*\|\s*$`)
-	rule     = regexp.MustCompile(`^[\s|:\-]+$`)
+	heading = regexp.MustCompile(`^\s*#{1,6}\s`)
+	entry   = regexp.MustCompile(`^\s*(?:[-*+•·]\s|(?:\d{1,3}[.)、]|[（(]\d{1,3}[)）]|[一二三四五六七八九十]{1,3}、)\s?)`)
 )
+
+const (
+	// blanks are the characters of white space that a line is indented with.
+	blanks = " \t\f\r\v"
+	// entryBegins are the characters that the number or mark of a list's entry may begin with.
+	entryBegins = "-*+•·0123456789（(一二三四五六七八九十"
+)
+
+// isRow reports whether a line is a row of a table.
+func isRow(line string) bool {
+	line = strings.Trim(line, blanks)
+	return len(line) > 1 && line[0] == '|' && line[len(line)-1] == '|'
+}
+
+// isRule reports whether a line is blank or the rule below a table's head.
+func isRule(line string) bool { return strings.Trim(line, blanks+"|:-") == "" }
+
+// entryMark is the number or mark with which a line begins as the entry of a list; empty if it does not.
+func entryMark(line string) string {
+	first, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, blanks))
+	if !strings.ContainsRune(entryBegins, first) {
+		return ""
+	}
+	return entry.FindString(line)
+}
 
 // Cut cuts an answer into blocks. Blank lines and the rule below a table's head belong to no block; the values of a
 // JSON text are in the order of their keys.
@@ -72,7 +101,7 @@ func (c cutter) answer(answer string) []Block {
 		return members
 	}
 	var cut []Block
-	var code []string
+	var code, rest []string
 	isCode := false
 	head := "" // of the table that the current line may belong to
 	for line := range strings.Lines(answer) {
@@ -80,14 +109,14 @@ func (c cutter) answer(answer string) []Block {
 		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
 		switch {
 		case len(cut) == mostBlocks:
-			cut[mostBlocks-1].Text += "\n" + line
+			rest = append(rest, line)
 		case isCode:
 			if code = append(code, line); isFence {
 				cut, code, isCode = append(cut, c.block(Code, strings.Join(code, "\n"))), nil, false
 			}
 		case isFence:
 			code, isCode = []string{line}, true
-		case tableRow.MatchString(line) && !rule.MatchString(line):
+		case isRow(line) && !isRule(line):
 			row := c.block(Row, line)
 			row.Head = head
 			cut, head = append(cut, row), cmp.Or(head, line)
@@ -95,29 +124,29 @@ func (c cutter) answer(answer string) []Block {
 		default:
 			cut = append(cut, c.line(line)...)
 		}
-		if !rule.MatchString(line) || strings.TrimSpace(line) == "" {
+		if !isRule(line) || strings.TrimSpace(line) == "" {
 			head = ""
 		}
 	}
 	if isCode { // an unclosed fence
 		cut = append(cut, c.block(Code, strings.Join(code, "\n")))
 	}
-	if len(cut) >= mostBlocks {
+	if len(rest) > 0 {
 		last := &cut[mostBlocks-1]
-		*last = newBlock(last.Kind, last.Text)
+		*last = newBlock(last.Kind, last.Text+"\n"+strings.Join(rest, "\n"))
 	}
 	return cut
 }
 
 func (c cutter) line(line string) []Block {
 	switch {
-	case strings.TrimSpace(line) == "", rule.MatchString(line):
+	case isRule(line), strings.TrimSpace(line) == "":
 		return nil
-	case heading.MatchString(line):
+	case strings.HasPrefix(strings.TrimLeft(line, blanks), "#") && heading.MatchString(line):
 		return []Block{c.block(Heading, line)}
 	}
 	kind := Paragraph
-	if entry.MatchString(line) {
+	if entryMark(line) != "" {
 		kind = Item
 	}
 	var cut []Block
@@ -170,21 +199,29 @@ func (c cutter) block(kind Kind, text string) Block {
 }
 
 func newBlock(kind Kind, text string) Block {
-	b := Block{Kind: kind, Text: text}
+	b := Block{Kind: kind, Text: text, shape: &shape{}}
 	said := text
 	if kind == Item || kind == Paragraph {
-		said = text[len(entry.FindString(text)):]
+		said = text[len(entryMark(text)):]
 	}
 	b.plain = measure.Plain(said)
-	last := uint32(0)
-	for _, r := range b.plain {
-		if b.pairs = append(b.pairs, last*31+uint32(r)); len(b.pairs) == mostPairs {
-			break
-		}
-		last = uint32(r)
-	}
-	slices.Sort(b.pairs)
 	return b
+}
+
+// pairs are the pairs of neighbouring characters of a block, sorted.
+func (b Block) pairs() []uint32 {
+	if b.shape.pairs == nil {
+		b.shape.pairs = make([]uint32, 0, min(mostPairs, len(b.plain)))
+		last := uint32(0)
+		for _, r := range b.plain {
+			if b.shape.pairs = append(b.shape.pairs, last*31+uint32(r)); len(b.shape.pairs) == mostPairs {
+				break
+			}
+			last = uint32(r)
+		}
+		slices.Sort(b.shape.pairs)
+	}
+	return b.shape.pairs
 }
 
 // likeness returns how alike two blocks are, from 0 to 1.
@@ -192,21 +229,19 @@ func (b Block) likeness(other Block) float64 {
 	if b.plain == other.plain {
 		return 1
 	}
-	if len(b.pairs)+len(other.pairs) == 0 {
-		return 0
-	}
+	mine, theirs := b.pairs(), other.pairs()
 	common := 0
-	for i, j := 0, 0; i < len(b.pairs) && j < len(other.pairs); {
+	for i, j := 0, 0; i < len(mine) && j < len(theirs); {
 		switch {
-		case b.pairs[i] < other.pairs[j]:
+		case mine[i] < theirs[j]:
 			i++
-		case b.pairs[i] > other.pairs[j]:
+		case mine[i] > theirs[j]:
 			j++
 		default:
 			common, i, j = common+1, i+1, j+1
 		}
 	}
-	return 2 * float64(common) / float64(len(b.pairs)+len(other.pairs))
+	return 2 * float64(common) / float64(len(mine)+len(theirs))
 }
 
 // json cuts an answer that is a single JSON object or list, possibly in a fence, into its values; nil if it is not

@@ -29,6 +29,12 @@
     showVariant();
   });
 
+  const choose = (by) => () => {
+    if (places.length < 2) return;
+    place = places[(places.indexOf(place) + by + places.length) % places.length];
+    showVariant();
+  };
+
   let isLeaving = false; // to the next question
   const go = (address) => { if (address) location.assign(address); };
   const judge = (verdict) => () => { if (place && !isLeaving) save(place, verdict, true); };
@@ -81,6 +87,8 @@
     k: () => go(mode.dataset.previous),
     x: () => jump(1),
     X: () => jump(-1),
+    b: choose(1),
+    B: choose(-1),
     Escape: () => go(mode.dataset.leave),
   };
 })();

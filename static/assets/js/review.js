@@ -141,6 +141,7 @@
   function lastVerdict() {
     const last = JSON.parse(sessionStorage.getItem(undoKey) || "null");
     const here = document.querySelector("[data-judge]");
+    if (last && last.batch) return here && here.dataset.judge.includes(last.task) ? last : null;
     const task = (address) => address.slice(0, address.indexOf("/items/"));
     return last && here && task(last.judge) === task(here.dataset.judge) ? last : null;
   }
@@ -214,6 +215,7 @@
     const last = lastVerdict();
     if (!last) return;
     sessionStorage.removeItem(undoKey);
+    if (last.batch) return undoBatch(last);
     const place = { dataset: { judge: last.judge, variant: last.variant, draft: last.draft } };
     let response;
     try {
@@ -225,6 +227,38 @@
     if (!response.ok) return toast(who.dataset.failed, true);
     if (last.note && !(last.before && last.before.note === last.note)) storeDraft(place, last.note);
     location.assign(last.back);
+  }
+
+  // Questions that were passed together are taken back together, by the form of their list.
+  function undoBatch(last) {
+    const form = document.createElement("form");
+    form.method = "post";
+    form.action = last.action;
+    for (const name of ["batch", "reviewer"]) {
+      const field = document.createElement("input");
+      field.type = "hidden";
+      field.name = name;
+      field.value = last[name];
+      form.append(field);
+    }
+    document.body.append(form);
+    form.submit();
+  }
+  const sameForm = document.querySelector(".same-form");
+  const batch = document.querySelector(".batch [name=batch]");
+  const passedKey = "wending-passed";
+  if (sameForm) sameForm.addEventListener("submit", () => sessionStorage.setItem(passedKey, location.pathname));
+  if (sessionStorage.getItem(passedKey) === location.pathname && batch) {
+    sessionStorage.removeItem(passedKey);
+    const form = batch.form;
+    sessionStorage.setItem(undoKey, JSON.stringify({ batch: batch.value, reviewer: form.elements.reviewer.value, action: form.action, task: location.pathname.split("/")[2] }));
+  }
+  if (batch) {
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "u" || event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select, dialog")) return;
+      event.preventDefault();
+      batch.form.requestSubmit();
+    });
   }
 
   document.addEventListener("click", (event) => {
