@@ -67,6 +67,9 @@ type part struct {
 	origin  []int  // by claim: its number in the whole answer
 	isKnown []bool // by claim: the other answer has its counterpart
 	length  int    // how many sentences the whole answer has
+
+	left   map[measure]bool // of the other claims
+	denies bool             // one of them denies something
 }
 
 func read(text string) *answer {

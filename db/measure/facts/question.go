@@ -142,7 +142,7 @@ func (q *question) compare(ctx context.Context) error {
 				rests[y] = c.restOfB()
 				continue
 			}
-			if rests[x].concerns(rests[y]) {
+			if rests[x].part.concerns(rests[y].part) {
 				q.relate(x, y, compare(rests[x], rests[y]))
 			}
 		}
@@ -155,7 +155,7 @@ func (c *comparison) restOfB() *answer {
 	document, text := *c.b.Document, *c.b.Text // copies: the whole answer keeps its sentences
 	text.Sentences = nil
 	document.Text, document.Claims = &text, nil
-	rest := &answer{Document: &document, part: &part{length: len(c.b.Sentences)}}
+	rest := &answer{Document: &document, part: &part{length: len(c.b.Sentences), left: map[measure]bool{}}}
 	for n, x := range c.b.Sentences {
 		claims := c.b.factsOf(n)
 		if !x.IsName && c.isKnown(n, claims) {
@@ -166,8 +166,7 @@ func (c *comparison) restOfB() *answer {
 			shift := len(document.Claims) - j
 			f.Sentence, f.First, f.Last = len(document.Sentences), f.First+shift, f.Last+shift
 			document.Claims = append(document.Claims, f)
-			rest.part.origin = append(rest.part.origin, j)
-			rest.part.isKnown = append(rest.part.isKnown, !c.isLeft(j))
+			rest.part.note(&f, j, !c.isLeft(j))
 		}
 		document.Sentences = append(document.Sentences, x)
 		rest.signatures = append(rest.signatures, c.b.signatures[n])
@@ -190,34 +189,29 @@ func (c *comparison) isKnown(n int, claims passage.Span) bool {
 	return c.b.isSettled[n] || claims.To > claims.From
 }
 
-// concerns reports whether two rests can contradict each other, or say the same.
-func (d *answer) concerns(o *answer) bool {
-	ours, denies := d.left()
-	theirs, deny := o.left()
-	if denies || deny {
+// concerns reports whether two parts can contradict each other, or say the same.
+func (p *part) concerns(o *part) bool {
+	if p.denies || o.denies {
 		return true
 	}
-	for m := range ours {
-		if theirs[m] {
+	for m := range p.left {
+		if o.left[m] {
 			return true
 		}
 	}
 	return false
 }
 
-// left returns what the claims of a rest measure, and whether one denies something.
-func (d *answer) left() (measures map[measure]bool, denies bool) {
-	measures = map[measure]bool{}
-	for i := range d.Claims {
-		switch f := &d.Claims[i]; {
-		case d.part.isKnown[i] || f.IsLoose:
-		case f.Class == claim.ClassPolarity:
-			denies = denies || f.Polarity.IsNegative()
-		default:
-			measures[measureOf(f)] = true
-		}
+// note notes a claim of the whole answer.
+func (p *part) note(f *claim.Claim, origin int, isKnown bool) {
+	p.origin, p.isKnown = append(p.origin, origin), append(p.isKnown, isKnown)
+	switch {
+	case isKnown || f.IsLoose:
+	case f.Class == claim.ClassPolarity:
+		p.denies = p.denies || f.Polarity.IsNegative()
+	default:
+		p.left[measureOf(f)] = true
 	}
-	return measures, denies
 }
 
 func (q *question) relate(x, y int, c *comparison) {
