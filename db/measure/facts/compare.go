@@ -21,7 +21,7 @@ const (
 	onlyOne       = 0.17 // is added where each answer has the value once
 	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
-	sameAllowed   = 0.40 // what one answer allows and the other one bans
+	sameAllowed   = 0.48 // what one answer allows and the other one bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
@@ -61,6 +61,10 @@ func compare(a, b *answer) *comparison {
 	c := &comparison{a: newSide(a), b: newSide(b)}
 	c.states = [2][]state{make([]state, len(a.Claims)), make([]state, len(b.Claims))}
 	c.settle()
+	if !slices.Contains(c.a.isSettled, false) && !slices.Contains(c.b.isSettled, false) {
+		return c // they are equal but for form
+	}
+	c.noteKnown()
 	c.settled = len(c.links)
 	c.weigh()
 	c.equals()
@@ -119,6 +123,20 @@ func (c *comparison) settle() {
 		}
 		for k := 0; k < min(i.To-i.From, j.To-j.From); k++ {
 			c.links = append(c.links, link{i: i.From + k, j: j.From + k})
+		}
+	}
+}
+
+// noteKnown notes the claims of parts whose counterparts are known.
+func (c *comparison) noteKnown() {
+	for k, s := range [2]*side{c.a, c.b} {
+		if s.part == nil {
+			continue
+		}
+		for i, isKnown := range s.part.isKnown {
+			if isKnown {
+				c.states[k][i] = matched
+			}
 		}
 	}
 }
@@ -443,6 +461,9 @@ func (c *comparison) alone(k int, s *side) map[measure]string {
 
 // isAlike reports whether most sentences of both answers are equal: they differ here and there, and are no paraphrases.
 func (c *comparison) isAlike() bool {
+	if c.a.part != nil {
+		return false
+	}
 	count := 0
 	for _, isSettled := range c.a.isSettled {
 		if isSettled {
@@ -453,7 +474,7 @@ func (c *comparison) isAlike() bool {
 }
 
 // isShort reports whether both answers are a sentence or two.
-func (c *comparison) isShort() bool { return len(c.a.Sentences) <= 2 && len(c.b.Sentences) <= 2 }
+func (c *comparison) isShort() bool { return c.a.length() <= 2 && c.b.length() <= 2 }
 
 // stray compares values that only one answer has with those that both have: a statement that is written twice in one
 // answer and once in the other.

@@ -102,6 +102,9 @@ func (d *answer) about(f *claim.Claim) string {
 	return label
 }
 
+// markup drops the marks inside of a label.
+var markup = strings.NewReplacer("`", "", "*", "")
+
 // label returns the words of a span without marks around them; what is cut of the text from – to begins and ends with a word,
 // and where it can with a clause.
 func (d *answer) label(s passage.Span, from, to int) string {
@@ -126,7 +129,7 @@ func (d *answer) label(s passage.Span, from, to int) string {
 	for s.To > s.From && isMark(d.Runes[s.To-1]) {
 		s.To--
 	}
-	return strings.NewReplacer("`", "", "*", "").Replace(d.Slice(s))
+	return markup.Replace(d.Slice(s))
 }
 
 // isMark reports whether a label neither begins nor ends with r.

@@ -59,11 +59,30 @@ func Read(answer string) []Fact {
 type answer struct {
 	*claim.Document
 	signatures []uint64 // by sentence
+	part       *part    // nil for a whole answer
+}
+
+// part is what makes an answer a part of one: the sentences that state what another answer, with which it was compared, does not.
+type part struct {
+	origin  []int  // by claim: its number in the whole answer
+	isKnown []bool // by claim: the other answer has its counterpart
+	length  int    // how many sentences the whole answer has
+
+	left   map[measure]bool // of the other claims
+	denies bool             // one of them denies something
 }
 
 func read(text string) *answer {
 	d := claim.Read(text)
 	return &answer{Document: d, signatures: d.Signatures()}
+}
+
+// length is how many sentences the whole answer has.
+func (d *answer) length() int {
+	if d.part != nil {
+		return d.part.length
+	}
+	return len(d.Sentences)
 }
 
 func (d *answer) exported() []Fact {

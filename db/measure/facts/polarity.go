@@ -388,7 +388,7 @@ const (
 )
 
 // mostlyStated is the score from which on a sentence of a paraphrase states what the other answer denies.
-const mostlyStated = 0.7
+const mostlyStated = 0.8
 
 // surely is the score from which on a statement is recognised although another clause of its sentence denies something.
 const surely = 0.7

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"wending/db/measure/claim"
+	"wending/db/measure/passage"
 )
 
 // Differ is how much the facts of a question's answers differ.
@@ -23,7 +26,6 @@ var Differs = []Differ{Conflict, Omission, None}
 type Reading struct {
 	Differ     Differ
 	Statements []Statement // those in which the answers differ, conflicts first
-	Each       [][]Fact    // by answer, in the order of their places
 }
 
 // A Statement is one thing that answers say differently, or that some of them leave out.
@@ -56,13 +58,7 @@ func Question(ctx context.Context, answers []string) (Reading, error) {
 	if err := q.compare(ctx); err != nil {
 		return Reading{}, err
 	}
-	reading := Reading{Statements: q.statements(), Each: make([][]Fact, len(answers))}
-	for k, d := range q.documents {
-		list := d.exported()
-		for _, run := range q.runs[k] {
-			reading.Each[run] = list
-		}
-	}
+	reading := Reading{Statements: q.statements()}
 	switch {
 	case len(reading.Statements) == 0:
 		reading.Differ = None
@@ -112,6 +108,9 @@ func newQuestion(answers []string) *question {
 		}
 		q.runs[number] = append(q.runs[number], run)
 	}
+	if len(q.runs) < 2 {
+		return q
+	}
 	slices.SortStableFunc(q.runs, func(x, y []int) int { return len(y) - len(x) })
 	for _, runs := range q.runs {
 		d := read(answers[runs[0]])
@@ -121,12 +120,14 @@ func newQuestion(answers []string) *question {
 	return q
 }
 
-// compare finds how the statements of the documents are related.
+// compare finds how the statements of the documents are related: each is compared with the most frequent one, and then with those
+// that have something left of what it has left, which the most frequent one does not state.
 func (q *question) compare(ctx context.Context) error {
 	work := 0
 	for _, d := range q.documents {
 		work += len(d.Source) * (len(q.documents) - 1)
 	}
+	rests := make([]*answer, len(q.documents))
 	for x := range q.documents {
 		if x > 0 && work > mostWork {
 			break
@@ -135,10 +136,82 @@ func (q *question) compare(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			q.relate(x, y, compare(q.documents[x], q.documents[y]))
+			if x == 0 {
+				c := compare(q.documents[x], q.documents[y])
+				q.relate(x, y, c)
+				rests[y] = c.restOfB()
+				continue
+			}
+			if rests[x].part.concerns(rests[y].part) {
+				q.relate(x, y, compare(rests[x], rests[y]))
+			}
 		}
 	}
 	return ctx.Err()
+}
+
+// restOfB returns the part of the second answer that states what the first one does not.
+func (c *comparison) restOfB() *answer {
+	document, text := *c.b.Document, *c.b.Text // copies: the whole answer keeps its sentences
+	text.Sentences = nil
+	document.Text, document.Claims = &text, nil
+	rest := &answer{Document: &document, part: &part{length: len(c.b.Sentences), left: map[measure]bool{}}}
+	for n, x := range c.b.Sentences {
+		claims := c.b.factsOf(n)
+		if !x.IsName && c.isKnown(n, claims) {
+			continue
+		}
+		for j := claims.From; j < claims.To; j++ {
+			f := c.b.Claims[j]
+			shift := len(document.Claims) - j
+			f.Sentence, f.First, f.Last = len(document.Sentences), f.First+shift, f.Last+shift
+			document.Claims = append(document.Claims, f)
+			rest.part.note(&f, j, !c.isLeft(j))
+		}
+		document.Sentences = append(document.Sentences, x)
+		rest.signatures = append(rest.signatures, c.b.signatures[n])
+	}
+	return rest
+}
+
+// isLeft reports whether a claim of the second answer has no counterpart.
+func (c *comparison) isLeft(j int) bool {
+	return c.states[1][j] == open || c.states[1][j] == repeated
+}
+
+// isKnown reports whether a sentence of the second answer states nothing but what the first one states.
+func (c *comparison) isKnown(n int, claims passage.Span) bool {
+	for j := claims.From; j < claims.To; j++ {
+		if c.isLeft(j) {
+			return false
+		}
+	}
+	return c.b.isSettled[n] || claims.To > claims.From
+}
+
+// concerns reports whether two parts can contradict each other, or say the same.
+func (p *part) concerns(o *part) bool {
+	if p.denies || o.denies {
+		return true
+	}
+	for m := range p.left {
+		if o.left[m] {
+			return true
+		}
+	}
+	return false
+}
+
+// note notes a claim of the whole answer.
+func (p *part) note(f *claim.Claim, origin int, isKnown bool) {
+	p.origin, p.isKnown = append(p.origin, origin), append(p.isKnown, isKnown)
+	switch {
+	case isKnown || f.IsLoose:
+	case f.Class == claim.ClassPolarity:
+		p.denies = p.denies || f.Polarity.IsNegative()
+	default:
+		p.left[measureOf(f)] = true
+	}
 }
 
 func (q *question) relate(x, y int, c *comparison) {
@@ -146,7 +219,7 @@ func (q *question) relate(x, y int, c *comparison) {
 		if l.isCut {
 			continue
 		}
-		i, j := q.nodeOf(x, l.i), q.nodeOf(y, l.j)
+		i, j := q.nodeOf(x, c.a.whole(l.i)), q.nodeOf(y, c.b.whole(l.j))
 		q.nodes[i].equals, q.nodes[j].equals = append(q.nodes[i].equals, j), append(q.nodes[j].equals, i)
 	}
 	for _, d := range c.found {
@@ -163,6 +236,14 @@ func (q *question) relate(x, y int, c *comparison) {
 			q.nodes[j].omitters = append(q.nodes[j].omitters, x)
 		}
 	}
+}
+
+// whole returns the number that a claim of a part has in the whole answer.
+func (d *answer) whole(i int) int {
+	if d.part == nil {
+		return i
+	}
+	return d.part.origin[i]
 }
 
 // nodeOf returns the number of a fact of a document.

@@ -28,8 +28,9 @@ func (c *comparison) weigh() {
 		sentences, last int32
 		sides           uint8
 	}
-	numbers := make(map[uint32]int32, (len(c.a.Runes)+len(c.b.Runes))/2)
-	counts := make([]count, 1, 1+(len(c.a.Runes)+len(c.b.Runes))/2)
+	size := c.a.size() + c.b.size()
+	numbers := make(map[uint32]int32, size/2)
+	counts := make([]count, 1, 1+size/2)
 	sentence := int32(0)
 	for k, s := range [2]*side{c.a, c.b} {
 		note := func(hash uint32) int32 {
@@ -73,6 +74,14 @@ func (c *comparison) weigh() {
 		weights[token+1] = float32(weight)
 	}
 	c.Vocabulary = passage.NewVocabulary(weights)
+}
+
+// size returns how many characters the sentences have.
+func (s *side) size() (size int) {
+	for _, x := range s.Sentences {
+		size += x.To - x.From
+	}
+	return size
 }
 
 // collect adds the tokens of a span to the vector that was begun.
