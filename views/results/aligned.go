@@ -17,38 +17,39 @@ import (
 )
 
 const (
-	// alignFor is how long aligning the answers to one question may take before differences become coarse.
+	// alignFor limits the time for aligning the answers to one question; after that, differences become coarse.
 	alignFor = 150 * time.Millisecond
-	// foldedHere is up to how many bytes of answers in other words a page holds folded for one question; more come when they are opened.
+	// foldedHere is how many bytes of folded answers in other words a page holds for one question; more are loaded
+	// when they are opened.
 	foldedHere = 40_000
 )
 
-// aligned are a question's distinct answers, block by block.
+// aligned holds a question's distinct answers, block by block.
 type aligned struct {
 	blocks.Reading
 	marks.Answers
 	card    Card
 	answers []distinct
 	task    db.Task
-	// haveFacts reports that the answers contradict each other in a fact that was found in them.
+	// haveFacts reports that the answers contradict each other on a fact that was located in them.
 	haveFacts bool
-	// comesLater reports that what is folded comes when it is opened.
+	// comesLater reports that folded content is loaded when it is opened.
 	comesLater bool
 	// laterAt is where that comes from; empty means the page of the question.
 	laterAt string
 	places  []place
-	// stating are the ids of the places that state a value of a fact, by the value as it is written.
+	// stating maps a value of a fact, as written, to the ids of the places that state it.
 	stating map[string]string
 }
 
-// place is a block of the answers, or several in a row that the same answers have and the same ones have not.
+// place is a block of the answers, or several consecutive blocks that the same answers have.
 type place struct {
 	number int
 	units  []blocks.Unit
 	degree blocks.Degree
 }
 
-// aligned aligns a card's answers; nil if they are fewer than two, or shown in another way.
+// aligned aligns a card's answers; nil if there are fewer than two, or they are shown in another way.
 func (r Report) aligned(c Card) *aligned {
 	a := aligned{card: c, answers: c.distincts(), task: r.Task, stating: map[string]string{}}
 	if len(a.answers) < 2 || r.View != Merged && !r.IsAligned {
@@ -77,7 +78,7 @@ func (r Report) aligned(c Card) *aligned {
 	return &a
 }
 
-// note remembers where the values of a fact are stated.
+// note records where the values of a fact are stated.
 func (a *aligned) note(p place, other blocks.Other) {
 	for _, term := range slices.Concat(other.Against, other.Terms) {
 		if _, isKnown := a.stating[term]; !isKnown {
@@ -86,7 +87,7 @@ func (a *aligned) note(p place, other blocks.Other) {
 	}
 }
 
-// arrange puts the units into places.
+// arrange groups the units into places.
 func (a *aligned) arrange() {
 	for n, unit := range a.Units {
 		if last := len(a.places) - 1; last >= 0 && onlyThere(unit) && sameVoices(a.places[last].units[0], unit) {
@@ -97,7 +98,7 @@ func (a *aligned) arrange() {
 	}
 }
 
-// onlyThere reports that some answers have a unit and all others have nothing in its place.
+// onlyThere reports whether some answers have a unit and all others have nothing in its place.
 func onlyThere(unit blocks.Unit) bool {
 	if unit.Text == "" {
 		return len(unit.Others) == 1
@@ -105,14 +106,14 @@ func onlyThere(unit blocks.Unit) bool {
 	return len(unit.Others) == 1 && unit.Others[0].Text == ""
 }
 
-// sameVoices reports that the same answers have two units.
+// sameVoices reports whether the same answers have two units.
 func sameVoices(one, other blocks.Unit) bool {
 	return onlyThere(one) && (one.Text == "") == (other.Text == "") && slices.Equal(one.Sharing, other.Sharing) &&
 		slices.Equal(one.Others[0].Answers, other.Others[0].Answers)
 }
 
-// terms are how an answer states the facts in which the answers contradict each other: as the first of the runs writes it, or as this
-// answer does.
+// terms returns an answer's wordings of the facts on which the answers contradict each other: the wording of the
+// first run, or this answer's own.
 func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 	var read []facts.Fact
 	for _, run := range runs {
@@ -144,14 +145,14 @@ func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 	return terms
 }
 
-// maxFacts is more than the facts that a question may have.
+// maxFacts exceeds the number of facts that a question may have.
 const maxFacts = 10_000
 
 func (a *aligned) placeID(p place) string {
 	return CardID(a.card.Item.ID) + "-" + strconv.Itoa(p.number+1)
 }
 
-// placeOf is the id of the place that states a value; empty if none is known.
+// placeOf returns the id of the place that states a value; empty if none is known.
 func (a *aligned) placeOf(value string) string {
 	if a == nil {
 		return ""
@@ -159,15 +160,16 @@ func (a *aligned) placeOf(value string) string {
 	return a.stating[value]
 }
 
-// stretch is a run of places that are folded together, or one that is shown.
+// stretch is a run of places that are folded together, or a single visible place.
 type stretch struct {
 	isShown bool
 	places  []place
-	// heading is what the place that is shown stands under, where that is folded.
+	// heading is the heading of a visible place if that heading is folded.
 	heading *blocks.Unit
 }
 
-// stretches are all places in order: those in which facts differ are shown, the others folded. A long question shows the first few.
+// stretches returns all places in order: those in which facts differ are visible, the others are folded. A long
+// question shows only the first few.
 func (a *aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fact) }
 
 // stretchesFrom are all places in order: those that differ by a degree at least are shown.
@@ -209,7 +211,7 @@ func (s stretch) count() (same, other, facts int) {
 	return same, other, facts
 }
 
-// names are the headings in a stretch: at most three.
+// names returns the headings in a stretch, at most three.
 func (s stretch) names() string {
 	var names []string
 	for _, p := range s.places {
@@ -222,12 +224,12 @@ func (s stretch) names() string {
 	return strings.Join(names, " · ")
 }
 
-// title is a heading without its marks.
+// title returns a heading without its marks.
 func title(heading string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.TrimLeft(heading, "# "), "**", ""))
 }
 
-// firstOf is the first place where an answer differs in more than form, and how many there are.
+// firstOf returns the first place where an answer differs in more than form, and the number of such places.
 func (a *aligned) firstOf(answer int) (unit blocks.Unit, other blocks.Other, count int) {
 	for _, p := range a.places {
 		for _, one := range p.units {
@@ -258,19 +260,20 @@ func (a *aligned) voice(answers []int) (v voice) {
 }
 
 const (
-	// maxLetters is how many letters a row names, fewRuns how many runs.
+	// maxLetters is how many letters a row shows, fewRuns how many runs.
 	maxLetters = 6
 	fewRuns    = 3
-	// mostShown is how many places a question shows whose answers are long, mostOthers how many ways to say a thing at each of them.
+	// mostShown is how many places of a question with long answers are visible, mostOthers how many variants at
+	// each of them.
 	mostShown  = 5
 	mostOthers = 5
-	// besideBlocks is how many blocks of an answer are shown that is not compared.
+	// besideBlocks is how many blocks of an answer that is not compared are shown.
 	besideBlocks = 4
-	// apartChars is how much of an answer is shown in one line.
+	// apartChars is how many characters of an answer are shown on one line.
 	apartChars = 60
 )
 
-// blockOf is what an answer has at a unit's place, and whether it is what most answers have.
+// blockOf returns an answer's block at a unit, and whether it is the most common one.
 func blockOf(unit blocks.Unit, answer int) (other blocks.Other, isShared bool) {
 	if slices.Contains(unit.Sharing, answer) {
 		return blocks.Other{Text: unit.Text}, true
@@ -283,12 +286,12 @@ func blockOf(unit blocks.Unit, answer int) (other blocks.Other, isShared bool) {
 	return other, unit.Text == ""
 }
 
-// answerOf is the place of a letter's answer among those that are aligned.
+// answerOf returns the index of a letter's answer among the aligned answers.
 func (a *aligned) answerOf(letter string) int {
 	return slices.IndexFunc(a.answers, func(one distinct) bool { return one.letter == letter })
 }
 
-// relation is how the runs with a letter differ from the most common answer: by facts, altogether, or in words.
+// relation is how the runs with a letter differ from the most common answer: in facts, entirely, or in words.
 func (c Card) relation(letter string) string {
 	if letter == c.Groups[0].Letter {
 		return "same"
@@ -321,22 +324,22 @@ func (c Card) relation(letter string) string {
 	return "wording"
 }
 
-// letterClass is how a letter of this question is coloured.
+// letterClass returns the class that colours a letter of this question.
 func (c Card) letterClass(letter string) string { return "letter is-" + c.relation(letter) }
 
-// agrees reports whether a value of a fact is the standard answer's.
+// agrees reports whether a value of a fact equals the standard answer's.
 func (c Card) agrees(fact measure.Fact, value measure.Value) bool {
 	return slices.ContainsFunc(facts.Read(c.Item.StandardAnswer), func(one facts.Fact) bool {
 		return one.Kind == fact.Kind && one.Value == value.Value
 	})
 }
 
-// likenessText is how alike an answer is to the most common one.
+// likenessText returns a text about how alike an answer is to the most common one.
 func (a *aligned) likenessText(locale text.Locale, n int) string {
 	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
 }
 
-// standard is the standard answer, formatted where the answers are.
+// standard returns the standard answer, formatted if the answers are.
 func (r Report) standard(content string) templ.Component {
 	return marks.Answers{IsWritten: r.Format == nil}.List(blocks.Cut(content))
 }

@@ -130,8 +130,8 @@ func CardPart(report Report, card Card) templ.Component {
 	})
 }
 
-// cardClass tells the style how much room a card needs: a line where all answers have the same content, and one beside the other
-// for the facts and the standard answer.
+// cardClass returns the class that determines a card's space: a line if all answers have the same content, and
+// another class for the facts and the standard answer.
 func (r Report) cardClass(card Card, a *aligned) string {
 	class := card.resultClass()
 	switch {
@@ -143,14 +143,15 @@ func (r Report) cardClass(card Card, a *aligned) string {
 	return class
 }
 
-// isLine reports that a card needs one line: its runs all have an answer, of the same content, in accord with the standard answer.
+// isLine reports whether one line is enough for a card: all its runs have an answer with the same content that
+// agrees with the standard answer.
 func (r Report) isLine(card Card) bool {
 	likeness := card.likeness()
 	return r.View == Merged && r.Task.TotalVariants == 1 && card.Failures+card.Stopped == 0 && card.Retry == nil &&
 		likeness.Level != nil && likeness.Level.IsStable() && len(likeness.Expected) == 0 && len(card.Assets) == 0
 }
 
-// columnsCard has the answers side by side, as spec/004 has them.
+// columnsCard shows the answers side by side, as spec/004 requires.
 func columnsCard(report Report, card Card, a *aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -217,7 +218,7 @@ func columnsCard(report Report, card Card, a *aligned) templ.Component {
 	})
 }
 
-// askedPart is the question with what belongs to its row.
+// askedPart shows the question with the other values of its row.
 func askedPart(report Report, card Card, withStandard bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -254,7 +255,7 @@ func askedPart(report Report, card Card, withStandard bool) templ.Component {
 		var templ_7745c5c3_Var9 templ.SafeURL
 		templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.Question(report.Task.ID, card.Number)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 83, Col: 85}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 84, Col: 85}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 		if templ_7745c5c3_Err != nil {
@@ -267,7 +268,7 @@ func askedPart(report Report, card Card, withStandard bool) templ.Component {
 		var templ_7745c5c3_Var10 string
 		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.link"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 83, Col: 123}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 84, Col: 123}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 		if templ_7745c5c3_Err != nil {
@@ -280,7 +281,7 @@ func askedPart(report Report, card Card, withStandard bool) templ.Component {
 		var templ_7745c5c3_Var11 string
 		templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.link.copied"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 83, Col: 174}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 84, Col: 174}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 		if templ_7745c5c3_Err != nil {
@@ -293,7 +294,7 @@ func askedPart(report Report, card Card, withStandard bool) templ.Component {
 		var templ_7745c5c3_Var12 string
 		templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(card.Number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 83, Col: 204}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 84, Col: 204}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 		if templ_7745c5c3_Err != nil {
@@ -361,7 +362,7 @@ func standardPart(report Report, card Card) templ.Component {
 		var templ_7745c5c3_Var14 string
 		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.answer") + text.T(ctx, "word.colon"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 94, Col: 67}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 95, Col: 67}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 		if templ_7745c5c3_Err != nil {
@@ -375,7 +376,7 @@ func standardPart(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var15 string
 			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.noanswer"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 96, Col: 36}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 97, Col: 36}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 			if templ_7745c5c3_Err != nil {
@@ -400,7 +401,7 @@ func standardPart(report Report, card Card) templ.Component {
 	})
 }
 
-// contextPart is what was sent beside the question.
+// contextPart shows the context that was sent with the question.
 func contextPart(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -450,7 +451,7 @@ func contextPart(report Report, card Card) templ.Component {
 				var templ_7745c5c3_Var18 string
 				templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(*card.Item.SystemPrompt)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 109, Col: 94}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 110, Col: 94}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 				if templ_7745c5c3_Err != nil {
@@ -495,7 +496,7 @@ func contextPart(report Report, card Card) templ.Component {
 				var templ_7745c5c3_Var20 string
 				templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(*card.Item.UserContext)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 114, Col: 94}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 115, Col: 94}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 				if templ_7745c5c3_Err != nil {
@@ -520,7 +521,8 @@ func contextPart(report Report, card Card) templ.Component {
 	})
 }
 
-// mergedCard has each distinct answer once. Where facts differ they come first, with the standard answer beside them.
+// mergedCard shows each distinct answer once. If facts differ they come first, with the standard answer beside
+// them.
 func mergedCard(report Report, card Card, a *aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -585,7 +587,7 @@ func mergedCard(report Report, card Card, a *aligned) templ.Component {
 			var templ_7745c5c3_Var22 string
 			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.whole.line"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 136, Col: 47}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 138, Col: 47}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -666,7 +668,7 @@ func mergedCard(report Report, card Card, a *aligned) templ.Component {
 	})
 }
 
-// variantLine is a variant's answers at a glance, below the answers of all.
+// variantLine shows a variant's answers at a glance, below the answers of all variants.
 func variantLine(report Report, card Card, row variantRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -695,7 +697,7 @@ func variantLine(report Report, card Card, row variantRow) templ.Component {
 		var templ_7745c5c3_Var24 string
 		templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(row.Number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 170, Col: 49}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 172, Col: 49}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 		if templ_7745c5c3_Err != nil {
@@ -708,7 +710,7 @@ func variantLine(report Report, card Card, row variantRow) templ.Component {
 		var templ_7745c5c3_Var25 string
 		templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(row.Name)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 171, Col: 32}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 173, Col: 32}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 		if templ_7745c5c3_Err != nil {
@@ -752,7 +754,7 @@ func variantLine(report Report, card Card, row variantRow) templ.Component {
 	})
 }
 
-// variables are the other columns of a question's row, which prompts may use.
+// variables shows the other columns of a question's row, which prompts may use.
 func variables(task db.Task, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -799,7 +801,7 @@ func variables(task db.Task, card Card) templ.Component {
 					var templ_7745c5c3_Var28 string
 					templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(name)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 189, Col: 15}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 191, Col: 15}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 					if templ_7745c5c3_Err != nil {
@@ -833,7 +835,7 @@ func variables(task db.Task, card Card) templ.Component {
 	})
 }
 
-// runsPart has answers side by side: each whole, or their blocks in line.
+// runsPart shows answers side by side: each as a whole, or with aligned blocks.
 func runsPart(report Report, card Card, runs []db.Run, letters []string, a *aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -906,10 +908,10 @@ func runsPart(report Report, card Card, runs []db.Run, letters []string, a *alig
 	})
 }
 
-// mostAligned is how many runs have a column each in one line.
+// mostAligned is the maximum number of runs shown as aligned columns.
 const mostAligned = 6
 
-// variantPart is a variant's answers to a question: a strip of squares that opens.
+// variantPart shows a variant's answers to a question: a strip of squares that can be opened.
 func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -938,7 +940,7 @@ func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Com
 		var templ_7745c5c3_Var33 string
 		templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(row.Number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 219, Col: 65}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 221, Col: 65}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 		if templ_7745c5c3_Err != nil {
@@ -961,7 +963,7 @@ func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Com
 		var templ_7745c5c3_Var34 string
 		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(row.Number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 221, Col: 49}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 223, Col: 49}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 		if templ_7745c5c3_Err != nil {
@@ -974,7 +976,7 @@ func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Com
 		var templ_7745c5c3_Var35 string
 		templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(row.Name)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 222, Col: 32}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 224, Col: 32}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 		if templ_7745c5c3_Err != nil {
@@ -996,7 +998,7 @@ func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Com
 			var templ_7745c5c3_Var36 string
 			templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.agreement", "Percent", text.Percent(row.Agreement)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 225, Col: 98}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 227, Col: 98}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 			if templ_7745c5c3_Err != nil {
@@ -1015,7 +1017,7 @@ func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Com
 			var templ_7745c5c3_Var37 string
 			templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.passed.of", "Passes", passes, "Judged", judged))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 228, Col: 94}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 230, Col: 94}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 			if templ_7745c5c3_Err != nil {
@@ -1073,7 +1075,8 @@ func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Com
 	})
 }
 
-// laterPart stands for the answers of a variant that is closed: they come when it is opened. Without a script it leads to them.
+// laterPart takes the place of the answers of a closed variant, which are loaded when it is opened. Without scripts
+// it links to them.
 func laterPart(task db.Task, card Card, row variantRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1103,7 +1106,7 @@ func laterPart(task db.Task, card Card, row variantRow) templ.Component {
 		var templ_7745c5c3_Var39 templ.SafeURL
 		templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(href))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 251, Col: 31}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 254, Col: 31}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 		if templ_7745c5c3_Err != nil {
@@ -1116,7 +1119,7 @@ func laterPart(task db.Task, card Card, row variantRow) templ.Component {
 		var templ_7745c5c3_Var40 string
 		templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(href)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 251, Col: 47}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 254, Col: 47}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 		if templ_7745c5c3_Err != nil {
@@ -1129,7 +1132,7 @@ func laterPart(task db.Task, card Card, row variantRow) templ.Component {
 		var templ_7745c5c3_Var41 string
 		templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs("[data-variant='" + strconv.Itoa(row.Number) + "'] > .runs")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 251, Col: 174}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 254, Col: 174}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 		if templ_7745c5c3_Err != nil {
@@ -1142,7 +1145,7 @@ func laterPart(task db.Task, card Card, row variantRow) templ.Component {
 		var templ_7745c5c3_Var42 string
 		templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.variant.answers", "Count", len(row.Runs)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 252, Col: 67}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 255, Col: 67}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
 		if templ_7745c5c3_Err != nil {
@@ -1156,7 +1159,7 @@ func laterPart(task db.Task, card Card, row variantRow) templ.Component {
 	})
 }
 
-// verdict sums a question's answers up: how many there are, and a square with its letter for each run.
+// verdict sums up a question's answers: how many there are, and a square with its letter for each run.
 func verdict(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1190,7 +1193,7 @@ func verdict(report Report, card Card) templ.Component {
 		var templ_7745c5c3_Var44 string
 		templ_7745c5c3_Var44, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.answers", "Count", len(card.Groups)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 264, Col: 63}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 267, Col: 63}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var44))
 		if templ_7745c5c3_Err != nil {
@@ -1208,7 +1211,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var45 string
 			templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.agreement", "Percent", text.Percent(likeness.Agreement)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 266, Col: 87}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 269, Col: 87}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var45))
 			if templ_7745c5c3_Err != nil {
@@ -1227,7 +1230,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var46 string
 			templ_7745c5c3_Var46, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.passed.of", "Passes", passes, "Judged", judged))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 269, Col: 78}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 272, Col: 78}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var46))
 			if templ_7745c5c3_Err != nil {
@@ -1246,7 +1249,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var47 string
 			templ_7745c5c3_Var47, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.failures", "Count", card.Failures))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 272, Col: 86}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 275, Col: 86}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var47))
 			if templ_7745c5c3_Err != nil {
@@ -1265,7 +1268,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var48 string
 			templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.notrun", "Count", card.Stopped))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 275, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 278, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var48))
 			if templ_7745c5c3_Err != nil {
@@ -1289,7 +1292,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var49 templ.SafeURL
 			templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.TaskAction(report.Task.ID, "retry")))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 281, Col: 75}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 284, Col: 75}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var49))
 			if templ_7745c5c3_Err != nil {
@@ -1302,7 +1305,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var50 string
 			templ_7745c5c3_Var50, templ_7745c5c3_Err = templ.JoinStringErrs(paths.TaskAction(report.Task.ID, "retry"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 281, Col: 143}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 284, Col: 143}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var50))
 			if templ_7745c5c3_Err != nil {
@@ -1315,7 +1318,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var51 string
 			templ_7745c5c3_Var51, templ_7745c5c3_Err = templ.JoinStringErrs("#" + CardID(card.Item.ID))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 281, Col: 184}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 284, Col: 184}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var51))
 			if templ_7745c5c3_Err != nil {
@@ -1328,7 +1331,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var52 string
 			templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(card.Item.QuestionID)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 282, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 285, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
 			if templ_7745c5c3_Err != nil {
@@ -1349,7 +1352,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var53 string
 			templ_7745c5c3_Var53, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.retry.title"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 283, Col: 99}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 286, Col: 99}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var53))
 			if templ_7745c5c3_Err != nil {
@@ -1362,7 +1365,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var54 string
 			templ_7745c5c3_Var54, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.retry"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 283, Col: 132}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 286, Col: 132}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var54))
 			if templ_7745c5c3_Err != nil {
@@ -1393,7 +1396,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var55 templ.SafeURL
 			templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.ReplayBeside(report.Task.ID, card.Number)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 289, Col: 118}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 292, Col: 118}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var55))
 			if templ_7745c5c3_Err != nil {
@@ -1406,7 +1409,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var56 string
 			templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "replay.title.beside", "Number", card.Number))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 289, Col: 186}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 292, Col: 186}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var56))
 			if templ_7745c5c3_Err != nil {
@@ -1419,7 +1422,7 @@ func verdict(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var57 string
 			templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "replay.link"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 289, Col: 217}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 292, Col: 217}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
 			if templ_7745c5c3_Err != nil {
@@ -1459,8 +1462,8 @@ func verdict(report Report, card Card) templ.Component {
 	})
 }
 
-// Retrying says how far a question's runs are that are made again. It follows them by itself, and gives its place to the
-// whole card when they have ended: nothing else on the page moves until then.
+// Retrying shows the progress of a question's runs that are being repeated. It refreshes itself, and is replaced by
+// the whole card when the runs have ended: nothing else on the page moves until then.
 func Retrying(task db.Task, number int, retry report.Retry) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1489,7 +1492,7 @@ func Retrying(task db.Task, number int, retry report.Retry) templ.Component {
 		var templ_7745c5c3_Var59 string
 		templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(paths.Question(task.ID, number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 306, Col: 78}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 309, Col: 78}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 		if templ_7745c5c3_Err != nil {
@@ -1507,7 +1510,7 @@ func Retrying(task db.Task, number int, retry report.Retry) templ.Component {
 			var templ_7745c5c3_Var60 string
 			templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.retrying.waiting"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 309, Col: 44}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 312, Col: 44}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
 			if templ_7745c5c3_Err != nil {
@@ -1517,7 +1520,7 @@ func Retrying(task db.Task, number int, retry report.Retry) templ.Component {
 			var templ_7745c5c3_Var61 string
 			templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.retrying", "Done", retry.Done, "Total", retry.Total))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 311, Col: 78}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 314, Col: 78}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 			if templ_7745c5c3_Err != nil {
@@ -1532,7 +1535,7 @@ func Retrying(task db.Task, number int, retry report.Retry) templ.Component {
 	})
 }
 
-// levelOf names a level of likeness. Equal texts beside different files are not equal answers.
+// levelOf returns the name of a level of likeness. Equal texts with different files are not equal answers.
 func levelOf(level *measure.Level, files string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1562,7 +1565,7 @@ func levelOf(level *measure.Level, files string) templ.Component {
 			var templ_7745c5c3_Var63 string
 			templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.files.same", "Files", files))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 319, Col: 86}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 322, Col: 86}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
 			if templ_7745c5c3_Err != nil {
@@ -1591,7 +1594,7 @@ func levelOf(level *measure.Level, files string) templ.Component {
 				var templ_7745c5c3_Var64 string
 				templ_7745c5c3_Var64, templ_7745c5c3_Err = templ.JoinStringErrs(files)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 325, Col: 30}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 328, Col: 30}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var64))
 				if templ_7745c5c3_Err != nil {
@@ -1607,7 +1610,7 @@ func levelOf(level *measure.Level, files string) templ.Component {
 	})
 }
 
-// LevelTag names a level of likeness.
+// LevelTag shows the name of a level of likeness.
 func LevelTag(level measure.Level) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1654,7 +1657,7 @@ func LevelTag(level measure.Level) templ.Component {
 		var templ_7745c5c3_Var68 string
 		templ_7745c5c3_Var68, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "level."+string(level)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 332, Col: 82}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 335, Col: 82}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var68))
 		if templ_7745c5c3_Err != nil {
@@ -1668,13 +1671,13 @@ func LevelTag(level measure.Level) templ.Component {
 	})
 }
 
-// The squares of runs that have no letter.
+// The squares of runs without a letter.
 const (
 	CellFailed  = "×"
 	cellMissing = "–"
 )
 
-// cells are what the runs' squares hold: the letter, or what stands for a run without one.
+// cells returns the content of the runs' squares: the letter, or a sign for a run without one.
 func (c Card) cells() []string { return cellsOf(c.Runs, c.Letters) }
 
 func cellsOf(runs []db.Run, letters []string) []string {
@@ -1692,7 +1695,7 @@ func cellsOf(runs []db.Run, letters []string) []string {
 	return cells
 }
 
-// Strip has a square for each run: the pattern of a question's answers at a glance.
+// Strip shows a square for each run: the pattern of a question's answers at a glance.
 func Strip(cells []string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1721,7 +1724,7 @@ func Strip(cells []string) templ.Component {
 		var templ_7745c5c3_Var70 string
 		templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.strip", "Letters", strings.Join(cells, " ")))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 361, Col: 109}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 364, Col: 109}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
 		if templ_7745c5c3_Err != nil {
@@ -1757,7 +1760,7 @@ func Strip(cells []string) templ.Component {
 			var templ_7745c5c3_Var73 string
 			templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinStringErrs(cellTitle(text.LocaleOf(ctx), cells, cell))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 363, Col: 95}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 366, Col: 95}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var73))
 			if templ_7745c5c3_Err != nil {
@@ -1770,7 +1773,7 @@ func Strip(cells []string) templ.Component {
 			var templ_7745c5c3_Var74 string
 			templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinStringErrs(cell)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 363, Col: 104}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 366, Col: 104}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var74))
 			if templ_7745c5c3_Err != nil {
@@ -1789,7 +1792,7 @@ func Strip(cells []string) templ.Component {
 	})
 }
 
-// strip has a square for each of some runs, coloured by how the answer differs from the most common one.
+// strip shows a square for each of some runs, coloured by how the answer differs from the most common one.
 func (c Card) strip(runs []db.Run, letters []string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1819,7 +1822,7 @@ func (c Card) strip(runs []db.Run, letters []string) templ.Component {
 		var templ_7745c5c3_Var76 string
 		templ_7745c5c3_Var76, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.strip", "Letters", strings.Join(cells, " ")))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 371, Col: 109}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 374, Col: 109}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var76))
 		if templ_7745c5c3_Err != nil {
@@ -1855,7 +1858,7 @@ func (c Card) strip(runs []db.Run, letters []string) templ.Component {
 			var templ_7745c5c3_Var79 string
 			templ_7745c5c3_Var79, templ_7745c5c3_Err = templ.JoinStringErrs(cellTitle(text.LocaleOf(ctx), cells, cell))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 373, Col: 97}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 376, Col: 97}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var79))
 			if templ_7745c5c3_Err != nil {
@@ -1868,7 +1871,7 @@ func (c Card) strip(runs []db.Run, letters []string) templ.Component {
 			var templ_7745c5c3_Var80 string
 			templ_7745c5c3_Var80, templ_7745c5c3_Err = templ.JoinStringErrs(cell)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 373, Col: 106}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 376, Col: 106}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var80))
 			if templ_7745c5c3_Err != nil {
@@ -1887,7 +1890,7 @@ func (c Card) strip(runs []db.Run, letters []string) templ.Component {
 	})
 }
 
-// stripOfLinks is a strip whose squares lead to their answers.
+// stripOfLinks is a strip whose squares link to their answers.
 func stripOfLinks(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1917,7 +1920,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 		var templ_7745c5c3_Var82 string
 		templ_7745c5c3_Var82, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.strip", "Letters", strings.Join(cells, " ")))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 381, Col: 98}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 384, Col: 98}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var82))
 		if templ_7745c5c3_Err != nil {
@@ -1953,7 +1956,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var85 templ.SafeURL
 			templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("#" + report.answerID(card, n)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 383, Col: 102}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 386, Col: 102}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 			if templ_7745c5c3_Err != nil {
@@ -1966,7 +1969,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var86 string
 			templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinStringErrs(cellTitle(text.LocaleOf(ctx), cells, cell))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 383, Col: 155}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 386, Col: 155}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 			if templ_7745c5c3_Err != nil {
@@ -1979,7 +1982,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var87 string
 			templ_7745c5c3_Var87, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.strip.one", "Run", card.Runs[n].RunIndex, "Letter", cell))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 383, Col: 249}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 386, Col: 249}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
 			if templ_7745c5c3_Err != nil {
@@ -1992,7 +1995,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var88 string
 			templ_7745c5c3_Var88, templ_7745c5c3_Err = templ.JoinStringErrs(cell)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 383, Col: 258}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 386, Col: 258}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var88))
 			if templ_7745c5c3_Err != nil {
@@ -2011,7 +2014,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 	})
 }
 
-// answerID is the id of the part of the page that shows a run's answer: a column of its own, or its letter's.
+// answerID returns the id of the part of the page that shows a run's answer: its own column, or that of its letter.
 func (r Report) answerID(card Card, n int) string {
 	if r.View != Merged {
 		return runID(card, card.Runs[n])
@@ -2046,7 +2049,7 @@ func cellTitle(locale text.Locale, cells []string, cell string) string {
 	return locale.Text("results.group", "Letter", cell, "Count", count)
 }
 
-// cellClass is how a square is coloured whose answer is known by its letter alone.
+// cellClass returns the class of the square of an answer that is only known by its letter.
 func cellClass(cell string) string {
 	switch cell {
 	case CellFailed:
@@ -2059,7 +2062,7 @@ func cellClass(cell string) string {
 	return "wording"
 }
 
-// cellClass is how the square of a run of this question is coloured.
+// cellClass returns the class of the square of a run of this question.
 func (c Card) cellClass(cell string) string {
 	if cell == CellFailed || cell == cellMissing {
 		return cellClass(cell)
@@ -2113,7 +2116,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 		var templ_7745c5c3_Var92 string
 		templ_7745c5c3_Var92, templ_7745c5c3_Err = templ.JoinStringErrs(runID(card, run))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 445, Col: 129}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 448, Col: 129}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var92))
 		if templ_7745c5c3_Err != nil {
@@ -2131,7 +2134,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 			var templ_7745c5c3_Var93 string
 			templ_7745c5c3_Var93, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(run.RunIndex))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 448, Col: 53}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 451, Col: 53}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var93))
 			if templ_7745c5c3_Err != nil {
@@ -2149,7 +2152,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 			var templ_7745c5c3_Var94 templ.SafeURL
 			templ_7745c5c3_Var94, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.Run(report.Task.ID, run.ID)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 450, Col: 81}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 453, Col: 81}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var94))
 			if templ_7745c5c3_Err != nil {
@@ -2162,7 +2165,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 			var templ_7745c5c3_Var95 string
 			templ_7745c5c3_Var95, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.run.title"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 450, Col: 124}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 453, Col: 124}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var95))
 			if templ_7745c5c3_Err != nil {
@@ -2175,7 +2178,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 			var templ_7745c5c3_Var96 string
 			templ_7745c5c3_Var96, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(run.RunIndex))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 450, Col: 176}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 453, Col: 176}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var96))
 			if templ_7745c5c3_Err != nil {
@@ -2201,7 +2204,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 		var templ_7745c5c3_Var97 string
 		templ_7745c5c3_Var97, templ_7745c5c3_Err = templ.JoinStringErrs(text.Millis(run.LatencyMS))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 454, Col: 53}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 457, Col: 53}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var97))
 		if templ_7745c5c3_Err != nil {
@@ -2237,7 +2240,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 			var templ_7745c5c3_Var98 string
 			templ_7745c5c3_Var98, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.stopped"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 461, Col: 51}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 464, Col: 51}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var98))
 			if templ_7745c5c3_Err != nil {
@@ -2262,7 +2265,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 				var templ_7745c5c3_Var99 string
 				templ_7745c5c3_Var99, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.emptyanswer"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 467, Col: 56}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 470, Col: 56}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var99))
 				if templ_7745c5c3_Err != nil {
@@ -2273,7 +2276,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 					return templ_7745c5c3_Err
 				}
 			} else if isAligned && letter != "" {
-				/* its blocks follow in line with those of the others */
+				/* its blocks follow, aligned with those of the others */
 			} else if report.Format != nil {
 				templ_7745c5c3_Err = formatted(report.Format, *run.Response).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
@@ -2312,7 +2315,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 				var templ_7745c5c3_Var100 string
 				templ_7745c5c3_Var100, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.replaced"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 481, Col: 53}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 484, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var100))
 				if templ_7745c5c3_Err != nil {
@@ -2360,7 +2363,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 				var templ_7745c5c3_Var102 string
 				templ_7745c5c3_Var102, templ_7745c5c3_Err = templ.JoinStringErrs(*run.Reasoning)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 488, Col: 89}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 491, Col: 89}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var102))
 				if templ_7745c5c3_Err != nil {
@@ -2369,7 +2372,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 				var templ_7745c5c3_Var103 string
 				templ_7745c5c3_Var103, templ_7745c5c3_Err = templ.JoinStringErrs(ui.CutMark(run.ReasoningIsCut))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 488, Col: 123}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 491, Col: 123}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var103))
 				if templ_7745c5c3_Err != nil {
@@ -2394,7 +2397,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 			var templ_7745c5c3_Var104 string
 			templ_7745c5c3_Var104, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.attempts", "Count", run.Attempts))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 492, Col: 75}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 495, Col: 75}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var104))
 			if templ_7745c5c3_Err != nil {
@@ -2413,7 +2416,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 	})
 }
 
-// producedPart is the files that a run produced; a document on its own names them and holds their pictures.
+// producedPart shows the files that a run produced; a standalone document lists them and contains their images.
 func producedPart(report Report, card Card, run db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2450,7 +2453,7 @@ func producedPart(report Report, card Card, run db.Run) templ.Component {
 	})
 }
 
-// producedAll is the files of all runs of a question, where their answers are merged.
+// producedAll shows the files of all runs of a question whose answers are merged.
 func producedAll(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2485,7 +2488,7 @@ func producedAll(report Report, card Card) templ.Component {
 				var templ_7745c5c3_Var107 string
 				templ_7745c5c3_Var107, templ_7745c5c3_Err = templ.JoinStringErrs(text.Run(report.Task.TotalVariants, run.Variant, run.RunIndex))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 512, Col: 89}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 515, Col: 89}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var107))
 				if templ_7745c5c3_Err != nil {
@@ -2513,7 +2516,7 @@ func producedAll(report Report, card Card) templ.Component {
 	})
 }
 
-// wholeLink leads to the whole of an answer of which the page holds the beginning only.
+// wholeLink links to the whole of an answer of which the page only holds the beginning.
 func wholeLink(report Report, run db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2543,7 +2546,7 @@ func wholeLink(report Report, run db.Run) templ.Component {
 			var templ_7745c5c3_Var109 string
 			templ_7745c5c3_Var109, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "document.cut", "Count", run.ResponseLength))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 523, Col: 76}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 526, Col: 76}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var109))
 			if templ_7745c5c3_Err != nil {
@@ -2591,7 +2594,7 @@ func wholeRunLink(task db.Task, run db.Run) templ.Component {
 		var templ_7745c5c3_Var111 templ.SafeURL
 		templ_7745c5c3_Var111, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.Run(task.ID, run.ID)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 530, Col: 66}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 533, Col: 66}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var111))
 		if templ_7745c5c3_Err != nil {
@@ -2604,7 +2607,7 @@ func wholeRunLink(task db.Task, run db.Run) templ.Component {
 		var templ_7745c5c3_Var112 string
 		templ_7745c5c3_Var112, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.whole", "Count", run.ResponseLength))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 530, Col: 128}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 533, Col: 128}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var112))
 		if templ_7745c5c3_Err != nil {
@@ -2618,8 +2621,8 @@ func wholeRunLink(task db.Task, run db.Run) templ.Component {
 	})
 }
 
-// headOf are the first pieces of an answer: as many of its own characters as a fold shows, or up to the end of its first
-// difference. What the most common answer has instead does not count. isCut reports that there is more.
+// headOf returns the first pieces of an answer: as many of its own characters as a fold shows, or up to the end of
+// its first difference. Text that only the most common answer has does not count. isCut reports that there is more.
 func headOf(pieces []measure.Piece) (head []measure.Piece, isCut bool) {
 	shown, sawDifference := 0, false
 	for n, piece := range pieces {
@@ -2654,7 +2657,7 @@ func headOf(pieces []measure.Piece) (head []measure.Piece, isCut bool) {
 	return head, isCut
 }
 
-// markedPart shows an answer in which what differs from the most common one is marked; a fold never ends before the
+// markedPart shows an answer with its differences from the most common one marked; a fold never ends before the
 // first difference.
 func markedPart(pieces []measure.Piece) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -2707,7 +2710,7 @@ func markedPart(pieces []measure.Piece) templ.Component {
 			var templ_7745c5c3_Var114 string
 			templ_7745c5c3_Var114, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expand"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 583, Col: 61}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 586, Col: 61}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var114))
 			if templ_7745c5c3_Err != nil {
@@ -2720,7 +2723,7 @@ func markedPart(pieces []measure.Piece) templ.Component {
 			var templ_7745c5c3_Var115 string
 			templ_7745c5c3_Var115, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 583, Col: 129}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 586, Col: 129}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var115))
 			if templ_7745c5c3_Err != nil {
@@ -2741,7 +2744,7 @@ func markedPart(pieces []measure.Piece) templ.Component {
 			var templ_7745c5c3_Var116 string
 			templ_7745c5c3_Var116, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 588, Col: 104}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 591, Col: 104}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var116))
 			if templ_7745c5c3_Err != nil {
@@ -2756,8 +2759,8 @@ func markedPart(pieces []measure.Piece) templ.Component {
 	})
 }
 
-// Folded shows the first characters of a text. A longer text opens without a script; with one, what closes it is
-// at its end, where the reader is by then.
+// Folded shows the first characters of a text. A longer text can be opened without scripts; with scripts, the
+// control that closes it is at its end, where the reader is by then.
 func Folded(content string, limit int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2788,7 +2791,7 @@ func Folded(content string, limit int) templ.Component {
 			var templ_7745c5c3_Var118 string
 			templ_7745c5c3_Var118, templ_7745c5c3_Err = templ.JoinStringErrs(content)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 598, Col: 30}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 601, Col: 30}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var118))
 			if templ_7745c5c3_Err != nil {
@@ -2806,7 +2809,7 @@ func Folded(content string, limit int) templ.Component {
 			var templ_7745c5c3_Var119 string
 			templ_7745c5c3_Var119, templ_7745c5c3_Err = templ.JoinStringErrs(head)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 601, Col: 37}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 604, Col: 37}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var119))
 			if templ_7745c5c3_Err != nil {
@@ -2819,7 +2822,7 @@ func Folded(content string, limit int) templ.Component {
 			var templ_7745c5c3_Var120 string
 			templ_7745c5c3_Var120, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expand"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 601, Col: 106}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 604, Col: 106}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var120))
 			if templ_7745c5c3_Err != nil {
@@ -2832,7 +2835,7 @@ func Folded(content string, limit int) templ.Component {
 			var templ_7745c5c3_Var121 string
 			templ_7745c5c3_Var121, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 601, Col: 174}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 604, Col: 174}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var121))
 			if templ_7745c5c3_Err != nil {
@@ -2845,7 +2848,7 @@ func Folded(content string, limit int) templ.Component {
 			var templ_7745c5c3_Var122 string
 			templ_7745c5c3_Var122, templ_7745c5c3_Err = templ.JoinStringErrs(content)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 602, Col: 31}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 605, Col: 31}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var122))
 			if templ_7745c5c3_Err != nil {
@@ -2858,7 +2861,7 @@ func Folded(content string, limit int) templ.Component {
 			var templ_7745c5c3_Var123 string
 			templ_7745c5c3_Var123, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 603, Col: 104}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 606, Col: 104}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var123))
 			if templ_7745c5c3_Err != nil {
@@ -2876,7 +2879,8 @@ func Folded(content string, limit int) templ.Component {
 // foldFormattedAt is how many characters of a formatted answer are shown before it is expanded.
 const foldFormattedAt = 400
 
-// formatted shows a text as Markdown or JSON, folded if it is long; as it is if it cannot be formatted.
+// formatted shows a text as Markdown or JSON, folded if it is long; if it cannot be formatted, it is shown
+// unchanged.
 func formatted(format *markdown.Formatter, content string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2934,7 +2938,7 @@ func formatted(format *markdown.Formatter, content string) templ.Component {
 			var templ_7745c5c3_Var125 string
 			templ_7745c5c3_Var125, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expand"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 628, Col: 61}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 632, Col: 61}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var125))
 			if templ_7745c5c3_Err != nil {
@@ -2947,7 +2951,7 @@ func formatted(format *markdown.Formatter, content string) templ.Component {
 			var templ_7745c5c3_Var126 string
 			templ_7745c5c3_Var126, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 628, Col: 129}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 632, Col: 129}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var126))
 			if templ_7745c5c3_Err != nil {
@@ -2968,7 +2972,7 @@ func formatted(format *markdown.Formatter, content string) templ.Component {
 			var templ_7745c5c3_Var127 string
 			templ_7745c5c3_Var127, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 633, Col: 104}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 637, Col: 104}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var127))
 			if templ_7745c5c3_Err != nil {
