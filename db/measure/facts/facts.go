@@ -5,7 +5,7 @@ package facts
 
 import "wending/db/measure/claim"
 
-// Kind is what sort of thing a fact states.
+// Kind is the kind of a fact.
 type Kind string
 
 // The kinds of facts.
@@ -26,7 +26,7 @@ const (
 	Polarity   Kind = "polarity"
 )
 
-// Kinds are all kinds of facts.
+// Kinds lists all kinds of facts.
 var Kinds = []Kind{
 	Number, Percent, Money, Duration, Date, Time, Range, Bound, Citation, Code, Choice, Entity, Quantifier, Polarity,
 }
@@ -34,23 +34,23 @@ var Kinds = []Kind{
 // A Fact is one statement of an answer that a reader would check.
 type Fact struct {
 	Kind  Kind
-	Value string // canonical, with its unit: two facts that say the same have the same value
-	Unit  string // canonical; empty where there is none
-	Text  string // as written
+	Value string // canonical, with its unit: two facts that state the same have the same value
+	Unit  string // canonical; empty if there is none
+	Text  string // as written in the answer
 	About string // the words around it
 	Start int    // its first byte in the answer
 	End   int    // the byte after its last one
 }
 
-// A Difference is a fact in which two answers contradict each other, or which only one of them has.
+// A Difference is a fact on which two answers contradict each other, or which only one of them states.
 type Difference struct {
 	Kind       Kind
 	IsConflict bool
 	Label      string // the words around it
-	A, B       *Fact  // nil where the answer does not have it
+	A, B       *Fact  // nil if the answer does not state it
 }
 
-// Read returns the facts of an answer in the order of their places.
+// Read returns the facts of an answer in the order of their positions.
 func Read(answer string) []Fact {
 	return read(answer).exported()
 }
@@ -95,7 +95,7 @@ func (d *answer) exported() []Fact {
 	return list
 }
 
-// Compare returns the facts in which two answers differ, conflicts first.
+// Compare returns the facts on which two answers differ, conflicts first.
 func Compare(a, b string) []Difference {
 	if a == b {
 		return nil

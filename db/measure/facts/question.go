@@ -12,44 +12,44 @@ import (
 // Differ is how much the facts of a question's answers differ.
 type Differ string
 
-// How the facts of answers differ, the gravest first.
+// How the facts of answers differ, the most serious first.
 const (
 	Conflict Differ = "conflict" // two answers contradict each other
 	Omission Differ = "omission" // a fact is in some answers, but not in all
 	None     Differ = "none"
 )
 
-// Differs are all values of Differ.
+// Differs lists all values of Differ.
 var Differs = []Differ{Conflict, Omission, None}
 
-// A Reading is what the answers of one question state, and where they differ.
+// A Reading is what the answers to one question state, and where they differ.
 type Reading struct {
 	Differ     Differ
 	Statements []Statement // those in which the answers differ, conflicts first
 }
 
-// A Statement is one thing that answers say differently, or that some of them leave out.
+// A Statement is something that answers state differently, or that some of them leave out.
 type Statement struct {
 	Kind       Kind
 	Label      string // the words around it, at most 20 characters
 	IsConflict bool
 	Values     []Value // the most frequent first
-	Missing    []int   // answers that do not have it
+	Missing    []int   // the answers that do not have it
 }
 
-// A Value is what some answers say of a statement.
+// A Value is a version of a statement in some answers.
 type Value struct {
 	Value  string // canonical
-	Text   string // as the first of the answers writes it
-	Runs   []int  // the answers that say so
+	Text   string // as written in the first of these answers
+	Runs   []int  // the answers that have this value
 	Places []Place
 }
 
 // A Place is where an answer states something: from its byte Start up to before End.
 type Place struct{ Answer, Start, End int }
 
-// mostWork is how many bytes are compared for a question. Where comparing all answers with each other would take more, each is
-// compared with the most frequent one.
+// mostWork is how many bytes are compared for a question. If comparing all answers with each other would exceed it,
+// each is only compared with the most frequent one.
 const mostWork = 4 << 20
 
 // Question reads the answers of one question. The only error is the context's.
@@ -70,28 +70,28 @@ func Question(ctx context.Context, answers []string) (Reading, error) {
 	return reading, nil
 }
 
-// Expected returns the facts of a standard answer which an answer contradicts. A is the standard's.
+// Expected returns the facts of a standard answer that an answer contradicts. A is the standard answer's version.
 func Expected(standard, answer string) []Difference {
 	return slices.DeleteFunc(Compare(standard, answer), func(d Difference) bool { return !d.IsConflict })
 }
 
-// question is what is known of the different answers of a question, the most frequent first.
+// question is the state of comparing the distinct answers of a question, the most frequent first.
 type question struct {
 	documents []*answer
-	runs      [][]int // by document: the answers that are equal to it
+	runs      [][]int // by document: the answers that equal it
 	nodes     []node
 	known     map[place]int // by place: the number of the node
 	numbers   [][]int       // by document and fact: the number of its node, plus 1
 }
 
-// place is where a document states something.
+// place identifies a fact of a document.
 type place struct{ document, start, end int }
 
-// node is something that a document states.
+// node is a fact that a document states.
 type node struct {
 	Fact
 	place
-	equals, opposites []int // nodes of other documents that state the same, or the contrary
+	equals, opposites []int // nodes of other documents that state the same, or the opposite
 	omitters          []int // documents that leave it out
 	isGrouped         bool
 }
@@ -256,7 +256,7 @@ func (q *question) nodeOf(document, i int) int {
 	return *n - 1
 }
 
-// node returns the number of what a document states.
+// node returns the number of the node at a place.
 func (q *question) node(document int, f Fact) int {
 	at := place{document, f.Start, f.End}
 	n, isKnown := q.known[at]
@@ -268,7 +268,8 @@ func (q *question) node(document int, f Fact) int {
 	return n
 }
 
-// statements groups the nodes: those of the most frequent answer with their counterparts, then what is left of the next one.
+// statements groups the nodes: those of the most frequent answer with their counterparts, then the remaining ones
+// of the next answer.
 func (q *question) statements() []Statement {
 	order := make([]int, len(q.nodes))
 	for n := range order {
@@ -292,7 +293,8 @@ func (q *question) statements() []Statement {
 	return list
 }
 
-// appendConflict adds the statement that a node and its opposites make. A document is in it with one value only.
+// appendConflict adds the statement formed by a node and its opposites. Each document occurs in it with one value
+// only.
 func (q *question) appendConflict(list []Statement, n int) []Statement {
 	anchor := &q.nodes[n]
 	s := q.begin(anchor)
@@ -330,7 +332,7 @@ func (q *question) appendConflict(list []Statement, n int) []Statement {
 	return append(list, s)
 }
 
-// omission is the statement that a node and its equals make, and other documents leave out.
+// omission returns the statement formed by a node and its equals, which other documents leave out.
 func (q *question) omission(n int) Statement {
 	anchor := &q.nodes[n]
 	s := q.begin(anchor)
@@ -363,7 +365,7 @@ func (q *question) say(v *Value, n *node) {
 	slices.SortFunc(v.Places, func(x, y Place) int { return x.Answer - y.Answer })
 }
 
-// missing returns the answers that leave a node out.
+// missing returns the answers that leave out a node.
 func (q *question) missing(anchor *node, isListed map[int]bool) []int {
 	var runs []int
 	for _, document := range anchor.omitters {

@@ -10,19 +10,19 @@ import (
 // side is one of two answers that are compared.
 type side struct {
 	*answer
-	pairs, singles []int32 // by character: the token of it and the next one, of it alone
+	pairs, singles []int32 // by character: the token of it and the next one, and of it alone
 	factTokens     []int32
-	isSettled      []bool // sentences that the other answer has, too
+	isSettled      []bool // sentences that the other answer also contains
 	vectors        []*passage.Vector
 	besides        []*passage.Vector
 	scopes         []*passage.Vector
 	sentenceTokens []*passage.Vector
-	isTurned       []bool // sentences of which a polarity contradicts the other answer
+	isTurned       []bool // sentences with a polarity that contradicts the other answer
 	denials        []denial
 }
 
-// weigh numbers the tokens of both answers and counts in how many sentences each is: rare ones say more. What only one
-// answer uses says little.
+// weigh numbers the tokens of both answers and counts the sentences that contain each: rare tokens weigh more.
+// Words that only one answer uses weigh little.
 func (c *comparison) weigh() {
 	type count struct {
 		sentences, last int32
@@ -105,7 +105,7 @@ func (c *comparison) collect(s *side, part passage.Span, weight float32, self *c
 	}
 }
 
-// surroundings are the tokens around a fact, and how much each says.
+// surroundings returns the tokens around a fact, with their weights.
 func (c *comparison) surroundings(s *side, i int) *passage.Vector {
 	if s.vectors[i] != nil {
 		return s.vectors[i]
@@ -124,7 +124,7 @@ func (c *comparison) surroundings(s *side, i int) *passage.Vector {
 	return s.vectors[i]
 }
 
-// tokensOf is the vector of a sentence with what it is about.
+// tokensOf returns the vector of a sentence, including the headings and labels it belongs to.
 func (c *comparison) tokensOf(s *side, n int) *passage.Vector {
 	if s.sentenceTokens[n] != nil {
 		return s.sentenceTokens[n]
@@ -138,7 +138,7 @@ func (c *comparison) tokensOf(s *side, n int) *passage.Vector {
 	return s.sentenceTokens[n]
 }
 
-// similarity is how alike the surroundings of two facts are, 0 to 1.
+// similarity returns how alike the contexts of two facts are, from 0 to 1.
 func (c *comparison) similarity(i, j int) float32 {
 	x, y := c.surroundings(c.a, i), c.surroundings(c.b, j)
 	switch {
