@@ -47,6 +47,8 @@ type aligned struct {
 	task    db.Task
 	// comesLater reports that what is folded comes when it is opened.
 	comesLater bool
+	// laterAt is where that comes from; empty means the page of the question.
+	laterAt string
 	// isPostponed reports that there was no time to lay the answers out.
 	isPostponed bool
 	spent       time.Duration
