@@ -109,7 +109,7 @@ var floors = []string{"cmd", "handlers", "views", "jobs", "db"}
 const maxLines = 4000
 
 // longer are the packages that may have more lines: the cards of a report and the ways to lay out their answers are one subject.
-var longer = map[string]int{"views/results": 4400}
+var longer = map[string]int{"views/results": 4600}
 
 // Imports follow the arrows of the layout, and no package outgrows what one person can read in an afternoon.
 func TestTheLayoutHolds(t *testing.T) {
