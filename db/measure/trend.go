@@ -63,19 +63,19 @@ type FiringSummary struct {
 	Variants []VariantPoints `json:"variants"`
 	// Alerts are the reasons for an alert; empty if nothing was watched.
 	Alerts []Finding `json:"alerts,omitempty"`
-	// ChangedFacts are the questions whose facts changed since the firing before; nil without one.
-	ChangedFacts *ChangedFacts `json:"facts_changed,omitempty"`
+	// FactChanges are the questions whose facts changed since the firing before; nil without one.
+	FactChanges *FactChanges `json:"facts_changed,omitempty"`
 }
 
-// ChangedFacts are the questions of a firing whose most common answer contradicts the one at the firing before in a fact.
-type ChangedFacts struct {
-	Questions int           `json:"questions" doc:"How many questions changed" example:"3"`
-	Compared  int           `json:"compared" doc:"How many pairs of most common answers were compared, of all variants; fewer than there are where answers are very long" example:"120"`
-	Items     []ChangedFact `json:"items" nullable:"false" doc:"The first 20, each with the first fact that changed"`
+// FactChanges are the questions of a firing whose most common answer contradicts the one at the firing before in a fact.
+type FactChanges struct {
+	Questions int          `json:"questions" doc:"How many questions changed" example:"3"`
+	Compared  int          `json:"compared" doc:"How many pairs of most common answers were compared, of all variants; fewer than there are where answers are very long" example:"120"`
+	Items     []FactChange `json:"items" nullable:"false" doc:"The first 20, each with the first fact that changed"`
 }
 
-// ChangedFact is a question with a fact that changed.
-type ChangedFact struct {
+// FactChange is a question with a fact that changed.
+type FactChange struct {
 	Number     int        `json:"number" doc:"The question's place in the task, from 1" example:"12"`
 	QuestionID string     `json:"question_id" example:"q-12"`
 	Variant    string     `json:"variant,omitempty" doc:"The name of one of several variants"`

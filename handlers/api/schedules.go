@@ -73,7 +73,7 @@ type ScheduledTask struct {
 	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while it runs"`
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, a variant each; empty while it runs"`
 	// FactsChanged are the questions that answer otherwise than at the firing before.
-	FactsChanged *measure.ChangedFacts `json:"facts_changed" doc:"The questions whose most common answer contradicts the one at the firing before in a fact; null while it runs, and at the first firing"`
+	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts the one at the firing before in a fact; null while it runs, and at the first firing"`
 }
 
 // Firing is the outcome of a planned time.
@@ -128,7 +128,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 					return nil, err
 				}
 				one.Variants = append(one.Variants, summary.Variants...)
-				one.FactsChanged = summary.ChangedFacts
+				one.FactsChanged = summary.FactChanges
 			}
 			output.Body.Items = append(output.Body.Items, one)
 		}

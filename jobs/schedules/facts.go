@@ -38,8 +38,8 @@ func Previous(ctx context.Context, store *db.Store, task db.Task) (*db.Task, err
 
 // ChangedFacts returns the questions whose facts changed from one task of a schedule to another, of all variants: those whose most
 // common answers contradict each other. It reads at most mostRead bytes of answers.
-func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task) (measure.ChangedFacts, error) {
-	changed := measure.ChangedFacts{Items: []measure.ChangedFact{}}
+func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task) (measure.FactChanges, error) {
+	changed := measure.FactChanges{Items: []measure.FactChange{}}
 	results := report.New(store)
 	earlier, err := results.Matrix(ctx, before)
 	if err != nil {
@@ -80,7 +80,7 @@ func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task) (me
 // changedQuestion is a question of the later task with the first fact that changed.
 type changedQuestion struct {
 	item int64
-	fact measure.ChangedFact
+	fact measure.FactChange
 }
 
 // changedOf compares the most common answers of some questions, and returns how many bytes that took.
@@ -107,7 +107,7 @@ func changedOf(ctx context.Context, results report.Report, variant int, pairs []
 		}
 		for _, d := range facts.Compare(a.Text, b.Text) {
 			if d.IsConflict {
-				changed = append(changed, changedQuestion{pair.B.ID, measure.ChangedFact{
+				changed = append(changed, changedQuestion{pair.B.ID, measure.FactChange{
 					Number: pair.B.Number, QuestionID: pair.B.QuestionID, Kind: d.Kind, Label: d.Label, Before: d.A.Text, Now: d.B.Text,
 				}})
 				break

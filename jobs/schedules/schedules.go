@@ -163,7 +163,7 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: measure.PointsOf(matrix[n], variant.Cost),
 		})
 	}
-	if summary.ChangedFacts, err = s.changedFacts(ctx, task); err != nil {
+	if summary.FactChanges, err = s.changedFacts(ctx, task); err != nil {
 		return err
 	}
 	if entry.AlertMetric != nil {
@@ -188,7 +188,7 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 }
 
 // changedFacts returns the questions whose facts changed since the firing before; nil without one.
-func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.ChangedFacts, error) {
+func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.FactChanges, error) {
 	previous, err := Previous(ctx, s.Store, task)
 	if err != nil || previous == nil {
 		return nil, err

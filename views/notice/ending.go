@@ -67,7 +67,7 @@ type ended struct {
 	worse  []schedules.Change
 	before string
 	// changed are the questions whose facts changed since then; nil if there was none.
-	changed *measure.ChangedFacts
+	changed *measure.FactChanges
 }
 
 // ending returns the message about the end of a launch: what ran, its headline numbers, which variant won, what got
@@ -93,7 +93,7 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 		Winner *winner  `json:"winner,omitempty"`
 		Worse  []string `json:"worse"`
 		// FactsChanged is null without an earlier firing.
-		FactsChanged *measure.ChangedFacts `json:"facts_changed"`
+		FactsChanged *measure.FactChanges `json:"facts_changed"`
 	}{data, e.stats(), e.winner, append([]string{}, m.Worse...), e.changed}
 	return nil
 }

@@ -66,7 +66,7 @@ type Firing struct {
 	// Alerts are the reasons for an alert.
 	Alerts []measure.Finding
 	// FactsChanged are the questions whose facts changed since the firing before; nil without one.
-	FactsChanged *measure.ChangedFacts
+	FactsChanged *measure.FactChanges
 }
 
 // alerted reports whether a variant was a reason for an alert.
@@ -1080,7 +1080,7 @@ func changedQuestions(p TrendPage) templ.Component {
 }
 
 // changedFacts are the facts that changed at the firing whose changes are shown; nil if there are none.
-func (p TrendPage) changedFacts() *measure.ChangedFacts {
+func (p TrendPage) changedFacts() *measure.FactChanges {
 	for _, firing := range p.Firings {
 		if firing.TaskID != nil && *firing.TaskID == p.Last.ID && firing.FactsChanged != nil && firing.FactsChanged.Questions > 0 {
 			return firing.FactsChanged
@@ -1090,7 +1090,7 @@ func (p TrendPage) changedFacts() *measure.ChangedFacts {
 }
 
 // factsChanged lists the questions whose facts changed, each with the first fact that did.
-func factsChanged(p TrendPage, changed measure.ChangedFacts) templ.Component {
+func factsChanged(p TrendPage, changed measure.FactChanges) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -255,7 +255,7 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 			if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
 				return nil, err
 			}
-			one.Variants, one.Alerts, one.FactsChanged = summary.Variants, summary.Alerts, summary.ChangedFacts
+			one.Variants, one.Alerts, one.FactsChanged = summary.Variants, summary.Alerts, summary.FactChanges
 		}
 		shown = append(shown, one)
 	}
