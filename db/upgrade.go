@@ -21,7 +21,7 @@ func fillSkeletons(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close() // nolint:errcheck // all rows are read
+	defer rows.Close() //nolint:errcheck // all rows are read
 	owners := map[string]uuid.UUID{}
 	for rows.Next() {
 		var id uuid.UUID

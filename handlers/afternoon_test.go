@@ -257,7 +257,7 @@ func TestAnswersAreFormatted(t *testing.T) {
 	require.Zero(t, markdown.Find("a, img, script, iframe, style, form").Length())
 	require.Contains(t, markdown.Text(), "<script>alert(2)</script>")
 	require.Contains(t, markdown.Text(), "link (javascript:alert(1))")
-	// nolint:testifylint // the layout of the JSON matters
+	//nolint:testifylint // the layout of the JSON matters
 	require.Equal(t, "{\n  \"a\": \"<b>\",\n  \"b\": [\n    1,\n    2\n  ]\n}", page.Find(".result").Eq(1).Find(".formatted pre").Text())
 	require.Equal(t, 2, s.get(t, "/tasks/"+id+"/results").page(t).Find(".merged .formatted").Length(), "the browser keeps it")
 	require.Zero(t, s.get(t, "/tasks/"+id+"/results?text=raw").page(t).Find(".formatted").Length())

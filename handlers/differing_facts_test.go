@@ -98,7 +98,7 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.Equal(t, "2 4 3 1", shownNumbers(page))
 	first := page.Find(".result").First()
 	require.Equal(t, "关键信息不同", strings.TrimSpace(first.Find(".level").Text()))
-	require.Equal(t, "公司应当在收到申请之日起 14 日 ×4 19 日 ×1 #3✓ 同标准", strings.Join(strings.Fields(first.Find(".stated:not(.against)").Text()), " "))
+	require.Equal(t, "公司应当在收到申请之日起 14 日 ×4 19 日 ×1 #3 ✓ 同标准", strings.Join(strings.Fields(first.Find(".stated:not(.against)").Text()), " "))
 	require.Equal(t, "与标准答案不符： 收到申请之日起 19 日 → 14 日 #1 #2 #4 #5", strings.Join(strings.Fields(first.Find(".against").Text()), " "))
 	require.Contains(t, page.Find(".result").Eq(1).Find(".stated").Text(), "#2 #4")
 	require.Zero(t, page.Find(".result").Eq(2).Find(".stated:not(.against)").Length())

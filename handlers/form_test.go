@@ -73,7 +73,7 @@ func TestHeadersWithATypoStayInTheirField(t *testing.T) {
 	sealed := page.Find("input[name=agent_api_headers_sealed]").AttrOr("value", "")
 	require.NotEmpty(t, sealed)
 	page = s.post(t, "/tasks", map[string]string{"agent_api_headers": `{"A":"second"`, "agent_api_headers_sealed": sealed}).page(t)
-	// nolint:testifylint // the typed text is not JSON
+	//nolint:testifylint // the typed text is not JSON
 	require.Equal(t, `{"A":"second"`, page.Find("#agent_api_headers").Text())
 	require.NotEmpty(t, page.Find("#agent_api_headers-error").Text())
 }

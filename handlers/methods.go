@@ -24,7 +24,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	get.Method = http.MethodGet
 	head := &headWriter{ResponseWriter: w, end: cancel}
 	defer func() {
-		// nolint:errorlint // net/http compares it in the same way
+		//nolint:errorlint // net/http compares it in the same way
 		if reason := recover(); reason != nil && (reason != http.ErrAbortHandler || !head.isSent) {
 			panic(reason)
 		}

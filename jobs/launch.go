@@ -47,7 +47,7 @@ func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 	if err != nil {
 		return err
 	}
-	// nolint:contextcheck // a launch continues while the queue's server is shutting down
+	//nolint:contextcheck // a launch continues while the queue's server is shutting down
 	return w.startLaunch(w.calls, id)
 }
 

@@ -124,7 +124,7 @@ func NewWorker(config WorkerConfig) *Worker {
 
 // Run works until ctx ends, then shuts down in order: it claims no more units, lets calls in flight finish for up
 // to 30 s, and returns the remaining units to the queue.
-func (w *Worker) Run(ctx context.Context) error { // nolint:contextcheck // the work that it ends outlives ctx
+func (w *Worker) Run(ctx context.Context) error { //nolint:contextcheck // the work that it ends outlives ctx
 	defer w.cutCalls()
 	if err := w.beat(ctx); err != nil {
 		return err

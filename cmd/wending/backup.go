@@ -251,7 +251,7 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 		return err
 	}
 	defer file.Close()                                    //nolint:errcheck // only read
-	if err := os.MkdirAll(s.DataDir, 0o755); err != nil { // nolint:gosec // PostgreSQL may run under its own account
+	if err := os.MkdirAll(s.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under its own account
 		return err
 	}
 	compressed, err := gzip.NewReader(file)

@@ -107,7 +107,7 @@ func onOwnServers(ctx context.Context, own Settings, log *slog.Logger, work func
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	if err := os.Chmod(folder, 0o755); err != nil { // nolint:gosec // PostgreSQL may run under its own account
+	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under its own account
 		return err
 	}
 	own.Auth, own.TLSCert, own.TLSKey = "off", "", ""

@@ -27,7 +27,7 @@ func (s Settings) secretKeys() (secret.Keys, error) {
 	}
 	kept, err := s.keptKeys()
 	if errors.Is(err, os.ErrNotExist) {
-		if err := os.MkdirAll(s.DataDir, 0o755); err != nil { // nolint:gosec // PostgreSQL may run under its own account
+		if err := os.MkdirAll(s.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under its own account
 			return secret.Keys{}, fmt.Errorf("create the data folder: %w", err)
 		}
 		// The file is hard-linked into place, so that two processes that start at once use the same key.
@@ -61,7 +61,7 @@ func (s Settings) writeKeys(keys []string, place func(from, to string) error) er
 	if err != nil {
 		return fmt.Errorf("store the secret key: %w", err)
 	}
-	defer os.Remove(aside.Name()) // nolint:errcheck // the file is already gone if it was renamed
+	defer os.Remove(aside.Name()) //nolint:errcheck // the file is already gone if it was renamed
 	_, err = aside.WriteString(strings.Join(keys, "\n") + "\n")
 	if err = errors.Join(err, aside.Sync(), aside.Close()); err == nil {
 		err = place(aside.Name(), s.keyFile())

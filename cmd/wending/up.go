@@ -46,7 +46,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	if e.demo, err = startDemoAgentAgain(s.DataDir); err != nil {
 		return err
 	}
-	defer e.demo.Close() // nolint:errcheck // the data is discarded
+	defer e.demo.Close() //nolint:errcheck // the data is discarded
 	if e.listener, err = s.listen(); err != nil {
 		return err
 	}

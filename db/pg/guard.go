@@ -172,13 +172,13 @@ func (s guardedStmt) NumInput() int { return s.statement.NumInput() }
 
 // Exec implements driver.Stmt.
 func (s guardedStmt) Exec(args []driver.Value) (driver.Result, error) {
-	result, err := s.statement.Exec(args) // nolint:staticcheck // a COPY has no other method
+	result, err := s.statement.Exec(args) //nolint:staticcheck // a COPY has no other method
 	return result, s.conn.check(err)
 }
 
 // Query implements driver.Stmt.
 func (s guardedStmt) Query(args []driver.Value) (driver.Rows, error) {
-	rows, err := s.statement.Query(args) // nolint:staticcheck // a COPY has no other method
+	rows, err := s.statement.Query(args) //nolint:staticcheck // a COPY has no other method
 	return s.conn.rows(rows, err)
 }
 

@@ -95,7 +95,7 @@ func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query st
 		cancel()
 		return Classify(doing, err)
 	}
-	defer rows.Close() // nolint:errcheck // rows.Err reports errors
+	defer rows.Close() //nolint:errcheck // rows.Err reports errors
 	defer cancel()     // before Close, which would read all remaining rows
 	for rows.Next() {
 		var row T

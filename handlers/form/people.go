@@ -21,7 +21,7 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	}
 	var faults []FieldFault
 	for _, one := range all {
-		// nolint:errorlint // an error that wraps a FieldError means more than a faulty field
+		//nolint:errorlint // an error that wraps a FieldError means more than a faulty field
 		wrong, isField := one.(*cases.FieldError)
 		if !isField {
 			return nil, err

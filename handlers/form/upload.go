@@ -195,7 +195,7 @@ func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 		return nil
 	}
 	if u.File != nil {
-		defer u.File.spooled.Close() // nolint:errcheck // a temporary file
+		defer u.File.spooled.Close() //nolint:errcheck // a temporary file
 		if take := request.From(ctx).TakeUpload; take != nil {
 			exceeded := (*people.QuotaExceededError)(nil)
 			if err := take(ctx); errors.As(err, &exceeded) {

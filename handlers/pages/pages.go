@@ -217,7 +217,7 @@ func SetCookie(c echo.Context, name, value string, lasts time.Duration) {
 		if age <= 0 {
 			age = -1
 		}
-		// nolint:gosec // Secure follows the request: an installation without HTTPS keeps choices, too
+		//nolint:gosec // Secure follows the request: an installation without HTTPS keeps choices, too
 		c.SetCookie(&http.Cookie{
 			Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isSecure, SameSite: http.SameSiteLaxMode,
 		})

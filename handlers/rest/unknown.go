@@ -63,7 +63,7 @@ func strayField(ctx huma.Context) error {
 	if kind != "multipart/form-data" {
 		submitted, err := form.Read(c.Response(), c.Request(), nil)
 		if err != nil || len(submitted.Values) == 0 {
-			return nil // nolint:nilerr // a body that is not a form has no fields
+			return nil //nolint:nilerr // a body that is not a form has no fields
 		}
 		return request.UnknownFieldFault(slices.Min(slices.Collect(maps.Keys(submitted.Values))), nil)
 	}

@@ -153,7 +153,7 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	}
 	reference, err := library.ParseReference(chosen)
 	if err != nil {
-		return choices, nil // nolint:nilerr // the field shows the fault
+		return choices, nil //nolint:nilerr // the field shows the fault
 	}
 	one, err := p.Library.Dataset(ctx, request.ScopeOf(ctx), reference)
 	if errors.Is(err, library.ErrUnknownReference) {

@@ -74,7 +74,7 @@ func (c *Collector) copy(ctx context.Context, claimed journal.ClaimedAsset) erro
 	if err != nil {
 		return err
 	}
-	defer spool.Close() // nolint:errcheck // it has no name, so nothing is left of it
+	defer spool.Close() //nolint:errcheck // it has no name, so nothing is left of it
 	hash := sha256.New()
 	size, err := c.fetch(ctx, claimed, io.MultiWriter(spool, hash))
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map
 	}
 	target, err := tasks.Open(c.Sealer, task.Targets[a.Target-1])
 	if err != nil {
-		return nil, "", nil // nolint:nilerr // the file may be public, so it is tried without the key
+		return nil, "", nil //nolint:nilerr // the file may be public, so it is tried without the key
 	}
 	return target.Headers, tasks.OriginOf(target.URL), nil
 }

@@ -52,7 +52,7 @@ func (a *asking) call(ctx context.Context, c *crew, unit *claimed) protocol.Answ
 		a.conversationID = request.ConversationID
 	}
 	if answer.Status == protocol.TimedOut && ctx.Err() == nil {
-		a.cancelJob(c, unit) // nolint:contextcheck // the job is cancelled after the call's own time is up
+		a.cancelJob(c, unit) //nolint:contextcheck // the job is cancelled after the call's own time is up
 	}
 	return answer
 }

@@ -53,7 +53,7 @@ func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int)
 // that the launch may have ended.
 func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	c := l.crew
-	// nolint:contextcheck // units are returned after the lane's own context has ended
+	//nolint:contextcheck // units are returned after the lane's own context has ended
 	if c.contain("work in a lane", func() { end, err = c.work(l.id) }) {
 		err = errInternal
 	}

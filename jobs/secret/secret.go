@@ -130,7 +130,7 @@ func (s *Sealer) Seal(value any, owner string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// nolint:gosec // the cipher generates its own nonce and takes none
+	//nolint:gosec // the cipher generates its own nonce and takes none
 	return s.current.aead.Seal(bytes.Clone(s.current.head), nil, text, []byte(owner)), nil
 }
 
