@@ -188,6 +188,7 @@ POST   /api/v1/evaluation-tasks/:task_id/clone           editor        task     
 POST   /api/v1/evaluation-tasks/:task_id/evaluate        editor        task            task.evaluate
 GET    /api/v1/evaluation-tasks/:task_id/export          viewer        task            task.export
 POST   /api/v1/evaluation-tasks/:task_id/extend          editor        task            task.extend
+GET    /api/v1/evaluation-tasks/:task_id/items           viewer        task
 POST   /api/v1/evaluation-tasks/:task_id/items           editor        task            task.append
 PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.put
 DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.withdraw

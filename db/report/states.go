@@ -1,0 +1,151 @@
+package report
+
+import (
+	"context"
+	"time"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// ItemState is how far the runs of a question are.
+type ItemState string
+
+// The states of a question. DONE and FAILED have all their runs recorded, FAILED at least one without an answer; of
+// a RUNNING one a call is under way; all others are WAITING.
+const (
+	ItemWaiting ItemState = "waiting"
+	ItemRunning ItemState = "running"
+	ItemDone    ItemState = "done"
+	ItemFailed  ItemState = "failed"
+)
+
+// ItemStates are all states, in the order in which questions pass through them.
+var ItemStates = []ItemState{ItemWaiting, ItemRunning, ItemDone, ItemFailed}
+
+// itemStates begins a statement on "item": every question of the task $1, with its state, from the first second of its
+// first launch on. $2 is how many runs a question is to have. It reads the thin tables; runs only of few questions:
+// those that may have failed, and, before they are assessed, those that no launch is asking.
+//
+// A turn is open while its conversation has not reached it: a unit begins with the turn of its own question.
+const itemStates = `
+	WITH asked AS ( -- the units of the active launch, by the question they begin with and how far they are
+		SELECT u.item_id, u.turns_done, count(*) FILTER (WHERE u.state <> 'DONE') AS open,
+			count(*) FILTER (WHERE u.outcome <> 'SUCCEEDED' OR u.turns_failed > 0) AS failed,
+			min(u.claimed_at) FILTER (WHERE u.state = 'RUNNING') AS since
+		FROM launches l
+		JOIN units u ON u.launch_id = l.id AND u.evaluator = 0
+		WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING', 'STOPPING')
+		GROUP BY u.item_id, u.turns_done),
+	work AS (
+		SELECT item_id, sum(open) AS open, sum(failed) AS failed, min(since) AS since
+		FROM (
+			SELECT a.item_id, a.open, a.failed, a.since
+			FROM asked a
+			JOIN evaluation_items head ON head.id = a.item_id AND head.series IS NULL
+			UNION ALL
+			SELECT own.id, CASE WHEN own.turn >= head.turn + a.turns_done THEN a.open ELSE 0 END, a.failed,
+				CASE WHEN own.turn = head.turn + a.turns_done THEN a.since END
+			FROM asked a
+			JOIN evaluation_items head ON head.id = a.item_id
+			JOIN evaluation_items own ON own.task_id = head.task_id AND own.series = head.series AND own.turn >= head.turn) turns
+		GROUP BY item_id),
+	assessed AS (
+		SELECT q.item_id, max(q.runs) AS runs, bool_or(q.letters LIKE '%-%') AS lacks
+		FROM evaluation_items i
+		JOIN question_statistics q ON q.item_id = i.id
+		WHERE i.task_id = $1
+		GROUP BY q.item_id),
+	item AS (
+		SELECT i.id, i.sort_key, i.question_id, i.question, known.runs_done, w.since AS running_since,
+			row_number() OVER (ORDER BY i.sort_key) AS number,
+			CASE
+				WHEN w.since IS NOT NULL THEN 'running'
+				WHEN known.runs_done < $2 THEN 'waiting'
+				WHEN w.failed > 0 AND i.series IS NULL THEN 'failed'
+				WHEN NOT coalesce(w.failed > 0 OR a.lacks, true) THEN 'done'
+				WHEN EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status <> 'SUCCEEDED') THEN 'failed'
+				ELSE 'done'
+			END AS state
+		FROM evaluation_items i
+		LEFT JOIN work w ON w.item_id = i.id
+		LEFT JOIN assessed a ON a.item_id = i.id
+		LEFT JOIN LATERAL (
+			SELECT count(*) AS runs FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current) counted
+			ON w.item_id IS NULL AND a.item_id IS NULL AND $3
+		CROSS JOIN LATERAL (SELECT CAST(coalesce($2 - w.open, a.runs, counted.runs, 0) AS int) AS runs_done) known
+		WHERE i.task_id = $1)`
+
+// Board is the state of every question of a task, in little room: 100,000 questions are 100 kB.
+type Board struct{ letters string }
+
+// boardLetters are the letters of the states in a Board, in the order of ItemStates.
+const boardLetters = "wrdf"
+
+// Len is how many questions there are.
+func (b Board) Len() int { return len(b.letters) }
+
+// State returns the state of the question with a number, from 1 to Len.
+func (b Board) State(number int) ItemState {
+	for n := range boardLetters {
+		if boardLetters[n] == b.letters[number-1] {
+			return ItemStates[n]
+		}
+	}
+	return ItemWaiting
+}
+
+// Counts returns how many questions have each state.
+func (b Board) Counts() map[ItemState]int {
+	counts := map[ItemState]int{}
+	for number := range b.Len() {
+		counts[b.State(number+1)]++
+	}
+	return counts
+}
+
+// Board returns the states of all questions of a task, by their numbers.
+func (m Monitor) Board(ctx context.Context, task db.Task) (board Board, err error) {
+	const read = itemStates + `
+		SELECT coalesce(string_agg(left(state, 1), '' ORDER BY number), '') FROM item`
+	err = m.db.GetContext(ctx, &board.letters, read, task.ID, task.RunsOfItem(), task.HasResults)
+	return board, pg.Classify("read the states of the questions", err)
+}
+
+// ItemProgress is how far one question is.
+type ItemProgress struct {
+	// Number is 1-based in the order of pages.
+	Number     int       `db:"number"`
+	QuestionID string    `db:"question_id"`
+	Question   string    `db:"question"`
+	State      ItemState `db:"state"`
+	RunsDone   int       `db:"runs_done"`
+	// RunningSince is when the oldest of its calls under way was claimed; nil if there is none.
+	RunningSince *time.Time `db:"running_since"`
+}
+
+// ItemFilter selects questions; its zero value selects all.
+type ItemFilter struct {
+	State ItemState
+	// Query is looked for in their ids and texts, whatever the case.
+	Query string
+}
+
+// Items returns one page of a task's questions, in the order of their numbers, and how many match the filter.
+func (m Monitor) Items(ctx context.Context, task db.Task, filter ItemFilter, page db.Page) (items []ItemProgress, total int, err error) {
+	const where = `
+		FROM item
+		WHERE ($4 = '' OR state = $4) AND ($5 = '' OR question_id ILIKE $5 OR question ILIKE $5)`
+	const count = itemStates + `
+		SELECT count(*)` + where
+	const list = itemStates + `
+		SELECT number, question_id, question, state, runs_done, running_since` + where + `
+		ORDER BY number
+		LIMIT $6 OFFSET $7`
+	arguments := []any{task.ID, task.RunsOfItem(), task.HasResults, filter.State, pg.Containing(filter.Query)}
+	if err := m.db.GetContext(ctx, &total, count, arguments...); err != nil {
+		return nil, 0, pg.Classify("count the questions", err)
+	}
+	err = m.db.SelectContext(ctx, &items, list, append(arguments, page.Size, page.Offset())...)
+	return items, total, pg.Classify("read how far the questions are", err)
+}
