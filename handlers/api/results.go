@@ -209,7 +209,8 @@ type resultsInput struct {
 	MinScore   string   `query:"min_score" doc:"Only questions of which a run has at least this score, 0–1" example:"0.5"`
 	MaxScore   string   `query:"max_score" doc:"Only questions of which a run has at most this score" example:"1"`
 	Sort       string   `query:"sort" doc:"question_id, risk (contradicting facts first), agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
-	Partial    bool     `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
+	slicingQuery
+	Partial bool `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
 }
 
 // filter returns the filter of the query.
@@ -246,6 +247,10 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 		}
 	}
 	if err := i.verdicts(task, &filter); err != nil {
+		return filter, err
+	}
+	var err error
+	if filter.Slicing, err = i.slicing(task); err != nil {
 		return filter, err
 	}
 	if !slices.Contains(report.Sorts, strings.TrimPrefix(cmp.Or(i.Sort, "question_id"), "-")) {

@@ -41,6 +41,21 @@ type variantStatistics struct {
 	Verdicts
 }
 
+// newVariantStatistics describes a variant; questions without a level are unknown.
+func newVariantStatistics(numbers report.VariantStatistics, levels, differ map[string]int, verdicts measure.Statistics) variantStatistics {
+	counts, known := map[string]int{}, 0
+	for _, level := range measure.Levels {
+		counts[string(level)] = levels[string(level)]
+		known += levels[string(level)]
+	}
+	counts[string(measure.Unknown)] += numbers.Items - known
+	differing := map[string]int{}
+	for _, kind := range facts.Differs {
+		differing[string(kind)] = differ[string(kind)]
+	}
+	return variantStatistics{numbers, counts, differing, Verdicts{verdicts}}
+}
+
 // Verdicts are the statistics of evaluators' verdicts.
 type Verdicts struct {
 	measure.Statistics
@@ -67,12 +82,14 @@ type statisticsOutput struct {
 		Variants    []variantStatistics   `json:"variants"`
 		Evaluators  []evaluatorStatistics `json:"evaluators" doc:"What each evaluator says, in their order"`
 		ItemsShared int                   `json:"items_shared" doc:"Questions that all variants have" example:"100"`
+		Slices      []slice               `json:"slices,omitempty" doc:"With by: the numbers of each value of the column, the most frequent first"`
 	}
 }
 
 type statisticsInput struct {
 	TaskPath
-	IncludeDefaults bool `query:"include_defaults" doc:"Count a judge's default ratings, which stand for answers that it did not rate"`
+	IncludeDefaults bool   `query:"include_defaults" doc:"Count a judge's default ratings, which stand for answers that it did not rate"`
+	By              string `query:"by" doc:"A column of the dataset: slices has the numbers of each of its values" example:"category"`
 }
 
 func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*statisticsOutput, error) {
@@ -103,18 +120,12 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	body := &output.Body
 	body.IsFinal, body.ItemsShared, body.Evaluators = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}
 	for _, one := range numbers {
-		counts := map[string]int{}
-		known := 0
-		for _, level := range measure.Levels {
-			counts[string(level)] = levels[one.Number][string(level)]
-			known += levels[one.Number][string(level)]
+		body.Variants = append(body.Variants, newVariantStatistics(one, levels[one.Number], differ[one.Number], verdicts[one.Number]))
+	}
+	if input.By != "" {
+		if body.Slices, err = h.slicesBy(ctx, task, input.By, input.IncludeDefaults); err != nil {
+			return nil, err
 		}
-		counts[string(measure.Unknown)] += task.TotalItems - known
-		differing := map[string]int{}
-		for _, kind := range facts.Differs {
-			differing[string(kind)] = differ[one.Number][string(kind)]
-		}
-		body.Variants = append(body.Variants, variantStatistics{one, counts, differing, Verdicts{verdicts[one.Number]}})
 	}
 	for _, evaluator := range task.Evaluators {
 		own, err := results.PassStatisticsOf(ctx, task, evaluator, input.IncludeDefaults)

@@ -22,8 +22,8 @@ func (h *handler) registerStreams(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
 		Description: "Available once the first launch has ended, also while a later one is active; with partial=1 also before, for the questions whose runs have all ended.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
-		Responses:   map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid}, HasColumns: true,
+		Responses: map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
