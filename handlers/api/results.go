@@ -209,7 +209,7 @@ type resultsInput struct {
 	MinScore   string   `query:"min_score" doc:"Only questions of which a run has at least this score, 0–1" example:"0.5"`
 	MaxScore   string   `query:"max_score" doc:"Only questions of which a run has at most this score" example:"1"`
 	Sort       string   `query:"sort" doc:"question_id, risk (contradicting facts first), agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
-	slicingQuery
+	SlicingQuery
 	Partial bool `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
 }
 

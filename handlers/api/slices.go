@@ -13,8 +13,8 @@ import (
 	"wending/handlers/request"
 )
 
-// slicingQuery narrows questions by the columns of their dataset, and by the numbers of their runs.
-type slicingQuery struct {
+// SlicingQuery narrows questions by the columns of their dataset, and by the numbers of their runs.
+type SlicingQuery struct {
 	MinLatency string `query:"min_latency_ms" doc:"Only questions of which a run took at least this long" example:"1000"`
 	MaxLatency string `query:"max_latency_ms" doc:"Only questions of which a run took at most this long"`
 	MinTokens  string `query:"min_total_tokens" doc:"Only questions of which a run has at least this many tokens" example:"500"`
@@ -26,14 +26,14 @@ type slicingQuery struct {
 }
 
 // Resolve implements huma.Resolver: the names of columns are not known before the task is.
-func (q *slicingQuery) Resolve(ctx huma.Context) []error {
+func (q *SlicingQuery) Resolve(ctx huma.Context) []error {
 	address := ctx.URL()
 	q.values = address.Query()
 	return nil
 }
 
 // slicing returns what the query asks for.
-func (q *slicingQuery) slicing(task db.Task) (report.Slicing, error) {
+func (q *SlicingQuery) slicing(task db.Task) (report.Slicing, error) {
 	return request.Slicing(q.values, task)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db"
 	"wending/db/measure"
@@ -98,34 +99,31 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		return nil, err
 	}
 	results := report.New(h.Store)
-	numbers, err := results.VariantStatistics(ctx, task.ID)
-	if err != nil {
-		return nil, err
-	}
-	levels, differ, err := results.Levels(ctx, task.ID)
-	if err != nil {
-		return nil, err
-	}
-	verdicts := map[int]measure.Statistics{}
+	var (
+		numbers        []report.VariantStatistics
+		levels, differ map[int]map[string]int
+		verdicts       = map[int]measure.Statistics{}
+		judges         map[int]report.JudgeNumbers
+		values         []slice
+	)
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { numbers, err = results.VariantStatistics(reading, task.ID); return err })
+	group.Go(func() (err error) { levels, differ, err = results.Levels(reading, task.ID); return err })
+	group.Go(func() (err error) { judges, err = results.Judges(reading, task); return err })
 	if len(task.Evaluators) > 0 {
-		if verdicts, err = results.PassStatistics(ctx, task, input.IncludeDefaults); err != nil {
-			return nil, err
-		}
+		group.Go(func() (err error) { verdicts, err = results.PassStatistics(reading, task, input.IncludeDefaults); return err })
 	}
-	judges, err := results.Judges(ctx, task)
-	if err != nil {
+	if input.By != "" {
+		group.Go(func() (err error) { values, err = h.slicesBy(reading, task, input.By, input.IncludeDefaults); return err })
+	}
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	output := &statisticsOutput{}
 	body := &output.Body
-	body.IsFinal, body.ItemsShared, body.Evaluators = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}
+	body.IsFinal, body.ItemsShared, body.Evaluators, body.Slices = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}, values
 	for _, one := range numbers {
 		body.Variants = append(body.Variants, newVariantStatistics(one, levels[one.Number], differ[one.Number], verdicts[one.Number]))
-	}
-	if input.By != "" {
-		if body.Slices, err = h.slicesBy(ctx, task, input.By, input.IncludeDefaults); err != nil {
-			return nil, err
-		}
 	}
 	for _, evaluator := range task.Evaluators {
 		own, err := results.PassStatisticsOf(ctx, task, evaluator, input.IncludeDefaults)
