@@ -126,6 +126,9 @@ func (p *Pages) task(c echo.Context) (db.Task, error) {
 
 // ShowError shows a fault as a page.
 func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
+	if isNear, err := pages.Nearest(c, f); isNear {
+		return err
+	}
 	message := f.Message(pages.Locale(c))
 	if request.IsInternal(f) && c.Request().Method == http.MethodGet {
 		switch c.Path() {
