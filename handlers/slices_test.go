@@ -95,3 +95,62 @@ func TestStatisticsByAColumn(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, string(refused.body), "category")
 }
+
+// What the report's page narrows to is what its file and its print have; a value that does not exist is left out and said.
+func TestAFilteredReportIsExportedAndPrintedAsItIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	query := url.Values{"column.category": {"合同"}, "column.难 度": {"hard"}, "min_latency_ms": {"0"}, "min_cost": {""}}.Encode()
+	page := s.get(t, "/tasks/"+id+"/results?"+query).page(t)
+	require.Equal(t, 1, page.Find("article.result").Length())
+	require.Contains(t, page.Find(".shown-of").Text(), "筛出 1 题，共 6 题")
+	require.Equal(t, "合同（2）", strings.TrimSpace(page.Find(`select[name="column.category"] option[selected]`).Text()))
+	href, _ := page.Find(".shown-of a").First().Attr("href")
+	rows := strings.Split(strings.TrimSpace(string(s.get(t, href).body)), "\r\n")
+	require.Len(t, rows, 2)
+	require.True(t, strings.HasPrefix(rows[1], "q2,"), rows[1])
+	print := s.get(t, "/tasks/"+id+"/results/print?"+query).page(t)
+	require.Contains(t, print.Text(), "合同二")
+	require.NotContains(t, print.Text(), "婚姻一")
+	rows = strings.Split(strings.TrimSpace(string(s.get(t, api+"/"+id+"/export?column.category="+url.QueryEscape("合同")).body)), "\r\n")
+	require.Len(t, rows, 3)
+
+	for _, wrong := range []string{
+		"filter=none", "sort=none", "view=none", "text=none", "align=none", "review=none", "finish_reason=none", "variant=9", "variant=x",
+		"page=x", "page=-1", "page=99999999", "page_size=0", "column.colour=red", "min_latency_ms=fast", "max_cost=-1",
+	} {
+		name, _, _ := strings.Cut(wrong, "=")
+		for _, path := range []string{"/tasks/" + id + "/results"} {
+			moved := s.get(t, path+"?search=&"+wrong)
+			require.Equal(t, http.StatusSeeOther, moved.StatusCode, wrong)
+			shown := s.get(t, moved.Header.Get("Location"))
+			require.Equal(t, http.StatusOK, shown.StatusCode, wrong)
+			require.Contains(t, shown.page(t).Find("#left-out").Text(), name)
+		}
+	}
+}
+
+// No list answers an odd address with an error of the server's own, and none refuses it: the nearest page is shown.
+func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	for _, path := range []string{
+		"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report", "/tasks/" + id + "/review", "/tasks/" + id + "/sign-off",
+		"/tasks/" + id + "/gallery", "/tasks/" + id + "/launches", "/tasks/" + id + "/variants", "/library/agents", "/library/datasets", "/library/prompts",
+		"/library/schedules", "/workers", "/comparison", "/",
+	} {
+		for _, odd := range []string{
+			"page=x", "page=0", "page=1000000", "page_size=9999", "status=NONE", "sort=none", "filter=none", "view=none", "variant=99", "archived=maybe",
+			"by=none", "column.none=x", "query=%00%ff", "search=%00%ff", "a=x&b=y", "from=x", "left_out=%3Cscript%3E",
+		} {
+			answer := s.get(t, path+"?"+odd)
+			for hops := 0; answer.StatusCode == http.StatusSeeOther && hops < 4; hops++ {
+				answer = s.get(t, answer.Header.Get("Location"))
+			}
+			require.Contains(t, []int{http.StatusOK, http.StatusNotFound}, answer.StatusCode, path+"?"+odd)
+			require.NotContains(t, string(answer.body), "<script>")
+		}
+	}
+}

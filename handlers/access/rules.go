@@ -150,6 +150,7 @@ GET    /tasks/:taskId/replay/:number                     viewer        task
 GET    /tasks/:taskId/gallery                            viewer        task
 GET    /tasks/:taskId/report                             viewer        task
 GET    /tasks/:taskId/results                            viewer        task
+GET    /tasks/:taskId/results/export                     viewer        task            task.export
 GET    /tasks/:taskId/results/print                      viewer        task            task.print
 GET    /tasks/:taskId/results/:number                    viewer        task
 GET    /tasks/:taskId/results/:number/reviews            viewer        task

@@ -111,10 +111,16 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	group.Go(func() (err error) { levels, differ, err = results.Levels(reading, task.ID); return err })
 	group.Go(func() (err error) { judges, err = results.Judges(reading, task); return err })
 	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) { verdicts, err = results.PassStatistics(reading, task, input.IncludeDefaults); return err })
+		group.Go(func() (err error) {
+			verdicts, err = results.PassStatistics(reading, task, input.IncludeDefaults)
+			return err
+		})
 	}
 	if input.By != "" {
-		group.Go(func() (err error) { values, err = h.slicesBy(reading, task, input.By, input.IncludeDefaults); return err })
+		group.Go(func() (err error) {
+			values, err = h.slicesBy(reading, task, input.By, input.IncludeDefaults)
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err

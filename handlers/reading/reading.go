@@ -5,6 +5,7 @@ package reading
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -167,6 +168,8 @@ type Contents struct {
 	// OnlyDiffering leaves out the questions whose runs all have an answer of the same content, in accord with the standard answer; the
 	// others come in the order of risk.
 	OnlyDiffering bool
+	// Only are the items that the document has; nil means all.
+	Only map[int64]bool
 }
 
 // Document prepares a task's report as one document; the function writes it, question by question. All of it is as of one moment.
@@ -202,6 +205,10 @@ func (r Reader) document(ctx context.Context, task db.Task, contents Contents) (
 			return nil, err
 		}
 		d.LeftOut = len(d.All) - len(questions)
+	}
+	if contents.Only != nil {
+		questions = slices.DeleteFunc(slices.Clone(questions), func(item report.Summary) bool { return !contents.Only[item.ID] })
+		d.Chosen = len(questions)
 	}
 	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {
 		return nil, err

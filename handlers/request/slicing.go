@@ -10,10 +10,40 @@ import (
 
 	"wending/db"
 	"wending/db/report"
+	"wending/views/paths"
 )
 
 // ColumnPrefix begins the parameters that narrow questions by a column of their dataset.
-const ColumnPrefix = "column."
+const ColumnPrefix = paths.ColumnPrefix
+
+// sliceNumbers are the parameters that narrow questions by the numbers of their runs.
+var sliceNumbers = []string{"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost", "max_cost"}
+
+// isSliceParameter reports whether Slicing reads a parameter.
+func isSliceParameter(name string) bool {
+	return strings.HasPrefix(name, ColumnPrefix) || slices.Contains(sliceNumbers, name)
+}
+
+// HasSlice reports whether a query has a parameter that Slicing reads.
+func HasSlice(query url.Values) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(query)), isSliceParameter)
+}
+
+// SliceValues are the parameters of a query that Slicing reads. A form has blanks for what it does not ask for.
+func SliceValues(query url.Values) url.Values {
+	values := url.Values{}
+	for name, given := range query {
+		if !isSliceParameter(name) {
+			continue
+		}
+		for _, value := range given {
+			if value != "" {
+				values.Add(name, StorableText(value))
+			}
+		}
+	}
+	return values
+}
 
 // Slicing reads which questions a query asks for by the columns of the task's dataset and the numbers of their runs.
 // What it asks for wrongly is left out, and is the error.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/agent/protocol"
+	"wending/jobs/export"
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
@@ -103,7 +105,11 @@ func (p *Pages) printReport(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	write, err := p.reader.Document(ctx, task, reading.Contents{OnlyDiffering: only == onlyDiffering})
+	chosen, err := p.chosen(c, task)
+	if err != nil {
+		return err
+	}
+	write, err := p.reader.Document(ctx, task, reading.Contents{OnlyDiffering: only == onlyDiffering, Only: chosen})
 	if err != nil {
 		return err
 	}
@@ -114,6 +120,49 @@ func (p *Pages) printReport(c echo.Context) error {
 		c.Response().WriteHeader(http.StatusOK)
 		return write(ctx, c.Response())
 	}, leave)
+}
+
+// chosen are the items that the query of a report asks for; nil if it asks for all.
+func (p *Pages) chosen(c echo.Context, task db.Task) (map[int64]bool, error) {
+	r := results.Report{Task: task}
+	var err error
+	if r.Query, err = queryOf(c, task); err != nil || !r.Narrows() {
+		return nil, err
+	}
+	if _, err := p.readReport(c, &r); err != nil {
+		return nil, err
+	}
+	items := map[int64]bool{}
+	for _, item := range r.Shown(r.Query) {
+		items[item.ID] = true
+	}
+	return items, nil
+}
+
+// exportShown sends the questions that the query of a report asks for as a file.
+func (p *Pages) exportShown(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	format := c.QueryParam("format")
+	if _, isKnown := reading.ReportTypes[format]; !isKnown {
+		return request.ParameterFault("format", request.OneOf("csv", "xlsx", "jsonl", "html"))
+	}
+	order := reading.Order{Format: format, IncludeErrors: true}
+	if order.Only, err = p.chosen(c, task); err != nil {
+		return err
+	}
+	write, err := reading.NewReports(p.Store, p.Tasks.Assets).Prepare(ctx, task, order)
+	if err != nil {
+		return err
+	}
+	header := c.Response().Header()
+	header.Set(echo.HeaderContentType, reading.ReportTypes[format])
+	header.Set(echo.HeaderContentDisposition, export.ContentDisposition(task.Name, format))
+	c.Response().WriteHeader(http.StatusOK)
+	return write(ctx, c.Response())
 }
 
 // queryOf reads the query of a report: the questions that a request wants to see.
@@ -135,6 +184,7 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 			return query, request.ParameterFault(parameter.name, request.OneOf(slices.DeleteFunc(slices.Clone(parameter.choices), func(choice string) bool { return choice == "" })...))
 		}
 	}
+	query.Slice = request.SliceValues(c.QueryParams())
 	query.Reason = request.SearchText(c.QueryParam("reason"))
 	query.ErrorCode, query.FinishReason = request.SearchText(c.QueryParam("error_code")), c.QueryParam("finish_reason")
 	if query.FinishReason != "" && !slices.Contains(protocol.Finishes, query.FinishReason) {
@@ -166,6 +216,12 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 			return reviews, err
 		}
 	}
+	if report.Columns, err = p.report.Columns(ctx, report.Task); err != nil {
+		return reviews, err
+	}
+	if report.Sliced, err = p.sliced(ctx, report.Task, report.Query); err != nil {
+		return reviews, err
+	}
 	if report.Outcomes, err = p.report.Outcomes(ctx, report.Task.ID, report.Variant); err != nil {
 		return reviews, err
 	}
@@ -178,6 +234,22 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	reviews, err = p.reader.Reviews(ctx, report.Task.ID)
 	report.Reviews = reviews.OfQuestions
 	return reviews, err
+}
+
+// sliced are the items of a task that the slice of a query asks for; nil if it does not ask.
+func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (map[int64]bool, error) {
+	slicing, err := request.Slicing(query.Slice, task)
+	if err != nil || len(query.Slice) == 0 {
+		return nil, err
+	}
+	filter := report.Filter{Variant: query.Variant, Slicing: slicing}
+	if query.ErrorCode != "" { // the same run must meet all that is asked of one
+		filter.ErrorCodes = []string{query.ErrorCode}
+	}
+	if query.FinishReason != "" {
+		filter.FinishReasons = []string{query.FinishReason}
+	}
+	return p.report.Matching(ctx, task.ID, filter)
 }
 
 // viewOfPage is the view of the page that requests one of its cards; empty if the request does not name it.

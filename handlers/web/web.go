@@ -76,6 +76,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.GET("/tasks/:taskId/launches/:launchId", p.showLaunch)
 	compressed.GET("/tasks/:taskId/results", p.showReport)
 	compressed.GET("/tasks/:taskId/results/print", p.printReport)
+	plain.GET("/tasks/:taskId/results/export", p.exportShown)
 	compressed.GET("/tasks/:taskId/results/:number", p.findQuestion)
 	compressed.GET("/tasks/:taskId/results/:number/reviews", p.listVersions)
 	compressed.GET("/tasks/:taskId/news", p.news)
