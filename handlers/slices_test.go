@@ -154,3 +154,21 @@ func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
 		}
 	}
 }
+
+// A report is grouped by a column, and its numbers lead to the questions that they count; what was sent for a question is
+// one click from its answers.
+func TestAReportIsGroupedByAColumn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	page := s.get(t, "/tasks/"+id+"/report?by=category").page(t)
+	rows := page.Find("#slices tbody tr")
+	require.Equal(t, 4, rows.Length())
+	link := rows.First().Find("td a").First()
+	href, _ := link.Attr("href")
+	require.Contains(t, s.get(t, href).page(t).Find(".shown-of").Text(), "筛出 "+link.Text()+" 题")
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/"+id+"/report?by=none").StatusCode)
+
+	fold, _ := s.get(t, "/tasks/"+id+"/results").page(t).Find(".sent a").First().Attr("hx-get")
+	require.Contains(t, string(s.fragment(t, fold).body), "&#34;question&#34;")
+}

@@ -56,31 +56,17 @@ func (h *handler) slicesBy(ctx context.Context, task db.Task, by string, withDef
 	if place < 0 {
 		return nil, request.ParameterFault("by", request.OneOf(task.VariableNames...))
 	}
-	results := report.New(h.Store)
-	values, err := results.Slices(ctx, task.ID, place+1)
+	found, err := report.New(h.Store).SlicesBy(ctx, task, place+1, withDefaults)
 	if err != nil {
 		return nil, err
 	}
-	numbers, err := results.SliceStatistics(ctx, task, values)
-	if err != nil {
-		return nil, err
-	}
-	levels, differ, err := results.SliceLevels(ctx, values)
-	if err != nil {
-		return nil, err
-	}
-	verdicts, err := results.SliceVerdicts(ctx, task, values, withDefaults)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]slice, len(values.Values))
-	for n, value := range values.Values {
-		list[n] = slice{Value: value, Items: values.Items[n], Variants: []sliceStatistics{}}
-	}
-	for _, one := range numbers {
-		n, number := one.Slice, one.Number
-		described := newVariantStatistics(one.VariantStatistics, levels[n][number], differ[n][number], verdicts[n].Passes[number])
-		list[n].Variants = append(list[n].Variants, sliceStatistics{described, verdicts[n].Answered[number]})
+	list := make([]slice, len(found))
+	for n, of := range found {
+		list[n] = slice{Value: of.Value, Items: of.Items, Variants: []sliceStatistics{}}
+		for _, one := range of.Variants {
+			described := newVariantStatistics(one.VariantStatistics, one.Levels, one.FactsDiffer, one.Passes)
+			list[n].Variants = append(list[n].Variants, sliceStatistics{described, one.Answered})
+		}
 	}
 	return list, nil
 }

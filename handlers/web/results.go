@@ -310,6 +310,9 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return err
 	}
 	if request.IsFragment(c.Request()) {
+		if c.QueryParam("sent") != "" {
+			return p.openSent(c, task, item.ID)
+		}
 		if from := c.QueryParam("units"); from != "" {
 			return p.openUnits(c, task, item.ID, from)
 		}
@@ -378,6 +381,41 @@ func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant in
 	}
 	r.Variant = variant
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
+}
+
+// openSent is what was sent for a question: to each variant, for the first of its runs that took place.
+func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
+	ctx := c.Request().Context()
+	runs, err := p.report.CurrentRuns(ctx, []int64{item}, 0)
+	if err != nil {
+		return err
+	}
+	var all []results.Sent
+	last := 0
+	for _, one := range runs {
+		if one.Variant == last {
+			continue
+		}
+		last = one.Variant
+		run, err := p.report.Run(ctx, task.ID, one.ID, 0)
+		if err != nil {
+			return err
+		}
+		sent, err := p.Tasks.Input(ctx, task, run)
+		if err != nil {
+			return err
+		}
+		var body bytes.Buffer
+		if err := json.Indent(&body, sent.Body, "", "  "); err != nil {
+			return err
+		}
+		part := results.Sent{RunID: one.ID, Protocol: sent.Protocol, URL: sent.URL, Body: body.String(), OmitsPayload: sent.OmitsPayload}
+		if !task.IsPlain() {
+			part.Variant = task.Variants[one.Variant-1].Name
+		}
+		all = append(all, part)
+	}
+	return pages.Render(c, http.StatusOK, results.SentPart(task, all))
 }
 
 // openUnits is what a question's card has folded from a unit on.

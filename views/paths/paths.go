@@ -153,6 +153,9 @@ func Conversation(id uuid.UUID, series string) string {
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
+// Sent is what was sent for a question, as a part of its card.
+func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sent=1" }
+
 // QuestionReviews is the history of the verdicts on a question.
 func QuestionReviews(id uuid.UUID, number int) string { return Question(id, number) + "/reviews" }
 
@@ -164,6 +167,11 @@ func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
 
 // Report is the report of a task in numbers.
 func Report(id uuid.UUID) string { return Task(id) + "/report" }
+
+// ReportBy is the report in numbers, grouped by a column of the dataset.
+func ReportBy(id uuid.UUID, column string) string {
+	return WithQuery(Report(id), url.Values{"by": {column}}) + "#slices"
+}
 
 // Review leads to the next question that waits for the reader's verdict.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
