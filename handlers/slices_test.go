@@ -164,7 +164,7 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	page := s.get(t, "/tasks/"+id+"/report?by=category").page(t)
 	rows := page.Find("#slices tbody tr")
 	require.Equal(t, 4, rows.Length())
-	link := rows.First().Find("td a").First()
+	link := rows.Find("td a").First()
 	href, _ := link.Attr("href")
 	require.Contains(t, s.get(t, href).page(t).Find(".shown-of").Text(), "筛出 "+link.Text()+" 题")
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/"+id+"/report?by=none").StatusCode)
