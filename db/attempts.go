@@ -8,7 +8,7 @@ import (
 	"wending/db/pg"
 )
 
-// FailedAttempt is an attempt of a call that failed and was made again.
+// FailedAttempt is an attempt of a call that failed and was followed by another.
 type FailedAttempt struct {
 	// Attempt is the attempt's number, from 1.
 	Attempt      int       `json:"attempt"`
@@ -22,20 +22,20 @@ type FailedAttempt struct {
 	Body string `json:"body"`
 }
 
-// How many failed attempts of a run are kept, starting with the first, and how many bytes of message and body
-// of each.
+// How many failed attempts of a run are kept, counted from the first, and how many bytes of the message and body of
+// each.
 const (
 	MaxFailedAttempts   = 10
-	maxAttemptText      = 1800 // with the other values it stays below 2 KB
+	maxAttemptText      = 1800 // with the other values this stays below 2 KB
 	maxAttemptMessage   = 600
-	MaxFailedAttemptRaw = 2 * maxAttemptText // of a body, to be cut where no secret is cut with it
+	MaxFailedAttemptRaw = 2 * maxAttemptText // of a body; it is cut only after secrets are redacted
 )
 
 // FailedAttempts are the failed attempts of a run, in order.
 type FailedAttempts []FailedAttempt
 
-// With returns the attempts and one more, which is cut to the stored length; an attempt beyond
-// MaxFailedAttempts is left out.
+// With returns the attempts and one more, shortened to the stored length; an attempt beyond MaxFailedAttempts is
+// left out.
 func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	if len(f) == MaxFailedAttempts {
 		return f
@@ -45,7 +45,7 @@ func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	return append(f[:len(f):len(f)], one)
 }
 
-// cutBytes is the beginning of a text that the database can hold, at most limit bytes, in whole characters.
+// cutBytes returns the beginning of a text in storable form: at most limit bytes, ending with a whole character.
 func cutBytes(text string, most int) string {
 	text = pg.StorableText(text)
 	if len(text) <= most {
@@ -62,7 +62,7 @@ func (f FailedAttempts) Text() string {
 	if len(f) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(f) // never fails
+	text, _ := json.Marshal(f) // cannot fail
 	return string(text)
 }
 

@@ -19,7 +19,7 @@ type Cap struct {
 	count string
 }
 
-// The caps: of schedules that are not archived, of links to reports and of tokens that are good.
+// The caps on schedules that are not archived, and on links to reports and tokens that are still valid.
 var (
 	ScheduleCap = Cap{"schedules", 100, `SELECT count(*) FROM schedules WHERE project_id = $1 AND archived_at IS NULL`}
 	ShareCap    = Cap{"shares", 200, `
@@ -31,14 +31,14 @@ var (
 		WHERE project_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`}
 )
 
-// ProjectFullError means that a project has as many of something as it may.
+// ProjectFullError means that a project has as many objects of one kind as it may have.
 type ProjectFullError struct{ Cap }
 
 func (e *ProjectFullError) Error() string {
 	return fmt.Sprintf("the project has %d %s, and may not have more", e.Most, e.What)
 }
 
-// Admit returns a ProjectFullError if a project has reached the cap. Nobody else is admitted until the transaction
+// Admit returns a ProjectFullError if a project has reached the cap. No other object is admitted until the transaction
 // ends.
 func (c Cap) Admit(ctx context.Context, tx *sqlx.Tx, projectID uuid.UUID) error {
 	if _, err := tx.ExecContext(ctx, `SELECT FROM projects WHERE id = $1 FOR NO KEY UPDATE`, projectID); err != nil {

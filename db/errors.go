@@ -10,26 +10,27 @@ import (
 
 // Errors that a caller can act on. Everything else is an internal error.
 var (
-	// ErrNotFound means that no such row exists; an error that knows what is missing is a *NotFoundError.
+	// ErrNotFound means that no such row exists; an error that names the missing object is a *NotFoundError.
 	ErrNotFound = pg.ErrNotFound
-	// ErrConflict means that the row's state does not allow the change, or that another process made the change
+	// ErrConflict means that the row's state does not allow the change, or that another process made a change
 	// first.
 	ErrConflict = pg.ErrConflict
-	// ErrUnstorable means that a text has a NUL or is not valid UTF-8.
+	// ErrUnstorable means that a text contains a NUL or is not valid UTF-8.
 	ErrUnstorable = pg.ErrUnstorable
 	// ErrGone means that a row refers to another row that does not exist, or no longer does.
 	ErrGone = pg.ErrGone
-	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
+	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again
+	// later.
 	ErrUnavailable = pg.ErrUnavailable
-	// ErrNothingToRun means that this kind of launch has nothing left to run in the task, or in the question or
-	// variant named.
+	// ErrNothingToRun means that a launch of this kind would have nothing to run in the task, or in the given
+	// question or variant.
 	ErrNothingToRun = errors.New("nothing to run")
 )
 
 // Kind is the kind of object that a NotFoundError is about.
 type Kind string
 
-// The kinds of objects that a caller can name.
+// The kinds of objects that can be missing.
 const (
 	KindTask     Kind = "task"
 	KindLaunch   Kind = "launch"
@@ -54,7 +55,7 @@ func (e *NotFoundError) Error() string {
 // Is makes errors.Is(err, ErrNotFound) true.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// NotFound adds the kind to an ErrNotFound and returns any other error as it is.
+// NotFound adds the kind to an ErrNotFound and returns any other error unchanged.
 func NotFound(kind Kind, err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return &NotFoundError{Kind: kind, cause: err}

@@ -14,11 +14,11 @@ import (
 	"wending/db/pg"
 )
 
-// Evaluator is a row of task_evaluators: a version of an evaluator, as a task keeps it.
+// Evaluator is a row of task_evaluators: the version of an evaluator that a task keeps.
 type Evaluator struct {
 	TaskID uuid.UUID `db:"task_id"`
 	Number int       `db:"number"` // 1, 2, 3 …
-	// EvaluatorID and Version identify the saved evaluator that it is a copy of.
+	// EvaluatorID and Version identify the saved evaluator that was copied.
 	EvaluatorID uuid.UUID       `db:"evaluator_id"`
 	Version     int             `db:"version"`
 	Name        string          `db:"name"`
@@ -28,7 +28,7 @@ type Evaluator struct {
 	Target *int `db:"target"`
 }
 
-// IsJudge reports whether a model judges, in a separate call.
+// IsJudge reports whether the evaluator is a model, which rates answers in separate calls.
 func (e Evaluator) IsJudge() bool { return e.Target != nil }
 
 const insertEvaluator = `
@@ -45,7 +45,7 @@ func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	return insertEvaluators(ctx, tx, task.ID, task.Evaluators)
 }
 
-// noteVersions stores in a task's evaluations which version of the evaluator made them, before another version
+// noteVersions records in a task's evaluations which version of the evaluator made them, before another version
 // replaces it.
 func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator) error {
 	const version = ` e
@@ -96,7 +96,7 @@ func readEvaluators(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.
 
 // Evaluation is an evaluator's verdict on a run.
 type Evaluation struct {
-	// Number is the evaluator's within the task.
+	// Number is the evaluator's number within the task.
 	Number int    `json:"number"`
 	Status string `json:"status"`
 	// Score is from 0 to 1; it and Passed are nil without a verdict.
@@ -105,10 +105,10 @@ type Evaluation struct {
 	Reason       string   `json:"reason"`
 	ErrorCode    string   `json:"error_code"`
 	ErrorMessage string   `json:"error_message"`
-	// Version is the evaluation's own evaluator version, where it differs from the task's.
+	// Version is the version of the evaluator that made the evaluation, if it differs from the task's.
 	Version *int `json:"version"`
 	// Ratings are a judge's ratings from 0 to 100, by dimension; IsDefault reports that the judge gave none, so
-	// that each is 50.
+	// that each is set to 50.
 	Ratings   map[string]float64 `json:"ratings"`
 	IsDefault bool               `json:"is_default"`
 	// LatencyMS and the following fields cover a judge's calls; nil means unknown.
@@ -135,7 +135,8 @@ func (e *Evaluations) Scan(column any) error {
 	return json.Unmarshal(text, e)
 }
 
-// SumEvaluationsUp gives runs what all evaluators of their task say together. Ratings by default say nothing.
+// SumEvaluationsUp stores in runs the combined verdict of all evaluators of their task. Default ratings do not
+// count.
 const SumEvaluationsUp = `
 	UPDATE evaluation_runs r
 	SET passed = summed.passed, score = summed.score
@@ -147,7 +148,8 @@ const SumEvaluationsUp = `
 		GROUP BY e.run_id) summed
 	WHERE r.id = summed.run_id`
 
-// Unrated returns the score (0–1) and the ratings by dimension (0–100) of an answer that a judge with this configuration never rated.
+// Unrated returns the score (0–1) and the ratings by dimension (0–100) that an answer gets if a judge with this
+// configuration never rated it.
 type Unrated func(config json.RawMessage) (score float64, ratings map[string]float64)
 
 // endLostJudgements gives default ratings to answers whose judge's call was lost too often, as if the call had

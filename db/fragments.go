@@ -1,24 +1,24 @@
 package db
 
-// Parts that several statements share: columns, expressions, conditions and joins. TestEveryStatementIsUnderstood
-// has PostgreSQL read every statement that is put together with them.
+// Columns, expressions, conditions and joins that several statements share. TestEveryStatementIsUnderstood has
+// PostgreSQL parse every statement that contains them.
 
-// ItemColumns are the columns of an Item, of evaluation_items i.
+// ItemColumns are the columns of an Item, from evaluation_items i.
 const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.series, i.turn, i.variable_values`
 
-// RunColumns are the columns of a Run in evaluation_runs r, without the answer's text.
+// RunColumns are the columns of a Run, from evaluation_runs r, without the answer's text.
 const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
 	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts, r.failed_attempts,
 	r.error_code, r.error_message, r.finish_reason, r.created_at,
 	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 	r.passed, r.score, ` + EvaluationsOfRun + ` AS evaluations`
 
-// AnswerTokens are the output tokens of a run's answer alone, without those of its reasoning; NULL where these are
-// not counted apart.
+// AnswerTokens are the output tokens of a run's answer without those of its reasoning; NULL if the two are not
+// counted separately.
 const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
 
-// Supersede takes is_current from the runs that those of the units "done" replace. The INSERT after it must join
-// superseded, so that this comes first and the partial unique index is not violated.
+// Supersede clears is_current on the runs that the runs of the units "done" replace. The INSERT that follows must
+// join superseded, so that the update comes first and the partial unique index is not violated.
 const Supersede = `
 	older AS (
 		UPDATE evaluation_runs r
@@ -29,7 +29,7 @@ const Supersede = `
 	superseded AS (
 		SELECT count(*) FROM older)`
 
-// TurnsOfUnit joins the turns that a unit u asks: its item and, of a conversation, all that follow.
+// TurnsOfUnit joins the turns that a unit u asks: its item and, in a conversation, all later ones.
 const TurnsOfUnit = `
 	JOIN evaluation_items own ON own.id = u.item_id
 	JOIN LATERAL (
@@ -46,7 +46,8 @@ const EvaluationsOfRun = `(
 		FROM evaluations e
 		WHERE e.run_id = r.id)`
 
-// KeepPastEvaluations moves the evaluations that those of "fresh" replace; it has run_id and evaluator.
+// KeepPastEvaluations moves the evaluations that the rows of "fresh" are about to replace to past_evaluations;
+// "fresh" has run_id and evaluator.
 const KeepPastEvaluations = `
 	past AS (
 		INSERT INTO past_evaluations
@@ -54,7 +55,7 @@ const KeepPastEvaluations = `
 		FROM evaluations e
 		JOIN fresh ON fresh.run_id = e.run_id AND fresh.evaluator = e.evaluator)`
 
-// ReplaceEvaluation has the columns of evaluations that a later evaluation replaces.
+// ReplaceEvaluation sets the columns of evaluations that a later evaluation replaces.
 const ReplaceEvaluation = `
 	ON CONFLICT (run_id, evaluator) DO UPDATE
 	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason, error_code = excluded.error_code,
@@ -63,14 +64,14 @@ const ReplaceEvaluation = `
 		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
 		cost = excluded.cost, launch_id = excluded.launch_id`
 
-// inScope holds for the items i that a launch l is to ask. One turn selects its whole conversation.
+// inScope is the condition for the items i that a launch l runs. One turn selects its whole conversation.
 const inScope = `(l.item_id IS NULL OR i.id = l.item_id OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
 
-// isKept holds for the runs r of an item that a launch l does not repeat, of its variant v in the place n.
+// isKept is the condition for runs r of an item that a launch l does not repeat, for its variant v and run_index n.
 const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
 
-// sumSpent is the cost of the runs r as pairs of a JSON object, in the currency g.currency, where all targets have
-// one.
+// sumSpent is the cost of the runs r as pairs of a JSON object. It is in the currency g.currency if all targets
+// have the same.
 const sumSpent = `jsonb_build_object(
 			'currency', g.currency,
 			'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END,
@@ -78,3 +79,8 @@ const sumSpent = `jsonb_build_object(
 
 // sharedCurrency is the currency of targets; NULL means that they have none in common.
 const sharedCurrency = `CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency`
+
+// ClusterOf is the cluster of item i of task t: its value of the task's cluster_by column, or its conversation; empty for an
+// item that is independent of all others.
+const ClusterOf = `CASE WHEN t.cluster_by IS NULL THEN coalesce(i.series, '')
+	ELSE coalesce(i.variable_values[array_position(t.variable_names, t.cluster_by)], '') END`

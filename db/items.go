@@ -18,14 +18,16 @@ type Item struct {
 	StandardAnswer string  `db:"standard_answer"`
 	SystemPrompt   *string `db:"system_prompt"`
 	UserContext    *string `db:"user_context"`
-	// Series names the conversation that the item is a turn of, Turn is which, from 1; nil for a single question.
+	// Series names the conversation that the item is a turn of, Turn is the turn's number, from 1; both are nil for
+	// a single question.
 	Series *string `db:"series"`
 	Turn   *int    `db:"turn"`
-	// Variables are the row's values of Task.VariableNames, in order; nil means that the dataset has none.
+	// Variables are the row's values of Task.VariableNames, in order; nil means that the dataset has no further
+	// columns.
 	Variables pq.StringArray `db:"variable_values"`
 }
 
-// NewItem is one question to store.
+// NewItem is a question to store.
 type NewItem struct {
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string

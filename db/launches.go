@@ -15,11 +15,11 @@ import (
 	"wending/db/pg"
 )
 
-// LaunchKind is why a launch was made.
+// LaunchKind is the reason for a launch.
 type LaunchKind string
 
-// The kinds of launches. SUBMIT, RESUME and EXTEND run what has no run yet; RETRY_FAILED runs everything that
-// did not succeed, and retries judges that could not rate an answer; EVALUATE runs only evaluators.
+// The kinds of launches. SUBMIT, RESUME and EXTEND run everything that has no run yet; RETRY_FAILED runs everything
+// that did not succeed, and repeats judgements without a rating; EVALUATE runs only evaluators.
 const (
 	LaunchSubmit   LaunchKind = "SUBMIT"
 	LaunchRetry    LaunchKind = "RETRY_FAILED"
@@ -28,7 +28,7 @@ const (
 	LaunchEvaluate LaunchKind = "EVALUATE"
 )
 
-// LaunchKinds are all kinds.
+// LaunchKinds lists all kinds.
 var LaunchKinds = []LaunchKind{LaunchSubmit, LaunchRetry, LaunchResume, LaunchExtend, LaunchEvaluate}
 
 // LaunchStatus is the state of a launch: PENDING → RUNNING (→ STOPPING) → SUCCEEDED, STOPPED or FAILED.
@@ -44,7 +44,7 @@ const (
 	LaunchFailed    LaunchStatus = "FAILED"
 )
 
-// LaunchStatuses are all states in the order of a launch's life.
+// LaunchStatuses lists all states in the order of a launch's life.
 var LaunchStatuses = []LaunchStatus{LaunchPending, LaunchRunning, LaunchStopping, LaunchSucceeded, LaunchStopped, LaunchFailed}
 
 // NewLaunch holds the settings of a launch and the actor who requested it.
@@ -54,7 +54,7 @@ type NewLaunch struct {
 	By      Actor
 }
 
-// Selection narrows a retry; its zero value means everything.
+// Selection narrows a retry; its zero value selects everything.
 type Selection struct {
 	// QuestionID is the one question to retry; empty means all.
 	QuestionID string
@@ -102,7 +102,7 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 	return id, outbox.MarkPushing(ctx, tx, id)
 }
 
-// RunsLeft returns how many calls a launch of the kind would make now, including calls to judges, or 0 if the
+// RunsLeft returns how many calls, including calls to judges, a launch of the kind would make now, or 0 if the
 // task's state does not allow it or nothing is left. Pages, API and store share this rule. statistics are the
 // task's own.
 func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
@@ -127,8 +127,8 @@ func (t Task) allows(kind LaunchKind) bool {
 	return !t.Status.IsActive()
 }
 
-// countLeft counts the runs that did not succeed, and the answers that judges did not rate, of one question ($2), one variant
-// ($3) or both; NULL means all.
+// countLeft counts the runs that did not succeed and the answers that judges did not rate: of the question $2 and
+// the variant $3, where NULL means all.
 const countLeft = `
 	SELECT t.runs_per_item
 			* CASE WHEN $2::bigint IS NULL THEN t.total_items ELSE 1 END
@@ -152,8 +152,8 @@ const reopenTask = `
 		statistics = NULL, is_pruned = false, updated_at = now()
 	WHERE id = $1`
 
-// Extend starts a launch, for everything that has no run yet, of a task that has ended, within the caller's
-// transaction.
+// Extend starts, within the caller's transaction, a launch that runs everything without a run in a task that has
+// ended.
 func Extend(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, n NewLaunch) (uuid.UUID, error) {
 	return reopen(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n})
 }
@@ -170,8 +170,8 @@ func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, erro
 	return id, Notify(ctx, tx, row.TaskID)
 }
 
-// RequestLaunch starts a draft (SUBMIT), continues with what has no run (RESUME) or retries everything that did
-// not succeed (RETRY_FAILED; narrow selects a question or variant). The task is RUNNING from then on. It
+// RequestLaunch starts a draft (SUBMIT), runs what has no run yet (RESUME) or retries everything that did not
+// succeed (RETRY_FAILED; narrow selects a question or variant). The task is RUNNING from then on. RequestLaunch
 // returns ErrConflict if the task's state does not allow it or another request was first, ErrNothingToRun if
 // nothing is left for this kind, and ErrNotFound if there is no such task, question or variant.
 func (s *Store) RequestLaunch(ctx context.Context, scope Scope, taskID uuid.UUID, kind LaunchKind, narrow Selection, n NewLaunch) (launchID uuid.UUID, err error) {
@@ -193,8 +193,9 @@ func (s *Store) RequestLaunch(ctx context.Context, scope Scope, taskID uuid.UUID
 	return launchID, err
 }
 
-// ExtendTask raises the runs of each question of a task that has ended, and starts the missing runs. It returns
-// ErrConflict if the task is active or was never started, and ErrNothingToRun if it already has that many runs.
+// ExtendTask raises the number of runs of each question of a task that has ended, and starts the missing runs. It
+// returns ErrConflict if the task is active or was never started, and ErrNothingToRun if it already has that many
+// runs.
 func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
 	const raise = `UPDATE evaluation_tasks SET runs_per_item = $2 WHERE id = $1`
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
@@ -217,8 +218,8 @@ func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, r
 	return launchID, err
 }
 
-// EvaluateTask has evaluators judge the answers of a task that has ended; no agent is asked. judges are the
-// targets of new judges, numbers the numbers of the evaluators. It returns ErrConflict if the task is active or
+// EvaluateTask has evaluators judge the answers of a task that has ended, without calling its agents. judges are
+// the targets of new judges, numbers the numbers of the evaluators. It returns ErrConflict if the task is active or
 // was never started.
 func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
@@ -258,7 +259,7 @@ func LockTask(ctx context.Context, tx *sqlx.Tx, scope Scope, id uuid.UUID) (Task
 	return readTask(ctx, tx, scope, id)
 }
 
-// runsToMake returns the item and the variant that scope names, nil for all, or ErrNothingToRun.
+// runsToMake returns the item and the variant that scope selects, where nil means all, or ErrNothingToRun.
 func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, scope Selection) (item *int64, variant *int, err error) {
 	left := 0
 	if scope == (Selection{}) {
@@ -291,10 +292,10 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, sc
 	return item, variant, nil
 }
 
-// unitsAtOnce is the approximate number of units that one transaction makes.
+// unitsAtOnce is the approximate number of units that one transaction creates.
 const unitsAtOnce = 10_000
 
-// The items of a launch that come next, after those whose units are made.
+// The next items of a launch: those after the last item whose units have been created.
 const findItemsToMake = `
 	SELECT coalesce(max(id), 0) AS last, count(*) AS count
 	FROM (
@@ -305,8 +306,8 @@ const findItemsToMake = `
 		ORDER BY i.id
 		LIMIT $2) next`
 
-// A run of a single question that succeeded is never repeated. A conversation continues with the first turn that has no run
-// to keep.
+// A successful run of a single question is never repeated. A conversation continues with the first turn that has no
+// run to keep.
 const insertUnits = `
 	WITH made AS (
 		INSERT INTO units (launch_id, item_id, variant, target, run_index, turns)
@@ -329,7 +330,7 @@ const insertUnits = `
 		RETURNING turns)
 	SELECT coalesce(sum(turns), 0) FROM made`
 
-// Judges are asked about answers that the launch keeps: those that they did not rate, in an EVALUATE launch all.
+// Judges rate answers that the launch keeps: those without a rating, or in an EVALUATE launch all.
 const insertJudgeUnits = `
 	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
 	SELECT l.id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
@@ -344,14 +345,14 @@ const insertJudgeUnits = `
 			WHEN 'RETRY_FAILED' THEN v.run_id IS NULL OR v.status = 'FAILED' OR v.is_default
 			ELSE v.run_id IS NULL
 		END
-	  AND (i.series IS NULL OR NOT EXISTS ( -- of a turn that is asked again
+	  AND (i.series IS NULL OR NOT EXISTS ( -- no judging of turns that are asked again
 			SELECT
 			FROM evaluation_items earlier
 			JOIN units u ON u.launch_id = l.id AND u.item_id = earlier.id AND u.variant = r.variant AND u.run_index = r.run_index AND u.evaluator = 0
 			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn))
 	ORDER BY r.item_id, r.run_index, r.variant, e.number`
 
-// A launch begins to run with the counts of the runs that it keeps.
+// A launch starts with the counts of the runs that it keeps.
 const runLaunch = `
 	UPDATE launches l
 	SET status = 'RUNNING',
@@ -378,7 +379,7 @@ const runLaunch = `
 			GROUP BY r.item_id
 			HAVING count(*) = (SELECT runs_per_item * total_variants FROM evaluation_tasks WHERE id = $2)) whole
 		WHERE NOT EXISTS (SELECT FROM units u WHERE u.launch_id = $1 AND u.item_id = whole.item_id AND u.evaluator = 0)
-		  AND NOT EXISTS ( -- of a turn, those that begin with one before it
+		  AND NOT EXISTS ( -- for a conversation, units that begin at an earlier turn also count
 			SELECT
 			FROM evaluation_items i
 			JOIN evaluation_items earlier ON earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn
@@ -391,10 +392,10 @@ const startTask = `
 	SET status = 'RUNNING', started_at = coalesce(started_at, now()), updated_at = now()
 	WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 
-// StartLaunch makes the units of a PENDING launch, in steps, and with the last of them sets it and its task
-// RUNNING. It returns how many calls its units make. ErrConflict means that the launch is not, or no longer,
-// PENDING: another process has started it, or it was stopped. Several processes may start it at once, and
-// another may continue where one ended.
+// StartLaunch creates the units of a PENDING launch in steps, and with the last of them sets the launch and its
+// task RUNNING. It returns how many calls the units will make. ErrConflict means that the launch is not, or no
+// longer, PENDING: another process has started it, or it was stopped. Several processes may start it at once, and
+// each may continue where another stopped.
 func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err error) {
 	for isStarted := false; !isStarted; {
 		err := s.db.InTx(ctx, "start the launch", func(tx *sqlx.Tx) (err error) {
@@ -408,7 +409,7 @@ func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err e
 	return units, nil
 }
 
-// startLaunch makes the next units of a launch. isStarted reports that these were the last ones.
+// startLaunch creates the next units of a launch. isStarted reports that these were the last ones.
 func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isStarted bool, err error) {
 	const lock = `
 		SELECT l.task_id, greatest(1, $2 / (t.runs_per_item * t.total_variants)) AS items
@@ -450,8 +451,8 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	return units, true, Notify(ctx, tx, launch.TaskID)
 }
 
-// MakeUnits makes the units of up to limit items of a launch that have none yet, within a transaction that has
-// locked the launch. It returns how many calls the launch makes so far, and how many items there were.
+// MakeUnits creates units for up to limit further items of a launch, within a transaction that has locked the
+// launch. It returns how many calls the launch will make so far, and how many items there were.
 func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) (units, items int, err error) {
 	const note = `
 		UPDATE launches SET made_through = $2, total_units = total_units + $3 WHERE id = $1 RETURNING total_units`
@@ -481,15 +482,15 @@ func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) 
 type Call struct {
 	LaunchID uuid.UUID
 	TaskID   uuid.UUID
-	// Task has the task's settings, targets and variants, which do not change while a launch of it is active, without its
+	// Task holds the task's settings, targets and variants, which do not change during a launch, but not its
 	// counts.
 	Task Task
-	// Origins are the keys of the rate limits, by the targets' numbers.
+	// Origins are the keys of the rate limits, by target number.
 	Origins map[int]string
 }
 
-// LaunchCall returns how the units of a launch are run, or ErrNotFound. Of the task it reads stored columns
-// only and counts nothing, because every starting lane calls it.
+// LaunchCall returns how to run the units of a launch, or ErrNotFound. It reads only stored columns of the task and
+// counts nothing, because every starting lane calls it.
 func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 	const query = `
 		SELECT ` + taskColumns + `, t.updated_at
@@ -533,7 +534,7 @@ func (s *Store) StopTask(ctx context.Context, scope Scope, taskID uuid.UUID, by 
 	stopping := `SELECT id FROM launches WHERE task_id = $1 AND status = 'STOPPING' AND ` + taskWithin("$2")
 	err = s.db.InTx(ctx, "stop the task", func(tx *sqlx.Tx) error {
 		err := tx.GetContext(ctx, &launchID, stop, taskID, by.Who(), scope)
-		if pg.IsNoRows(err) { // stopping twice has the same effect as stopping once
+		if pg.IsNoRows(err) { // stopping a task that is already stopping succeeds
 			if err = tx.GetContext(ctx, &launchID, stopping, taskID, scope); pg.IsNoRows(err) {
 				return ErrConflict
 			}
@@ -547,8 +548,8 @@ func (s *Store) StopTask(ctx context.Context, scope Scope, taskID uuid.UUID, by 
 	return launchID, err
 }
 
-// StopLaunches stops launches, given by id, because of the ceilings that they have reached, and returns those
-// that were not stopped already. FinishLaunch ends them once none of their units is running.
+// StopLaunches stops the launches in reasons because of the ceilings that they have reached, and returns those that
+// were not stopped already. FinishLaunch ends them once none of their units is running.
 func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string) (stopped []uuid.UUID, err error) {
 	const lock = `
 		SELECT id, task_id
@@ -578,8 +579,8 @@ func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string
 	return stopped, afterStop(ctx, tx, tasks)
 }
 
-// afterStop takes from launches the units that no worker has claimed, and announces the stop; tasks has their
-// tasks by id. Origins are locked together, in order, as claims lock them.
+// afterStop stops the units of launches that no worker has claimed, and announces the stop; tasks holds their tasks
+// by id. All origins are locked at once, in the order in which claims lock them.
 func afterStop(ctx context.Context, tx *sqlx.Tx, tasks map[uuid.UUID]uuid.UUID) error {
 	launches := slices.Collect(maps.Keys(tasks))
 	if err := stopQueued(ctx, tx, launches...); err != nil {
@@ -603,8 +604,8 @@ func stopQueued(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error 
 	return pg.Classify("stop the queued units", err)
 }
 
-// CutStopped stops units still running well after their launch was stopped: their worker should have cut the
-// calls itself, and a result that arrives later is rejected.
+// CutStopped stops units still running well after their launch was stopped: their worker should have cut the calls
+// itself. Results that arrive later are rejected.
 func (s *Store) CutStopped(ctx context.Context) error {
 	const cut = `
 		UPDATE units u
@@ -642,10 +643,10 @@ const closeTask = `
 		END
 	WHERE t.id = $1 AND t.status IN ('PENDING', 'RUNNING')`
 
-// FinishLaunch ends a launch that has nothing left to run. Exactly one caller gets true, with the statistics
-// stored and the task SUCCEEDED – or STOPPED if the launch was stopped or runs are still missing from an
-// earlier launch. Call it only after the last result is committed. It returns an UnassessedError while there
-// are questions left to assess.
+// FinishLaunch ends a launch that has nothing left to run. It stores the statistics and sets the task SUCCEEDED, or
+// STOPPED if the launch was stopped or runs of an earlier launch are still missing. Exactly one caller gets true.
+// Call FinishLaunch only after the last result is committed. It returns an UnassessedError while there are
+// questions left to assess.
 func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, err error) {
 	err = s.db.InTx(ctx, "finish the launch", func(tx *sqlx.Tx) error {
 		var launch struct {
@@ -689,7 +690,7 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err := outbox.Ended(ctx, tx, id); err != nil {
 			return err
 		}
-		// Last: it locks the origins, and claims of other tasks wait for that.
+		// This comes last because it locks the origins, for which claims of other tasks wait.
 		if err := refreshOrigins(ctx, tx, id); err != nil {
 			return err
 		}
@@ -699,8 +700,8 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 	return finished && err == nil, err
 }
 
-// FailLaunch ends a launch and its task because of the internal fault that code names. Units that did not begin
-// are stopped; results already stored stay. It returns ErrConflict if the launch had already ended.
+// FailLaunch ends a launch and its task because of an internal fault that code names. Units that have not begun are
+// stopped; stored results stay. It returns ErrConflict if the launch had already ended.
 func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error {
 	const fail = `
 		UPDATE launches

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// MaxNameLength is how many characters a name has at most.
+// MaxNameLength is the maximum length of a name in characters.
 const MaxNameLength = 64
 
-// TokenMark begins the name that an ownerless token acts under: no account's name begins with it.
+// TokenMark begins the name under which a token without an owner acts: no account's name begins with it.
 const TokenMark = "token:"
 
-// What is wrong with a name.
+// Why a name is refused.
 var (
 	ErrNameEmpty     = errors.New("a name needs at least one character")
 	ErrNameLong      = errors.New("a name has at most 64 characters")
@@ -25,8 +25,8 @@ var (
 	ErrNameReserved  = errors.New("a name must not begin with token: and must not be an IP address")
 )
 
-// CheckName returns a name in its stored form, or the reason to refuse it. Names that look the same are stored the
-// same (NFKC, one blank between words), and invisible characters are refused.
+// CheckName returns a name in its stored form, or an error that names the reason for refusing it. Names that look
+// the same are stored the same (NFKC, one blank between words), and invisible characters are refused.
 func CheckName(text string) (name string, err error) {
 	name = normalName(text)
 	_, notAnAddress := netip.ParseAddr(name)
@@ -43,8 +43,8 @@ func CheckName(text string) (name string, err error) {
 	return name, nil
 }
 
-// CleanName makes the best possible name of a foreign text: cut, and without invisible characters. CheckName may still
-// refuse it.
+// CleanName makes the best possible name out of a text from another system: shortened, and without invisible
+// characters. CheckName may still refuse it.
 func CleanName(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -62,8 +62,8 @@ func CleanName(text string) string {
 	return name
 }
 
-// NameSkeleton returns the text that all names that look alike share (UTS #39), regardless of case: I, l and 1 look
-// alike, and so do i and I.
+// NameSkeleton returns the text that all names that look alike have in common (UTS #39), regardless of case: I, l
+// and 1 look alike, and so do i and I.
 func NameSkeleton(name string) string {
 	folded := strings.ToLower(confusable.Skeleton(strings.ToLower(norm.NFKC.String(name))))
 	return strings.ReplaceAll(folded, "i", "l")
@@ -75,7 +75,7 @@ func normalName(text string) string {
 	return strings.Trim(strings.Join(words, " "), "\t\r\n ")
 }
 
-// isInvisible reports whether a character cannot be seen, or shows as a blank without being one.
+// isInvisible reports whether a character cannot be seen, or looks like a blank without being one.
 func isInvisible(r rune) bool {
 	if r == ' ' {
 		return false

@@ -28,7 +28,7 @@ func TestNamesAreNormalisedOrRefused(t *testing.T) {
 		"":                           db.ErrNameEmpty,
 		strings.Repeat(" \u3000", 2): db.ErrNameEmpty,
 		strings.Repeat("长", 65):      db.ErrNameLong,
-		strings.Repeat("ﷺ", 10):      db.ErrNameLong, // eighteen characters each
+		strings.Repeat("ﷺ", 10):      db.ErrNameLong, // a single character that NFKC expands to eighteen
 		"a\u0007b":                   db.ErrNameInvisible,
 		"a\nb":                       db.ErrNameInvisible,
 		"a\u202eb":                   db.ErrNameInvisible,
@@ -50,7 +50,7 @@ func TestNamesAreNormalisedOrRefused(t *testing.T) {
 	}
 }
 
-// A text from elsewhere becomes a name that Check takes, unless it is reserved or nothing is left.
+// A text from another system becomes a name that Check accepts, unless it is reserved or nothing is left of it.
 func TestNamesFromElsewhereAreCleaned(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

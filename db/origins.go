@@ -11,14 +11,14 @@ import (
 	"wending/db/pg"
 )
 
-// A row of origins holds the rate limit of one origin (scheme://host:port) over all workers: the interval
-// between two calls, which is the longest of its running launches, and its next free slot.
+// A row of origins holds the rate limit that all workers share for one origin (scheme://host:port): the interval
+// between two calls, which is the longest among its running launches, and its next free slot.
 
 const insertOrigin = `INSERT INTO origins (origin) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// refreshOrigins sets the intervals of the origins of launches to those of their strictest running launches.
-// The rows are locked in a separate statement, in a fixed order: only a later one sees what concurrent
-// transactions committed.
+// refreshOrigins sets the intervals of the launches' origins to those of their strictest running launches. A
+// separate statement locks the rows in a fixed order, so that the next one sees what concurrent transactions have
+// committed.
 func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error {
 	const insert = `
 		INSERT INTO origins (origin)
@@ -48,8 +48,7 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) er
 }
 
 // TakeSlot takes the next free slot of an origin for a call outside of launches, which may make one call per
-// interval, and returns how long to wait for it. If it is not free within patience, none is taken and ok is
-// false.
+// interval, and returns how long to wait for it. If no slot is free within patience, none is taken and ok is false.
 func (s *Store) TakeSlot(ctx context.Context, origin string, interval, patience time.Duration) (wait time.Duration, ok bool, err error) {
 	const take = `
 		WITH asked AS (
@@ -90,7 +89,7 @@ func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
 	return found, pg.Classify("lock the origin", err)
 }
 
-// wait returns how long to wait before trying again because no slot is within the horizon; 0 means there is one.
+// wait returns how long to wait before trying again if no slot is within the horizon; 0 means that one is.
 func (s slots) wait(horizon time.Duration) time.Duration {
 	if beyond := s.AheadMicros - horizon.Microseconds(); beyond > 0 {
 		return time.Duration(max(1000, beyond)) * time.Microsecond
@@ -98,7 +97,7 @@ func (s slots) wait(horizon time.Duration) time.Duration {
 	return 0
 }
 
-// near is how many of want calls get a slot within the horizon.
+// near returns how many of want calls get a slot within the horizon.
 func (s slots) near(want int, horizon time.Duration) int {
 	switch {
 	case s.wait(horizon) > 0:

@@ -24,11 +24,11 @@ import (
 	"wending/jobs/tasks"
 )
 
-// wholeTable finds plans that read a large table from end to end.
+// wholeTable matches plans that read a large table from end to end.
 var wholeTable = regexp.MustCompile(`(?:Parallel )?Seq Scan on (evaluation_runs|evaluation_items|units)\b`)
 
-// Every statement behind a page, and every one that runs during a launch, reads along indexes at
-// 100,000 stored runs. The server itself tells the plans that it used.
+// With 100,000 stored runs, every statement behind a page and every statement of a launch uses indexes. The server
+// itself logs the plans that it used.
 func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	t.Parallel()
 	ctx, dir := t.Context(), dbtest.Folder(t)

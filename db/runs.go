@@ -17,7 +17,7 @@ const (
 	RunStopped   RunStatus = "STOPPED"
 )
 
-// RunStatuses are all outcomes.
+// RunStatuses lists all outcomes.
 var RunStatuses = []RunStatus{RunSucceeded, RunFailed, RunTimeout, RunStopped}
 
 // Run is a row of evaluation_runs: the outcome of one call.
@@ -29,11 +29,11 @@ type Run struct {
 	Variant  int       `db:"variant"`
 	RunIndex int       `db:"run_index"`
 	Status   RunStatus `db:"status"`
-	// Response is the answer as text. Bytes that PostgreSQL cannot hold (NUL, invalid UTF-8) are replaced visibly;
-	// IsReplaced reports it, and RunResponse returns the exact bytes.
+	// Response is the answer as text. Bytes that PostgreSQL cannot hold (NUL, invalid UTF-8) are visibly replaced;
+	// IsReplaced reports that, and RunResponse returns the exact bytes.
 	Response   *string `db:"response_body"`
 	IsReplaced bool    `db:"is_replaced"`
-	// ResponseLength is the whole response's length in characters, also where Response was cut.
+	// ResponseLength is the length of the whole response in characters, even if Response was cut.
 	ResponseLength int     `db:"response_length"`
 	Reasoning      *string `db:"reasoning"`
 	// ReasoningIsCut reports that Reasoning is only the beginning.
@@ -49,11 +49,11 @@ type Run struct {
 	// the agent did not report it.
 	FinishReason *string `db:"finish_reason"`
 	Usage
-	// Passed and Score cover the whole run: Passed is nil until every evaluator of the task has a verdict,
+	// Passed and Score are the combined verdict: Passed is nil until every evaluator of the task has a verdict,
 	// Score while none has a score.
 	Passed *bool    `db:"passed"`
 	Score  *float64 `db:"score"`
-	// Evaluations are the evaluators' verdicts, in their order.
+	// Evaluations are the evaluators' verdicts, in the order of the evaluators.
 	Evaluations Evaluations `db:"evaluations"`
 	CreatedAt   time.Time   `db:"created_at"`
 }
@@ -64,14 +64,15 @@ type Usage struct {
 	OutputTokens    *int `db:"output_tokens"`
 	ReasoningTokens *int `db:"reasoning_tokens"`
 	TotalTokens     *int `db:"total_tokens"`
-	// Cost is a decimal number in the currency of the target, by its prices; nil means that they or the tokens are unknown.
+	// Cost is a decimal number in the target's currency, computed from its prices; nil means that the prices or the
+	// tokens are unknown.
 	Cost *string `db:"cost"`
-	// FirstTokenMS is when the first piece of a streamed answer came; its reasoning does not count.
+	// FirstTokenMS is when the first piece of a streamed answer arrived; its reasoning does not count.
 	FirstTokenMS *int `db:"first_token_ms"`
 }
 
-// WithMissing returns the runs of a question of a task in order of variant and run_index; runs that never took place are
-// STOPPED and have only these.
+// WithMissing returns the runs of a question of a task in order of variant and run_index. It adds runs that never
+// took place with only these fields and the status STOPPED.
 func (t Task) WithMissing(taken []Run) []Run {
 	runs := make([]Run, t.RunsOfItem())
 	for i := range runs {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// DefaultProject is the project of everything that was created before projects existed, or without one.
+// DefaultProject is the project of objects that were created before projects existed, or without naming one.
 var DefaultProject = uuid.MustParse("00000000-0000-4000-8000-000000000001")
 
 // Scope is the project whose objects a statement reads or changes. Its zero value matches no object at all: a
@@ -16,13 +16,14 @@ type Scope struct {
 	isAll bool
 }
 
-// InProject is the scope of one project.
+// InProject returns the scope of one project.
 func InProject(id uuid.UUID) Scope { return Scope{id: id} }
 
-// AllProjects is the scope of workers and commands, and of everybody in an installation without sign-in.
+// AllProjects is the scope of workers and commands, and of all requests to an installation without sign-in.
 func AllProjects() Scope { return Scope{isAll: true} }
 
-// Value is the scope as the parameter of a condition that Within writes: NULL means all. It implements driver.Valuer.
+// Value returns the scope as the parameter of a condition written by Within: NULL means all projects. It implements
+// driver.Valuer.
 func (s Scope) Value() (driver.Value, error) {
 	if s.isAll {
 		return nil, nil
@@ -30,7 +31,7 @@ func (s Scope) Value() (driver.Value, error) {
 	return s.id.String(), nil
 }
 
-// Home is the project of new objects created in the scope; for all projects it is the default one.
+// Home returns the project in which the scope creates objects; for all projects it is the default one.
 func (s Scope) Home() uuid.UUID {
 	if s.isAll {
 		return DefaultProject
@@ -38,10 +39,11 @@ func (s Scope) Home() uuid.UUID {
 	return s.id
 }
 
-// IsAll reports that the scope is of all projects.
+// IsAll reports whether the scope covers all projects.
 func (s Scope) IsAll() bool { return s.isAll }
 
-// Within is the condition that a column of projects is within the scope that a statement has as parameter, such as $2.
+// Within returns the condition that a column of project ids is within the scope, which the statement has as a
+// parameter such as $2.
 func Within(column, parameter string) string {
 	return "(CAST(" + parameter + " AS uuid) IS NULL OR " + column + " = " + parameter + ")"
 }

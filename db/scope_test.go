@@ -13,7 +13,7 @@ import (
 	"wending/db/upkeep"
 )
 
-// Nothing of a project is read or changed in the scope of another, nor in one that was forgotten.
+// Objects of a project cannot be read or changed in the scope of another project, nor in the zero scope.
 func TestTasksAreReachedWithinTheirScope(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)

@@ -17,8 +17,8 @@ import (
 	"wending/db/dbtest"
 )
 
-// PostgreSQL understands every statement under db whose text follows from constants and from functions that return
-// one expression: however many pieces it is put together from, and whether or not a test runs into it.
+// PostgreSQL understands every statement under db whose text is made of constants and of functions that return one
+// expression, however many pieces it consists of, and whether or not another test runs it.
 func TestEveryStatementIsUnderstood(t *testing.T) {
 	t.Parallel()
 	loaded, err := packages.Load(&packages.Config{
@@ -32,7 +32,8 @@ func TestEveryStatementIsUnderstood(t *testing.T) {
 		found.declare(one)
 	}
 	for _, one := range loaded {
-		// What runs between two migrations finds other tables, and what fills databases of tests is run by them.
+		// excluded: statements between two migrations refer to other tables, and statements that fill test
+		// databases are run by tests
 		if !strings.HasSuffix(one.PkgPath, "/upgrade") && !strings.HasSuffix(one.PkgPath, "/dbtest") {
 			found.collect(one)
 		}
@@ -48,12 +49,12 @@ func TestEveryStatementIsUnderstood(t *testing.T) {
 	}
 }
 
-// begun is how a text begins that is a whole statement.
+// begun matches the beginning of a whole statement.
 var begun = regexp.MustCompile(`^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE INTO)\s`)
 
 var named = regexp.MustCompile(`(^|[^:\w]):([a-z_][a-z_0-9]*)`)
 
-// numbered gives a statement numbers in place of its parameters' names.
+// numbered replaces a statement's named parameters with numbers.
 func numbered(text string) string {
 	numbers := map[string]int{}
 	return named.ReplaceAllStringFunc(text, func(match string) string {
@@ -65,20 +66,20 @@ func numbered(text string) string {
 	})
 }
 
-// statements finds the texts of statements, with the place of each.
+// statements collects the texts of statements, with the position of each.
 type statements struct {
 	texts     map[string]string
 	functions map[types.Object]returned
 }
 
-// returned is a function that does nothing but return an expression.
+// returned is a function that only returns an expression.
 type returned struct {
 	info       *types.Info
 	parameters []types.Object
 	result     ast.Expr
 }
 
-// declare notes the functions of a package that return one expression.
+// declare records the functions of a package that return one expression.
 func (s statements) declare(of *packages.Package) {
 	for _, file := range of.Syntax {
 		for _, declared := range file.Decls {
@@ -101,7 +102,7 @@ func (s statements) declare(of *packages.Package) {
 	}
 }
 
-// partsOf are the constants of a package that other texts are put together from.
+// partsOf returns the constants of a package that other texts are made of.
 func partsOf(of *packages.Package) map[types.Object]bool {
 	parts := map[types.Object]bool{}
 	for _, file := range of.Syntax {
@@ -119,7 +120,7 @@ func partsOf(of *packages.Package) map[types.Object]bool {
 	return parts
 }
 
-// collect notes the largest expressions of a package that are whole statements.
+// collect records the largest expressions of a package that are whole statements.
 func (s statements) collect(of *packages.Package) {
 	used := partsOf(of)
 	for _, file := range of.Syntax {
@@ -132,7 +133,7 @@ func (s statements) collect(of *packages.Package) {
 				return true
 			}
 			text, isKnown := s.text(of.TypesInfo, expression, nil)
-			if !isKnown { // of a sum that depends on more, no part is a statement
+			if !isKnown { // if the whole sum is not constant, its parts are not statements
 				_, isSum := node.(*ast.BinaryExpr)
 				return !isSum
 			}
@@ -144,7 +145,7 @@ func (s statements) collect(of *packages.Package) {
 	}
 }
 
-// text is what an expression amounts to, with the values of a function's parameters.
+// text returns the value of an expression, given the values of the function's parameters.
 func (s statements) text(info *types.Info, expression ast.Expr, values map[types.Object]string) (text string, isKnown bool) {
 	if value := info.Types[expression].Value; value != nil && value.Kind() == constant.String {
 		return constant.StringVal(value), true
@@ -165,7 +166,7 @@ func (s statements) text(info *types.Info, expression ast.Expr, values map[types
 	return "", false
 }
 
-// call is what a call of a function that returns one expression amounts to.
+// call returns the value of a call of a function that returns one expression.
 func (s statements) call(info *types.Info, of *ast.CallExpr, values map[types.Object]string) (text string, isKnown bool) {
 	name := of.Fun
 	if selected, isSelected := name.(*ast.SelectorExpr); isSelected {

@@ -12,16 +12,16 @@ import (
 	"wending/db/pg"
 )
 
-// Stability is how alike the answers of a task are. A number is nil while it is unknown: with one run per
+// Stability is how alike the answers of a task are. A number is nil if it is unknown: if there is one run per
 // question, or before the first question has all its runs.
 type Stability struct {
 	Items        int `json:"items" doc:"Questions" example:"100"`
 	RunsExpected int `json:"runs_expected" example:"500"`
 	Missing      int `json:"missing" doc:"runs_expected − runs" example:"0"`
-	// SuccessRate counts runs that are missing as not succeeded.
+	// SuccessRate counts missing runs as not succeeded.
 	SuccessRate   *float64 `json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`
 	IdenticalRate *float64 `json:"identical_rate" doc:"Share of questions whose answers are all there and all equal" example:"0.42"`
-	// Agreement is the mean over questions of Σ m(m − 1) / (N(N − 1)), with m of N runs giving the same answer.
+	// Agreement is the mean over questions of Σ m(m − 1) / (N(N − 1)), where each answer was given by m of N runs.
 	Agreement    *float64       `json:"agreement" doc:"Mean share of pairs of runs of a question that gave equal answers" example:"0.71"`
 	Consensus    *float64       `json:"consensus" doc:"Mean share of runs that gave their question's most common answer" example:"0.83"`
 	DistinctMean *float64       `json:"distinct_mean" doc:"Mean number of different answers to a question" example:"1.9"`
@@ -31,8 +31,8 @@ type Stability struct {
 	FactsDiffer map[string]int `json:"facts_differ" doc:"Questions whose answers contradict each other in a fact (conflict), of which some lack one (omission), or neither (none)"`
 }
 
-// Statistics are counts and latencies of runs: the current runs of a task, or the runs of one launch. Latencies
-// are in milliseconds and cover the runs that succeeded; they are nil if none succeeded.
+// Statistics are counts and latencies of runs: the current runs of a task, or the runs of one launch. Latencies are
+// in milliseconds and cover successful runs; they are nil if no run succeeded.
 type Statistics struct {
 	Runs      int `json:"runs" doc:"Runs that have ended" example:"500"`
 	Succeeded int `json:"succeeded" example:"493"`
@@ -51,16 +51,16 @@ type Statistics struct {
 	TotalTokens *int64  `json:"total_tokens" doc:"Sum over the runs that report tokens; null if none does" example:"51234"`
 	Cost        *string `json:"cost" doc:"Decimal number: sum over the runs with known tokens and prices; null if there are none or currencies differ" example:"0.42"`
 	Currency    *string `json:"currency" example:"USD"`
-	// RunsWithCost is of how many runs Cost is the sum; 0 also in statistics that earlier versions stored.
+	// RunsWithCost is how many runs Cost sums up; it is 0 in statistics stored by earlier versions.
 	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Of how many runs cost is the sum" example:"500"`
-	// Judges' work is counted apart from the runs: for a launch, all its calls to judges; for a task, the
-	// judges' verdicts on its current runs. JudgeErrors is how many answers judges could not rate.
+	// The work of judges is counted separately from the runs: for a launch, all its calls to judges; for a task,
+	// the judges' verdicts on its current runs. JudgeErrors is how many answers judges could not rate.
 	JudgeErrors   int     `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate: its call failed, or what it said cannot be read" example:"2"`
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
 	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
-	// Duration is from a launch's start to its end or, while it runs, to now, in seconds; a task's is the sum
-	// over its launches.
+	// Duration is the time from a launch's start to its end or, while it runs, to now, in seconds; for a task it is
+	// the sum over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
 }
 
@@ -68,14 +68,14 @@ type Statistics struct {
 type TaskStatistics struct {
 	Statistics
 	Stability
-	// JudgeMissing is how many answers a judge has yet to rate.
+	// JudgeMissing is how many answers a judge has not rated yet.
 	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge was not asked about yet" example:"0"`
-	// The combined verdict of all evaluators, over all variants; nil without evaluators, or while nothing is
+	// The combined verdict of all evaluators, over all variants; nil without evaluators, or if nothing has been
 	// judged.
 	PassRate *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
 	Passes   *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
 	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator has a verdict, and that did not pass" example:"49"`
-	// AgreementRange is the mean agreement of the variants that agree least and most; nil with one variant.
+	// AgreementRange is the lowest and the highest mean agreement among the variants; nil if there is one variant.
 	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"With several variants: mean agreement of the least and of the most agreeing one" example:"[0.72, 0.95]"`
 	ScoreMean      *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs; absent without evaluators" example:"0.87"`
 }
@@ -83,7 +83,8 @@ type TaskStatistics struct {
 // LaunchStatistics are the statistics of a launch.
 type LaunchStatistics struct {
 	Statistics
-	// JudgeCalls is how many answers it had judges rate, JudgeStopped how many of them were not reached.
+	// JudgeCalls is how many answers judges were to rate in the launch, JudgeStopped how many of them were not
+	// reached.
 	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were asked about, each by one or more calls" example:"72"`
 	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges were not asked about because the task was stopped or failed" example:"0"`
 }
@@ -94,7 +95,7 @@ func (s *TaskStatistics) Scan(column any) error {
 	if !ok {
 		return fmt.Errorf("statistics are stored as %T", column)
 	}
-	s.Levels, s.FactsDiffer = map[string]int{}, map[string]int{} // those that an earlier version stored have none
+	s.Levels, s.FactsDiffer = map[string]int{}, map[string]int{} // statistics stored by an earlier version have none
 	return json.Unmarshal(text, s)
 }
 
@@ -107,7 +108,7 @@ func (s *LaunchStatistics) Scan(column any) error {
 	return json.Unmarshal(text, s)
 }
 
-// What the statistics of a task and of a launch share: pairs of a JSON object, over the runs r.
+// The statistics that tasks and launches have in common: pairs of a JSON object, over the runs r.
 const (
 	countRuns = `
 		'runs', count(*),
@@ -123,7 +124,7 @@ const (
 		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED')`
 )
 
-// Only tasks at their end have runs that never took place: those of an active task may still come.
+// A task has runs that never took place only after it has ended: before that, they may still come.
 const computeTaskStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
@@ -180,7 +181,7 @@ const computeVerdicts = `
 		WHERE task_id = $1 AND is_current AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
 		GROUP BY item_id, variant) q`
 
-// Of several variants each has its own.
+// With several variants, each has its own range.
 const computeStability = `
 	SELECT jsonb_build_object(
 		'identical_rate', avg(CAST(consensus = 1 AS int)::float8),
@@ -246,7 +247,7 @@ const computeLaunchStatistics = `
 			FROM units u
 			JOIN launches l ON l.id = u.launch_id
 			JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
-			LEFT JOIN LATERAL ( -- replaced by a later launch, or not
+			LEFT JOIN LATERAL ( -- whether or not a later launch has replaced the run
 				SELECT total_tokens, cost FROM evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator AND launch_id = u.launch_id
 				UNION ALL
 				SELECT total_tokens, cost FROM past_evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator AND launch_id = u.launch_id
@@ -255,8 +256,8 @@ const computeLaunchStatistics = `
 	FROM evaluation_runs r
 	WHERE r.launch_id = $1`
 
-// StoreStatistics stores the final statistics of a launch and of its task, which have just ended, and how many
-// questions have all their runs.
+// StoreStatistics stores the final statistics of a launch and of its task, which have just ended, and the number of
+// questions that have all their runs.
 func StoreStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) error {
 	storeOfLaunch := `UPDATE launches SET statistics = (` + computeLaunchStatistics + `) WHERE id = $1`
 	storeOfTask := `UPDATE evaluation_tasks SET statistics = (` + computeTaskStatistics + `) WHERE id = $1`
@@ -316,7 +317,7 @@ func findUnassessedItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, lim
 	return itemIDs, pg.Classify("look for questions to assess", err)
 }
 
-// Unassessed returns up to limit of a task's items whose current runs differ from those in their assessment.
+// Unassessed returns up to limit items of a task whose current runs differ from those that their assessment covers.
 func (s *Store) Unassessed(ctx context.Context, taskID uuid.UUID, limit int) (itemIDs []int64, err error) {
 	err = s.db.InTx(ctx, "look for questions to assess", func(tx *sqlx.Tx) (err error) {
 		itemIDs, err = findUnassessedItems(ctx, tx, taskID, limit)
@@ -325,7 +326,7 @@ func (s *Store) Unassessed(ctx context.Context, taskID uuid.UUID, limit int) (it
 	return itemIDs, err
 }
 
-// MarkAssessed notes that all questions of a task that has ended are assessed, and stores its statistics with that.
+// MarkAssessed records that all questions of a task that has ended are assessed, and stores the task's statistics.
 func (s *Store) MarkAssessed(ctx context.Context, taskID uuid.UUID) error {
 	mark := `
 		UPDATE evaluation_tasks

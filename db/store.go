@@ -32,11 +32,11 @@ func (s *Store) Close() error { return s.db.Close() }
 // Outbox returns the outbox, which holds the messages for channels.
 func (s *Store) Outbox() outbox.Outbox { return outbox.New(s.db) }
 
-// Pool is the store's pool, for packages beneath db that read from the same database; no other may have it.
+// Pool returns the store's pool. Only packages beneath db may use it.
 func (s *Store) Pool() *pg.Pool { return s.db }
 
-// Snapshot returns the store as of one moment, to be read by one statement after another (pg.Pool.Snapshot). release ends it, as does
-// the end of ctx.
+// Snapshot returns a store that shows the database as of one moment, to one statement after another
+// (pg.Pool.Snapshot). release ends it, as does the end of ctx.
 func (s *Store) Snapshot(ctx context.Context) (snapshot *Store, release func(), err error) {
 	pool, release, err := s.db.Snapshot(ctx)
 	return &Store{pool}, release, err
@@ -45,7 +45,7 @@ func (s *Store) Snapshot(ctx context.Context) (snapshot *Store, release func(), 
 // Ping returns ErrUnavailable if the database does not answer.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// How a request came.
+// The ways in which a request can arrive.
 const (
 	ViaPage     = "page"
 	ViaAPI      = "api"
@@ -53,7 +53,7 @@ const (
 	ViaUnknown  = ""
 )
 
-// Vias are all of them.
+// Vias lists all of them.
 var Vias = []string{ViaPage, ViaAPI, ViaSchedule, ViaUnknown}
 
 // Actor is the account, token or address that makes a request.
@@ -64,7 +64,7 @@ type Actor struct {
 	Via string
 }
 
-// Who is the actor as rows keep it.
+// Who returns the actor in the form that rows store.
 func (a Actor) Who() string { return cmp.Or(a.Name, a.Address) }
 
 // Page is a window of a list: numbers start at 1.
@@ -72,13 +72,13 @@ type Page struct {
 	Number, Size int
 }
 
-// Offset is how many rows come before the page.
+// Offset returns how many rows come before the page.
 func (p Page) Offset() int { return (p.Number - 1) * p.Size }
 
 // ChangesChannel carries the id of every task whose launch was requested, started, stopped or ended.
 const ChangesChannel = "wending_changes"
 
-// Notify announces, when the transaction commits, that a task's state changed.
+// Notify announces, when the transaction commits, that a task's state has changed.
 func Notify(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
 	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, ChangesChannel, taskID.String())
 	return pg.Classify("announce the change", err)

@@ -14,10 +14,11 @@ import (
 	"wending/db/pg"
 )
 
-// TargetKind is the kind of entry that a target is a copy of.
+// TargetKind is the kind of a target.
 type TargetKind string
 
-// The kinds of targets: an address that was typed, a saved agent, a saved model – and a saved model that judges.
+// The kinds of targets: a typed address, a copy of a saved agent, a copy of a saved model, and a copy of a saved
+// model that judges.
 const (
 	TargetURL   TargetKind = "url"
 	TargetAgent TargetKind = "agent"
@@ -25,7 +26,7 @@ const (
 	TargetJudge TargetKind = "judge"
 )
 
-// TargetKinds are all of them.
+// TargetKinds lists all kinds.
 var TargetKinds = []TargetKind{TargetURL, TargetAgent, TargetModel, TargetJudge}
 
 // Target is a row of task_targets: an agent or model that a task calls, as it was when the task was created.
@@ -33,21 +34,21 @@ type Target struct {
 	TaskID uuid.UUID  `db:"task_id"`
 	Number int        `db:"number"` // 1, 2, 3 …
 	Kind   TargetKind `db:"kind"`
-	// LibraryID is the saved agent or model that it is a copy of; nil for a typed URL.
+	// LibraryID is the saved agent or model that was copied; nil for a typed URL.
 	LibraryID *uuid.UUID `db:"library_id"`
 	Name      string     `db:"name"`
 	Protocol  string     `db:"protocol"`
-	// URL is without its query.
+	// URL lacks its query.
 	URL   string  `db:"url"`
 	Model *string `db:"model"`
-	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body,
-	// SealedQuery the query of URL, SealedTemplate the template that replaces the protocol's body; all are
-	// encrypted, and nil means that there is none.
+	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body, SealedQuery
+	// the query of URL, SealedTemplate the template that replaces the protocol's body. All are encrypted; nil means
+	// none.
 	SealedHeaders  []byte `db:"sealed_headers"`
 	SealedPayload  []byte `db:"sealed_payload"`
 	SealedQuery    []byte `db:"sealed_query"`
 	SealedTemplate []byte `db:"sealed_template"`
-	// Poll describes in JSON how to poll an agent that accepts jobs; nil means that the agent answers at once.
+	// Poll describes in JSON how to poll an agent that accepts jobs; nil means that the agent answers directly.
 	Poll *string `db:"poll"`
 	// RateLimit is N/s, N/m or unlimited.
 	RateLimit string `db:"rate_limit"`
@@ -61,8 +62,8 @@ type Target struct {
 	IsUnstreamed bool `db:"is_unstreamed"`
 }
 
-// SecretsOwner is the owner that the target's secrets are sealed for. The first target's owner is the task,
-// because a task once had only one target.
+// SecretsOwner returns the owner for which the target's secrets are sealed. For the first target this is the task,
+// because tasks once had only one target.
 func (t Target) SecretsOwner() string {
 	if t.Number == 1 {
 		return t.TaskID.String()
@@ -161,7 +162,7 @@ func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUI
 	return readEvaluators(ctx, db, tasks)
 }
 
-// NoteUnstreamed notes that a target of a task does not stream.
+// NoteUnstreamed records that a target of a task does not stream.
 func (s *Store) NoteUnstreamed(ctx context.Context, taskID uuid.UUID, target int) error {
 	const note = `
 		UPDATE task_targets
@@ -177,11 +178,12 @@ type LaunchTarget struct {
 	Number int `db:"number"`
 	// Origin is scheme://host:port of the target, the key of the rate limit.
 	Origin string `db:"origin"`
-	// CallInterval is the least time between two calls to the origin; zero means unlimited.
+	// CallInterval is the minimum time between two calls to the origin; zero means unlimited.
 	CallInterval time.Duration `db:"call_interval"`
 }
 
-// ShownURL is the task's typed address as users see it: the query, which often holds keys, is only hinted at.
+// ShownURL returns the task's typed address as users see it: of the query, which often holds keys, it only shows
+// that there is one.
 func (t Task) ShownURL() string {
 	target := t.TypedTarget()
 	if target.SealedQuery != nil {

@@ -14,11 +14,11 @@ import (
 	"wending/db/pg"
 )
 
-// TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch sets an
-// ended task RUNNING again.
+// TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch sets a task
+// that has ended RUNNING again.
 type TaskStatus string
 
-// The states of a task. FAILED is for internal faults: a task whose every call failed SUCCEEDED.
+// The states of a task. FAILED means an internal fault: a task all of whose calls failed still ends SUCCEEDED.
 const (
 	TaskPending   TaskStatus = "PENDING"
 	TaskRunning   TaskStatus = "RUNNING"
@@ -27,19 +27,19 @@ const (
 	TaskStopped   TaskStatus = "STOPPED"
 )
 
-// TaskStatuses are all states in the order of a task's life.
+// TaskStatuses lists all states in the order of a task's life.
 var TaskStatuses = []TaskStatus{TaskPending, TaskRunning, TaskSucceeded, TaskFailed, TaskStopped}
 
 // OnTurnFailure is what happens after a turn of a conversation fails.
 type OnTurnFailure string
 
-// The conversation stops, and its further turns are not reached; or it continues with the next turn.
+// The conversation either stops, so that its further turns are not reached, or continues with the next turn.
 const (
 	TurnFailureStops     OnTurnFailure = "stop"
 	TurnFailureContinues OnTurnFailure = "continue"
 )
 
-// OnTurnFailures are both.
+// OnTurnFailures lists both.
 var OnTurnFailures = []OnTurnFailure{TurnFailureStops, TurnFailureContinues}
 
 // IsActive reports whether the task is waiting or running.
@@ -73,20 +73,24 @@ type Task struct {
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
 	TotalVariants int            `db:"total_variants"`
-	// AppendedItems is how many of the items were added later: they are not in the task's file.
+	// AppendedItems is how many items were added later, and so are not in the task's file.
 	AppendedItems int `db:"appended_items"`
-	// TotalConversations is how many series of items there are, OnTurnFailure what happens after a turn fails.
+	// TotalConversations is the number of conversations, OnTurnFailure what happens after a turn fails.
 	TotalConversations int           `db:"total_conversations"`
 	OnTurnFailure      OnTurnFailure `db:"on_turn_failure"`
+	// ClusterBy is the column whose values group questions that are not independent; nil means that only the turns of
+	// a conversation are grouped.
+	ClusterBy *string `db:"cluster_by"`
 	// Targets are the agents and models that the task calls, Variants the variants that it compares, each in
 	// the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
 	// Judges are the targets of evaluators that are models; their numbers follow those of Targets.
 	Judges []Target `db:"-"`
-	// Evaluators judge its answers, in the order of their numbers; without evaluators answers are not judged.
+	// Evaluators judge the task's answers, in the order of their numbers; without evaluators answers are not
+	// judged.
 	Evaluators []Evaluator `db:"-"`
-	// Processed is how many questions have all their runs: live while a launch runs, final after it.
+	// Processed is how many questions have all their runs: live while a launch runs, final after that.
 	Processed int `db:"processed"`
 	// Final are the statistics of the current runs; nil while the task is active.
 	Final *TaskStatistics `db:"statistics"`
@@ -95,15 +99,15 @@ type Task struct {
 	ProjectID    uuid.UUID `db:"project_id"`
 	// ScheduleID is the schedule that made the task as a copy of another; nil for tasks that people made.
 	ScheduleID *uuid.UUID `db:"schedule_id"`
-	// MaxCost is the maximum cost in each currency, a decimal number; nil means any amount. StopReason is why
-	// the newest launch was stopped, if not by a person.
+	// MaxCost is the maximum cost in each currency, a decimal number; nil means any amount. StopReason is why the
+	// newest launch was stopped; nil if it was not, or if a person stopped it.
 	MaxCost    *string `db:"max_cost"`
 	StopReason *string `db:"stop_reason"`
 	// CreatedBy is the name or, without accounts, the address of the task's creator; empty for tasks of older
 	// versions.
 	CreatedBy string    `db:"created_by"`
 	CreatedAt time.Time `db:"created_at"`
-	// UpdatedAt follows the progress of a launch: each run that is recorded updates the task.
+	// UpdatedAt changes with the progress of a launch: each recorded run updates the task.
 	UpdatedAt   time.Time  `db:"updated_at"`
 	StartedAt   *time.Time `db:"started_at"`
 	CompletedAt *time.Time `db:"completed_at"`
@@ -119,12 +123,12 @@ type Task struct {
 // IsDraft reports whether the task waits for a user to start it.
 func (t Task) IsDraft() bool { return t.Status == TaskPending && !t.IsLaunched }
 
-// IsPlain reports whether the task calls one typed address with its questions as they are.
+// IsPlain reports whether the task sends its questions unchanged to one typed address.
 func (t Task) IsPlain() bool {
 	return len(t.Targets) == 1 && t.Targets[0].Kind == TargetURL && len(t.Variants) == 1 && t.Variants[0].PromptID == nil
 }
 
-// TypedTarget is the target whose address was typed; its zero value if there is none.
+// TypedTarget returns the target whose address was typed; the zero value if there is none.
 func (t Task) TypedTarget() Target {
 	for _, target := range t.Targets {
 		if target.Kind == TargetURL {
@@ -139,7 +143,7 @@ func (t Task) HasTypedAgent() bool {
 	return slices.ContainsFunc(t.Targets, func(target Target) bool { return target.Kind == TargetURL })
 }
 
-// Target returns a target or a judge by its number, which must exist.
+// Target returns the target or judge with a number, which must exist.
 func (t Task) Target(number int) Target {
 	if number <= len(t.Targets) {
 		return t.Targets[number-1]
@@ -147,27 +151,27 @@ func (t Task) Target(number int) Target {
 	return t.Judges[slices.IndexFunc(t.Judges, func(judge Target) bool { return judge.Number == number })]
 }
 
-// RunsOfItem is how many runs a question has when it is complete.
+// RunsOfItem returns how many runs a question has when it is complete.
 func (t Task) RunsOfItem() int { return t.RunsPerItem * t.TotalVariants }
 
-// TotalRuns is how many runs the task has when it is complete.
+// TotalRuns returns how many runs the task has when it is complete.
 func (t Task) TotalRuns() int { return t.TotalItems * t.RunsOfItem() }
 
-// taskColumns are the columns of a Task that are stored, of the table t.
+// taskColumns are the stored columns of a Task, from the table t.
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
-		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure,
+		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure, t.cluster_by,
 		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at,
 		t.statistics`
 
-// listedTasks are the tasks of $1 (an array of ids) in the scope $2, newest first, as they are stored, with the newest launch: a
-// later launch than the first exists only where one has ended.
+// listedTasks selects the stored columns of the tasks of $1 (an array of ids) in the scope $2, newest first, with
+// the newest launch. Only a task that has ended can have a launch after the first.
 func listedTasks() string {
 	return `
 	SELECT ` + taskColumns + `,
 		t.processed_items AS processed,
 		CASE
-			-- The newest run is the index's last entry: nothing is written for it while calls are made.
+			-- The newest run is the last entry of the index: calls need not write anything for it.
 			WHEN newest.status IN ('RUNNING', 'STOPPING') THEN greatest(t.updated_at,
 				(SELECT created_at FROM evaluation_runs WHERE launch_id = newest.id ORDER BY id DESC LIMIT 1))
 			ELSE t.updated_at
@@ -187,8 +191,8 @@ func listedTasks() string {
 	ORDER BY t.created_at DESC, t.id DESC`
 }
 
-// countWork counts the work of the launches $1 (an array of ids): processed questions are those that a launch
-// does not repeat and those whose units are all done.
+// countWork counts the work of the launches $1 (an array of ids): a question is processed if the launch does not
+// repeat it, or if all its units are done.
 const countWork = `
 	SELECT l.task_id, l.kept_items + work.done_items AS processed, l.kept_failed + work.failed AS unsuccessful
 	FROM launches l
@@ -201,7 +205,7 @@ const countWork = `
 			GROUP BY item_id) items) work
 	WHERE l.id = ANY ($1)`
 
-// countTurns is countWork for launches that ask conversations: each turn counts as a question.
+// countTurns is like countWork, for launches that ask conversations: each turn counts as a question.
 const countTurns = `
 	SELECT l.task_id, l.kept_items + work.done_items AS processed, l.kept_failed + work.failed AS unsuccessful
 	FROM launches l
@@ -217,7 +221,7 @@ const countTurns = `
 
 // NewTask is the input of CreateTask: the task, its questions and the settings of its first launch.
 type NewTask struct {
-	Task  Task // ID, settings and dataset; state, progress and times are the database's
+	Task  Task // the id, settings and dataset; the database sets state, progress and times
 	Items []NewItem
 	// Channels receive messages about the task; nil means the default channels.
 	Channels *[]uuid.UUID
@@ -226,7 +230,7 @@ type NewTask struct {
 	By     Actor
 }
 
-// row is the task with the columns derived from the rest.
+// row returns the task with the columns that are derived from the rest.
 func (n NewTask) row() Task {
 	task := n.Task
 	task.TotalItems, task.TotalVariants, task.TotalConversations = len(n.Items), len(task.Variants), 0
@@ -248,14 +252,14 @@ const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
 		id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version, variable_names, total_items, total_variants,
-		total_conversations, on_turn_failure, project_id, schedule_id, max_cost, created_by)
+		total_conversations, on_turn_failure, cluster_by, project_id, schedule_id, max_cost, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
 		:id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
-		:total_conversations, :on_turn_failure, :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
+		:total_conversations, :on_turn_failure, :cluster_by, :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
 
-// CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It
-// returns the launch's id; uuid.Nil for a draft.
+// CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It returns
+// the launch's id, which is uuid.Nil for a draft.
 func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "create the task", func(tx *sqlx.Tx) error {
 		launchID, err = CreateTaskIn(ctx, tx, n)
@@ -264,7 +268,7 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 	return launchID, err
 }
 
-// CreateTaskIn is CreateTask within its caller's transaction. The task must name its project.
+// CreateTaskIn is like CreateTask, within the caller's transaction. The task must name its project.
 func CreateTaskIn(ctx context.Context, tx *sqlx.Tx, n NewTask) (launchID uuid.UUID, err error) {
 	task := n.row()
 	task.CreatedBy = n.By.Who()
@@ -288,15 +292,15 @@ const updateDraft = `
 	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
 		id_column = :id_column, question_column = :question_column, answer_column = :answer_column, dataset_encoding = :dataset_encoding, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
-		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure,
+		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure, cluster_by = :cluster_by,
 		max_cost = CAST(:max_cost AS numeric), updated_at = now()
 	WHERE t.id = :id AND t.project_id = :project_id
 	  AND t.status = 'PENDING'
 	  AND NOT EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 
-// ReplaceDraft replaces the settings and questions of a draft and, unless it stays one, starts it. keepFile is called
-// just before the commit, while the draft is locked. ReplaceDraft returns the launch's id, uuid.Nil for a draft, and
-// ErrConflict if the task is no longer a draft.
+// ReplaceDraft replaces the settings and questions of a draft and, unless it stays one, starts it. keepFile is
+// called just before the commit, while the draft is locked. ReplaceDraft returns the launch's id, which is uuid.Nil
+// for a draft, and ErrConflict if the task is no longer a draft.
 func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() error) (launchID uuid.UUID, err error) {
 	task := n.row()
 	err = s.db.InTx(ctx, "replace the draft", func(tx *sqlx.Tx) error {
@@ -329,7 +333,7 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 	return launchID, err
 }
 
-// Scope is the project that the task belongs to: code that has the task continues within it.
+// Scope returns the scope of the task's project, for code that continues to work with the task.
 func (t Task) Scope() Scope { return InProject(t.ProjectID) }
 
 // Task returns one task, or ErrNotFound.
@@ -357,7 +361,7 @@ func readTask(ctx context.Context, db sqlx.QueryerContext, scope Scope, id uuid.
 func readTasks(ctx context.Context, db sqlx.QueryerContext, scope Scope, ids driver.Valuer) ([]Task, error) {
 	var rows []struct {
 		Task
-		// AtWork is the launch whose units determine the task's progress; nil means that the progress is
+		// AtWork identifies the launch whose units determine the task's progress; nil means that the progress is
 		// stored.
 		AtWork *uuid.UUID `db:"at_work"`
 	}
@@ -391,7 +395,7 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, scope Scope, ids dri
 	return tasks, nil
 }
 
-// addWork fills in the counts of active launches. This is a separate statement because planning it takes longer
+// addWork fills in the counts of active launches. This is a separate statement, because planning it takes longer
 // than reading a task that has ended.
 func addWork(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task, statement string, launches []uuid.UUID) error {
 	if len(launches) == 0 {

@@ -23,24 +23,24 @@ type Unit struct {
 	Variant  int `db:"variant"`
 	Target   int `db:"target"`
 	RunIndex int `db:"run_index"`
-	// Evaluator is the number of the judge that rates the run SubjectRunID; 0 and nil for a unit that asks a
-	// question.
+	// Evaluator is the number of the judge that rates the run SubjectRunID; it is 0, and SubjectRunID nil, for a
+	// unit that asks a question.
 	Evaluator    int    `db:"evaluator"`
 	SubjectRunID *int64 `db:"subject_run_id"`
-	// Resume is the state of the accepted job that an earlier holder of the unit waited for, as that holder
-	// stored it; nil means none.
+	// Resume is the state of an accepted job, as the previous holder of the unit stored it while waiting for it;
+	// nil means none.
 	Resume *json.RawMessage `db:"resume"`
 	Item
-	// Wait is how long, from the claim's return, to wait for the call's rate-limit slot.
+	// Wait is how long to wait, once the claim returns, for the call's rate-limit slot.
 	Wait time.Duration `db:"-"`
 }
 
-// Want is how many units of one target to claim.
+// Want is the number of units of one target to claim.
 type Want struct {
 	// Target is the target's number.
 	Target int
 	Units  int
-	// Horizon is how far ahead of now a rate-limit slot may be, at most RateHorizon.
+	// Horizon is how far in the future a rate-limit slot may be, at most RateHorizon.
 	Horizon time.Duration
 }
 
@@ -48,14 +48,15 @@ type Want struct {
 type Claim struct {
 	// Units are the units to run, ordered by call within a target; empty if there were none to claim.
 	Units []Unit
-	// Limits are what the origins of the wanted targets allow, in the order of the wants; nil if the
-	// worker may claim nothing.
+	// Limits are the limits of the wanted targets' origins, in the order of the wants; nil if the worker may claim
+	// nothing.
 	Limits []Limit
 }
 
-// Limit is how much the rate limit of a target's origin allows.
+// Limit is how many units the rate limit of a target's origin allows.
 type Limit struct {
-	// RetryAfter is set if only the rate limit, or a budget, prevented a claim: try again after it.
+	// RetryAfter is set if only the rate limit, or a budget, prevented a claim: the caller should try again after
+	// it.
 	RetryAfter time.Duration
 	// IsLimited reports whether a rate limit applies to the origin: this launch's own or a stricter one.
 	IsLimited bool
@@ -63,7 +64,7 @@ type Limit struct {
 	Allowed int
 }
 
-// keepWithin caps a limit at the rest of an allowance, and deducts it from that.
+// keepWithin caps a limit at the rest of an allowance, and deducts the limit from the rest.
 func (l *Limit) keepWithin(allowance *int) {
 	if *allowance == 0 && l.Allowed > 0 {
 		l.RetryAfter = allowanceAfter
@@ -72,12 +73,12 @@ func (l *Limit) keepWithin(allowance *int) {
 	*allowance -= l.Allowed
 }
 
-// RateHorizon is how far ahead of now a claim may reserve a slot at most: a unit is claimed shortly before its call, so
-// that a stop or a crash finds few of them waiting.
+// RateHorizon is the maximum distance in the future at which a claim may reserve a slot: a unit is claimed shortly
+// before its call, so that a stop or a crash finds only few of them waiting.
 const RateHorizon = 500 * time.Millisecond
 
-// The rest of the transaction uses indexes: the planner's statistics of a launch that has just started are
-// stale, and it would sort all units or read all questions for every claim. The settings are made in the same
+// The rest of the transaction prefers indexes: the planner's statistics do not cover a launch that has just
+// started, so it would sort all units or read all questions for every claim. The settings are made in the same
 // statement to save a round trip.
 const lockLaunchToClaim = `
 	SELECT g.number, o.origin, (SELECT allowed - claimed FROM allowances WHERE launch_id = $1) AS allowance, greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
@@ -113,16 +114,16 @@ const lockAllowance = `SELECT greatest(0, allowed - claimed) FROM allowances WHE
 
 const useAllowance = `UPDATE allowances SET claimed = claimed + $2 WHERE launch_id = $1`
 
-// allowanceAfter is how long a claim that its launch's budget prevented waits for the next one: budgets are
-// checked about once a second.
+// allowanceAfter is the time to wait after a claim that the launch's budget prevented: budgets are checked about
+// once a second.
 const allowanceAfter = 250 * time.Millisecond
 
-// ClaimUnits claims units of a launch that is RUNNING for a worker: of each target at most as many as are wanted and get
-// a rate-limit slot within the horizon. How many calls a launch makes at once is the number of its lanes (EnterLanes).
+// ClaimUnits claims units of a RUNNING launch for a worker: of each target as many as are wanted, as far as they
+// get a rate-limit slot within the horizon. The launch's lanes limit how many calls it makes at once (Lanes.Enter).
 //
-// It is one transaction that begins by locking the launch's row: a stop waits for it or is seen by it. Under a
-// rate limit it locks the origins' rows too, so that no slot is taken twice, and of a launch with a ceiling its allowance. A
-// worker whose lease has expired gets nothing.
+// ClaimUnits is one transaction that begins by locking the launch's row, so a stop either waits for the claim or is
+// seen by it. Under a rate limit it also locks the origins' rows, so that no slot is taken twice, and for a launch
+// with a ceiling its allowance. A worker whose lease has expired gets nothing.
 func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []Want) (Claim, error) {
 	targets := make(pq.Int64Array, len(wants))
 	for n, want := range wants {
@@ -203,14 +204,14 @@ func lockToClaim(ctx context.Context, tx *sqlx.Tx, call Call, lease Lease, targe
 		return free, nil, nil
 	}
 	if err := tx.GetContext(ctx, allowance, lockAllowance, call.LaunchID); pg.IsNoRows(err) {
-		allowance = nil // the ceiling was lifted
+		allowance = nil // no longer in the allowances: the ceiling was lifted
 	} else if err != nil {
 		return nil, nil, pg.Classify("lock the allowance", err)
 	}
 	return free, allowance, nil
 }
 
-// limitsOf returns how much the origins and the allowance allow for each want.
+// limitsOf returns the limit of each want under the origins' rates and the allowance.
 func limitsOf(call Call, wants []Want, free map[string]*slots, allowance *int) (limits []Limit) {
 	taken := map[string]int{}
 	for _, want := range wants {
@@ -230,9 +231,9 @@ func limitsOf(call Call, wants []Want, free map[string]*slots, allowance *int) (
 	return limits
 }
 
-// ReserveCall takes a rate-limit slot for one more attempt of a unit and returns how long to wait for it.
-// reserved is false if no slot is near: wait, then try again. ErrConflict: the unit no longer belongs to this
-// worker, or its launch was stopped; there must be no further attempt.
+// ReserveCall takes a rate-limit slot for one more attempt of a unit and returns how long to wait for it. If no
+// slot is near, reserved is false, and the caller should wait and try again. ErrConflict means that the unit no
+// longer belongs to this worker or that its launch was stopped, so there must be no further attempt.
 func (s *Store) ReserveCall(ctx context.Context, call Call, unit Unit) (wait time.Duration, reserved bool, err error) {
 	const mayCall = `
 		SELECT 1
@@ -259,8 +260,8 @@ func (s *Store) ReserveCall(ctx context.Context, call Call, unit Unit) (wait tim
 	return wait, reserved && err == nil, err
 }
 
-// Units that are returned go back to the queue or, if their launch was stopped, are stopped. Their epoch grows,
-// so that a late result is rejected.
+// Returned units go back to the queue or, if their launch was stopped, become STOPPED. Their epoch grows, so that a
+// late result is rejected.
 
 const returnUnits = `
 	UPDATE units u
@@ -270,7 +271,7 @@ const returnUnits = `
 	  AND u.state = 'RUNNING'
 	  AND (u.id, u.epoch) IN (SELECT * FROM unnest($1::bigint[], $2::int[]))`
 
-// $2 are units that the worker keeps.
+// $2 are the units that the worker keeps.
 const returnUnitsOfWorker = `
 	UPDATE units u
 	SET state = CASE WHEN l.status = 'RUNNING' THEN 'QUEUED' ELSE 'STOPPED' END, epoch = u.epoch + 1, worker_id = NULL
@@ -280,7 +281,7 @@ const returnUnitsOfWorker = `
 	  AND u.worker_id = $1
 	  AND NOT u.id = ANY (coalesce($2, '{}'::bigint[])) -- a nil slice is NULL to the driver`
 
-// ReturnUnits returns units that were claimed and not begun. Units that now belong to another worker are left alone.
+// ReturnUnits returns claimed units that were not begun. Units that now belong to another worker are left alone.
 func (s *Store) ReturnUnits(ctx context.Context, units []Unit) error {
 	ids, epochs := make(pq.Int64Array, len(units)), make(pq.Int64Array, len(units))
 	for n, unit := range units {
@@ -290,8 +291,8 @@ func (s *Store) ReturnUnits(ctx context.Context, units []Unit) error {
 	return pg.Classify("return units", err)
 }
 
-// ReleaseStrays returns the units that a living worker holds without knowing, because the reply of the claiming
-// transaction was lost. units are the ones it knows of. The caller must not claim at the same time.
+// ReleaseStrays returns units that a living worker holds without knowing, because the reply to its claim was lost.
+// units are the units that it does know. The caller must not claim at the same time.
 func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, units []int64) (released int, err error) {
 	result, err := s.db.ExecContext(ctx, returnUnitsOfWorker, workerID, pq.Int64Array(units))
 	return pg.Affected("release strays", result, err)
@@ -303,7 +304,7 @@ func (s *Store) ReleaseUnits(ctx context.Context, workerID uuid.UUID) (released 
 	return pg.Affected("release the units", result, err)
 }
 
-// maxLosses is how often a unit may lose its worker before it ends FAILED.
+// maxLosses is how often a unit may lose its worker before it ends as FAILED.
 const maxLosses = 3
 
 // WorkerLostCode is the error code of a run whose worker died three times.
@@ -340,17 +341,16 @@ const endOpenTurns = `
 	JOIN launches l ON l.id = d.launch_id
 	CROSS JOIN superseded`
 
-// EndOpenTurns stores a FAILED run for each turn of the units that has no run: for the first turn with this
-// code, because it was asked (skipped if the code is empty), for the others with the code of turns that were
-// not reached.
+// EndOpenTurns stores a FAILED run for each turn of the units that has no run. The first such turn was asked and
+// gets this code (an empty code skips it); the others get the code of turns that were not reached.
 func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
 	_, err := tx.ExecContext(ctx, endOpenTurns, pq.Int64Array(units), code, message)
 	return pg.Classify("end the open turns", err)
 }
 
-// RequeueLostUnits returns the units of dead workers to the queue, under a new epoch, and ends those that were
-// lost three times with a FAILED run or, for a judge, with default ratings; units of a stopped launch are
-// stopped. It returns how many units were lost.
+// RequeueLostUnits returns the units of dead workers to the queue, under a new epoch. Units that were lost three
+// times end with a FAILED run or, for a judge, with default ratings; units of a stopped launch are stopped. It
+// returns how many units were lost.
 func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int, err error) {
 	err = s.db.InTx(ctx, "requeue lost units", func(tx *sqlx.Tx) error {
 		var units []struct {
@@ -389,8 +389,8 @@ func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int
 const (
 	// BeatEvery is the time between two heartbeats of a worker.
 	BeatEvery = time.Second
-	// LeaseDuration is the silence after which a worker must not begin anything under its lease: it ends well
-	// before others take over the worker's units.
+	// LeaseDuration is the silence after which a worker must not begin anything under its lease. It is shorter than
+	// WorkerDeadAfter, so the lease has ended when others take over the worker's units.
 	LeaseDuration = 15 * time.Second
 	// WorkerDeadAfter is the silence after which a worker's units go to others.
 	WorkerDeadAfter = 20 * time.Second

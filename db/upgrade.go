@@ -14,14 +14,14 @@ func upgradeSteps() []pg.Step {
 	return []pg.Step{{Version: 33, Up: fillSkeletons}}
 }
 
-// fillSkeletons stores skeletons (NameSkeleton) for accounts of older versions. Of accounts that look alike
-// only the oldest gets one: the others stay as they are, and no new account can join them.
+// fillSkeletons stores skeletons (NameSkeleton) for accounts of older versions. Among accounts that look alike only
+// the oldest gets one: the others are left unchanged, and no new account can resemble them.
 func fillSkeletons(ctx context.Context, tx *sql.Tx) error {
 	rows, err := tx.QueryContext(ctx, `SELECT id, name FROM users ORDER BY created_at, id`)
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // read to its end
+	defer rows.Close() // nolint:errcheck // all rows are read
 	owners := map[string]uuid.UUID{}
 	for rows.Next() {
 		var id uuid.UUID

@@ -13,7 +13,8 @@ import (
 	"wending/handlers"
 )
 
-// What it costs to know who asks: a task's page and the list, with a token and with a session, as multiples of the same without accounts.
+// The cost of authentication: the time for a task's page and for the list, with a token and with a session, as
+// multiples of the same without accounts.
 func BenchmarkAccess(b *testing.B) {
 	database := dbtest.URL(b)
 	open := newSiteAt(b, database, 0, handlers.Access{})

@@ -34,15 +34,16 @@ func newGuardedSite(t testing.TB) *guarded {
 	return &guarded{s, people.New(s.store)}
 }
 
-// goodPassword is the password of the tests' accounts.
+// goodPassword is the password of the accounts in tests.
 const goodPassword = "correct horse battery"
 
-// goodHash is its hash at the least cost, which a hash carries with it: a sign-in costs what its account's hash says.
+// goodHash is its hash with the lowest cost. A hash contains its own cost, so signing in takes as long as the
+// account's hash says.
 var goodHash = sync.OnceValues(func() (string, error) {
 	return argon2id.CreateHash(goodPassword, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 })
 
-// user makes an account with a role in a project; none if it is empty.
+// user creates an account with a role in a project; an empty role means no membership.
 func (s *guarded) user(t testing.TB, name string, role people.Role, in uuid.UUID) people.User {
 	t.Helper()
 	hash, err := goodHash()
@@ -56,7 +57,8 @@ func (s *guarded) user(t testing.TB, name string, role people.Role, in uuid.UUID
 	return user
 }
 
-// token makes a token of a role in a project; of an account unless that is nil. An administrator's without one also manages accounts and projects.
+// token creates a token with a role in a project, owned by an account unless that is nil. An administrator's token
+// without an owner also manages accounts and projects.
 func (s *guarded) token(t testing.TB, role people.Role, in uuid.UUID, of *uuid.UUID) string {
 	t.Helper()
 	token := people.Token{ID: uuid.New(), Name: "test " + string(role), ProjectID: in, Role: role, UserID: of}
@@ -95,7 +97,7 @@ func (s *guarded) ask(t testing.TB, token, method, path string, body any) respon
 	return s.do(t, request)
 }
 
-// made makes something by the API and returns its id.
+// made creates an object with the API and returns its id.
 func (s *guarded) made(t testing.TB, token, path string, body any) string {
 	t.Helper()
 	answer := s.ask(t, token, http.MethodPost, path, body)
@@ -111,7 +113,7 @@ func (s *guarded) made(t testing.TB, token, path string, body any) string {
 	return ""
 }
 
-// everything is one object of each kind in a project, by its path's collection.
+// everything has one object of each kind in a project, by the collection in its path.
 func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]string {
 	t.Helper()
 	v1 := "/api/v1/"
@@ -148,7 +150,7 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 	return ids
 }
 
-// need is who may use a route, said apart from the rules: what most routes need follows from their method.
+// need returns who may use a route, independently of the rules: for most routes that follows from the method.
 func need(method, path string) string {
 	isRead := method == http.MethodGet || method == http.MethodHead
 	switch {
@@ -181,7 +183,7 @@ func need(method, path string) string {
 
 var parameter = regexp.MustCompile(`:[A-Za-z_]+`)
 
-// pathOf puts ids in the place of a path's parameters, those of everything that there is where they fit.
+// pathOf replaces a path's parameters with ids, if possible those of existing objects.
 func pathOf(path string, ids map[string]string) (of string, hasObject bool) {
 	collection := strings.Split(strings.TrimPrefix(strings.TrimPrefix(path, "/api/v1/"), "/"), "/")
 	name := collection[0]
@@ -208,11 +210,12 @@ func pathOf(path string, ids map[string]string) (of string, hasObject bool) {
 	return strings.TrimSuffix(of, "*"), hasObject
 }
 
-// Every route is asked by nobody, by each role, and by the administrators of another project: who may not learns nothing, and changes
-// nothing. The list of routes is the router's own.
+// Every route is requested without credentials, with each role, and by the administrators of another project: those
+// who are not allowed learn nothing and change nothing. The router provides the list of routes.
 func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	t.Parallel()
-	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true})} // without a worker nothing changes by itself
+	// without a worker nothing changes in the background
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true})}
 	s.people = people.New(s.store)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	other := s.project(t, "别处")
@@ -290,13 +293,13 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	require.Greater(t, count, 200)
 	require.Equal(t, before, s.tablesNow(t), "nothing was changed by those who may not")
 
-	// Who may, can: those with the role that is needed are not refused for it.
+	// Those who have the required role are not refused.
 	for _, isLast := range []bool{false, true} {
 		for _, route := range routes {
 			removes := route.Method == http.MethodDelete || strings.HasSuffix(route.Path, "/delete") || strings.HasSuffix(route.Path, "/remove")
 			needs := need(route.Method, route.Path)
 			if route.Method == echo.RouteNotFound || removes != isLast || needs == "everybody" || needs == "in a browser" ||
-				route.Method == http.MethodPost && strings.HasSuffix(route.Path, "/tokens") { // tokens of those who manage alone make tokens
+				route.Method == http.MethodPost && strings.HasSuffix(route.Path, "/tokens") { // only managers' tokens create tokens
 
 				continue
 			}
@@ -308,7 +311,7 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 				token = foreign
 			}
 			path, _ := pathOf(route.Path, ids)
-			if strings.HasSuffix(path, "/progress") || strings.HasSuffix(path, "/events") { // they do not end
+			if strings.HasSuffix(path, "/progress") || strings.HasSuffix(path, "/events") { // streams, which do not end
 				continue
 			}
 			answer := s.ask(t, token, route.Method, path, nil)
@@ -318,7 +321,7 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// tablesNow is what the tables that people change have.
+// tablesNow returns the contents of the tables that people change.
 func (s *guarded) tablesNow(t testing.TB) map[string]string {
 	t.Helper()
 	now := map[string]string{}
@@ -333,7 +336,7 @@ func (s *guarded) tablesNow(t testing.TB) map[string]string {
 	return now
 }
 
-// Lists, counts, choices and names are those of one project. What is named from another does not exist.
+// Lists, counts, choices and names are limited to one project. Objects of another project appear not to exist.
 func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -362,7 +365,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 		}
 		require.NotContains(t, string(s.ask(t, there, http.MethodGet, page, nil).body), ids[collection])
 	}
-	// Nothing of another project can be used.
+	// Nothing in another project can be used.
 	for name, fields := range map[string]object{
 		"dataset":    {"dataset": ids["datasets"], "agents": []string{twins["agents"]}},
 		"agents":     {"dataset": twins["datasets"], "agents": []string{ids["agents"]}},
@@ -380,13 +383,16 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	for _, path := range []string{
 		"/?from=" + ids["evaluation-tasks"], "/?draft=" + ids["evaluation-tasks"], "/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
 		"/api/v1/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"], "/api/v1/shares?task_id=" + ids["evaluation-tasks"],
+		"/comparison/print?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
+		"/api/v1/comparison/export?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
+		"/tasks/" + twins["evaluation-tasks"] + "/review/carry?from=" + ids["evaluation-tasks"],
 	} {
 		answer := s.ask(t, there, http.MethodGet, path, nil)
 		require.Equal(t, http.StatusNotFound, answer.StatusCode, path)
 	}
 	require.Equal(t, http.StatusNotFound, s.ask(t, there, http.MethodPost, "/api/v1/shares", object{"task_id": ids["evaluation-tasks"]}).StatusCode)
 
-	// One who is in both chooses, and is led by what they open.
+	// A member of both projects can choose, and opening an object switches to its project.
 	both := s.user(t, "两边", people.Editor, db.DefaultProject)
 	require.NoError(t, s.people.SetMember(t.Context(), other, both.ID, people.Viewer))
 	browser := s.signedIn(t, "两边")
@@ -406,7 +412,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, browser.get(t, "/tasks/"+twins["evaluation-tasks"]+"?project="+db.DefaultProject.String()).StatusCode)
 }
 
-// Without accounts everybody sees everything, as ever; a program may still work in one project.
+// Without accounts everybody sees everything, as before; a program may still limit itself to one project.
 func TestProjectsWithoutAccounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -429,7 +435,8 @@ func TestProjectsWithoutAccounts(t *testing.T) {
 	require.Zero(t, s.get(t, "/tasks").page(t).Find(".who").Length())
 }
 
-// Requests of nobody leave the audit as it is, whatever they ask for; what somebody did, and what somebody was refused, is recorded.
+// Anonymous requests leave the audit unchanged, whatever they ask for; actions and refusals of signed-in users are
+// recorded.
 func TestNobodyWritesIntoTheAudit(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

@@ -19,7 +19,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// fourQuestions have answers of four kinds: equal, another format, another wording, and a failure.
+// fourQuestions have four kinds of answers: equal, in another format, in another wording, and failed.
 func fourQuestions(t *testing.T, s *site) (id string) {
 	t.Helper()
 	long := strings.Repeat("应当承担违约责任。", 30)
@@ -31,14 +31,14 @@ func fourQuestions(t *testing.T, s *site) (id string) {
 	return id
 }
 
-// shownNumbers are the numbers of the questions that a page shows, in its order.
+// shownNumbers returns the numbers of the questions that a page shows, in order.
 func shownNumbers(page *goquery.Document) string {
 	var numbers []string
 	page.Find(".result").Each(func(_ int, card *goquery.Selection) { numbers = append(numbers, card.AttrOr("data-number", "")) })
 	return strings.Join(numbers, " ")
 }
 
-// as makes a request as a reviewer whose name the browser knows.
+// as makes a request as a reviewer whose name is stored in the browser.
 func (s *site) as(t *testing.T, name, path string) response {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
@@ -47,7 +47,7 @@ func (s *site) as(t *testing.T, name, path string) response {
 	return s.do(t, request)
 }
 
-// Other columns of the dataset are searched, too: in a task with prompts they may be what was asked.
+// Other columns of the dataset are searched, too, because in a task with prompts they may contain the question.
 func TestTheColumnsOfADatasetAreSearched(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -102,7 +102,8 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	require.Equal(t, "1,2,3,4", page.Find(".fingerprint > svg").AttrOr("data-numbers", ""), "the most agreement first")
 }
 
-// A question is retried where it stands: its card says how far, replaces itself, and the report stays open for everybody.
+// A question is retried within the page: its card shows the progress and replaces itself, and the report stays open
+// for everybody.
 func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -120,7 +121,7 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 		}
 	})
 	answers := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(answers) // before the agent's own, also after a failure
+	t.Cleanup(answers) // before the agent's own server, also after a failure
 	id := s.create(t, fake.URL, map[string]string{"max_retries": "0", "file@q.csv": "question_id,question,standard_answer\nq1,bad,a\nq2,fine,a\n"})
 	s.awaitDone(t, id)
 	isRetry.Store(true)
@@ -152,8 +153,8 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	require.Contains(t, done.Find(".verdict .level").Text(), "逐字相同")
 }
 
-// Reviewers judge in turn, what has most at stake first; what one said can be read by all, with its history; the summary is
-// signed off, and tells what changed after that.
+// Reviewers judge in turn, the questions with most at stake first. Everyone can read a review and its history; the
+// summary is signed off, and shows what has changed since.
 func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -192,7 +193,7 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Contains(t, history.Eq(0).Text(), "存疑")
 	require.Contains(t, history.Eq(2).Text(), "不通过")
 
-	// Questions are shared; each sees whose turn a question is.
+	// Questions are distributed, and each reviewer sees whose turn a question is.
 	answer := s.send(t, http.MethodPut, api+"/"+id+"/review-assignments", map[string]any{"reviewers": []string{"李雷", "韩梅梅", "李雷"}, "overlap": 0.25})
 	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
 	var assigned struct {
@@ -236,7 +237,8 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Contains(t, s.get(t, base+"/sign-off").page(t).Find(".said-list").Text(), "签发后有改动")
 }
 
-// Answers can be read as their author meant them. What an agent sends stays text: no element that could act.
+// Answers can be read in the format their author intended. Text from an agent stays text: none of its elements can
+// act.
 func TestAnswersAreFormatted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -253,13 +255,14 @@ func TestAnswersAreFormatted(t *testing.T) {
 	require.Zero(t, markdown.Find("a, img, script, iframe, style, form").Length())
 	require.Contains(t, markdown.Text(), "<script>alert(2)</script>")
 	require.Contains(t, markdown.Text(), "link (javascript:alert(1))")
-	require.Equal(t, "{\n  \"a\": \"<b>\",\n  \"b\": [\n    1,\n    2\n  ]\n}", page.Find(".result").Eq(1).Find(".formatted pre").Text()) //nolint:testifylint // its layout matters
+	// nolint:testifylint // the layout of the JSON matters
+	require.Equal(t, "{\n  \"a\": \"<b>\",\n  \"b\": [\n    1,\n    2\n  ]\n}", page.Find(".result").Eq(1).Find(".formatted pre").Text())
 	require.Equal(t, 2, s.get(t, "/tasks/"+id+"/results").page(t).Find(".merged .formatted").Length(), "the browser keeps it")
 	require.Zero(t, s.get(t, "/tasks/"+id+"/results?text=raw").page(t).Find(".formatted").Length())
 }
 
-// A report is one document for paper and for sending around: it needs nothing from anywhere, and nothing in it acts but
-// its own script.
+// A report is a single document for printing and for sending to others: it loads nothing, and only its own script
+// runs in it.
 func TestAReportIsOneDocument(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// append posts a file of questions to a task and returns the answer.
+// append posts a file of questions to a task and returns the response.
 func (s *site) append(t *testing.T, id, file string) response {
 	t.Helper()
 	return s.post(t, api+"/"+id+"/items", map[string]string{"file@more.csv": file})
@@ -47,7 +47,7 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	created.into(t, &task)
 	path := "evaluation-tasks/" + task.TaskID
 
-	// What is wrong is said, and nothing is added.
+	// Errors are reported, and nothing is added.
 	for file, code := range map[string]string{
 		"question_id,question,standard_answer\nq3,三,c\n":                           "DATASET_SCHEMA_INVALID",
 		"question_id,question,standard_answer,city,mood\nq3,三,c,广州,好\n":            "DATASET_SCHEMA_INVALID",
@@ -62,7 +62,7 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	require.Contains(t, string(s.append(t, task.TaskID, "question_id,question,standard_answer,city\nq3,三,c,广州\nq2,二,b,上海\n").body), `"row":3`)
 	require.EqualValues(t, 4, s.entry(t, "GET", path, nil, 200)["total_runs"])
 
-	// The columns may stand in another order.
+	// The columns may be in another order.
 	require.Equal(t, http.StatusAccepted, s.append(t, task.TaskID, "city,question_id,question,standard_answer\n广州,q3,三,c\n").StatusCode)
 	require.EqualValues(t, 6, s.entry(t, "GET", path, nil, 200)["total_runs"])
 	close(goOn)
@@ -71,7 +71,7 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
 	require.Len(t, launches, 1, "the launch that ran took them")
 
-	// A task that has ended asks the new ones alone.
+	// A task that has ended runs only the new questions.
 	require.Equal(t, "RUNNING", func() string {
 		answer := s.append(t, task.TaskID, "question_id,question,standard_answer,city\nq4,四,d,深圳\n")
 		require.Equal(t, http.StatusAccepted, answer.StatusCode, string(answer.body))
@@ -90,7 +90,7 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	require.EqualValues(t, 8, done["statistics"].(object)["runs"])
 	require.EqualValues(t, 4, done["progress"].(object)["processed"])
 
-	// The file of the task has all of them, and so has a copy.
+	// The task's file contains all questions, and so does a copy's.
 	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(s.get(t, "/tasks/"+task.TaskID+"/dataset").body), "\uFEFF"))).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{"question_id", "question", "standard_answer", "system_prompt", "user_context", "city"}, rows[0])
@@ -129,7 +129,7 @@ func rowsOfCity(count int) string {
 	return rows.String()
 }
 
-// Rows that arrive just as a launch ends are asked, each once: by that launch or by the next.
+// Rows that arrive just as a launch ends are each run once, by that launch or by the next.
 func TestQuestionsAddedAtTheEndOfALaunchAreAskedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -153,7 +153,7 @@ func TestQuestionsAddedAtTheEndOfALaunchAreAskedOnce(t *testing.T) {
 		all.Go(func() {
 			for _, request := range requests {
 				answer, err := s.exchange(request)
-				for err == nil && answer.StatusCode == http.StatusConflict { // another's launch has begun at the same moment
+				for err == nil && answer.StatusCode == http.StatusConflict { // another request's launch began at the same moment
 					request.Body, _ = request.GetBody()
 					answer, err = s.exchange(request)
 				}

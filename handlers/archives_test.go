@@ -23,8 +23,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// archived makes a task that has all that archives may hold, and returns the parts of its archive by their names: a rule and a judge, a
-// conversation, answers that are no text, and failures.
+// archived creates a task with everything that archives may hold – a rule and a judge, a conversation, answers that
+// are not text, and failures – and returns the files of its archive by name.
 func (s *site) archived(t *testing.T) (parts map[string]string) {
 	t.Helper()
 	judging := agenttest.New(t, chatting(func(prompt string) string {
@@ -43,7 +43,7 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 		case "坏":
 			w.WriteHeader(http.StatusBadGateway)
 		case "字节":
-			broken.Do(func() { panic(http.ErrAbortHandler) }) // it is asked again
+			broken.Do(func() { panic(http.ErrAbortHandler) }) // the failed question is asked again
 			agenttest.Stream(w, "a\x00b")
 		default:
 			agenttest.Stream(w, "answer to "+call.Question)
@@ -60,7 +60,7 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	require.NoError(t, err)
 	for _, one := range files.File {
 		if strings.HasPrefix(one.Name, "report.") || strings.HasPrefix(one.Name, "dataset.") {
-			continue // reading them takes the test time, and imports none
+			continue // they would take most of the test's time and are not imported
 		}
 		content, err := one.Open()
 		require.NoError(t, err)
@@ -71,7 +71,7 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	return parts
 }
 
-// packed makes an archive of parts.
+// packed makes an archive of files.
 func packed(t *testing.T, parts map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -117,7 +117,8 @@ func altered(t *testing.T, text, path, value string) string {
 	return out.String()
 }
 
-// wrongValue is a value that no archive may have at a place, and column is what is said to be wrong; empty means the path.
+// wrongValue is a value that is not valid at a position of an archive. column is the position that the error must
+// name; empty means the path.
 type wrongValue struct {
 	file   string
 	line   int
@@ -128,7 +129,7 @@ type wrongValue struct {
 
 var index = regexp.MustCompile(`\.(\d+)`)
 
-// member is the path as errors name it: lists count from 1.
+// member returns the path in the form that errors use, in which lists count from 1.
 func (w wrongValue) member() string {
 	if w.column != "" {
 		return w.column
@@ -145,7 +146,7 @@ func listOf(n int, value string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + "]"
 }
 
-// wrongValues are values that broke pages, or would, and values beyond the bounds of forms.
+// wrongValues are values that broke pages, or would, and values beyond the limits of forms.
 func wrongValues() (all []wrongValue) {
 	header := func(path string, values ...string) {
 		for _, value := range values {
@@ -265,8 +266,8 @@ func wrongValues() (all []wrongValue) {
 	return all
 }
 
-// Every value of an archive is checked before it is stored: one that no export makes is refused with its file and line, and nobody else
-// notices.
+// Every value of an archive is checked before it is stored: a value that no export produces is refused with its
+// file and line, and nothing is stored.
 func TestWrongValuesOfArchivesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -321,7 +322,8 @@ func TestWrongValuesOfArchivesAreRefused(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// Files that are missing, damaged, too large or not what they should be are refused, too, with the part that is at fault.
+// Files that are missing, damaged, too large or of the wrong kind are refused, too, with the name of the faulty
+// file.
 func TestArchivesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -344,7 +346,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 		content []byte
 		file    string
 		text    string
-		// says is what the message has.
+		// says is a text that the message must contain.
 		says []string
 	}{
 		"text":              {content: []byte("no archive")},
@@ -395,7 +397,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
 	require.Equal(t, 1, tasks)
 
-	// A page says it, too, and in the reader's language.
+	// A page shows the error, too, in the reader's language.
 	changed := maps.Clone(parts)
 	changed["runs.jsonl"] = altered(t, lineOf("runs.jsonl", 1), "score", "7")
 	for lang, message := range map[string]string{"zh-CN": "runs.jsonl 第 1 行的 score 应为：0 到 1 的数", "en": "runs.jsonl, line 1, score: expected a number from 0 to 1"} {
@@ -406,7 +408,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// What an archive has is what the archive of the imported task has.
+// The archive of an imported task equals the archive that was imported.
 func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -436,7 +438,7 @@ func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// Imports count as uploads, and are refused where the disk's quota has no room for what they unpack to.
+// Imports count as uploads, and are refused if the disk quota has no room for their unpacked content.
 func TestImportsKeepToQuotas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -464,7 +466,8 @@ func TestImportsKeepToQuotas(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, s.importForm(t, "/tasks/import", content).StatusCode)
 }
 
-// Imports have places of their own: slow ones keep nobody from uploading, and leave their places when their clients do.
+// Imports have places of their own: slow imports do not keep anybody from uploading, and release their places when
+// their clients disconnect.
 func TestImportsHaveTheirOwnPlaces(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

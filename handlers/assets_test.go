@@ -27,7 +27,7 @@ import (
 	"wending/jobs/blob"
 )
 
-// produced is an asset as the API tells it.
+// produced is an asset as the API returns it.
 type produced struct {
 	ID          string
 	RunID       int64  `json:"run_id"`
@@ -54,7 +54,7 @@ func (s *site) assetsOf(t *testing.T, task, query string) []produced {
 	return list.Items
 }
 
-// awaitAssets waits until nothing of a task waits to be copied.
+// awaitAssets waits until no asset of a task waits to be copied.
 func (s *site) awaitAssets(t *testing.T, task string) {
 	t.Helper()
 	dbtest.Await(t, 30*time.Second, "the copies", func() bool {
@@ -64,7 +64,7 @@ func (s *site) awaitAssets(t *testing.T, task string) {
 	})
 }
 
-// storedFiles are the keys of the site's files.
+// storedFiles returns the keys of the site's files.
 func (s *site) storedFiles(t *testing.T) (keys []string) {
 	t.Helper()
 	require.NoError(t, s.assets.Walk(t.Context(), func(entry blob.Entry) error {
@@ -88,7 +88,7 @@ func pngOf(t *testing.T, width, height int, shade uint8) []byte {
 	return file.Bytes()
 }
 
-// huge is a PNG that claims to have pixels pixels.
+// huge returns a PNG that claims to have this many pixels.
 func huge(t *testing.T, width, height uint32) []byte {
 	t.Helper()
 	file := pngOf(t, 3, 3, 9)
@@ -98,7 +98,8 @@ func huge(t *testing.T, width, height uint32) []byte {
 	return file
 }
 
-// Whatever an agent says it has produced, it is copied for what it is, or it is said why not; the run keeps its answer.
+// Whatever an agent claims to have produced, it is copied with its real type, or the report shows why not; the run
+// keeps its answer.
 func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -112,7 +113,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 			_, _ = w.Write(content)
 		})
 	}
-	serveFile("/picture.png", "text/plain", picture) // the content decides, not what a server says
+	serveFile("/picture.png", "text/plain", picture) // the content decides, and not the type that a server reports
 	serveFile("/sound.wav", "audio/wav", wav)
 	serveFile("/drawing.svg", "image/svg+xml", []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`))
 	serveFile("/login.png", "image/png", []byte("<!DOCTYPE html><html><body>please log in</body></html>"))
@@ -156,7 +157,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 		case "画":
 			say(w, fmt.Sprintf(`{"event":"task_progress","data":{"percent":50,"preview_url":"data:image/png;base64,%s"}}`, preview))
 			tell("/picture.png", "image", `,"path":"../../etc/画 1.png"`)
-			tell("/picture.png", "image") // told again
+			tell("/picture.png", "image") // reported a second time
 			answer = "看：\n![图](" + agentURL + "/hopped.png)\n" + agentURL + "/sound.wav\n正文里的 " + agentURL + "/picture.png 不算"
 		case "杂":
 			tell("/drawing.svg", "image")
@@ -187,7 +188,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	s.awaitAssets(t, id)
 
 	drawn := s.assetsOf(t, id, "question_id=a")
-	require.Len(t, drawn, 6) // of two runs: the picture, the one in the answer, the sound
+	require.Len(t, drawn, 6) // of two runs each: the image, the one in the answer, the sound
 	require.Equal(t, "etc/画 1.png", drawn[0].Path)
 	require.Equal(t, []string{"STORED", "image/png", "image"}, []string{drawn[0].State, drawn[0].MediaType, drawn[0].Type})
 	require.Equal(t, []string{"hopped.png", "sound.wav"}, []string{drawn[1].Path, drawn[2].Path})
@@ -219,7 +220,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 		require.Equal(t, "STORED", mixed[n].State, "%+v", mixed[n])
 		require.Equal(t, mediaType, mixed[n].MediaType)
 	}
-	for n := range 2 { // what a browser might run is never shown
+	for n := range 2 { // files that a browser might run are never shown
 		hostile := s.get(t, mixed[n].URL)
 		require.Contains(t, hostile.Header.Get("Content-Disposition"), "attachment")
 		require.Equal(t, "application/octet-stream", hostile.Header.Get("Content-Type"))
@@ -233,7 +234,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	}
 	require.NotContains(t, s.told.String(), "headersecret")
 
-	// Two runs brought the same: it is there once.
+	// Two runs produced the same content: it is stored once.
 	keys := strings.Join(s.storedFiles(t), "\n")
 	require.Equal(t, 1, strings.Count(keys, "/etc/画 1.png"), keys)
 	require.Equal(t, 1, strings.Count(keys, "report.pdf"), keys)
@@ -247,7 +248,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/tasks/"+id+"/gallery?type=x").StatusCode)
 	require.Positive(t, s.get(t, "/tasks/"+id+"/results").page(t).Find(".strip-of-files img").Length())
 
-	// A report that stands alone names the files, says why one is missing, and holds the pictures.
+	// A standalone report lists the files, states why one is missing, and contains the images.
 	for _, address := range []string{api + "/" + id + "/export?format=html", "/tasks/" + id + "/results/print"} {
 		answer := s.get(t, address)
 		require.Contains(t, string(answer.body), "img-src data:;")
@@ -300,7 +301,8 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	require.Empty(t, s.storedFiles(t))
 }
 
-// A file is copied by another process if the one that began is gone, and a run's files are known even if its events never were stored.
+// A file is copied by another process if the one that began has died, and a run's files are known even if its
+// events were never stored.
 func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -317,7 +319,7 @@ func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	require.Equal(t, "STORED", stored.State)
 	require.Nil(t, stored.OriginalURL)
 
-	// Before it is copied, the next turn can have it: nobody knows yet what it is, so it is not shown.
+	// The next turn can use a file before it is copied. Its type is not known yet, so it is not displayed.
 	waiting := `UPDATE assets SET state = 'QUEUED', storage_key = NULL, thumbnail_key = NULL, content = $2, claimed_until = now() + $3 * interval '1 second' WHERE task_id = $1`
 	_, err := s.tables.Exec(waiting, id, pngOf(t, 9, 9, 3), 3600)
 	require.NoError(t, err)
@@ -327,7 +329,7 @@ func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	require.Contains(t, early.Header.Get("Content-Disposition"), "attachment")
 	require.Equal(t, http.StatusNotFound, s.get(t, stored.URL+"/thumbnail").StatusCode)
 
-	// As a process leaves it that died: claimed, and never settled.
+	// The state that a process leaves behind when it dies: claimed, and never settled.
 	require.NoError(t, s.assets.Delete(t.Context(), id))
 	_, err = s.tables.Exec(waiting, id, pngOf(t, 9, 9, 3), 1)
 	require.NoError(t, err)
@@ -335,7 +337,7 @@ func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	require.Equal(t, pngOf(t, 9, 9, 3), s.get(t, stored.URL).body)
 }
 
-// A later turn of a conversation names a file of an earlier one, and the agent is told where it is.
+// A later turn of a conversation names a file of an earlier turn, and the agent receives the file's address.
 func TestALaterTurnRefersToAFileOfAnEarlierOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -359,7 +361,7 @@ func TestALaterTurnRefersToAFileOfAnEarlierOne(t *testing.T) {
 	require.Equal(t, "把 "+url+"/logo.png 改成 {{ asset:none.png }}", asked)
 }
 
-// Answers of one text whose pictures differ are not called the same.
+// Answers with the same text and different images do not count as the same.
 func TestEqualTextsBesideDifferentPicturesAreNotEqual(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// attempt is a failed attempt of a run as the API, JSONL and archives tell it.
+// attempt is a failed attempt of a run as the API, JSONL and archives show it.
 type attempt struct {
 	Attempt      int
 	StartedAt    string `json:"started_at"`
@@ -24,7 +24,7 @@ type attempt struct {
 	Body         string
 }
 
-// What went wrong before a run succeeded is kept: on its page, in the API, in JSONL, and through an archive.
+// Attempts that failed before a run succeeded are kept: on its page, in the API, in JSONL, and in an archive.
 func TestFailedAttemptsAreKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -15,13 +15,14 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// A task stops before a call that does not fit its ceiling, keeps what it has, and goes on when the ceiling is raised.
+// A task stops before a call that does not fit under its ceiling, keeps its results, and continues when the ceiling
+// is raised.
 func TestATaskStopsAtItsCeiling(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	answer := openAIChat("Paris")
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		time.Sleep(20 * time.Millisecond) // an answer takes its time
+		time.Sleep(20 * time.Millisecond) // the agent's latency
 		answer(w, call)
 	})
 	model, _ := s.chatTarget(t, "priced", fake.URL)
@@ -60,13 +61,13 @@ func TestATaskStopsAtItsCeiling(t *testing.T) {
 	page := s.get(t, "/tasks/"+task.TaskID).page(t)
 	require.Contains(t, page.Text(), "已达到任务的费用上限")
 
-	// Each call in flight was reserved, and not one more would have fitted.
+	// The cost of each call in flight was reserved, and not one more call would have fitted.
 	spent, err := strconv.ParseFloat(statistics["cost"].(string), 64)
 	require.NoError(t, err)
 	require.LessOrEqual(t, spent, 0.5+1e-9)
 	require.Greater(t, spent+spent/runs, 0.5)
 
-	// Under the same ceiling it is not resumed, and the refusal says what to do.
+	// Under the same ceiling the task is not resumed, and the refusal explains what to do.
 	asked := len(fake.Calls())
 	refusal := s.entry(t, "POST", path+"/resume", nil, 409)
 	require.Equal(t, "TASK_STATE_CONFLICT", refusal["code"])
@@ -85,7 +86,7 @@ func TestATaskStopsAtItsCeiling(t *testing.T) {
 	require.Contains(t, string(refused.body), "max_cost")
 }
 
-// What a month may cost holds for all tasks, also for what deleted ones have spent.
+// The monthly ceiling covers all tasks, including the spending of deleted ones.
 func TestAMonthHasACeiling(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -119,7 +120,7 @@ func TestAMonthHasACeiling(t *testing.T) {
 	require.Greater(t, len(fake.Calls()), asked, "another month")
 }
 
-// What a project may cost a month holds for its own tasks, also for what deleted ones have spent, and for no other project's.
+// A project's monthly ceiling covers its own tasks, including the spending of deleted ones, and no other project's.
 func TestAProjectHasACeiling(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -20,12 +20,12 @@ import (
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// receiver keeps what a webhook is sent, and answers as it is told.
+// receiver records the messages sent to a webhook, and answers as the test sets.
 type receiver struct {
 	URL    string
 	mu     sync.Mutex
 	calls  []received
-	answer func(n int) int // the status of the call n, from 1
+	answer func(n int) int // the status that call n gets, from 1
 }
 
 type received struct {
@@ -103,7 +103,7 @@ func TestAChannelIsSavedWithoutShowingItsSecrets(t *testing.T) {
 	require.NoError(t, s.tables.Get(&plain, `SELECT count(*) FROM channels WHERE strpos(CAST(channels AS text), 'verysecret') > 0`))
 	require.Zero(t, plain)
 
-	// A page that shows no secret keeps it; another host does not get it.
+	// A page that does not show a secret keeps it; another host does not receive it.
 	kept := s.post(t, "/library/channels/"+id, map[string]string{"kind": "dingtalk", "name": "群二", "url": "", "secret": "", "events": "alert", "is_default": "false"})
 	require.Equal(t, http.StatusSeeOther, kept.StatusCode, string(kept.body))
 	after := s.entry(t, "GET", "channels/"+id, nil, 200)
@@ -167,14 +167,15 @@ func TestAChannelIsToldOnceHowATaskEnded(t *testing.T) {
 	require.EqualValues(t, 3, delivery["attempts"])
 	require.Equal(t, calls[0].id, delivery["webhook_id"])
 
-	// Sent again, it has the same id.
+	// A message that is sent again has the same id.
 	s.entry(t, "POST", fmt.Sprintf("channels/%s/deliveries/%v/send", told, delivery["id"]), nil, 202)
 	dbtest.Await(t, 20*time.Second, "it is sent again", func() bool { return len(hook.all()) == 4 })
 	require.Equal(t, calls[0].id, hook.all()[3].id)
 	require.Contains(t, string(s.get(t, "/library/channels/"+told).body), "夜间")
 }
 
-// A receiver that is gone gets no further attempt; one that was down for an hour, or for a day, by the database's clock.
+// A receiver that no longer exists gets no further attempt; another was down for an hour, or for a day, by the
+// database's clock.
 func TestReceiversThatAreDown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -194,7 +195,7 @@ func TestReceiversThatAreDown(t *testing.T) {
 	require.Contains(t, s.deliveries(t, goneID)[0]["error"], "HTTP 410")
 	dbtest.Await(t, 20*time.Second, "down was tried", func() bool { return len(down.all()) >= 2 })
 
-	// The task's page shows what became of each message, and sends it again.
+	// The task's page shows the state of each message, and sends it again.
 	told := s.get(t, "/tasks/"+id).page(t).Find("#deliveries tbody tr")
 	require.Equal(t, 2, told.Length())
 	failed := told.FilterFunction(func(_ int, row *goquery.Selection) bool { return row.Find("td").Eq(1).Text() == "gone" })

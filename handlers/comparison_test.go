@@ -1,13 +1,19 @@
 package handlers_test
 
 import (
+	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/agent/agenttest"
 )
@@ -92,11 +98,11 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	page := s.get(t, path).page(t)
 	require.Equal(t, 4, page.Find("article").Length())
 	require.Contains(t, page.Find(".changes").Text(), "一致率的差距可能只是偶然波动")
-	changed := page.Find("article").Eq(2)
-	require.Equal(t, "三", changed.Find("del").Text())
-	require.Equal(t, "五", changed.Find("ins").First().Text())
-	require.Zero(t, changed.Find(".answers b").Length(), "an answer's markup stays text")
-	require.Contains(t, page.Find("article").Eq(3).Text(), "甲没有回答")
+	changed := page.Find("article").Eq(1)
+	require.Equal(t, "三十", changed.Find("del.fact").Text())
+	require.Equal(t, "五十", changed.Find("ins.fact").First().Text())
+	require.Contains(t, changed.Find(".answers").Text(), "五十<b>", "an answer's markup stays text")
+	require.Contains(t, page.Find("article").Eq(2).Text(), "甲没有回答")
 
 	page = s.get(t, path+"&show=unstable_stable").page(t)
 	require.Equal(t, 1, page.Find("article").Length())
@@ -159,9 +165,285 @@ func TestLongAnswersAreComparedAsAWhole(t *testing.T) {
 		ids = append(ids, id)
 	}
 	page := s.get(t, "/comparison?a="+ids[0]+"&b="+ids[1]).page(t)
-	require.NotContains(t, page.Find("article").Text(), "两边最常见的回答相同")
+	require.NotContains(t, page.Find(".segments").Text(), "回答相同")
 	require.Contains(t, page.Find("article").Text(), "差异在后面")
 	require.Equal(t, 2, page.Find("article .answers a[href*=runs]").Length(), "the whole of both can be read")
-	page = s.get(t, "/comparison?a="+ids[0]+"&b="+ids[0]).page(t)
+	page = s.get(t, "/comparison?a="+ids[0]+"&b="+ids[0]+"&question=1").page(t)
 	require.Contains(t, page.Find("article").Text(), "两边最常见的回答相同")
+}
+
+// toldPairs are the questions of a comparison as the API tells them, with what it says of the groups.
+type toldPairs struct {
+	Items []struct {
+		QuestionID  string `json:"question_id"`
+		Group       string
+		Worse       []string
+		Level       *string
+		FactsDiffer *string `json:"facts_differ"`
+		Facts       []struct {
+			Label  string
+			Values []struct {
+				Side, Text string
+				Runs       []int
+			}
+			Missing []int
+		}
+	}
+	Groups map[string]int
+}
+
+func (told toldPairs) ids() (ids []string) {
+	for _, item := range told.Items {
+		ids = append(ids, item.QuestionID+" "+item.Group)
+	}
+	return ids
+}
+
+// twoVersions makes two tasks of the same questions whose answers changed in every way.
+func twoVersions(t *testing.T, s *site) (a, b string) {
+	t.Helper()
+	long := "## 答复\n\n申请人可以查询进度。\n\n应当在 30 日内书面答复申请人。\n\n以上供参考。"
+	first := agenttest.New(t, answering(map[string][]string{
+		"同": {"可以，期限为 30 日。"}, "式": {"可以，期限为 30 日。"}, "数": {long}, "话": {"收到申请后，应当在 30 日内书面答复申请人，并说明理由。"},
+		"全": {"可以，期限为 30 日。"}, "败": {"可以"}, "稳": {"可以"}, "皆": {"可以", "不可以"}, "空": {""},
+	}))
+	second := agenttest.New(t, answering(map[string][]string{
+		"同": {"可以，期限为 30 日。"}, "式": {"**可以**，期限为 30 日。"}, "数": {strings.ReplaceAll(long, "30 日", "35 日")},
+		"话": {"收到申请之后，应当在 30 日内书面答复申请人，并且说明理由。"}, "全": {"请联系人工客服。"}, "败": {""}, "稳": {"可以", "请联系人工客服。"},
+		"皆": {"可以", "不可以"}, "空": {""},
+	}))
+	file := "question_id,question,standard_answer\nq1,同,\nq2,式,\nq3,数,=SUM(A1)\nq4,话,\nq5,全,\nq6,败,\nq7,稳,\nq8,皆,\nq9,空,\n"
+	for n, fake := range []*agenttest.Agent{first, second} {
+		id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "task_name": "V" + string(rune('1'+n)), "file@q.csv": file})
+		s.awaitDone(t, id)
+		a, b = b, id
+	}
+	return a, b
+}
+
+// What became worse and whose facts changed comes first, what kept its content last, each with its count, and the same from the API.
+func TestWhatBecameWorseComesFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	a, b := twoVersions(t, s)
+	path := "/comparison?a=" + a + "&b=" + b
+	want := []string{"q6 worse", "q7 worse", "q3 facts", "q5 content", "q4 wording", "q9 unanswered", "q2 format_only", "q1 identical", "q8 identical"}
+
+	var told toldPairs
+	s.get(t, "/api/v1"+path+"&sort=risk").into(t, &told)
+	require.Equal(t, want, told.ids())
+	require.Equal(t, map[string]int{"worse": 2, "facts": 1, "content": 1, "wording": 1, "unanswered": 1, "format_only": 1, "identical": 2}, told.Groups)
+	require.Equal(t, []string{"failed"}, told.Items[0].Worse)
+	require.Nil(t, told.Items[0].FactsDiffer)
+	require.Equal(t, []string{"stability"}, told.Items[1].Worse)
+	fact := told.Items[2].Facts[0]
+	require.Equal(t, "conflict", *told.Items[2].FactsDiffer)
+	require.Equal(t, []string{"a 30 日", "b 35 日"}, []string{fact.Values[0].Side + " " + fact.Values[0].Text, fact.Values[1].Side + " " + fact.Values[1].Text})
+	require.Equal(t, []int{1, 2, 3, 4, 5}, fact.Values[1].Runs, "those that gave the answer")
+	s.get(t, "/api/v1"+path+"&group=facts&group=wording").into(t, &told)
+	require.Equal(t, []string{"q3 facts", "q4 wording"}, told.ids(), "in the order of the first task")
+	s.get(t, "/api/v1"+path+"&facts=conflict").into(t, &told)
+	require.Equal(t, []string{"q3 facts"}, told.ids())
+	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/api/v1"+path+"&group=nothing").StatusCode)
+
+	page := s.get(t, path).page(t)
+	var shown []string
+	page.Find("article").Each(func(_ int, card *goquery.Selection) { shown = append(shown, card.AttrOr("data-question-id", "")) })
+	require.Equal(t, "q6 q7 q3 q5 q4 q9 q2 q1 q8", strings.Join(shown, " "))
+	require.Equal(t, 7, page.Find(".group-head").Length())
+	require.Contains(t, page.Find(".segments").Text(), "关键信息改变（1）")
+	changed := page.Find("[data-question-id=q3]")
+	require.Regexp(t, `30 日\s*→ 35 日`, strings.Join(strings.Fields(changed.Find(".stated").Text()), " "))
+	require.Equal(t, "30 日", changed.Find(".pair-side del.fact").Text())
+	require.Contains(t, changed.Find(".unit-fold > summary").First().Text(), "2 段相同")
+	require.NotContains(t, changed.Find(".reading").Text(), "查询进度", "what is folded comes when it is opened")
+	require.Contains(t, page.Find("[data-question-id=q6]").Text(), "乙没有回答")
+	require.Contains(t, page.Find("[data-question-id=q6]").Text(), "HTTP_502")
+	require.Zero(t, page.Find("[data-question-id=q2] .answers").Length(), "a line is enough")
+	require.Equal(t, 1, s.get(t, path+"&show=facts").page(t).Find("article").Length())
+
+	// What is folded comes by itself, or without a script on the question's own page.
+	fold := changed.Find("summary[hx-get]").First().AttrOr("hx-get", "")
+	require.Contains(t, string(s.fragment(t, fold).body), "查询进度")
+	require.Contains(t, s.get(t, fold).page(t).Find("article").Text(), "35 日")
+	line := page.Find("[data-question-id=q2] summary[hx-get]").AttrOr("hx-get", "")
+	require.Contains(t, string(s.fragment(t, line).body), "期限为 30 日")
+	require.Contains(t, s.get(t, path+"&question=3").page(t).Find("article").Text(), "查询进度")
+	for _, number := range []string{"10", "x", "-1"} {
+		require.Equal(t, http.StatusNotFound, s.get(t, path+"&question="+number).StatusCode, number)
+	}
+
+	// Compared with itself nothing changed; the other way round what was lost is found again.
+	s.get(t, "/api/v1/comparison?a="+a+"&b="+a).into(t, &told)
+	require.Equal(t, 8, told.Groups["identical"])
+	s.get(t, "/api/v1/comparison?a="+b+"&b="+a+"&sort=risk").into(t, &told)
+	require.Zero(t, told.Groups["worse"])
+	require.Equal(t, "35 日", told.Items[0].Facts[0].Values[0].Text)
+}
+
+// What was compared is kept as long as the answers are those that were compared.
+func TestAComparisonFollowsItsAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	answer := "应当在 30 日内书面答复申请人。"
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if call.Question == "败" {
+			http.Error(w, "down", http.StatusBadGateway)
+			return
+		}
+		agenttest.Stream(w, answer)
+	})
+	file := map[string]string{"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer\nq1,一,\nq2,败,\n"}
+	a := s.create(t, fake.URL, file)
+	s.awaitDone(t, a)
+	answer = "应当在 35 日内书面答复申请人。"
+	b := s.create(t, fake.URL, file)
+	s.awaitDone(t, b)
+	var told toldPairs
+	for range 2 { // compared, and read
+		s.get(t, "/api/v1/comparison?a="+a+"&b="+b).into(t, &told)
+		require.Equal(t, []string{"q1 facts", "q2 unanswered"}, told.ids())
+		require.Equal(t, "35 日", told.Items[0].Facts[0].Values[1].Text)
+	}
+	require.Equal(t, http.StatusNoContent, s.delete(t, a).StatusCode, "what was compared does not hold a task")
+	require.Equal(t, http.StatusNotFound, s.get(t, "/comparison?a="+a+"&b="+b).StatusCode)
+}
+
+// Verdicts go along where the answers kept their content, as their reviewers', marked, and back as one; a verdict of the later task stays.
+func TestVerdictsAreCarriedOver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	a, b := twoVersions(t, s)
+	judge := func(task, question, reviewer, verdict, note string) {
+		told := s.send(t, http.MethodPut, api+"/"+task+"/items/"+question+"/review", object{"reviewer": reviewer, "verdict": verdict, "note": note, "reasons": []string{"format"}})
+		require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
+	}
+	judge(a, "q1", "李雷", "PASS", "<i>照旧</i>")
+	judge(a, "q2", "韩梅", "FAIL", "")
+	judge(a, "q3", "李雷", "PASS", "")
+	judge(a, "q8", "李雷", "FAIL", "")
+	judge(a, "q8", "韩梅", "PASS", "")
+	judge(b, "q8", "韩梅", "UNSURE", "再看")
+	verdicts := func() (all []string) {
+		var told struct {
+			Items []struct {
+				QuestionID string `json:"question_id"`
+				Reviewer   string
+				Verdict    string
+				Note       string
+				Version    int
+				CarriedBy  *string `json:"carried_by"`
+				From       *string `json:"carried_from"`
+			}
+		}
+		s.get(t, api+"/"+b+"/reviews").into(t, &told)
+		for _, one := range told.Items {
+			line := one.QuestionID + " " + one.Reviewer + " " + one.Verdict + " " + one.Note
+			if one.CarriedBy != nil {
+				require.Equal(t, a, *one.From)
+				line += " by " + *one.CarriedBy
+			}
+			all = append(all, line)
+		}
+		return all
+	}
+
+	page := s.get(t, "/comparison?a="+a+"&b="+b).page(t)
+	require.Contains(t, page.Find("[data-question-id=q3]").Text(), "需要重新评审")
+	require.Contains(t, page.Find("[data-question-id=q1] .said-row").Text(), "李雷")
+	require.Equal(t, 3, page.Find("[data-question-id=q3] [data-judge] [data-verdict]").Length(), "it can be judged here")
+	list := page.Find("a:contains('沿用 2 题的结论')").AttrOr("href", "")
+	require.NotEmpty(t, list)
+	form := s.get(t, list).page(t)
+	require.Equal(t, 2, form.Find("[name=numbers][checked]").Length())
+	require.Contains(t, form.Find(".same-list").Text(), "<i>照旧</i>", "who judged it, and why")
+	require.Contains(t, form.Find(".lead").Text(), "回答已变 1")
+	require.Contains(t, form.Find(".lead").Text(), "乙已评 1")
+
+	carry := "/tasks/" + b + "/review/carry"
+	sent := map[string]string{"from": a, "variant": "1", "numbers": "1,2,3,8", "reviewer": " "}
+	refused := s.post(t, carry, sent)
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Equal(t, 2, refused.page(t).Find("[name=numbers][checked]").Length())
+	sent["reviewer"] = "王五"
+	require.Equal(t, http.StatusSeeOther, s.post(t, carry, sent).StatusCode)
+	require.Equal(t, []string{"q1 李雷 PASS <i>照旧</i> by 王五", "q2 韩梅 FAIL  by 王五", "q8 韩梅 UNSURE 再看"}, verdicts(), "what changed, and what is judged, is left alone though it is sent")
+	require.Contains(t, s.get(t, "/tasks/"+b+"/results?view=merged").page(t).Find(".said-list").Text(), "沿用")
+	require.Contains(t, string(s.get(t, api+"/"+b+"/export?format=jsonl").body), `"carried_by":"王五"`)
+	require.Zero(t, s.get(t, "/tasks/"+b+"/review/same").page(t).Find(".batch").Length(), "it is not what was passed together")
+
+	// Once somebody judges it, the verdict is their own.
+	told := s.send(t, http.MethodPut, api+"/"+b+"/items/q2/review", object{"reviewer": "韩梅", "verdict": "PASS", "version": 1})
+	require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
+	batch := s.get(t, list).page(t).Find(".batch")
+	require.Contains(t, batch.Text(), "王五 一次沿用了 1 题的结论")
+	undo := map[string]string{"from": a, "variant": "1", "batch": batch.Find("[name=batch]").AttrOr("value", ""), "reviewer": "李雷"}
+	require.Equal(t, http.StatusNotFound, s.post(t, carry+"/undo", undo).StatusCode, "another's")
+	undo["reviewer"] = "王五"
+	require.Equal(t, http.StatusSeeOther, s.post(t, carry+"/undo", undo).StatusCode)
+	require.Equal(t, []string{"q2 韩梅 PASS ", "q8 韩梅 UNSURE 再看"}, verdicts())
+	require.Equal(t, http.StatusSeeOther, s.post(t, carry, sent).StatusCode, "and taken over again")
+	require.Contains(t, verdicts(), "q1 李雷 PASS <i>照旧</i> by 王五")
+
+	for _, test := range []struct {
+		path   string
+		status int
+	}{
+		{"?from=" + a + "&variant=2", http.StatusNotFound}, {"?from=" + a + "&variant=x", http.StatusUnprocessableEntity},
+		{"?from=" + a + ":3", http.StatusNotFound}, {"", http.StatusNotFound},
+	} {
+		require.Equal(t, test.status, s.get(t, carry+test.path).StatusCode, test.path)
+	}
+}
+
+// A comparison goes out as CSV, as a workbook and on paper, in the order of risk; nothing in it runs as a formula.
+func TestAComparisonIsExported(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	a, b := twoVersions(t, s)
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+a+"/items/q3/review", object{"reviewer": "李雷", "verdict": "PASS", "note": "对"}).StatusCode)
+	query := "?a=" + a + "&b=" + b
+	answer := s.get(t, "/api/v1/comparison/export"+query)
+	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
+	require.Contains(t, answer.Header.Get("Content-Disposition"), url.PathEscape("V1 → V2.csv"))
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(answer.body, []byte("\uFEFF")))).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, rows, 10)
+	cell := func(rows [][]string, row int, title string) string {
+		place := slices.Index(rows[0], title)
+		require.GreaterOrEqual(t, place, 0, "%s in %v", title, rows[0])
+		return append(rows[row], make([]string, len(rows[0]))...)[place]
+	}
+	require.Equal(t, []string{"q6", "worse", "failed", "", "0"},
+		[]string{cell(rows, 1, "question_id"), cell(rows, 1, "group"), cell(rows, 1, "worse"), cell(rows, 1, "b_answer"), cell(rows, 1, "b_success_rate")})
+	require.Equal(t, []string{"q3", "facts", "'=SUM(A1)", "PASS", "李雷", "对"},
+		[]string{cell(rows, 3, "question_id"), cell(rows, 3, "group"), cell(rows, 3, "standard_answer"), cell(rows, 3, "a_verdict"), cell(rows, 3, "a_verdict_by"), cell(rows, 3, "a_verdict_note")})
+	require.Regexp(t, "30 日 → 35 日$", cell(rows, 3, "facts"))
+
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, "/api/v1/comparison/export"+query+"&format=xlsx").body))
+	require.NoError(t, err)
+	defer book.Close()
+	require.Equal(t, []string{"汇总", "问题", "仅一边有"}, book.GetSheetList())
+	sheet, err := book.GetRows("问题", excelize.Options{RawCellValue: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"变差", "多数运行没有回答了", "0"}, []string{cell(sheet, 1, "变化"), cell(sheet, 1, "变差之处"), cell(sheet, 1, "乙 成功率")})
+	require.Equal(t, "通过", cell(sheet, 3, "甲 结论"))
+	kind, err := book.GetCellType("问题", "A2")
+	require.NoError(t, err)
+	require.Equal(t, excelize.CellTypeUnset, kind, "a number is a number")
+	summary, err := book.GetRows("汇总")
+	require.NoError(t, err)
+	require.Equal(t, []string{"任务名称", "V1", "V2"}, summary[1][:3])
+
+	document := s.get(t, "/comparison/print"+query)
+	require.Contains(t, document.Header.Get("Content-Security-Policy"), "default-src 'none'")
+	require.Equal(t, 9, document.page(t).Find("article").Length())
+	require.Contains(t, document.page(t).Find("[data-question-id=q3]").Text(), "查询进度", "nothing is left on the server")
+	require.Zero(t, document.page(t).Find("[hx-get], button").Length())
+	document = s.get(t, "/comparison/print"+query+"&only=differing")
+	require.Equal(t, 6, document.page(t).Find("article").Length())
+	require.Contains(t, document.page(t).Text(), "另外 3 题内容相同，未打印（共 9 题）")
+	for _, path := range []string{"/comparison/print" + query + "&only=x", "/comparison/print?a=" + a, "/api/v1/comparison/export" + query + "&format=pdf"} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path).StatusCode, path)
+	}
 }

@@ -13,8 +13,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// Eighty conversations of two turns each run as a team would run them: the results carry series, turn and session, the
-// turns follow one another on the pages, and what was sent holds what was said before.
+// Eighty conversations of two turns each: the results carry series, turn and session, the turns follow one another
+// on the pages, and each request contains the earlier turns.
 func TestConversationsFromAFileToTheReport(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -39,7 +39,8 @@ func fill(t *testing.T, gate *request.Gate) (empty func()) {
 	}
 }
 
-// While as much of a kind runs as may at once, further requests are told to come again, and a form loses nothing.
+// While as many requests of a kind run as may run at once, further ones are asked to retry later, and a form loses
+// nothing.
 func TestACrowdIsToldToComeAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -96,7 +97,7 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/metrics").body), `wending_refused_total{kind="files"}`)
 }
 
-// Reports that wait for their turn hold nothing that others need: not one of the connections to the database.
+// Reports that wait for their turn hold nothing that others need, in particular no connection to the database.
 func TestWaitingReportsHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -136,8 +137,8 @@ func TestWaitingReportsHoldNoConnection(t *testing.T) {
 	}
 }
 
-// Tests of an agent take slots of its rate limit: as many as have room soon are made, at its pace, and the others are
-// refused.
+// Tests of an agent use slots of its rate limit: those that get a slot soon are made, at the agent's pace, and the
+// others are refused.
 func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -172,14 +173,14 @@ func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	}
 	require.Zero(t, s.reports.Load())
 
-	// What a running task leaves of its agent's rate is what a test gets.
+	// A test gets only the slots of its agent's rate limit that a running task leaves free.
 	s.tables.MustExec(`UPDATE origins SET next_free = now() + interval '1 minute'`)
 	answer := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL, "rate_limit": "unlimited"})
 	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
 	require.Contains(t, answer.page(t).Find("#probe .error").Text(), "调用频率已达上限")
 }
 
-// Many who upload at once all get an answer, and those who were accepted all have their task.
+// When many clients upload at once, all get a response, and for all that were accepted there is a task.
 func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -206,7 +207,8 @@ func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 	require.Equal(t, created, stored)
 }
 
-// Readers that take nothing of a report keep no place: others get theirs. After a while they are ended.
+// Clients that do not read their report hold no place, so others get theirs. After a while these clients are
+// disconnected.
 func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -238,7 +240,8 @@ func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 	}
 }
 
-// A page holds only so much of its answers: the more there are, the less of each, with a link to the whole.
+// A page holds a limited amount of text: the more answers there are, the less it shows of each, with a link to the
+// whole.
 func TestAPageHasABudgetOfBytes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -251,7 +254,8 @@ func TestAPageHasABudgetOfBytes(t *testing.T) {
 	require.Zero(t, bytes.Count(body, []byte("查看全文")), "few are shown whole")
 }
 
-// Files that wait for their forms belong to the browser that sent them: others neither use them nor push them out.
+// Files that wait for their forms belong to the browser that sent them: other browsers can neither use nor displace
+// them.
 func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -280,7 +284,8 @@ func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, create(one, token))
 }
 
-// What anybody may send is small, has no file, and takes no place; what forms have beside a file fits into memory however many come.
+// Forms that anybody may send are small, have no file, and take no place. All other fields of forms fit into
+// memory, however many forms arrive.
 func TestFormsHaveBounds(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

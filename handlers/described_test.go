@@ -21,7 +21,7 @@ import (
 	"wending/handlers"
 )
 
-// described is the OpenAPI document of the API, against which the sites of tests hold their own answers.
+// described is the OpenAPI document of the API, which is compared with every response in the tests.
 type described struct {
 	operations []*operation
 	mu         sync.Mutex
@@ -42,7 +42,7 @@ type operation struct {
 	}
 }
 
-// theDocument is the same on every site: it is read once.
+// theDocument is the same on every site, so it is read once.
 var theDocument struct {
 	once sync.Once
 	described
@@ -103,17 +103,17 @@ func (d *described) find(method, path string) (found *operation) {
 				fits = false
 			}
 		}
-		if fits && same > literal { // /tasks/import before /tasks/{id}
+		if fits && same > literal { // so that /tasks/import comes before /tasks/{id}
 			found, literal = one, same
 		}
 	}
 	return found
 }
 
-// pointerNames escapes a name as JSON pointers within a URL have it.
+// pointerNames escapes a name for a JSON pointer within a URL.
 var pointerNames = strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D", "*", "%2A")
 
-// schema is the schema at a place in the document.
+// schema returns the schema at a position in the document.
 func (d *described) schema(names ...string) (*jsonschema.Schema, error) {
 	pointer := "openapi.json#"
 	for _, name := range names {
@@ -124,17 +124,17 @@ func (d *described) schema(names ...string) (*jsonschema.Schema, error) {
 	return d.compiler.Compile(pointer)
 }
 
-// answer is what a request got.
+// answer is the response to a request.
 type answer struct {
 	method, path string
 	status       int
 	header       http.Header
 	body         []byte
-	// isCut reports that not all of the body was kept.
+	// isCut reports that only a part of the body was kept.
 	isCut bool
 }
 
-// check returns how an answer differs from the document, and the operation that gave it.
+// check returns how a response differs from the document, and the operation that it belongs to.
 func (d *described) check(a answer) (*operation, error) {
 	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
 	found := d.find(a.method, a.path)
@@ -207,7 +207,7 @@ func (d *described) fits(a answer, place ...string) error {
 	return schema.Validate(value)
 }
 
-// witness holds every answer of a site's API against the document, whichever test asked for it.
+// witness compares every response of a site's API with the document, whichever test made the request.
 type witness struct {
 	http.Handler
 	t        testing.TB
@@ -226,7 +226,7 @@ func (s *site) witnessed(t testing.TB, handler *handlers.Server) http.Handler {
 	return s.witness
 }
 
-// maxWitnessed is how much of an answer is kept.
+// maxWitnessed is how much of a response is kept.
 const maxWitnessed = 4 << 20
 
 // ServeHTTP implements http.Handler.
@@ -239,7 +239,7 @@ func (w *witness) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	kept.method, kept.path, kept.status = r.Method, r.URL.EscapedPath(), http.StatusOK
 	query := r.URL.RawQuery
 	w.Handler.ServeHTTP(kept, r)
-	if r.Context().Err() != nil { // the client has gone: the answer may not be whole
+	if r.Context().Err() != nil { // the client has disconnected, so the response may not be complete
 		return
 	}
 	kept.header = writer.Header()
@@ -257,7 +257,7 @@ func (w *witness) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// has reports whether an operation has given an answer of a status.
+// has reports whether an operation has given a response with a status.
 func (w *witness) has(id, status string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// An estimate counts judges: their calls, tokens, time and cost, as far as earlier ones tell.
+// An estimate includes judges: their calls, tokens, time and cost, as far as earlier calls are known.
 func TestAnEstimateCountsJudges(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -50,7 +50,7 @@ func TestAnEstimateCountsJudges(t *testing.T) {
 	require.Equal(t, "0.132", statistics["judge_cost"], "the task spent what is estimated for the next")
 }
 
-// A misspelt variable is named in the answer that creates the task.
+// The response to creating a task names a misspelt variable.
 func TestAnUnknownVariableIsNamedWhenATaskIsMade(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -70,8 +70,8 @@ func TestAnUnknownVariableIsNamedWhenATaskIsMade(t *testing.T) {
 	require.Empty(t, created["warnings"])
 }
 
-// Before there are runs, an estimate rests on the last successful test of each target, and says so. A test of something else does not
-// count.
+// Before there are runs, an estimate is based on the last successful test of each target, and says so. Tests of
+// other entries do not count.
 func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -82,7 +82,7 @@ func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // an answer takes its time
+		time.Sleep(20 * time.Millisecond) // the agent's latency
 		talk(w, call)
 	})
 	model, _ := s.chatTarget(t, "tested", fake.URL)
@@ -98,7 +98,8 @@ func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 	for _, path := range []string{"models/" + model, "agents/" + agent} {
 		require.Equal(t, "SUCCEEDED", s.entry(t, "POST", path+"/test", object{}, 200)["status"])
 	}
-	for _, path := range []string{"models/" + model, "agents/" + agent} { // which does not change what is called
+	// this does not change the address that is called
+	for _, path := range []string{"models/" + model, "agents/" + agent} {
 		s.entry(t, "PATCH", path, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
 	}
 	fails.Store(true)

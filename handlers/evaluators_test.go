@@ -65,11 +65,11 @@ func TestEvaluatorsAreSavedWithVersions(t *testing.T) {
 	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", "evaluators/test", object{"kind": "latency"}, 422)["code"])
 }
 
-// The worked example of metrics.md, over the API: variant A and B of three questions.
+// The worked example of metrics.md, through the API: variants A and B on three questions.
 func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	// A run passes when its score is 1. The expression gives "paris" a half, and "Lyon" nothing.
+	// A run passes if its score is 1. The expression gives "paris" a half, and "Lyon" nothing.
 	rule := s.evaluator(t, "答案", "expression", object{"expression": `answer == expected ? 1 : lower(answer) == lower(expected) ? 0.5 : 0`, "threshold": 1})
 	answers := map[string]map[string][]string{
 		"A": {"一": {"Paris", "Paris ", "Paris", "Lyon", "paris"}, "二": {"42", "42", "42", "42", "42"}, "三": {"yes", "no", "", "yes", ""}},
@@ -139,7 +139,7 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	near(0.1444, differences["score"].(object)["difference"])
 	near(0.4905, differences["score"].(object)["p"])
 
-	// Results carry the verdicts, and can be asked for by them.
+	// Results contain the verdicts, and can be filtered by them.
 	items := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)
 	near(0.6, items[0].(object)["variants"].([]any)[0].(object)["pass_share"])
 	passes := 0
@@ -186,7 +186,7 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(first), &line))
 	require.Equal(t, "答案", line.Runs[0].Evaluations[0]["name"])
 
-	// What changes in the library does not reach the task; a copy keeps its evaluators.
+	// Changes in the library do not affect the task; a copy keeps its evaluators.
 	s.entry(t, "PATCH", "evaluators/"+rule, object{"config": object{"expression": "false"}}, 200)
 	require.EqualValues(t, 1, s.entry(t, "GET", path, nil, 200)["evaluators"].([]any)[0].(object)["version"])
 	clone := s.entry(t, "POST", path+"/clone", object{"start": false}, 201)
@@ -199,7 +199,7 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	require.Zero(t, left, "verdicts go with their runs")
 }
 
-// Without evaluators there is no verdict anywhere (spec/004).
+// Without evaluators there are no verdicts anywhere (spec/004).
 func TestWithoutEvaluatorsThereIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -225,7 +225,8 @@ func TestWithoutEvaluatorsThereIsNoVerdict(t *testing.T) {
 	require.Contains(t, string(answer.body), "TASK_TOO_LARGE")
 }
 
-// The pages of evaluators: a form for each kind, tried on an answer that is typed and on those of a task.
+// The pages of evaluators: a form for each kind, with which an evaluator can be tried on a typed answer and on the
+// answers of a task.
 func TestAnEvaluatorIsMadeAndTriedOnItsPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -277,14 +278,14 @@ func TestAnEvaluatorIsMadeAndTriedOnItsPage(t *testing.T) {
 	require.Contains(t, onTask.Text(), "前 2 题的 2 个不同回答中，2 个通过")
 	require.NotEmpty(t, try(map[string]string{"config_mode": "some", "answer": "x"}).Find(".error").Text())
 
-	// A box that is cleared is no longer ticked, which makes a version.
+	// Clearing a checkbox is a change that creates a version.
 	delete(form, "config_ignore_case")
 	saved(t, s.post(t, path, form))
 	require.EqualValues(t, 2, s.entry(t, "GET", strings.TrimPrefix(path, "/library/"), nil, 200)["version"])
 	require.Equal(t, 2, s.get(t, path).page(t).Find(".panel ol.uses li").Length())
 }
 
-// Both forms for tasks offer evaluators, a copy keeps its own, and pages show what they say.
+// Both forms for tasks offer evaluators, a copy keeps its own, and pages show their verdicts.
 func TestEvaluatorsAreChosenAndShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -316,7 +317,7 @@ func TestEvaluatorsAreChosenAndShown(t *testing.T) {
 	}
 	require.Contains(t, s.get(t, run).page(t).Find(".verdicts").Text(), "长度")
 
-	// A copy keeps the version that it has; what the library no longer offers is named.
+	// A copy keeps its evaluators' versions; evaluators that the library no longer offers are named.
 	s.entry(t, "PATCH", "evaluators/"+id, object{"config": object{"expression": "true"}}, 200)
 	copied := s.get(t, "/?from="+task).page(t)
 	require.Equal(t, id+"@1", copied.Find("input[name=evaluators][checked]").AttrOr("value", ""))
@@ -326,8 +327,8 @@ func TestEvaluatorsAreChosenAndShown(t *testing.T) {
 	require.Equal(t, 1, compare.Find("fieldset a[href='/library/evaluators/new']").Length())
 }
 
-// The report in numbers: sentences about what the data show and what not, of one variant and of several, on its page, in
-// the document and on the first sheet of the workbook.
+// The report in numbers: sentences about what the data show and do not show, for one variant and for several, on
+// its page, in the document and on the first sheet of the workbook.
 func TestTheReportSaysWhatTheDataShow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -375,7 +376,8 @@ func TestTheReportSaysWhatTheDataShow(t *testing.T) {
 	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+s.create(t, plain.URL, map[string]string{"start": "false"})+"/report").StatusCode)
 }
 
-// An expression whose variable no question has would fail every answer: the task is refused, and so is a later evaluation.
+// An expression with a variable that no question has would fail on every answer, so the task is refused, and so is
+// a later evaluation.
 func TestAnUnknownVariableOfAnExpressionIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -412,7 +414,7 @@ func TestAnUnknownVariableOfAnExpressionIsRefused(t *testing.T) {
 	require.Contains(t, later["message"], "variables.cty")
 }
 
-// The copies that a schedule makes do not push other tasks out of those that an evaluator can be tried on.
+// The copies that a schedule makes do not displace other tasks from the list on which an evaluator can be tried.
 func TestCopiesOfASchedulesTaskAreOfferedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -431,7 +433,8 @@ func TestCopiesOfASchedulesTaskAreOfferedOnce(t *testing.T) {
 	require.Equal(t, 1, choices.Find("option[value='"+ids[2]+"']").Length(), "the newest copy")
 }
 
-// An evaluator can be tried on any task of the project: those that are too many to list are found by name, with and without a script.
+// An evaluator can be tried on any task of the project: tasks beyond the listed ones are found by name, with and
+// without scripts.
 func TestAnEvaluatorIsTriedOnATaskThatIsFoundByName(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

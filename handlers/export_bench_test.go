@@ -18,9 +18,9 @@ import (
 	"wending/jobs/tasks"
 )
 
-// BenchmarkExport writes the report of 1,000 questions × 5 runs × 100 KB (0.5 GB) over real HTTP. It prints
-// the time to the first byte, how much the process's memory grew, and how long the download took beside a
-// bare copy of as many bytes over the same HTTP server.
+// BenchmarkExport writes the report of 1,000 questions × 5 runs × 100 KB (0.5 GB) over real HTTP. It prints the
+// time to the first byte, how much the process's memory grew, and how long the download took compared with sending
+// the same number of bytes through the same HTTP server.
 func BenchmarkExport(b *testing.B) {
 	const questions, runs, size = 1000, 5, 100_000
 	s := newSite(b, false)
@@ -62,7 +62,7 @@ func BenchmarkExport(b *testing.B) {
 	}
 }
 
-// fill stores a finished task without asking anybody.
+// fill stores a finished task without calling an agent.
 func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	b.Helper()
 	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "export", Targets: dbtest.Targets("http://127.0.0.1:1/"), Variants: dbtest.Variants(), RunsPerItem: runs, TimeoutSeconds: 30, Concurrency: 1,
@@ -74,7 +74,7 @@ func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	require.NoError(b, err)
 	_, err = s.store.StartLaunch(b.Context(), launch)
 	require.NoError(b, err)
-	// Text that does not compress away: the rows are as large in the database as they are outside.
+	// Text that hardly compresses, so that rows have their full size in the database.
 	_, err = s.tables.Exec(`INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, answer_key, latency_ms, attempts)
 		SELECT u.id, 1, $2, u.launch_id, u.item_id, u.run_index, 'SUCCEEDED',
 			(SELECT left(string_agg(md5(u.id::text || n), ''), $3) FROM generate_series(1, $3 / 32 + 1) n), '\x00', 1, 1
@@ -90,7 +90,7 @@ func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	return task.Task.ID.String()
 }
 
-// bareDownload is the time to send size bytes over HTTP on this machine and do nothing else.
+// bareDownload returns the time to send size bytes over HTTP on this machine and nothing else.
 func bareDownload(b *testing.B, size int64) time.Duration {
 	b.Helper()
 	mux := http.NewServeMux()
@@ -110,7 +110,7 @@ func bareDownload(b *testing.B, size int64) time.Duration {
 	return time.Since(start)
 }
 
-// resident is the memory of this process, in bytes (proc(5), VmRSS).
+// resident returns the memory of this process, in bytes (proc(5), VmRSS).
 func resident(b *testing.B) int64 {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")

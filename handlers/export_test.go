@@ -2,5 +2,5 @@ package handlers
 
 import "wending/handlers/request"
 
-// Gates are what the server's requests must pass.
+// Gates returns the gates of the server.
 func (s *Server) Gates() *request.Gates { return s.gates }

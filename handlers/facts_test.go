@@ -42,7 +42,8 @@ func (s *site) facts(t *testing.T, answers ...string) toldFacts {
 	return told
 }
 
-// A pipeline sees which answers contradict each other, in what, and where each says so; runs are counted from 1.
+// A pipeline learns which answers contradict each other, on which fact, and where each states it; runs are counted
+// from 1.
 func TestFactsAreReadWithoutATask(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -63,7 +64,7 @@ func TestFactsAreReadWithoutATask(t *testing.T) {
 	require.Equal(t, "omission", s.facts(t, "每次 5–10 片，每日 3 次。", "每次5至10片").FactsDiffer)
 }
 
-// What is not two to twenty texts is refused with what to send instead.
+// Anything but two to twenty texts is refused, with a description of valid input.
 func TestFactsOfWhatAreNoAnswers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -84,7 +85,7 @@ func TestFactsOfWhatAreNoAnswers(t *testing.T) {
 	}
 }
 
-// Large, broken and hostile answers are read in bounded time, and larger ones are refused.
+// Large, broken and hostile answers are read in bounded time; answers that are even larger are refused.
 func TestFactsOfHostileAnswers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -22,7 +22,8 @@ import (
 	"wending/jobs/tasks"
 )
 
-// After an internal error the form comes back with the file and the settings, and its alert says what happened.
+// After an internal error the form is shown again with the file and the settings, and an alert explains what
+// happened.
 func TestAFaultOfTheServerKeepsTheFormAndItsFile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -47,12 +48,12 @@ func TestAFaultOfTheServerKeepsTheFormAndItsFile(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks", fields).StatusCode)
 }
 
-// Without room for files everything typed stays; the page asks for the file to be chosen again.
+// If there is no room for files, all typed values stay, and the page asks for the file to be chosen again.
 func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	require.NoError(t, os.RemoveAll(s.uploads))
-	require.NoError(t, os.WriteFile(s.uploads, nil, 0o600)) // a file where the folder was
+	require.NoError(t, os.WriteFile(s.uploads, nil, 0o600)) // a file in place of the folder
 	answer := s.post(t, "/tasks", map[string]string{"task_name": "稳定性", "agent_api_url": "http://127.0.0.1:1/", "file@q.csv": questions})
 	require.GreaterOrEqual(t, answer.StatusCode, 500)
 	page := answer.page(t)
@@ -64,7 +65,7 @@ func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
 	require.Zero(t, tasks, "nothing is left half done")
 }
 
-// Headers that cannot be read stay in their field, to be corrected, also beside others that were typed before.
+// Headers that cannot be parsed stay in their field to be corrected, also beside others that were typed before.
 func TestHeadersWithATypoStayInTheirField(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -72,7 +73,8 @@ func TestHeadersWithATypoStayInTheirField(t *testing.T) {
 	sealed := page.Find("input[name=agent_api_headers_sealed]").AttrOr("value", "")
 	require.NotEmpty(t, sealed)
 	page = s.post(t, "/tasks", map[string]string{"agent_api_headers": `{"A":"second"`, "agent_api_headers_sealed": sealed}).page(t)
-	require.Equal(t, `{"A":"second"`, page.Find("#agent_api_headers").Text()) //nolint:testifylint // what was typed is no JSON
+	// nolint:testifylint // the typed text is not JSON
+	require.Equal(t, `{"A":"second"`, page.Find("#agent_api_headers").Text())
 	require.NotEmpty(t, page.Find("#agent_api_headers-error").Text())
 }
 
@@ -191,7 +193,7 @@ func TestTheFormOffersTheDemoAndSaysWhatAnAgentSpeaks(t *testing.T) {
 	require.Equal(t, 1, page.Find(`[data-copy="#curl"]`).Length())
 }
 
-// A 5 MB file that the server has already is not sent again: the form carries its token instead.
+// A 5 MB file that the server has already is not sent again: the form contains its token instead.
 func TestThePreviewOfAFileStandsForTheFile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -205,7 +207,8 @@ func TestThePreviewOfAFileStandsForTheFile(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, created.StatusCode, "without the file itself")
 }
 
-// Headers that a form keeps are for its browser, its agent and an hour: a copy of the page is of no use to anyone else.
+// Headers that a form carries are sealed for its browser and its agent, for an hour: a copy of the page is of no
+// use to anyone else.
 func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -248,8 +251,8 @@ func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 	}
 }
 
-// A file whose columns have other names is read once somebody said which they are: the page offers the likely ones, the
-// API takes them as fields.
+// A file whose columns have other names is read once somebody has assigned them: the page offers the likely ones,
+// the API has fields for them.
 func TestColumnsMayHaveOtherNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -270,7 +273,7 @@ func TestColumnsMayHaveOtherNames(t *testing.T) {
 	require.Contains(t, draft, "中国的首都是哪里？")
 	require.Contains(t, draft, "北京")
 
-	// Nothing fits by its name: the reader chooses, and the file need not be sent again.
+	// No column has a known name: the user chooses, and the file need not be sent again.
 	page = s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "x,y\n一,二\n"}).page(t)
 	require.Equal(t, 3, page.Find(".column-choice select").Length())
 	require.Contains(t, page.Find("#preview .error").Text(), "question")
@@ -289,7 +292,8 @@ func TestColumnsMayHaveOtherNames(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "another file says its own columns")
 }
 
-// A CSV file that Excel saved in China is shown as it will be read, with the ids of its own column, and stays readable.
+// A CSV file that Excel saved in China is previewed as it will be read, with the ids from its own column, and stays
+// readable.
 func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -336,7 +340,7 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	require.Equal(t, []string{"Q001", "Q002"}, items)
 }
 
-// Beside the field for concurrency stands what it comes to: the lanes of all workers.
+// The field for concurrency shows the effective number: it is limited by the lanes of all workers.
 func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -354,7 +358,7 @@ func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	require.Contains(t, hint("/"), "EVALUATION_CONCURRENCY=18", "the remedy is more than there is")
 }
 
-// A hint is read out with the field that it explains, and every page says in one heading what it is.
+// Screen readers read a hint together with its field, and every page has a single heading that names it.
 func TestHintsBelongToTheirFields(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -372,7 +376,7 @@ func TestHintsBelongToTheirFields(t *testing.T) {
 			}
 		})
 		page.Find(".field-row > .hint").Each(func(_ int, hint *goquery.Selection) {
-			if hint.Find("a").Length() == 0 || hint.AttrOr("id", "") != "" { // others lead elsewhere
+			if hint.Find("a").Length() == 0 || hint.AttrOr("id", "") != "" { // other links lead elsewhere
 				require.True(t, described[hint.AttrOr("id", "")], "%s: %s", path, hint.Text())
 			}
 		})

@@ -10,7 +10,7 @@ import (
 	"wending/views/help"
 )
 
-// Every page leads to the chapter and section that explain it, and they exist.
+// Every page links to the chapter and section that explain it, and they exist.
 func TestEveryPageLeadsToItsChapter(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -44,7 +44,7 @@ func TestEveryPageLeadsToItsChapter(t *testing.T) {
 	require.Equal(t, "/help/tasks#create", refused.page(t).Find("header a.help").AttrOr("href", ""), "a refused form is the form")
 }
 
-// The guide is read and searched without scripts, in the language of the request.
+// The guide can be read and searched without scripts, in the language of the request.
 func TestTheGuideIsReadAndSearched(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

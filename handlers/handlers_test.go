@@ -62,19 +62,19 @@ type site struct {
 	routes   []*echo.Route
 	server   *handlers.Server
 	assets   blob.Store
-	// witness is what holds the API's answers against their description; nil in benchmarks, which it would slow down.
+	// witness compares the API's responses with the document; nil in benchmarks, because it takes time.
 	witness *witness
-	// worker is what every worker of the site has.
+	// worker is the configuration of every worker of the site.
 	worker jobs.WorkerConfig
-	// budget is the site's worker's.
+	// budget is the budget keeper of the site's worker.
 	budget *jobs.Budget
 	// reports counts the internal errors that were reported.
 	reports atomic.Int64
-	// told is what was logged and reported.
+	// told is the text of logs and reports.
 	told diary
 }
 
-// diary is text that is written from several goroutines.
+// diary is text that several goroutines write.
 type diary struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -92,25 +92,25 @@ func (d *diary) String() string {
 	return d.text.String()
 }
 
-// maxAsset is how large a file may be that the sites of tests copy.
+// maxAsset is the maximum size of a file that the sites of tests copy.
 const maxAsset = 8 << 20
 
 func newSite(t testing.TB, withWorker bool) *site {
 	t.Helper()
 	lanes := 0
 	if withWorker {
-		lanes = 5 // for one task four: the last is kept for another
+		lanes = 5 // four for one task, because the last is kept for another
 	}
 	return newSiteWith(t, lanes)
 }
 
-// newSiteWith starts a site with a worker of that many lanes; with none, there is no worker.
+// newSiteWith starts a site with a worker that has this many lanes; 0 means no worker.
 func newSiteWith(t testing.TB, lanes int) *site {
 	t.Helper()
 	return newSiteAt(t, dbtest.URL(t), lanes, handlers.Access{})
 }
 
-// newSiteAt starts a site on a database, on which people sign in as it is said.
+// newSiteAt starts a site on a database, with the given way of signing in.
 func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access) *site {
 	t.Helper()
 	s := &site{uploads: t.TempDir(), database: database}
@@ -176,7 +176,8 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 	return s
 }
 
-// listening is the address at which a site hears of changes: only where people sign in, whose rights may end.
+// listening returns the address at which a site listens for changes; empty unless people sign in, because only then
+// can rights end.
 func listening(database string, access handlers.Access) string {
 	if access.HasAccounts {
 		return database
@@ -184,7 +185,7 @@ func listening(database string, access handlers.Access) string {
 	return ""
 }
 
-// startWorker starts a worker and returns how to let it leave; at the latest it does so when the test ends.
+// startWorker starts a worker and returns a function that stops it; the end of the test stops it, too.
 func (s *site) startWorker(t testing.TB, config jobs.WorkerConfig) (leave func()) {
 	t.Helper()
 	config.Store, config.Queue, config.Agents, config.Models = s.worker.Store, s.worker.Queue, s.worker.Agents, s.worker.Models
@@ -204,7 +205,7 @@ func (s *site) startWorker(t testing.TB, config jobs.WorkerConfig) (leave func()
 	return leave
 }
 
-// serve starts a server that ends with the test and returns its URL.
+// serve starts a server that stops when the test ends, and returns its URL.
 func serve(t testing.TB, handler http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -212,7 +213,7 @@ func serve(t testing.TB, handler http.Handler) string {
 	return server.URL
 }
 
-// response is an answer read to its end.
+// response is a response that was read to its end.
 type response struct {
 	*http.Response
 	body []byte
@@ -225,7 +226,7 @@ func (s *site) do(t testing.TB, request *http.Request) response {
 	return answer
 }
 
-// exchange is do for goroutines that are not the test's own.
+// exchange is like do, for goroutines other than the test's own.
 func (s *site) exchange(request *http.Request) (response, error) {
 	answer, err := s.client.Do(request)
 	if err != nil {
@@ -236,7 +237,7 @@ func (s *site) exchange(request *http.Request) (response, error) {
 	return response{answer, body}, err
 }
 
-// together sends requests at once and returns their answers in the same order.
+// together sends requests at once and returns their responses in the same order.
 func (s *site) together(t testing.TB, requests ...*http.Request) []response {
 	t.Helper()
 	answers, failures := make([]response, len(requests)), make([]error, len(requests))
@@ -262,7 +263,7 @@ func (s *site) post(t testing.TB, path string, fields map[string]string) respons
 	return s.do(t, s.form(t, path, fields))
 }
 
-// form is a request with a form, as post sends it.
+// form returns a request with a form, as post sends it.
 func (s *site) form(t testing.TB, path string, fields map[string]string) *http.Request {
 	t.Helper()
 	var body bytes.Buffer
@@ -306,7 +307,7 @@ type apiError struct {
 
 const api = "/api/v1/evaluation-tasks"
 
-// create posts a task by the API and returns its id.
+// create creates a task through the API and returns its id.
 func (s *site) create(t testing.TB, agentURL string, more map[string]string) string {
 	t.Helper()
 	fields := map[string]string{"task_name": "稳定性测试", "agent_api_url": agentURL, "file@q.csv": questions}
@@ -581,7 +582,8 @@ func TestTheListIsFilteredSearchedAndPaged(t *testing.T) {
 	require.True(t, disabled, "a task that is not done cannot be viewed")
 }
 
-// Bad forms come back with what was typed and an error beside the field; the file need not be chosen again.
+// Invalid forms are shown again with the typed values and an error beside the field; the file need not be chosen
+// again.
 func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -788,7 +790,7 @@ func TestTheDemoAndHealthAndMetrics(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/metrics").body), "wending_requests_total")
 }
 
-// What strangers can make up takes no memory for ever: ten thousand odd requests hardly change the metrics.
+// Strings that strangers make up are not kept in memory: ten thousand odd requests hardly change the metrics.
 func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -802,7 +804,7 @@ func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 	for n := range 100 {
 		ask(n)
 	}
-	s.get(t, "/metrics") // which is measured too
+	s.get(t, "/metrics") // the request for metrics is measured too
 	before := len(s.get(t, "/metrics").body)
 	for n := range 1000 {
 		ask(n)
@@ -811,7 +813,7 @@ func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 	require.NotContains(t, string(s.get(t, "/metrics").body), "odd-")
 }
 
-// An id that a client gives its request is kept if it is short and plain.
+// An id that a client gives its request is kept if it is short and has only plain characters.
 func TestOddRequestIDsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -823,7 +825,8 @@ func TestOddRequestIDsAreReplaced(t *testing.T) {
 	}
 }
 
-// Answers stay out of caches and other sites' pages, and no other site's script reads or costs the API.
+// Responses stay out of caches and other sites' pages, and no other site's script can read from the API or cause it
+// work.
 func TestResponsesAreKeptFromOtherSites(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -855,7 +858,7 @@ func TestProbeShowsTheRawAnswerOrTheExactError(t *testing.T) {
 	page = s.post(t, "/tasks/probe", map[string]string{"agent_api_url": "http://10.1.2.3/"}).page(t)
 	require.Contains(t, page.Find("#probe .error").Text(), "AGENT_API_ALLOWLIST")
 
-	// In the page, what is wrong with the address is said at the address, until a test finds nothing wrong.
+	// On the page, the fault of an address is shown beside the address until a test succeeds.
 	probe := func(url string) string {
 		request := s.form(t, "/tasks/probe", map[string]string{"agent_api_url": url})
 		request.Header.Set("HX-Request", "true")
@@ -865,7 +868,7 @@ func TestProbeShowsTheRawAnswerOrTheExactError(t *testing.T) {
 	require.Empty(t, probe(fake.URL))
 }
 
-// The agent of a form is saved beside its address, not between its test and the outcome.
+// The button that saves the form's agent is beside its address, not between the test and its result.
 func TestAnAgentIsSavedBesideItsAddress(t *testing.T) {
 	t.Parallel()
 	button := newSite(t, false).get(t, "/").page(t).Find("#save-agent")
@@ -897,7 +900,7 @@ func TestRoutesAndOpenAPIDocumentAreTheSame(t *testing.T) {
 	require.ElementsMatch(t, described, routed)
 }
 
-// A report that cannot be written to its end breaks its connection.
+// A report that cannot be completed breaks its connection.
 func TestABrokenExportIsNotTakenForAWholeOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// chatting plays a model that answers with what script makes of the last message, in one JSON.
+// chatting plays a model that answers with what script returns for the last message, as one JSON object.
 func chatting(script func(prompt string) string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, call agenttest.Call) {
 		messages := call.Body["messages"].([]any)
@@ -41,7 +41,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	model, _ := s.chatTarget(t, "judge", judging.URL)
 	s.entry(t, "PATCH", "models/"+model, object{"input_price": "2", "output_price": "10", "currency": "CNY"}, 200)
 
-	// What is wrong is said at the field.
+	// The fault is shown at the field.
 	wrong := s.entry(t, "POST", "evaluators", object{"name": "j", "kind": "judge", "config": object{"model_id": model, "votes": 2}}, 422)
 	require.Equal(t, "config.votes", wrong["details"].([]any)[0].(object)["column"])
 	require.Equal(t, "参数无效：config.votes（1 到 9 的奇数）", wrong["message"])
@@ -100,7 +100,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Nil(t, rules["scale_suspect"])
 	require.Nil(t, rules["variants"].([]any)[0].(object)["cost"])
 
-	// The switch of the report counts what could not be rated, or leaves it out.
+	// The report's switch decides whether answers without a rating count.
 	counting := s.get(t, "/tasks/"+task.TaskID+"/report").page(t).Find("a:contains('默认 50 分计入平均')").AttrOr("href", "")
 	require.NotEmpty(t, counting)
 	withDefaults := s.get(t, counting).page(t)
@@ -129,7 +129,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Contains(t, s.get(t, "/tasks/"+task.TaskID+"/results").page(t).Text(), "无法打分（默认 50 分")
 	require.Equal(t, 1, s.get(t, "/tasks/"+task.TaskID+"/results?filter=unpassed-2").page(t).Find("article.result").Length(), "by one evaluator alone")
 
-	// Later: the judge has another threshold, and everything it said before is kept.
+	// Later: the judge has another threshold, and all its earlier verdicts are kept.
 	s.entry(t, "PATCH", "evaluators/"+judge, object{"config": object{"model_id": model, "threshold": 30}}, 200)
 	s.entry(t, "POST", path+"/evaluate", object{"evaluators": []string{"nothing"}}, 422)
 	s.entry(t, "POST", path+"/evaluate", object{"evaluators": []string{judge}}, 202)
@@ -150,10 +150,11 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	row := s.get(t, "/tasks/"+task.TaskID+"/launches").page(t).Find("table.table tbody tr").First()
 	require.Equal(t, "4", row.Find("td[data-label='成功']").Text())
 	require.Equal(t, "2", row.Find("td[data-label='失败']").Text())
-	require.Equal(t, "裁判 0.0009 CNY", strings.TrimSpace(row.Find("td[data-label='费用']").Text()))
+	require.Equal(t, "打分 0.0009 CNY", strings.TrimSpace(row.Find("td[data-label='费用']").Text()))
 	require.NotEmpty(t, s.get(t, "/tasks/"+task.TaskID).page(t).Find(".plots .panel").First().Find("rect.good").Nodes, "outcomes over time")
 
-	// A judge that falls silent is asked again by a retry; without evaluators named all of the task's own judge.
+	// A judge that stopped answering is called again by a retry; an evaluation without named evaluators uses all of
+	// the task's own.
 	isMute.Store(true)
 	s.entry(t, "POST", path+"/evaluate", object{}, 202)
 	s.awaitDone(t, task.TaskID)
@@ -169,8 +170,8 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// Each judge shows what it spent itself. One whose ratings all stay below 1 or 10 probably rates on a scale of its own: the
-// report, the task's page and the API say so.
+// Each judge shows its own spending. A judge whose ratings never exceed 1 or 10 probably uses its own scale, which
+// the report, the task's page and the API point out.
 func TestAJudgeOnAScaleOfItsOwnIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -202,7 +203,7 @@ func TestAJudgeOnAScaleOfItsOwnIsNoticed(t *testing.T) {
 	}
 }
 
-// Rules judge a finished task, too; a task that runs is left alone, and one has at most ten evaluators.
+// Rules judge a finished task, too; a running task is left alone, and a task has at most ten evaluators.
 func TestAFinishedTaskIsEvaluatedFromItsPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

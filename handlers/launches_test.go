@@ -28,7 +28,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// act posts an action of the API and returns the status of the answer and of the task.
+// act posts an action to the API, and returns the response's status and the task's status.
 func (s *site) act(t *testing.T, id, action string) (status int, task string) {
 	t.Helper()
 	answer := s.post(t, api+"/"+id+"/"+action, nil)
@@ -64,7 +64,7 @@ type runState struct {
 
 func (r runState) id() string { return strconv.FormatInt(*r.RunID, 10) }
 
-// runs are the current runs by question.
+// runs returns the current runs by question.
 func (s *site) runs(t *testing.T, id string) map[string][]runState {
 	t.Helper()
 	var results struct {
@@ -109,7 +109,7 @@ func TestADraftIsStartedOnce(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/tasks").body), "草稿")
 }
 
-// A retry asks exactly what did not succeed; what succeeded keeps its text, and earlier outcomes stay readable.
+// A retry runs exactly what did not succeed; successful runs keep their text, and earlier outcomes stay readable.
 func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -149,7 +149,7 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, before.Succeeded+5, state.Statistics.Succeeded)
 	require.Equal(t, 2, state.Progress.Processed)
 
-	// The page of a run leads to all runs of its question, those that the retry replaced included.
+	// The page of a run leads to all runs of its question, including those that the retry replaced.
 	run := s.runs(t, id)["q1"][0]
 	repeats := s.get(t, "/tasks/"+id+"/runs/"+run.id()).page(t).Find("#repeats tbody tr")
 	require.Equal(t, 10, repeats.Length(), "five of each launch")
@@ -294,7 +294,7 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	}
 }
 
-// A retry that is stopped leaves the progress where it was: every question still has all its runs.
+// A retry that is stopped leaves the progress unchanged: every question still has all its runs.
 func TestAStoppedRetryKeepsTheProgress(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -354,8 +354,7 @@ func (s *site) delete(t *testing.T, id string) response {
 	return s.do(t, request)
 }
 
-// Regardless of when a crash comes, a file follows its task's rows: it exists while they do, and does not stay
-// without them.
+// Whenever a crash happens, a file follows its task's rows: it exists as long as they do, and is removed with them.
 func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -377,16 +376,17 @@ func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
 	whole, err := os.ReadFile(at(moved, "dataset.csv"))
 	require.NoError(t, err)
 
-	// Between the rows and the file's move into place, or between its move out of place and the rows' end.
+	// Crashes between storing the rows and moving the file into place, or between moving the file away and removing
+	// the rows.
 	require.NoError(t, os.Rename(at(moved), at("pending", moved)))
 	require.Equal(t, string(whole), string(s.get(t, "/tasks/"+moved+"/dataset").body), "it can be downloaded in the meantime")
 	age("pending", moved)
-	write("old", "pending", replaced, "dataset.csv") // a draft was replaced since
+	write("old", "pending", replaced, "dataset.csv") // a draft that has since been replaced
 	age("pending", replaced)
 	unknown, young := uuid.NewString(), uuid.NewString()
 	write("x", "pending", unknown, "dataset.csv") // its rows were never stored
 	age("pending", unknown)
-	write("x", "pending", young, "dataset.csv") // its rows may be about to be
+	write("x", "pending", young, "dataset.csv") // its rows may be about to be stored
 	write("x", ".writing", "half")
 	age(".writing", "half")
 	write("x", ".writing", "underway")
@@ -454,7 +454,7 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	require.Equal(t, "k1", last.Header.Get("X-Key"))
 	require.Equal(t, 1.0, last.Body["a"])
 
-	// At another address neither headers nor payload are sent.
+	// Neither headers nor payload are sent to another address.
 	other := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "x") })
 	require.Equal(t, http.StatusCreated, s.post(t, api+"/"+id+"/clone", map[string]string{"agent_api_url": other.URL}).StatusCode)
 	dbtest.Await(t, 20*time.Second, "the other agent's calls", func() bool { return len(other.Calls()) == 4 })
@@ -480,7 +480,7 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	for _, runs := range s.runs(t, created.TaskID) {
 		require.Equal(t, "k1", *runs[0].ResponseBody, "the agent gets the headers")
 	}
-	// Without the file the questions are still there.
+	// Without the file the questions are still available.
 	require.NoError(t, os.RemoveAll(filepath.Join(s.uploads, id)))
 	answer = s.post(t, api+"/"+id+"/clone", map[string]string{"task_name": "rows"})
 	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)

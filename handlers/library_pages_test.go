@@ -20,7 +20,7 @@ func saved(t *testing.T, answer response) string {
 	return path
 }
 
-// formOf are the fields of a page's form as a browser would send them.
+// formOf returns the fields of a page's form as a browser would send them.
 func formOf(page *goquery.Document) map[string]string {
 	fields := map[string]string{}
 	page.Find("#entry input, #entry select, #entry textarea").Each(func(_ int, field *goquery.Selection) {
@@ -43,7 +43,7 @@ func formOf(page *goquery.Document) map[string]string {
 	return fields
 }
 
-// What is typed into a form of the library survives its mistakes, and secrets do so unseen.
+// Values typed into a form of the library survive its faults, and secrets do so without being shown.
 func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -61,7 +61,7 @@ func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	require.NotEmpty(t, page.page(t).Find("#name-error").Text())
 	require.NotEmpty(t, page.page(t).Find("#rate_limit-error").Text())
 
-	// The switch of language keeps it too.
+	// Switching the language keeps them, too.
 	form["lang"] = "en"
 	page = s.post(t, "/library/providers", form)
 	require.Contains(t, string(page.body), "Add a provider")
@@ -104,7 +104,7 @@ func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	require.Equal(t, 404, s.get(t, "/library/providers/x").StatusCode)
 }
 
-// An agent's protocol is recognised at its address, and the user confirms it.
+// The protocol of the agent at an address is recognised, and the user confirms it.
 func TestTheFormOfAnAgentRecognisesItsProtocol(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -149,7 +149,7 @@ func TestPromptsAndDatasetsHaveVersions(t *testing.T) {
 	form = formOf(s.get(t, path).page(t))
 	form["system"], form["note"] = "你是资深律师 <b>{{tone}}", "second"
 	saved(t, s.post(t, path, form))
-	saved(t, s.post(t, path, form)) // nothing changed: no third version
+	saved(t, s.post(t, path, form)) // nothing changed, so there is no third version
 	page := s.get(t, path).page(t)
 	require.Equal(t, 2, page.Find("ol.uses li").Length())
 	require.Contains(t, page.Find("#rendered .error").Text(), "tone")

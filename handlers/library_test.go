@@ -12,10 +12,10 @@ import (
 
 const libraryAPI = "/api/v1/"
 
-// object is a JSON object of an answer.
+// object is a JSON object in a response.
 type object = map[string]any
 
-// entry sends JSON to the library and returns the answer's object, of the status that is expected.
+// entry sends JSON to the library, requires the expected status, and returns the response's object.
 func (s *site) entry(t *testing.T, method, path string, body any, status int) object {
 	t.Helper()
 	answer := s.send(t, method, libraryAPI+path, body)
@@ -63,7 +63,7 @@ func TestProvidersAndModelsAreSaved(t *testing.T) {
 	require.Equal(t, "gpt-4.1", call.Body["model"])
 	require.EqualValues(t, 0.2, call.Body["temperature"])
 
-	// A change keeps what is not sent; a key that is sent empty is taken away; another origin gets no secrets.
+	// A change keeps fields that are not sent; a key that is sent empty is removed; another origin gets no secrets.
 	changed := s.entry(t, "PATCH", "providers/"+id, object{"name": "OpenAI 2", "retry_on": []string{"429"}}, 200)
 	require.Equal(t, "OpenAI 2", changed["name"])
 	require.Equal(t, true, changed["has_api_key"])
@@ -74,7 +74,7 @@ func TestProvidersAndModelsAreSaved(t *testing.T) {
 	require.Equal(t, false, moved["has_api_key"])
 	require.Empty(t, moved["header_names"])
 
-	// A model that is there keeps its provider: it is archived. Nothing used the model: it is removed.
+	// A provider with a model is archived, because the model needs it. The model was not used, so it is removed.
 	s.entry(t, "DELETE", "providers/"+id, nil, 204)
 	require.NotNil(t, s.entry(t, "GET", "providers/"+id, nil, 200)["archived_at"])
 	require.Empty(t, s.entry(t, "GET", "providers", nil, 200)["items"])

@@ -14,7 +14,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// fragment gets a part of a page, as htmx does.
+// fragment requests a part of a page, as htmx does.
 func (s *site) fragment(t *testing.T, path string) response {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
@@ -73,7 +73,7 @@ func TestDraftsHaveAChipAndAnEmptyResultOffersToClearTheFilter(t *testing.T) {
 	require.Equal(t, "/tasks", none.Find("#rows a").AttrOr("href", ""))
 }
 
-// A task whose every call failed does not look healthy: neither in the list nor on its page.
+// A task all of whose calls failed does not look healthy, neither in the list nor on its page.
 func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -97,7 +97,7 @@ func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	require.Equal(t, []string{"message", "remedy", "detail"}, order, "the reader's words come first")
 }
 
-// The page of a task says whose limit holds it back.
+// The page of a task shows whose limit slows it down.
 func TestAPageSaysWhatHoldsTheTaskBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -116,7 +116,7 @@ func TestAPageSaysWhatHoldsTheTaskBack(t *testing.T) {
 	s.act(t, id, "stop")
 }
 
-// Long questions and standard answers fold, so that the answers stay on the screen.
+// Long questions and standard answers are folded, so that the answers stay on the screen.
 func TestLongQuestionsAndStandardAnswersFold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -133,7 +133,7 @@ func TestLongQuestionsAndStandardAnswersFold(t *testing.T) {
 	require.Contains(t, live.AttrOr("data-ended", ""), "稳定性测试", "what the window's title and the notification say at the end")
 }
 
-// Every failure of a page has the text that spec/004 1.6 gives it.
+// For every failure, pages show the text that spec/004 1.6 requires.
 func TestFailuresOfPagesHaveTheirTexts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -174,7 +174,7 @@ func TestFailuresOfPagesHaveTheirTexts(t *testing.T) {
 	}
 }
 
-// A list that is read again shows that something has happened: every recorded run updates its task.
+// Refreshing the list shows recent changes: every recorded run updates its task.
 func TestATaskIsUpdatedByEachOfItsRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// of returns the bodies of a type that a webhook was sent.
+// of returns the bodies of a type that a webhook received.
 func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
 	t.Helper()
 	for _, call := range r.all() {
@@ -26,7 +27,7 @@ func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
 	return bodies
 }
 
-// nights is a model whose answers to each question fail as often as is said for the night.
+// nights plays a model whose answers to each question fail as often as the test sets for the night.
 type nights struct {
 	mu     sync.Mutex
 	faults map[string]int
@@ -48,11 +49,12 @@ func (n *nights) answer(question string) string {
 	return "right"
 }
 
-// fire makes a schedule's next time come, and returns the webhook's message about the end of its copy, whose numbers are there.
+// fire makes a schedule due, and returns the webhook's message about the end of its copy, once the copy's numbers
+// are stored.
 func (s *site) fire(t *testing.T, schedule string, hook *receiver) object {
 	t.Helper()
 	before := len(hook.of(t, "task.finished"))
-	s.due(t, schedule, 60-10*before) // later than the time before
+	s.due(t, schedule, 60-10*before) // later than the previous time
 	dbtest.Await(t, 60*time.Second, "the night is told", func() bool { return len(hook.of(t, "task.finished")) == before+1 })
 	dbtest.Await(t, 60*time.Second, "the night is summed up", func() bool {
 		var open int
@@ -62,8 +64,8 @@ func (s *site) fire(t *testing.T, schedule string, hook *receiver) object {
 	return hook.of(t, "task.finished")[before]
 }
 
-// A night is worse only where the tests of metrics.md say so: not for one run of five, for any variant, as the schedule's page says
-// it; and it is one alert, whatever was found.
+// A night counts as worse only if the tests of metrics.md show it, for any variant, as the schedule's page
+// explains; one run of five is not enough. Everything found is one alert.
 func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -122,7 +124,7 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	require.Less(t, alert["p_adjusted"], 0.05)
 	require.InDelta(t, 0.05, alert["value"], 1e-9)
 
-	// The page marks the night, and shows the changes of any other.
+	// The page marks the night, and shows the changes at any other.
 	shown := s.get(t, page).page(t)
 	require.Equal(t, 1, shown.Find("svg .alarm").Length())
 	require.Equal(t, 1, shown.Find("svg .limit").Length())
@@ -154,8 +156,8 @@ func TestAnswersThatChangedAreWorseBeyondChance(t *testing.T) {
 	require.Contains(t, worse[0], "id2：一致率 100.0% → 0.0%")
 }
 
-// A receiver of results has them all, with the verdicts of judges, before it is told of the end; one that fails at a batch does not
-// hold the end back.
+// A receiver of results gets all of them, with the verdicts of judges, before the message about the end; a receiver
+// that fails at a batch does not delay that message.
 func TestResultsComeBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -168,7 +170,7 @@ func TestResultsComeBeforeTheEnd(t *testing.T) {
 	judge := s.evaluator(t, "打分", "judge", object{"model_id": model, "dimensions": []string{"overall"}})
 	hook := newReceiver(t, always(200))
 	faulty := newReceiver(t, func(n int) int {
-		if n == 1 { // the first batch, which is tried again a second later
+		if n == 1 { // the first batch, which is retried a second later
 			return 500
 		}
 		return 200
@@ -222,7 +224,8 @@ func TestResultsComeBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// The message about a comparison says which variant won and by how much, if the data show it, and what it all cost.
+// The message about a comparison names the variant that won, and by how much, if the data show it, and the total
+// cost.
 func TestAComparisonsMessageNamesTheWinner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -263,4 +266,45 @@ func TestAComparisonsMessageNamesTheWinner(t *testing.T) {
 	stats := same["stats"].(object)
 	require.Equal(t, "0.176", stats["cost"]) // 2 · 8 · 2 calls of 55 tokens at 100 a million
 	require.NotNil(t, stats["variants"].([]any)[0].(object)["score_mean"])
+}
+
+// What changed in its facts between two nights is told by message, webhook, API and page; other words alone are not.
+func TestChangedFactsOfANightAreTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hook := newReceiver(t, always(200))
+	chat := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})
+	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "slack", "url": chat, "events": []string{"finished"}, "lang": "en"}, 201)["id"].(string)
+	var night atomic.Int64
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		answers := map[string][]string{
+			"q1": {"收到申请后 30 日内书面答复。费用 20 元。", "收到申请后 30 日内书面答复。费用 20 元。", "收到申请后 35 日内书面答复。费用 20 元。"},
+			"q2": {"请携带身份证原件到窗口办理。", "到窗口办理时，请带上身份证原件。", "请携带身份证原件到窗口办理。"},
+		}
+		agenttest.Stream(w, answers[call.Question][night.Load()])
+	})
+	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\n"})
+	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel, card}})
+	require.Nil(t, s.fire(t, schedule, hook)["facts_changed"], "there is nothing to compare with")
+	night.Store(1)
+	require.EqualValues(t, 0, s.fire(t, schedule, hook)["facts_changed"].(object)["questions"], "other words")
+	night.Store(2)
+	changed := s.fire(t, schedule, hook)["facts_changed"].(object)
+	require.EqualValues(t, 1, changed["questions"])
+	require.EqualValues(t, 2, changed["compared"])
+	one := changed["items"].([]any)[0].(object)
+	require.Equal(t, []any{"id1", "30 日", "35 日", "duration"}, []any{one["question_id"], one["before"], one["now"], one["kind"]})
+	dbtest.Await(t, 20*time.Second, "people are told", func() bool {
+		var told int
+		require.NoError(t, s.tables.Get(&told, `
+			SELECT count(*) FROM deliveries WHERE channel_id = $1 AND state = 'SENT' AND convert_from(body, 'UTF8') LIKE '%in 1 question; id1: 30 日 → 35 日%'`, card))
+		return told == 1
+	})
+	stored := s.listed(t, "schedules/"+schedule+"/tasks")
+	require.Equal(t, changed, stored[0]["facts_changed"])
+	require.Nil(t, stored[2]["facts_changed"])
+	page := s.get(t, "/library/schedules/"+schedule).page(t)
+	require.Contains(t, page.Find("tbody tr").First().Text(), "1 题关键信息改变")
+	require.Contains(t, page.Find("#changes .fact-line").Text(), "30 日 → 35 日")
 }

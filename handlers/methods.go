@@ -11,8 +11,8 @@ import (
 	"wending/handlers/request"
 )
 
-// ServeHTTP implements http.Handler. HEAD is answered as GET is, with the same headers, rights and errors;
-// net/http discards the body, and the handler stops as soon as the headers are settled.
+// ServeHTTP implements http.Handler. HEAD is answered like GET, with the same headers, rights and errors. net/http
+// discards the body, and the handler stops as soon as the headers are known.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodHead {
 		s.Handler.ServeHTTP(w, r)
@@ -24,7 +24,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	get.Method = http.MethodGet
 	head := &headWriter{ResponseWriter: w, end: cancel}
 	defer func() {
-		if reason := recover(); reason != nil && (reason != http.ErrAbortHandler || !head.isSent) { //nolint:errorlint // net/http compares it like this
+		// nolint:errorlint // net/http compares it in the same way
+		if reason := recover(); reason != nil && (reason != http.ErrAbortHandler || !head.isSent) {
 			panic(reason)
 		}
 	}()
@@ -34,7 +35,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // headKey marks the context of a request whose method is HEAD.
 type headKey struct{}
 
-// methodOf is the method that the client sent.
+// methodOf returns the method that the client sent.
 func methodOf(r *http.Request) string {
 	if isHead, _ := r.Context().Value(headKey{}).(bool); isHead {
 		return http.MethodHead
@@ -42,10 +43,11 @@ func methodOf(r *http.Request) string {
 	return r.Method
 }
 
-// settledAfter is how many bytes of a body net/http keeps to find out its length; the headers do not depend on further ones.
+// settledAfter is how many bytes of a body net/http keeps to determine the length; after that the headers no longer
+// change.
 const settledAfter = 2048
 
-// errHeadSent ends the making of a response to HEAD.
+// errHeadSent stops making the response to a HEAD request.
 var errHeadSent = errors.New("the headers are sent, and HEAD has no body")
 
 // headWriter accepts only as much of a body as is needed to determine the headers.
@@ -67,7 +69,7 @@ func (w *headWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// FlushError is for http.ResponseController. A response that is flushed is a stream, whose headers are settled.
+// FlushError is for http.ResponseController. A response that is flushed is a stream, whose headers are final.
 func (w *headWriter) FlushError() error {
 	if w.isSent {
 		return errHeadSent
@@ -81,11 +83,11 @@ func (w *headWriter) FlushError() error {
 // Unwrap is for http.ResponseController.
 func (w *headWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// methods are all that routes have.
+// methods are all methods that routes have.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// findMethods finds out which methods a path has that does not have the request's own. The router does not: it
-// lets a group's middleware answer everything without a route.
+// findMethods finds the other methods that a path has, which the router does not: it lets a group's middleware
+// answer all requests without a route.
 func (s *Server) findMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -114,8 +116,8 @@ func (s *Server) findMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// nameMethods answers requests with a method that their path does not have: OPTIONS, and mistakes. The header
-// Allow lists the path's methods.
+// nameMethods answers OPTIONS requests, and requests with a method that their path does not have. The header Allow
+// lists the path's methods.
 func nameMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		allowed, isOther := c.Get(echo.ContextKeyHeaderAllow).(string)
@@ -130,11 +132,11 @@ func nameMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// maxHeaderBytes is how large a request's line and headers may be. The HTTP server has a larger limit behind it, whose refusal is
-// neither JSON nor a page.
+// maxHeaderBytes is the maximum size of a request's line and headers. The HTTP server's own limit is larger: its
+// refusal would be neither JSON nor a page.
 const maxHeaderBytes = 64 << 10
 
-// refuseLargeHeaders refuses requests whose line and headers are larger than maxHeaderBytes.
+// refuseLargeHeaders refuses requests whose line and headers exceed maxHeaderBytes.
 func refuseLargeHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()

@@ -21,7 +21,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// heading sends a request and returns the head of its answer; a body, which may have no end, is not read.
+// heading sends a request and returns the head of the response; it does not read the body, which may have no end.
 func (s *site) heading(t testing.TB, token, method, path string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequest(method, s.URL+path, nil)
@@ -42,7 +42,7 @@ func (s *site) heading(t testing.TB, token, method, path string) *http.Response 
 	return answer
 }
 
-// requireHeadIsGet checks that HEAD is answered as GET is, and returns the status.
+// requireHeadIsGet checks that HEAD is answered like GET, and returns the status.
 func (s *site) requireHeadIsGet(t testing.TB, token, path string) int {
 	t.Helper()
 	get, head := s.heading(t, token, http.MethodGet, path), s.heading(t, token, http.MethodHead, path)
@@ -54,22 +54,23 @@ func (s *site) requireHeadIsGet(t testing.TB, token, path string) int {
 			name, _, _ := strings.Cut(cookie, "=")
 			answer.Header["Set-Cookie"][n] = name
 		}
-		if answer.Header.Get("Content-Length") == "0" { // net/http does not say it of HEAD
+		if answer.Header.Get("Content-Length") == "0" { // net/http omits it for HEAD
 			answer.Header.Del("Content-Length")
 		}
 	}
 	require.Equal(t, get.Header, head.Header, path)
-	if get.StatusCode != http.StatusPermanentRedirect { // to the same path without its last slash
+	if get.StatusCode != http.StatusPermanentRedirect { // to the same path without its trailing slash
 		requireSecured(t, get)
 	}
 	return get.StatusCode
 }
 
-// requireSecured checks the headers that every answer has.
+// requireSecured checks the headers that every response has.
 func requireSecured(t testing.TB, answer *http.Response) {
 	t.Helper()
 	what := answer.Request.Method + " " + answer.Request.URL.Path
-	require.NotEmpty(t, answer.Header.Get("Content-Security-Policy"), what) // files and reports as files have one of their own
+	// downloads of files and reports have a policy of their own
+	require.NotEmpty(t, answer.Header.Get("Content-Security-Policy"), what)
 	if answer.StatusCode >= 400 {
 		require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'self'", what)
 	}
@@ -78,12 +79,13 @@ func requireSecured(t testing.TB, answer *http.Response) {
 	require.Contains(t, []string{"same-origin", "no-referrer"}, answer.Header.Get("Referrer-Policy"), what)
 	require.Equal(t, "same-origin", answer.Header.Get("Cross-Origin-Opener-Policy"), what)
 	require.Equal(t, "same-origin", answer.Header.Get("Cross-Origin-Resource-Policy"), what)
-	if answer.StatusCode >= 400 { // static files are kept, streams must not be changed on their way
+	if answer.StatusCode >= 400 { // static files may be cached, streams must not be transformed on their way
 		require.Contains(t, answer.Header.Get("Cache-Control"), "no-store", what)
 	}
 }
 
-// HEAD is answered as GET wherever there is a GET, and to everybody alike; OPTIONS and other methods name what there is.
+// HEAD is answered like GET on every route that has GET, for every user; OPTIONS and other methods are answered
+// with the permitted methods.
 func TestEveryPathAnswersHeadAndNamesItsMethods(t *testing.T) {
 	t.Parallel()
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true})}
@@ -139,7 +141,7 @@ func TestEveryPathAnswersHeadAndNamesItsMethods(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, s.heading(t, "", http.MethodOptions, "/api/v1/evaluation-tasks").StatusCode)
 }
 
-// Streams without end and long reports end with their headers, and nothing fails for it.
+// Endless streams and long reports end after their headers, without any failure.
 func TestHeadEndsWhatItBegins(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -160,7 +162,7 @@ func TestHeadEndsWhatItBegins(t *testing.T) {
 	require.Equal(t, http.StatusPermanentRedirect, s.heading(t, "", http.MethodHead, "/tasks/").StatusCode)
 }
 
-// Headers that are too large are refused in our own words, and so is whatever else cannot be answered.
+// Headers that are too large are refused in our own format, and so are all other requests that cannot be answered.
 func TestRefusalsAreSecuredAndInOurWords(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

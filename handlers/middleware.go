@@ -21,7 +21,7 @@ import (
 	"wending/static"
 )
 
-// identify puts the request's language, actor and id into its context.
+// identify stores the request's language, actor and id in its context.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -49,7 +49,7 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 		r, response := c.Request(), c.Response()
 		level := slog.LevelInfo
 		if r.Method == http.MethodGet && response.Status < 400 {
-			level = slog.LevelDebug // polling would drown the rest
+			level = slog.LevelDebug // polling would otherwise fill the log
 		}
 		attributes := []any{
 			"method", methodOf(r), "path", loggedPath(c), "status", response.Status, "bytes", response.Size,
@@ -66,7 +66,7 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// loggedPath is a request's path without the secret that a link to a report has.
+// loggedPath returns a request's path without the secret in a link to a report.
 func loggedPath(c echo.Context) string {
 	if c.Param("secret") != "" {
 		return c.Path()
@@ -74,11 +74,11 @@ func loggedPath(c echo.Context) string {
 	return c.Request().URL.Path
 }
 
-// stuckAfter is how long a client may read nothing of a response before it is considered gone, because the
-// response holds resources – memory, a database connection – that others need.
+// stuckAfter is how long a client may read nothing of a response before it is considered gone: the response holds
+// resources – memory, a database connection – that others need.
 const stuckAfter = 30 * time.Second
 
-// endStuckReaders gives every write of a response a deadline. It precedes every middleware that may write.
+// endStuckReaders gives every write of a response a deadline. It must come before every middleware that may write.
 func endStuckReaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Writer = &patientWriter{ResponseWriter: c.Response().Writer, connection: http.NewResponseController(c.Response().Writer)}
@@ -86,15 +86,15 @@ func endStuckReaders(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// patientWriter sets a deadline at every write. The last one also holds for what the server sends after the
-// handler has ended.
+// patientWriter sets a deadline at every write. The last deadline also applies to what the server sends after the
+// handler has returned.
 type patientWriter struct {
 	http.ResponseWriter
 	connection *http.ResponseController
 	set        time.Time
 }
 
-// Write writes in pieces: a slow client reads one piece of a large text in time, if not all of it.
+// Write writes in pieces: a slow client reads one piece of a large text in time, if not all of the text.
 func (w *patientWriter) Write(b []byte) (written int, err error) {
 	const piece = 64 << 10
 	for {
@@ -119,18 +119,18 @@ func (w *patientWriter) FlushError() error {
 func (w *patientWriter) postpone() {
 	if now := time.Now(); now.Sub(w.set) >= time.Second {
 		w.set = now
-		_ = w.connection.SetWriteDeadline(now.Add(stuckAfter)) // not every writer has deadlines
+		_ = w.connection.SetWriteDeadline(now.Add(stuckAfter)) // not every writer supports deadlines
 	}
 }
 
 // Unwrap is for http.ResponseController.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// maxRequestID is how long a request's id from outside may be.
+// maxRequestID is the maximum length of a request id from a client.
 const maxRequestID = 64
 
-// dropOddRequestID removes a client's request id unless it is short and plain, because the id is logged and
-// sent back.
+// dropOddRequestID removes a client's request id unless it is short and has only plain characters, because the id
+// is logged and sent back.
 func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Request().Header
@@ -145,8 +145,8 @@ func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// keepPrivate keeps responses out of caches, out of other sites' pages, and a site with HTTPS on HTTPS.
-// Compiled-in files with a version in their address set their own headers.
+// keepPrivate sets headers that keep responses out of caches and other sites' pages, and a site with HTTPS on
+// HTTPS. Compiled-in files with a version in their address set their own headers.
 func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()
@@ -183,9 +183,9 @@ func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
 	})
 }
 
-// refuseOtherSites refuses requests that change something or cost work and come from another site's page, and any
-// request to a name that this site is not known by: a foreign name that resolves to our address would make another
-// site's page look like our own.
+// refuseOtherSites refuses requests from another site's page that change something or cost work. It also refuses
+// any request to a host name that is not one of this site's: if a foreign name resolved to our address, another
+// site's page would look like one of ours.
 func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(c echo.Context) error {
@@ -210,8 +210,8 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// isSameOrigin reports whether a page's origin is at the requested host. Its scheme does not count: a proxy in
-// front may speak HTTPS.
+// isSameOrigin reports whether a page's origin has the requested host. The scheme is ignored, because a proxy in
+// front may use HTTPS.
 func isSameOrigin(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && strings.EqualFold(u.Host, host)

@@ -24,7 +24,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// newProvidedSite is a site whose people sign in at an OpenID Connect provider, which it is given with.
+// newProvidedSite starts a site whose users sign in at an OpenID Connect provider, and the provider.
 func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC) {
 	t.Helper()
 	provider, err := mockoidc.Run()
@@ -38,7 +38,8 @@ func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC)
 	return s, provider
 }
 
-// throughProvider signs in at the provider as one of its users, and returns the answer that the site gives them when they come back.
+// throughProvider signs in at the provider as one of its users, and returns the site's response when they come
+// back.
 func (b *browser) throughProvider(t *testing.T, provider *mockoidc.MockOIDC, user mockoidc.User, next string) response {
 	t.Helper()
 	provider.QueueUser(user)
@@ -47,7 +48,7 @@ func (b *browser) throughProvider(t *testing.T, provider *mockoidc.MockOIDC, use
 	return b.backFrom(t, begun)
 }
 
-// backFrom follows a sign-in that began to the provider and back.
+// backFrom follows a sign-in that has begun, to the provider and back.
 func (b *browser) backFrom(t *testing.T, begun response) response {
 	t.Helper()
 	back := b.follow(t, begun.Header.Get("Location"))
@@ -55,7 +56,7 @@ func (b *browser) backFrom(t *testing.T, begun response) response {
 	return b.get(t, strings.TrimPrefix(back, b.URL))
 }
 
-// follow asks another server and returns where it leads.
+// follow sends a request to another server and returns the address to which it redirects.
 func (b *browser) follow(t *testing.T, address string) string {
 	t.Helper()
 	answer, err := b.client.Get(address)
@@ -66,7 +67,8 @@ func (b *browser) follow(t *testing.T, address string) string {
 	return answer.Header.Get("Location")
 }
 
-// People come from the provider with what their groups may do, anew at each sign-in; by nothing else than issuer and subject.
+// The rights of a provider's users follow from their groups, and are updated at each sign-in. Users are identified
+// by issuer and subject alone.
 func TestSigningInAtAProvider(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "testers=editor, /managers=viewer@法务, operators=admin, everybody-else=viewer@没有的空间")
@@ -90,7 +92,7 @@ func TestSigningInAtAProvider(t *testing.T) {
 	}
 	require.Equal(t, map[string]people.Role{"默认": people.Editor, "法务": people.Viewer}, roles())
 
-	// What people gave stays; what groups gave follows them.
+	// Roles given by people stay; roles given by groups follow the groups.
 	require.NoError(t, s.people.SetMember(t.Context(), law, known.ID, people.Reviewer))
 	user.Groups = []string{"operators"}
 	user.PreferredUsername = "li.lei"
@@ -101,7 +103,7 @@ func TestSigningInAtAProvider(t *testing.T) {
 	require.True(t, known.IsAdmin)
 	require.Equal(t, "li.lei", known.Name)
 
-	// A name of ours is nobody else's.
+	// A name that a local account has is not given to anybody else.
 	local := s.user(t, "admin", people.Admin, db.DefaultProject)
 	twin := &mockoidc.MockUser{Subject: "18", PreferredUsername: "admin", Email: "admin@evil.example", Groups: []string{"testers"}}
 	require.Equal(t, "/tasks", s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").Header.Get("Location"))
@@ -121,7 +123,7 @@ func TestSigningInAtAProvider(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").StatusCode, "disabled here")
 }
 
-// claiming is a user of whom the provider says something else than usual.
+// claiming is a user about whom the provider makes unusual claims.
 type claiming struct {
 	*mockoidc.MockUser
 	change func(jwt.MapClaims)
@@ -144,12 +146,13 @@ func (u claiming) Claims(scopes []string, base *mockoidc.IDTokenClaims) (jwt.Cla
 	return claims, nil
 }
 
-// Userinfo says whom it is about, as providers must.
+// Userinfo names its subject, as providers must.
 func (u claiming) Userinfo([]string) ([]byte, error) {
 	return json.Marshal(map[string]any{"sub": u.Subject, "preferred_username": u.PreferredUsername, "groups": u.Groups})
 }
 
-// What the provider says counts only if it says who it is about, to us, and now; a group that is written as one text is one group.
+// Claims of the provider count only if they are about this user, for this client, and recent; a group that is
+// written as a single text is one group.
 func TestWhatAProviderSaysIsChecked(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "operators=admin, testers=editor, Domain operators=viewer")
@@ -159,7 +162,7 @@ func TestWhatAProviderSaysIsChecked(t *testing.T) {
 	}
 	for what, test := range map[string]struct {
 		change func(jwt.MapClaims)
-		says   string // empty means that it signs in
+		says   string // empty means that the sign-in succeeds
 	}{
 		"as usual":               {func(jwt.MapClaims) {}, ""},
 		"no sub":                 {func(c jwt.MapClaims) { delete(c, "sub") }, "sub"},
@@ -171,7 +174,7 @@ func TestWhatAProviderSaysIsChecked(t *testing.T) {
 		"half a minute ahead":    {func(c jwt.MapClaims) { c["iat"] = time.Now().Add(30 * time.Second).Unix() }, ""},
 		"one group of two words": {func(c jwt.MapClaims) { c["groups"] = "Domain operators" }, ""},
 		"not operators":          {func(c jwt.MapClaims) { c["groups"] = "not operators" }, "用户组"},
-		"no group":               {func(c jwt.MapClaims) { c["groups"] = "" }, ""}, // those of the user info count
+		"no group":               {func(c jwt.MapClaims) { c["groups"] = "" }, ""}, // the groups in the user info count
 	} {
 		answer := in(test.change)
 		if test.says == "" {
@@ -186,7 +189,7 @@ func TestWhatAProviderSaysIsChecked(t *testing.T) {
 	require.False(t, has, "nobody became an administrator by the words of a group")
 }
 
-// Names that a provider gives follow the rules for those that are typed.
+// Names that a provider gives follow the rules for typed names.
 func TestNamesFromAProviderFollowTheRules(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "*=viewer")
@@ -197,7 +200,7 @@ func TestNamesFromAProviderFollowTheRules(t *testing.T) {
 		"ＷＡＮＧ　wu":            "WANG wu",
 		"token:pipeline":     "token-pipeline@example.com",
 		"127.0.0.1":          "address@example.com",
-		"аdmin":              "аdmin · cyrillic@example.com", // its a looks like the Latin one
+		"аdmin":              "аdmin · cyrillic@example.com", // its а is Cyrillic and looks like the Latin one
 	} {
 		subject := uuid.NewString()
 		user := &mockoidc.MockUser{Subject: subject, PreferredUsername: told, Groups: []string{"testers"}}
@@ -212,7 +215,7 @@ func TestNamesFromAProviderFollowTheRules(t *testing.T) {
 	}
 }
 
-// A sign-in at a provider belongs to the browser that began it, works once, and must be for us.
+// A sign-in at a provider belongs to the browser that began it, works once, and must be meant for this site.
 func TestSignInsAtAProviderAreBound(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "testers=editor")
@@ -261,7 +264,7 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 	}
 }
 
-// changeBegun changes what a browser keeps of a sign-in at a provider, and seals it as this site would.
+// changeBegun changes the state of a sign-in at a provider that a browser keeps, and seals it as this site would.
 func (b *browser) changeBegun(t *testing.T, kind string, change func(until *time.Time, detail map[string]any)) {
 	t.Helper()
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
@@ -293,13 +296,14 @@ func mustQuery(t *testing.T, address, name string) string {
 	return u.Query().Get(name)
 }
 
-// age lets the rights of all accounts of the provider have been read some time ago.
+// age makes the last reading of the rights of all the provider's accounts appear to be this long ago.
 func (s *guarded) age(t *testing.T, by string) {
 	t.Helper()
 	s.tables.MustExec(`UPDATE provider_sessions SET checked_at = now() - $1::interval`, by)
 }
 
-// What groups give is read again before it is an hour old, while the session goes on; it ends with the provider's.
+// Rights that groups give are read again before they are an hour old, while the session continues; the session ends
+// when the provider's does.
 func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "testers=editor, operators=admin")
@@ -316,7 +320,7 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	require.NoError(t, s.tables.Get(&young, `SELECT bool_and(checked_at > now() - interval '1 min') FROM provider_sessions`))
 	require.True(t, young)
 
-	// Without a refresh token the user info tells.
+	// Without a refresh token the groups are read from the user info.
 	known, err := s.people.UserNamed(t.Context(), "lilei")
 	require.NoError(t, err)
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
@@ -333,7 +337,7 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	s.tables.MustExec(`UPDATE provider_sessions SET tokens = $1, checked_at = now() - interval '55 min'`, sealed)
 	dbtest.Await(t, 30*time.Second, "the groups of the user info", isOperator)
 
-	// Who can be asked for nothing, or not in time, signs in again without noticing.
+	// If the provider cannot be queried, or not in time, the user signs in again without noticing.
 	s.age(t, "61 min")
 	away := b.get(t, "/workers?x=1")
 	require.Equal(t, "/login?next=%2Fworkers%3Fx%3D1", away.Header.Get("Location"))
@@ -343,11 +347,11 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	require.Equal(t, "/workers?x=1", b.backFrom(t, b.get(t, silent.Header.Get("Location"))).Header.Get("Location"))
 	require.True(t, isOperator())
 
-	// Where the provider has ended the session, ours ends.
+	// When the provider has ended the session, our session ends.
 	provider.QueueError(&mockoidc.ServerError{Code: http.StatusBadRequest, Error: "invalid_grant"})
 	s.age(t, "55 min")
 	dbtest.Await(t, 30*time.Second, "the end of the session", func() bool {
-		// The page under way when the session ends is cut: its body is not read.
+		// The page that is being sent when the session ends is cut off, so its body is not read.
 		answer, err := b.client.Get(b.URL + "/tasks")
 		if err != nil {
 			return false
@@ -359,7 +363,7 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.get(t, "/login").StatusCode, "whoever leaves stays out")
 }
 
-// The provider ends sessions by a signed word, once: one session by its name, or all of an account.
+// The provider ends sessions with a signed token, which works once: one session by its id, or all of an account.
 func TestAProviderSignsOut(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "*=editor")
@@ -443,7 +447,8 @@ func TestAProviderSignsOut(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 }
 
-// A provider that knows somebody answers by itself: what opens the account asks it for a proof.
+// A provider that recognises a user may answer without asking. Before changing how an account signs in, the user
+// must authenticate again.
 func TestAProviderIsAskedForAProof(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "*=editor")
@@ -472,17 +477,17 @@ func TestAProviderIsAskedForAProof(t *testing.T) {
 	require.Equal(t, http.StatusCreated, b.send(t, place+"/tokens", url.Values{"name": {"pipeline"}}).StatusCode)
 }
 
-// passkeys are those of a person who uses a browser.
+// passkeys holds the passkeys of a person who uses a browser.
 type passkeys struct {
 	*browser
 	site   virtualwebauthn.RelyingParty
 	device virtualwebauthn.Authenticator
 	key    virtualwebauthn.Credential
-	// lastKey is what the last ceremony was known by.
+	// lastKey is the key that the last ceremony's request returned.
 	lastKey string
 }
 
-// ceremony begins with one request and ends with another, whose body answer makes of the options.
+// ceremony begins with one request and ends with another, whose body answer makes from the options.
 func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values, answer func(options string) string) response {
 	t.Helper()
 	begun := p.send(t, begin, form)
@@ -524,14 +529,14 @@ func (p *passkeys) signIn(t *testing.T, form url.Values) response {
 	})
 }
 
-// A passkey signs in alone, or as the second step after a password, where the account wants it.
+// A passkey signs in alone, or as the second step after a password if the account requires that.
 func TestPasskeys(t *testing.T) {
 	t.Parallel()
 	keys, err := access.NewPasskeys("http://localhost:1234")
 	require.NoError(t, err)
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys})}
 	s.people = people.New(s.store)
-	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1) // an address of a machine has no passkeys
+	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1) // sites at an IP address have no passkeys
 	user := s.user(t, "李雷", people.Editor, db.DefaultProject)
 	p := &passkeys{
 		browser: s.signedIn(t, "李雷"), key: virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2), device: virtualwebauthn.NewAuthenticator(),
@@ -543,7 +548,7 @@ func TestPasskeys(t *testing.T) {
 	p.device.AddCredential(p.key)
 	require.Equal(t, 2, p.get(t, "/account").page(t).Find("table").Length())
 
-	// Alone.
+	// On its own.
 	p.browser = s.newBrowser(t)
 	answer = p.signIn(t, url.Values{"next": {"/workers"}})
 	require.Equal(t, "/workers", answer.mustBe(t, 200)["next"])
@@ -562,7 +567,7 @@ func TestPasskeys(t *testing.T) {
 	require.NoError(t, s.tables.Select(&methods, `SELECT method FROM sessions ORDER BY created_at`))
 	require.Equal(t, []string{"password", "passkey", "password+passkey"}, methods)
 
-	// What is not the account's is refused: another key, another site, a copy whose counter went back.
+	// Passkeys that are not the account's are refused: another key, another site, a copy whose counter went back.
 	p.browser = s.newBrowser(t)
 	stranger := *p
 	stranger.key = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
@@ -590,7 +595,7 @@ func TestPasskeys(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
 	require.NoError(t, s.people.ChangeUser(t.Context(), user.ID, people.Change{IsDisabled: ptr(false)}))
 
-	// Without a passkey the password is enough again. Whoever finds a browser that has been open for long changes nothing of that.
+	// Without passkeys the password alone signs in again. A browser that has been open for long cannot change this.
 	p.signIn(t, nil).mustBe(t, 200)
 	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
 	require.Equal(t, http.StatusForbidden, p.register(t).StatusCode)
@@ -607,8 +612,8 @@ func TestPasskeys(t *testing.T) {
 	}
 }
 
-// Where everybody needs a second factor, an account without one registers it right after the password and can do nothing else until then;
-// afterwards the password alone does not sign in, and the last passkey stays.
+// If everybody needs a second factor, an account without one must register it right after the password and can do
+// nothing else until then; afterwards the password alone does not sign in, and the last passkey stays.
 func TestASecondFactorForEverybody(t *testing.T) {
 	t.Parallel()
 	keys, err := access.NewPasskeys("http://localhost:1234")

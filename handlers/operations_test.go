@@ -20,23 +20,23 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// walk asks every operation for its success, so that the site's witness sees what it answers.
+// walk calls every operation successfully, so that the site's witness sees the responses.
 type walk struct {
 	*site
 	t     *testing.T
 	hook  *receiver
 	agent string
-	// ids are those of what was made, by the kind.
+	// ids has the ids of the created objects, by kind.
 	ids map[string]string
 }
 
-// do sends JSON and returns the answer's object, which must have a status.
+// do sends JSON, requires the given status, and returns the response's object.
 func (w *walk) do(method, path string, body any, status int) object {
 	w.t.Helper()
 	return w.entry(w.t, method, path, body, status)
 }
 
-// read gets a path whose answer need not be JSON.
+// read requests a path whose response need not be JSON.
 func (w *walk) read(path string, header ...string) response {
 	w.t.Helper()
 	request, err := http.NewRequest(http.MethodGet, w.URL+libraryAPI+path, nil)
@@ -57,8 +57,8 @@ func (w *walk) file(path string, fields map[string]string, status int) object {
 	return made
 }
 
-// Every operation gives the answers that are described: those of success, of what is missing, of what is wrong, too large,
-// or in the way. The witness compares them; this test sees to it that there is something to compare.
+// Every operation gives the responses that the document describes: for success, missing objects, invalid or too
+// large requests, and conflicts. The witness compares them; this test makes sure that all of them occur.
 func TestEveryOperationAnswersAsItIsDescribed(t *testing.T) {
 	t.Parallel()
 	w := &walk{site: newSite(t, true), t: t, hook: newReceiver(t, always(200)), ids: map[string]string{}}
@@ -96,14 +96,14 @@ func TestEveryOperationAnswersAsItIsDescribed(t *testing.T) {
 	}
 }
 
-// canAnswer reports whether this test can make an operation give an answer of a status.
+// canAnswer reports whether this test can make an operation give a response with a status.
 func (w *walk) canAnswer(one *operation, status string) bool {
 	switch status {
-	case "404": // where nothing is named but the project
+	case "404": // the path names nothing but the project
 		return strings.Contains(one.path, "{") || one.id == "compare-tasks" || one.id == "list-shares"
-	case "413": // an archive may have a gigabyte
+	case "413": // an archive may be as large as a gigabyte
 		return one.id != "import-task"
-	case "429": // what a file is refused for, these do not take files alone; TestAProjectHasSoManyOfEach fills a project
+	case "429": // these do not read files only, so their errors differ; TestAProjectHasSoManyOfEach fills a project
 		return !slices.Contains([]string{"evaluate-task", "import-task", "change-dataset", "create-token", "create-share", "create-schedule", "change-schedule"}, one.id)
 	}
 	return true
@@ -196,6 +196,8 @@ func (w *walk) tasks() {
 	w.do("GET", "comparison?a="+draft+":1&b="+draft+":2", nil, 200)
 	w.do("POST", "facts", object{"answers": []string{"30 日内答复。", "35 日内答复。"}}, 200)
 	w.do("GET", "comparison?a="+draft+"&b="+plain, nil, 200)
+	w.read("comparison/export?a=" + draft + "&b=" + plain)
+	w.read("comparison/export?a=" + draft + "&b=" + plain + "&format=xlsx")
 	w.do("POST", "evaluation-tasks/estimate", object{"dataset": w.ids["datasets"], "models": []string{w.ids["models"]}}, 200)
 	copied := w.file(path+"/clone", map[string]string{"task_name": "again", "start": "false"}, 201)["task_id"].(string)
 	w.ids["drafts"] = copied
@@ -236,7 +238,7 @@ func (w *walk) tasks() {
 	w.do("GET", "channels/"+w.ids["channels"]+"/deliveries", nil, 200)
 }
 
-// talk asks a conversation, of which each question is a turn.
+// talk creates a conversation in which each question is a turn.
 func (w *walk) talk() {
 	id := w.create(w.t, w.agent+"/run", map[string]string{
 		"runs_per_item": "2", "file@q.csv": "series,turn,question_id,question,standard_answer\ns,1,t1,你好,42\ns,2,t2,坏,42\n",
@@ -248,7 +250,7 @@ func (w *walk) talk() {
 	require.NotNil(w.t, items[0]["runs"].([]any)[0].(object)["session_id"])
 }
 
-// readTask reads all that can be read of a task that has ended.
+// readTask requests everything that can be read of a task that has ended.
 func (w *walk) readTask(id string) {
 	w.t.Helper()
 	path := "evaluation-tasks/" + id
@@ -336,13 +338,13 @@ func (w *walk) people() {
 	w.do("GET", "audit", nil, 200)
 }
 
-// bodies are what operations need to come as far as what they do not find.
+// bodies are the bodies that operations need before they notice a missing object.
 var bodies = map[string]any{
 	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
 	"put-project-settings": object{"review_reasons": []string{}},
 }
 
-// filled is an operation's path with ids of nothing, and what its query must have.
+// filled returns an operation's path with the ids of nonexistent objects, and the query that it requires.
 func filled(one *operation) string {
 	path := strings.TrimPrefix(regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(one.path, func(name string) string {
 		if name == "{number}" || name == "{delivery_id}" {
@@ -355,7 +357,7 @@ func filled(one *operation) string {
 	}[one.id]
 }
 
-// missing asks for what is not there.
+// missing requests objects that do not exist.
 func (w *walk) missing() {
 	for _, one := range w.witness.document.operations {
 		if w.canAnswer(one, "404") {
@@ -364,7 +366,7 @@ func (w *walk) missing() {
 	}
 }
 
-// wrong sends what no operation knows, and what is too large.
+// wrong sends fields that no operation knows, and bodies that are too large.
 func (w *walk) wrong() {
 	large := object{"name": strings.Repeat("x", 5<<20)}
 	for _, one := range w.witness.document.operations {
@@ -385,7 +387,7 @@ func (w *walk) wrong() {
 	}
 }
 
-// inTheWay asks for what cannot be done now.
+// inTheWay requests actions that conflict with the present state.
 func (w *walk) inTheWay() {
 	finished, draft := "evaluation-tasks/"+w.ids["evaluation-tasks"], "evaluation-tasks/"+w.ids["drafts"]
 	w.do("POST", finished+"/run", nil, 409)
@@ -399,6 +401,7 @@ func (w *walk) inTheWay() {
 	}
 	w.do("POST", draft+"/sign-off", object{"reviewer": "x"}, 409)
 	w.do("GET", "comparison?a="+w.ids["drafts"]+"&b="+w.ids["evaluation-tasks"], nil, 409)
+	w.do("GET", "comparison/export?a="+w.ids["drafts"]+"&b="+w.ids["evaluation-tasks"], nil, 409)
 	w.do("POST", "shares", object{"task_id": w.ids["drafts"]}, 409)
 	refused := w.file("evaluation-tasks/import", map[string]string{"archiv": "x"}, 422)
 	require.Equal(w.t, "未知字段 archiv，是否想写 archive？", refused["message"])
@@ -416,7 +419,7 @@ func (w *walk) inTheWay() {
 	w.do("PATCH", "users/"+w.ids["users"], object{"is_disabled": true}, 409)
 }
 
-// usedUp asks for work when the project's quotas are used up.
+// usedUp makes requests when the project's quotas are used up.
 func (w *walk) usedUp() {
 	t, path := w.t, "evaluation-tasks/"+w.ids["evaluation-tasks"]
 	blocked, open := gate(t)
@@ -453,8 +456,8 @@ func (w *walk) removals() {
 	w.do("DELETE", "evaluation-tasks/"+w.ids["drafts"], nil, 204)
 }
 
-// A name that is misspelt would be ignored, and what was meant would not be done: it is refused, with the nearest that is
-// known, wherever it is written.
+// A misspelt name is refused wherever it occurs, with the nearest known name: otherwise it would be ignored, and
+// the request would not do what was intended.
 func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -496,7 +499,7 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
 	require.Equal(t, 1, tasks, "nothing was made")
 
-	// What is free stays so, and what every operation knows.
+	// Free-form members stay free, and parameters that every operation accepts stay valid.
 	s.entry(t, "POST", "evaluation-tasks", object{
 		"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "dataset": s.savedDataset(t), "start": false,
 		"agent_api_headers": object{"X-Any": "1"}, "extra_payload": object{"any": object{"thing": 1}},

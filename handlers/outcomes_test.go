@@ -18,7 +18,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// chunks answers in OpenAI's protocol with these deltas, the last of which ends for a reason.
+// chunks answers in OpenAI's protocol with these deltas; the last one has a finish reason.
 func chunks(reason string, deltas ...string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, _ agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -29,7 +29,8 @@ func chunks(reason string, deltas ...string) func(http.ResponseWriter, agenttest
 	}
 }
 
-// Why answers ended is stored, shown, filtered, counted and exported; a refuser is no success, and nobody praises it.
+// Finish reasons are stored, shown, filtered, counted and exported; a refusal is not a success, and is never
+// praised.
 func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -101,7 +102,7 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 
 	for view, want := range map[string][]string{"columns": {"截断", "拒答", "被过滤", "I can't help."}, "merged": {"截断", "拒答", "被过滤", "I can't help."}} {
 		shown := ""
-		for variant := range variants { // the answers of each come when it is opened
+		for variant := range variants { // a variant's answers are loaded when it is opened
 			shown += s.get(t, "/tasks/"+id+"/results?view="+view+"&variant="+strconv.Itoa(variant+1)).page(t).Find("#main, main").Text()
 		}
 		for _, text := range want {
@@ -117,13 +118,13 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	report := s.get(t, "/tasks/"+id+"/report").page(t)
 	said := report.Find(".sentences").First().Text()
 	require.NotContains(t, said, "2 refuser 优于")
-	require.Contains(t, report.Find(".sentences").Text(), "方案 2、3、5 得到回答的比例明显低于其他方案")
+	require.Contains(t, report.Find(".sentences").Text(), "方案 2、3、5 有回答的比例明显低于其他方案")
 	for _, code := range []string{"REFUSED", "CONTENT_FILTERED", "NO_ANSWER", "截断"} {
 		require.Contains(t, report.Find("main").Text(), code)
 	}
 }
 
-// A plain task's CSV stays as it is; its JSONL says why answers ended.
+// A plain task's CSV is unchanged; its JSONL has the finish reasons.
 func TestAPlainReportKeepsItsColumns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -139,7 +140,7 @@ func TestAPlainReportKeepsItsColumns(t *testing.T) {
 	require.EqualValues(t, 7, run["total_tokens"], "the default protocol's usage is read")
 }
 
-// A saved agent has prices as models have: its tokens cost something, and a budget on its task bites.
+// A saved agent has prices like a model: its tokens cost something, and a budget on its task takes effect.
 func TestAnAgentsTokensCostWhatItsPricesSay(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -147,7 +148,7 @@ func TestAnAgentsTokensCostWhatItsPricesSay(t *testing.T) {
 	released := make(chan struct{})
 	release := sync.OnceFunc(func() { close(released) })
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
-		if calls.Add(1) > 8 { // until the budget is found to be spent
+		if calls.Add(1) > 8 { // until the budget is found to be used up
 			<-released
 		}
 		_, _ = w.Write([]byte(`data: {"event":"node_finished","data":{"output":"北京","usage":{"prompt_tokens":200,"completion_tokens":50}}}` + "\n\n"))
@@ -181,7 +182,8 @@ func TestAnAgentsTokensCostWhatItsPricesSay(t *testing.T) {
 	}
 }
 
-// The form of a provider shows an address as the chosen protocol's documents write it; without scripts it lists all.
+// The form of a provider shows an example address from the chosen protocol's documents; without scripts it lists
+// all examples.
 func TestAProvidersAddressHasAnExampleOfItsProtocol(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -200,8 +202,8 @@ func TestAProvidersAddressHasAnExampleOfItsProtocol(t *testing.T) {
 	require.Equal(t, "https://api.anthropic.com", s.get(t, "/library/providers/"+saved["id"].(string)).page(t).Find("#base_url").AttrOr("placeholder", ""))
 }
 
-// An agent that does not stream is asked once more without streaming, in a rate-limit slot of its own and besides the retries. The
-// task remembers that, and says so.
+// An agent that does not stream is called once more without streaming, with a rate-limit slot of its own and
+// without counting as a retry. The task records that, and shows it.
 func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -258,7 +260,7 @@ func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 	require.Greater(t, streamed(), refused, "another task tries again: agents learn")
 }
 
-// A refusal to stream that streaming has nothing to do with stays the failure that it is, in one call.
+// A refusal that has nothing to do with streaming stays a failure, after a single call.
 func TestAFailureIsNotRepeatedWithoutStreaming(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -267,7 +269,7 @@ func TestAFailureIsNotRepeatedWithoutStreaming(t *testing.T) {
 			http.Error(w, `{"error":"boom while streaming: not supported"}`, http.StatusInternalServerError)
 			return
 		}
-		http.Error(w, `{"error":"streaming is not supported"}`, http.StatusBadRequest) // without streaming, too
+		http.Error(w, `{"error":"streaming is not supported"}`, http.StatusBadRequest) // also without streaming
 	})
 	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "max_retries": "0", "use_stream": "true"})
 	s.awaitDone(t, id)

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// pageBudget is what a page may take on the server.
+// pageBudget is the maximum time that a page may take on the server.
 const pageBudget = 50 * time.Millisecond
 
 // The pages at 10,000 tasks and 1,000,000 runs: forty tasks of 20,000 runs, the others of 20.
@@ -31,7 +31,7 @@ func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 	}
 }
 
-// The pages of a task of 1,000 questions, 8 variants and 5 runs, which an evaluator judges.
+// The pages of a task with 1,000 questions, 8 variants and 5 runs, judged by an evaluator.
 func BenchmarkPagesOfEightVariants(b *testing.B) {
 	s := newSite(b, false)
 	id := dbtest.SeedVariants(b, s.tables, 1, 1000, 8, 5)
@@ -56,7 +56,7 @@ func BenchmarkPagesOfEightVariants(b *testing.B) {
 	}
 }
 
-// measure asks a page twenty times and reports the median and its share of the budget.
+// measure requests a page twenty times and reports the median and its share of the budget.
 func (s *site) measure(b *testing.B, path string, budget time.Duration, unit string) {
 	b.Helper()
 	var took []time.Duration
@@ -74,7 +74,7 @@ func (s *site) measure(b *testing.B, path string, budget time.Duration, unit str
 			took = append(took, time.Since(start))
 		}
 	}
-	slices.Sort(took[1:]) // the first fills caches
+	slices.Sort(took[1:]) // the first request fills caches
 	median := took[1:][10]
 	b.ReportMetric(float64(median.Microseconds())/1000, "ms")
 	b.ReportMetric(100*median.Seconds()/budget.Seconds(), unit)

@@ -20,7 +20,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// into reads an answer of the API that must have a status.
+// into parses a response of the API that must have a status.
 func (r response) mustBe(t testing.TB, status int) object {
 	t.Helper()
 	require.Equal(t, status, r.StatusCode, "%s", r.body)
@@ -31,7 +31,7 @@ func (r response) mustBe(t testing.TB, status int) object {
 	return found
 }
 
-// A department is set up by the API: projects, accounts, members, tokens; what each may do follows at once.
+// A department is set up through the API: projects, accounts, members, tokens. Rights apply at once.
 func TestADepartmentByTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -73,7 +73,7 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	require.Len(t, s.ask(t, lead, "GET", v1+"projects/"+law+"/members", nil).mustBe(t, 200)["items"], 3)
 	s.ask(t, lead, "POST", v1+"users", object{"name": "x", "password": goodPassword}).mustBe(t, 403)
 
-	// A token is shown once, does what its role may, in its project, and nothing after it was revoked.
+	// A token is shown once, has the rights of its role in its project, and none after it was revoked.
 	b := s.signedIn(t, "李雷")
 	request, err := http.NewRequest(http.MethodPost, s.URL+v1+"tokens", strings.NewReader(`{"name": "pipeline", "role": "editor", "expires_in_days": 30}`))
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestADepartmentByTheAPI(t *testing.T) {
 		s.ask(t, lead, "POST", v1+"tokens", object{"name": "x", "expires_in_days": days}).mustBe(t, 422)
 	}
 
-	// What a token makes ends with it.
+	// Tokens created with a token end with it.
 	parent := s.ask(t, lead, "POST", v1+"tokens", object{"name": "parent", "role": "admin", "expires_in_days": 1}).mustBe(t, 201)
 	child := s.ask(t, parent["token"].(string), "POST", v1+"tokens", object{"name": "child", "role": "viewer", "expires_in_days": 0}).mustBe(t, 201)
 	require.Equal(t, parent["expires_at"], child["expires_at"])
@@ -107,7 +107,7 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	s.ask(t, lead, "DELETE", v1+"tokens/"+made["id"].(string), nil).mustBe(t, 204)
 	s.ask(t, token, "GET", v1+"prompts", nil).mustBe(t, 401)
 
-	// Who takes somebody out takes their tokens' rights, too.
+	// Removing a member removes the rights of the member's tokens, too.
 	own := s.token(t, people.Editor, uuid.MustParse(law), ptr(uuid.MustParse(han["id"].(string))))
 	s.ask(t, own, "GET", v1+"prompts", nil).mustBe(t, 200)
 	s.ask(t, lead, "PUT", v1+"projects/"+law+"/members/"+han["id"].(string), object{"role": "viewer"}).mustBe(t, 200)
@@ -116,7 +116,7 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	s.ask(t, own, "GET", v1+"prompts", nil).mustBe(t, 401)
 	s.ask(t, lead, "DELETE", v1+"projects/"+law+"/members/"+han["id"].(string), nil).mustBe(t, 404)
 
-	// Somebody is always left who may manage accounts.
+	// At least one account that may manage accounts is always left.
 	admin := s.ask(t, root, "POST", v1+"users", object{"name": "root", "password": goodPassword, "is_admin": true}).mustBe(t, 201)["id"].(string)
 	s.ask(t, root, "PATCH", v1+"users/"+admin, object{"is_disabled": true}).mustBe(t, 409)
 	s.ask(t, root, "PATCH", v1+"users/"+admin, object{"is_admin": false, "password": "evil horse battery"}).mustBe(t, 409)
@@ -130,7 +130,8 @@ func TestADepartmentByTheAPI(t *testing.T) {
 
 func ptr[T any](value T) *T { return &value }
 
-// A name that looks like another account's is refused wherever accounts are made, with the name that it looks like.
+// A name that looks like another account's is refused wherever accounts are created, and the refusal shows the
+// other name.
 func TestNamesThatLookLikeAnothersAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -149,7 +150,8 @@ func TestNamesThatLookLikeAnothersAreRefused(t *testing.T) {
 	s.ask(t, root, "POST", "/api/v1/users", object{"name": "admins", "password": goodPassword}).mustBe(t, 201)
 }
 
-// Whatever is done is recorded, with who, from where, and what changed – and no secret. Entries outlive what they are about.
+// Every action is recorded, with who did it, from where, and what changed, but without secrets. Entries outlive the
+// objects they describe.
 func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -210,7 +212,7 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, found.Entries)
 
-	// For people: a page with filters, that checks the chain and exports.
+	// For people there is a page with filters that verifies the chain and exports.
 	s.tables.MustExec(`UPDATE users SET is_admin = true WHERE name = '李雷'`)
 	page := b.get(t, "/admin/audit?check=1&action=task.delete").page(t)
 	require.Equal(t, 1, page.Find("table.audit tbody tr").Length())
@@ -226,7 +228,7 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	require.Contains(t, b.get(t, "/admin/audit?check=1").page(t).Find(".alert").Text(), "第 3 条")
 }
 
-// A link shows one report to anybody who has it, until it expires or is revoked; and nothing else.
+// A link shows one report, and nothing else, to anybody who has it, until it expires or is revoked.
 func TestAReportIsSharedByALink(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -289,7 +291,7 @@ func TestAReportIsSharedByALink(t *testing.T) {
 	require.Len(t, s.ask(t, token, "GET", "/api/v1/shares?task_id="+id, nil).mustBe(t, 200)["items"], 2)
 }
 
-// A project uses what it may, is told before it runs out, and is refused more; what runs goes on.
+// A project may use its quotas, is warned before they run out, and is refused more; running work continues.
 func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -361,7 +363,7 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	require.Equal(t, []string{"", "", ""}, warned())
 	s.ask(t, root, "PATCH", place, object{"disk_bytes": 1000}).mustBe(t, 200)
 
-	// The page shows it, and keeps what was typed wrong.
+	// The page shows the quotas, and keeps invalid input.
 	s.user(t, "李雷", people.Admin, db.DefaultProject)
 	s.tables.MustExec(`UPDATE users SET is_admin = true`)
 	b := s.signedIn(t, "李雷")
@@ -373,7 +375,7 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	require.Equal(t, "many", wrong.page(t).Find("[name=lanes]").AttrOr("value", ""))
 }
 
-// Reviews and signatures are those of the account, whatever a request says.
+// Reviews and signatures carry the name of the account, whatever a request says.
 func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -407,7 +409,8 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	}
 }
 
-// What is stored of secrets can be replaced by administrators only, by API and page alike; everything else of the entry by editors.
+// Only administrators can replace stored secrets, by API and page alike; editors can change everything else of an
+// entry.
 func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -435,7 +438,7 @@ func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.send(t, "/library/agents/"+agent, form).StatusCode)
 }
 
-// What cannot be recorded at once is recorded as soon as it can be: nothing that was done is left out.
+// An entry that cannot be recorded at once is recorded as soon as possible: no action is left out.
 func TestEntriesOfTheAuditWait(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -458,13 +461,13 @@ func TestEntriesOfTheAuditWait(t *testing.T) {
 	require.NoError(t, s.tables.Select(&begun, `SELECT entry FROM audit_intents`))
 	require.Empty(t, begun)
 
-	// What nothing came of has no entry, and leaves nothing behind.
+	// Requests without effect have no entry, and leave nothing behind.
 	s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "", "user": "x"}).mustBe(t, 422)
 	require.NoError(t, s.tables.Select(&begun, `SELECT action FROM audit_entries WHERE status = 422 UNION SELECT entry FROM audit_intents`))
 	require.Empty(t, begun)
 }
 
-// Without its entry nothing is done: where the audit cannot store what is about to be done, it is refused.
+// No action happens without its entry: if the audit cannot store the intent, the action is refused.
 func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

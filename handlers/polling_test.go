@@ -15,7 +15,7 @@ import (
 	"wending/jobs"
 )
 
-// studio is an agent that accepts jobs: its answers come later.
+// studio is an agent that accepts jobs and provides their answers later.
 type studio struct {
 	url                      string
 	asked, polled, cancelled atomic.Int64
@@ -31,7 +31,7 @@ func newStudio(t *testing.T) *studio {
 		var call struct{ Question string }
 		_ = json.NewDecoder(r.Body).Decode(&call)
 		n := s.asked.Add(1)
-		if call.Question == "立即" { // it may answer at once, too
+		if call.Question == "立即" { // it may also answer directly
 			_, _ = w.Write([]byte(`{"code":0,"data":{"output":"马上"}}`))
 			return
 		}
@@ -44,7 +44,7 @@ func newStudio(t *testing.T) *studio {
 		case r.Header.Get("X-Key") != "jobsecret":
 			w.WriteHeader(http.StatusUnauthorized)
 		case polled%5 == 2:
-			w.WriteHeader(http.StatusBadGateway) // asking may fail: the job has not
+			w.WriteHeader(http.StatusBadGateway) // a failed poll does not mean that the job failed
 		case r.URL.Query().Get("q") == "坏":
 			_, _ = w.Write([]byte(`{"data":{"status":"failed","error":"out of paint"}}`))
 		case !s.isDone.Load():
@@ -70,7 +70,7 @@ func (s *site) agentOf(t *testing.T, of *studio) string {
 	}, http.StatusCreated)["id"].(string)
 }
 
-// An accepted job is asked for until it is done; its progress is told, and its failure is the run's.
+// An accepted job is polled until it is done; its progress is reported, and its failure becomes the run's.
 func TestAnAcceptedJobIsPolled(t *testing.T) {
 	t.Parallel()
 	s, of := newSite(t, true), newStudio(t)
@@ -110,7 +110,8 @@ func TestAnAcceptedJobIsPolled(t *testing.T) {
 	require.Zero(t, kept)
 }
 
-// A worker that leaves, or dies, leaves the job to another, which does not ask again. A stop tells the agent.
+// A worker that shuts down or dies leaves the job to another worker, which does not ask again. A stop is reported
+// to the agent.
 func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 	t.Parallel()
 	s, of := newSite(t, false), newStudio(t)
@@ -140,7 +141,7 @@ func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 	dbtest.Await(t, 45*time.Second, "the agent to be told", func() bool { return of.cancelled.Load() == 1 })
 }
 
-// A poll that misses something is refused, with what it must have.
+// Incomplete polling settings are refused, with the missing part.
 func TestAPollMustBeWhole(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -16,7 +16,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// clauses is a contract of which one number differs.
+// clauses are a contract's answers, in which one number differs.
 func clauses(different string) string {
 	var text strings.Builder
 	for n := range 40 {
@@ -29,7 +29,8 @@ func clauses(different string) string {
 	return text.String()
 }
 
-// A word that an answer lacks is marked where it is missing, in columns too, and a fold ends behind it.
+// A word that an answer lacks is marked at the place where it is missing, also in columns, and a fold ends after
+// it.
 func TestAMissingWordIsMarkedInColumns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -52,7 +53,7 @@ func TestAMissingWordIsMarkedInColumns(t *testing.T) {
 	require.Equal(t, before+"但可以停止"+behind, marked.Find(".fold > .text").Clone().Find("del").Remove().End().Text())
 }
 
-// The beginning of a formatted answer has no number that the answer does not have.
+// The shortened beginning of a formatted answer contains no number that the answer does not have.
 func TestAFormattedBeginningHasWholeRows(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -70,8 +71,8 @@ func TestAFormattedBeginningHasWholeRows(t *testing.T) {
 	}
 }
 
-// The merged view shows each distinct answer once, with its difference from the most common one; columns mark what
-// differs. No text is changed by it.
+// The merged view shows each distinct answer once, with its difference from the most common one; columns mark the
+// differences. Neither changes any text.
 func TestAnswersShowTheirDifferences(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -136,7 +137,7 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?view=none").StatusCode)
 }
 
-// Before the first launch has ended, the questions whose runs are all done can be read.
+// Before the first launch has ended, questions whose runs are all done can be read.
 func TestWhatIsDoneCanBeReadWhileATaskRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -208,7 +209,7 @@ func TestWhatIsDoneCanBeReadWhileATaskRuns(t *testing.T) {
 	require.Equal(t, 2, statistics.Variants[0].Levels["identical"])
 }
 
-// Every question has a link by its number, which leads to its page.
+// Every question has a link with its number, which leads to its page.
 func TestAQuestionHasALink(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -225,7 +226,8 @@ func TestAQuestionHasALink(t *testing.T) {
 	}
 }
 
-// Answers longer than 300 characters are read by paragraph unless a reader chose otherwise, and a page says to its fragments what it shows.
+// Answers longer than 300 characters are shown by paragraph unless the reader has chosen otherwise, and a page
+// passes its view on to its fragments.
 func TestLongAnswersAreReadByParagraph(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -247,8 +249,8 @@ func TestLongAnswersAreReadByParagraph(t *testing.T) {
 	require.Zero(t, s.get(t, long+"?view=columns").page(t).Find(".merged").Length())
 }
 
-// Long answers are read where they differ: facts in the cell of their table, words in a line for each answer, and answers of one
-// content in a line alone. Columns are aligned when a reader asks for it.
+// Long answers are shown where they differ: facts in the cells of a table, words on a line for each answer, and
+// answers with the same content on a single line. Columns are aligned on request.
 func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -295,7 +297,7 @@ func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?align=some").StatusCode)
 }
 
-// Of many long answers the page has the places where facts differ; the rest comes when it is opened.
+// Of many long answers the page contains the places where facts differ; the rest is loaded when it is opened.
 func TestFoldsOfLongQuestionsComeWhenTheyAreOpened(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -325,7 +327,7 @@ func TestFoldsOfLongQuestionsComeWhenTheyAreOpened(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.fragment(t, "/tasks/"+id+"/results/1?units=x").StatusCode)
 }
 
-// Who judges the answers of a prompt sees the columns of the row that it was made of.
+// When judging the answers of a prompt, a reviewer sees the columns of the row from which the prompt was made.
 func TestACardHasTheVariablesOfItsRow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -339,8 +341,8 @@ func TestACardHasTheVariablesOfItsRow(t *testing.T) {
 	}
 }
 
-// A run's page has the letter of its answer, the standard answer, and what differs from the most common answer; the
-// squares of a card lead to the answers.
+// A run's page has the letter of its answer, the standard answer, and the differences from the most common answer;
+// the squares of a card link to the answers.
 func TestARunIsReadBesideItsQuestion(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -17,16 +17,16 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// happened is an event as the API tells it.
+// happened is an event as the API returns it.
 type happened struct {
-	ID   string `json:"-"` // of a stream
+	ID   string `json:"-"` // the id of a stream's event
 	Seq  int
 	AtMS int `json:"at_ms"`
 	Type string
 	Data map[string]any
 }
 
-// events returns what happened during a run, and the calls of its tools.
+// events returns the events of a run, and its tool calls.
 func (s *site) events(t *testing.T, task string, run int64) (items []happened, tools []map[string]any) {
 	t.Helper()
 	var answer struct {
@@ -37,7 +37,7 @@ func (s *site) events(t *testing.T, task string, run int64) (items []happened, t
 	return answer.Items, answer.ToolExecutions
 }
 
-// followUnit reads a unit's stream until take returns false, or the end.
+// followUnit reads a unit's stream until take returns false, or to its end.
 func (s *site) followUnit(t *testing.T, task string, unit int64, lastID string, take func(happened) bool) (end string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s%s/%s/units/%d/events", s.URL, api, task, unit), nil)
@@ -96,7 +96,8 @@ func say(w http.ResponseWriter, lines ...string) {
 	w.(http.Flusher).Flush()
 }
 
-// A call is followed while it runs; who comes back continues where he was; afterwards the run has the same events.
+// A call can be followed while it runs; a client that reconnects continues where it stopped; afterwards the run has
+// the same events.
 func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -107,7 +108,7 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 			`{"event":"task_progress","data":{"percent":1,"message":"排队中"}}`, `{"event":"reasoning_chunk","data":{"text":"想"}}`)
 		<-goOn
 		say(w, `{"event":"task_progress","data":{"percent":40}}`, `{"event":"llm_chunk","data":{"text":"一只"}}`)
-		time.Sleep(30 * time.Millisecond) // two frames: what comes within one is one event
+		time.Sleep(30 * time.Millisecond) // two frames: pieces that arrive within one frame become one event
 		say(w, `{"event":"llm_chunk","data":{"text":"猫"}}`, `{"event":"strange","data":{"a":1}}`,
 			`{"event":"tool_finished","data":{"tool":"midjourney","id":"j1","percent":100,"output":{"ok":true}}}`,
 			`{"event":"node_finished","data":{"title":"画","node_id":"n1","output":"一只猫"}}`)
@@ -118,7 +119,7 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 	var seen []happened
 	s.followUnit(t, id, unit, "", func(one happened) bool {
 		seen = append(seen, one)
-		return one.Type != "reasoning" // the last before the agent waits
+		return one.Type != "reasoning" // the last event before the agent waits
 	})
 	require.Equal(t, []string{"task_started", "node", "tool", "progress_update", "reasoning"}, types(seen))
 	require.Equal(t, "排队中", seen[3].Data["message"])
@@ -145,7 +146,7 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 	require.InDelta(t, 100, tools[0]["progress"], 0)
 	require.Equal(t, map[string]any{"prompt": "猫"}, tools[0]["input"])
 
-	again := 0 // the whole stream of what is over, too
+	again := 0 // also the whole stream of a call that has ended
 	s.followUnit(t, id, unit, "", func(happened) bool { again++; return true })
 	require.Equal(t, len(seen), again)
 	request, err := http.NewRequest(http.MethodGet, fmt.Sprintf("%s%s/%s/units/%d/events", s.URL, api, id, unit), nil)
@@ -159,7 +160,8 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get(t, fmt.Sprintf("%s/%s/runs/%d/events", api, other, ended.RunIDs[0])).StatusCode)
 }
 
-// What a run that failed, timed out or was asked again reported stays, with the reason; a tool that did not reach its end has failed.
+// Events of a run that failed, timed out or was retried are kept, with the reason; a tool that did not reach 100 %
+// has failed.
 func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -212,11 +214,11 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	items, tools = s.events(t, id, runs[2].ID)
 	require.Equal(t, "task_completed", items[len(items)-1].Type)
 	require.Equal(t, "failed", tools[0]["status"])
-	require.Equal(t, "Progress did not reach 100 %", tools[0]["error"])
+	require.Equal(t, "Progress did not reach 100%", tools[0]["error"])
 	require.NotNil(t, tools[0]["ended_ms"])
 }
 
-// A call is listed from its first moment, and parts of a call's page lead to the whole one when they are opened alone.
+// A call is listed from its beginning, and opening a part of a call's page directly redirects to the whole page.
 func TestACallIsListedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -266,8 +268,8 @@ func takePiece(t *testing.T, log *goquery.Selection, piece string) {
 	log.Find(".lines").AppendSelection(fragment.Find("body > li"))
 }
 
-// The log of a call under way comes in pieces: what is new behind what is shown, once, however often the connection breaks;
-// together they are the log of the run.
+// The log of a running call arrives in pieces: new lines follow the shown ones, each once, however often the
+// connection breaks; together they are the log of the run.
 func TestALogComesInPieces(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -304,7 +306,7 @@ func TestALogComesInPieces(t *testing.T) {
 	var largest int
 	for n := range 3 {
 		grow(n + 1)
-		for { // until nothing new comes
+		for { // until nothing new arrives
 			at := next()
 			piece := s.fragment(t, at)
 			require.Equal(t, http.StatusOK, piece.StatusCode)
@@ -324,7 +326,7 @@ func TestALogComesInPieces(t *testing.T) {
 	require.Greater(t, len(shown), 600)
 	require.Less(t, 2*largest, len(s.get(t, path).body), "a piece is not the whole")
 
-	// A call that another worker makes again has another log: the page is read again.
+	// A call that another worker repeats has another log, so the page is loaded again.
 	_, err := s.tables.Exec(`UPDATE run_events SET epoch = epoch + 1 WHERE unit_id = $1`, unit)
 	require.NoError(t, err)
 	require.Equal(t, "true", s.fragment(t, next()).Header.Get("HX-Refresh"))

@@ -42,7 +42,8 @@ type toldReview struct {
 	Current    *toldReview
 }
 
-// Two reviewers never overwrite each other, nor one herself from a page that is out of date.
+// Two reviewers never overwrite each other's verdict, and a page that is out of date does not overwrite a newer one
+// of the same reviewer.
 func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -89,7 +90,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.NoError(t, s.tables.Get(&history, `SELECT count(*) FROM reviews`))
 	require.Equal(t, 4, history, "what was said before stays")
 
-	// The third answer failed. When a retry replaces it, what was said of it is outdated.
+	// The third answer failed. When a retry replaces it, its review is outdated.
 	require.Equal(t, http.StatusAccepted, s.post(t, api+"/"+id+"/retry", nil).StatusCode)
 	s.awaitDone(t, id)
 	for _, one := range list("") {
@@ -131,7 +132,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 		require.Equal(t, bad.code, told.Code, "%+v", bad)
 	}
 
-	// A reason that the project has given up stays where it was given, and may be sent again with it.
+	// A reason that the project has removed stays on the verdicts that have it, and can be sent again with them.
 	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{}}).StatusCode)
 	status, _ = put("q2", map[string]any{"reviewer": "韩梅梅", "verdict": "FAIL", "run_index": 3, "reasons": []string{"语气不当"}})
 	require.Equal(t, http.StatusOK, status)
@@ -140,7 +141,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%v: %s", bad, answer.body)
 	}
 
-	// Reports carry the verdicts: as columns, as a sheet, and whole.
+	// Reports contain the verdicts: as columns, as a sheet, and completely in JSONL.
 	csv := string(s.get(t, api+"/"+id+"/export?format=csv").body)
 	require.Contains(t, strings.SplitN(csv, "\r\n", 2)[0], ",_verdict,_verdict_note,_verdict_by")
 	require.Contains(t, csv, ",PASS; PASS,,李雷; 韩梅梅\r\n")
@@ -155,7 +156,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.Equal(t, []string{"2", "q2", "3", "李雷", "UNSURE", "引用错、语气不当", "", "true"}, rows[3][:8])
 	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"reviews":[{"variant":1,"run_index":3,"reviewer":"李雷","verdict":"UNSURE","reasons":["citation","语气不当"]`)
 
-	// A sign-off counts the verdicts on questions; what is changed later is seen.
+	// A sign-off counts the verdicts on questions, and shows whether any changed afterwards.
 	signed := s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷", "note": "可以上线"})
 	require.Equal(t, http.StatusCreated, signed.StatusCode, "%s", signed.body)
 	type signOff struct {
@@ -182,7 +183,7 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.Zero(t, history)
 }
 
-// A report with open questions is signed off only when that is confirmed, and tells how many there were.
+// A report with open questions is signed off only after confirmation, and the sign-off shows how many there were.
 func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -218,8 +219,8 @@ func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
 	require.Contains(t, printed.Find(".cover").Text(), "待评 2")
 }
 
-// Questions whose answers have the same content are passed at once, but for those of which something speaks against it; and that is
-// undone as one, without what was changed since.
+// Questions whose answers have the same content are passed at once, except those with a reason against it. This can
+// be undone as one step, which leaves verdicts that have changed since.
 func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -238,7 +239,7 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	var offered []string
 	page.Find("[name=numbers]").Each(func(_ int, box *goquery.Selection) { offered = append(offered, box.AttrOr("value", "")) })
 	require.Equal(t, []string{"1", "6", "7"}, offered)
-	require.Contains(t, page.Find(".lead").Text(), "可以通过 3 题 · 已评 1")
+	require.Contains(t, page.Find(".lead").Text(), "其中 3 题可以一次通过 · 已评 1 题")
 	require.Contains(t, page.Find(".lead").Text(), "与标准答案不符 1")
 	require.Contains(t, s.as(t, "李雷", "/tasks/"+id+"/review/5").page(t).Find(".report-bar").Text(), "把 3 个内容相同的题全部通过")
 
@@ -254,7 +255,8 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	refused := s.post(t, same, map[string]string{"numbers": "1", "reviewer": " "})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Equal(t, 1, refused.page(t).Find("[name=numbers][checked]").Length(), "what was ticked stays")
-	// 4 contradicts the standard answer, 2 is judged: they are not passed though they are sent. 7 was left out.
+	// 4 contradicts the standard answer, and 2 is judged: they are not passed although they are sent. 7 was left
+	// out.
 	require.Equal(t, http.StatusSeeOther, s.post(t, same, map[string]string{"numbers": "1,2,4,6", "reviewer": "李雷"}).StatusCode)
 	require.Equal(t, "q1 PASS, q2 FAIL, q6 PASS", verdicts())
 	judge("q6", 1)
@@ -270,7 +272,8 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	require.Equal(t, "q1 PASS, q2 FAIL, q6 FAIL", verdicts())
 }
 
-// The administrators of a project write its own reasons on its page, one a line; reviewers find them beside those that all have.
+// The administrators of a project write its own reasons on its page, one per line; reviewers find them beside the
+// common ones.
 func TestAProjectHasReasonsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -32,7 +32,7 @@ func (s *site) schedule(t *testing.T, name, task string, more object) string {
 	return s.entry(t, "POST", "schedules", body, 201)["id"].(string)
 }
 
-// due makes a schedule's planned time one that passed ago minutes ago, and returns it.
+// due changes a schedule's planned time to the given time ago, and returns it.
 func (s *site) due(t *testing.T, id string, minutes int) (planned time.Time) {
 	t.Helper()
 	require.NoError(t, s.tables.Get(&planned, `
@@ -75,7 +75,8 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	require.Equal(t, 2, next.In(cron.Beijing).Hour())
 	require.True(t, next.After(time.Now()) && next.Before(time.Now().Add(25*time.Hour)))
 
-	// Its time comes: one copy, named by the time that was planned, with the secrets and the questions of the task.
+	// The schedule is due: it makes one copy, named by the planned time, with the secrets and the questions of the
+	// task.
 	planned := s.due(t, id, 0)
 	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 1 })
 	first := s.listed(t, "schedules/"+id+"/tasks")[0]
@@ -91,7 +92,8 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	require.Equal(t, saved["next_at"], again["next_at"], "the next time is the one that the clock says")
 	require.Empty(t, hook.all())
 
-	// A second time, whose answers differ: below the limit, which is told once, on the schedule's channel.
+	// At the second firing the answers differ and the metric is below the limit, which is announced once, on the
+	// schedule's channel.
 	s.due(t, id, 1)
 	dbtest.Await(t, 20*time.Second, "it fires again", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 2 })
 	var second object
@@ -126,7 +128,7 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	require.Equal(t, 2, page.Find("tbody tr").FilterFunction(func(_ int, row *goquery.Selection) bool { return strings.Contains(row.Text(), "已完成") }).Length())
 }
 
-// While the copy before runs, a time is skipped, and the page says so.
+// While the previous copy runs, a firing is skipped, and the page says so.
 func TestAScheduleWaitsForItsCopy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -149,7 +151,7 @@ func TestAScheduleWaitsForItsCopy(t *testing.T) {
 	release()
 }
 
-// After a day without anybody it fires once, late, and says how many times it missed.
+// After a day without any process it fires once, late, and counts the firings it missed.
 func TestADayOfDowntimeIsOneFiring(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -165,7 +167,7 @@ func TestADayOfDowntimeIsOneFiring(t *testing.T) {
 	require.Contains(t, s.get(t, "/library/schedules/"+id).page(t).Text(), "期间错过 24 次")
 }
 
-// One whose task is gone says so; one that is not enabled, or archived, does not fire.
+// A schedule whose task is gone says so; a schedule that is disabled or archived does not fire.
 func TestSchedulesThatCannotFire(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -200,7 +202,8 @@ func TestSchedulesThatCannotFire(t *testing.T) {
 	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "30 9 * * 1-5", "timezone": "Asia/Shanghai"}).page(t).Text(), "周一至周五 09:30")
 }
 
-// A schedule's times are as far apart as the operator wants, whoever asks and however it is made so; one that is too frequent can be ended.
+// A schedule's times must be as far apart as the operator requires, whoever saves it and by whatever route; a
+// schedule that fires too often can still be ended.
 func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -215,13 +218,14 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	}
 	id := s.schedule(t, "每五分钟", task, object{"cron": "*/5 * * * *"})
 	s.entry(t, "PATCH", "schedules/"+id, object{"cron": "* * * * *"}, 422)
-	s.tables.MustExec(`UPDATE schedules SET cron = '* * * * *' WHERE id = $1`, id) // of an older version
+	s.tables.MustExec(`UPDATE schedules SET cron = '* * * * *' WHERE id = $1`, id) // saved by an older version
 	s.entry(t, "PATCH", "schedules/"+id, object{"name": "每分钟"}, 422)
 	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": false}, 200)
 	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": true}, 422)
 }
 
-// However many ask at once, a project has no more schedules, links and tokens than its caps allow; what ended makes room.
+// However many requests arrive at once, a project has no more schedules, links and tokens than its caps allow;
+// ended ones make room.
 func TestAProjectHasSoManyOfEach(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

@@ -15,12 +15,14 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// Keys, headers and queries of what is called leave in requests to it alone, also where it repeats them in what it answers.
+// Keys, headers and queries of a target are sent only in requests to it, and stay secret even if the target repeats
+// them in its answers.
 func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	const key, header, query, typed = "canary-key-1f7a", "canary-header-93bc", "canary-query-5d20", "canary-typed-e481"
-	tells := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { // as some do whose key is wrong
+	// as some servers do when the key is wrong
+	tells := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
 		told, _ := json.Marshal(call.Header)

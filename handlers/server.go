@@ -55,11 +55,11 @@ type Config struct {
 	Store  *db.Store
 	Queue  tasks.Waker
 	Agents *agent.Client
-	// Models calls saved models, under rules of their own.
+	// Models calls saved models; different rules apply to their addresses.
 	Models     *agent.Client
 	Guard      *guard.Guard
 	ModelGuard *guard.Guard
-	// Sender reaches channels, where NotifyGuard lets it.
+	// Sender sends messages to channels if NotifyGuard allows the address.
 	Sender      *notify.Sender
 	NotifyGuard *guard.Guard
 	Sealer      *secret.Sealer
@@ -73,23 +73,23 @@ type Config struct {
 	RateCeiling string
 	// MaxActiveTasks is how many tasks run at once; zero means any number.
 	MaxActiveTasks int
-	// MonthCost is the maximum cost of a month in each currency, a decimal number; empty means any amount.
+	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means any amount.
 	MonthCost string
 	// ScheduleMinutes is the minimum interval between the times of a schedule; 0 means no minimum.
 	ScheduleMinutes int
-	// HistoryDays and UploadDays are how long replaced runs, and the files of tasks that have ended, are kept;
-	// 0 means forever.
+	// HistoryDays is how long replaced runs, UploadDays how long the files of tasks that have ended are kept; 0
+	// means forever.
 	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket
-	// the ticket that lets the demo's tasks through; empty means that no demo agent is running.
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
+	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
-	// Hosts are the names this site is known by, besides local ones and IP addresses. If empty, requests
-	// that do not come over loopback may use any name.
+	// Hosts are the names of this site, besides local names and IP addresses. If it is empty, requests that do not
+	// come over loopback may use any name.
 	Hosts []string
-	// DatabaseURL leads to the database itself, past a pooler: changes of tasks are announced over it. Empty means
-	// they are not, and live pages are a little slower.
+	// DatabaseURL leads to the database itself, past a pooler: changes of tasks are announced over it. If it is
+	// empty they are not announced, and live pages are a little slower.
 	DatabaseURL string
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing  <-chan struct{}
@@ -110,7 +110,7 @@ type Access struct {
 	Passkeys    *access.Passkeys
 	// NeedsSecond reports that every account must have a passkey.
 	NeedsSecond bool
-	// Trusted are the proxies whose word on the client's address and protocol counts.
+	// Trusted are the proxies that are trusted to report the client's address and protocol.
 	Trusted []netip.Prefix
 	// PublicURL is the public address of this site; empty means the address of the request.
 	PublicURL string
@@ -120,7 +120,7 @@ type Access struct {
 	AuditDays int
 }
 
-// ParseTrusted reads TRUSTED_PROXIES: addresses and networks, separated by commas or blanks.
+// ParseTrusted parses TRUSTED_PROXIES: addresses and networks, separated by commas or blanks.
 func ParseTrusted(list string) (trusted []netip.Prefix, err error) {
 	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
 		prefix, err := netip.ParsePrefix(text)
@@ -136,7 +136,7 @@ func ParseTrusted(list string) (trusted []netip.Prefix, err error) {
 	return trusted, nil
 }
 
-// secureHost is the site's name for HTTPS.
+// secureHost returns the site's name for HTTPS.
 func (a Access) secureHost() string {
 	u, err := url.Parse(a.PublicURL)
 	if err != nil || u.Scheme != "https" {
@@ -157,18 +157,18 @@ type Server struct {
 	library   *library.Service
 	guard     *access.Guard
 	signIns   access.SignInConfig
-	// routes are all methods with the path that they are for.
+	// routes are the routes of all methods and paths.
 	routes map[string]bool
 	// document returns the OpenAPI document, which is generated once.
 	document func() ([]byte, error)
 }
 
-// contentSecurityPolicy forbids everything inline and everything from elsewhere. Icons of the style sheet are data:
-// URLs.
+// contentSecurityPolicy forbids inline scripts and styles, and loading anything from other sites. Icons in the
+// style sheet are data: URLs.
 const contentSecurityPolicy = "default-src 'self'; img-src 'self' data: blob:; style-src 'self'; script-src 'self'; " +
 	"object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// New returns the server of all routes. Run must be running for live pages to be notified of changes at once.
+// New returns the server with all routes. Live pages are notified of changes at once only while Run is running.
 func New(config Config) (*Server, error) {
 	catalogue, err := text.NewCatalogue()
 	if err != nil {
@@ -338,7 +338,7 @@ func (s *Server) health(c echo.Context) error {
 func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
 	f := request.FaultOf(err)
-	if request.IsInternal(err) && r.Context().Err() == nil { // a disconnected client is not a server error
+	if request.IsInternal(err) && r.Context().Err() == nil { // a client that disconnects is not a server error
 		s.failed(r.Context(), err)
 	}
 	if c.Response().Committed { // a download failed midway: it must not look complete to the client

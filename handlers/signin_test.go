@@ -30,7 +30,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// browser is one that shows the pages of a site: it keeps cookies, and says which page a request comes from.
+// browser shows the pages of a site: it keeps cookies, and names the page from which a request comes.
 type browser struct {
 	*guarded
 	client *http.Client
@@ -43,7 +43,7 @@ func (s *guarded) newBrowser(t testing.TB) *browser {
 	return &browser{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// signedIn is a browser in which an account of a test has signed in.
+// signedIn returns a browser in which a test's account has signed in.
 func (s *guarded) signedIn(t testing.TB, name string) *browser {
 	t.Helper()
 	b := s.newBrowser(t)
@@ -79,7 +79,7 @@ func (b *browser) send(t testing.TB, path string, form url.Values) response {
 	return b.do(t, request)
 }
 
-// session is the secret of the browser's session; empty if it has none.
+// session returns the secret of the browser's session; empty if it has none.
 func (b *browser) session(t testing.TB) string {
 	t.Helper()
 	site, err := url.Parse(b.URL)
@@ -99,7 +99,8 @@ func (b *browser) setCookie(t testing.TB, name, value string) {
 	b.client.Jar.SetCookies(site, []*http.Cookie{{Name: name, Value: value, Path: "/"}})
 }
 
-// The first administrator comes by a link that works once; then people sign in, return to where they wanted to go, and leave.
+// The first administrator is created with a link that works once. After that people sign in, return to the page
+// they requested, and sign out.
 func TestSigningInAndOut(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -158,7 +159,7 @@ func TestSigningInAndOut(t *testing.T) {
 	stranger.setCookie(t, "wending", session)
 	require.Equal(t, http.StatusSeeOther, stranger.get(t, "/tasks").StatusCode, "the session has ended, not only the cookie")
 
-	// Everywhere means everywhere.
+	// Signing out everywhere ends all sessions.
 	again := s.signedIn(t, "管理员")
 	require.Equal(t, http.StatusOK, b.get(t, "/tasks").StatusCode)
 	require.Equal(t, "/login", again.send(t, "/account/sessions/end", nil).Header.Get("Location"))
@@ -167,8 +168,9 @@ func TestSigningInAndOut(t *testing.T) {
 	require.NotContains(t, s.told.String(), session)
 }
 
-// A session that somebody planted in a browser does not become the session of the person who signs in there; a cookie is worth nothing without the proof
-// that a page of this site makes the request, and a token is never taken from a cookie or an address.
+// A session that somebody planted in a browser does not become the session of the person who signs in there. A
+// cookie is not enough without proof that a page of this site makes the request, and tokens are never read from a
+// cookie or an address.
 func TestCookiesNeedProof(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -223,7 +225,7 @@ func TestCookiesNeedProof(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.ask(t, token, http.MethodGet, api, nil).StatusCode)
 }
 
-// draft makes a draft in a browser and returns its id.
+// draft creates a draft in a browser and returns its id.
 func (s *guarded) draft(t testing.TB, b *browser) string {
 	t.Helper()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -238,7 +240,8 @@ func (s *guarded) draft(t testing.TB, b *browser) string {
 	return created.TaskID
 }
 
-// Who guesses is stopped, and nobody else with them: neither the account's owner elsewhere, nor at a browser that the account knows.
+// Guessing is stopped without affecting others: neither the account's owner elsewhere, nor in a browser that the
+// account knows.
 func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	t.Parallel()
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})}
@@ -263,14 +266,15 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, from(s.newBrowser(t), "10.0.0.5", "李雷", goodPassword))
 	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.0.0.6", "李雷", goodPassword), "elsewhere")
 	require.Equal(t, http.StatusSeeOther, from(known, "10.0.0.5", "李雷", goodPassword), "from the same address, at a browser that the account knows")
-	for range 49 { // as many attempts take long by design
+	for range 49 { // that many attempts take long by design
 		_, err := s.people.Attempt(t.Context(), "address 10.0.0.7", 50)
 		require.NoError(t, err)
 	}
 	require.Equal(t, http.StatusUnauthorized, from(guesser, "10.0.0.7", "nobody", "guess"))
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.7", "李雷", "guess"), "many accounts from one address")
 
-	// From many addresses, each with few guesses, an account is guarded, too; browsers that it knows come in.
+	// An account is also protected against guesses from many addresses with few guesses each; browsers that it
+	// knows can still sign in.
 	s.user(t, "韩梅梅", people.Editor, db.DefaultProject)
 	friend := s.newBrowser(t)
 	require.Equal(t, http.StatusSeeOther, from(friend, "10.1.0.0", "韩梅梅", goodPassword))
@@ -282,14 +286,14 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, from(friend, "10.1.0.100", "韩梅梅", goodPassword))
 	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.1.0.100", "李雷", goodPassword), "others' accounts are as before")
 
-	// The address is the one that the trusted proxy tells, not what a client writes before it.
+	// The address is the one that the trusted proxy reports, not what a client writes before it.
 	var told []string
 	require.NoError(t, s.tables.Select(&told, `SELECT DISTINCT address FROM audit_entries WHERE action = 'sign-in' ORDER BY address`))
 	require.Equal(t, []string{"10.0.0.5", "10.0.0.6", "10.1.0.0", "10.1.0.100"}, told)
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "1.2.3.4, 10.0.0.7", "李雷", "guess"))
 }
 
-// Sessions end when they are not used, at the latest after a week, by the database's clock.
+// Sessions end when they are not used, and after a week at the latest, by the database's clock.
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -324,7 +328,8 @@ func TestSessionsEnd(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode)
 }
 
-// Tokens are made by people who have just signed in: somebody who finds a browser open makes none, and nothing that was typed is lost on the way.
+// Only people who have just signed in can create tokens: somebody who finds a browser open cannot, and typed values
+// survive the sign-in.
 func TestTokensAskForAFreshSignIn(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -356,8 +361,9 @@ func TestTokensAskForAFreshSignIn(t *testing.T) {
 	s.ask(t, made.page(t).Find("#new-token").Text(), http.MethodGet, api, nil).mustBe(t, 200)
 }
 
-// Accounts are made and changed by an administrator who has just signed in: somebody who finds the browser open makes
-// nobody an administrator, and gives nobody a password. What was typed for a new account is kept, but not its password.
+// Only an administrator who has just signed in can create and change accounts: somebody who finds the browser open
+// can neither make anybody an administrator nor set a password. The values typed for a new account survive the
+// sign-in, except the password.
 func TestAccountsAskForAFreshSignIn(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -398,7 +404,8 @@ func TestAccountsAskForAFreshSignIn(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.send(t, place, url.Values{"is_admin": {"true"}}).StatusCode)
 }
 
-// A new password, and leaving everywhere, revoke the account's tokens: all, but those that their owner ticks.
+// Setting a new password, and signing out everywhere, revoke all of the account's tokens except those that their
+// owner ticks.
 func TestTokensEndWithThePassword(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -430,7 +437,7 @@ func TestTokensEndWithThePassword(t *testing.T) {
 	require.Equal(t, http.StatusOK, status(root))
 }
 
-// An administrator's token is one of its project alone; one of the installation reaches everything.
+// An administrator's token is limited to its project; a token of the installation reaches everything.
 func TestTokensReachWhatTheySay(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -464,7 +471,7 @@ func TestTokensReachWhatTheySay(t *testing.T) {
 	}
 }
 
-// Whoever signs in with a password that somebody else chose can do nothing but choose another, or leave.
+// A user who signs in with a password that another person chose can only choose a new one, or sign out.
 func TestAFirstPasswordIsChanged(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -503,7 +510,7 @@ func TestAFirstPasswordIsChanged(t *testing.T) {
 	b.get(t, api).mustBe(t, 200)
 	require.Equal(t, "/tasks", b.get(t, "/account/password").Header.Get("Location"), "nothing is left to do")
 
-	// Accounts that are made on the page ask for it unless that is unticked.
+	// Accounts created on the page have to do that unless the option is unticked.
 	s.tables.MustExec(`UPDATE users SET is_admin = true`)
 	require.Equal(t, 1, b.get(t, "/admin/users").page(t).Find("[name=must_change_password][checked]").Length())
 	kept := b.send(t, "/admin/users", url.Values{"name": {"b"}, "password": {"short"}})
@@ -514,7 +521,7 @@ func TestAFirstPasswordIsChanged(t *testing.T) {
 	require.Equal(t, "/login", leaver.send(t, "/logout", nil).Header.Get("Location"), "one can always leave")
 }
 
-// Two processes on one database: a session begun at one is good at the other, and so is its end.
+// With two processes on one database, a session that begins at one is valid at the other, and so is its end.
 func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	database := dbtest.URL(t)
@@ -530,7 +537,7 @@ func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, there.get(t, "/tasks").StatusCode)
 }
 
-// What somebody reads ends when they may no longer read it: a stream that is open, too.
+// When users lose a right, whatever they are reading with it ends, including open streams.
 func TestStreamsEndWithTheRight(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -586,7 +593,8 @@ func TestStreamsEndWithTheRight(t *testing.T) {
 	}
 }
 
-// Behind a proxy that speaks HTTPS the cookie can be set by this site alone; what others than the proxy claim of that does not count.
+// Behind a proxy that speaks HTTPS only this site can set the cookie; other clients' claims about the protocol do
+// not count.
 func TestCookiesBehindAProxy(t *testing.T) {
 	t.Parallel()
 	for _, isTrusted := range []bool{true, false} {
@@ -624,7 +632,8 @@ func TestCookiesBehindAProxy(t *testing.T) {
 	}
 }
 
-// Choices that browsers kept before cookies had a prefix count until they are made again; what proves something never came from them.
+// Choices in cookies from before the prefix count until they are made again; cookies that authenticate never had to
+// be accepted without it.
 func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	access := handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, HSTSWithoutSubdomains: true}
@@ -666,7 +675,7 @@ func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, ask(http.MethodGet, "/tasks", map[string]string{"wending": session}, nil).StatusCode, "another name of the site could have set it")
 }
 
-// However many sign-ins are begun from one address, nobody else is kept from beginning one, and nothing of it is stored.
+// However many sign-ins are begun from one address, others can still begin one, and nothing is stored for them.
 func TestBegunSignInsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	keys, err := access.NewPasskeys("http://localhost:1234")
@@ -685,8 +694,8 @@ func TestBegunSignInsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Passkeys that are wrong cost no attempts, so that nobody is kept out because of a neighbour: of many from one address most are only
-// counted, or anybody could fill the audit.
+// Wrong passkeys do not count as attempts, so that nobody is locked out because of a neighbour. Of many from one
+// address most are only counted, because anybody could otherwise fill the audit.
 func TestWrongPasskeysAreCounted(t *testing.T) {
 	t.Parallel()
 	const origin = "http://localhost:1234"
@@ -720,7 +729,7 @@ func TestWrongPasskeysAreCounted(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.send(t, "/login/passkey", nil).StatusCode, "neighbours may try")
 }
 
-// Guesses that are sent at once count each: the one that is right among them is not let in by the crowd.
+// Guesses that are sent at once count individually: the right one among them does not get in because of the crowd.
 func TestGuessesAtOnceCount(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

@@ -16,7 +16,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// importArchive posts an archive and returns the answer.
+// importArchive posts an archive and returns the response.
 func (s *site) importArchive(t *testing.T, content []byte) response {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodPost, s.URL+api+"/import", bytes.NewReader(content))
@@ -44,7 +44,8 @@ func (s *site) importForm(t *testing.T, path string, content []byte, cookies ...
 	return s.do(t, request)
 }
 
-// A task goes to another installation with its questions, answers and verdicts, and without its secrets.
+// A task is exported with its questions, answers and verdicts but without its secrets, and imported into another
+// installation.
 func TestATaskGoesToAnotherInstallation(t *testing.T) {
 	t.Parallel()
 	from, to := newSite(t, true), newSite(t, true)
@@ -105,14 +106,15 @@ func TestATaskGoesToAnotherInstallation(t *testing.T) {
 	require.Contains(t, string(to.get(t, "/tasks/"+created.TaskID+"/dataset").body), "q1,好,a")
 	require.Contains(t, string(to.get(t, "/tasks/"+created.TaskID+"/launches").body), "启动")
 
-	// From the page, and again: another task. The API takes the same form.
+	// Importing the archive again, through the page, creates another task. The API accepts the same form.
 	page := to.importForm(t, "/tasks/import", archive.body)
 	require.Equal(t, http.StatusSeeOther, page.StatusCode, string(page.body))
 	require.Contains(t, page.Header.Get("Location"), "done=imported")
 	require.Equal(t, http.StatusCreated, to.importForm(t, api+"/import", archive.body).StatusCode)
 }
 
-// What an imported task has cost was paid elsewhere: its statistics show it, and no budget of this installation counts it.
+// The cost of an imported task was paid elsewhere: its statistics show it, but no budget of this installation
+// includes it.
 func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
 	t.Parallel()
 	from, to := newSite(t, true), newSite(t, true)
@@ -151,7 +153,7 @@ func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
 	})
 	require.Equal(t, ran["statistics"].(object)["cost"], spent[0].(object)["cost"])
 
-	// Its own ceiling counts what is paid here: judging the answers again is not refused.
+	// The task's own ceiling covers only costs paid here, so evaluating the answers again is not refused.
 	to.entry(t, "PATCH", place, object{"cost_per_month": nil}, 200)
 	to.budget.Month = ""
 	_, err := to.tables.Exec(`UPDATE evaluation_tasks SET max_cost = CAST($2 AS numeric) - 0.001 WHERE id = $1`, imported.TaskID, paid)

@@ -19,7 +19,7 @@ import (
 	"wending/handlers/access"
 )
 
-// beforeAccounts is the last migration of an installation that had none.
+// beforeAccounts is the last migration of an installation without accounts.
 const beforeAccounts = "00026"
 
 // migrateTo gives a database the schema of an older version.
@@ -38,7 +38,8 @@ func migrateTo(t *testing.T, database, last string) {
 	require.NoError(t, pg.Migrate(t.Context(), database, os.DirFS(older)))
 }
 
-// Accounts whose names looked alike before that was refused stay; further ones cannot join them, and administrators' tokens keep their reach.
+// Accounts whose names looked alike before such names were refused stay; no new account can resemble them, and
+// administrators' tokens keep their reach.
 func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Empty(t)
@@ -63,7 +64,8 @@ func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	s.ask(t, "wnd_pipeline", http.MethodGet, "/api/v1/users", nil).mustBe(t, 403)
 }
 
-// What an installation without accounts has belongs to the first project after the upgrade, and to the first who follows the set-up link.
+// After the upgrade, objects of an installation without accounts belong to the first project and to the first user
+// who follows the set-up link.
 func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Empty(t)

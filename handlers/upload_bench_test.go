@@ -21,19 +21,19 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// A task over HTTP, from the upload of its file to SUCCEEDED, beside a bare client that makes the same calls at the
-// same concurrency and stores nothing; and how long after the response to the upload its first call began. Medians
-// of eleven rounds on a worker that is idle between them.
+// A task over HTTP, from the upload of its file to SUCCEEDED, compared with a bare client that makes the same calls
+// at the same concurrency and stores nothing; and how long after the response to the upload its first call began.
+// Medians of eleven rounds, between which the worker is idle.
 func BenchmarkTaskFromUploadToItsEnd(b *testing.B) {
 	const items, runs, concurrency, rounds = 50, 5, 16, 11
 	for _, latency := range []time.Duration{20, 100} {
 		b.Run(fmt.Sprintf("%dms", latency), func(b *testing.B) {
 			latency := latency * time.Millisecond
-			var began atomic.Int64 // of the first call since it was reset, in nanoseconds of Unix time
+			var began atomic.Int64 // the time of the first call since the last reset, in Unix nanoseconds
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				began.CompareAndSwap(0, time.Now().UnixNano())
 				_, _ = io.Copy(io.Discard, r.Body)
-				time.Sleep(latency) // the latency that is measured against
+				time.Sleep(latency) // the latency against which the time is measured
 				_, _ = io.WriteString(w, `data: {"event":"node_finished","data":{"output":"an answer of the usual kind"}}`+"\n\n")
 			}))
 			b.Cleanup(server.Close)
@@ -82,7 +82,7 @@ func BenchmarkTaskFromUploadToItsEnd(b *testing.B) {
 					}
 					ratios = append(ratios, time.Since(start).Seconds()/ideal.Seconds())
 					firsts = append(firsts, float64(time.Unix(0, began.Load()).Sub(created).Microseconds())/1000)
-					time.Sleep(300 * time.Millisecond) // idle again
+					time.Sleep(300 * time.Millisecond) // the worker is idle again
 				}
 				slices.Sort(ratios)
 				slices.Sort(firsts)

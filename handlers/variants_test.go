@@ -29,7 +29,7 @@ type compared struct {
 
 func newCompared(t *testing.T, s *site) compared {
 	t.Helper()
-	var asked sync.Map // how often by what is asked: in which order calls come must not matter
+	var asked sync.Map // counted per question, because the order of calls must not matter
 	c := compared{
 		steady: agenttest.New(t, openAIChat("42")),
 		unsteady: agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -41,7 +41,7 @@ func newCompared(t *testing.T, s *site) compared {
 		saved := s.entry(t, "POST", "prompts", object{"name": name, "system": "你是" + name + "的助手", "user": user}, 201)
 		c.prompts = append(c.prompts, saved["id"].(string))
 	}
-	if s.entry(t, "GET", "prompts/"+c.prompts[0], nil, 200)["name"] != "简短" { // a map has no order
+	if s.entry(t, "GET", "prompts/"+c.prompts[0], nil, 200)["name"] != "简短" { // maps have no order
 		c.prompts[0], c.prompts[1] = c.prompts[1], c.prompts[0]
 	}
 	for n, model := range []*agenttest.Agent{c.steady, c.unsteady} {
@@ -92,7 +92,7 @@ func TestATaskComparesPromptsAndModels(t *testing.T) {
 	require.Len(t, detail["variants"], 4)
 	require.Empty(t, detail["evaluators"])
 
-	// The prompt is what the model gets.
+	// The model receives the prompt.
 	for _, call := range c.steady.Calls() {
 		messages := call.Body["messages"].([]any)
 		require.Len(t, messages, 2)
@@ -208,7 +208,7 @@ func TestATaskComparesPromptsAndModels(t *testing.T) {
 	s.entry(t, "GET", path+"/results?variant=9", nil, 404)
 	s.entry(t, "GET", path+"/results?variant=0", nil, 422)
 
-	// What is in the library may change: the task keeps what it had. A clone has it too.
+	// Entries of the library may change: the task keeps its copies, and so does a clone.
 	s.entry(t, "DELETE", "models/"+c.models[0], nil, 204)
 	s.entry(t, "PATCH", "prompts/"+c.prompts[0], object{"user": "anders"}, 200)
 	require.Len(t, s.entry(t, "GET", "models?archived=true", nil, 200)["items"], 1)
@@ -255,12 +255,12 @@ func TestWhatATaskNamesMustBeInTheLibrary(t *testing.T) {
 		"prompts": s.entry(t, "POST", "prompts", object{"name": "x", "user": "{{nowhere}} {{question}}"}, 201)["id"]}, 200)
 	require.Equal(t, "UNKNOWN_VARIABLES", warned["warnings"].([]any)[0].(object)["code"])
 
-	// The same in a form, where a field is repeated.
+	// The same through a form, in which fields are repeated.
 	answer := s.post(t, api, map[string]string{"task_name": "f", "dataset": c.dataset, "models": strings.Join(c.models, ","), "start": "false"})
 	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
 }
 
-// More runs are asked of a task that has ended, and only those that are missing.
+// A task that has ended gets more runs, and only the missing ones are made.
 func TestATaskIsExtended(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -282,7 +282,8 @@ func TestATaskIsExtended(t *testing.T) {
 	require.Equal(t, "EXTEND", launches[0].(object)["kind"])
 }
 
-// The page of variants has their numbers, what each says of each question, and marks what is better beyond chance.
+// The page of variants shows their numbers and their results for each question, and marks what is better beyond
+// chance.
 func TestVariantsStandSideBySide(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -303,7 +304,7 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	require.Equal(t, []string{id + ":1", id + ":2"}, page.Find("[name=task]").Map(func(_ int, box *goquery.Selection) string { return box.AttrOr("value", "") }))
 	require.Equal(t, "/comparison?a="+id+"%3A1&b="+id+"%3A2", s.get(t, "/comparison?task="+id+":1&task="+id+":2").Header.Get("Location"))
 
-	// The report has the numbers too, without the questions; each leads to its runs.
+	// The report shows the numbers, too, without the questions; each number leads to its runs.
 	part := s.fragment(t, path+"/variants").page(t)
 	require.Equal(t, 2, part.Find(".variants-table tbody tr").Length())
 	require.Zero(t, part.Find(".variants-questions").Length())
@@ -316,7 +317,7 @@ func TestVariantsStandSideBySide(t *testing.T) {
 		return row.AttrOr("data-variant", "")
 	}))
 
-	// The variants are ordered by any column, and the list names the least and the most agreement.
+	// The variants can be ordered by any column, and the list shows the lowest and highest agreement.
 	for by, first := range map[string]string{"agreement": "1", "distinct": "1", "cost": "1", "": "1"} {
 		rows := s.get(t, path+"/variants?sort=spread&by="+by).page(t).Find(".variants-table tbody .index")
 		require.Equal(t, first, rows.First().Text(), by)
@@ -335,7 +336,7 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+draft+"/variants").StatusCode)
 }
 
-// A reader of the report asks every question more often, or one variant's failed runs again.
+// A reader of the report can add runs to every question, or retry one variant's failed runs.
 func TestTheReportAsksMore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -383,8 +384,8 @@ func (s *site) chatTarget(t *testing.T, name, address string) (model, provider s
 	return s.entry(t, "POST", "models", object{"provider_id": provider, "model_id": name}, 201)["id"].(string), provider
 }
 
-// A target that is down for a while, one that asks for patience and one with a wrong key keep no other from its answers, and
-// what can be answered later is.
+// A target that is down for a while, one that asks clients to wait, and one with a wrong key do not keep other
+// targets from answering, and runs that can still succeed are made later.
 func TestFaultyTargetsDisturbNoOther(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, 16)
@@ -446,7 +447,7 @@ func TestFaultyTargetsDisturbNoOther(t *testing.T) {
 	require.Contains(t, page, "Incorrect API key provided")
 }
 
-// What changes in the library reaches no task that exists: neither its calls that are to come nor a later retry.
+// Changes in the library affect no existing task: neither its future calls nor a later retry.
 func TestAChangedProviderReachesNoRunningTask(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, 4)
@@ -478,7 +479,7 @@ func TestAChangedProviderReachesNoRunningTask(t *testing.T) {
 	require.Nil(t, task.Statistics["cost"], "prices are frozen with the task: there were none")
 }
 
-// Each variant's answers are judged on their own, and a copy of a task keeps the targets that it does not replace.
+// Each variant's answers are judged separately, and a copy of a task keeps the targets that it does not replace.
 func TestVariantsAreJudgedAndCopied(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -517,8 +518,8 @@ func TestVariantsAreJudgedAndCopied(t *testing.T) {
 	}
 }
 
-// Two variants are compared by what they cost, too. A star beside a median says that it is about means, and with one run a question
-// there are no empty plots.
+// Variants are also compared by cost. A star beside a median explains that it refers to means, and with one run per
+// question there are no empty plots.
 func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -527,7 +528,7 @@ func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 		slow := name == "long"
 		fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 			if slow {
-				time.Sleep(60 * time.Millisecond) // an answer takes its time
+				time.Sleep(60 * time.Millisecond) // the agent's latency
 			}
 			openAIChat(answer)(w, call)
 		})

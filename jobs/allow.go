@@ -14,7 +14,7 @@ type purse struct {
 	currency string
 }
 
-// state is Allow's record of a purse.
+// state is the part of Allow's working state that belongs to one purse.
 type state struct {
 	// free is the amount left if each call in flight costs the average.
 	free     decimal.Decimal
@@ -23,11 +23,11 @@ type state struct {
 	sharers int64
 }
 
-// Allow returns how many units each launch may claim in total, and the ceilings that are reached, one per
-// launch. For each call in flight it reserves the mean cost of a unit of its task's dearest target. Until the
-// cost of a first call is known, only one call is allowed at a time. Launches that share a ceiling get equal
-// shares of it. A launch gets half of the remaining amount at once, so that a rise in cost is noticed before
-// all of it is committed.
+// Allow returns how many units each launch may claim in total, and the ceilings that are reached, one per launch.
+// For each call in flight it reserves the mean cost of a unit of its task's most expensive target. Until the cost
+// of a first call is known, only one call is allowed at a time. Launches that share a ceiling get equal shares of
+// it. A launch gets half of the remaining amount at once, so that a rise in cost is noticed before all of it is
+// committed.
 func Allow(standings []engine.Standing) engine.Verdict {
 	allowed, reached := map[uuid.UUID]int64{}, map[uuid.UUID]engine.Standing{}
 	purses := map[purse]*state{}
@@ -57,9 +57,8 @@ func Allow(standings []engine.Standing) engine.Verdict {
 	return engine.Verdict{Allowed: allowed, Reached: reached}
 }
 
-// spentOf returns a ceiling of a launch that is reached before all of its calls have begun; nil if there is
-// none. While calls in flight may cost less than is reserved for them, a ceiling counts as reached only if it
-// is already spent.
+// spentOf returns a ceiling that a launch has reached before beginning all its calls; nil if there is none. While
+// calls in flight may cost less than is reserved for them, a ceiling counts as reached only if it is already spent.
 func spentOf(own []engine.Standing, purses map[purse]*state) *engine.Standing {
 	for n, one := range own {
 		if !one.IsWaiting {
@@ -75,11 +74,11 @@ func spentOf(own []engine.Standing, purses map[purse]*state) *engine.Standing {
 // many is more units than any launch has.
 const many = 1 << 40
 
-// unitsIn is how many units of a cost fit into an amount, at most many; below 0 if the amount is.
+// unitsIn returns how many units of a cost fit into an amount, at most many; negative if the amount is.
 func unitsIn(amount, perUnit decimal.Decimal) int64 {
 	fits, most := amount.Div(perUnit).Floor(), decimal.NewFromInt(many)
 	switch {
-	case fits.GreaterThan(most): // and perhaps than an int64
+	case fits.GreaterThan(most): // the number may not fit into an int64
 		return many
 	case fits.LessThan(most.Neg()):
 		return -many

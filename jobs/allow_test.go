@@ -11,7 +11,7 @@ import (
 	"wending/jobs"
 )
 
-// standing is one launch's of its task's ceiling.
+// standing returns a launch's standing under its task's ceiling.
 func standing(id uuid.UUID, left, perUnit string, inFlight int) engine.Standing {
 	return engine.Standing{
 		LaunchID: &id, TaskID: id, Reason: engine.ReasonTask, Owner: id, Currency: "CNY", Left: decimal.RequireFromString(left),
@@ -71,7 +71,7 @@ func TestLaunchesShareACeiling(t *testing.T) {
 	allowed, reached := allow(shared(a, "1", "0.1", 1), shared(b, "1", "0.1", 1))
 	require.Empty(t, reached)
 	require.Equal(t, map[uuid.UUID]int64{a: 2, b: 3}, allowed, "eight are left for both")
-	// One call fits: one of them may make it, and none is stopped while it may.
+	// One call fits: one of the launches may make it, and none is stopped as long as one may.
 	allowed, reached = allow(shared(a, "0.1", "0.1", 0), shared(b, "0.1", "0.1", 0))
 	require.Empty(t, reached)
 	require.Equal(t, map[uuid.UUID]int64{a: 1, b: 0}, allowed)
@@ -79,7 +79,7 @@ func TestLaunchesShareACeiling(t *testing.T) {
 	allowed, _ = allow(standing(a, "0.2", "0.1", 0), shared(a, "5", "0.1", 0), shared(b, "5", "0.1", 0))
 	require.EqualValues(t, 1, allowed[a])
 	require.EqualValues(t, 25, allowed[b])
-	// What a call of another costs does not matter to one whose calls are cheap.
+	// The cost of another launch's calls does not affect a launch whose calls are cheap.
 	_, reached = allow(shared(a, "0.05", "0.1", 0), shared(b, "0.05", "0.01", 0))
 	require.Contains(t, reached, a)
 	require.NotContains(t, reached, b)

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Budget watches the cost of launches. Several processes may run one at once.
+// Budget watches the cost of launches. Several processes may each run one.
 type Budget struct {
 	Store *db.Store
 	// Month is the maximum cost of a month in each currency, a decimal number; empty means any amount.
@@ -21,11 +21,11 @@ type Budget struct {
 	Log   *slog.Logger
 
 	mu sync.Mutex
-	// next is when the costs of active launches are next added up: that takes longer the more runs they have.
+	// next is when the costs of active launches are next added up, which takes longer the more runs they have.
 	next time.Time
 }
 
-// share is which part of the time is spent on adding up at most.
+// share is the maximum part of the time that is spent on adding up.
 const share = 20
 
 // Watch stores the spending of launches that have ended, stops active launches that have reached a ceiling, and
@@ -49,8 +49,8 @@ func (k *Budget) Watch(ctx context.Context) error {
 	return err
 }
 
-// Admits reports whether a launch that is about to begin may: otherwise it is stopped. A launch with a ceiling has its allowance
-// from then on.
+// Admits reports whether a launch that is about to begin may do so; otherwise it stops the launch. From then on a
+// launch with a ceiling has its allowance.
 func (k *Budget) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,7 +59,8 @@ func (k *Budget) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
 	return err == nil && !isReached, err
 }
 
-// keep sets the allowances of launches, stops the launches that have reached a ceiling, and returns those.
+// keep sets the allowances of launches, stops the launches that have reached a ceiling, and returns the stopped
+// ones.
 func (k *Budget) keep(ctx context.Context) (map[uuid.UUID]engine.Standing, error) {
 	stopped, verdict, err := engine.NewSpending(k.Store).Keep(ctx, k.Month, Allow)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// priced gives a task a ceiling, and a price of 0.001 for each token that comes in.
+// priced gives a task a ceiling, and a price of 0.001 for each input token.
 func priced(ceiling string, change func(*db.NewTask)) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		in, out, currency := "1000", "0", "CNY"
@@ -32,7 +32,7 @@ func priced(ceiling string, change func(*db.NewTask)) func(*db.NewTask) {
 	}
 }
 
-// told is a log that is read while it is written.
+// told is a log that can be read while it is written.
 type told struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -50,8 +50,9 @@ func (l *told) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// Two processes keep budgets while two others claim: however their rounds interleave, the ceiling is passed by no more than what one
-// call costs more than calls do, the launch is stopped once, and its channel is told once.
+// Two processes keep budgets while two others claim. However their rounds interleave, the ceiling is exceeded by at
+// most the amount by which one call costs more than average, the launch is stopped once, and its channel is
+// notified once.
 func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 	t.Parallel()
 	database, redis := dbtest.URL(t), dbtest.Redis(t)
@@ -141,7 +142,8 @@ func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 	require.Equal(t, 1, log.count("launch has reached its budget"), "stops")
 }
 
-// A keeper that has looked before another launch began may not undo what the other launch's keeper has decided.
+// A keeper that read the standings before another launch began must not undo the decision of the other launch's
+// keeper.
 func TestAKeeperWaitsForAnothersDecision(t *testing.T) {
 	t.Parallel()
 	database, redis := dbtest.URL(t), dbtest.Redis(t)

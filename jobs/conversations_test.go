@@ -20,13 +20,13 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// conversations makes a task one of count conversations of turns turns each, and one single question.
+// conversations turns a task into count conversations of turns turns each, and one single question.
 func conversations(count, turns int, change func(*db.NewTask)) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		n.Task.RunsPerItem, n.Task.Concurrency = 2, 4
 		n.Items = []db.NewItem{{QuestionID: "single", Question: "single question", StandardAnswer: "a"}}
 		for s := range count {
-			for turn := turns; turn > 0; turn-- { // the file's order does not matter
+			for turn := turns; turn > 0; turn-- { // the order in the file does not matter
 				n.Items = append(n.Items, db.NewItem{
 					QuestionID: fmt.Sprintf("q%d-%d", s+1, turn), Question: fmt.Sprintf("s%d turn %d", s+1, turn), Series: fmt.Sprintf("s%d", s+1), Turn: turn,
 				})
@@ -38,7 +38,7 @@ func conversations(count, turns int, change func(*db.NewTask)) func(*db.NewTask)
 	}
 }
 
-// outcomes are the current runs of a task as "question_id/run_index status code", in the order of pages.
+// outcomes returns the current runs of a task as "question_id/run_index status code", in the order of pages.
 func (b *bench) outcomes(t testing.TB, taskID uuid.UUID) []string {
 	t.Helper()
 	var rows []string
@@ -103,7 +103,8 @@ func TestTheTurnsOfAConversationFollowOneAnother(t *testing.T) {
 	require.Equal(t, "q1-2/1 SUCCEEDED", b.outcomes(t, taskID)[2])
 }
 
-// A retry continues each conversation from its first turn that did not succeed, under a new session with the old history.
+// A retry continues each conversation from its first turn that did not succeed, in a new session with the old
+// history.
 func TestAFailedTurnStopsItsConversationAndARetryContinuesIt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -178,7 +179,8 @@ func TestAConversationMayContinueAfterAFailedTurn(t *testing.T) {
 	require.Equal(t, []string{"s1 turn 1", "answer to s1 turn 1", "s1 turn 2", "answer to s1 turn 2"}, agenttest.HistoryOf(calls[4]))
 }
 
-// A worker that dies in the middle leaves the finished turns; another asks the turn in flight again and goes on.
+// If a worker dies in the middle of a conversation, the finished turns stay; another worker asks the turn in flight
+// again and continues.
 func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -250,7 +252,7 @@ func TestAConversationThatLostThreeWorkersEndsWithWhatItHas(t *testing.T) {
 	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 FAILED WORKER_LOST 3", "q1-3/1 FAILED TURN_NOT_REACHED 0"}, b.outcomes(t, taskID))
 }
 
-// A stop takes effect between two turns; what was not asked is asked when the task is resumed.
+// A stop takes effect between two turns; turns that were not asked are asked when the task is resumed.
 func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -289,18 +291,18 @@ func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	require.Len(t, fake.Calls(), 4, "no turn is asked twice")
 }
 
-// The rate limit holds for every turn, and an attempt that is repeated has the same key and history.
+// The rate limit applies to every turn, and a repeated attempt has the same key and history.
 func TestEveryTurnWaitsForTheRateLimitAndIsRetried(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var moments []time.Time
 	var failed atomic.Bool
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		moments = append(moments, time.Now()) // one conversation: one call at a time
+		moments = append(moments, time.Now()) // one conversation makes one call at a time
 		if call.Question == "s1 turn 2" && !failed.Swap(true) {
 			panic(http.ErrAbortHandler)
 		}
-		w.Header().Set("Connection", "close") // on a kept connection the client itself would repeat the call
+		w.Header().Set("Connection", "close") // on a reused connection the client itself would repeat the call
 		answer(w, call)
 	})
 	b.startWorker(t, 4)
@@ -325,7 +327,7 @@ func TestEveryTurnWaitsForTheRateLimitAndIsRetried(t *testing.T) {
 	})), 5)
 }
 
-// Agents that keep conversations themselves are told by which id they know it, from the second turn on.
+// Agents that keep conversations themselves receive their own id of the conversation from the second turn on.
 func TestTheConversationOfAnAgentIsContinued(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

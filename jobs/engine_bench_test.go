@@ -22,19 +22,19 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// quickAgent answers after a while and remembers nothing.
+// quickAgent answers after a while and records nothing.
 func quickAgent(b *testing.B, latency time.Duration) (url string) {
 	b.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		time.Sleep(latency) // the latency that is measured against
+		time.Sleep(latency) // the latency against which the time is measured
 		_, _ = io.WriteString(w, `data: {"event":"node_finished","data":{"output":"an answer of the usual kind"}}`+"\n\n")
 	}))
 	b.Cleanup(server.Close)
 	return server.URL
 }
 
-// runTask runs a task of units units, which change may alter, and returns the time from its creation to its end.
+// runTask runs a task of units units, which change may modify, and returns the time from its creation to its end.
 func runTask(b *testing.B, bench *bench, questions, units int, change func(*db.NewTask)) time.Duration {
 	b.Helper()
 	start := time.Now()
@@ -47,10 +47,10 @@ func runTask(b *testing.B, bench *bench, questions, units int, change func(*db.N
 	return took
 }
 
-// concurrency is the timed tasks'.
+// concurrency is the concurrency of the timed tasks.
 const concurrency = 64
 
-// plain makes a task one of a typed address, with 20 runs a question.
+// plain turns a task into one with a typed address and 20 runs per question.
 func plain(url string) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		variants(n, url)
@@ -58,8 +58,8 @@ func plain(url string) func(*db.NewTask) {
 	}
 }
 
-// 5,000 calls of 100 ms at concurrency 64, against the ideal N·latency/concurrency. The time is the whole
-// task's: from its creation to SUCCEEDED.
+// 5,000 calls of 100 ms at concurrency 64, compared with the ideal N·latency/concurrency. The time is that of the
+// whole task, from its creation to SUCCEEDED.
 func BenchmarkLaunchSlowAgent(b *testing.B) {
 	const calls, latency = 5000, 100 * time.Millisecond
 	bench := newBench(b)
@@ -73,7 +73,7 @@ func BenchmarkLaunchSlowAgent(b *testing.B) {
 	}
 }
 
-// 20,000 calls of 0 ms at concurrency 64, beside a bare loop that makes the same calls with the same client
+// 20,000 calls of 0 ms at concurrency 64, compared with a bare loop that makes the same calls with the same client
 // and stores nothing.
 func BenchmarkLaunchInstantAgent(b *testing.B) {
 	const calls = 20_000
@@ -111,7 +111,7 @@ func BenchmarkLaunchInstantAgent(b *testing.B) {
 	}
 }
 
-// What a claim and a record cost beside 1,000 and beside 1,000,000 runs that are stored already.
+// The cost of a claim and a record with 1,000 and with 1,000,000 stored runs.
 func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 	bench := newBench(b)
 	worker := uuid.New()
@@ -152,7 +152,7 @@ func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 	}
 }
 
-// 4 variants × 1,250 calls of 100 ms at concurrency 64, against the ideal.
+// 4 variants × 1,250 calls of 100 ms at concurrency 64, compared with the ideal.
 func BenchmarkLaunchFourVariants(b *testing.B) {
 	const calls, latency = 5000, 100 * time.Millisecond
 	bench := newBench(b)
@@ -197,7 +197,7 @@ func BenchmarkLaunchWithTenRules(b *testing.B) {
 	}
 }
 
-// The time of a variant of 50 ms a call beside another, as a multiple of the time that it takes alone.
+// The time of a variant with calls of 50 ms beside another variant, as a multiple of the time it takes alone.
 func BenchmarkVariantBesideASlowOne(b *testing.B) {
 	const latency, calls = 50 * time.Millisecond, 500
 	hang := make(chan struct{})
@@ -244,7 +244,7 @@ func BenchmarkVariantBesideASlowOne(b *testing.B) {
 	}
 }
 
-// variantEnd is when a variant's last run was stored, from the start of the launch.
+// variantEnd returns when a variant's last run was stored, measured from the start of the launch.
 func (b *bench) variantEnd(t testing.TB, taskID uuid.UUID, variant int) time.Duration {
 	t.Helper()
 	var seconds float64
@@ -256,7 +256,7 @@ func (b *bench) variantEnd(t testing.TB, taskID uuid.UUID, variant int) time.Dur
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// Until a launch of 200,000 units, the most there are, has begun.
+// The time until a launch of 200,000 units, the maximum, has begun.
 func BenchmarkStartOf200000Units(b *testing.B) {
 	bench := newBench(b)
 	var urls []string

@@ -60,7 +60,7 @@ func TestATimeoutIsRetriedOnceAndRecorded(t *testing.T) {
 	b := newBench(t)
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		w.WriteHeader(http.StatusOK)
-		// A drip does not extend the deadline.
+		// A slow trickle of data does not extend the deadline.
 		for range 100 {
 			_, _ = w.Write([]byte(": ping\n"))
 			w.(http.Flusher).Flush()

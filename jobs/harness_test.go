@@ -34,7 +34,7 @@ type bench struct {
 	queue     *jobs.Queue
 	redis     string
 	sealer    *secret.Sealer
-	maxActive int // tasks that its workers run at once; 0 means any number
+	maxActive int // how many tasks its workers run at once; 0 means any number
 }
 
 func newBench(t testing.TB) *bench {
@@ -66,7 +66,7 @@ func (b *bench) newQueue(t testing.TB) *jobs.Queue {
 	return queue
 }
 
-// startWorker runs a worker until the test ends or stop is called; stop returns when it has left.
+// startWorker runs a worker until the test ends or stop is called; stop returns once the worker has left.
 func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	t.Helper()
 	guard, err := guard.New(guard.Config{AllowLoopback: true})
@@ -88,7 +88,7 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	return stop
 }
 
-// task stores a task over the questions; change may adapt it.
+// task stores a task with the questions; change may modify it.
 func (b *bench) task(t testing.TB, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
 	t.Helper()
 	n := db.NewTask{
@@ -108,7 +108,7 @@ func (b *bench) task(t testing.TB, url string, questions int, change func(*db.Ne
 	return n.Task.ID, launchID
 }
 
-// beat gives a sign of life of a worker that no process plays.
+// beat sends a heartbeat for a worker that has no process.
 func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 	t.Helper()
 	lease, _, err := engine.NewPresence(b.store).Beat(t.Context(), engine.Worker{ID: worker, Lanes: 64})
@@ -122,7 +122,7 @@ func (b *bench) enterLane(t testing.TB, lane, launchID uuid.UUID, lease db.Lease
 	return len(admitted) == 1, err
 }
 
-// claim takes units for a worker that no process plays.
+// claim claims units for a worker that has no process.
 func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int) []db.Unit {
 	t.Helper()
 	call, err := b.store.LaunchCall(t.Context(), launchID)
@@ -132,12 +132,12 @@ func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int
 	return claim.Units
 }
 
-// wants is what a plain task's claim wants.
+// wants is what a claim of a plain task wants.
 func wants(units int) []db.Want {
 	return []db.Want{{Target: 1, Units: units, Horizon: db.RateHorizon}}
 }
 
-// record hands in one result of such a worker.
+// record records one result for such a worker.
 func (b *bench) record(t testing.TB, taskID uuid.UUID, result engine.Result) (accepted bool) {
 	t.Helper()
 	refused, err := engine.NewRecorder(b.store).Record(t.Context(), taskID, []engine.Result{result})
@@ -157,7 +157,7 @@ func (b *bench) statistics(t testing.TB, taskID uuid.UUID) db.TaskStatistics {
 func (b *bench) awaitEnd(t testing.TB, taskID uuid.UUID, within time.Duration) db.Task {
 	t.Helper()
 	dbtest.Await(t, within, "the task's end", func() bool {
-		var status db.TaskStatus // alone: benchmarks must not measure how progress is counted
+		var status db.TaskStatus // alone, because benchmarks must not measure the counting of progress
 		require.NoError(t, b.tables.Get(&status, `SELECT status FROM evaluation_tasks WHERE id = $1`, taskID))
 		return !status.IsActive()
 	})
@@ -166,7 +166,7 @@ func (b *bench) awaitEnd(t testing.TB, taskID uuid.UUID, within time.Duration) d
 	return task
 }
 
-// requireComplete checks that every question has exactly its runs, each once and of the unit's epoch.
+// requireComplete checks that every question has exactly its runs, each once and under the unit's epoch.
 func (b *bench) requireComplete(t testing.TB, task db.Task) {
 	t.Helper()
 	var counts struct {

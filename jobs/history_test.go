@@ -53,7 +53,7 @@ func TestOutcomesOverTimeFitThirtyBars(t *testing.T) {
 }
 
 // A database that an earlier version left in the middle of a task, after kill -9, migrates, and the task completes:
-// only what had no result is asked.
+// only questions without a result are asked.
 func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, answer)
@@ -101,7 +101,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	require.True(t, untouched.IsDraft())
 }
 
-// When a task reads as ended, every question says how alike its answers are, also after a retry, and statistics count them.
+// Once a task has ended, every question has its likeness, also after a retry, and the statistics include it.
 func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -169,7 +169,7 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Equal(t, 1, statistics.Levels["empty"])
 	require.InDelta(t, 2.0/3, *statistics.Agreement, 1e-9)
 
-	// A task that an earlier version ended is assessed by a worker, and gets its numbers.
+	// A task that ended under an earlier version is assessed by a worker, and gets its numbers.
 	b.tables.MustExec(`DELETE FROM question_statistics`)
 	b.tables.MustExec(`UPDATE evaluation_tasks SET is_assessed = false, statistics = CAST(CAST(statistics AS jsonb) - 'agreement' AS json)`)
 	dbtest.Await(t, 20*time.Second, "its questions", func() bool {
@@ -179,7 +179,7 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Equal(t, questions, read())
 }
 
-// The history of finished tasks goes; results stay.
+// The history of finished tasks is removed; their results stay.
 func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -24,7 +24,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// playJudge plays a model that judges: script gets the text that it is sent and says what it answers.
+// playJudge plays a model that judges: script receives the text of the request and returns the answer.
 func playJudge(t testing.TB, script func(w http.ResponseWriter, prompt string) string) *agenttest.Agent {
 	t.Helper()
 	return agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -42,7 +42,7 @@ func playJudge(t testing.TB, script func(w http.ResponseWriter, prompt string) s
 	})
 }
 
-// judged adds a judge to a task, and rules before it.
+// judged adds a judge to a task, with the rules in front of it.
 func judged(judgeURL, config string, rules ...db.Evaluator) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		target, price := 2, "1"
@@ -63,7 +63,7 @@ func judged(judgeURL, config string, rules ...db.Evaluator) func(*db.NewTask) {
 	}
 }
 
-// verdict is an evaluation as it is stored, with what all evaluators say together.
+// verdict is an evaluation as stored, with the combined verdict of all evaluators.
 type verdict struct {
 	Question  string          `db:"question_id"`
 	Evaluator int             `db:"evaluator"`
@@ -143,8 +143,8 @@ func TestAJudgeIsAskedAboutEveryAnswer(t *testing.T) {
 	require.Zero(t, statistics.JudgeErrors+statistics.JudgeMissing)
 }
 
-// A judge that says nothing that can be read, or never answers, gives 50 in every dimension and no verdict. A retry asks it
-// again, and nothing else.
+// A judge that replies with nothing readable, or never replies, gives 50 in every dimension and no verdict. A retry
+// repeats only its calls.
 func TestAJudgeThatCannotBeReadGivesDefaultsUntilItIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -244,7 +244,8 @@ func TestTheMedianOfSeveralVotesCounts(t *testing.T) {
 	require.Len(t, keys, 5, "each vote has a key of its own")
 }
 
-// The answer reaches the judge as data between marks that it cannot know, together with what was said before.
+// The answer is sent to the judge as data between marks that its author cannot know, together with the earlier
+// turns.
 func TestWhatAJudgeIsSent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -278,7 +279,8 @@ func TestWhatAJudgeIsSent(t *testing.T) {
 	}
 }
 
-// A judge's unit is like any other: a worker that dies leaves it to another one, and a stop to the resumption.
+// A judge's unit is like any other: if its worker dies, another one runs it; after a stop, resuming the task runs
+// it.
 func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -335,7 +337,8 @@ func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	require.Len(t, b.verdicts(t, taskID), 2)
 }
 
-// A judge whose call lost three workers ends with its default ratings, as one that never answers, and the launch with it.
+// If three workers are lost during a judge's call, it ends with default ratings, as if the judge never replied, and
+// the launch ends, too.
 func TestAJudgeThatLostThreeWorkersGivesDefaults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -375,7 +378,7 @@ func TestAJudgeThatLostThreeWorkersGivesDefaults(t *testing.T) {
 	require.Equal(t, 1, b.statistics(t, taskID).JudgeErrors)
 }
 
-// Evaluators that come later judge the answers that are there; what others said before stays in the history.
+// Evaluators that are added later judge existing answers; earlier verdicts stay in the history.
 func TestATaskIsEvaluatedLater(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -22,7 +22,7 @@ const kindLane = "lane"
 // EnqueueLanes asks workers for n lanes of a launch.
 func (q *Queue) EnqueueLanes(ctx context.Context, launchID uuid.UUID, n int) error {
 	for range n {
-		// The timeout only frees asynq's bookkeeping: a lane ends after its last call.
+		// The timeout only limits asynq's bookkeeping: a lane ends after its last call.
 		if err := q.enqueue(ctx, kindLane, QueueEvaluation, 24*time.Hour, launchArgs{launchID}); err != nil {
 			return err
 		}
@@ -31,23 +31,23 @@ func (q *Queue) EnqueueLanes(ctx context.Context, launchID uuid.UUID, n int) err
 }
 
 // workLane uses the worker's own context: asynq cancels a job's context if Redis is unavailable for long, and that
-// must not waste a call to an agent.
+// must not interrupt a call to an agent.
 func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 	id, err := readLaunchArgs(job)
 	if err != nil {
 		return err
 	}
 	if !w.awaitSlot() {
-		return nil // reconcile sends another lane, perhaps to another worker
+		return nil // reconcile adds another lane, perhaps in another worker
 	}
 	defer func() { <-w.slots }()
 	return w.work(id)
 }
 
-// slotPatience is how long a job waits for a slot: another worker may have a free one by then.
+// slotPatience is how long a job waits for a slot before it leaves the lane to workers that may have one free.
 const slotPatience = time.Second
 
-// awaitSlot takes one of the worker's slots, which lanes that it started itself may hold.
+// awaitSlot takes one of the worker's slots, which may be occupied by lanes that the worker started itself.
 func (w *Worker) awaitSlot() bool {
 	if w.takeSlot() {
 		return true
@@ -63,8 +63,9 @@ func (w *Worker) awaitSlot() bool {
 	return false
 }
 
-// readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because its
-// secrets cannot be decrypted. It returns tasks.ErrForeignKey if that is this process's fault: others have the key.
+// readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because
+// its secrets cannot be decrypted. It returns tasks.ErrForeignKey if the fault is this process's, because other
+// processes have the key.
 func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, error) {
 	call, err := w.Store.LaunchCall(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {
@@ -97,8 +98,8 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, er
 	return l, nil
 }
 
-// startOwnLanes starts up to n lanes of a launch in this process, as free slots allow, and returns how
-// many. Each lane is spared the round trip through Redis and another read of the launch.
+// startOwnLanes starts up to n lanes of a launch in this process, as far as slots are free, and returns how many.
+// These lanes save the round trip through Redis and another read of the launch.
 func (w *Worker) startOwnLanes(l *crew.Launch, n int) (started int, err error) {
 	slots := w.reserve(n)
 	var lanes []*crew.Lane
@@ -128,8 +129,8 @@ func (w *Worker) startOwnLanes(l *crew.Launch, n int) (started int, err error) {
 	return len(lanes), nil
 }
 
-// reserve takes up to n slots for lanes that the worker starts itself, and returns how many. It takes none while the
-// worker leaves, because then nothing would wait for the lanes.
+// reserve takes up to n slots for lanes that the worker starts itself, and returns how many. It takes none once the
+// worker is shutting down, because nothing would wait for the lanes.
 func (w *Worker) reserve(n int) (slots int) {
 	w.ownMu.Lock()
 	defer w.ownMu.Unlock()
@@ -155,8 +156,8 @@ func (w *Worker) takeSlot() bool {
 	}
 }
 
-// work works for a launch and, as often as its lane makes room for others, for the one that has waited. The caller
-// holds a slot. No launch, uuid.Nil, is no work.
+// work works for a launch and, whenever its lane makes room for others, for the launch that has waited longest. The
+// caller holds a slot. If launchID is uuid.Nil, there is no work.
 func (w *Worker) work(id uuid.UUID) error {
 	for id != uuid.Nil {
 		l, err := w.readLaunch(w.calls, id)
@@ -174,7 +175,7 @@ func (w *Worker) work(id uuid.UUID) error {
 	return nil
 }
 
-// workIn works in a lane that was entered. next is the launch to continue with in the same slot, if there is one.
+// workIn works in a lane of a launch. next is the launch to continue with in the same slot, if there is one.
 func (w *Worker) workIn(lane *crew.Lane, l *crew.Launch) (next uuid.UUID, err error) {
 	w.Metrics.lanesBusy.Inc()
 	defer w.Metrics.lanesBusy.Dec()
@@ -183,12 +184,12 @@ func (w *Worker) workIn(lane *crew.Lane, l *crew.Launch) (next uuid.UUID, err er
 		err = errors.Join(err, w.finish(w.calls, l.LaunchID))
 	}
 	switch end {
-	case crew.Leaving: // for the workers that stay
+	case crew.Leaving: // left to the workers that stay
 		err = errors.Join(err, w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1))
 	case crew.MadeRoom:
 		var failure error
 		if next, failure = engine.NewLanes(w.Store).NextWaiting(w.calls); next == uuid.Nil && failure == nil {
-			next = l.LaunchID // nobody waits any more
+			next = l.LaunchID // no launch waits any more
 		}
 		err = errors.Join(err, failure)
 	}

@@ -30,7 +30,7 @@ func TestTheConcurrencyOfATaskHoldsOverAllWorkers(t *testing.T) {
 				break
 			}
 		}
-		time.Sleep(20 * time.Millisecond) // an agent that takes its time
+		time.Sleep(20 * time.Millisecond) // the agent's latency
 		busy.Add(-1)
 		answer(w, call)
 	})
@@ -45,14 +45,14 @@ func TestTheConcurrencyOfATaskHoldsOverAllWorkers(t *testing.T) {
 	require.Greater(t, most.Load(), int64(1))
 }
 
-// A task that waits for a lane knows how many tasks are ahead of it.
+// A task that waits for a lane reports how many tasks are ahead of it.
 func TestATaskThatWaitsForALaneKnowsHowManyAreAhead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	release := make(chan struct{})
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { <-release; answer(w, call) })
 	b.startWorker(t, 1)
-	t.Cleanup(func() { close(release) }) // before the worker leaves
+	t.Cleanup(func() { close(release) }) // so that the worker can leave
 	_, first := b.task(t, fake.URL, 1, nil)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), first))
 	dbtest.Await(t, time.Minute, "the only lane", func() bool { return len(fake.Calls()) == 1 })
@@ -93,7 +93,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	require.True(t, admitted, "lanes end with their worker")
 }
 
-// Of launches that wait, those of the agent that was served longest ago are next, also when agents hold as many lanes.
+// Among waiting launches, those whose agent was served longest ago are next, if the agents hold equally many lanes.
 func TestAgentsTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -127,7 +127,7 @@ func TestAgentsTakeTurns(t *testing.T) {
 	require.Equal(t, older, next(), "the agent that was served before the other")
 }
 
-// A worker's last lane is for a task that has none, and while tasks wait none gets more than its share.
+// A worker's last lane is for a task that has none, and while tasks wait, no task gets more than its share.
 func TestLanesAreSharedFairly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -150,7 +150,8 @@ func TestLanesAreSharedFairly(t *testing.T) {
 		return lanes
 	}
 	wanted := func(launchID uuid.UUID) (lanes int) {
-		_, err := b.tables.Exec(`UPDATE launches SET created_at = now() - interval '2 seconds'`) // younger ones are left alone
+		// younger launches are left alone
+		_, err := b.tables.Exec(`UPDATE launches SET created_at = now() - interval '2 seconds'`)
 		require.NoError(t, err)
 		launches, err := engine.NewLanes(b.store).ActiveLaunches(t.Context())
 		require.NoError(t, err)
@@ -189,7 +190,7 @@ func TestLanesAreSharedFairly(t *testing.T) {
 	require.Len(t, enter(first, 1), 1, "a worker with one lane keeps none")
 }
 
-// An agent that hangs does not hold up the tasks of others.
+// An agent that hangs does not delay the tasks of others.
 func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -215,8 +216,8 @@ func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 	}
 }
 
-// However many tasks hang, a new one has its first call when the first of their calls end; a busy machine may take some
-// seconds more.
+// However many tasks hang, a new task makes its first call once the first of their calls end; a busy machine may
+// take some seconds more.
 func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 3 * time.Second
@@ -238,7 +239,8 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			dbtest.Await(t, time.Minute, "all lanes but one", func() bool { return len(hanging.Calls()) >= test.lanes-1 })
 			taskID, launchID := b.task(t, quick.URL, 20, func(n *db.NewTask) { n.Task.Concurrency = 64 })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
-			// The hanging tasks' units are made first, which on a busy machine takes longer than a call hangs.
+			// The units of the hanging tasks are created first, which takes longer than a call hangs on a busy
+			// machine.
 			asked := time.Now()
 			dbtest.Await(t, 20*time.Second, "the start", func() bool {
 				task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
@@ -246,7 +248,7 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			})
 			start := time.Now()
 			t.Logf("started after %v", start.Sub(asked).Round(time.Millisecond))
-			// Behind all the others it would be a minute and a half.
+			// After all the others it would take a minute and a half.
 			dbtest.Await(t, timeout+30*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
 			t.Logf("the first call after %v", time.Since(start).Round(time.Millisecond))
 			b.requireComplete(t, b.awaitEnd(t, taskID, 2*time.Minute))
@@ -254,7 +256,7 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 	}
 }
 
-// More tasks than lanes take turns: each gets on, and together they are about as quick as one after another.
+// More tasks than lanes take turns: each makes progress, and together they are about as fast as one after another.
 func TestMoreTasksThanLanesTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -264,7 +266,7 @@ func TestMoreTasksThanLanesTakeTurns(t *testing.T) {
 	b.startWorker(t, 2)
 	for n := range agents {
 		agents[n] = agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
-			time.Sleep(100 * time.Millisecond) // the call itself
+			time.Sleep(100 * time.Millisecond) // the duration of the call
 			agenttest.Stream(w, "x")
 		})
 		var launchID uuid.UUID
@@ -289,7 +291,7 @@ func TestMoreTasksThanLanesTakeTurns(t *testing.T) {
 	t.Logf("%d calls in two lanes took %v, %v at best", tasks*60, time.Since(start).Round(time.Millisecond), tasks*60*50*time.Millisecond)
 }
 
-// A lane whose worker was silent stays until it is left: its call may still be on its way.
+// The lane of a worker that was silent stays until the worker leaves it, because its call may still be in flight.
 func TestALaneOutlivesItsLease(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

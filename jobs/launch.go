@@ -13,7 +13,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// kindLaunch is the job that makes a launch's units and starts its lanes.
+// kindLaunch is the job that creates a launch's units and starts its lanes.
 const kindLaunch = "launch"
 
 // EnqueueLaunch asks a worker to start a launch: the one in this process if it is free, otherwise any other.
@@ -21,7 +21,7 @@ func (q *Queue) EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error {
 	select {
 	case q.here <- launchID:
 		return nil
-	default: // no worker in this process, or it is busy
+	default: // there is no worker in this process, or it is busy
 		return q.enqueue(ctx, kindLaunch, QueueControl, time.Minute, launchArgs{launchID})
 	}
 }
@@ -47,12 +47,14 @@ func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 	if err != nil {
 		return err
 	}
-	return w.startLaunch(w.calls, id) //nolint:contextcheck // a launch goes on while the queue's server is told to end
+	// nolint:contextcheck // a launch continues while the queue's server is shutting down
+	return w.startLaunch(w.calls, id)
 }
 
 // startLaunch starts a PENDING launch. It is not an error if another worker already started it.
 func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
-	// Rules can take longer than reconcile waits before it asks again: one job of this process is enough for a launch.
+	// Rules can take longer than reconcile waits before it asks again; one job of this process per launch is
+	// enough.
 	if _, isStarting := w.starting.LoadOrStore(id, true); isStarting {
 		return nil
 	}
@@ -60,18 +62,18 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 	if w.MaxActiveTasks > 0 {
 		before, err := engine.NewLanes(w.Store).Before(ctx, id)
 		if err != nil || before >= w.MaxActiveTasks {
-			return err // reconcile asks again
+			return err // reconcile will ask again
 		}
 	}
 	if w.Admits != nil {
 		if isAdmitted, err := w.Admits(ctx, id); err != nil || !isAdmitted {
-			return err // reconcile asks again, or it is stopped
+			return err // reconcile will ask again, or the launch was stopped
 		}
 	}
 	var units int
 	isRuled, err := tasks.EvaluateRules(ctx, w.Store, id, w.isLeaving)
 	if err == nil && !isRuled {
-		return nil // this worker leaves, another continues
+		return nil // this worker is shutting down, another continues
 	}
 	if err == nil {
 		units, err = w.Store.StartLaunch(ctx, id)
@@ -83,7 +85,7 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 		if !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil {
 			return errors.Join(err, w.fail(ctx, id, FailureStart))
 		}
-		return err // reconcile retries
+		return err // reconcile will retry
 	}
 	l, err := w.readLaunch(ctx, id)
 	if err != nil || l == nil {
@@ -106,7 +108,7 @@ const (
 // FailureCodes lists all failure codes.
 var FailureCodes = []string{FailureStart, FailureSecretKey}
 
-// fail ends a launch because of an internal fault. It is not an error if it had ended before.
+// fail ends a launch because of an internal fault. It is not an error if the launch had already ended.
 func (w *Worker) fail(ctx context.Context, id uuid.UUID, code string) error {
 	w.Log.ErrorContext(ctx, "launch failed", "launch_id", id, "code", code)
 	w.report(errors.New("launch failed: "+code), "launch_id", id.String(), "code", code)

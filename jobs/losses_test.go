@@ -26,7 +26,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// A panic in a job – here: no sealer – is reported and ends neither the process nor the work of others.
+// A panic in a job – here because there is no sealer – is reported, and affects neither the process nor other jobs.
 func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -62,7 +62,7 @@ func TestALostWakeUpIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fake := agenttest.New(t, answer)
-	taskID, _ := b.task(t, fake.URL, 5, nil) // nobody is notified
+	taskID, _ := b.task(t, fake.URL, 5, nil) // nobody wakes a worker
 	b.startWorker(t, 2)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 }
@@ -81,7 +81,7 @@ func TestUnitsOfADeadWorkerAreRunAgainUnderANewEpoch(t *testing.T) {
 	require.NoError(t, err)
 	b.startWorker(t, 2)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
-	// The dead worker comes back with its answer.
+	// The dead worker returns with its answer.
 	require.False(t, b.record(t, taskID, engine.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}), "a late result is thrown away")
 	var late int
 	require.NoError(t, b.tables.Get(&late, `SELECT count(*) FROM evaluation_runs WHERE response_body = 'late'`))
@@ -133,7 +133,7 @@ func TestUnitsClaimedWithoutAnAnswerAreGivenBack(t *testing.T) {
 	require.Equal(t, 1, released, "a worker that holds nothing returns everything")
 }
 
-// A worker that was silent for too long may not claim, nor enter a lane, under its old lease.
+// A worker that was silent for too long may neither claim nor enter a lane under its old lease.
 func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -160,7 +160,7 @@ func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
 	require.Len(t, b.claim(t, launchID, fresh, 1), 1)
 }
 
-// A worker that was taken for dead hands in its answer while another one runs the unit.
+// A worker that was presumed dead records its answer while another one runs the unit.
 func TestALateResultIsRefusedWhileAnotherWorkerRunsTheUnit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -184,8 +184,8 @@ func TestALateResultIsRefusedWhileAnotherWorkerRunsTheUnit(t *testing.T) {
 	require.Equal(t, "current", text)
 }
 
-// The database is away for longer than it takes to be presumed dead: answers that arrived in the meantime are kept and
-// stored, and nobody's units are taken away.
+// The database is unavailable for longer than it takes to presume a worker dead: answers that arrive in the
+// meantime are kept and stored, and no worker loses its units.
 func TestAnOutageOfTheDatabaseCostsNoCall(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t) + "/postgres"
@@ -205,14 +205,14 @@ func TestAnOutageOfTheDatabaseCostsNoCall(t *testing.T) {
 	dbtest.Await(t, time.Minute, "four calls in flight", func() bool { return len(fake.Calls()) == 4 })
 	server.Stop()
 	close(release)
-	time.Sleep(db.WorkerDeadAfter + 2*time.Second) // the outage is how long it lasts
+	time.Sleep(db.WorkerDeadAfter + 2*time.Second) // the sleep is the length of the outage
 	server, err = embedded.StartPostgres(t.Context(), dir)
 	require.NoError(t, err)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 60*time.Second))
 	require.Len(t, fake.Calls(), 20, "no call was made twice")
 }
 
-// Redis only wakes: without it tasks begin, go on and end, within their concurrency.
+// Redis only wakes workers: without it tasks start, run and end, within their concurrency.
 func TestTasksRunWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.StartRedis(t.Context(), t.TempDir())
@@ -223,7 +223,7 @@ func TestTasksRunWhileRedisIsAway(t *testing.T) {
 		now := busy.Add(1)
 		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
 		}
-		time.Sleep(20 * time.Millisecond) // an agent that takes its time
+		time.Sleep(20 * time.Millisecond) // the agent's latency
 		busy.Add(-1)
 		answer(w, call)
 	})
@@ -236,7 +236,7 @@ func TestTasksRunWhileRedisIsAway(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(6))
 }
 
-// A database that takes nothing for a while – read-only after a failover – costs no answer.
+// A database that refuses writes for a while – read-only after a failover – costs no answer.
 func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.StartPostgres(t.Context(), dbtest.Folder(t)+"/postgres")
@@ -277,8 +277,7 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	require.Len(t, fake.Calls(), 10, "no call was made twice")
 }
 
-// A claim is committed, but its reply is lost: the worker does not know that it holds the units, and gives them
-// back.
+// A claim is committed but its reply is lost: the worker does not know that it holds the units, and returns them.
 func TestUnitsOfAClaimWhoseReplyWasLostAreRunAllTheSame(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.StartPostgres(t.Context(), dbtest.Folder(t)+"/postgres")
@@ -304,8 +303,8 @@ func TestUnitsOfAClaimWhoseReplyWasLostAreRunAllTheSame(t *testing.T) {
 	require.Len(t, fake.Calls(), 20)
 }
 
-// After an outage every beat is old: a worker that is back first does not take the others' units before they
-// had the time to beat.
+// After an outage every heartbeat is stale: the first worker to return must not take the others' units before they
+// had time to send one.
 func TestAfterAnOutageOthersGetTimeToComeBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -315,7 +314,7 @@ func TestAfterAnOutageOthersGetTimeToComeBack(t *testing.T) {
 	other := uuid.New()
 	held := b.claim(t, launchID, b.beat(t, other), 5)
 	require.Len(t, held, 5)
-	lead, err := b.tables.Connx(t.Context()) // nobody else leads in the meantime
+	lead, err := b.tables.Connx(t.Context()) // no other process leads in the meantime
 	require.NoError(t, err)
 	defer lead.Close()
 	_, err = lead.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, int64(0x77656e64696e67))

@@ -7,7 +7,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Metrics are what a worker reports to Prometheus.
+// Metrics are the metrics that a worker reports to Prometheus.
 type Metrics struct {
 	calls       *prometheus.CounterVec
 	latency     *prometheus.HistogramVec

@@ -26,10 +26,10 @@ type launchArgs struct {
 	LaunchID uuid.UUID `json:"launch_id"`
 }
 
-// Queue puts jobs on Redis. A job is a wake-up: it may be lost, duplicated or late, and reconcile recovers it. So
-// no job is retried by asynq, and none is made unique.
+// Queue enqueues jobs in Redis. A job is a wake-up: it may be lost, duplicated or late, and reconcile makes up for
+// that. So asynq retries no job, and jobs need not be unique.
 type Queue struct {
-	// here passes launches to a worker in this process; nobody receives if there is none.
+	// here passes launches to a worker in this process; without one, nobody receives from it.
 	here      chan uuid.UUID
 	client    *asynq.Client
 	inspector *asynq.Inspector
@@ -39,17 +39,17 @@ type Queue struct {
 // NewQueue returns the queue on the Redis at address; it connects when it is first used.
 func NewQueue(address string) (*Queue, error) {
 	redis, err := parseRedis(address)
-	if err != nil { // which would print the address with its password
+	if err != nil { // the error would contain the address with its password
 		return nil, errors.New("REDIS_URL is not a valid address (redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://); special characters in its password must be percent-encoded")
 	}
 	return &Queue{here: make(chan uuid.UUID), client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis), redis: redis}, nil
 }
 
-// redisPatience is how long Redis may be silent; the client retries a few times. No result waits for it.
+// redisPatience is how long Redis may be silent; the client retries a few times. No result depends on it.
 const redisPatience = 2 * time.Second
 
-// parseRedis reads an address of one Redis, of sentinels (redis-sentinel://host:port,host:port?master=name) or
-// of a cluster's nodes (redis-cluster://user:password@host:port,host:port).
+// parseRedis parses the address of one Redis, of sentinels (redis-sentinel://host:port,host:port?master=name) or of
+// a cluster's nodes (redis-cluster://user:password@host:port,host:port).
 func parseRedis(address string) (asynq.RedisConnOpt, error) {
 	nodes, isCluster := strings.CutPrefix(address, "redis-cluster://")
 	if !isCluster {
@@ -101,7 +101,7 @@ func (q *Queue) waiting(queue string) (map[uuid.UUID]int, error) {
 	for page := 1; ; page++ {
 		jobs, err := q.inspector.ListPendingTasks(queue, asynq.PageSize(pageSize), asynq.Page(page))
 		if errors.Is(err, asynq.ErrQueueNotFound) {
-			return counts, nil // nothing was ever enqueued
+			return counts, nil // no job was ever enqueued
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the queue %s: %w", queue, err)
@@ -118,7 +118,7 @@ func (q *Queue) waiting(queue string) (map[uuid.UUID]int, error) {
 	}
 }
 
-// depth returns how many jobs wait in a queue; zero if Redis does not answer.
+// depth returns how many jobs wait in a queue; zero if Redis does not respond.
 func (q *Queue) depth(queue string) float64 {
 	info, err := q.inspector.GetQueueInfo(queue)
 	if err != nil {

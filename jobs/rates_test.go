@@ -41,14 +41,14 @@ func TestTheRateOfAnAgentHoldsOverAllTasksAndWorkers(t *testing.T) {
 	requireNoneEarly(t, started, moments, 50*time.Millisecond)
 }
 
-// The strictest limit of an origin's running tasks holds for all of them, also for one without a limit.
+// The strictest limit among an origin's running tasks applies to all of them, even to one without a limit.
 func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const interval = 50 * time.Millisecond
 	var mu sync.Mutex
 	var moments []time.Time
-	last := map[string]int{} // by the question's first letter: the place of its last call
+	last := map[string]int{} // by the question's first letter: the index of its last call
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		mu.Lock()
 		moments = append(moments, time.Now())
@@ -83,7 +83,7 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 	require.Less(t, moments[len(moments)-1].Sub(moments[during-1]), time.Duration(len(moments)-during)*interval, "afterwards there is no limit")
 }
 
-// A task whose agent may seldom be called does not keep the workers from the tasks of others.
+// A task with a very low rate limit does not keep the workers from other tasks.
 func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
 	t.Parallel()
 	for name, interval := range map[string]time.Duration{"1/m": time.Minute, "1/s": time.Second} {
@@ -103,7 +103,7 @@ func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
 	}
 }
 
-// What an agent asks for with Retry-After holds even where no rate limit is set.
+// A wait that an agent requests with Retry-After applies even if there is no rate limit.
 func TestRetryAfterSilencesAnAgentWithoutARateLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -129,7 +129,7 @@ func TestRetryAfterSilencesAnAgentWithoutARateLimit(t *testing.T) {
 	require.GreaterOrEqual(t, moments[1].Sub(moments[0]), 2900*time.Millisecond)
 }
 
-// Of workers that claim at once each gets a moment of its own at the agent.
+// Workers that claim at the same time get separate rate-limit slots.
 func TestNoMomentOfAnAgentIsGivenTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -164,8 +164,8 @@ func TestNoMomentOfAnAgentIsGivenTwice(t *testing.T) {
 	requireNoneEarly(t, started, moments, interval)
 }
 
-// requireNoneEarly checks that calls kept a rate limit. A call may arrive late on a busy machine, so that the next one
-// follows it closely; none may arrive before its slot. The tenth of an interval is the clocks' rounding.
+// requireNoneEarly checks that calls kept a rate limit. A call may be late on a busy machine, so that the next one
+// follows it closely, but none may be made before its slot. A tenth of an interval allows for the clocks' rounding.
 func requireNoneEarly(t *testing.T, started time.Time, moments []time.Time, interval time.Duration) {
 	t.Helper()
 	for n, moment := range moments {

@@ -19,7 +19,7 @@ const tidyEvery = 5 * time.Second
 // pruneFor limits the time that one round spends on pruning old history.
 const pruneFor = 2 * time.Second
 
-// lead recovers everything that was lost – wake-ups, workers – unless another worker is doing it.
+// lead recovers everything that was lost – wake-ups, workers – unless another worker is doing so.
 func (w *Worker) lead(ctx context.Context) error {
 	var launches []engine.ActiveLaunch
 	led, err := engine.NewPresence(w.Store).AsLeader(ctx, func() (err error) {
@@ -33,7 +33,8 @@ func (w *Worker) lead(ctx context.Context) error {
 	if err != nil || !led {
 		launches = nil
 	}
-	// Pruning takes time, and Redis may be slow or away: nothing that the database decides waits for them.
+	// Pruning takes time, and Redis may be slow or unavailable: steps that only need the database do not wait for
+	// either.
 	if w.isAside.CompareAndSwap(false, true) {
 		w.aside.Go(func() {
 			defer w.isAside.Store(false)
@@ -56,7 +57,7 @@ func (w *Worker) lead(ctx context.Context) error {
 	return err
 }
 
-// doChores does the chores that are not being done, each aside: they take as long as they take.
+// doChores starts the chores that are due and not running. Each runs aside, because it may take long.
 func (w *Worker) doChores(ctx context.Context) {
 	for n, chore := range w.Chores {
 		if time.Since(w.doneAt[n]) < chore.Every || !w.atWork[n].CompareAndSwap(false, true) {
@@ -72,8 +73,8 @@ func (w *Worker) doChores(ctx context.Context) {
 	}
 }
 
-// assessEnded assesses tasks that ended before all their questions were assessed: those of earlier versions, and those
-// that an internal fault ended.
+// assessEnded assesses tasks that ended before all their questions were assessed, under an earlier version or
+// because of an internal fault.
 func (w *Worker) assessEnded(ctx context.Context) error {
 	for found := true; found && !w.isLeaving(); {
 		var err error
@@ -96,8 +97,8 @@ func (w *Worker) pruneAndWake(ctx context.Context, launches []engine.ActiveLaunc
 	return err
 }
 
-// reconcile does one round in the database and returns the active launches. Every step only brings the state
-// closer to what it should be, so an interrupted round, or two rounds at once, do no harm.
+// reconcile does one round in the database and returns the active launches. Every step brings the state closer to
+// what it should be, so an interrupted round, or two rounds at once, do no harm.
 func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]engine.ActiveLaunch, error) {
 	lost, err := w.Store.RequeueLostUnits(ctx, evaluate.JudgeUnrated)
 	if err != nil {
@@ -150,7 +151,7 @@ func (w *Worker) wake(ctx context.Context, launches []engine.ActiveLaunch) error
 	if err != nil {
 		return err
 	}
-	var starting map[uuid.UUID]int // read only if needed
+	var starting map[uuid.UUID]int // read only when needed
 	for _, launch := range launches {
 		switch {
 		case launch.IsDone:
@@ -175,7 +176,7 @@ func (w *Worker) wake(ctx context.Context, launches []engine.ActiveLaunch) error
 }
 
 // startLocally replaces Redis wake-ups while Redis is unavailable: it starts launches and lanes in this process, as
-// far as there is room. The database admits no more lanes than a launch may have, no matter who starts them.
+// far as slots are free. The database limits the lanes of a launch, whichever process starts them.
 func (w *Worker) startLocally(ctx context.Context) error {
 	launches, err := engine.NewLanes(w.Store).ActiveLaunches(ctx)
 	if err != nil {

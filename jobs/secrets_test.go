@@ -38,7 +38,8 @@ func TestHeadersThatCannotBeDecryptedFailTheTaskWithItsReason(t *testing.T) {
 	require.Empty(t, fake.Calls())
 }
 
-// A worker that was started before the installation's key was replaced leaves to others what it cannot open.
+// A worker that was started before the installation's key was replaced leaves secrets that it cannot open to other
+// workers.
 func TestAWorkerWithTheFormerKeyFailsNobodysTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -65,7 +66,8 @@ func TestAWorkerWithTheFormerKeyFailsNobodysTask(t *testing.T) {
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 }
 
-// The first process decides which key is the installation's; only one that knows that key may replace it.
+// The first process decides which key is the installation's; only a process that has that key as well may replace
+// it.
 func TestAnotherSecretKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -74,7 +76,7 @@ func TestAnotherSecretKeyIsRefused(t *testing.T) {
 		_, err := tasks.NewSealer(t.Context(), b.store, keys)
 		return err
 	}
-	b.task(t, "http://127.0.0.1:1/", 1, func(n *db.NewTask) { // of a version that stored no check value
+	b.task(t, "http://127.0.0.1:1/", 1, func(n *db.NewTask) { // as in a version that stored no check value
 		require.NoError(t, tasks.Seal(b.sealer, tasks.Target{URL: "http://127.0.0.1:1/", Headers: map[string]string{"X-Key": "k"}}, &n.Task.Targets[0]))
 	})
 	require.ErrorIs(t, open(secret.Keys{Current: key(5)}), tasks.ErrForeignKey, "what is stored was sealed with another")
@@ -108,7 +110,8 @@ func TestTheAgentGetsItsHeadersAndTheExtraPayload(t *testing.T) {
 	b.requireNowhere(t, "k<&>", "canary1", "canary2")
 }
 
-// What another key sealed is sealed again batch by batch; an interruption costs nothing, and what no key opens stays.
+// Values sealed with another key are sealed again batch by batch. An interruption does no harm, and values that no
+// key opens stay.
 func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -127,7 +130,7 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 			sealer = unknown
 		}
 		id, _ := b.task(t, "http://127.0.0.1:1/", 1, func(task *db.NewTask) {
-			if n == 30 { // it has none
+			if n == 30 { // this one has none
 				return
 			}
 			require.NoError(t, tasks.Seal(sealer, target, &task.Task.Targets[0]))
@@ -167,7 +170,7 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	}
 }
 
-// requireNowhere checks that no task holds any of the secrets in clear.
+// requireNowhere checks that no task holds any of the secrets in plain text.
 func (b *bench) requireNowhere(t testing.TB, secrets ...string) {
 	t.Helper()
 	var rows []string

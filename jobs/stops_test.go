@@ -40,8 +40,8 @@ func TestALeavingWorkerFinishesItsCallAndGivesBackTheRest(t *testing.T) {
 	require.Len(t, fake.Calls(), 20, "nothing was asked again")
 }
 
-// After a stop nothing begins any more, wherever its unit stands: queued, claimed ahead, or waiting for the
-// agent's rate or for its next attempt.
+// After a stop no call begins, whether its unit is queued, claimed ahead, or waits for the agent's rate limit or
+// for its next attempt.
 func TestAfterAStopNoCallBegins(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*db.NewTask){
@@ -89,20 +89,20 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 	}
 }
 
-// Calls that go on for long after a stop are cut, and the task ends.
+// Calls that continue long after a stop are cut, and the task ends.
 func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cut := make(chan struct{}, 2)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		_ = http.NewResponseController(w).Flush()
-		for { // until the caller has gone
+		for { // until the client has gone
 			if _, err := w.Write([]byte(": wait\n")); err != nil {
 				cut <- struct{}{}
 				return
 			}
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(20 * time.Millisecond) // an agent that takes its time
+			time.Sleep(20 * time.Millisecond) // the agent's latency
 		}
 	})
 	b.startWorker(t, 3)
@@ -122,7 +122,7 @@ func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
 	require.Zero(t, runs)
 }
 
-// A further attempt needs a unit that is still the worker's and a launch that runs.
+// A further attempt requires a unit that still belongs to the worker, and a launch that is running.
 func TestNoFurtherAttemptOfAStoppedOrLostUnit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -23,7 +23,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// variants makes a plain task one of several targets, each at its URL, with a variant each.
+// variants gives a plain task several targets, one for each URL, and a variant for each target.
 func variants(n *db.NewTask, urls ...string) {
 	n.Task.Targets, n.Task.Variants = nil, nil
 	if n.Launch != nil {
@@ -75,8 +75,8 @@ func TestEveryVariantAsksEveryQuestionItsRuns(t *testing.T) {
 	}
 }
 
-// A variant comes to its end while the other is held up, which is called too. How long it takes beside the time that it
-// takes alone, BenchmarkVariantBesideASlowOne tells.
+// A variant ends while another one, whose agent is called too, is held up. BenchmarkVariantBesideASlowOne measures
+// how much longer it takes beside the other.
 func TestASlowTargetHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
@@ -97,7 +97,7 @@ func TestASlowTargetHoldsUpNoOther(t *testing.T) {
 			b := newBench(t)
 			fast, slow := agenttest.New(t, answer), agenttest.New(t, test.other)
 			if name == "hangs" {
-				t.Cleanup(func() { close(over) }) // before the agent waits for its calls
+				t.Cleanup(func() { close(over) }) // so that the agent can wait for its calls
 			}
 			b.startWorker(t, test.concurrency)
 			taskID, launchID := b.task(t, "", 20, func(n *db.NewTask) {
@@ -134,7 +134,7 @@ func failing(w http.ResponseWriter, _ agenttest.Call) {
 	_, _ = io.WriteString(w, "down")
 }
 
-// Concurrency holds over all targets and workers.
+// Concurrency applies across all targets and workers.
 func TestConcurrencyHoldsOverAllVariants(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -161,7 +161,7 @@ func TestConcurrencyHoldsOverAllVariants(t *testing.T) {
 	require.Greater(t, most.Load(), int64(2))
 }
 
-// A retry may be narrowed to one variant, and a finished variant is not asked again.
+// A retry may be limited to one variant, and a finished variant is not asked again.
 func TestOneVariantIsRetried(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -197,7 +197,7 @@ func TestOneVariantIsRetried(t *testing.T) {
 	require.Len(t, fakes[0].Calls(), 20, "what succeeded is not asked again")
 }
 
-// A launch of many units is made in steps, by whichever process is there; a stop in between stops it.
+// The units of a large launch are created in steps, by any process; a stop in between stops the launch.
 func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -208,7 +208,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		})
 	}
 	taskID, launchID := large()
-	b.tables.MustExec(`UPDATE launches SET total_units = 10000 WHERE id = $1`, launchID) // as after its first step
+	b.tables.MustExec(`UPDATE launches SET total_units = 10000 WHERE id = $1`, launchID) // the state after its first step
 	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, []int{10_000, 24_000}, []int{progress.Prepared, progress.Queued})
@@ -246,7 +246,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	})
 	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
-	if err := <-stopped; err != nil { // otherwise it was just done
+	if err := <-stopped; err != nil { // otherwise it has just been done
 		require.ErrorIs(t, err, db.ErrConflict)
 	}
 	dbtest.Await(t, time.Minute, "the end", func() bool {
@@ -259,7 +259,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	require.Zero(t, open)
 }
 
-// The worked example of metrics.md, from stored runs: text, latency in ms; ✗ is a run that failed.
+// The worked example of metrics.md, from stored runs: text, latency in ms; ✗ is a failed run.
 func TestTheWorkedExampleOfVariants(t *testing.T) {
 	t.Parallel()
 	type run struct {

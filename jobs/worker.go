@@ -29,7 +29,7 @@ type Worker struct {
 	id uuid.UUID
 	// leaving is closed when no further unit may be claimed.
 	leaving chan struct{}
-	// calls ends when calls in flight must be cut.
+	// calls is the context of calls: it ends when calls in flight must be cut.
 	calls    context.Context
 	cutCalls context.CancelFunc
 
@@ -39,19 +39,19 @@ type Worker struct {
 	heartbeat atomic.Pointer[heartbeat]
 	// starting are the launches that this worker is about to start.
 	starting sync.Map // uuid.UUID → true
-	// slots limits concurrent lanes. own tracks lanes this worker started itself, without a job.
+	// slots limits concurrent lanes. own tracks the lanes that this worker started itself, without a job.
 	slots chan struct{}
-	ownMu sync.Mutex // keeps lanes from starting while the worker begins to leave
+	ownMu sync.Mutex // prevents lanes from starting once the worker is shutting down
 	own   sync.WaitGroup
-	// tidied is when this worker, as leader, last did the non-urgent work; only reconcile uses it.
+	// tidied is when this worker, as leader, last did non-urgent work; only reconcile uses it.
 	tidied time.Time
 	// aside runs potentially slow work alongside reconcile; isAside keeps it from running twice at once.
 	aside   sync.WaitGroup
 	isAside atomic.Bool
-	// isAssessing keeps ended tasks from being assessed twice at once, atWork each of the Chores.
+	// isAssessing keeps ended tasks from being assessed twice at once; atWork does the same for each of the Chores.
 	isAssessing atomic.Bool
 	atWork      []atomic.Bool
-	// doneAt is when each of the Chores was last begun; only reconcile uses it.
+	// doneAt is when each of the Chores last began; only reconcile uses it.
 	doneAt []time.Time
 }
 
@@ -63,12 +63,13 @@ type heartbeat struct {
 	othersCaughtUpAt time.Time
 }
 
-// Chore is a recurring piece of work. It may run in two processes at once, when the one that does it changes.
+// Chore is a recurring piece of work. It may briefly run in two processes at once, when another process becomes the
+// leader.
 type Chore struct {
 	// Name names the work in the log.
 	Name string
 	Do   func(ctx context.Context) error
-	// Every is how often it is done; 0 means once a second.
+	// Every is how often the work is done; 0 means once a second.
 	Every time.Duration
 }
 
@@ -78,12 +79,12 @@ type WorkerConfig struct {
 	Lanes int
 	Store *db.Store
 	Queue *Queue
-	// Agents calls agents, Models calls models: each has its own rules about addresses.
+	// Agents calls agents, Models calls models: different rules apply to their addresses.
 	Agents  *agent.Client
 	Models  *agent.Client
 	Sealer  *secret.Sealer
 	Metrics *Metrics
-	// Chores are done by one worker for all.
+	// Chores are the recurring work that one worker does for all.
 	Chores []Chore
 	// Admits reports whether a launch may begin; nil means that all may.
 	Admits func(ctx context.Context, launchID uuid.UUID) (bool, error)
@@ -91,14 +92,15 @@ type WorkerConfig struct {
 	MaxActiveTasks int
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
-	// AssetURL returns where agents find a file of a task on this site; nil if that is not known.
+	// AssetURL returns the address at which agents find a task's file on this site; nil if the address of the site
+	// is not known.
 	AssetURL func(taskID, assetID uuid.UUID) string
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report func(err error, tags map[string]string)
 	Log    *slog.Logger
 }
 
-// drainTime is how long a leaving worker lets calls in flight finish.
+// drainTime is how long a worker that shuts down lets calls in flight finish.
 const drainTime = 30 * time.Second
 
 // NewWorker returns a worker with a new identity.
@@ -122,7 +124,7 @@ func NewWorker(config WorkerConfig) *Worker {
 
 // Run works until ctx ends, then shuts down in order: it claims no more units, lets calls in flight finish for up
 // to 30 s, and returns the remaining units to the queue.
-func (w *Worker) Run(ctx context.Context) error { //nolint:contextcheck // what it ends outlives ctx
+func (w *Worker) Run(ctx context.Context) error { // nolint:contextcheck // the work that it ends outlives ctx
 	defer w.cutCalls()
 	if err := w.beat(ctx); err != nil {
 		return err
@@ -222,7 +224,8 @@ func (w *Worker) isLeaving() bool {
 	}
 }
 
-// every runs work at an interval until ctx ends. A failure is logged, with complaint, and the next tick retries.
+// every runs work at an interval until ctx ends. A failure is logged with the message complaint, and the next tick
+// is the retry.
 func (w *Worker) every(ctx context.Context, interval time.Duration, complaint string, work func(context.Context) error) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -239,7 +242,7 @@ func (w *Worker) every(ctx context.Context, interval time.Duration, complaint st
 	}
 }
 
-// beat sends a heartbeat. It has a goroutine to itself, so nothing can delay it.
+// beat sends a heartbeat. It has its own goroutine, so that nothing can delay it.
 func (w *Worker) beat(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -263,7 +266,7 @@ func (w *Worker) beat(ctx context.Context) error {
 }
 
 // canJudgeOthers reports whether this worker may declare others dead. After a database outage every heartbeat is
-// stale, so it must first have a fresh one itself and give the others time to catch up.
+// stale, so it must first send one itself and give the others time to catch up.
 func (w *Worker) canJudgeOthers() bool {
 	last := w.heartbeat.Load()
 	return time.Since(last.at) < 2*db.BeatEvery && time.Now().After(last.othersCaughtUpAt)

@@ -23,8 +23,8 @@ var embedded embed.FS
 // Prefix is where the files are served.
 const Prefix = "/static/"
 
-// dir is a folder that the files are read from at every request instead of the program, for development
-// (WENDING_STATIC_DIR, which make dev sets); empty means the files that are compiled in.
+// dir is a folder from which the files are read at every request, for development (WENDING_STATIC_DIR, which make
+// dev sets); empty means the compiled-in files.
 var dir = sync.OnceValue(func() string { return os.Getenv("WENDING_STATIC_DIR") })
 
 // index has the hash of every file, by its name relative to the folder assets.
@@ -40,12 +40,12 @@ var index = sync.OnceValue(func() map[string]string {
 		return err
 	})
 	if err != nil {
-		panic(err) // the files are compiled in
+		panic(err) // cannot fail: the files are compiled in
 	}
 	return hashes
 })
 
-// Content returns a file; it panics if there is none.
+// Content returns a file; it panics if the file does not exist.
 func Content(name string) []byte {
 	if dir() != "" {
 		if content, err := os.ReadFile(path.Join(dir(), name)); err == nil {
@@ -59,7 +59,7 @@ func Content(name string) []byte {
 	return content
 }
 
-// URL returns where a file is served: /static/<hash>/<name>.
+// URL returns the path of a file: /static/<hash>/<name>.
 func URL(name string) string {
 	hash, isThere := index()[name]
 	if !isThere {

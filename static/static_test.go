@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownProperty finds a read of a form's own property that a control of the same name would hide.
+// ownProperty matches a use of a form's own property that a control with the same name would hide.
 var ownProperty = regexp.MustCompile(`\b(?:form|event\.target)\.(?:dataset|action|method|target|title|id)\b`)
 
 // A control hides the property of its form that has the same name: form.dataset is a list once a select is called

@@ -1,6 +1,6 @@
-// Command docs writes the parts of the repository's documents that are generated: the list of packages from
-// their doc comments, and the results of benchmarks and of the chaos and hostile suites. Each part is enclosed
-// in <!-- name --> and <!-- /name -->.
+// Command docs writes the generated parts of the repository's documents: the list of packages from their doc
+// comments, and the results of benchmarks and of the chaos and hostile suites. Each part is enclosed in <!-- name
+// --> and <!-- /name -->.
 package main
 
 import (
@@ -74,7 +74,7 @@ func rewrite(path, name, text string) error {
 	return os.WriteFile(path, []byte(before+begin+"\n"+text+"\n\n"+end+after), 0o644) //nolint:gosec // a document of the repository
 }
 
-// sources are the files below root that are written by hand: Go code and templates, without tests.
+// sources returns the hand-written files below root: Go code and templates, without tests.
 func sources(root string) (paths []string, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -136,7 +136,7 @@ func packages(root string) (string, error) {
 	return strings.TrimSpace(list.String()), nil
 }
 
-// sentence is the first sentence of a package comment, without the words that name the package.
+// sentence returns the first sentence of a package comment, without the words that name the package.
 func sentence(comment, name string) string {
 	lines := strings.Split(strings.TrimSpace(comment), "\n")
 	for n, line := range lines {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What CONTRIBUTING.md says of the packages is what their doc comments say: `make generate` writes it.
+// CONTRIBUTING.md describes packages with their doc comments; `make generate` writes the list.
 func TestTheListOfPackagesIsUpToDate(t *testing.T) {
 	t.Parallel()
 	list, err := packages(filepath.Join("..", ".."))

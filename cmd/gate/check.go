@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// check finds mistakes that would prevent a judgement, before the first call is made and paid for.
+// check finds mistakes that would make a judgement impossible, before the first call is made and paid for.
 func (o Options) check(ctx context.Context, client Client) error {
 	for _, metric := range slices.Sorted(maps.Keys(o.FailUnder)) {
 		switch {

@@ -19,7 +19,7 @@ import (
 
 // Client talks to the API of a server.
 type Client struct {
-	// Server is the server's address, without a slash at its end.
+	// Server is the server's address, without a trailing slash.
 	Server string
 	HTTP   *http.Client
 	// Token is an API token of the server; empty if the server has no accounts.
@@ -61,7 +61,7 @@ func (c Client) send(request *http.Request) (*http.Response, error) {
 	return c.HTTP.Do(request)
 }
 
-// call makes a request and reads its answer as JSON into to, unless that is nil.
+// call makes a request and decodes its JSON response into to, unless to is nil.
 func (c Client) call(ctx context.Context, method, path, contentType string, body io.Reader, to any) error {
 	request, err := http.NewRequestWithContext(ctx, method, c.Server+api+path, body)
 	if err != nil {
@@ -98,7 +98,8 @@ func (c Client) sendJSON(ctx context.Context, method, path string, body, to any)
 	return c.call(ctx, method, path, "application/json", bytes.NewReader(text), to)
 }
 
-// Create saves what the file defines, creates its task, which starts at once, and returns the task's id.
+// Create saves the entries that the file defines, creates its task, which starts at once, and returns the task's
+// id.
 func (c Client) Create(ctx context.Context, spec Spec) (string, error) {
 	task := maps.Clone(spec.Task)
 	for kind, entries := range spec.Inline {
@@ -169,13 +170,13 @@ func (c Client) upload(ctx context.Context, dataset string, task map[string]any,
 	return c.call(ctx, http.MethodPost, "evaluation-tasks", form.FormDataContentType(), &body, to)
 }
 
-// The limits of a file; the server's limit for a dataset is lower.
+// The limits of a file's size; the server's limit for a dataset is lower.
 const (
 	maxSpec    = 1 << 20
 	maxDataset = 64 << 20
 )
 
-// readFile reads a file or a pipe; it fails if there is more than the limit.
+// readFile reads a file or a pipe; it fails if the content exceeds the limit.
 func readFile(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -276,10 +277,10 @@ type Progress struct {
 // IsActive reports whether the task waits or runs.
 func (p Progress) IsActive() bool { return p.Status == "PENDING" || p.Status == "RUNNING" }
 
-// outage is how long the server may be away while a task runs.
+// outage is how long the server may be unavailable while a task runs.
 const outage = 2 * time.Minute
 
-// Await polls a task once a second until it has ended, and passes each progress to told.
+// Await polls a task once a second until the task has ended, and passes each progress to told.
 func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p Progress, err error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -308,7 +309,7 @@ func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p 
 	}
 }
 
-// Download writes a task's report to a file, in the format of its extension: the file is there whole, or not at all.
+// Download writes a task's report to a file, in the format of the file's extension: completely or not at all.
 func (c Client) Download(ctx context.Context, task, path string) (err error) {
 	format := strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+api+"evaluation-tasks/"+task+"/export?format="+url.QueryEscape(format), nil)
@@ -329,7 +330,7 @@ func (c Client) Download(ctx context.Context, task, path string) (err error) {
 	})
 }
 
-// writeFile writes a file under another name first.
+// writeFile writes a file under a temporary name first.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), ".wending-*")
 	if err != nil {

@@ -21,21 +21,21 @@ type Options struct {
 	Spec Spec
 	// Wait waits until the task has ended; the options below imply it.
 	Wait bool
-	// Baseline is a task, <id> or <id>:<variant>, that the task must not be significantly worse than; empty
-	// means none.
+	// Baseline is the task, <id> or <id>:<variant>, to compare with: the result must not be significantly worse.
+	// Empty means none.
 	Baseline string
-	// FailUnder are limits by their metrics.
+	// FailUnder are limits, by metric.
 	FailUnder map[string]float64
 	// JUnit and Out are the paths of output files; empty means none.
 	JUnit, Out string
 	// Result receives the summary, Progress the progress lines. With IsTerminal one progress line is rewritten in place.
 	Result, Progress io.Writer
 	IsTerminal       bool
-	// IsLocal means that the server is gone at the end, so that the task cannot be opened afterwards.
+	// IsLocal means that the server ends with the command, so that the task cannot be opened afterwards.
 	IsLocal bool
 }
 
-// ErrBelow means that a limit is not reached, or that the task is significantly worse than the baseline.
+// ErrBelow means that a limit was not met, or that the task is significantly worse than the baseline.
 var ErrBelow = errors.New("below the limit")
 
 // Run runs an evaluation. It returns ErrBelow if it ended and did not pass; any other error means that it could not run.
@@ -106,7 +106,7 @@ func codes(counts map[string]int) string {
 	return strings.Join(list, ", ")
 }
 
-// quiet is the time between progress lines where they cannot be rewritten in place.
+// quiet is the time between progress lines if they cannot be rewritten in place.
 const quiet = 10 * time.Second
 
 // await waits for the task's end and prints its progress.
@@ -200,7 +200,7 @@ type difference struct {
 	N          int        `json:"n"`
 }
 
-// equals reports that two differences are the same.
+// equals reports whether two differences are the same.
 func (d difference) equals(other difference) bool {
 	return d.N == other.N && d.Difference != nil && other.Difference != nil && math.Abs(*d.Difference-*other.Difference) < 1e-9 &&
 		reflect.DeepEqual(d.Interval, other.Interval)
@@ -210,7 +210,7 @@ func (d difference) equals(other difference) bool {
 type report struct {
 	Variants  []variant
 	Questions []question
-	// Differences from the baseline, by variant number, then by metric; nil without a baseline.
+	// Differences are the differences from the baseline, by variant number, then by metric; nil without a baseline.
 	Differences map[int]map[string]difference
 }
 
@@ -259,7 +259,7 @@ func (c Client) read(ctx context.Context, id, baseline string) (r report, err er
 	return r, nil
 }
 
-// check is a limit, or a comparison, with its outcome.
+// check is a limit or a comparison, with its outcome.
 type check struct {
 	variant int
 	name    string
@@ -267,7 +267,7 @@ type check struct {
 	passed  bool
 }
 
-// limits checks limits for each variant. An unknown value fails its limit.
+// limits checks limits for each variant. An unknown value does not meet its limit.
 func (r report) limits(limits map[string]float64) (checks []check) {
 	for _, one := range r.Variants {
 		for _, metric := range slices.Sorted(maps.Keys(limits)) {
@@ -285,7 +285,7 @@ func (r report) limits(limits map[string]float64) (checks []check) {
 	return checks
 }
 
-// amount writes a metric's value.
+// amount formats a metric's value.
 func amount(metric string, value *float64) string {
 	switch {
 	case value == nil || !isMost(metric):
@@ -296,7 +296,7 @@ func amount(metric string, value *float64) string {
 	return strconv.FormatFloat(*value, 'g', 6, 64)
 }
 
-// watched are the numbers that must not be significantly worse than the baseline's.
+// watched are the numbers that must not be significantly worse than those of the baseline.
 var watched = []string{"success_rate", "agreement", "pass_share", "score"}
 
 // losses checks that no variant is significantly worse than the baseline.
@@ -305,7 +305,8 @@ func (r report) losses() (checks []check) {
 		differences := r.Differences[one.Number]
 		for _, metric := range watched {
 			d := differences[metric]
-			if d.Difference == nil || metric == "score" && d.equals(differences["pass_share"]) { // of one rule they are the same
+			// with a single rule, score and pass share are the same
+			if d.Difference == nil || metric == "score" && d.equals(differences["pass_share"]) {
 				continue
 			}
 			c := check{variant: one.Number, name: metric + " against the baseline", passed: true}
@@ -314,7 +315,7 @@ func (r report) losses() (checks []check) {
 				low, high := (*d.Interval)[0], (*d.Interval)[1]
 				c.passed = high >= 0
 				c.text += fmt.Sprintf(", 95 %% interval %+.1f … %+.1f, %d questions", 100*low, 100*high, d.N)
-			} else { // one question, or all changed by the same
+			} else { // a single question, or all changed by the same amount
 				c.passed = d.N < 2 || *d.Difference >= 0
 				c.text += fmt.Sprintf(", the same on each of %d questions", d.N)
 			}

@@ -133,7 +133,7 @@ func TestSomeLimitsAreUpperOnes(t *testing.T) {
 	}
 }
 
-// With one rule the score is the pass share: what got worse is said once.
+// With one rule the score equals the pass share, so a decline is reported only once.
 func TestTheSameLossIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	same := difference{Difference: share(-0.2), Interval: &[]float64{-0.3, -0.1}, N: 10}
@@ -144,7 +144,7 @@ func TestTheSameLossIsSaidOnce(t *testing.T) {
 	require.Len(t, r.losses(), 2)
 }
 
-// Limits that nothing can reach are refused before anything is sent.
+// Limits that no result can meet are refused before anything is sent.
 func TestWhatCannotBeJudgedIsSaidFirst(t *testing.T) {
 	t.Parallel()
 	spec, err := specOf(t, "task_name: a\nagent_api_url: http://127.0.0.1:9/\ndataset_file: q.csv\nruns_per_item: 1\n")
@@ -194,7 +194,7 @@ func TestAReportForCIServers(t *testing.T) {
 	require.Equal(t, "limit", read.Suites[1].Cases[0].Failure.Type)
 }
 
-// A file without an end is not read to it.
+// An endless file is not read to its end.
 func TestFilesAreReadWithBounds(t *testing.T) {
 	t.Parallel()
 	_, err := ReadSpec("/dev/zero", os.LookupEnv)

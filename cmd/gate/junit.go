@@ -43,7 +43,7 @@ type problem struct {
 	Text    string `xml:",chardata"`
 }
 
-// nameLength is how many characters of a question the name of its case has.
+// nameLength is how many characters of a question are used as the name of its case.
 const nameLength = 80
 
 // writeJUnit writes a suite for each variant with a case for each question, and one for the limits. A question
@@ -101,7 +101,7 @@ func (s *suites) add(one suite) {
 	s.Tests, s.Failures, s.Errors = s.Tests+one.Tests, s.Failures+one.Failures, s.Errors+one.Errors
 }
 
-// testCase is a question as one variant answered it, with the time of all its runs.
+// testCase returns the case of a question as one variant answered it, with the total time of its runs.
 func (q question) testCase(class string, number int) (one testCase, seconds float64) {
 	text := []rune(strings.Join(strings.Fields(q.Text), " "))
 	if len(text) > nameLength {

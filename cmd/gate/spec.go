@@ -1,5 +1,4 @@
-// Package gate runs an evaluation on a server without a person's help: from a file, with limits, a report and
-// an exit code.
+// Package gate runs an evaluation on a server unattended: from a file, with limits, a report and an exit code.
 package gate
 
 import (
@@ -29,14 +28,14 @@ func (e *SpecError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.L
 // Spec is the content of a file: the members of a task's JSON, and the library entries to save before the task
 // is created.
 type Spec struct {
-	// File is the path of the file, Lines the lines of its members, by name.
+	// File is the path of the file, Lines the line numbers of its members, by name.
 	File  string
 	Lines map[string]int
-	// Task are the members of the task, except those in Inline.
+	// Task holds the members of the task, except those in Inline.
 	Task map[string]any
 	// Dataset is the path of the file with the questions; empty if the task names a saved dataset.
 	Dataset string
-	// Inline are entries that the file defines instead of naming them, by the kind of entry.
+	// Inline holds entries that the file defines itself instead of naming saved ones, by kind.
 	Inline map[string][]map[string]any
 	// FailUnder are limits, Baseline a task to compare with; the command line can add more.
 	FailUnder map[string]float64
@@ -59,16 +58,16 @@ var kindNames = map[kindOfValue]string{
 	aText: "a text", aNumber: "a number", aBoolean: "true or false", anObject: "a mapping", aListOfEntries: "a list of ids, or of entries", aListOfIDs: "a list of ids",
 }
 
-// members are the names of a task's JSON, as in the API, and the additional ones of a file.
+// members are the members of a task's JSON, as in the API, and the additional members of a file.
 var members = map[string]kindOfValue{
-	"task_name": aText, "agent_api_url": aText, "agent_model": aText, "rate_limit": aText, "on_turn_failure": aText, "dataset": aText, "dataset_file": aText,
+	"task_name": aText, "agent_api_url": aText, "agent_model": aText, "rate_limit": aText, "on_turn_failure": aText, "cluster_by": aText, "dataset": aText, "dataset_file": aText,
 	"column_question_id": aText, "column_question": aText, "dataset_encoding": aText, "column_standard_answer": aText, "max_cost": aText, "baseline": aText,
 	"runs_per_item": aNumber, "timeout_seconds": aNumber, "max_retries": aNumber, "concurrency": aNumber,
 	"use_stream": aBoolean, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject,
 	"prompts": aListOfEntries, "models": aListOfEntries, "agents": aListOfEntries, "evaluators": aListOfEntries, "channels": aListOfIDs,
 }
 
-// ReadSpec reads a file. ${NAME} in a text is a variable of the environment, which lookup knows.
+// ReadSpec reads a file. ${NAME} in a text is an environment variable, whose value lookup returns.
 func ReadSpec(path string, lookup func(string) (string, bool)) (Spec, error) {
 	spec := Spec{File: path, Lines: map[string]int{}, Task: map[string]any{}, Inline: map[string][]map[string]any{}, FailUnder: map[string]float64{}}
 	content, err := readFile(path, maxSpec)
@@ -118,7 +117,7 @@ func names() []string {
 
 var syntaxLine = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
 
-// syntax is an error of the YAML itself.
+// syntax returns an error of the YAML itself.
 func (s Spec) syntax(err error) error {
 	if found := syntaxLine.FindStringSubmatch(err.Error()); found != nil {
 		line, _ := strconv.Atoi(found[1])
@@ -129,7 +128,7 @@ func (s Spec) syntax(err error) error {
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// expand puts variables of the environment into a member's texts.
+// expand inserts environment variables into a member's texts.
 func (s Spec) expand(node *yaml.Node, lookup func(string) (string, bool)) error {
 	var missing string
 	if node.Kind == yaml.ScalarNode {
@@ -238,19 +237,19 @@ func (s *Spec) takeList(name string, kind kindOfValue, node *yaml.Node, wrong fu
 	return nil
 }
 
-// lineOf is the member of an entry that has its line.
+// lineOf is the member in which an entry's line number is kept.
 const lineOf = "\x00line"
 
-// Metrics are those that limits can be given for: minimums for a variant and, for the last two, maximums.
+// Metrics are the metrics that can have limits: minimums for a variant and, for the last two, maximums.
 var Metrics = []string{
 	"success_rate", "identical_rate", "agreement", "consensus", "similarity", "pass_rate", "pass_rate_all", "majority_rate", "score_mean",
 	"latency_p90_ms", "cost",
 }
 
-// isMost reports that a limit of the metric is an upper one.
+// isMost reports whether a limit of the metric is a maximum.
 func isMost(metric string) bool { return metric == "latency_p90_ms" || metric == "cost" }
 
-// ParseLimit reads metric=value: a number, or a percentage of a share.
+// ParseLimit parses metric=value, where the value is a number or, for a share, a percentage.
 func ParseLimit(text string) (metric string, value float64, err error) {
 	metric, number, hasValue := strings.Cut(text, "=")
 	if metric = strings.TrimSpace(metric); !hasValue || !slices.Contains(Metrics, metric) {
@@ -274,7 +273,7 @@ func ParseLimit(text string) (metric string, value float64, err error) {
 	return metric, value, nil
 }
 
-// variants is how many variants the file asks for.
+// variants returns how many variants the file requests.
 func (s Spec) variants() int {
 	count := func(kind string) int {
 		ids, _ := s.Task[kind].([]string)
@@ -287,7 +286,7 @@ func (s Spec) variants() int {
 	return max(1, count("prompts")) * targets
 }
 
-// hasEvaluators reports that the answers are judged.
+// hasEvaluators reports whether the answers are judged.
 func (s Spec) hasEvaluators() bool {
 	ids, _ := s.Task["evaluators"].([]string)
 	return len(ids)+len(s.Inline["evaluators"]) > 0
@@ -311,7 +310,7 @@ func (s Spec) located(refusal *RefusalError) error {
 	return refusal
 }
 
-// jsonOf writes a value as JSON.
+// jsonOf returns a value as JSON.
 func jsonOf(value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	return text, errors.Join(err)

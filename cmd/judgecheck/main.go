@@ -1,5 +1,5 @@
 // Command judgecheck measures a judge: it has a judge saved in a running Wending rate 50 answers labelled by
-// people, including attempts to influence the grade, and reports how often the judge agrees with the labels.
+// people, some of which try to influence the grade, and reports how often the judge agrees with the labels.
 package main
 
 import (
@@ -98,9 +98,9 @@ func read(text string) (examples []example, err error) {
 
 // tally counts the combinations of a judge's verdicts and people's labels.
 type tally struct {
-	// both pass, both fail, only the judge passes, only people pass, and the judge gave no rating.
+	// the five counts: both pass, both fail, only the judge passes, only people pass, and the judge gave no rating
 	passes, fails, tooKind, tooStrict, defaults int
-	// kinds count, for each kind, the answers that the judge judged as people did, and all answers.
+	// kinds counts, for each kind of answer, those that the judge judged as people did, and all.
 	kinds   map[string][2]int
 	latency int
 }
@@ -127,7 +127,7 @@ func (t *tally) add(one example, said verdict) {
 	t.kinds[one.kind] = of
 }
 
-// kappa is Cohen's κ over the answers that the judge rated: agreement beyond chance, 1 at most.
+// kappa returns Cohen's κ over the answers that the judge rated: agreement beyond chance, 1 at most.
 func (t *tally) kappa() float64 {
 	n := float64(t.passes + t.fails + t.tooKind + t.tooStrict)
 	if n == 0 {
@@ -141,7 +141,7 @@ func (t *tally) kappa() float64 {
 	return (float64(t.passes+t.fails)/n - chance) / (1 - chance)
 }
 
-// String sums the tally up.
+// String formats the tally.
 func (t *tally) String(name string) string {
 	total := t.passes + t.fails + t.tooKind + t.tooStrict + t.defaults
 	var text strings.Builder

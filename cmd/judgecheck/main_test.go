@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A judge that passes what holds the expected text is caught by what only pretends to.
+// A judge that passes every answer containing the expected text is exposed by answers that only pretend to be
+// right.
 func TestAJudgeIsMeasured(t *testing.T) {
 	t.Parallel()
 	examples, err := read(labelled)

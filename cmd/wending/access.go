@@ -14,7 +14,7 @@ import (
 	"wending/handlers/access"
 )
 
-// access returns the sign-in configuration of the pages served at an address.
+// access returns the sign-in configuration for pages served at an address.
 func (s *Settings) access(listening string) (config handlers.Access, err error) {
 	config.AuditDays, config.HSTSWithoutSubdomains = s.AuditDays, !s.HSTSNames
 	if config.Trusted, err = handlers.ParseTrusted(s.Proxies); err != nil {
@@ -54,7 +54,7 @@ func (s *Settings) access(listening string) (config handlers.Access, err error) 
 	return config, nil
 }
 
-// site is the public address of this site: PUBLIC_URL or, on a local machine, the listening address by name.
+// site returns the public address of this site: PUBLIC_URL or, on a local machine, the listening address by name.
 func (s *Settings) site(listening string) string {
 	if s.PublicURL != "" {
 		return strings.TrimRight(s.PublicURL, "/")
@@ -85,7 +85,7 @@ func (s *Settings) checkExposure() error {
 	return nil
 }
 
-// names are the names that the site is known by.
+// names returns the names of this site.
 func (s *Settings) names() []string {
 	names := s.hosts()
 	if u, err := url.Parse(s.PublicURL); err == nil && u.Hostname() != "" && s.Auth != "off" {

@@ -18,7 +18,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// versions is an agent whose second version wavers less: its path names the version.
+// versions is an agent whose second version is more stable; its path names the version.
 func versions(w http.ResponseWriter, call agenttest.Call) {
 	last := call.IdempotencyKey[len(call.IdempotencyKey)-1]
 	clause := "五百七十七"
@@ -28,7 +28,7 @@ func versions(w http.ResponseWriter, call agenttest.Call) {
 	agenttest.Stream(w, "## 意见\n\n"+strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20)+"依据第"+clause+"条。"+strings.Repeat("守约方负有防止损失扩大的义务。", 20))
 }
 
-// reviewsOf reads the reviews of a task by the API.
+// reviewsOf reads the reviews of a task through the API.
 func reviewsOf(t *testing.T, url, id string) (all []struct{ Reviewer, Verdict, Note string }) {
 	t.Helper()
 	answer, err := http.Get(url + "/api/v1/evaluation-tasks/" + id + "/reviews")
@@ -41,7 +41,8 @@ func reviewsOf(t *testing.T, url, id string) (all []struct{ Reviewer, Verdict, N
 	return told.Items
 }
 
-// awaits waits until a script is true. A page that leaves while it is asked has no answer: the next one is asked again.
+// awaits waits until a script returns true. A page that is being left gives no answer, so the next one is asked
+// again.
 func (b *tab) awaits(what, script string) {
 	b.t.Helper()
 	dbtest.Await(b.t, 10*time.Second, what, func() bool {
@@ -58,7 +59,7 @@ func (b *tab) goOffline(is bool) {
 	}))
 }
 
-// An afternoon's review with the keyboard alone: from the list to the signature, and to what is printed.
+// An afternoon's review with the keyboard alone: from the list to the signature and the printed report.
 func TestAnAfternoonByKeyboard(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, versions)
@@ -68,7 +69,7 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 
 	b := openBrowser(t, p.url)
 	b.open("/tasks")
-	b.evaluate(`document.querySelector(".tasks .name").focus()`, nil) // as Tab would, however many stops are before it
+	b.evaluate(`document.querySelector(".tasks .name").focus()`, nil) // as with Tab, however many stops are in between
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.awaits("the report", `document.readyState === "complete" && document.querySelector("h1").textContent === "评测报告: 下午"`)
 	b.requireAccessible("report")
@@ -103,7 +104,7 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 	second := number()
 	b.do(chromedp.KeyEvent("2"))
 	changed(second)
-	b.do(chromedp.KeyEvent("u")) // the second was a slip
+	b.do(chromedp.KeyEvent("u")) // the second verdict was a slip
 	b.awaits("the question that was judged", fmt.Sprintf(`document.readyState === "complete" && document.querySelector(".review-mode .result[data-number=\"%s\"]") !== null`, second))
 	require.Len(t, reviewsOf(t, p.url, id), 1, "taken back")
 	for judged := 1; judged < 20; judged++ {
@@ -129,10 +130,11 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 	b.sees("[data-count]", "20 / 20")
 	b.requireAccessible("document")
 	b.evaluate(`(() => { const form = document.querySelector(".query"); form.elements.opinion.value = "FAIL"; form.dispatchEvent(new Event("input")); })()`, nil)
-	b.sees("[data-count]", "7 / 20") // its filters work without a server
+	b.sees("[data-count]", "7 / 20") // the page's filters work without a server
 }
 
-// Two reviewers at once, with reloads and a network that goes away: no note is lost, and nobody overwrites another.
+// Two reviewers work at once, with reloads and a network that fails: no note is lost, and neither overwrites the
+// other's verdicts.
 func TestNoTypedNoteIsLost(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, versions)
@@ -177,7 +179,7 @@ func TestNoTypedNoteIsLost(t *testing.T) {
 	require.Len(t, reviewsOf(t, p.url, id), 2, "a single answer can be judged too")
 }
 
-// Version against version: two ticks in the list lead to what changed.
+// Comparing two versions: ticking two tasks in the list leads to what changed.
 func TestTwoVersionsAreCompared(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, versions)
@@ -203,4 +205,18 @@ func TestTwoVersionsAreCompared(t *testing.T) {
 	b.follows(".fields .is-unstable_stable a")
 	b.sees(".segments [aria-current]", "不稳定 → 稳定")
 	b.requireAccessible("one field of a comparison")
+
+	// The keys are the report's: on to the next question, open it, judge the later version, see the help.
+	b.do(chromedp.KeyEvent("j"))
+	var isSecond bool
+	b.evaluate(`document.activeElement === document.querySelectorAll(".result")[1]`, &isSecond)
+	require.True(t, isSecond, "the second question has the focus")
+	b.do(chromedp.KeyEvent("1"), chromedp.WaitVisible("#who-name"), chromedp.SetValue("#who-name", "李雷"), chromedp.Focus("#who-name"), chromedp.KeyEvent(kb.Enter))
+	b.sees(".judge-variant .said-list li:not([hidden])", "李雷")
+	b.do(chromedp.Click(".compared-pair.is-line .unit-fold > summary"))
+	b.sees(".compared-pair.is-line .unit-fold .answers", "两边最常见的回答相同")
+	b.requireAccessible("a question of a comparison that is open")
+	b.do(chromedp.KeyEvent("?"))
+	b.sees("#help", "评审乙：通过、不通过、存疑")
+	b.requireAccessible("the keys of a comparison")
 }

@@ -14,8 +14,9 @@ import (
 	"wending/jobs/tasks"
 )
 
-// A process that is killed after a change and before its entry leaves what it had begun: the audit says that nobody knows the outcome. The
-// seal holds from one start to the next, and the command line proves that what the log has is still there.
+// If a process is killed after a change and before its entry, its intent remains, and the audit records that the
+// outcome is unknown. The seal stays valid from one start to the next, and the command line proves that the entries
+// in the log still exist.
 func TestTheAuditOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	database, key := dbtest.Start(t), dbtest.SecretKey
@@ -43,7 +44,8 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	})
 	program.kill(t)
 	require.Error(t, <-asked)
-	// The database may not have noticed yet that nobody waits for the entry, and would write it once the chain is free.
+	// The database may not have noticed yet that the client of the entry's statement is gone, and would write the
+	// entry once the chain is unlocked.
 	dbtest.Await(t, time.Minute, "the end of what waited for the chain", func() bool {
 		var waiting int
 		require.NoError(t, tables.Get(&waiting, `
@@ -90,7 +92,7 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	code, said = commandWith(t, "", "token", "create", "ci", "--database-url", database, "--data-dir", folder, "--secret-key", strings.Repeat("b", 64))
 	require.Equal(t, 1, code, "it would break the seal: "+said)
 
-	// The end is cut, and the chain put right as far as that goes without the key.
+	// The end is cut off, and the chain corrected as far as that is possible without the key.
 	tables.MustExec(`SET session_replication_role = replica; DELETE FROM audit_entries WHERE seq = (SELECT max(seq) FROM audit_entries);
 		UPDATE audit_chain SET (last_seq, last_hash) = (SELECT seq, hash FROM audit_entries ORDER BY seq DESC LIMIT 1); SET session_replication_role = origin`)
 	code, said = verify(key)

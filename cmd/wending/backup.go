@@ -25,14 +25,14 @@ import (
 )
 
 type backupCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"Where to write it: a .tar.gz, which must not be there yet."`
+	File string `arg:"" placeholder:"FILE" help:"The .tar.gz file to write; it must not exist yet."`
 }
 
 type restoreCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"What 'backup' wrote."`
+	File string `arg:"" placeholder:"FILE" help:"A file written by 'backup'."`
 }
 
-// What a backup has, by the names of its files.
+// The files of a backup.
 const (
 	manifestName = "manifest.json"
 	dumpName     = "database.dump"
@@ -46,14 +46,14 @@ type manifest struct {
 	Format  int       `json:"format"`
 	Version string    `json:"version"`
 	MadeAt  time.Time `json:"made_at"`
-	// HasKey reports that the key is in the backup; otherwise SECRET_KEY is needed with it.
+	// HasKey reports that the key is in the backup; otherwise SECRET_KEY is needed to restore it.
 	HasKey bool `json:"has_key"`
 }
 
 const backupFormat = 1
 
 // database calls work with the address of the database: the configured one, the running program's, or that of a
-// server started for the call.
+// server started for this call.
 func (s *Settings) database(ctx context.Context, work func(url string) error) error {
 	if s.DatabaseURL != "" {
 		return work(s.directURL(s.DatabaseURL))
@@ -79,9 +79,9 @@ func (s *Settings) database(ctx context.Context, work func(url string) error) er
 	return work(server.URL())
 }
 
-// Run writes database, uploads and key to one file, also while the program runs. A task's file is stored before
-// its rows, and removed after them: so reading the files both before and after the snapshot of the rows finds
-// all that are needed.
+// Run writes the database, uploads and key to one file, even while the program runs. A task's file is stored before
+// its rows and removed after them, so reading the files both before and after the snapshot of the rows finds all
+// files that the rows need.
 func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (err error) {
 	if _, err := os.Stat(c.File); err == nil {
 		return fmt.Errorf("%s is there already", c.File)
@@ -89,7 +89,7 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 	if _, err := os.Stat(s.DataDir); err != nil {
 		return fmt.Errorf("DATA_DIR: %w", err)
 	}
-	aside, err := os.CreateTemp(filepath.Dir(c.File), ".wending-backup-*") // mode 0600: it has the key
+	aside, err := os.CreateTemp(filepath.Dir(c.File), ".wending-backup-*") // mode 0600, because it contains the key
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 	return err
 }
 
-// backupWriter writes a backup. written are the files that it has, with the time of their last change.
+// backupWriter writes a backup. written are the files already in it, with the time of their last change.
 type backupWriter struct {
 	archive *tar.Writer
 	folders map[string]string
@@ -170,7 +170,7 @@ func (b *backupWriter) add(name string, content []byte) error {
 	return err
 }
 
-// addFile adds an open file from its beginning, as large as it is now.
+// addFile adds an open file from its beginning, up to its present size.
 func (b *backupWriter) addFile(name string, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -206,8 +206,8 @@ func (b *backupWriter) addFolders() error {
 	return nil
 }
 
-// addFolder adds the files that are new, or have changed since they were added. A file that disappears during the walk belongs to
-// deleted rows.
+// addFolder adds the files that are new, or have changed since they were added. A file that disappears in the
+// meantime belongs to deleted rows.
 func (b *backupWriter) addFolder(folderName, folder string) error {
 	return filepath.WalkDir(folder, func(place string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
@@ -238,7 +238,7 @@ func (b *backupWriter) addFolder(folderName, folder string) error {
 	})
 }
 
-// Run puts a backup into an empty database and data folder, and brings it up to date.
+// Run restores a backup into an empty database and data folder, and migrates it to this version.
 func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	folders := s.folders()
 	for _, folder := range folders {
@@ -251,7 +251,7 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 		return err
 	}
 	defer file.Close()                                    //nolint:errcheck // only read
-	if err := os.MkdirAll(s.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under an account of its own
+	if err := os.MkdirAll(s.DataDir, 0o755); err != nil { // nolint:gosec // PostgreSQL may run under its own account
 		return err
 	}
 	compressed, err := gzip.NewReader(file)
@@ -260,7 +260,7 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	}
 	r := &restorer{settings: s, archive: tar.NewReader(compressed), folders: folders}
 	if err := r.read(ctx); err != nil {
-		if r.hasKey { // nothing is left half-done
+		if r.hasKey { // a failed restore leaves nothing behind
 			_ = os.Remove(s.keyFile())
 		}
 		for _, folder := range folders {
@@ -350,7 +350,7 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 	return r.store(filepath.Join(r.folders[folder], filepath.FromSlash(local)))
 }
 
-// signOut ends the sessions of a backup: some of them may have been ended since.
+// signOut ends the sessions in a backup, because some of them may have ended since it was made.
 func (r *restorer) signOut(ctx context.Context, url string) error {
 	store, err := db.Open(ctx, url, 1)
 	if err != nil {
@@ -361,7 +361,7 @@ func (r *restorer) signOut(ctx context.Context, url string) error {
 	return r.settings.record(ctx, store, entry, nil, func() error { return people.New(store).EndAllSessions(ctx) })
 }
 
-// store writes the entry that is being read to a file.
+// store writes the current entry to a file.
 func (r *restorer) store(place string) error {
 	if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
 		return err

@@ -46,8 +46,8 @@ func taskOf(t *testing.T, base, id string) (task struct {
 	return task
 }
 
-// A backup is made while the program works; what it is restored into has all tasks, their files and their secrets, and goes on
-// with what was running.
+// A backup is made while the program works. The restored installation has all tasks, their files and their secrets,
+// and continues what was running.
 func TestABackupIsRestored(t *testing.T) {
 	t.Parallel()
 	slow := make(chan struct{})
@@ -123,7 +123,7 @@ func TestABackupIsRestored(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, questions, string(content))
 
-	// What is no backup, or a damaged one, leaves nothing behind.
+	// A file that is not a backup, or is a damaged one, leaves nothing behind.
 	whole, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for name, content := range map[string][]byte{"text": []byte("no backup"), "half": whole[:len(whole)/2]} {
@@ -140,7 +140,7 @@ func TestABackupIsRestored(t *testing.T) {
 	}
 }
 
-// Nothing is restored over what anybody has made, be it only an account or an entry of the library.
+// A restore never overwrites existing data, not even a single account or entry of the library.
 func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 	t.Parallel()
 	source, file := dbtest.Folder(t), filepath.Join(t.TempDir(), "backup.tar.gz")
@@ -168,6 +168,7 @@ func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 		require.Positive(t, rows, table)
 	}
 	admin.MustExec(`INSERT INTO workers (id, host, process_id, lanes) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'h', 1, 1)`)
-	code, said = command(t, "restore", file, "--data-dir", dbtest.Folder(t), "--database-url", fresh) // a process has only started
+	// a process has started, and nothing else
+	code, said = command(t, "restore", file, "--data-dir", dbtest.Folder(t), "--database-url", fresh)
 	require.Zero(t, code, said)
 }

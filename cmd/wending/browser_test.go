@@ -40,12 +40,14 @@ func openBrowser(t *testing.T, base string) *tab {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	allocator, stopBrowser := chromedp.NewExecAllocator(t.Context(), options...)
-	// chromedp reports every event it does not know yet as an error.
+	// chromedp reports every event that it does not know as an error.
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
-	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute) // a test on a busy machine; what it waits for has deadlines of its own
+	// generous, because the machine may be busy; each wait has a deadline of its own
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(func() { cancel(); closeTab(); stopBrowser() })
 	b := &tab{ctx, t, base}
-	b.do(network.SetCookie("view", "columns").WithURL(base)) // what most tests read; the other view is asked for by name
+	// the view that most tests expect; other tests request the other view
+	b.do(network.SetCookie("view", "columns").WithURL(base))
 	return b
 }
 
@@ -58,7 +60,7 @@ func (b *tab) do(actions ...chromedp.Action) {
 	}
 }
 
-// follows clicks on what leads to another page and waits until that is loaded.
+// follows clicks on a link or button to another page and waits until that page is loaded.
 func (b *tab) follows(selector string) {
 	b.t.Helper()
 	_, err := chromedp.RunResponse(b.ctx, chromedp.Click(selector))
@@ -83,7 +85,7 @@ func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams {
 	return p.WithAwaitPromise(true).WithReturnByValue(true)
 }
 
-// requireAccessible runs axe on the page as it stands, once nothing fades any more.
+// requireAccessible runs axe on the page in its present state, once no transition is running.
 func (b *tab) requireAccessible(what string) {
 	b.t.Helper()
 	scripts, err := filepath.Glob("testdata/axe-core-*.min.js")
@@ -99,7 +101,7 @@ func (b *tab) requireAccessible(what string) {
 	require.Empty(b.t, violations, what)
 }
 
-// The whole story as a reviewer would do it.
+// A reviewer's whole workflow.
 func TestAReviewersStory(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -136,7 +138,7 @@ func TestAReviewersStory(t *testing.T) {
 	b.do(chromedp.Click("#submit:enabled"), chromedp.WaitVisible(".tasks"))
 	b.sees(".toast-note", "任务创建成功")
 
-	// The row changes by itself: the mark on the window shows that the page was never loaded again.
+	// The row changes without a reload: the mark on the window shows that the page was never loaded again.
 	b.evaluate(`window.unbroken = true`, nil)
 	b.sees(".tasks .tag", "运行中")
 	b.requireAccessible("list with a running task")
@@ -177,7 +179,7 @@ func TestAReviewersStory(t *testing.T) {
 		b.evaluate(`document.querySelectorAll(".toast-note").forEach(n => n.remove())`, nil)
 	}
 
-	// What is larger than a page should hold is a plain download, under the same name.
+	// A result that is too large for a page is a plain download, under the same name.
 	large := filepath.Join(downloads, "A模型V1.2稳定性测试_评测报告.jsonl")
 	b.evaluate(`document.querySelector('[data-export][href*="format=jsonl"]').dataset.most = 100`, nil)
 	b.do(chromedp.Click(`[data-export][href*="format=jsonl"]`))
@@ -197,7 +199,7 @@ func TestAReviewersStory(t *testing.T) {
 	b.requireAccessible("form, dark, in English")
 }
 
-// A task that is watched, stopped, resumed and retried on its page, which is never loaded again by itself.
+// A task is watched, stopped, resumed and retried on its page, which never reloads itself.
 func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -301,7 +303,7 @@ func readReport(t *testing.T, path string) [][]string {
 	return rows
 }
 
-// Without scripts everything works by plain forms, and a page at phone width scrolls in one direction only.
+// Without scripts everything works through plain forms, and at phone width a page scrolls in one direction only.
 func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {

@@ -43,7 +43,7 @@ func startPostgres(t *testing.T) *postgresServer {
 	return s
 }
 
-// restart ends the server at once, as a power cut would end it, and starts it again.
+// restart ends the server abruptly, as a power cut would, and starts it again.
 func (s *postgresServer) restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *redisServer) kill() {
 	_ = s.command.Wait()
 }
 
-// member is a process of the program that is started again when it ends, as an operator's supervisor would.
+// member is a process of the program that is restarted whenever it ends, as an operator's supervisor would do.
 type member struct {
 	name    string
 	binary  string
@@ -117,14 +117,14 @@ type member struct {
 	mu      sync.Mutex
 	command *exec.Cmd
 	address string
-	// isRetired means that it must not be restarted.
+	// isRetired means that the process must not be restarted.
 	isRetired bool
 	isFrozen  atomic.Bool
 	starts    atomic.Int64
 	left      chan struct{}
 }
 
-// lockedLog collects what all processes say.
+// lockedLog collects the output of all processes.
 type lockedLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -172,7 +172,7 @@ func startMember(t *testing.T, m *member) *member {
 			}
 			m.starts.Add(1)
 			_ = command.Wait()
-			time.Sleep(200 * time.Millisecond) // what a supervisor waits
+			time.Sleep(200 * time.Millisecond) // as long as a supervisor waits
 		}
 	}()
 	<-ready
@@ -180,7 +180,7 @@ func startMember(t *testing.T, m *member) *member {
 	return m
 }
 
-// addressFinder reads the address that a web process tells.
+// addressFinder finds the address that a web process logs.
 type addressFinder struct{ m *member }
 
 func (f *addressFinder) Write(b []byte) (int, error) {
@@ -221,7 +221,7 @@ func (m *member) retire() {
 	}
 }
 
-// residentMemory is how much memory the process takes, in bytes.
+// residentMemory returns the memory of the process in bytes.
 func (m *member) residentMemory() int {
 	m.mu.Lock()
 	pid := m.command.Process.Pid
@@ -243,7 +243,7 @@ func skewedProgram(t *testing.T) string {
 	source, err := os.ReadFile(original)
 	require.NoError(t, err)
 	dir := t.TempDir()
-	// The wall clock is shifted, the monotonic one stays.
+	// The wall clock is shifted, the monotonic clock is not.
 	const reading = "sec, nsec, mono := runtimeNow()"
 	require.Contains(t, string(source), reading)
 	shifted := strings.ReplaceAll(string(source), reading, reading+"; sec += 3600")
@@ -256,7 +256,7 @@ func skewedProgram(t *testing.T) string {
 	return binary
 }
 
-// writeBomb answers with a few MB of gzip that unpack to 4 GB of one event.
+// writeBomb answers with a few MB of gzip that unpack to a single event of 4 GB.
 func writeBomb(w http.ResponseWriter) {
 	w.Header().Set("Content-Encoding", "gzip")
 	packer := gzip.NewWriter(w)

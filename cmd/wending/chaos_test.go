@@ -33,14 +33,14 @@ import (
 	"wending/views/text"
 )
 
-// The chaos suite runs the real program – web and workers as processes of their own – on a real PostgreSQL
-// and redis-server, and breaks everything while an agent counts its calls. `make chaos` runs it whole
-// (WENDING_CHAOS=full); `make test` a short version of it.
+// The chaos suite runs the real program – web and workers as separate processes – on a real PostgreSQL and
+// redis-server, and breaks everything while an agent counts its calls. `make chaos` runs the full suite
+// (WENDING_CHAOS=full); `make test` runs a short version.
 
-// goingOnWithin is the time within which work must have resumed, regardless of what died.
+// goingOnWithin is the time within which work must have resumed, whatever died.
 const goingOnWithin = 25 * time.Second
 
-// arena is everything that takes part.
+// arena holds all processes and servers that take part.
 type arena struct {
 	t        *testing.T
 	postgres *postgresServer
@@ -56,7 +56,7 @@ type arena struct {
 
 	mu     sync.Mutex
 	faults map[string]int
-	// losses are the deaths and freezes of workers: each may cost as many calls as the worker has lanes.
+	// losses are the deaths and freezes of workers, each of which may repeat as many calls as the worker has lanes.
 	losses int
 	// redisIsBusy means that a long fault of Redis is in progress.
 	redisIsBusy atomic.Bool
@@ -64,8 +64,8 @@ type arena struct {
 	longestGap, longestSilence time.Duration
 }
 
-// countingAgent answers with the call's own key, so that every stored answer tells whose it is. It checks what it is told was
-// said before, and judges answers, too.
+// countingAgent answers with the call's idempotency key, so that every stored answer shows to which unit it
+// belongs. It checks the history it receives, and also acts as a judge.
 type countingAgent struct {
 	*httptest.Server
 	mu            sync.Mutex
@@ -85,13 +85,13 @@ func newCountingAgent(t *testing.T, latency time.Duration) *countingAgent {
 		a.mu.Lock()
 		a.calls[key]++
 		a.mu.Unlock()
-		time.Sleep(a.latency*3/4 + rand.N(a.latency/2)) // an agent that takes its time
-		// The number of the unit comes after the launch's id, and the turn's or the vote's follows.
+		time.Sleep(a.latency*3/4 + rand.N(a.latency/2)) // the agent's latency
+		// The number of the unit follows the launch's id, and the number of the turn or vote follows that.
 		if unit := strings.Split(key, "-")[6]; !a.isWell.Load() && strings.HasSuffix(unit, "7") {
 			http.Error(w, "down", http.StatusInternalServerError)
 			return
 		}
-		if call.Body["messages"] != nil { // as a judge
+		if call.Body["messages"] != nil { // calls to the judge
 			said, _ := json.Marshal(map[string]any{"overall": 70, "reason": key})
 			_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"index": 0, "message": map[string]any{"role": "assistant", "content": string(said)}}}})
 			return
@@ -105,7 +105,7 @@ func newCountingAgent(t *testing.T, latency time.Duration) *countingAgent {
 	return a
 }
 
-// counts returns how many calls there were, and how many different ones.
+// counts returns the number of calls, and of distinct ones.
 func (a *countingAgent) counts() (calls, different int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +131,7 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 	a.queue, err = jobs.NewQueue(a.redis.url())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = a.queue.Close() })
-	// A launch that ends leaves a line for every time that it does.
+	// A launch that ends logs a line each time it does.
 	_, err = a.tables.Exec(`CREATE TABLE ended (launch_id uuid);
 		CREATE FUNCTION note_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ended VALUES (NEW.id); RETURN NEW; END $$;
 		CREATE TRIGGER note_end AFTER UPDATE OF status ON launches FOR EACH ROW
@@ -188,7 +188,7 @@ func (a *arena) faultCount() (count int) {
 	return count
 }
 
-// anyWorker is one that is not frozen now.
+// anyWorker returns a worker that is not frozen now.
 func (a *arena) anyWorker() *member {
 	for {
 		if m := a.workers[rand.IntN(len(a.workers))]; !m.isFrozen.Load() {
@@ -199,7 +199,7 @@ func (a *arena) anyWorker() *member {
 
 const recordWords, claimWords = "INSERT INTO evaluation_runs", "FOR UPDATE SKIP LOCKED"
 
-// faults by name; each returns when it has happened. Those that take long are on their own.
+// faults returns the faults by name; each returns once it has happened. Those that take long run separately.
 func (a *arena) quickFaults() map[string]func() {
 	return map[string]func(){
 		"kill -9 of a worker mid-call": func() {
@@ -213,7 +213,7 @@ func (a *arena) quickFaults() map[string]func() {
 			}
 		},
 		"connection cut during the commit of results": func() {
-			if a.anyWorker().proxy.Spring(dbtest.Trap{Words: recordWords, Pass: true}) { // the reply never comes
+			if a.anyWorker().proxy.Spring(dbtest.Trap{Words: recordWords, Pass: true}) { // the reply never arrives
 				a.note("connection cut during the commit of results", 0)
 			}
 		},
@@ -272,7 +272,7 @@ func (a *arena) quickFaults() map[string]func() {
 	}
 }
 
-// weights say how often each fault comes, against the others.
+// weights are the relative frequencies of the faults.
 var weights = map[string]int{
 	"kill -9 of a worker mid-call": 8, "kill -9 between answer and commit": 5, "connection cut during the commit of results": 14,
 	"connection cut during COMMIT of a claim": 14, "all connections of a worker cut": 8, "half-open database sockets": 3, "SIGTERM of a worker": 8,
@@ -286,7 +286,7 @@ func (a *arena) check(err error) {
 	}
 }
 
-// exhaustConnections takes every connection that PostgreSQL gives, also those of the processes.
+// exhaustConnections takes every connection that PostgreSQL has, including those of the processes.
 func (a *arena) exhaustConnections(hold time.Duration) {
 	var taken []*sqlx.DB
 	defer func() {
@@ -300,18 +300,18 @@ func (a *arena) exhaustConnections(hold time.Duration) {
 	for end := time.Now().Add(hold); time.Now().Before(end); {
 		connection, err := sqlx.Connect("postgres", a.postgres.URL())
 		if err != nil {
-			time.Sleep(20 * time.Millisecond) // until one is given back
+			time.Sleep(20 * time.Millisecond) // until one is returned
 			continue
 		}
 		taken = append(taken, connection)
 	}
 }
 
-// deliverTwice sends wake-ups again for every running launch.
+// deliverTwice sends further wake-ups for every running launch.
 func (a *arena) deliverTwice() {
 	var launches []uuid.UUID
 	if a.tables.Select(&launches, `SELECT id FROM launches WHERE status IN ('PENDING', 'RUNNING')`) != nil {
-		return // the database is away
+		return // the database is unavailable
 	}
 	for _, id := range launches {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -321,8 +321,8 @@ func (a *arena) deliverTwice() {
 	}
 }
 
-// reconcileTwice does what reconcilers do, twice at once and beside the workers' own, without the lock that
-// lets one of them lead.
+// reconcileTwice reconciles in two goroutines at once and beside the workers, without the lock that elects a single
+// leader.
 func (a *arena) reconcileTwice() {
 	var both sync.WaitGroup
 	for range 2 {
@@ -340,13 +340,13 @@ func (a *arena) reconcileTwice() {
 	both.Wait()
 }
 
-// freeze stops a worker past its lease and lets it go on.
+// freeze stops a worker until its lease has expired and then lets it continue.
 func (a *arena) freeze(m *member) {
 	a.note("SIGSTOP of a worker past the lease, then CONT", 1)
 	m.isFrozen.Store(true)
 	defer m.isFrozen.Store(false)
 	m.signal(syscall.SIGSTOP)
-	time.Sleep(db.WorkerDeadAfter + 4*time.Second) // the fault is how long it lasts
+	time.Sleep(db.WorkerDeadAfter + 4*time.Second) // the sleep is the length of the fault
 	m.signal(syscall.SIGCONT)
 }
 
@@ -355,11 +355,11 @@ func (a *arena) longRedisFault(kind string, begin, end func()) {
 	defer a.redisIsBusy.Store(false)
 	a.note(kind, 0)
 	begin()
-	time.Sleep(time.Minute) // the fault is how long it lasts
+	time.Sleep(time.Minute) // the sleep is the length of the fault
 	end()
 }
 
-// watch notes how long nothing came back although there was something to do, and how long a worker was silent
+// watch records the longest time without results while there was work to do, and the longest silence of a worker
 // that still held units.
 func (a *arena) watch(ctx context.Context) {
 	var newest int64
@@ -392,7 +392,7 @@ func (a *arena) watch(ctx context.Context) {
 	}
 }
 
-// create makes a task with count questions by the API, which may be down for a moment.
+// create creates a task with count questions through the API, which may be unavailable for a moment.
 func (a *arena) create(questions int, fields map[string]string) string {
 	a.t.Helper()
 	var dataset strings.Builder
@@ -406,8 +406,8 @@ func (a *arena) create(questions int, fields map[string]string) string {
 	return createTask(a.t, a.web.url(), all, dataset.String())
 }
 
-// createConversations makes a task of count conversations of four turns, with a judge: half as many calls to the agent as a plain
-// task of as many questions has here, and as many to the judge.
+// createConversations creates a task with count conversations of four turns and a judge: half as many calls to the
+// agent as a plain task with the same number of questions has here, and as many to the judge.
 func (a *arena) createConversations(count int) string {
 	a.t.Helper()
 	dbtest.Await(a.t, 30*time.Second, "the web process", a.isUp)
@@ -430,8 +430,8 @@ func (a *arena) createConversations(count int) string {
 
 const conversationTurns = 4
 
-// fourVariants are the fields of a task that puts two prompts to two saved agents, five times: as many runs of a question
-// as a plain task here has.
+// fourVariants returns the fields of a task that sends two prompts to two saved agents, five times: as many runs
+// per question as in a plain task here.
 func (a *arena) fourVariants() map[string]string {
 	a.t.Helper()
 	var prompts, agents []string
@@ -444,7 +444,7 @@ func (a *arena) fourVariants() map[string]string {
 	return map[string]string{"agent_api_url": "", "prompts": strings.Join(prompts, ","), "agents": strings.Join(agents, ","), "runs_per_item": "5"}
 }
 
-// act does something to a task by the API, as soon as the web process answers.
+// act posts an action on a task to the API, once the web process responds.
 func (a *arena) act(id, action string) (status int) {
 	a.t.Helper()
 	dbtest.Await(a.t, 60*time.Second, "the web process to take "+action, func() bool {
@@ -476,7 +476,7 @@ func (a *arena) awaitEnds(within time.Duration, ids ...string) {
 	})
 }
 
-// verdict is what the tables say at the end.
+// verdict is what the tables contain at the end.
 type verdict struct {
 	Units, Lost, Doubled, Stale, Foreign, Ends, ExtraEnds int
 }
@@ -507,7 +507,7 @@ func (a *arena) judge() (v verdict) {
 	return v
 }
 
-// requireExact holds the tables, the agent's calls and the pages against each other.
+// requireExact compares the tables, the agent's calls and the pages with each other.
 func (a *arena) requireExact(ids []string) verdict {
 	a.t.Helper()
 	v := a.judge()
@@ -529,7 +529,7 @@ func (a *arena) requireExact(ids []string) verdict {
 	return v
 }
 
-// requirePagesTell compares the totals of the API and of the task's page with the table's.
+// requirePagesTell compares the totals of the API and of the task's page with those of the table.
 func (a *arena) requirePagesTell(id string) {
 	a.t.Helper()
 	var table struct{ Runs, Succeeded, Processed int }
@@ -550,7 +550,7 @@ func (a *arena) requirePagesTell(id string) {
 	require.Equal(a.t, text.Number(table.Succeeded), page.Find(".tiles dd").First().Text())
 }
 
-// pick chooses a fault by weight.
+// pick chooses a fault at random, by weight.
 func pick() string {
 	names := slices.Sorted(maps.Keys(weights))
 	total := 0
@@ -566,13 +566,14 @@ func pick() string {
 	return names[0]
 }
 
-// A short version for every change: each quick fault once, on a few thousand units.
+// A short version that runs with every change: each quick fault once, on a few thousand units.
 func TestChaosShort(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || os.Getenv("WENDING_CHAOS") == "full" {
 		t.Skip("the whole suite runs instead")
 	}
-	// No call is shorter than 60 ms: below that a lane runs ahead, and a loss repeats more calls than it has lanes.
+	// No call is shorter than 60 ms: below that a lane runs ahead, and a loss may repeat more calls than the worker
+	// has lanes.
 	a := newArena(t, 3, 4, 80*time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -607,7 +608,7 @@ func TestChaosShort(t *testing.T) {
 	t.Logf("%d faults, longest gap %v", a.faultCount(), a.longestGap.Round(time.Millisecond))
 }
 
-// keepResult prints what a suite measured, and writes it where the Makefile asks for it.
+// keepResult prints the results of a suite, and writes them to the file that the Makefile names.
 func keepResult(t *testing.T, result string) {
 	t.Helper()
 	_, _ = fmt.Fprintln(os.Stdout, "\n"+result)
@@ -616,7 +617,7 @@ func keepResult(t *testing.T, result string) {
 	}
 }
 
-// summary is what `make chaos` writes into jobs/RESULTS.md.
+// summary is the text that `make chaos` writes into jobs/RESULTS.md.
 func (a *arena) summary(v verdict, took time.Duration) string {
 	var text strings.Builder
 	calls, different := a.agent.counts()
@@ -631,8 +632,8 @@ func (a *arena) summary(v verdict, took time.Duration) string {
 	return text.String()
 }
 
-// The whole suite: 40,000 calls, to plain tasks, to four variants, to conversations and their judges, under at least
-// 300 faults, then every failure retried under more of them.
+// The full suite: 40,000 calls to plain tasks, four variants, conversations and their judges, under at least 300
+// faults; then every failure is retried under more faults.
 func TestChaosFull(t *testing.T) {
 	if os.Getenv("WENDING_CHAOS") != "full" {
 		t.Skip("make chaos runs it")
@@ -662,7 +663,7 @@ func TestChaosFull(t *testing.T) {
 		_ = a.tables.Get(&count, `SELECT (SELECT count(*) FROM evaluation_runs) + (SELECT count(*) FROM evaluations)`)
 		return count
 	}
-	// Long faults run beside the others.
+	// Long faults run in parallel with the others.
 	long.Go(func() {
 		for n := range 6 {
 			a.freeze(a.workers[n%len(a.workers)])
@@ -690,7 +691,7 @@ func TestChaosFull(t *testing.T) {
 	long.Wait()
 	a.awaitEnds(10*time.Minute, ids...)
 	a.requireExact(ids)
-	for id := range stopped { // stopped a second time by nobody
+	for id := range stopped { // nobody stops them a second time
 		require.Equal(t, db.TaskSucceeded, a.status(id))
 	}
 	a.agent.isWell.Store(true)
@@ -716,8 +717,8 @@ func TestChaosFull(t *testing.T) {
 	keepResult(t, a.summary(v, took))
 }
 
-// askHostileAgents asks hostile agents, through the whole program. Memory stays
-// flat, and every call ends with the code that says what it was.
+// askHostileAgents calls hostile agents through the whole program. Memory use stays constant, and every call ends
+// with the right code.
 func (a *arena) askHostileAgents() {
 	t := a.t
 	endless := strings.Repeat("data: {\"event\":\"llm_chunk\",\"data\":{\"content\":\""+strings.Repeat("x", 64<<10)+"\"}}\n\n", 4)
@@ -790,7 +791,8 @@ func (a *arena) askHostileAgents() {
 	}
 }
 
-// fillTheDisk lets uploads run out of room: no part of a dataset stays, and what fits is taken afterwards.
+// fillTheDisk lets uploads run out of space: no part of a dataset stays behind, and smaller uploads are accepted
+// afterwards.
 func (a *arena) fillTheDisk() {
 	t := a.t
 	dir := t.TempDir()

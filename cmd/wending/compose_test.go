@@ -16,8 +16,8 @@ import (
 	"wending/db/dbtest"
 )
 
-// notInCompose are settings that compose.yaml decides itself or has no use for: the image sets address and folder, nothing is
-// pooled, and a proxy has the certificate.
+// notInCompose are the settings that compose.yaml decides itself or does not need: the image sets address and
+// folder, there is no pooler, and a proxy has the certificate.
 var notInCompose = []string{"LISTEN_ADDR", "DATA_DIR", "DATABASE_DIRECT_URL", "TLS_CERT_FILE", "TLS_KEY_FILE"}
 
 // Every setting reaches the services of compose.yaml.
@@ -50,7 +50,7 @@ func TestComposePassesEverySetting(t *testing.T) {
 	}
 }
 
-// Where only the web process has the folder of the files, as in compose.yaml, it removes what nothing points to.
+// If only the web process has the folder of the files, as in compose.yaml, that process removes unreferenced files.
 func TestTheWebProcessTidiesUpItsFiles(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)

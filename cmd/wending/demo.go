@@ -23,12 +23,12 @@ type demoAgentCommand struct {
 }
 
 // demoAgent is a small fake agent: it speaks the default protocol, and its answers vary, are sometimes slow and
-// sometimes fail, so that every part of the pages has something to show. It paints if asked to, and also plays
-// two models and a judge.
+// sometimes fail, so that every part of the pages has something to show. It draws images if asked to, and also
+// plays two models and a judge.
 type demoAgent struct {
 	listener net.Listener
 	server   *http.Server
-	// ticket lets the demo's tasks through to the agent.
+	// ticket gives the demo's tasks access to the agent.
 	ticket string
 }
 
@@ -42,12 +42,12 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	mux.HandleFunc("GET /pictures/{seed}/{name}", servePicture)
 	mux.HandleFunc("POST /v1/chat/completions", answerDemoChat)
 	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, ticket: secure.Text()}
-	go func() { _ = d.server.Serve(listener) }() // ends with Close
+	go func() { _ = d.server.Serve(listener) }() // the agent ends with Close
 	return d, nil
 }
 
-// startDemoAgentAgain starts the demo agent at the address and with the ticket of the last start, which are kept in folder, so
-// that its tasks can be retried; at another address if that is taken.
+// startDemoAgentAgain starts the demo agent with the address and ticket of the last start, which are kept in
+// folder, so that its tasks can be retried. If the address is taken, it uses another one.
 func startDemoAgentAgain(folder string) (*demoAgent, error) {
 	place, pass := filepath.Join(folder, "demo.address"), filepath.Join(folder, "demo.ticket")
 	address := "127.0.0.1:0"
@@ -76,7 +76,7 @@ func (d *demoAgent) address() string { return d.listener.Addr().String() }
 func (d *demoAgent) url() string     { return "http://" + d.address() + "/agent/run" }
 func (d *demoAgent) Close() error    { return d.server.Close() }
 
-// modelsURL is the base URL of the models that it plays.
+// modelsURL returns the base URL of the models that the agent plays.
 func (d *demoAgent) modelsURL() string { return "http://" + d.address() + "/v1" }
 
 // Run runs the demo agent alone.
@@ -91,8 +91,8 @@ func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.W
 	return d.Close()
 }
 
-// answerDemo answers a question, mostly with its standard answer in one of a few wordings. The kind of a question
-// depends on its text, so that the same questions vary every time.
+// answerDemo answers a question, mostly with its standard answer in one of several wordings. The text of a question
+// determines how stable its answers are, so that the same questions vary every time.
 func answerDemo(w http.ResponseWriter, r *http.Request) {
 	var question struct {
 		Question       string `json:"question"`
@@ -127,7 +127,7 @@ func answerDemo(w http.ResponseWriter, r *http.Request) {
 	streamDemo(w, r, question.Question, answer)
 }
 
-// demoAnswer is the demo's answer to a question whose standard answer is known, or a failure.
+// demoAnswer returns the answer to a question with a known standard answer, or a failure.
 func demoAnswer(question, known string) (answer string, hasFailed bool) {
 	if letter := letterTo(question); letter != nil {
 		return letter.next(known), false
@@ -135,12 +135,12 @@ func demoAnswer(question, known string) (answer string, hasFailed bool) {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(question))
 	switch kind := sum.Sum32() % 8; {
-	case kind <= 2: // steady
+	case kind <= 2: // always the same
 	case kind <= 5: // the same in other words
 		return []string{known, known, "答案是" + known + "。", known + "（根据公开资料）"}[rand.IntN(4)], false
-	case kind == 6: // unsteady, at length
+	case kind == 6: // varying, and long
 		return []string{known, "我不确定，可能是" + known + "。", longAnswer(question, known)}[rand.IntN(3)], false
-	default: // fails now and then
+	default: // sometimes failing
 		return known, rand.IntN(3) == 0
 	}
 	return known, false
@@ -178,7 +178,7 @@ func longAnswer(question, known string) string {
 		"综合以上几点，比较可靠的答案是：" + known + "。如果需要更准确的结论，建议查阅权威的一手资料，并与多位专家的意见互相印证。"
 }
 
-// sleep waits, and returns false if the caller has gone.
+// sleep waits; it returns false if the client has disconnected.
 func sleep(ctx context.Context, wait time.Duration) bool {
 	select {
 	case <-ctx.Done():

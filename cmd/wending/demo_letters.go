@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// demoLetter is a long answer of the demo task. Of every five answers one has a wrong number and two end
-// differently: the former is a difference that a reader has to find, the latter does not matter.
+// demoLetter is a long answer of the demo task. Of every five answers one has a wrong number and two have a
+// different ending: readers have to find the former, and the latter does not matter.
 type demoLetter struct {
-	right, wrong string // what the standard answer states once, and what the wrong answer states in its place
+	right, wrong string // a text that occurs once in the standard answer, and what replaces it in the wrong answer
 	calls        atomic.Uint32
 }
 
-// demoLetters are the long answers by the beginning of their questions.
+// demoLetters are the long answers, keyed by the beginning of their questions.
 var demoLetters = map[string]*demoLetter{
 	"我买的晨星 H200": {right: "签收之日起 30 日内", wrong: "签收之日起 35 日内"},
 	"社区体检怎么预约":   {right: "空腹 8 小时以上", wrong: "空腹 6 小时以上"},

@@ -15,7 +15,7 @@ import (
 	"wending/static"
 )
 
-// The demo has two long answers in which one number of one run is wrong, and that is what is found in them.
+// In the demo's two long answers one number of one run is wrong, and exactly that is found.
 func TestTheDemoHasAWrongNumberInALongAnswer(t *testing.T) {
 	t.Parallel()
 	set, err := dataset.Read(t.Context(), "demo.csv", static.Content("demo.csv"), dataset.Layout{})

@@ -16,11 +16,11 @@ import (
 )
 
 // demoModel is one of the models that the demo agent plays in the chat protocol of OpenAI. They differ in
-// steadiness, speed and, by the prices in the library, cost.
+// stability, speed and, through the prices in the library, cost.
 type demoModel struct {
-	// least is the minimum duration of an answer, more the most that is added to it.
+	// least is the minimum duration of an answer, more the maximum additional duration.
 	least, more time.Duration
-	// wordings are how often of 100 an answer is worded differently, mistakes how often it is wrong.
+	// wordings is how many of 100 answers are worded differently, mistakes how many are wrong.
 	wordings, mistakes int
 }
 
@@ -30,11 +30,11 @@ var demoModels = map[string]demoModel{
 	demoJudge:    {least: 30 * time.Millisecond, more: 30 * time.Millisecond},
 }
 
-// demoAnswers are the standard answers of the sample questions, which the demo's models know.
+// demoAnswers returns the standard answers to the sample questions, which the demo's models know.
 var demoAnswers = sync.OnceValue(func() map[string]string {
 	answers := map[string]string{}
 	set, err := dataset.Read(context.Background(), "sample.csv", static.Content("sample.csv"), dataset.Layout{})
-	if err != nil { // it is part of the program
+	if err != nil { // cannot fail: the file is compiled in
 		panic(err)
 	}
 	for _, row := range set.Rows {

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// paints reports whether a question asks for a picture.
+// paints reports whether a question asks for an image.
 func paints(question string) bool { return strings.HasPrefix(question, "画") }
 
-// The painter's picture, in pixels, and the time between two of its steps.
+// The size of the painter's image in pixels, and the time between two of its steps.
 const (
 	pictureWidth, pictureHeight = 640, 400
 	paintEvery                  = 220 * time.Millisecond
 )
 
-// paint answers as agents do that work for long: with stages, a tool's progress, previews, and a picture at the end. One in twelve runs
-// out of paint.
+// paint answers like agents that work for a long time: with stages, a tool's progress, previews, and an image at
+// the end. One call in twelve runs out of paint.
 func paint(w http.ResponseWriter, r *http.Request, question string) {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(question))
@@ -89,7 +89,7 @@ func paint(w http.ResponseWriter, r *http.Request, question string) {
 	event("node_finished", map[string]any{"output": answer})
 }
 
-// servePicture draws the picture with a seed, as far as it is: hills under a sun, or parts of them.
+// servePicture draws the image for a seed, up to the requested step: hills under a sun, or parts of them.
 func servePicture(w http.ResponseWriter, r *http.Request) {
 	seed, err := strconv.ParseUint(r.PathValue("seed"), 10, 32)
 	percent, isNumber := strings.CutSuffix(r.PathValue("name"), ".png")
@@ -134,7 +134,7 @@ func drawPicture(seed uint64, share int) image.Image {
 	return canvas
 }
 
-// tint is a colour by hue (turns), saturation and value.
+// tint returns a colour by hue (in turns), saturation and value.
 func tint(hue, saturation, value float64) color.RGBA {
 	channel := func(n float64) uint8 {
 		k := math.Mod(n+hue*6, 6)

@@ -81,7 +81,7 @@ func TestTheDocumentOfErrorCodesIsTheProgramsOwn(t *testing.T) {
 	require.Equal(t, codes, documented)
 }
 
-// The table of what can become of a run has every code that pages explain.
+// The table of possible outcomes of a run has every code that pages explain.
 func TestTheDocumentOfFailuresIsTheCatalogues(t *testing.T) {
 	t.Parallel()
 	var documented, explained []string
@@ -106,18 +106,18 @@ func TestTheDocumentOfFailuresIsTheCatalogues(t *testing.T) {
 	require.ElementsMatch(t, explained, documented)
 }
 
-// What the document says of the exit codes of `wending eval` is what its help says.
+// The document and the help of `wending eval` describe the same exit codes.
 func TestTheDocumentHasTheExitCodes(t *testing.T) {
 	t.Parallel()
 	field, found := reflect.TypeFor[commands]().FieldByName("Eval")
 	require.True(t, found)
-	require.Contains(t, field.Tag.Get("help"), "exits 0 if it passed, 1 if it is below a limit, 2 if it could not run")
+	require.Contains(t, field.Tag.Get("help"), "exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run")
 	content, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	require.Regexp(t, `exits with 0 if it passed, 1 if [^.]+, 2 if it could not run`, strings.ReplaceAll(string(content), "\n", " "))
 }
 
-// The README is short, and whole in both languages.
+// The README is short, and complete in both languages.
 func TestTheReadmeIsShort(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("../../README.md")
@@ -144,7 +144,7 @@ func TestTheReadmeIsShort(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]*)?\)`)
 
-// documents are those of the repository, by their paths.
+// documents returns the documents of the repository, by path.
 var documents = []string{
 	"README.md", "CONTRIBUTING.md", "cmd/wending/README.md", "handlers/README.md", "jobs/README.md", "jobs/RESULTS.md",
 }
@@ -173,7 +173,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// ownPath is a package or file that a document names from the repository's root.
+// ownPath matches a package or file that a document names relative to the repository's root.
 var ownPath = regexp.MustCompile("`((?:cmd|db|handlers|jobs|static|views)/[\\w./-]+)`")
 
 // Packages and files that the documents name exist.
@@ -189,7 +189,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	}
 }
 
-// anchorsOf are the anchors that a page of Markdown has for its headings.
+// anchorsOf returns the anchors that a Markdown page has for its headings.
 func anchorsOf(markdown string) (anchors []string) {
 	for line := range strings.Lines(markdown) {
 		if title, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); isHeading && strings.HasPrefix(line, "#") {

@@ -19,18 +19,18 @@ import (
 
 // evalCommand runs an evaluation from a file, unattended.
 type evalCommand struct {
-	File      string   `short:"f" name:"file" required:"" placeholder:"task.yaml" help:"What to run: the names of the API's task, with dataset_file beside them."`
-	Server    string   `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Where to run it ($WENDING_SERVER)."`
-	Token     string   `from:"WENDING_TOKEN" placeholder:"wnd_…" help:"A token of the server, where people sign in; better in the environment than in the list of processes ($WENDING_TOKEN)."`
-	Local     bool     `help:"Run it on servers of its own, in a temporary folder that is removed at the end."`
-	Wait      bool     `help:"Wait for the end; the options below, and --local, wait too."`
-	Baseline  string   `placeholder:"TASK" help:"Fail if it is significantly worse than this task: <id> or <id>:<variant>."`
-	FailUnder []string `placeholder:"metric=value" help:"Fail if a variant is below this, such as agreement=0.8 or pass_rate=90%, or above it: latency_p90_ms=2000, cost=0.5; repeat for more."`
-	JUnit     string   `name:"junit" placeholder:"FILE" help:"Write a report that CI servers show, a case for each question."`
+	File      string   `short:"f" name:"file" required:"" placeholder:"task.yaml" help:"The evaluation: the task fields of the API, plus dataset_file."`
+	Server    string   `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Server to run it on ($WENDING_SERVER)."`
+	Token     string   `from:"WENDING_TOKEN" placeholder:"wnd_…" help:"Token, if the server requires sign-in; set it in the environment to keep it out of the list of processes ($WENDING_TOKEN)."`
+	Local     bool     `help:"Run it without a server, in a temporary folder that is removed at the end."`
+	Wait      bool     `help:"Wait until it has ended; --local and the options below wait, too."`
+	Baseline  string   `placeholder:"TASK" help:"Fail if a variant is significantly worse than this task: <id> or <id>:<variant>."`
+	FailUnder []string `placeholder:"metric=value" help:"Fail if a variant is below a limit, such as agreement=0.8 or pass_rate=90%, or above one: latency_p90_ms=2000, cost=0.5. May be repeated."`
+	JUnit     string   `name:"junit" placeholder:"FILE" help:"Write a JUnit report for CI servers, with one case per question."`
 	Out       string   `placeholder:"FILE.csv|xlsx|jsonl|html" help:"Write the report."`
 }
 
-// exitError ends the program with a code; its text, if there is one, is printed before.
+// exitError ends the program with a code after printing its text, if there is any.
 type exitError struct {
 	code int
 	err  error
@@ -40,7 +40,8 @@ func (e *exitError) Error() string { return e.err.Error() }
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// Run runs the evaluation: it exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run.
+// Run runs the evaluation: it exits with 0 if the evaluation passed, 1 if it is below a limit, 2 if it could not
+// run.
 func (c evalCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer, stderr errorWriter) error {
 	err := c.run(ctx, s, log, stdout, stderr)
 	switch {
@@ -89,7 +90,7 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 	if lanes, isSet := spec.Task["concurrency"].(int); isSet {
 		own.Concurrency = max(own.Concurrency, lanes)
 	}
-	if own.LogLevel == "info" { // what matters here is the progress
+	if own.LogLevel == "info" { // the progress is what matters here, not the server's log
 		own.LogLevel = "warn"
 		log = newLogger(stderr, own)
 	}
@@ -99,14 +100,14 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 	})
 }
 
-// onOwnServers does work on a server that is started for it and removed with all its data.
+// onOwnServers calls work with a server that is started for it and removed afterwards with all its data.
 func onOwnServers(ctx context.Context, own Settings, log *slog.Logger, work func(ctx context.Context, address string) error) (err error) {
 	folder, err := os.MkdirTemp("", "wending-eval-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under an account of its own
+	if err := os.Chmod(folder, 0o755); err != nil { // nolint:gosec // PostgreSQL may run under its own account
 		return err
 	}
 	own.Auth, own.TLSCert, own.TLSKey = "off", "", ""

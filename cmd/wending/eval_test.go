@@ -16,7 +16,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// eval runs the subcommand and returns its exit code and what it said.
+// eval runs the subcommand and returns its exit code and output.
 func eval(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, said bytes.Buffer
@@ -24,7 +24,7 @@ func eval(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), said.String()
 }
 
-// A release is gated: by limits, against an earlier task, and on servers of its own.
+// A release is checked against limits, against an earlier task, and with temporary servers.
 func TestAReleaseIsGated(t *testing.T) {
 	t.Parallel()
 	var isWorse atomic.Bool
@@ -76,7 +76,7 @@ fail_under: {success_rate: 1}
 	code, _, stderr = eval(t, "-f", file, "--server", "http://127.0.0.1:1", "--wait")
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "refused")
-	// What cannot be judged is found before the first call.
+	// Evaluations that cannot be judged are detected before the first call.
 	calls := len(fake.Calls())
 	for flag, want := range map[string]string{
 		"--baseline=no-task": "no-task", "--baseline=" + task + ":7": task + ":7", "--baseline=6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21": "TASK_NOT_FOUND",

@@ -27,7 +27,7 @@ func fillLibrary(t *testing.T, base, agent string) {
 	save(t, base, "evaluators", map[string]any{"name": "含标准答案", "kind": "contains"})
 }
 
-// Every message of the forms is there when the library offers something for each of their fields.
+// Every message of the forms is visible if the library has something to offer for each of their fields.
 func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -64,7 +64,7 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 		b.do(chromedp.SendKeys("#task_name", "满库 "+page), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{small}))
 		b.do(chromedp.WaitReady("input[name=dataset_token]"), chromedp.WaitVisible("#submit:enabled"))
 
-		// The request is held, so that the button can be read while it waits.
+		// The request is held back, so that the button can be inspected while the page waits.
 		held := make(chan fetch.RequestID, 1)
 		ctx, stop := context.WithCancel(b.ctx)
 		chromedp.ListenTarget(ctx, func(event any) {

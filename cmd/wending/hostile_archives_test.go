@@ -18,7 +18,7 @@ import (
 	"wending/db/dbtest"
 )
 
-// archiveHeader is a task whose questions are asked 20 times.
+// archiveHeader is the header of a task whose questions are asked 20 times.
 const archiveHeader = `{"name":"archive","status":"SUCCEEDED","runs_per_item":20,"timeout_seconds":30,"max_retries":0,"use_stream":true,"concurrency":1,
 	"on_turn_failure":"stop","max_cost":null,"dataset_name":"q.csv","dataset_extension":"csv","question_column":"","answer_column":"","variable_names":[],
 	"targets":[{"number":1,"kind":"url","name":"","protocol":"default","url":"http://127.0.0.1:9/","model":null,"rate_limit":"1/s","retry_on":["timeout"],
@@ -27,7 +27,7 @@ const archiveHeader = `{"name":"archive","status":"SUCCEEDED","runs_per_item":20
 
 const archiveItem = `{"question_id":"q","question":"q","standard_answer":"a","system_prompt":null,"user_context":null,"series":null,"turn":null,"variables":[]}` + "\n"
 
-// archive packs an archive with what items and runs write.
+// archive packs an archive from what items and runs write.
 func (s *siege) archive(items, runs func(w io.Writer)) []byte {
 	s.t.Helper()
 	var packed bytes.Buffer
@@ -52,7 +52,7 @@ func (s *siege) archive(items, runs func(w io.Writer)) []byte {
 
 func oneItem(w io.Writer) { _, _ = io.WriteString(w, archiveItem) }
 
-// archiveRuns writes count runs of one question, each with a member of its own.
+// archiveRuns writes count runs of one question, each with an additional member.
 func archiveRuns(n int, member func(w io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		for run := range n {
@@ -63,7 +63,7 @@ func archiveRuns(n int, member func(w io.Writer)) func(io.Writer) {
 	}
 }
 
-// zerosOf writes a member that is a text of n zeros.
+// zerosOf writes a member whose value is a text of n zeros.
 func zerosOf(name string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		_, _ = fmt.Fprintf(w, `%q:"`, name)
@@ -72,7 +72,7 @@ func zerosOf(name string, n int) func(io.Writer) {
 	}
 }
 
-// importArchive returns the status of an import, with the code of a refusal.
+// importArchive returns the status of an import, with the error code if it was refused.
 func (s *siege) importArchive(ctx context.Context, content []byte) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/evaluation-tasks/import", bytes.NewReader(content))
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *siege) importArchive(ctx context.Context, content []byte) string {
 	return strings.TrimSpace(strconv.Itoa(answer.StatusCode) + " " + refused.Code)
 }
 
-// archives imports files that are small and unpack to much, and numbers that made PostgreSQL answer at length.
+// archives imports small files that unpack to large ones, and numbers that used to make PostgreSQL reply at length.
 func (s *siege) archives() {
 	many := s.of(60, 2)
 	for _, one := range []struct {
@@ -143,7 +143,7 @@ func (s *siege) archives() {
 	s.leavers()
 }
 
-// leavers lets clients leave while their archives are read.
+// leavers lets clients disconnect while their archives are read.
 func (s *siege) leavers() {
 	large := s.archive(oneItem, archiveRuns(20, zerosOf("reasoning", 8<<20)))
 	s.attack(fmt.Sprintf("two imports whose clients leave, %d KB", len(large)>>10), toACrowd, func() string {

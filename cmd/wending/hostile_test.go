@@ -29,9 +29,9 @@ import (
 	"wending/jobs/dataset/datasettest"
 )
 
-// Hostile files, agents, floods and readers against the real program, which may use 4 GB of address space: it answers
-// each of them clearly, grows by little, and serves other pages in the meantime. make hostile runs all of them at their full
-// size and prints the table.
+// Hostile files, agents, floods and readers against the real program, which may use 4 GB of address space: it
+// answers each of them clearly, grows only a little, and serves other pages in the meantime. make hostile runs all
+// attacks at full size and prints the table.
 func TestHostile(t *testing.T) {
 	s := newSiege(t, os.Getenv("WENDING_HOSTILE") == "full")
 	s.files()
@@ -56,7 +56,8 @@ type siege struct {
 
 func newSiege(t *testing.T, isFull bool) *siege {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "wending") // the test's own may be instrumented, and then needs more
+	// the test's own binary may be instrumented, and then needs more memory
+	binary := filepath.Join(t.TempDir(), "wending")
 	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	limit := fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, addressSpace>>10)
@@ -65,7 +66,7 @@ func newSiege(t *testing.T, isFull bool) *siege {
 	return &siege{process: startCommand(t, command), t: t, isFull: isFull}
 }
 
-// of returns how many to send: all, or few in a short run.
+// of returns how many requests to send: all, or few in a short run.
 func (s *siege) of(full, short int) int {
 	if s.isFull {
 		return full
@@ -73,7 +74,7 @@ func (s *siege) of(full, short int) int {
 	return short
 }
 
-// bounds of an attack: by how much memory may grow, in bytes, and how long other pages may take.
+// The limits of an attack: how much memory may grow, in bytes, and how long other pages may take.
 type bounds struct {
 	growth int
 	page   time.Duration
@@ -84,8 +85,8 @@ var (
 	toACrowd    = bounds{512 << 20, 5 * time.Second}
 )
 
-// attack runs one case and notes its answer, how long it took, by how much the program's memory grew at most, and how
-// long the list of tasks took at most in the meantime.
+// attack runs one attack and records its response, its duration, the maximum growth of the program's memory, and
+// the longest response time of the list of tasks during the attack.
 func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 	s.t.Helper()
 	before := s.memory("VmRSS")
@@ -98,7 +99,7 @@ func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 			start := time.Now()
 			_, _ = s.get("/tasks")
 			most = max(most, time.Since(start))
-			time.Sleep(20 * time.Millisecond) // a person does not click faster
+			time.Sleep(20 * time.Millisecond) // a person does not click faster than this
 		}
 		slowest <- most
 	}()
@@ -114,12 +115,12 @@ func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 	if s.isFull {
 		require.Less(s.t, growth, most.growth, "%s: memory", name)
 		require.Less(s.t, page, most.page, "%s: other pages", name)
-	} else { // a short run shares the machine with other tests, and garbage is collected later
+	} else { // a short run shares the machine with other tests, and memory is released later
 		require.Less(s.t, growth, 2*most.growth, "%s: memory", name)
 	}
 }
 
-// memory is a figure of the program's process, in bytes.
+// memory returns a memory figure of the program's process, in bytes.
 func (s *siege) memory(figure string) int {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Process.Pid))
 	require.NoError(s.t, err)
@@ -182,7 +183,8 @@ func counted(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// upload sends a file that is not to be run, and returns its status with the code of a refusal.
+// upload sends a file that must not lead to a running task, and returns the status with the error code if it was
+// refused.
 func (s *siege) upload(name, content string) string {
 	status, body, err := sendFile(s.url, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "start": "false"}, name, content)
 	if err != nil {
@@ -231,7 +233,7 @@ func (s *siege) files() {
 	})
 }
 
-// stream is a hostile agent's answer of which there is no end.
+// stream is a hostile agent's endless answer.
 func stream(piece string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, _ agenttest.Call) {
 		block := []byte(strings.Repeat(piece, 1+(64<<10)/len(piece)))
@@ -243,7 +245,7 @@ func stream(piece string) func(http.ResponseWriter, agenttest.Call) {
 	}
 }
 
-// bomb is n zeros and more in gzip.
+// bomb returns at least n zeros, compressed with gzip.
 func bomb(n int) []byte {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
@@ -261,7 +263,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// agents lets eight calls at once meet agents that send too much, too slowly or nonsense.
+// agents makes eight calls at once to agents that send too much, too slowly, or nonsense.
 func (s *siege) agents() {
 	packed := bomb(512 << 20)
 	text := func(body string) func(http.ResponseWriter, agenttest.Call) {
@@ -271,7 +273,7 @@ func (s *siege) agents() {
 	for _, agent := range []struct {
 		name   string
 		script func(http.ResponseWriter, agenttest.Call)
-		// outcomes are the error codes, and the answer, that may come of it.
+		// outcomes are the possible results: error codes and answers.
 		outcomes string
 	}{
 		{"pings without end", stream(": ping\n\ndata: {\"event\":\"ping\"}\n\n"), "RESPONSE_TOO_LARGE"},
@@ -291,7 +293,7 @@ func (s *siege) agents() {
 					return
 				}
 				w.(http.Flusher).Flush()
-				time.Sleep(50 * time.Millisecond) // the drip itself
+				time.Sleep(50 * time.Millisecond) // the slow answer that this case is about
 			}
 		}, "TIMEOUT"},
 		{"silence", func(_ http.ResponseWriter, call agenttest.Call) { time.Sleep((seconds + 2) * time.Second) }, "TIMEOUT"},
@@ -455,7 +457,7 @@ func (s *siege) readers() {
 	})
 }
 
-// stuck opens n requests whose answers nobody reads; the caller ends them.
+// stuck opens n requests whose responses nobody reads; the caller ends them.
 func (s *siege) stuck(n int, path string) (end func()) {
 	var open []net.Conn
 	for range n {
@@ -466,7 +468,7 @@ func (s *siege) stuck(n int, path string) (end func()) {
 		require.NoError(s.t, err)
 		open = append(open, connection)
 	}
-	time.Sleep(5 * time.Second) // so long they hold what they have
+	time.Sleep(5 * time.Second) // for that long they hold their resources
 	return func() {
 		for _, connection := range open {
 			_ = connection.Close()

@@ -12,12 +12,11 @@ import (
 	"wending/jobs/secret"
 )
 
-// keyFile is the file of generated keys in the data folder: the current one on the first line, earlier ones
-// below.
+// keyFile is the file of generated keys in the data folder: the current key on the first line, earlier ones below.
 func (s Settings) keyFile() string { return filepath.Join(s.DataDir, "secret.key") }
 
-// secretKeys are SECRET_KEY and SECRET_KEY_PREVIOUS, or the keys in the data folder, where a key is generated
-// if there is none.
+// secretKeys returns SECRET_KEY and SECRET_KEY_PREVIOUS, or else the keys in the data folder, where it generates a
+// key if there is none.
 func (s Settings) secretKeys() (secret.Keys, error) {
 	var previous []string
 	if s.PreviousKey != "" {
@@ -28,10 +27,10 @@ func (s Settings) secretKeys() (secret.Keys, error) {
 	}
 	kept, err := s.keptKeys()
 	if errors.Is(err, os.ErrNotExist) {
-		if err := os.MkdirAll(s.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under an account of its own
+		if err := os.MkdirAll(s.DataDir, 0o755); err != nil { // nolint:gosec // PostgreSQL may run under its own account
 			return secret.Keys{}, fmt.Errorf("create the data folder: %w", err)
 		}
-		// Linked into place, so that two processes that start together use the same key.
+		// The file is hard-linked into place, so that two processes that start at once use the same key.
 		if err := s.writeKeys([]string{freshKey()}, os.Link); err != nil && !errors.Is(err, os.ErrExist) {
 			return secret.Keys{}, err
 		}
@@ -43,7 +42,7 @@ func (s Settings) secretKeys() (secret.Keys, error) {
 	return secret.Keys{Current: kept[0], Previous: append(kept[1:], previous...)}, nil
 }
 
-// keptKeys are the keys in the data folder, the current one first.
+// keptKeys returns the keys in the data folder, the current one first.
 func (s Settings) keptKeys() ([]string, error) {
 	content, err := os.ReadFile(s.keyFile())
 	if err != nil {
@@ -56,13 +55,13 @@ func (s Settings) keptKeys() ([]string, error) {
 	return kept, nil
 }
 
-// writeKeys writes keys aside and lets place, os.Link or os.Rename, put them into place, complete.
+// writeKeys writes keys to a temporary file, which place, os.Link or os.Rename, then moves into place.
 func (s Settings) writeKeys(keys []string, place func(from, to string) error) error {
 	aside, err := os.CreateTemp(s.DataDir, ".secret-*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("store the secret key: %w", err)
 	}
-	defer os.Remove(aside.Name()) //nolint:errcheck // gone already if it was renamed
+	defer os.Remove(aside.Name()) // nolint:errcheck // the file is already gone if it was renamed
 	_, err = aside.WriteString(strings.Join(keys, "\n") + "\n")
 	if err = errors.Join(err, aside.Sync(), aside.Close()); err == nil {
 		err = place(aside.Name(), s.keyFile())
@@ -75,6 +74,6 @@ func (s Settings) writeKeys(keys []string, place func(from, to string) error) er
 
 func freshKey() string {
 	fresh := make([]byte, 32)
-	_, _ = rand.Read(fresh) // never fails
+	_, _ = rand.Read(fresh) // cannot fail
 	return base64.StdEncoding.EncodeToString(fresh)
 }

@@ -21,8 +21,9 @@ import (
 	"wending/jobs/agent/guard"
 )
 
-// Where people sign in, no guard allows loopback that its allowlist does not name, whatever it is called: the demo agent's address
-// neither, unless a request carries the ticket of the demo's tasks, for which channels have no use.
+// If people sign in, no guard allows a loopback address that its allowlist does not name, however it is written.
+// This includes the demo agent's address, unless a request carries the ticket of the demo's tasks, which channels
+// do not use.
 func TestAccountsDoNotReachLoopback(t *testing.T) {
 	t.Parallel()
 	demo, err := startDemoAgent("127.0.0.1:0")
@@ -71,7 +72,7 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 				request.Header.Set(guard.TicketHeader, ticket)
 				answer, err := client.Do(request)
 				if err == nil {
-					_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is kept
+					_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is kept alive
 					require.NoError(t, answer.Body.Close())
 				}
 				return err
@@ -108,8 +109,8 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 	}
 }
 
-// With accounts the demos and their copies run from end to end, and everything else on the server's loopback is refused with the
-// setting that allows it: the demo agent's own address too, if anybody but the demo names it.
+// With accounts the demos and their copies run completely. All other requests to the server's loopback are refused,
+// with the setting that would allow them; so are requests to the demo agent's own address by anything but the demo.
 func TestTheDemosRunWithAccounts(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
@@ -203,7 +204,7 @@ func TestTheDemosRunWithAccounts(t *testing.T) {
 	status, said := form(tasks, "task_name", "typed", "agent_api_url", own+"/agent/run", "dataset_file", "question\nq\n")
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 	require.Contains(t, string(said), "AGENT_URL_NOT_ALLOWED")
-	// The demo's saved models and its agent, saved, are no longer the demo.
+	// Tasks with the demo's saved models, or with its saved agent, are not part of the demo.
 	var models struct{ Items []struct{ ID, Name string } }
 	_, said = ask(http.MethodGet, "/api/v1/models", "", "")
 	require.NoError(t, json.Unmarshal(said, &models))

@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // schedules have time zones, and not every image has their files
+	_ "time/tzdata" // schedules have time zones, and not every image contains the time zone database
 
 	"github.com/alecthomas/kong"
 	"github.com/joho/godotenv"
@@ -19,19 +19,19 @@ import (
 type commands struct {
 	Settings
 
-	Up          upCommand          `cmd:"" help:"Run everything: web, workers, and PostgreSQL and Redis where no URL is given."`
+	Up          upCommand          `cmd:"" help:"Run everything: web pages, workers, and PostgreSQL and Redis if their URLs are not set."`
 	Serve       serveCommand       `cmd:"" help:"Run the web pages and the API."`
 	Worker      workerCommand      `cmd:"" help:"Run a worker."`
-	Eval        evalCommand        `cmd:"" help:"Run an evaluation from a file and gate a release by it: exits 0 if it passed, 1 if it is below a limit, 2 if it could not run."`
-	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date."`
-	Backup      backupCommand      `cmd:"" help:"Write the database, the uploads and the generated key to one file, also while Wending runs."`
-	Restore     restoreCommand     `cmd:"" help:"Put a backup into an empty database and data folder."`
-	RotateKey   rotateKeyCommand   `cmd:"" help:"Seal all secrets with a new key: SECRET_KEY, or a fresh one in the data folder."`
-	User        userCommand        `cmd:"" help:"Make, change or disable accounts."`
-	Token       tokenCommand       `cmd:"" help:"Make tokens for programs."`
-	Audit       auditCommand       `cmd:"" help:"Check that the audit is as it was written."`
-	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small fake agent with unsteady answers."`
-	Healthcheck healthcheckCommand `cmd:"" help:"Check the server's health; exits 0 if healthy."`
+	Eval        evalCommand        `cmd:"" help:"Run an evaluation from a file to gate a release; exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run."`
+	Migrate     migrateCommand     `cmd:"" help:"Update the database schema."`
+	Backup      backupCommand      `cmd:"" help:"Write the database, the uploads and the generated key to one file, even while Wending is running."`
+	Restore     restoreCommand     `cmd:"" help:"Restore a backup into an empty database and data folder."`
+	RotateKey   rotateKeyCommand   `cmd:"" help:"Encrypt all secrets with a new key: SECRET_KEY, or a key generated in the data folder."`
+	User        userCommand        `cmd:"" help:"Create, change or disable accounts."`
+	Token       tokenCommand       `cmd:"" help:"Create tokens for programs."`
+	Audit       auditCommand       `cmd:"" help:"Check that no audit entry was changed or removed."`
+	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small demo agent with unstable answers."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Check the server's health; exits with 0 if it is healthy."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
 
@@ -42,7 +42,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run parses the command line and the environment and runs one subcommand until it is done or ctx ends.
+// run parses the command line and the environment, and runs one subcommand until it is done or ctx ends.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	file, err := godotenv.Read()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 // errorWriter is where errors and progress are printed.
 type errorWriter struct{ io.Writer }
 
-// isTerminal reports whether a person may be looking at it.
+// isTerminal reports whether the writer is a terminal, so that a person may be reading along.
 func (w errorWriter) isTerminal() bool {
 	file, isFile := w.Writer.(*os.File)
 	if !isFile {
@@ -97,7 +97,7 @@ func (w errorWriter) isTerminal() bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// environment sets flags from the environment variable that their "from" tag names.
+// environment sets flags from the environment variables that their "from" tags name.
 func environment(lookup func(string) string) kong.Resolver {
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if name := flag.Tag.Get("from"); name != "" {

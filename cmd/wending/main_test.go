@@ -25,7 +25,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// TestMain plays the program itself when it is started as a process of its own.
+// TestMain runs the program itself if the test binary was started for that.
 func TestMain(m *testing.M) {
 	if os.Getenv("WENDING_TEST_PROGRAM") != "" {
 		main()
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process is the real program, running.
+// process is a running process of the real program.
 type process struct {
 	*exec.Cmd
 	url    string
@@ -41,7 +41,7 @@ type process struct {
 	exited chan error
 }
 
-// start starts the real program and waits until it tells its address.
+// start starts the real program and waits until it logs its address.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	return startCommand(t, exec.Command(os.Args[0], args...))
@@ -51,7 +51,7 @@ func startCommand(t *testing.T, command *exec.Cmd) *process {
 	t.Helper()
 	p := &process{Cmd: command, log: &bytes.Buffer{}, exited: make(chan error, 1)}
 	p.Env = append(os.Environ(), "WENDING_TEST_PROGRAM=1")
-	p.Dir = t.TempDir() // no .env
+	p.Dir = t.TempDir() // so that there is no .env
 	p.Stderr = p.log
 	output, err := p.StdoutPipe()
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func startCommand(t *testing.T, command *exec.Cmd) *process {
 	return p
 }
 
-// stopped ends the program and returns all that it logged.
+// stopped ends the program and returns its whole log.
 func (p *process) stopped(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
@@ -85,7 +85,8 @@ func (p *process) kill(t *testing.T) {
 	<-p.exited
 }
 
-// startWorker runs a worker in this process until stop, which expects that it ends well. The log is complete then.
+// startWorker runs a worker in this process until stop, which requires that it ends without an error. Then the log
+// is complete.
 func startWorker(t *testing.T, args ...string) (stop func(), log *bytes.Buffer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -123,7 +124,7 @@ func postFile(t *testing.T, base string, fields map[string]string, name, dataset
 	return status, answer
 }
 
-// sendFile is postFile for goroutines that are not the test's own.
+// sendFile is like postFile, for goroutines other than the test's own.
 func sendFile(base string, fields map[string]string, name, dataset string) (status int, answer []byte, err error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
@@ -169,7 +170,7 @@ func task(t *testing.T, base, id string) taskState {
 	return state
 }
 
-// outcomesOf are the error codes of a task's runs or, of those that succeeded, their answers.
+// outcomesOf returns the error codes of a task's runs or, for successful runs, their answers.
 func outcomesOf(t *testing.T, base, id string) (outcomes []string) {
 	t.Helper()
 	answer, err := http.Get(base + "/api/v1/evaluation-tasks/" + id + "/results")
@@ -199,12 +200,12 @@ func outcomesOf(t *testing.T, base, id string) (outcomes []string) {
 
 const twenty = "question,standard_answer\n" + "q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\nq9,a\nq10,a\nq11,a\nq12,a\nq13,a\nq14,a\nq15,a\nq16,a\nq17,a\nq18,a\nq19,a\nq20,a\n"
 
-// kill -9 of the whole program in the middle of a task: the next start resumes at once and ends complete,
-// and asks again only what was in flight.
+// kill -9 of the whole program in the middle of a task: the next start resumes at once and completes the task, and
+// repeats only the calls that were in flight.
 func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		time.Sleep(100 * time.Millisecond) // so long that no lane begins a call before its last result is committed
+		time.Sleep(100 * time.Millisecond) // long enough that no lane begins a call before its last result is committed
 		agenttest.Stream(w, "answer to "+call.Question)
 	})
 	dir := dbtest.Folder(t)
@@ -265,7 +266,7 @@ func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
 	start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
 }
 
-// A demo task can be retried after a restart: its agent is where it was.
+// A demo task can be retried after a restart, because its agent has the same address.
 func TestTheDemoAgentComesBackAtItsAddress(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)
@@ -343,8 +344,8 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 	stop()
 }
 
-// A worker serves nothing, so its machine's loopback is not where the web process looked: it calls there only if
-// the allowlist permits it.
+// A worker serves no pages, so the loopback of its machine is not the one that the web process checked: it calls
+// loopback addresses only if the allowlist permits that.
 func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -358,8 +359,8 @@ func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
 	stop()
 }
 
-// Web and workers behind a pooler that gives every transaction another connection; only migrations and the
-// one that listens go past it.
+// Web and workers run behind a pooler that gives every transaction another connection; only migrations and the
+// listening connection bypass it.
 func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 	t.Parallel()
 	binary := dbtest.Need(t, "pgbouncer")
@@ -403,8 +404,8 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 	require.NotContains(t, log.String(), "level=WARN")
 }
 
-// startPooler puts PgBouncer, in transaction mode with three connections, before a PostgreSQL and returns its
-// address.
+// startPooler starts PgBouncer, in transaction mode with three connections, in front of a PostgreSQL, and returns
+// its address.
 func startPooler(t *testing.T, binary, database string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -437,7 +438,7 @@ func startPooler(t *testing.T, binary, database string) string {
 	return "postgres://wending@127.0.0.1:" + port + "/postgres?sslmode=disable"
 }
 
-// Without accounts listening beyond loopback takes an explicit yes and the site's names.
+// Without accounts, listening beyond loopback requires an explicit setting and the site's names.
 func TestListeningBeyondLoopbackTakesAnExplicitYes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -28,17 +28,17 @@ import (
 )
 
 type userCommand struct {
-	Add     addUserCommand     `cmd:"" help:"Make an account."`
-	Passwd  passwdCommand      `cmd:"" help:"Give an account another password; it is signed out everywhere."`
-	Disable disableUserCommand `cmd:"" help:"Keep an account from being used; it is signed out everywhere."`
+	Add     addUserCommand     `cmd:"" help:"Create an account."`
+	Passwd  passwdCommand      `cmd:"" help:"Change an account's password; the account is signed out everywhere."`
+	Disable disableUserCommand `cmd:"" help:"Disable an account; it is signed out everywhere."`
 }
 
 type addUserCommand struct {
-	Name       string `arg:"" help:"What is typed to sign in."`
-	Role       string `default:"viewer" enum:"viewer,reviewer,editor,admin" help:"What it may do in the project."`
+	Name       string `arg:"" help:"User name for signing in."`
+	Role       string `default:"viewer" enum:"viewer,reviewer,editor,admin" help:"Role in the project."`
 	Project    string `default:"默认" help:"The project's name or id."`
-	Admin      bool   `help:"It manages accounts and projects, and may do everything in them."`
-	MustChange bool   `name:"must-change-password" default:"true" negatable:"" help:"Its owner must choose another password at the first sign-in."`
+	Admin      bool   `help:"Make it a system administrator, who manages accounts and projects and has all rights in them."`
+	MustChange bool   `name:"must-change-password" default:"true" negatable:"" help:"Require a new password at the first sign-in."`
 }
 
 type passwdCommand struct {
@@ -50,29 +50,29 @@ type disableUserCommand struct {
 }
 
 type tokenCommand struct {
-	Create createTokenCommand `cmd:"" help:"Make a token for a project, or for the installation, and print it."`
+	Create createTokenCommand `cmd:"" help:"Create a token for a project or for the installation, and print it."`
 }
 
 type createTokenCommand struct {
-	Name         string `arg:"" help:"What the token is for."`
-	Role         string `default:"" enum:",viewer,reviewer,editor,admin" help:"What it may do in the project, and nowhere else; editor if absent."`
-	Project      string `default:"默认" help:"The project's name or id; with --installation the one that requests are about unless they say so."`
-	Days         int    `default:"90" help:"How long it lasts; 0 is for good."`
-	Installation bool   `help:"It may do everything: in all projects, accounts, projects and audit."`
+	Name         string `arg:"" help:"Name of the token."`
+	Role         string `default:"" enum:",viewer,reviewer,editor,admin" help:"Role in the project (the token has no rights elsewhere); editor if not set."`
+	Project      string `default:"默认" help:"Name or id of the project; with --installation, the default project of requests that name none."`
+	Days         int    `default:"90" help:"Days until it expires; 0 means never."`
+	Installation bool   `help:"Give it all rights: in all projects, and over accounts, projects and the audit log."`
 }
 
 type auditCommand struct {
-	Verify verifyAuditCommand `cmd:"" help:"Read all entries; exits 1 where one was changed or removed."`
-	Seal   sealAuditCommand   `cmd:"" help:"Seal the audit as it is, after a seal that does not hold was looked into; that is an entry, too."`
+	Verify verifyAuditCommand `cmd:"" help:"Read all entries; exits with 1 if one was changed or removed."`
+	Seal   sealAuditCommand   `cmd:"" help:"Seal the audit log in its current state, after a failed seal has been investigated; this adds an entry."`
 }
 
 type verifyAuditCommand struct {
-	Seen []string `placeholder:"SEQ:HASH" help:"An entry that is known from the log or an export; exits 1 unless it is there with that hash. May be repeated."`
+	Seen []string `placeholder:"SEQ:HASH" help:"An entry known from the log or an export; exits with 1 unless it exists with that hash. May be repeated."`
 }
 
 type sealAuditCommand struct{}
 
-// withPeople calls work with the accounts of the configured database, or of the data folder's, also while the
+// withPeople calls work with the accounts in the configured database or in the data folder's, even while the
 // program runs.
 func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.People) error) error {
 	if _, err := os.Stat(filepath.Join(s.DataDir, "postgres")); err != nil && s.DatabaseURL == "" {
@@ -104,7 +104,8 @@ func (s *Settings) auditLog(ctx context.Context, store *db.Store) (audit.Log, er
 	return audit.New(store, sealer), err
 }
 
-// record does work and adds to the audit that it was done on the command line. What was begun is stored before.
+// record calls work and adds an entry to the audit that it was done on the command line. The intent is stored
+// before.
 func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entry, after map[string]any, work func() error) error {
 	log, err := s.auditLog(ctx, store)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entr
 	}
 	if err := work(); err != nil {
 		if errors.Is(err, db.ErrUnavailable) || ctx.Err() != nil {
-			return err // it may have been done: the entry will say that nobody knows
+			return err // the work may be done: the entry will record an unknown outcome
 		}
 		return errors.Join(err, log.Drop(ctx, begun))
 	}
@@ -136,7 +137,7 @@ func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entr
 	return err
 }
 
-// commander is the person who uses the command line.
+// commander returns the name of the person who uses the command line.
 func commander() string {
 	if who, err := user.Current(); err == nil {
 		return who.Username
@@ -157,7 +158,7 @@ func readPassword(stderr io.Writer) (string, error) {
 	return strings.TrimSuffix(line, "\r"), err
 }
 
-// explained adds the command line's explanation to an error about an account.
+// explained adds an explanation for the command line to an error about an account.
 func explained(err error) error {
 	var wrong *cases.FieldError
 	if errors.As(err, &wrong) && wrong.Field == "password" {
@@ -174,7 +175,7 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 	if id, err := uuid.Parse(text); err == nil {
 		return store.Project(ctx, id)
 	}
-	if text == "默认" { // it may have another name by now
+	if text == "默认" { // the existing account may have another name by now
 		return store.Project(ctx, db.DefaultProject)
 	}
 	found, err := store.ProjectNamed(ctx, text)
@@ -215,7 +216,7 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 	})
 }
 
-// named does work with the account of a name.
+// named calls work with the account that has a name.
 func (s *Settings) named(ctx context.Context, name string, work func(cases.Service, people.User) error, action string, after map[string]any) error {
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		account, err := accounts.UserNamed(ctx, strings.TrimSpace(name))
@@ -298,7 +299,7 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	})
 }
 
-// Run reads the audit from end to end.
+// Run verifies the whole audit.
 func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	var known []audit.Known
 	for _, text := range c.Seen {
@@ -338,7 +339,7 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	})
 }
 
-// Run seals the audit as it is.
+// Run seals the audit in its present state.
 func (sealAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	return s.withPeople(ctx, func(store *db.Store, _ people.People) error {
 		log, err := s.auditLog(ctx, store)

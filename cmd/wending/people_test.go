@@ -19,12 +19,12 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// commandWith runs the program with an input and returns its exit code and all that it says.
+// commandWith runs the program with an input and returns its exit code and all of its output.
 func commandWith(t *testing.T, input string, args ...string) (code int, said string) {
 	t.Helper()
 	command := exec.Command(os.Args[0], args...)
 	command.Env = append(os.Environ(), "WENDING_TEST_PROGRAM=1")
-	command.Dir = t.TempDir() // no .env
+	command.Dir = t.TempDir() // so that there is no .env
 	command.Stdin = strings.NewReader(input)
 	output, _ := command.CombinedOutput()
 	return command.ProcessState.ExitCode(), string(output)
@@ -32,7 +32,7 @@ func commandWith(t *testing.T, input string, args ...string) (code int, said str
 
 const goodPassword = "correct horse battery"
 
-// A department is set up from the command line, while the program runs; pipelines get in with a token.
+// A department is set up from the command line while the program runs; pipelines use a token.
 func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
@@ -137,7 +137,7 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	require.NotContains(t, program.stopped(t), token, "not in the log")
 }
 
-// Beyond this machine signing in needs HTTPS, and names who may come.
+// On a site that other machines can reach, signing in requires HTTPS and a list of the site's names.
 func TestSigningInBeyondThisMachineNeedsHTTPS(t *testing.T) {
 	t.Parallel()
 	base := Settings{ListenAddr: "0.0.0.0:0", Auth: "local"}
@@ -191,15 +191,15 @@ func TestSigningInBeyondThisMachineNeedsHTTPS(t *testing.T) {
 	}
 }
 
-// In a real browser: who is not signed in is led to the sign-in and back, what was typed meanwhile is there again, and a passkey takes
-// the place of the password.
+// In a real browser: a user who is not signed in is redirected to the sign-in and back, typed values are restored,
+// and a passkey replaces the password.
 func TestSigningInInABrowser(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
 	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0")
 	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--admin", "--role", "admin", "--no-must-change-password", "--data-dir", folder)
 	require.Zero(t, code, said)
-	b := openBrowser(t, strings.Replace(program.url, "127.0.0.1", "localhost", 1)) // passkeys belong to a name
+	b := openBrowser(t, strings.Replace(program.url, "127.0.0.1", "localhost", 1)) // passkeys require a host name
 	b.do(webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{
 			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal, HasResidentKey: true, HasUserVerification: true,
@@ -229,7 +229,7 @@ func TestSigningInInABrowser(t *testing.T) {
 		b.requireAccessible(path)
 	}
 
-	// The session ends while somebody types.
+	// The session ends while somebody is typing.
 	b.do(chromedp.SendKeys(`form[action$="/members"] [name=name]`, "韩梅梅"))
 	code, said = commandWith(t, "another good password", "user", "passwd", "李雷", "--data-dir", folder)
 	require.Zero(t, code, said)
@@ -241,7 +241,7 @@ func TestSigningInInABrowser(t *testing.T) {
 	b.evaluate(`document.querySelector('form.filters[action$="/members"] [name=name]').value`, &typed)
 	require.Equal(t, "韩梅梅", typed, "nothing typed is lost")
 
-	// A passkey alone.
+	// A passkey on its own.
 	b.open("/logout")
 	b.follows(".gate form button")
 	b.do(chromedp.WaitVisible("form#passkey button"))
@@ -254,9 +254,10 @@ func TestSigningInInABrowser(t *testing.T) {
 	require.NotContains(t, program.stopped(t), "level=ERROR")
 }
 
-// Sessions, fresh sign-ins and tokens are measured by the database's clock: a machine whose own is an hour ahead lets nobody out early.
+// Sessions, recent sign-ins and tokens are measured by the database's clock: a machine whose clock is an hour ahead
+// signs nobody out early.
 func TestAccountsOnAMachineWithAWrongClock(t *testing.T) {
-	if os.Getenv("WENDING_CHAOS") != "full" { // it takes a build with another clock
+	if os.Getenv("WENDING_CHAOS") != "full" { // requires a build with another clock
 		t.Skip("make chaos runs it")
 	}
 	folder := dbtest.Folder(t)

@@ -21,18 +21,19 @@ import (
 	"wending/views/text"
 )
 
-// pictures is where the guide's pictures are, a folder for each language.
+// pictures is the folder of the guide's pictures, with a subfolder for each language.
 const pictures = "../../static/assets/help"
 
-// settled is true once a page is whole: its pictures are there, a replay is ready to be played, and nothing fades.
+// settled is true once a page is complete: its images are loaded, a replay is ready to be played, and no transition
+// is running.
 const settled = `document.readyState === "complete" && !document.querySelector(".player:not(.is-ready)")
 	&& [...document.images].every(image => image.complete && image.naturalWidth > 0 || image.loading === "lazy")
 	&& document.getAnimations().every(a => a.playState !== "running" || a.effect.getComputedTiming().iterations === Infinity)`
 
-// maxPicture is how many bytes a picture may have: all of them are part of the program.
+// maxPicture is the maximum size of a picture in bytes, because all of them are compiled into the program.
 const maxPicture = 120 << 10
 
-// The pictures of the guide are taken from the demo: `make pictures` writes them.
+// The guide's pictures are taken from the demo: `make pictures` writes them.
 func TestPictures(t *testing.T) {
 	if os.Getenv("WENDING_PICTURES") != "write" {
 		t.Skip("make pictures runs it")
@@ -41,7 +42,8 @@ func TestPictures(t *testing.T) {
 	demo := startDemo(t, program, "/demo")
 	comparison := startDemo(t, program, "/demo/comparison")
 	b := openBrowser(t, program.url)
-	still := []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}} // bars are drawn at their length at once
+	// bars get their final length at once
+	still := []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}
 	b.do(chromedp.EmulateViewport(1180, 780), emulation.SetEmulatedMedia().WithFeatures(still))
 	for _, lang := range text.Languages {
 		b.open("/tasks")
@@ -76,7 +78,7 @@ func startDemo(t *testing.T, program *process, path string) (id string) {
 	return id
 }
 
-// withPalette writes a picture with the 256 colours that are most frequent in it: pages have few.
+// withPalette encodes an image with its 256 most frequent colours, because pages have few.
 func withPalette(t *testing.T, shot []byte) []byte {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(shot))
@@ -85,7 +87,7 @@ func withPalette(t *testing.T, shot []byte) []byte {
 	counts := map[color.NRGBA]int{}
 	at := func(x, y int) color.NRGBA {
 		c := color.NRGBAModel.Convert(picture.At(x, y)).(color.NRGBA)
-		return color.NRGBA{c.R &^ 3, c.G &^ 3, c.B &^ 3, 255} // shades that nobody sees are one
+		return color.NRGBA{c.R &^ 3, c.G &^ 3, c.B &^ 3, 255} // shades that nobody can distinguish count as one
 	}
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {

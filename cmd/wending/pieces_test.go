@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// pieces is how many pieces the beginning of a page is cut into, and pieceTags how many tags each of them has.
+	// pieces is how many pieces the beginning of a page is cut into, pieceTags how many tags each of them has.
 	pieces, pieceTags = 45, 3
 	// paintedPath is where a page reports that it was painted.
 	paintedPath = "/painted"
@@ -36,7 +36,7 @@ const (
 		})();`
 )
 
-// inPieces serves what is behind an address; of pages, the next piece follows when the one before has been painted.
+// inPieces serves what is behind an address; for pages it sends each piece once the previous one has been painted.
 func inPieces(t *testing.T, address string) string {
 	t.Helper()
 	behind, err := url.Parse(address)
@@ -47,7 +47,7 @@ func inPieces(t *testing.T, address string) string {
 		if r.URL.Path == paintedPath {
 			select {
 			case painted <- struct{}{}:
-			case <-time.After(50 * time.Millisecond): // the page has all of its pieces
+			case <-time.After(50 * time.Millisecond): // the page has received all of its pieces
 			}
 			return
 		}
@@ -65,7 +65,7 @@ func inPieces(t *testing.T, address string) string {
 		}
 		w.WriteHeader(recorded.Code)
 		for n, piece := range cut(recorded.Body.Bytes()) {
-			for range 2 { // the first report may be of a frame that was drawn before the piece arrived; nothing is drawn of a head
+			for range 2 { // the first report may be about a frame from before the piece arrived; a head alone draws nothing
 				if n > 1 {
 					select {
 					case <-painted:
@@ -83,7 +83,7 @@ func inPieces(t *testing.T, address string) string {
 	return server.URL
 }
 
-// cut is a page in pieces: its head, the first tags of its body a few at a time, and the rest.
+// cut divides a page into pieces: its head, the first tags of its body a few at a time, and the rest.
 func cut(whole []byte) (parts [][]byte) {
 	from := 0
 	at := bytes.Index(whole, []byte("<body"))
@@ -101,7 +101,7 @@ func cut(whole []byte) (parts [][]byte) {
 	return append(parts, whole[from:])
 }
 
-// A page that is painted while its later parts are still on their way does not move when they arrive.
+// A page that is painted while its later parts are still loading does not move when they arrive.
 func TestPagesArriveWithoutMoving(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

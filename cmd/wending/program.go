@@ -42,10 +42,10 @@ import (
 	"wending/views/text"
 )
 
-// poolSize is how many connections a process keeps to the database; lanes share them.
+// poolSize is how many connections to the database a process keeps; its lanes share them.
 const poolSize = 15
 
-// program is a process's parts, connected.
+// program holds the connected parts of a process.
 type program struct {
 	settings Settings
 	defaults tasks.Settings
@@ -73,7 +73,7 @@ type program struct {
 	demoURL     string
 	// demoModelsURL is the base URL of the demo's models.
 	demoModelsURL string
-	// demoTicket lets the demo's tasks through to the demo agent.
+	// demoTicket gives the demo's tasks access to the demo agent.
 	demoTicket string
 	log        *slog.Logger
 }
@@ -88,7 +88,7 @@ type endpoints struct {
 	demo *demoAgent
 }
 
-// requireServers fails unless PostgreSQL and Redis are configured.
+// requireServers returns an error unless PostgreSQL and Redis are configured.
 func (s *Settings) requireServers() error {
 	if s.DatabaseURL == "" || s.RedisURL == "" {
 		return errors.New("DATABASE_URL and REDIS_URL must be set; 'wending up' starts its own servers")
@@ -96,7 +96,7 @@ func (s *Settings) requireServers() error {
 	return nil
 }
 
-// directURL is the address of the database itself: databaseURL, unless that points to a pooler.
+// directURL returns the address of the database itself: databaseURL, unless that leads to a pooler.
 func (s *Settings) directURL(databaseURL string) string {
 	if s.DirectURL != "" {
 		return s.DirectURL
@@ -104,7 +104,7 @@ func (s *Settings) directURL(databaseURL string) string {
 	return databaseURL
 }
 
-// listen listens for the pages, with HTTPS if there is a certificate.
+// listen opens the listener for the pages, with HTTPS if there is a certificate.
 func (s *Settings) listen() (net.Listener, error) {
 	if err := s.checkExposure(); err != nil {
 		return nil, err
@@ -187,8 +187,8 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	return p, nil
 }
 
-// limitMemory makes the garbage collector work harder as the process nears the memory of the machine or its
-// container: under heavy load it is better to respond slowly than to be killed. GOMEMLIMIT, if set, takes
+// limitMemory makes the garbage collector work harder as the process approaches the memory limit of the machine or
+// its container: under heavy load it is better to respond slowly than to be killed. GOMEMLIMIT, if set, takes
 // precedence. It returns the limit in bytes.
 func limitMemory() int64 {
 	const share = 0.8 // the embedded servers are on the same machine
@@ -205,7 +205,7 @@ func (p *program) connectAgents(e endpoints) (err error) {
 	config := guard.Config{AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr) && s.Auth == "off"}
 	config.Own = slices.Concat(pg.Addresses(e.databaseURL), pg.Addresses(p.directURL), redisAddresses(e.redisURL))
 	if e.listener != nil {
-		config.Own = append(config.Own, e.listener.Addr().String()) // the port may have been chosen by the system
+		config.Own = append(config.Own, e.listener.Addr().String()) // the system may have chosen the port
 	}
 	if s.MetricsAddr != "" {
 		config.Own = append(config.Own, s.MetricsAddr)
@@ -264,7 +264,7 @@ func (p *program) close() {
 	sentry.Flush(2 * time.Second)
 }
 
-// reportError sends an internal error to Sentry, if it was set up.
+// reportError sends an internal error to Sentry, if that is set up.
 func reportError(err error, tags map[string]string) {
 	if hub := sentry.CurrentHub(); hub.Client() != nil {
 		hub.WithScope(func(scope *sentry.Scope) {
@@ -310,8 +310,8 @@ func (p *program) keepEvents() time.Duration {
 	return time.Duration(p.settings.EventDays) * 24 * time.Hour
 }
 
-// tidyFiles removes, now and every hour, the files of agents that nothing points to, until ctx ends. It is for the process that
-// decides where they are kept: a worker may not see them.
+// tidyFiles removes agents' files that no asset refers to, now and every hour, until ctx ends. It runs in the
+// process that owns the file store, because a worker may have no access to it.
 func (p *program) tidyFiles(ctx context.Context) {
 	sweeper := courier.Sweeper{Store: p.store, Files: p.assets, Keep: p.keepEvents(), Log: p.log}
 	tick := time.NewTicker(time.Hour)
@@ -328,7 +328,8 @@ func (p *program) tidyFiles(ctx context.Context) {
 	}
 }
 
-// collect copies the files that agents produce, until ctx ends. isOwner reports that this process decides where they are kept.
+// collect copies the files that agents produce, until ctx ends. isOwner reports that this process owns the file
+// store.
 func (p *program) collect(ctx context.Context, isOwner bool) {
 	copying := &courier.Collector{
 		Store: p.store, Files: p.assets, Client: p.fetcher, Sealer: p.sealer, MaxBytes: p.settings.AssetBytes, IsOwner: isOwner, Log: p.log,
@@ -366,7 +367,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	return group.Wait()
 }
 
-// address is where the pages are served.
+// address returns where the pages are served.
 func (p *program) address() string {
 	if p.settings.TLSCert != "" {
 		return "https://" + p.listener.Addr().String()

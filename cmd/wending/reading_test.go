@@ -20,8 +20,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// The form keeps its place and its contents: an error line does not move the buttons, the theme changes without a
-// reload, Enter leads to the first missing field, and a file is sent once, with its progress.
+// The form keeps its position and its contents: an error message does not move the buttons, the theme changes
+// without a reload, Enter moves to the first missing field, and a file is sent once, with its progress.
 func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -99,8 +99,9 @@ func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	require.Equal(t, 2, list.Pagination.Total, "a second click saves nothing")
 }
 
-// The report keeps the reader's place: keys step from what is on the screen, folds do not move the card, what opens
-// a fold follows its text, columns stay beside one another, and a switch of language returns to the same place.
+// The report keeps the reader's position: keys step from what is on the screen, folds do not move the card, the
+// control that opens a fold stays next to its text, columns stay beside one another, and switching the language
+// returns to the same position.
 func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
@@ -126,7 +127,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	b.evaluate(`(() => { const fold = document.querySelector(".run .fold"); const more = fold.querySelector(".more").getBoundingClientRect(); const text = fold.querySelector(".text").getBoundingClientRect(); return more.bottom >= text.bottom - 30 && text.width > fold.getBoundingClientRect().width * .9; })()`, &isBehind)
 	require.True(t, isBehind, "what opens a fold follows the text, which has the whole width")
 
-	number := func() (n int) { // of the card that has the focus
+	number := func() (n int) { // of the focused card
 		b.evaluate(`[...document.querySelectorAll(".result")].indexOf(document.activeElement) + 1`, &n)
 		return n
 	}
@@ -142,7 +143,8 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	settled(2)
 	require.Equal(t, 2, number())
 	b.evaluate(`document.querySelectorAll(".result")[9].scrollIntoView({behavior: "instant"})`, nil)
-	b.do(chromedp.Sleep(700*time.Millisecond), chromedp.KeyEvent("j")) // after a pause keys step from what is on the screen
+	// after a pause, keys step from what is on the screen
+	b.do(chromedp.Sleep(700*time.Millisecond), chromedp.KeyEvent("j"))
 	settled(11)
 	require.Equal(t, 11, number(), "from where one scrolled to, not from where one was")
 	top := func() (y float64) {
@@ -155,7 +157,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	var open int
 	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
 	require.GreaterOrEqual(t, open, 100)
-	// By a script: a pointer would scroll to the button first.
+	// With a script, because a pointer would scroll to the button first.
 	_, err := chromedp.RunResponse(b.ctx, chromedp.Evaluate(`setTimeout(() => document.querySelector('button[name="lang"]').click()); 0`, nil))
 	require.NoError(t, err)
 	b.sees("h1", "Report: 阅读")
@@ -164,7 +166,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	require.GreaterOrEqual(t, open, 100, "and what was open is open")
 }
 
-// While the server is away, one lasting line tells how old the figures are.
+// While the server is unavailable, a single lasting message shows how old the figures are.
 func TestAPageSaysThatTheServerIsAway(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -21,11 +21,11 @@ import (
 	"wending/db/dbtest"
 )
 
-// painter is an agent that works for long, in steps, and brings a picture.
+// painter is an agent that works for a long time, in steps, and produces an image.
 type painter struct {
 	*httptest.Server
 	calls atomic.Int64
-	// hold keeps calls at their third step until release.
+	// hold blocks calls at their third step until release.
 	hold    chan struct{}
 	release func()
 }
@@ -48,7 +48,7 @@ func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 		}
 		tell(`{"event":"node_started","data":{"title":"构思"}}`)
 		for n := range steps {
-			select { // the first step, too: at the call's start nothing is said
+			select { // also the first step: nothing is sent when the call begins
 			case <-r.Context().Done():
 				return
 			case <-time.After(between):
@@ -64,11 +64,11 @@ func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 	})
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)
-	t.Cleanup(p.release) // before it: a call that is held would keep the server
+	t.Cleanup(p.release) // before the server's own cleanup: a blocked call would keep the server from stopping
 	return p
 }
 
-// A run is watched while it happens, and replayed as it happened, with the picture that it brought.
+// A run is watched while it happens, and replayed as it happened, with the image that it produced.
 func TestARunIsWatchedAndReplayed(t *testing.T) {
 	t.Parallel()
 	agent := newPainter(t, 30, 150*time.Millisecond)
@@ -82,7 +82,8 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	b.sees(".track .said", "1 2 3 ")
 	b.requireAccessible("a call under way")
 	agent.release()
-	dbtest.Await(t, time.Minute, "the page to become that of the run", func() bool { // it loads again meanwhile
+	// the page loads again at the same time
+	dbtest.Await(t, time.Minute, "the page to become that of the run", func() bool {
 		isThere := false
 		err := chromedp.Run(b.ctx, chromedp.Evaluate(`document.querySelector(".track header")?.textContent.includes("成功")`, &isThere))
 		return err == nil && isThere
@@ -90,7 +91,8 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	b.do(chromedp.Poll(`document.querySelector(".made img")?.naturalWidth > 0`, nil, chromedp.WithPollingTimeout(time.Minute)))
 	b.requireAccessible("a run to be replayed")
 
-	// While it plays, what is shown at each frame is what had happened by then, and its clock keeps wall time.
+	// During a replay each frame shows what had happened by that time, and the replay's clock runs with the wall
+	// clock.
 	var shown struct {
 		Frames, Wrong         int
 		Elapsed, Longest, End float64
@@ -119,7 +121,7 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	require.Greater(t, shown.Frames, 20)
 	require.InDelta(t, shown.End, shown.Elapsed, 50+2*shown.Longest, "%+v", shown)
 
-	// Keys: to the beginning, an event on, to the end.
+	// Keys: to the beginning, one event forward, to the end.
 	said := func() (text string) {
 		b.evaluate(`document.querySelector(".said").textContent`, &text)
 		return text
@@ -140,7 +142,8 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	b.requireAccessible("a picture in full")
 }
 
-// What a program that was killed had learned of a call stays, but for the last second; the call is made again, and counts once.
+// When the program is killed, the events of a call are kept except for those of the last second; the call is
+// repeated, and counts once.
 func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 	t.Parallel()
 	agent := newPainter(t, 20, 200*time.Millisecond)
@@ -204,8 +207,9 @@ func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 	})
 }
 
-// newOddPainter starts an agent whose files are not what it says: one is missing, one is a page, one cannot be reached.
-// Every step's preview is at one address. Asked for a failure, it breaks off in the middle.
+// newOddPainter starts an agent whose files are not what it reports: one is missing, one is a web page, one cannot
+// be reached. The previews of all steps have the same address. If it is asked for a failure, it breaks off in the
+// middle.
 func newOddPainter(t *testing.T) *httptest.Server {
 	t.Helper()
 	var step atomic.Int64
@@ -226,7 +230,7 @@ func newOddPainter(t *testing.T) *httptest.Server {
 		for _, percent := range []int{10, 50, 90} {
 			tell(`{"event":"tool_progress","data":{"id":"c1","progress":%d,"message":"绘制中","preview_url":"http://%s/preview.png"}}`, percent, r.Host)
 			_ = http.NewResponseController(w).Flush()
-			select { // each step has a moment of its own
+			select { // each step has its own time
 			case <-r.Context().Done():
 				return
 			case <-time.After(50 * time.Millisecond):
@@ -248,7 +252,7 @@ func newOddPainter(t *testing.T) *httptest.Server {
 	return server
 }
 
-// The replay says why a file is not there, shows a preview at each step, and nothing as running that has failed.
+// The replay shows why a file is missing and a preview for each step, and does not show a failed tool as running.
 func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 	t.Parallel()
 	agent := newOddPainter(t)

@@ -17,7 +17,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// Two reviewers in two browsers note verdicts by mouse and by keyboard; a note that was typed is never lost.
+// Two reviewers in two browsers judge with mouse and keyboard; a typed note is never lost.
 func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -49,7 +49,7 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	other := openBrowser(t, p.url)
 	other.open(results)
 	other.sees(said, "第二次回答不同")
-	other.evaluate(`document.cookie = "reviewer=" + encodeURIComponent("李雷")`, nil) // the same person elsewhere
+	other.evaluate(`document.cookie = "reviewer=" + encodeURIComponent("李雷")`, nil) // the same person in another browser
 	other.do(chromedp.Reload())
 	other.do(chromedp.WaitVisible(first + `[data-verdict=FAIL][aria-pressed=true]`))
 	other.do(chromedp.KeyEvent("1"))
@@ -82,7 +82,7 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	one.sees(".report-bar", "已评 1/20")
 }
 
-// A note is left, saved and judged from the keyboard; below it stands what has become of it.
+// A note can be left, saved and judged from the keyboard; its state is shown below it.
 func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "回答") })
@@ -95,7 +95,7 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	b.do(chromedp.Reload())
 	const card = ".result:first-of-type "
 	const note, state = card + ".said-of textarea", card + ".note-field [role=status]"
-	// By a script: a key of the protocol writes its character even where the page takes the key.
+	// With a script, because a key event of the protocol writes its character even if the page handles the key.
 	pressed := func(key, code, modifier string) chromedp.Action {
 		return chromedp.Evaluate(fmt.Sprintf(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: %q, code: %q, %s: true, bubbles: true }))`, key, code, modifier), nil)
 	}
@@ -106,7 +106,7 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	b.do(chromedp.Click(card+"[data-note]"), chromedp.WaitVisible(note))
 	b.requireAccessible("a note")
 	b.do(chromedp.SendKeys(note, "12 与 19 不符"))
-	b.sees(state, "草稿已存在本机")
+	b.sees(state, "存在本机")
 	b.do(pressed("Enter", "Enter", "ctrlKey"))
 	b.sees(".toast-note", "草稿已存")
 	require.True(t, focused())
@@ -127,8 +127,8 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	require.Equal(t, struct{ Reviewer, Verdict, Note string }{"李雷", "FAIL", "12 与 19 不符，第 3 次"}, reviewsOf(t, p.url, id)[0])
 }
 
-// Judging needs keys only: the question with most at stake comes first, with the reasons that its facts speak for; a verdict is
-// stored with them and leads to the next question.
+// Judging needs only the keyboard: the question with most at stake comes first, with the reasons that its facts
+// suggest; a verdict is stored with them and leads to the next question.
 func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	t.Parallel()
 	answers := map[string][]string{
@@ -164,7 +164,7 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	first, second := "q2", "q3"
 	var shown string
 	b.evaluate(`document.querySelector(".judging").dataset.questionId`, &shown)
-	if shown == second { // both contradict the standard answer; by chance one agrees less
+	if shown == second { // both contradict the standard answer, and one happens to agree less
 		first, second = second, first
 	}
 	found := map[string]string{"q2": "conclusion", "q3": "number"}
@@ -178,7 +178,7 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	b.do(chromedp.Reload(), chromedp.WaitVisible("[data-reason=format][aria-pressed=true]"))
 	b.do(chromedp.KeyEvent("2"))
 	at(second)
-	b.do(chromedp.KeyEvent("1")) // finds no fault: what was found is not its reason
+	b.do(chromedp.KeyEvent("1")) // passes the question, so the suggested reason does not apply
 	at("q1")
 	require.Equal(t, map[string][]string{first: {found[first], "format"}, second: {}}, reasonsOf(t, p.url, id))
 	b.do(chromedp.KeyEvent("k"))
@@ -200,10 +200,10 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	b.do(chromedp.Click("[data-note]"), chromedp.WaitVisible(".judging textarea"), chromedp.WaitVisible("[data-reason]"))
 	b.requireAccessible("the sheet of a note")
 	b.do(chromedp.SendKeys(".judging textarea", "手机上写的"))
-	b.sees(".note-field [role=status]", "草稿已存在本机")
+	b.sees(".note-field [role=status]", "存在本机")
 }
 
-// reasonsOf are the reasons of a task's verdicts, by question.
+// reasonsOf returns the reasons of a task's verdicts, by question.
 func reasonsOf(t *testing.T, url, id string) map[string][]string {
 	t.Helper()
 	answer, err := http.Get(url + "/api/v1/evaluation-tasks/" + id + "/reviews")

@@ -25,13 +25,13 @@ import (
 )
 
 type rotateKeyCommand struct {
-	LostKey bool `help:"The key before is lost: list what can never be opened again; with --confirm give it up, and use the current key."`
-	Confirm bool `help:"With --lost-key: do it."`
+	LostKey bool `help:"The previous key is lost: list the secrets that can no longer be decrypted; with --confirm, discard them and use the current key."`
+	Confirm bool `help:"With --lost-key: discard the secrets."`
 }
 
 // Run seals the secrets of all tasks and of the library with the current key: SECRET_KEY, or a fresh one in the
-// data folder. After an interruption it can be run again: no key is removed before all secrets are sealed with
-// the new one.
+// data folder. It can be run again after an interruption: no key is removed before all secrets are sealed with the
+// new one.
 func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
 	databaseURL := s.DatabaseURL
 	if databaseURL == "" {
@@ -80,7 +80,7 @@ func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	if s.SecretKey == "" { // the one before the fresh key stays for a process that has not been started again
+	if s.SecretKey == "" { // the previous key stays for a process that has not been restarted yet
 		if err := s.writeKeys(append([]string{keys.Current}, keys.Previous[:1]...), os.Rename); err != nil {
 			return err
 		}
@@ -95,8 +95,8 @@ func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger
 	return nil
 }
 
-// resealAll seals the secrets of all tasks and of the library with the current key, and returns how many there were of each. Those that
-// no key opens are an error.
+// resealAll seals the secrets of all tasks and of the library with the current key, and returns how many there were
+// of each. It returns an error if no key opens some of them.
 func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer, log *slog.Logger) (changed, values int, err error) {
 	left, valuesLeft := 0, 0
 	err = tasks.Reseal(ctx, store, sealer, func(changedNow, leftNow int) {
@@ -119,7 +119,7 @@ func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer, log 
 	return changed, values, nil
 }
 
-// giveUp lists what was sealed with a key that is lost and, if that is confirmed, gives those secrets up.
+// giveUp lists the secrets sealed with a lost key and, if that is confirmed, gives them up.
 func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Store, stdout io.Writer) error {
 	if err := s.requireStopped(ctx, store, "a worker that runs may still have the lost key: stop it only when you cannot read the key from it (its environment has SECRET_KEY)"); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 		return err
 	}
 	if err := loss.GiveUp(ctx, jobs.FailureSecretKey); err != nil {
-		return err // the audit will say that nobody knows what became of it
+		return err // the audit will record that the outcome is unknown
 	}
 	if _, err := log.Complete(ctx, begun, entry); err != nil {
 		return err
@@ -184,7 +184,7 @@ func listLoss(stdout io.Writer, loss tasks.Loss) {
 		"again.\nAccounts, passwords, passkeys, tokens, results, files and reports stay as they are; every browser counts as unknown once.")
 }
 
-// described has a line for each thing whose secrets are lost.
+// described returns a line for each object whose secrets are lost.
 func described(lost []upkeep.Lost) (lines []string) {
 	for _, one := range lost {
 		line := fmt.Sprintf("%s %q: %s", one.Kind, one.Name, strings.Join(one.Places, ", "))
@@ -201,9 +201,9 @@ func described(lost []upkeep.Lost) (lines []string) {
 	return lines
 }
 
-// requireStopped returns why as an error if a worker runs.
+// requireStopped returns an error with the given reason if a worker is running.
 func (s Settings) requireStopped(ctx context.Context, store *db.Store, why string) error {
-	if s.DatabaseURL == "" { // the lock of the data folder is ours: none runs
+	if s.DatabaseURL == "" { // this process holds the lock of the data folder, so no other process is running
 		return nil
 	}
 	workers, err := report.NewMonitor(store).Workers(ctx)
@@ -213,7 +213,7 @@ func (s Settings) requireStopped(ctx context.Context, store *db.Store, why strin
 	return err
 }
 
-// addFreshKey puts a fresh key before those in the data folder. Running processes would not know it.
+// addFreshKey adds a fresh key in front of those in the data folder. Running processes would not know it.
 func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
 	if err := s.requireStopped(ctx, store, "stop all processes first: they would not know the new key in the data folder"); err != nil {
 		return err

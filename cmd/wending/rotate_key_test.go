@@ -23,14 +23,14 @@ import (
 	"wending/jobs/tasks"
 )
 
-// secretive are the fields of a task that is not started and holds every kind of secret.
+// secretive returns the fields of a task that is not started and has every kind of secret.
 func secretive(agentURL string) map[string]string {
 	return map[string]string{
 		"task_name": "kept", "agent_api_url": agentURL + "?token=q1", "agent_api_headers": `{"X-Key":"h1"}`, "extra_payload": `{"p":"p1"}`, "start": "false",
 	}
 }
 
-// requireSecretsArrive starts a task that secretive describes and checks that the agent gets what it says.
+// requireSecretsArrive starts a task that secretive describes and checks that the agent receives the secrets.
 func requireSecretsArrive(t *testing.T, base, id string, fake *agenttest.Agent) {
 	t.Helper()
 	response, err := http.Post(base+"/api/v1/evaluation-tasks/"+id+"/run", "", nil)
@@ -62,7 +62,7 @@ func save(t *testing.T, base, kind string, entry map[string]any) string {
 	return stored.ID
 }
 
-// The key in the data folder is replaced while the program is stopped; nothing has to be typed again.
+// The key in the data folder is replaced while the program is stopped; no secret has to be entered again.
 func TestTheKeyInTheDataFolderIsRotated(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -102,7 +102,7 @@ func TestTheKeyInTheDataFolderIsRotated(t *testing.T) {
 	requireSecretsArrive(t, p.url, id, fake)
 }
 
-// A process with another key than the database's ends with the remedy, and changes nothing.
+// A process whose key is not the database's ends with an explanation of what to do, and changes nothing.
 func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -112,7 +112,7 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	web := start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dbtest.Folder(t), "--secret-key", dbtest.SecretKey}, shared)...)
 	id := createTask(t, web.url, secretive(fake.URL), twenty)
 	for _, args := range [][]string{
-		{"worker", "--data-dir", t.TempDir()}, // it makes a key of its own
+		{"worker", "--data-dir", t.TempDir()}, // it generates a key of its own
 		{"worker", "--data-dir", t.TempDir(), "--secret-key", "another one"},
 		{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", t.TempDir(), "--secret-key", "another one"},
 	} {
@@ -130,7 +130,7 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	requireSecretsArrive(t, web.url, id, fake)
 }
 
-// With SECRET_KEY, the new and the previous key are given while processes run.
+// With SECRET_KEY, the new and the previous key are set while processes run.
 func TestSecretKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -188,7 +188,8 @@ func TestSecretKeyIsRotated(t *testing.T) {
 	stop()
 }
 
-// A lost key takes with it what it sealed, and nothing else: it is listed first, given up when that is confirmed, and can be entered again.
+// When a key is lost, only the secrets sealed with it are lost: they are listed first, given up after confirmation,
+// and can be entered again.
 func TestALostKeyIsGivenUp(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })

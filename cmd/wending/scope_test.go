@@ -16,19 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Why a statement on a project's table need not name the scope.
+// Why a statement on a project's table need not name a scope.
 const (
-	// ofReadTask: it takes the id of a task that its caller has read, or locked, within a scope.
+	// ofReadTask: the statement takes the id of a task that its caller has read, or locked, within a scope.
 	ofReadTask = "the id of a task read in scope"
-	// ofWork: what workers and the clock do, in all projects.
+	// ofWork: workers and schedules work in all projects.
 	ofWork = "work of all projects"
-	// ofFragment: what it is put together with names the scope.
+	// ofFragment: the statement that contains the fragment names the scope.
 	ofFragment = "a part of a statement that names it"
-	// ofTestData: it fills databases of tests.
+	// ofTestData: the statement fills databases of tests.
 	ofTestData = "data of tests"
 )
 
-// unscoped are the declarations whose statements on projects' tables name no scope, with the reason.
+// unscoped lists the declarations whose statements on projects' tables name no scope, with the reason.
 var unscoped = map[string]string{
 	"db/dbtest SeedVariants": ofTestData,
 
@@ -40,7 +40,7 @@ var unscoped = map[string]string{
 	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask, "db/outbox ChannelsOf": ofReadTask,
 	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,
 	"db/report Past": ofReadTask, "db/report PastOfJudge": ofReadTask, "db/report Measured": ofReadTask, "db/report readProgress": ofReadTask,
-	"db/report Retrying": ofReadTask, "db/report readVariantStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask, "db/review change": ofReadTask,
+	"db/report Retrying": ofReadTask, "db/report readVariantStatistics": ofReadTask, "db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask, "db/review change": ofReadTask,
 	"db/upkeep insertRuns": ofReadTask, "db/upkeep Import": ofReadTask,
 
 	"db insertUnits": ofWork, "db runLaunch": ofWork, "db startTask": ofWork, "db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
@@ -61,7 +61,7 @@ func projectTables(t *testing.T) *regexp.Regexp {
 		content, err := os.ReadFile(migration)
 		require.NoError(t, err)
 		for _, found := range added.FindAllStringSubmatch(string(content), -1) {
-			if found[1] != "spending" { // sums of projects, which nobody reads by themselves
+			if found[1] != "spending" { // sums over projects, which nobody reads one by one
 				tables = append(tables, found[1])
 			}
 		}
@@ -73,7 +73,8 @@ func projectTables(t *testing.T) *regexp.Regexp {
 // scopedBy are the ways in which a declaration names a scope, or the project itself.
 var scopedBy = regexp.MustCompile(`project_id|\bWithin\(|taskWithin\(|scope (db\.)?Scope\b`)
 
-// Every statement on a table of projects names the scope, or is known to work on what its caller found within one.
+// Every statement on a table of projects names the scope, or only works on objects that its caller found within
+// one.
 func TestEveryStatementNamesItsScope(t *testing.T) {
 	t.Parallel()
 	onProjects, seen := projectTables(t), []string{}
@@ -103,7 +104,7 @@ func TestEveryStatementNamesItsScope(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(unscoped)), seen, "statements on projects' tables that name no scope")
 }
 
-// declarations are the functions, constants and variables that a declaration makes, by their names.
+// declarations returns the functions, constants and variables that a declaration creates, by name.
 func declarations(declared ast.Decl) map[string]ast.Node {
 	found := map[string]ast.Node{}
 	switch declared := declared.(type) {

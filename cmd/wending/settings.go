@@ -16,55 +16,55 @@ import (
 // Settings are the product's settings; each is a flag and an environment variable.
 type Settings struct {
 	ListenAddr   string `from:"LISTEN_ADDR" default:"127.0.0.1:8080" help:"Address of the web pages and the API ($LISTEN_ADDR)."`
-	DatabaseURL  string `name:"database-url" from:"DATABASE_URL" help:"PostgreSQL; if unset, 'up' starts an embedded one ($DATABASE_URL)."`
-	DirectURL    string `name:"database-direct-url" from:"DATABASE_DIRECT_URL" help:"PostgreSQL itself, for migrations and the one listening connection, if DATABASE_URL points to a pooler ($DATABASE_DIRECT_URL)."`
-	RedisURL     string `name:"redis-url" from:"REDIS_URL" help:"Redis; if unset, 'up' starts an embedded one ($REDIS_URL)."`
-	DataDir      string `from:"DATA_DIR" default:"./data" help:"Uploads, embedded servers, generated key ($DATA_DIR)."`
-	Concurrency  int    `name:"evaluation-concurrency" from:"EVALUATION_CONCURRENCY" default:"1" help:"Lanes this worker process runs at once, and a task's default concurrency ($EVALUATION_CONCURRENCY)."`
-	RateLimit    string `name:"rate-limit-per-agent" from:"RATE_LIMIT_PER_AGENT" default:"1/s" help:"N/s, N/m or unlimited, for each agent over all workers ($RATE_LIMIT_PER_AGENT)."`
-	RateCeiling  string `name:"rate-limit-ceiling" from:"RATE_LIMIT_CEILING" default:"unlimited" help:"N/s, N/m or unlimited: what no task may exceed ($RATE_LIMIT_CEILING)."`
-	RunsPerItem  int    `from:"RUNS_PER_ITEM" default:"5" help:"How often each question is asked ($RUNS_PER_ITEM)."`
-	AgentTimeout int    `name:"agent-timeout-seconds" from:"AGENT_TIMEOUT_SECONDS" default:"30" help:"Time for a whole call ($AGENT_TIMEOUT_SECONDS)."`
-	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Retries after a timeout or network error ($AGENT_MAX_RETRIES)."`
-	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream ($AGENT_USE_STREAM)."`
-	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Comma-separated host, host:port, *.domain, IP, CIDR that agents may be at ($AGENT_API_ALLOWLIST)."`
-	ModelList    string `name:"model-api-allowlist" from:"MODEL_API_ALLOWLIST" help:"Where saved models may be, written as the agents' allowlist ($MODEL_API_ALLOWLIST)."`
-	NotifyList   string `name:"notify-allowlist" from:"NOTIFY_ALLOWLIST" help:"Where channels may be, written as the agents' allowlist ($NOTIFY_ALLOWLIST)."`
-	AssetList    string `name:"asset-allowlist" from:"ASSET_ALLOWLIST" help:"Where files that agents produce are fetched from, written as the agents' allowlist ($ASSET_ALLOWLIST)."`
-	AssetBytes   int64  `name:"asset-max-bytes" from:"ASSET_MAX_BYTES" default:"104857600" help:"How large a file that an agent produces may be ($ASSET_MAX_BYTES)."`
-	BlobURL      string `name:"blob-url" from:"BLOB_URL" help:"Where those files are kept: file:///folder, or s3://bucket/prefix?endpoint=https://host&region=name; if unset, in the data folder ($BLOB_URL)."`
-	S3KeyID      string `name:"s3-access-key-id" from:"S3_ACCESS_KEY_ID" help:"Key for BLOB_URL ($S3_ACCESS_KEY_ID)."`
-	S3Secret     string `name:"s3-secret-access-key" from:"S3_SECRET_ACCESS_KEY" help:"Its secret ($S3_SECRET_ACCESS_KEY)."`
-	PublicURL    string `name:"public-url" from:"PUBLIC_URL" help:"Where people find the site, for the links in messages ($PUBLIC_URL)."`
-	SMTPURL      string `name:"smtp-url" from:"SMTP_URL" help:"Who takes e-mails: smtp:// or smtps://user:password@host:port ($SMTP_URL)."`
-	SMTPFrom     string `name:"smtp-from" from:"SMTP_FROM" help:"The sender of e-mails ($SMTP_FROM)."`
-	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token for agents that the allowlist names ($AGENT_API_KEY)."`
-	SecretKey    string `from:"SECRET_KEY" help:"Encrypts agent headers, payloads and queries; if unset, a key is generated in the data folder ($SECRET_KEY)."`
-	PreviousKey  string `name:"secret-key-previous" from:"SECRET_KEY_PREVIOUS" help:"What SECRET_KEY was before: it still opens what it sealed ($SECRET_KEY_PREVIOUS)."`
-	MaxActive    int    `name:"max-active-tasks" from:"MAX_ACTIVE_TASKS" default:"0" help:"How many tasks run at once, the others wait in the order of their starts; 0 means any number ($MAX_ACTIVE_TASKS)."`
-	MonthCost    string `name:"max-cost-per-month" from:"MAX_COST_PER_MONTH" help:"What the tasks of a month (Beijing) may cost, a number that holds in each currency: launches are stopped when it is reached ($MAX_COST_PER_MONTH)."`
-	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days that finished tasks keep replaced runs; results always stay; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
-	UploadDays   int    `name:"upload-retention-days" from:"UPLOAD_RETENTION_DAYS" default:"0" help:"Days that tasks keep their uploaded files after their end; the questions always stay; 0 keeps everything ($UPLOAD_RETENTION_DAYS)."`
-	EventDays    int    `name:"event-retention-days" from:"EVENT_RETENTION_DAYS" default:"30" help:"Days that what agents reported during calls, and previews, are kept after a task's end; 0 keeps everything ($EVENT_RETENTION_DAYS)."`
-	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"zh-CN or en ($DEFAULT_LANG)."`
-	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Comma-separated names this site is known by, besides local ones and IP addresses ($ALLOWED_HOSTS)."`
-	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback although nobody signs in (AUTH=off), with ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
-	Auth         string `from:"AUTH" default:"off" enum:"off,local,oidc" help:"off: nobody signs in; local: with a user name and a password; oidc: at an OpenID Connect provider ($AUTH)."`
-	SecondFactor bool   `name:"require-second-factor" from:"REQUIRE_SECOND_FACTOR" help:"With AUTH=local: every account must register a passkey, and needs it to sign in ($REQUIRE_SECOND_FACTOR)."`
+	DatabaseURL  string `name:"database-url" from:"DATABASE_URL" help:"URL of PostgreSQL; if unset, 'up' starts an embedded one ($DATABASE_URL)."`
+	DirectURL    string `name:"database-direct-url" from:"DATABASE_DIRECT_URL" help:"URL of PostgreSQL itself if DATABASE_URL points to a pooler; used for migrations and the listening connection ($DATABASE_DIRECT_URL)."`
+	RedisURL     string `name:"redis-url" from:"REDIS_URL" help:"URL of Redis; if unset, 'up' starts an embedded one ($REDIS_URL)."`
+	DataDir      string `from:"DATA_DIR" default:"./data" help:"Folder for uploads, the embedded servers and the generated key ($DATA_DIR)."`
+	Concurrency  int    `name:"evaluation-concurrency" from:"EVALUATION_CONCURRENCY" default:"1" help:"Calls that a worker process makes at the same time, and the default concurrency of a task ($EVALUATION_CONCURRENCY)."`
+	RateLimit    string `name:"rate-limit-per-agent" from:"RATE_LIMIT_PER_AGENT" default:"1/s" help:"Rate limit of each agent across all workers: N/s, N/m or unlimited ($RATE_LIMIT_PER_AGENT)."`
+	RateCeiling  string `name:"rate-limit-ceiling" from:"RATE_LIMIT_CEILING" default:"unlimited" help:"Highest rate limit that a task may have: N/s, N/m or unlimited ($RATE_LIMIT_CEILING)."`
+	RunsPerItem  int    `from:"RUNS_PER_ITEM" default:"5" help:"Default number of runs per question ($RUNS_PER_ITEM)."`
+	AgentTimeout int    `name:"agent-timeout-seconds" from:"AGENT_TIMEOUT_SECONDS" default:"30" help:"Default timeout of a whole call ($AGENT_TIMEOUT_SECONDS)."`
+	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Default number of retries after a timeout or network error ($AGENT_MAX_RETRIES)."`
+	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream by default ($AGENT_USE_STREAM)."`
+	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Addresses at which agents may be called: host, host:port, *.domain, IP or CIDR, separated by commas ($AGENT_API_ALLOWLIST)."`
+	ModelList    string `name:"model-api-allowlist" from:"MODEL_API_ALLOWLIST" help:"Addresses at which saved models may be called, in the format of AGENT_API_ALLOWLIST ($MODEL_API_ALLOWLIST)."`
+	NotifyList   string `name:"notify-allowlist" from:"NOTIFY_ALLOWLIST" help:"Addresses to which notifications may be sent, in the format of AGENT_API_ALLOWLIST ($NOTIFY_ALLOWLIST)."`
+	AssetList    string `name:"asset-allowlist" from:"ASSET_ALLOWLIST" help:"Addresses from which files that agents produce may be copied, in the format of AGENT_API_ALLOWLIST ($ASSET_ALLOWLIST)."`
+	AssetBytes   int64  `name:"asset-max-bytes" from:"ASSET_MAX_BYTES" default:"104857600" help:"Size limit of a file that an agent produces, in bytes ($ASSET_MAX_BYTES)."`
+	BlobURL      string `name:"blob-url" from:"BLOB_URL" help:"Storage for these files: file:///folder or s3://bucket/prefix?endpoint=https://host&region=name; if unset, the data folder ($BLOB_URL)."`
+	S3KeyID      string `name:"s3-access-key-id" from:"S3_ACCESS_KEY_ID" help:"Access key ID for BLOB_URL ($S3_ACCESS_KEY_ID)."`
+	S3Secret     string `name:"s3-secret-access-key" from:"S3_SECRET_ACCESS_KEY" help:"Secret access key for BLOB_URL ($S3_SECRET_ACCESS_KEY)."`
+	PublicURL    string `name:"public-url" from:"PUBLIC_URL" help:"Public address of the site, used in the links of messages ($PUBLIC_URL)."`
+	SMTPURL      string `name:"smtp-url" from:"SMTP_URL" help:"Mail server: smtp:// or smtps://user:password@host:port ($SMTP_URL)."`
+	SMTPFrom     string `name:"smtp-from" from:"SMTP_FROM" help:"Sender address of e-mails ($SMTP_FROM)."`
+	AgentAPIKey  string `name:"agent-api-key" from:"AGENT_API_KEY" help:"Bearer token sent to agents that AGENT_API_ALLOWLIST names ($AGENT_API_KEY)."`
+	SecretKey    string `from:"SECRET_KEY" help:"Key that encrypts agents' headers, request bodies and query strings; if unset, one is generated in the data folder ($SECRET_KEY)."`
+	PreviousKey  string `name:"secret-key-previous" from:"SECRET_KEY_PREVIOUS" help:"Previous SECRET_KEY, which still decrypts what it encrypted ($SECRET_KEY_PREVIOUS)."`
+	MaxActive    int    `name:"max-active-tasks" from:"MAX_ACTIVE_TASKS" default:"0" help:"Tasks that may run at the same time; the others wait in the order in which they were started; 0 means no limit ($MAX_ACTIVE_TASKS)."`
+	MonthCost    string `name:"max-cost-per-month" from:"MAX_COST_PER_MONTH" help:"Cost limit of all tasks per month (Beijing time), applied to each currency; launches are stopped when it is reached ($MAX_COST_PER_MONTH)."`
+	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days for which finished tasks keep replaced runs; current results are always kept; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
+	UploadDays   int    `name:"upload-retention-days" from:"UPLOAD_RETENTION_DAYS" default:"0" help:"Days for which tasks keep their uploaded files after they end; questions are always kept; 0 keeps everything ($UPLOAD_RETENTION_DAYS)."`
+	EventDays    int    `name:"event-retention-days" from:"EVENT_RETENTION_DAYS" default:"30" help:"Days for which the events and previews of calls are kept after a task ends; 0 keeps everything ($EVENT_RETENTION_DAYS)."`
+	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"Default language: zh-CN or en ($DEFAULT_LANG)."`
+	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Host names of this site besides local names and IP addresses, separated by commas ($ALLOWED_HOSTS)."`
+	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback without sign-in (AUTH=off); requires ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
+	Auth         string `from:"AUTH" default:"off" enum:"off,local,oidc" help:"off: no sign-in; local: user name and password; oidc: OpenID Connect ($AUTH)."`
+	SecondFactor bool   `name:"require-second-factor" from:"REQUIRE_SECOND_FACTOR" help:"With AUTH=local: every account must add a passkey and use it to sign in ($REQUIRE_SECOND_FACTOR)."`
 	OIDCIssuer   string `name:"oidc-issuer" from:"OIDC_ISSUER" help:"Address of the OpenID Connect provider ($OIDC_ISSUER)."`
-	OIDCClient   string `name:"oidc-client-id" from:"OIDC_CLIENT_ID" help:"What the provider knows this site by ($OIDC_CLIENT_ID)."`
-	OIDCSecret   string `name:"oidc-client-secret" from:"OIDC_CLIENT_SECRET" help:"Its secret ($OIDC_CLIENT_SECRET)."`
-	OIDCGroups   string `name:"oidc-group-roles" from:"OIDC_GROUP_ROLES" help:"What the provider's groups may do: group=role or group=role@project, separated by commas; * is everybody ($OIDC_GROUP_ROLES)."`
-	Proxies      string `name:"trusted-proxies" from:"TRUSTED_PROXIES" help:"Comma-separated addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count ($TRUSTED_PROXIES)."`
-	TLSCert      string `name:"tls-cert-file" from:"TLS_CERT_FILE" help:"Certificate for HTTPS without a proxy, PEM ($TLS_CERT_FILE)."`
-	TLSKey       string `name:"tls-key-file" from:"TLS_KEY_FILE" help:"Its key, PEM ($TLS_KEY_FILE)."`
-	HSTSNames    bool   `name:"hsts-include-subdomains" from:"HSTS_INCLUDE_SUBDOMAINS" default:"true" negatable:"" help:"With HTTPS, tell browsers that names below the site's own have it, too ($HSTS_INCLUDE_SUBDOMAINS)."`
-	AuditDays    int    `name:"audit-retention-days" from:"AUDIT_RETENTION_DAYS" default:"0" help:"Days that the audit is kept; 0 keeps everything ($AUDIT_RETENTION_DAYS)."`
-	ScheduleMin  int    `name:"schedule-min-minutes" from:"SCHEDULE_MIN_MINUTES" default:"5" help:"How far apart the times of a schedule must be; 0 and 1 allow every minute ($SCHEDULE_MIN_MINUTES)."`
+	OIDCClient   string `name:"oidc-client-id" from:"OIDC_CLIENT_ID" help:"Client ID of this site at the provider ($OIDC_CLIENT_ID)."`
+	OIDCSecret   string `name:"oidc-client-secret" from:"OIDC_CLIENT_SECRET" help:"Client secret of this site at the provider ($OIDC_CLIENT_SECRET)."`
+	OIDCGroups   string `name:"oidc-group-roles" from:"OIDC_GROUP_ROLES" help:"Roles of the provider's groups: group=role or group=role@project, separated by commas; * means everyone ($OIDC_GROUP_ROLES)."`
+	Proxies      string `name:"trusted-proxies" from:"TRUSTED_PROXIES" help:"Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, separated by commas ($TRUSTED_PROXIES)."`
+	TLSCert      string `name:"tls-cert-file" from:"TLS_CERT_FILE" help:"Certificate (PEM) for HTTPS without a proxy ($TLS_CERT_FILE)."`
+	TLSKey       string `name:"tls-key-file" from:"TLS_KEY_FILE" help:"Private key (PEM) of the certificate ($TLS_KEY_FILE)."`
+	HSTSNames    bool   `name:"hsts-include-subdomains" from:"HSTS_INCLUDE_SUBDOMAINS" default:"true" negatable:"" help:"With HTTPS, include subdomains in Strict-Transport-Security ($HSTS_INCLUDE_SUBDOMAINS)."`
+	AuditDays    int    `name:"audit-retention-days" from:"AUDIT_RETENTION_DAYS" default:"0" help:"Days for which audit entries are kept; 0 keeps everything ($AUDIT_RETENTION_DAYS)."`
+	ScheduleMin  int    `name:"schedule-min-minutes" from:"SCHEDULE_MIN_MINUTES" default:"5" help:"Minimum minutes between two runs of a schedule; 0 and 1 allow every minute ($SCHEDULE_MIN_MINUTES)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics and /healthz; if unset, they are not served ($METRICS_ADDR)."`
-	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Where internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
-	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"text or json ($LOG_FORMAT)."`
-	LogLevel     string `from:"LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error ($LOG_LEVEL)."`
+	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Sentry DSN to which internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
+	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"Log format: text or json ($LOG_FORMAT)."`
+	LogLevel     string `from:"LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Log level: debug, info, warn or error ($LOG_LEVEL)."`
 }
 
 func newLogger(w io.Writer, s Settings) *slog.Logger {
@@ -116,7 +116,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 	}, nil
 }
 
-// assetFiles returns where the files that agents produce are kept.
+// assetFiles returns the store of the files that agents produce.
 func (s Settings) assetFiles() (blob.Store, error) {
 	address := s.BlobURL
 	if address == "" {
@@ -133,7 +133,7 @@ func (s Settings) assetFiles() (blob.Store, error) {
 	return files, nil
 }
 
-// blobAddresses are the host:port of the service that stores those files, if there is one.
+// blobAddresses returns the host:port of the service that stores those files, if there is one.
 func (s Settings) blobAddresses() []string {
 	u, err := url.Parse(s.BlobURL)
 	if err != nil || u.Scheme != "s3" {
@@ -141,12 +141,12 @@ func (s Settings) blobAddresses() []string {
 	}
 	endpoint, err := url.Parse(u.Query().Get("endpoint"))
 	if err != nil || endpoint.Port() == "" {
-		return nil // a public service, at the usual port
+		return nil // a public service, at the default port
 	}
 	return []string{endpoint.Host}
 }
 
-// publicURL checks PUBLIC_URL and returns it without a slash at its end.
+// publicURL checks PUBLIC_URL and returns it without a trailing slash.
 func (s Settings) publicURL() (string, error) {
 	if s.PublicURL == "" {
 		return "", nil
@@ -158,12 +158,13 @@ func (s Settings) publicURL() (string, error) {
 	return strings.TrimRight(s.PublicURL, "/"), nil
 }
 
-// hosts are the names of ALLOWED_HOSTS.
+// hosts returns the names in ALLOWED_HOSTS.
 func (s Settings) hosts() []string {
 	return strings.FieldsFunc(strings.ToLower(s.AllowedHosts), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// redisAddresses are the host:port of the Redis servers at address; sentinels and nodes of a cluster are several.
+// redisAddresses returns the host:port of the Redis servers at address; there are several for sentinels and the
+// nodes of a cluster.
 func redisAddresses(address string) (addresses []string) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

@@ -17,7 +17,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// watching notes in every page, from its first moment, what moves without anybody's doing and what the policy forbids.
+// watching records on every page, from the beginning, what moves without a user's action and what the policy
+// forbids.
 const watching = `
 	window.shift = 0; window.moved = []; window.forbidden = [];
 	new PerformanceObserver((list) => list.getEntries().filter((e) => !e.hadRecentInput).forEach((e) => {
@@ -35,7 +36,7 @@ func (b *tab) watches() {
 	}))
 }
 
-// requireSteady waits until a page has come to rest and requires that nothing moved and nothing was forbidden.
+// requireSteady waits until a page is at rest and requires that nothing has moved and nothing was forbidden.
 func (b *tab) requireSteady(what string) {
 	b.t.Helper()
 	var seen struct {
@@ -53,7 +54,8 @@ func (b *tab) requireSteady(what string) {
 	require.Empty(b.t, seen.Forbidden, what)
 }
 
-// slowly makes the tab's network slow and forgetful: pages are drawn before their scripts are there.
+// slowly makes the tab's network slow and disables its cache, so that pages are drawn before their scripts have
+// loaded.
 func (b *tab) slowly() {
 	b.do(network.Enable(), network.SetCacheDisabled(true), chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := network.EmulateNetworkConditionsByRule(false, []*network.Conditions{{Latency: 50, DownloadThroughput: 1 << 20, UploadThroughput: -1}}).Do(ctx)
@@ -61,7 +63,7 @@ func (b *tab) slowly() {
 	}))
 }
 
-// Nothing on a page moves while it opens: scripts fill places that are there from the first moment.
+// Nothing on a page moves while the page loads: scripts fill spaces that are reserved from the beginning.
 func TestPagesOpenWithoutMoving(t *testing.T) {
 	t.Parallel()
 	painter := newPainter(t, 5, 10*time.Millisecond)
@@ -96,7 +98,7 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 	}
 }
 
-// What is followed while it happens changes in its place: the page of a task, and of a call, under way.
+// Pages that follow something change in place: the page of a running task, and of a running call.
 func TestPagesUnderWayDoNotMove(t *testing.T) {
 	t.Parallel()
 	painter := newPainter(t, 5, 10*time.Millisecond)
@@ -142,7 +144,7 @@ func TestPagesUnderWayDoNotMove(t *testing.T) {
 	b.requireSteady("a task under way")
 }
 
-// The numbers of many variants come into the room that the report keeps for them.
+// The numbers of many variants are loaded into the space that the report reserves for them.
 func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
@@ -166,7 +168,7 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 		b.requireAccessible(fmt.Sprint(size))
 	}
 
-	// The answers of a variant come when it is opened; without a script a link leads to them.
+	// The answers of a variant are loaded when it is opened; without scripts a link leads to them.
 	b.open("/tasks/" + id + "/results?view=columns")
 	var answers int
 	b.evaluate(`document.querySelectorAll(".result .runs").length`, &answers)
@@ -181,7 +183,7 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 	b.sees(".result:nth-child(2) .variant[data-variant='4'] .run", "应当承担违约责任")
 }
 
-// The bar of a report shows what is chosen in its lists, on a small screen and with a thousand questions, too.
+// The bar of a report shows what is selected in its lists, also on a small screen and with a thousand questions.
 func TestTheListsOfAReportAreWhole(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "一致") })
@@ -208,7 +210,7 @@ func TestTheListsOfAReportAreWhole(t *testing.T) {
 	}
 }
 
-// On a phone every entry of the navigation is there to be touched, in both languages.
+// On a phone every entry of the navigation can be touched, in both languages.
 func TestTheNavigationFitsAPhone(t *testing.T) {
 	t.Parallel()
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
@@ -226,7 +228,7 @@ func TestTheNavigationFitsAPhone(t *testing.T) {
 	}
 }
 
-// A jump is there at once: only the step to a question that is near is smooth.
+// Jumps are instant: only the step to a nearby question is smooth.
 func TestJumpsAreInstant(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
@@ -248,7 +250,7 @@ func TestJumpsAreInstant(t *testing.T) {
 	require.Equal(t, []string{"smooth", "instant", "instant"}, steps)
 }
 
-// On a phone a comparison's pages scroll in one direction, and a long name leaves room for the numbers.
+// On a phone a comparison's pages scroll in one direction, and a long name leaves space for the numbers.
 func TestAComparisonFitsAPhone(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

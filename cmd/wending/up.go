@@ -23,7 +23,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the process
 	e := endpoints{databaseURL: s.DatabaseURL, redisURL: s.RedisURL}
-	var databaseExited, redisExited <-chan struct{} // nil, so never, if they are not ours
+	var databaseExited, redisExited <-chan struct{} // nil, and so never ready, if the servers are not ours
 	if s.DatabaseURL == "" {
 		server, err := embedded.StartPostgres(ctx, filepath.Join(s.DataDir, "postgres"))
 		if err != nil {
@@ -46,7 +46,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	if e.demo, err = startDemoAgentAgain(s.DataDir); err != nil {
 		return err
 	}
-	defer e.demo.Close() //nolint:errcheck // nothing is kept there
+	defer e.demo.Close() // nolint:errcheck // the data is discarded
 	if e.listener, err = s.listen(); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	}
 	defer p.close()
 	if s.DatabaseURL == "" {
-		// No other process uses this database: workers of earlier processes are dead.
+		// No other process uses this database, so workers of earlier processes are dead.
 		if err := engine.NewPresence(p.store).RemoveAll(ctx); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.work(ctx) })
 	group.Go(func() error { return p.serve(ctx, stdout) })
-	group.Go(func() error { // exit and let the supervisor restart us; work resumes from the database
+	group.Go(func() error { // exit and let the supervisor restart the program; work resumes from the database
 		select {
 		case <-databaseExited:
 			return errors.New("the embedded PostgreSQL exited; see postgres.log in the data folder")

@@ -44,7 +44,7 @@ func buildVersion() string {
 	return revision
 }
 
-// newBuildInfo is a metric that is always 1 and carries the version.
+// newBuildInfo returns a metric that is always 1 and carries the version.
 func newBuildInfo() prometheus.Collector {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "wending_build_info", Help: "Always 1; its labels describe the program.",

@@ -18,15 +18,15 @@ import (
 // ViaCommand is the Via of actions on the command line.
 const ViaCommand = "command"
 
-// Vias are the ways in which a recorded action can be requested.
+// Vias are the ways in which an action can be requested.
 var Vias = []string{db.ViaPage, db.ViaAPI, ViaCommand}
 
 // Entry is a row of audit_entries.
 type Entry struct {
 	Seq int64     `db:"seq" json:"seq"`
 	At  time.Time `db:"at" json:"at"`
-	// Actor is the name of the account or token, or the name that was typed; without accounts it is the
-	// address. ActorID is the account's.
+	// Actor is the name of the account or token, or the name that the person typed; without accounts it is the
+	// client's address. ActorID is the account's id.
 	Actor   string `db:"actor" json:"actor"`
 	ActorID string `db:"actor_id" json:"actor_id"`
 	TokenID string `db:"token_id" json:"token_id"`
@@ -41,18 +41,19 @@ type Entry struct {
 	ObjectName  string `db:"object_name" json:"object_name"`
 	ProjectID   string `db:"project_id" json:"project_id"`
 	ProjectName string `db:"project_name" json:"project_name"`
-	// Status is the answer's HTTP status; StatusUnknown means that the outcome of the request is unknown.
+	// Status is the HTTP status of the response; StatusUnknown means that the outcome of the request is unknown.
 	Status int `db:"status" json:"status"`
-	// Before and After are settings as JSON, without secrets; empty where none changed.
+	// Before and After are settings as JSON, without secrets; empty if none changed.
 	Before    string `db:"before" json:"before"`
 	After     string `db:"after" json:"after"`
 	RequestID string `db:"request_id" json:"request_id"`
 	Hash      []byte `db:"hash" json:"-"`
-	// IsUnsealed reports, of an entry that was just added, that the chain was not sealed before, and so is not now.
+	// IsUnsealed reports, of an entry that was just added, that the chain had no valid seal, so its new end is not
+	// sealed either.
 	IsUnsealed bool `db:"-" json:"-"`
 }
 
-// StatusUnknown is the status of an action that was begun by a process that died.
+// StatusUnknown is the status of an action whose process died before recording the outcome.
 const StatusUnknown = 0
 
 // hashAfter is the entry's hash: SHA-256 of the hash before it and the entry as JSON.
@@ -78,7 +79,7 @@ type Log struct {
 	sealer Sealer
 }
 
-// New returns the log of a store, whose ends the sealer signs.
+// New returns the log in a store's database; sealer signs the ends of its chain.
 func New(store *db.Store, sealer Sealer) Log { return Log{store.Pool(), sealer} }
 
 // Add adds an entry, with its number, time and hash.
@@ -90,7 +91,7 @@ func (l Log) Add(ctx context.Context, entry Entry) (Entry, error) {
 	return entry, err
 }
 
-// add is Add within a transaction, which holds the chain's lock until it ends.
+// add implements Add within a transaction. It locks the chain until the transaction ends.
 func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
 	const insert = `
 		INSERT INTO audit_entries (seq, at, actor, actor_id, token_id, address, via, action, object, object_id, object_name, project_id, project_name,
@@ -114,12 +115,12 @@ func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
 	return entry, err
 }
 
-// Filter narrows a list; its zero value takes everything.
+// Filter narrows a list; its zero value matches everything.
 type Filter struct {
-	// Actor is a name, without regard to case; Action may be the beginning of one, as task; Object is an id, a kind or a part of a
-	// name.
+	// Actor is a name, compared without regard to case; Action may be the beginning of one, such as task; Object is
+	// an id, a kind or a part of a name.
 	Actor, Action, Object string
-	// From is the first moment, To the moment after the last; nil means any.
+	// From is the first moment, To the moment after the last; nil leaves that end open.
 	From, To *time.Time
 }
 
@@ -154,7 +155,7 @@ func (l Log) List(ctx context.Context, filter Filter, page db.Page) (entries []E
 	return entries, total, pg.Classify("list the audit", err)
 }
 
-// batch is how many entries are read at once.
+// batch is how many entries Each reads at a time.
 const batch = 1000
 
 // Each calls yield with every entry that matches, the oldest first.
@@ -214,13 +215,13 @@ func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err er
 	return removed, err
 }
 
-// Actions are the actions that there are entries of, in alphabetical order.
+// Actions returns the actions that appear in the log, in alphabetical order.
 func (l Log) Actions(ctx context.Context) (actions []string, err error) {
 	err = l.db.SelectContext(ctx, &actions, `SELECT DISTINCT action FROM audit_entries ORDER BY action`)
 	return actions, pg.Classify("list the actions", err)
 }
 
-// ObjectOf is the kind of thing that an action is done to.
+// ObjectOf returns the kind of object that an action affects.
 func ObjectOf(action string) string {
 	object, _, _ := strings.Cut(action, ".")
 	return object

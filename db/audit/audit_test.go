@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// Entries that many add at once are one chain; whatever is changed or removed is seen, wherever it is, and what is old goes unseen
-// only by the one way that is meant for it.
+// Entries added at the same time form one chain. Any entry that is changed or removed is detected, wherever it is;
+// only Prune removes old entries unnoticed.
 func TestTheChainShowsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -41,7 +41,7 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 	_, err = tables.Exec(`UPDATE audit_entries SET at = at`)
 	require.Error(t, err)
 
-	// Whoever owns the database can switch the guard off, and is seen.
+	// The owner of the database can disable the trigger that protects entries, but the change is detected.
 	tamper := func(statement string, at int64) {
 		t.Helper()
 		tx, err := tables.Beginx()

@@ -31,7 +31,8 @@ type counted struct {
 	Hour  time.Time `json:"hour"`
 }
 
-// AddCounted adds the entries of the hours that are over, each in the transaction that forgets its count, and returns them.
+// AddCounted adds the entries of the hours that are over and returns them. Each is added in the transaction that
+// deletes its count.
 func (l Log) AddCounted(ctx context.Context) (added []Entry, err error) {
 	const take = `
 		DELETE FROM audit_counts

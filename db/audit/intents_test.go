@@ -12,7 +12,8 @@ import (
 	"wending/db/dbtest"
 )
 
-// What was begun by a process that died has an entry whose outcome is unknown; what a process holds, completes or drops has none.
+// An action that was begun by a process that died gets an entry with an unknown outcome; one that its process
+// holds, completes or drops gets none.
 func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -40,7 +41,7 @@ func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
 	require.Equal(t, audit.StatusUnknown, added[0].Status)
 	require.Equal(t, entry.Before, added[0].Before)
 
-	// The process was only slow: what became of it is recorded, too.
+	// If the process was only slow, its outcome is recorded as well.
 	_, err = log.Complete(t.Context(), lost, entry)
 	require.NoError(t, err)
 	listed, total, err := log.List(t.Context(), audit.Filter{}, db.Page{Number: 1, Size: 10})
@@ -51,7 +52,7 @@ func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What an entry costs a request, added when all is done and with what was begun stored before.
+// The cost of an entry for a request: added at the end, and stored beforehand with Begin.
 func BenchmarkEntry(b *testing.B) {
 	store, _ := dbtest.Open(b)
 	log := audit.New(store, sealer(b, 1))

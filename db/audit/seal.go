@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// ends are where the chain begins and ends.
+// ends are the ends of the chain.
 type ends struct {
 	// FirstSeq is the number of the last entry that was removed because of its age; 0 means that none has been.
 	FirstSeq  int64  `db:"first_seq"`
@@ -85,9 +85,9 @@ func (l Log) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (isUns
 // SealAction is the action of the entry that seals a chain that was not sealed, or no longer.
 const SealAction = "audit.seal"
 
-// Seal seals the chain with the current key if it is sealed with a previous key or if, in an installation
-// upgraded from an older version, it was never sealed. Sealing is itself an entry and is allowed once. Seal
-// returns a SealError if the existing seal is invalid.
+// Seal seals the chain with the current key if it is sealed with a previous key or, in an installation upgraded
+// from an older version, it was never sealed. Sealing is itself an entry and is allowed once. Seal returns a
+// SealError if the existing seal is invalid.
 func (l Log) Seal(ctx context.Context) error {
 	return l.db.InTx(ctx, "seal the audit", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
@@ -191,7 +191,7 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 	hashes := map[int64][]byte{chain.FirstSeq: chain.FirstHash}
 	for _, one := range known {
 		if _, isThere := hashes[one.Seq]; !isThere {
-			hashes[one.Seq] = nil // the hash that is found
+			hashes[one.Seq] = nil // the hash that was found
 		}
 	}
 	seq, hash := chain.FirstSeq, chain.FirstHash

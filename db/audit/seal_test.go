@@ -15,7 +15,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// sealer has the key of a number, and those before it.
+// sealer returns a sealer whose current key is key n; it also knows all keys before that.
 func sealer(t testing.TB, n byte, previous ...byte) *secret.Sealer {
 	t.Helper()
 	text := func(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
@@ -28,7 +28,7 @@ func sealer(t testing.TB, n byte, previous ...byte) *secret.Sealer {
 	return made
 }
 
-// sealed is an audit of ten entries.
+// sealed returns an audit of ten entries.
 func sealed(t *testing.T) (store *db.Store, tables *sqlx.DB, log audit.Log, entries []audit.Entry) {
 	t.Helper()
 	store, tables = dbtest.Open(t)
@@ -42,7 +42,7 @@ func sealed(t *testing.T) (store *db.Store, tables *sqlx.DB, log audit.Log, entr
 	return store, tables, log, entries
 }
 
-// change does what only the owner of the tables can.
+// change runs a statement that only the owner of the tables may run.
 func change(t *testing.T, tables *sqlx.DB, statements string) {
 	t.Helper()
 	tx, err := tables.Beginx()
@@ -51,13 +51,13 @@ func change(t *testing.T, tables *sqlx.DB, statements string) {
 	require.NoError(t, tx.Commit())
 }
 
-// cutTail removes the last entries and puts the chain's end right, as far as that is possible without the key.
+// cutTail removes the last entries and corrects the chain's end as far as that is possible without the key.
 const cutTail = `
 	DELETE FROM audit_entries WHERE seq > 7;
 	UPDATE audit_chain SET last_seq = 7, last_hash = (SELECT hash FROM audit_entries WHERE seq = 7);`
 
-// Whoever owns the tables can make the chain whole again after removing entries, but not seal it: neither at its end, nor at its beginning,
-// nor by taking the seal away; and what is added afterwards does not seal it either.
+// The owner of the tables can make the chain consistent again after removing entries, but cannot seal it: neither
+// at the end, nor at the beginning, nor by removing the seal. Entries added afterwards do not seal it either.
 func TestTheSealShowsWhatWasRemoved(t *testing.T) {
 	t.Parallel()
 	for name, statements := range map[string]string{
@@ -77,7 +77,7 @@ func TestTheSealShowsWhatWasRemoved(t *testing.T) {
 		unsealed := (*audit.SealError)(nil)
 		_, err = log.Verify(t.Context())
 		require.ErrorAs(t, err, &unsealed, name)
-		if name == "everything, with the seal" { // that is an installation that has just been made: only --seen shows it
+		if name == "everything, with the seal" { // this looks like a new installation: only --seen reveals the difference
 			continue
 		}
 		entry, err := log.Add(t.Context(), audit.Entry{Actor: "韩梅梅", Action: "task.create", Status: 201})
@@ -88,7 +88,8 @@ func TestTheSealShowsWhatWasRemoved(t *testing.T) {
 	}
 }
 
-// An older state that was sealed then is not told from the newest by its seal, but by any entry that is known from elsewhere.
+// The seal of an older state of the log is valid, so only an entry known from elsewhere reveals that newer entries
+// are missing.
 func TestKnownEntriesShowAnOlderState(t *testing.T) {
 	t.Parallel()
 	_, tables, log, entries := sealed(t)
@@ -117,7 +118,8 @@ func TestKnownEntriesShowAnOlderState(t *testing.T) {
 	require.ErrorAs(t, err, &missing)
 }
 
-// What is removed because of its age is told from what was taken away: the chain is whole, and what is known of it cannot be compared.
+// Pruned entries are distinguished from removed ones: the chain is whole, and entries known from before can no
+// longer be compared.
 func TestLawfulRemovalIsToldApart(t *testing.T) {
 	t.Parallel()
 	_, _, log, entries := sealed(t)
@@ -131,8 +133,8 @@ func TestLawfulRemovalIsToldApart(t *testing.T) {
 	require.Equal(t, 10-removed, found.Entries)
 }
 
-// An installation of an older version is sealed at its first start, once; a new key takes over the seal of the one before; and after a key
-// was lost the audit is sealed again on purpose, which is an entry.
+// An installation of an older version is sealed once, at its first start. A new key replaces the previous key's
+// seal. After a key is lost, the audit is sealed again on purpose, which adds an entry.
 func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	t.Parallel()
 	store, tables, log, entries := sealed(t)
@@ -168,7 +170,7 @@ func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	require.Equal(t, 13, found.Entries)
 }
 
-// Entries that are removed while others are read are still read: the ends and the entries are as of one moment.
+// Entries that are removed while Verify reads are still read: it sees the ends and the entries as of one moment.
 func TestRemovalWhileReadingIsNoBreak(t *testing.T) {
 	t.Parallel()
 	_, tables, log, _ := sealed(t)

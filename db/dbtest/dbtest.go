@@ -21,17 +21,20 @@ import (
 	"wending/db/pg/embedded"
 )
 
-// SecretKey is a key for tests; a phrase would be stretched in each of them.
+// SecretKey is a key for tests. It has its full length, because a passphrase would have to be stretched in each of
+// them.
 const SecretKey = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 
-// settings let a server of tests lose its data when the machine fails, which nothing here outlives. A server or program that is killed loses nothing.
+// settings let the tests' PostgreSQL lose data when the machine fails, because its data need not survive that.
+// Nothing is lost when a server or a program is killed.
 var settings = []string{"fsync=off", "full_page_writes=off", "wal_init_zero=off", "max_wal_size=2GB"}
 
 var (
 	server    *embedded.Postgres
 	admin     *sqlx.DB
 	databases atomic.Int64
-	// template makes the database that those of the tests are copies of, and returns its name: the migrations run once.
+	// template creates the database that every test's database is a copy of, and returns its name: migrations run
+	// only once.
 	template = sync.OnceValues(func() (string, error) {
 		const name = "migrated"
 		if _, err := admin.Exec("CREATE DATABASE " + name); err != nil {
@@ -41,7 +44,7 @@ var (
 	})
 )
 
-// Main runs a package's tests with a PostgreSQL of their own. Call it from TestMain.
+// Main runs a package's tests with their own PostgreSQL. Call it from TestMain.
 func Main(m *testing.M) {
 	os.Exit(run(m))
 }
@@ -64,7 +67,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// root is where folders of tests are made: in memory if there is room, where a database is copied ten times as fast as on a disk.
+// root is where the tests' folders are made: in memory if there is room, because a database is copied ten times as
+// fast there as on a disk.
 func root() string {
 	const memory, room = "/dev/shm", 8 << 30
 	var found syscall.Statfs_t
@@ -74,7 +78,8 @@ func root() string {
 	return "/tmp"
 }
 
-// makeFolder makes a folder that a server can enter under an account of its own, when the tests run as root.
+// makeFolder creates a folder that a server can enter when the tests run as root and the server under another
+// account.
 func makeFolder() (string, error) {
 	dir, err := os.MkdirTemp(root(), "wending-test-")
 	if err != nil {
@@ -152,13 +157,13 @@ func create(t testing.TB, origin string) string {
 
 func urlOf(name string) string { return server.URL() + " dbname=" + name }
 
-// Open returns a migrated store in a database of its own, and a connection for looking at its tables.
+// Open returns a migrated store in a database of its own, and a second connection for inspecting its tables.
 func Open(t testing.TB) (*db.Store, *sqlx.DB) {
 	t.Helper()
 	return OpenAt(t, URL(t))
 }
 
-// OpenAt is Open for the database at url.
+// OpenAt is like Open, for the database at url.
 func OpenAt(t testing.TB, url string) (*db.Store, *sqlx.DB) {
 	t.Helper()
 	if err := db.Migrate(context.Background(), url); err != nil {
@@ -178,8 +183,8 @@ func OpenAt(t testing.TB, url string) (*db.Store, *sqlx.DB) {
 	return store, tables
 }
 
-// Need returns the path of a program that a test runs. Without it the test is skipped, except under CI=true,
-// where it fails: a machine that checks changes must check all of them.
+// Need returns the path of a program that a test runs. If it is not installed, the test is skipped, or fails under
+// CI=true, because CI must run all tests.
 func Need(t testing.TB, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -207,7 +212,7 @@ func Redis(t testing.TB) string {
 	return redis.URL()
 }
 
-// Await waits until condition holds, and fails the test when it does not within the time.
+// Await waits until condition holds, and fails the test if it does not within the given time.
 func Await(t testing.TB, within time.Duration, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)
@@ -221,7 +226,7 @@ func Await(t testing.TB, within time.Duration, what string, condition func() boo
 	}
 }
 
-// Hold fails the test when condition does not hold all the time.
+// Hold fails the test if condition stops holding within the given time.
 func Hold(t testing.TB, during time.Duration, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -10,7 +10,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// Each test has a database with the current schema, where nothing that another test does is seen: neither rows nor locks.
+// Each test has a database with the current schema and sees nothing of other tests: neither their rows nor their
+// locks.
 func TestTestsHaveDatabasesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	_, one := dbtest.Open(t)
@@ -19,7 +20,7 @@ func TestTestsHaveDatabasesOfTheirOwn(t *testing.T) {
 	var tasks int
 	require.NoError(t, other.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
 	require.Zero(t, tasks)
-	one.SetMaxOpenConns(1) // a lock is its session's
+	one.SetMaxOpenConns(1) // a lock belongs to its session
 	for _, tables := range []interface {
 		Get(dest any, query string, args ...any) error
 	}{one, other} {

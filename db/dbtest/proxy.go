@@ -12,24 +12,24 @@ import (
 	"github.com/lib/pq"
 )
 
-// Proxy stands between one process and a PostgreSQL, and breaks what passes.
+// Proxy sits between one process and a PostgreSQL, and can break the connections through it.
 type Proxy struct {
 	listener net.Listener
 	socket   string
 	mu       sync.Mutex
 	links    map[*link]bool
-	trap     *Trap // nil: none is set
+	trap     *Trap // nil means none is set
 	sprung   atomic.Int64
 }
 
-// Trap waits for a statement that contains Words. The connection is cut then.
+// Trap waits for a statement that contains Words, and then cuts the connection.
 type Trap struct {
 	Words string
 	// Pass lets the statement through, so that only its reply is lost.
 	Pass bool
-	// Act is called when the trap is sprung; nil means nothing is.
+	// Act is called when the trap is sprung; it may be nil.
 	Act func()
-	// Next, when it is there, is set on the same connection instead of cutting it.
+	// Next, if not nil, is set on the same connection instead of cutting it.
 	Next *Trap
 	only *link
 }
@@ -45,7 +45,7 @@ func (l *link) close() {
 	_ = l.server.Close()
 }
 
-// NewProxy starts a proxy before the PostgreSQL at a key=value address with a Unix socket.
+// NewProxy starts a proxy in front of the PostgreSQL at a key=value address with a Unix socket.
 func NewProxy(t testing.TB, database string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,8 +67,7 @@ func (p *Proxy) URL() string {
 	return fmt.Sprintf("postgres://wending@%s/postgres?sslmode=disable", p.listener.Addr())
 }
 
-// Spring sets a trap, waits until something steps into it, and takes it away again when nothing does within
-// five seconds.
+// Spring sets a trap and waits until a statement springs it; after five seconds it removes the trap.
 func (p *Proxy) Spring(trap Trap) (sprung bool) {
 	before := p.sprung.Load()
 	p.set(&trap)
@@ -83,14 +82,14 @@ func (p *Proxy) Spring(trap Trap) (sprung bool) {
 	return p.sprung.Load() > before
 }
 
-// CutAll closes every connection there is now.
+// CutAll closes every current connection.
 func (p *Proxy) CutAll() {
 	for _, l := range p.all() {
 		l.close()
 	}
 }
 
-// DeadenAll leaves every connection there is now half-open: nothing passes and neither side is notified.
+// DeadenAll leaves every current connection half-open: nothing passes and neither side is notified.
 func (p *Proxy) DeadenAll() {
 	for _, l := range p.all() {
 		l.isDead.Store(true)
@@ -170,7 +169,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, isStatement bool) {
 	}
 }
 
-// stepInto returns the trap that a statement springs and that cuts.
+// stepInto returns the trap that a statement springs, if that trap cuts the connection.
 func (p *Proxy) stepInto(l *link, statement []byte) *Trap {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,25 +10,25 @@ import (
 	"wending/db"
 )
 
-// Targets is the one target of a plain task.
+// Targets is the single target of a plain task.
 func Targets(url string) []db.Target {
 	return []db.Target{{Number: 1, Kind: db.TargetURL, Protocol: "default", URL: url, RateLimit: "unlimited", RetryOn: pq.StringArray{"timeout", "network"}}}
 }
 
-// Variants is the one variant of a plain task.
+// Variants is the single variant of a plain task.
 func Variants() []db.Variant { return []db.Variant{{Number: 1, Target: 1}} }
 
-// Limits are those of a launch of a plain task whose calls are not limited.
+// Limits are the limits of a plain task's launch whose calls are not limited.
 func Limits(origin string) []db.LaunchTarget { return []db.LaunchTarget{{Number: 1, Origin: origin}} }
 
-// Seed stores tasks that have ended, each with its questions and runs of every question, and returns the
-// id of the last. One run in ten has failed; the others answered in one of three ways.
+// Seed stores tasks that have ended, each with questions and all runs of each question, and returns the id of the
+// last. One run in ten has failed; the others answered in one of three ways.
 func Seed(t testing.TB, tables *sqlx.DB, tasks, questions, runsPerItem int) uuid.UUID {
 	t.Helper()
 	return SeedVariants(t, tables, tasks, questions, 1, runsPerItem)
 }
 
-// SeedVariants is Seed for tasks that compare several variants, each with a target of its own.
+// SeedVariants is like Seed, for tasks that compare several variants, each with its own target.
 func SeedVariants(t testing.TB, tables *sqlx.DB, tasks, questions, variants, runsPerItem int) uuid.UUID {
 	t.Helper()
 	const seed = `WITH task AS (

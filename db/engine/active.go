@@ -9,7 +9,7 @@ import (
 	"wending/db/pg"
 )
 
-// ActiveLaunch is a launch that reconcile may have to help.
+// ActiveLaunch is a launch that Reconcile may have to help.
 type ActiveLaunch struct {
 	ID      uuid.UUID `db:"id"`
 	Started bool      `db:"started"`
@@ -31,7 +31,7 @@ const listActiveLaunches = `
 			AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'RUNNING')
 			AND (l.status = 'STOPPING' OR NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED')) AS is_done
 	FROM launches l
-	CROSS JOIN ( -- what workers have for launches that have lanes already: each keeps its last one for the others
+	CROSS JOIN ( -- what workers can still take for launches with lanes: each keeps its last lane for the others
 		SELECT coalesce(sum(greatest(0, w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id) - least(w.lanes - 1, 1))), 0) AS lanes
 		FROM workers w
 		WHERE w.beat_at > now() - $1 * interval '1 second') room
@@ -41,7 +41,7 @@ const listActiveLaunches = `
 		JOIN workers w ON w.id = lanes.worker_id
 		WHERE lanes.launch_id = l.id AND w.beat_at > now() - $1 * interval '1 second') live
 	CROSS JOIN LATERAL (
-		SELECT count(*) AS units -- that may be called now
+		SELECT count(*) AS units -- targets that may be called now
 		FROM (
 			SELECT
 			FROM launch_targets g
@@ -68,7 +68,7 @@ func (l Lanes) Before(ctx context.Context, launchID uuid.UUID) (int, error) {
 	return l.before(ctx, countBefore+`l.id = $1`, launchID)
 }
 
-// BeforeTask returns the result of Before for a task's launch, 0 if none waits to start.
+// BeforeTask returns the result of Before for a task's launch, or 0 if none waits to start.
 func (l Lanes) BeforeTask(ctx context.Context, taskID uuid.UUID) (int, error) {
 	return l.before(ctx, countBefore+`l.task_id = $1`, taskID)
 }

@@ -21,7 +21,8 @@ func NewAdditions(store *db.Store) Additions { return Additions{store.Pool()} }
 // AdditionLimits bound a task after an addition: its items, and the bytes of their texts.
 type AdditionLimits struct{ Items, Bytes int }
 
-// AdditionLimitError means that a task with Items items would have too many items, or items that are too long.
+// AdditionLimitError means that the additions would give the task more items than allowed, Items in all, or items
+// that are too long.
 type AdditionLimitError struct {
 	Items     int
 	IsTooLong bool
@@ -31,19 +32,19 @@ func (e *AdditionLimitError) Error() string {
 	return fmt.Sprintf("a task of %d questions has no room for these", e.Items)
 }
 
-// KnownItemsError names the ids and the conversations that a task has already.
+// KnownItemsError lists the ids and conversations that the task already has.
 type KnownItemsError struct{ QuestionIDs, Series []string }
 
 func (e *KnownItemsError) Error() string {
 	return fmt.Sprintf("%d questions and %d conversations are there already", len(e.QuestionIDs), len(e.Series))
 }
 
-// Append adds items to a task that was started. The active launch asks them; if there is none, Append starts n,
-// which asks everything that has no run yet. It returns the launch that asks the items. db.ErrConflict means
-// that the task is a draft, that its launch is being stopped, or that its launch asks only some of the
-// questions, or none.
+// Append adds items to a task that was started. The active launch runs them; if there is none, Append starts n,
+// which runs everything that has no run yet. Append returns the launch that runs the items. db.ErrConflict means
+// that the task is a draft, that its launch is being stopped, or that its launch runs only some of the questions,
+// or none.
 func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
-	// The launch is locked before its task, as when it ends.
+	// The launch is locked before its task, in the same order as when a launch ends.
 	const findActive = `
 		SELECT id, status, item_id IS NULL AND variant IS NULL AND kind <> 'EVALUATE' AND status <> 'STOPPING' AS takes_more
 		FROM launches
@@ -75,7 +76,7 @@ func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID,
 			return err
 		}
 		launchID = active[0].ID
-		if active[0].Status == db.LaunchRunning { // one that is PENDING makes them itself
+		if active[0].Status == db.LaunchRunning { // a PENDING launch creates its units itself
 			if err := pg.PreferIndexes(ctx, tx); err != nil {
 				return err
 			}
@@ -88,7 +89,7 @@ func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID,
 	return launchID, err
 }
 
-// store stores the items of a task that is locked.
+// store stores the items of a task, which the caller has locked.
 func store(ctx context.Context, tx *sqlx.Tx, task db.Task, items []db.NewItem, limits AdditionLimits) error {
 	const knownIDs = `SELECT question_id FROM evaluation_items WHERE task_id = $1 AND question_id = ANY ($2)`
 	const knownSeries = `SELECT DISTINCT series FROM evaluation_items WHERE task_id = $1 AND series = ANY ($2)`

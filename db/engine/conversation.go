@@ -18,9 +18,9 @@ func NewConversations(store *db.Store) Conversations { return Conversations{stor
 // NextTurn is the next turn of a conversation that a unit asks, with its history.
 type NextTurn struct {
 	Item db.Item
-	// Later are the items of the turns after it, in their order.
+	// Later are the items of the turns after this one, in order.
 	Later []int64
-	// History are the turns before it that were answered, oldest first.
+	// History holds the answered turns before this one, oldest first.
 	History []Exchange
 	// ConversationID is the agent's own id for the conversation; empty if it returned none.
 	ConversationID string

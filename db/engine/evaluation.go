@@ -17,8 +17,8 @@ type Evaluations struct{ db *pg.Pool }
 // NewEvaluations returns the evaluations of a store's tasks.
 func NewEvaluations(store *db.Store) Evaluations { return Evaluations{store.Pool()} }
 
-// Subject returns a run to be judged, with at most limit+1 characters of its response: the extra character
-// shows that there are more.
+// Subject returns a run to be judged, with at most limit+1 characters of its response: an extra character means
+// that the response was cut.
 func (e Evaluations) Subject(ctx context.Context, runID int64, limit int) (run db.Run, err error) {
 	const read = `
 		SELECT r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, left(r.response_body, $2 + 1) AS response_body
@@ -28,7 +28,7 @@ func (e Evaluations) Subject(ctx context.Context, runID int64, limit int) (run d
 	return run, db.NotFound(db.KindRun, pg.Classify("read the judged run", err))
 }
 
-// Asked is what an EVALUATE launch evaluates, and with which evaluators.
+// Asked is the set of runs that an EVALUATE launch evaluates, and the evaluators it uses.
 type Asked struct {
 	TaskID uuid.UUID `db:"task_id"`
 	// Evaluators are the numbers of the evaluators; empty for launches of other kinds.
@@ -56,7 +56,7 @@ func (e Evaluations) NextToRule(ctx context.Context, launchID uuid.UUID, limit i
 	return itemIDs, pg.Classify("look for answers to judge", err)
 }
 
-// Past is an evaluation that a later one replaced, or the present one.
+// Past is one evaluation of a run: the present one, or one that a later evaluation replaced.
 type Past struct {
 	Evaluator  int        `db:"evaluator"`
 	Status     string     `db:"status"`
@@ -68,8 +68,8 @@ type Past struct {
 	ReplacedAt *time.Time `db:"replaced_at"`
 }
 
-// Of returns the evaluations of a run by each evaluator, newest first: the judges' verbatim output, and the
-// evaluations that were replaced.
+// Of returns the evaluations of a run by each evaluator, newest first: with the judges' verbatim output, and
+// including evaluations that were replaced.
 func (e Evaluations) Of(ctx context.Context, runID int64) (said []Past, err error) {
 	const read = `
 		SELECT evaluator, status, score, passed, reason, raw, created_at, NULL AS replaced_at FROM evaluations WHERE run_id = $1

@@ -20,14 +20,14 @@ type History struct {
 // NewHistory returns the history of a store's tasks.
 func NewHistory(store *db.Store) History { return History{store, store.Pool()} }
 
-// PastLaunch is one start of a task, as its history shows it.
+// PastLaunch is one launch of a task, as the task's history shows it.
 type PastLaunch struct {
 	ID     uuid.UUID       `db:"id"`
 	Number int             `db:"number"`
 	Kind   db.LaunchKind   `db:"kind"`
 	Status db.LaunchStatus `db:"status"`
-	// QuestionID is the one question that was retried, with its number (1-based, in the order of pages) and text;
-	// nil means all.
+	// QuestionID identifies the one question that was retried, with its number (1-based, in the order of pages) and
+	// text; nil means that all were.
 	QuestionID     *string `db:"question_id"`
 	QuestionNumber *int    `db:"question_number"`
 	Question       *string `db:"question"`
@@ -35,12 +35,12 @@ type PastLaunch struct {
 	RequestedVia   string  `db:"requested_via"`
 	StoppedBy      string  `db:"stopped_by"`
 	TotalUnits     int     `db:"total_units"`
-	// Variant is the number of the one variant that was retried; nil means all.
+	// Variant is the number of the one variant that was retried; nil means that all were.
 	Variant    *int       `db:"variant"`
 	CreatedAt  time.Time  `db:"created_at"`
 	StartedAt  *time.Time `db:"started_at"`
 	FinishedAt *time.Time `db:"finished_at"`
-	// Statistics cover the launch's own runs, final or live.
+	// Statistics cover the launch's own runs; while the launch is active they are live.
 	Statistics db.LaunchStatistics `db:"-"`
 }
 
@@ -68,7 +68,7 @@ func (h History) Launches(ctx context.Context, taskID uuid.UUID, page db.Page) (
 	if launches, err = h.readLaunches(ctx, taskID, nil, page); err != nil {
 		return nil, 0, err
 	}
-	if page.Number == 1 && len(launches) < page.Size { // as for nearly every task
+	if page.Number == 1 && len(launches) < page.Size { // nearly every task has no more than one page
 		return launches, len(launches), nil
 	}
 	err = h.db.GetContext(ctx, &total, `SELECT count(*) FROM launches WHERE task_id = $1`, taskID)
@@ -120,7 +120,7 @@ const listLaunchRuns = `
 	FROM evaluation_runs r
 	JOIN evaluation_items i ON i.id = r.item_id
 	WHERE r.launch_id = $1
-	ORDER BY r.id -- the order in which runs ended
+	ORDER BY r.id -- runs are listed in the order in which they ended
 	LIMIT $3 OFFSET $4`
 
 // Runs returns one page of a launch's runs in the order they ended, with at most limit characters of each

@@ -15,11 +15,11 @@ import (
 
 // Judgement is a judge's verdict on a run.
 type Judgement struct {
-	// Score is from 0 to 1, Passed nil without a verdict, Ratings from 0 to 100.
+	// Score is from 0 to 1; Passed is nil without a verdict; Ratings are from 0 to 100.
 	Score   float64
 	Passed  *bool
 	Ratings map[string]float64
-	// IsDefault reports that no rating could be had.
+	// IsDefault reports that the model gave no usable rating.
 	IsDefault bool
 	Reason    string
 	// Raw is the model's output, vote by vote.
@@ -92,7 +92,7 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 		if _, err := tx.ExecContext(ctx, lockRuns, runs); err != nil {
 			return pg.Classify("lock the judged runs", err)
 		}
-		if err := tx.SelectContext(ctx, &stored, known, ids, epochs); err != nil { // by a call whose reply was lost
+		if err := tx.SelectContext(ctx, &stored, known, ids, epochs); err != nil { // stored already; the reply was lost
 			return pg.Classify("look for recorded judgements", err)
 		}
 		var fresh []int64
@@ -106,7 +106,7 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 	return stored, err
 }
 
-// Ruled are the evaluations of a run by rules in a later launch.
+// Ruled holds the evaluations of a run by the rules, made in a later launch.
 type Ruled struct {
 	RunID       int64
 	Evaluations []db.Evaluation

@@ -48,12 +48,12 @@ const sharing = `
 				(SELECT count(DISTINCT launch_id) FROM held WHERE launch_id <> :launch) AS holding),
 		mine AS (
 			SELECT count(*) AS lanes FROM held WHERE launch_id = :launch),
-		share AS ( -- NULL, so no limit, while none waits
+		share AS ( -- NULL, and so no limit, while no launch waits
 			SELECT CASE WHEN waiting > 0 THEN greatest(1, (SELECT CAST(sum(lanes) AS int) FROM live) / (1 + waiting + holding)) END AS lanes
 			FROM others)`
 
-// A worker's last lane is only given to a launch that has none: an agent that hangs must not hold up the tasks
-// of all others. While launches wait without a lane, none gets more than its share of all lanes.
+// A worker's last lane is only given to a launch that has none, so that a hanging agent cannot hold up all other
+// tasks. While launches wait without a lane, none gets more than its share of all lanes.
 const enterLanes = `
 	INSERT INTO lanes (id, launch_id, worker_id)
 	SELECT lane, CAST(:launch AS uuid), CAST(:worker AS uuid)
@@ -67,7 +67,7 @@ const enterLanes = `
 			SELECT w.lanes - (SELECT count(*) FROM held WHERE worker_id = w.id) AS free, least(w.lanes - 1, 1) AS kept
 			FROM live w
 			WHERE w.id = :worker),
-		room AS ( -- of the project's quota; NULL, so no limit, without one
+		room AS ( -- from the project's quota; NULL, and so no limit, without one
 			SELECT CAST(:quota AS int) - (
 				SELECT count(*)
 				FROM held
@@ -99,7 +99,7 @@ const noteServed = `
 // waiting launches allow, and returns their ids. A lane makes one call at a time, so this keeps a launch within
 // its concurrency over all workers.
 func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID, lease db.Lease) (admitted []uuid.UUID, err error) {
-	// Locked in a separate statement: only a later one sees the lanes admitted in the meantime.
+	// A separate statement takes the lock, so that the next one sees the lanes admitted in the meantime.
 	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
 	err = l.db.InTx(ctx, "enter lanes", func(tx *sqlx.Tx) error {
 		admitted = nil
@@ -193,9 +193,9 @@ func (l Lanes) Leave(ctx context.Context, laneID uuid.UUID) error {
 	return pg.Classify("leave a lane", err)
 }
 
-// An agent that hangs gets few lanes while others wait: first come the launches whose agents have the fewest
-// lanes, and of those the ones whose agents were given one longest ago. Of lanes that time out together, one is an
-// agent's that waits.
+// A hanging agent gets few lanes while others wait: launches whose agents have the fewest lanes come first, and
+// among those the ones whose agents were given a lane longest ago. If several lanes time out together, one of them
+// goes to an agent that waits.
 const nextWaiting = `
 	WITH ` + sharing + `
 	SELECT id
@@ -223,19 +223,19 @@ func (l Lanes) NextWaiting(ctx context.Context) (launchID uuid.UUID, err error) 
 	return launchID, pg.Classify("find the next launch that waits", err)
 }
 
-// sharingOf are the parameters of sharing, seen by a launch.
+// sharingOf returns the parameters of sharing for a launch.
 func sharingOf(launchID uuid.UUID) map[string]any {
 	return map[string]any{"launch": launchID, "dead": db.WorkerDeadAfter.Seconds(), "horizon": db.RateHorizon.Microseconds()}
 }
 
-// RemoveStrays removes the lanes of a worker except those that it knows of.
+// RemoveStrays removes the lanes of a worker that are not among those it reports.
 func (l Lanes) RemoveStrays(ctx context.Context, workerID uuid.UUID, known []uuid.UUID) error {
 	const remove = `DELETE FROM lanes WHERE worker_id = $1 AND NOT id = ANY (coalesce($2, '{}'::uuid[]))`
 	_, err := l.db.ExecContext(ctx, remove, workerID, pq.Array(known))
 	return pg.Classify("remove stray lanes", err)
 }
 
-// State is the state that a worker needs at all times while it runs a launch's units.
+// State is what a worker has to keep checking while it runs a launch's units.
 type State struct {
 	Status db.LaunchStatus `db:"status"`
 	// StoppingMicros is the time since a stop was requested, in microseconds.

@@ -37,24 +37,24 @@ type Result struct {
 	ErrorMessage   string
 	// FinishReason is why the answer ended; empty means that the agent did not report it.
 	FinishReason string
-	// InputTokens and the following counts are reported by the agent; nil means that it reported none.
+	// InputTokens and the counts that follow are reported by the agent; nil means that it reported none.
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
 	FirstTokenMS *int
 	// LongestSilenceMS is the longest time of the last attempt without any data; nil if unknown.
 	LongestSilenceMS *int
-	// Judgement is a judge's verdict; nil unless the unit calls a judge. Of such a result only Judgement and
-	// Unit are used.
+	// Judgement is a judge's verdict; nil unless the unit calls a judge. If it is set, only Judgement and Unit are
+	// used.
 	Judgement *Judgement
 	// HasJudges means that judges have yet to rate the answer.
 	HasJudges bool
 	// Turn is the next state of the conversation; nil for a single question.
 	Turn *Turn
-	// Evaluations are the verdicts of the task's evaluators on the answer; a failed answer has none.
+	// Evaluations are the verdicts of the task's rules on the answer; a failed answer has none.
 	Evaluations []db.Evaluation
-	// Assets are files that the agent reported and that are not known to be stored.
+	// Assets are files that the agent reported and that may not be stored yet.
 	Assets []journal.AnnouncedAsset
-	// Passed and Score sum them up.
+	// Passed and Score sum up the evaluations.
 	Passed *bool
 	Score  *float64
 }
@@ -68,7 +68,7 @@ type Turn struct {
 	Stops bool
 }
 
-// HasMore reports that the worker asks the next turn; otherwise the unit is done.
+// HasMore reports that the worker will ask the next turn; otherwise the unit is done.
 func (t *Turn) HasMore() bool { return t != nil && len(t.Later) > 0 && !t.Stops }
 
 // NotReached are the items of the turns that will no longer be asked.
@@ -79,8 +79,8 @@ func (t *Turn) NotReached() []int64 {
 	return t.Later
 }
 
-// Results without evaluations or turns, which most tasks produce, are recorded by a shorter statement, because
-// the statement is planned each time.
+// Results without evaluations or turns, which most tasks produce, are recorded by a shorter statement: statements
+// are planned at each execution.
 const (
 	recordResults = ofUnits + doneUnits + db.Supersede + insertRuns + `
 	RETURNING unit_id`
@@ -117,10 +117,10 @@ const doneUnits = `
 		UPDATE units u
 		SET state = 'DONE', outcome = g.status, worker_id = NULL, resume = NULL
 		FROM given g
-		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- the claim still holds
+		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- if the claim still holds
 		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index, CAST(NULL AS text) AS conversation_id),`
 
-// A turn may have been stored although the reply was lost: its unit is still the worker's.
+// A turn may have been stored although the reply was lost: its unit still belongs to the worker.
 const doneTurns = `
 	turn AS (
 		SELECT * FROM unnest(
@@ -250,8 +250,8 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	return stored, nil
 }
 
-// recordTurns stores a batch that contains turns or answers that judges have to rate. It also stores the turns
-// that will no longer be reached and makes the judges' units.
+// recordTurns stores a batch that contains turns, or answers that judges have to rate. It also records the turns
+// that will no longer be reached, and creates the judges' units.
 func (r Recorder) recordTurns(ctx context.Context, taskID uuid.UUID, results []Result, judged verdicts, turns turns, arguments map[string]any) (stored []int64, err error) {
 	judged.bind(arguments)
 	turns.bind(arguments)
@@ -283,7 +283,7 @@ func hasAssets(results []Result) bool {
 	return slices.ContainsFunc(results, func(result Result) bool { return len(result.Assets) > 0 })
 }
 
-// assetsOf are the files of the results that were stored.
+// assetsOf returns the files of the results that were stored.
 func assetsOf(taskID uuid.UUID, results []Result, stored []int64) (found []journal.FoundAsset) {
 	for _, result := range results {
 		if !slices.Contains(stored, result.Unit.ID) {
@@ -297,7 +297,7 @@ func assetsOf(taskID uuid.UUID, results []Result, stored []int64) (found []journ
 	return found
 }
 
-// askJudges makes judge units for the answers of units ($1) to items ($2).
+// askJudges creates judge units for the answers of units ($1) to items ($2).
 const askJudges = `
 	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
 	SELECT r.launch_id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id

@@ -45,7 +45,7 @@ const ofLaunch = `
 		WHERE u.launch_id = l.id AND u.evaluator > 0 AND u.state = 'DONE' AND e.cost IS NOT NULL) of
 	GROUP BY of.currency`
 
-// month is when this month began in Beijing.
+// month is the start of the current month in Beijing.
 const month = `date_trunc('month', now(), 'Asia/Shanghai')`
 
 // Settle stores the spending of launches that have ended, a batch at a time, and returns how many launches it
@@ -70,10 +70,11 @@ func (s Spending) Settle(ctx context.Context) (launches int, err error) {
 
 // Standing is the amount that a launch has left of one of its ceilings, in one currency.
 type Standing struct {
-	// LaunchID is nil for a task without an active launch.
+	// LaunchID is nil if the task has no active launch.
 	LaunchID *uuid.UUID `db:"launch_id"`
 	TaskID   uuid.UUID  `db:"task_id"`
-	// Reason is whose ceiling it is, and Owner the task or project; uuid.Nil for the month of all.
+	// Reason names the kind of ceiling, Owner the task or project it belongs to; Owner is uuid.Nil for the
+	// installation's month.
 	Reason   string    `db:"reason"`
 	Owner    uuid.UUID `db:"owner"`
 	Currency string    `db:"currency"`
@@ -81,29 +82,30 @@ type Standing struct {
 	// was exceeded.
 	Ceiling decimal.Decimal `db:"ceiling"`
 	Left    decimal.Decimal `db:"remaining"`
-	// PerUnit is the mean cost of a unit of the task's dearest target so far; 0 if none costs anything. While
-	// IsUnknown is true, no unit has reported the cost of some target's calls.
+	// PerUnit is the mean cost so far of a unit of the task's most expensive target; 0 if no target costs anything.
+	// IsUnknown is true as long as no unit has reported the cost of some target's calls.
 	PerUnit   decimal.Decimal `db:"per_unit"`
 	IsUnknown bool            `db:"is_unknown"`
-	// InFlight are units of the launch that are claimed now; Claimed counts all that ever were while it had an allowance.
+	// InFlight is how many units of the launch are claimed now, Claimed how many were ever claimed while the launch
+	// had an allowance.
 	InFlight int   `db:"in_flight"`
 	Claimed  int64 `db:"claimed"`
-	// IsWaiting reports that units of the launch wait to be claimed, or have yet to be made.
+	// IsWaiting reports that units of the launch wait to be claimed, or have not been created yet.
 	IsWaiting bool `db:"is_waiting"`
 }
 
-// IsSpent reports that nothing is left for another call.
+// IsSpent reports that not enough is left for another call.
 func (s Standing) IsSpent() bool { return !s.Left.IsPositive() || s.Left.LessThan(s.PerUnit) }
 
-// triedUnits is how many units of a target may end without telling their cost until they count as costing nothing: a budget
-// cannot count them.
+// triedUnits is how many units of a target may end without reporting a cost before the target counts as free: a
+// budget cannot include unknown costs.
 const triedUnits = `3`
 
-// nobody owns the ceiling of the month: uuid.Nil.
+// nobody is the Owner of the installation's monthly ceiling.
 const nobody = `'00000000-0000-0000-0000-000000000000'`
 
-// Every ceiling of the launches at work, and of the task $2, with what all its launches spent; $1 is the month's ceiling, empty for
-// none.
+// Every ceiling of the active launches, and of the task $2, with what all its launches have spent; $1 is the
+// installation's monthly ceiling, empty for none.
 const standings = `
 	WITH active AS (
 		SELECT l.id, l.created_at, l.task_id, t.max_cost, t.project_id, l.status = 'PENDING' AS is_pending
@@ -118,7 +120,7 @@ const standings = `
 		SELECT '` + ReasonProject + `', id, cost_per_month FROM projects WHERE cost_per_month IS NOT NULL AND id IN (SELECT project_id FROM active)
 		UNION
 		SELECT '` + ReasonMonth + `', ` + nobody + `, CAST(nullif($1, '') AS numeric) WHERE $1 <> '' AND EXISTS (SELECT FROM active)),
-	live AS ( -- what is not in spending yet
+	live AS ( -- spending that is not settled yet
 		SELECT l.task_id, t.project_id, of.currency, of.cost
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
@@ -141,7 +143,7 @@ const standings = `
 		SELECT a.id, a.created_at, a.task_id, a.is_pending, c.reason, c.owner, c.ceiling
 		FROM active a
 		JOIN ceilings c ON c.owner IN (a.task_id, a.project_id, ` + nobody + `)),
-	targets AS ( -- of the tasks with a ceiling, with the cost of their units
+	targets AS ( -- the units of tasks with a ceiling, with their costs
 		SELECT g.task_id, coalesce(g.currency, '') AS currency, coalesce(u.per_unit, 0) AS per_unit, u.priced = 0 AND u.ended < ` + triedUnits + ` AS is_unknown
 		FROM task_targets g
 		CROSS JOIN LATERAL (
@@ -170,9 +172,9 @@ const standings = `
 	GROUP BY c.id, c.created_at, c.task_id, c.is_pending, c.reason, c.owner, g.currency, c.ceiling, s.cost
 	ORDER BY c.created_at, c.id, c.reason, g.currency`
 
-// keepersLock is the key of the advisory lock that budget keepers take. A monthly ceiling holds for the
-// launches of all projects, and one statement reads the standings of all, so there is one lock for all budgets.
-const keepersLock = 0x627564676574 // "budget"
+// keepersLock is the key of the advisory lock that budget keepers take. The installation's monthly ceiling covers
+// all projects, and one statement reads all standings, so one lock serves all budgets.
+const keepersLock = 0x627564676574 // "budget" in ASCII
 
 // Verdict is a budget keeper's decision about the standings.
 type Verdict struct {
@@ -183,12 +185,11 @@ type Verdict struct {
 	Reached map[uuid.UUID]Standing
 }
 
-// Keep passes the standings to judge and applies its verdict. Nobody else keeps budgets in between: a keeper
-// never acts on standings that another has changed, and if two keepers see a ceiling reached, only one stops
-// the launch. The standings cover the active launches, oldest first, and the ceilings of the task, of the
-// project's month and of the installation's month – a decimal number that applies to each currency, empty for
-// none. Targets without prices spend nothing. Keep returns the launches that it stopped, which
-// tasks.FinishLaunch ends.
+// Keep passes the standings to judge and applies its verdict. It holds the lock throughout, so a keeper never acts
+// on standings that another has changed, and only one keeper stops a launch whose ceiling is reached. The standings
+// cover the active launches, oldest first, and the ceilings of the task, of the project's month and of the
+// installation's month – a decimal number that applies to each currency, empty for none. Targets without prices
+// spend nothing. Keep returns the launches that it stopped, which tasks.FinishLaunch ends.
 func (s Spending) Keep(ctx context.Context, monthCeiling string, judge func([]Standing) Verdict) (stopped []uuid.UUID, verdict Verdict, err error) {
 	err = s.db.InTx(ctx, "keep the budgets", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(keepersLock)); err != nil {
@@ -203,7 +204,7 @@ func (s Spending) Keep(ctx context.Context, monthCeiling string, judge func([]St
 		for id, one := range verdict.Reached {
 			reasons[id] = one.Reason
 		}
-		if stopped, err = db.StopLaunches(ctx, tx, reasons); err != nil { // before the allowances: claims lock in this order, too
+		if stopped, err = db.StopLaunches(ctx, tx, reasons); err != nil { // before the allowances: claims lock in this order
 			return err
 		}
 		return allow(ctx, tx, verdict.Allowed)
@@ -211,9 +212,9 @@ func (s Spending) Keep(ctx context.Context, monthCeiling string, judge func([]St
 	return stopped, verdict, err
 }
 
-// SpentBy returns a ceiling that leaves nothing for another launch of a task without an active one; nil means
-// that the task may run. The check avoids a launch that would be stopped at once, but reserves nothing: Keep
-// decides when the launch begins.
+// SpentBy returns a ceiling that leaves nothing for another launch of a task without an active one; nil means that
+// the task may run. The check prevents launches that would be stopped at once. It reserves nothing: Keep decides
+// once the launch runs.
 func (s Spending) SpentBy(ctx context.Context, taskID uuid.UUID, monthCeiling string) (*Standing, error) {
 	var found []Standing
 	if err := s.db.SelectContext(ctx, &found, standings, monthCeiling, taskID); err != nil {
@@ -263,7 +264,7 @@ func (s Spending) SetCeiling(ctx context.Context, taskID uuid.UUID, ceiling stri
 
 // Sum is the amount spent in one currency.
 type Sum struct {
-	// Currency is empty where it is not known.
+	// Currency is empty if it is not known.
 	Currency string `db:"currency"`
 	Cost     string `db:"cost"`
 }

@@ -21,27 +21,27 @@ import (
 // ErrNameTaken means that another entry of the kind, not archived, has the name.
 var ErrNameTaken = errors.New("the name is taken")
 
-// Entry is the part that all kinds have in common.
+// Entry holds the columns that all kinds have in common.
 type Entry struct {
 	ID        uuid.UUID `db:"id"`
 	Name      string    `db:"name"`
 	CreatedAt time.Time `db:"created_at"`
 	UpdatedAt time.Time `db:"updated_at"`
-	// ArchivedAt is set for an entry that is kept for its uses and no longer offered.
+	// ArchivedAt is set for an entry that is kept because it was used, and no longer offered.
 	ArchivedAt *time.Time `db:"archived_at"`
 }
 
 // Test is how the last test call of a target ended.
 type Test struct {
 	TestedAt *time.Time `db:"tested_at"`
-	// TestCode is the error code; nil means that the test succeeded, or that there was no test.
+	// TestCode is the error code; nil means that the test succeeded, or that none was made.
 	TestCode *string `db:"test_code"`
 }
 
 // HasFailed reports whether the last test failed.
 func (t Test) HasFailed() bool { return t.TestCode != nil }
 
-// Provider is a row of providers: an account at which models are called.
+// Provider is a row of providers: an account through which models are called.
 type Provider struct {
 	Entry
 	Protocol string `db:"protocol"`
@@ -81,13 +81,13 @@ type Model struct {
 type Agent struct {
 	Entry
 	Protocol string `db:"protocol"`
-	// URL is without its query, which SealedQuery holds.
+	// URL lacks its query string, which is in SealedQuery.
 	URL            string         `db:"url"`
 	SealedQuery    []byte         `db:"sealed_query"`
 	SealedHeaders  []byte         `db:"sealed_headers"`
 	SealedPayload  []byte         `db:"sealed_payload"`
 	SealedTemplate []byte         `db:"sealed_template"`
-	Poll           *string        `db:"poll"` // how accepted jobs are polled, as JSON; nil means that the agent answers directly
+	Poll           *string        `db:"poll"` // polling of accepted jobs, as JSON; nil for direct answers
 	RateLimit      *string        `db:"rate_limit"`
 	RetryOn        pq.StringArray `db:"retry_on"`
 	Prices
@@ -166,15 +166,15 @@ type Channel struct {
 	SealedSecret []byte         `db:"sealed_secret"`
 	Events       pq.StringArray `db:"events"`
 	Lang         string         `db:"lang"`
-	// IsDefault makes it a channel of every new task that names none.
+	// IsDefault makes it a channel of every new task that does not name its channels.
 	IsDefault bool `db:"is_default"`
 	Test
 }
 
-// Schedule is a row of schedules: a task that is copied and run at times that a cron expression names.
+// Schedule is a row of schedules: a task that is copied and run at the times of a cron expression.
 type Schedule struct {
 	Entry
-	// TaskID is the task that is copied; nil if it is gone.
+	// TaskID is the task that is copied; nil if it no longer exists.
 	TaskID *uuid.UUID `db:"task_id"`
 	// Cron has five fields, interpreted in Timezone (an IANA name).
 	Cron      string `db:"cron"`
@@ -182,16 +182,16 @@ type Schedule struct {
 	IsEnabled bool   `db:"is_enabled"`
 	// Channels are the channels of the copies; nil means the task's own channels.
 	Channels *pq.StringArray `db:"channels"`
-	// AlertMetric is the watched metric; nil means none. AlertBelow is the limit, nil for none; AlertsWorse
-	// watches for a significant decline compared with the firings before.
+	// AlertMetric is the watched metric; nil means none. AlertBelow is the limit, nil for none; AlertsWorse means
+	// that a significant decline compared with the previous firings raises an alert.
 	AlertMetric *string  `db:"alert_metric"`
 	AlertBelow  *float64 `db:"alert_below"`
 	AlertsWorse bool     `db:"alerts_worse"`
-	// NextAt is when it fires next; nil while it is not planned.
+	// NextAt is when it fires next; nil while no firing is planned.
 	NextAt *time.Time `db:"next_at"`
 }
 
-// IDs are ids as a row has them.
+// IDs are ids in an array column.
 func IDs(ids []uuid.UUID) *pq.StringArray {
 	list := make(pq.StringArray, len(ids))
 	for n, id := range ids {
@@ -208,7 +208,7 @@ func Recipients(c Channel) []string {
 	return strings.Split(c.Recipients, ",")
 }
 
-// table is one kind of entry: its name, its columns beside those of an Entry, the source of its rows, and the
+// table describes one kind of entry: its name, its columns besides those of Entry, the source of its rows, and the
 // uses of one of them (as a subquery over the id $1).
 type table[T any] struct {
 	name     string
@@ -216,9 +216,9 @@ type table[T any] struct {
 	from     string
 	selected string
 	uses     string
-	// kept holds while an entry may not be removed although nothing uses it; empty means never.
+	// kept is a condition under which an unused entry may not be removed either; empty means never.
 	kept string
-	// limit bounds how many of them a project has; nil means that nothing does.
+	// limit is the maximum number of entries in a project; nil means no limit.
 	limit *db.Cap
 }
 
@@ -235,7 +235,7 @@ const (
 	taskUses         = `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE id IN `
 )
 
-// KindEntry is the kind that errors name for a missing entry.
+// KindEntry is the kind of object that errors name for a missing entry.
 const KindEntry db.Kind = "entry"
 
 func newTable[T any](name string, columns []string, selected, from, uses string) table[T] {
@@ -246,7 +246,7 @@ func newTable[T any](name string, columns []string, selected, from, uses string)
 	return t
 }
 
-// keptWhile keeps entries from being removed while a condition over the id $1 holds.
+// keptWhile sets the condition, over the id $1, under which entries may not be removed.
 func (t table[T]) keptWhile(condition string) table[T] {
 	t.kept = condition
 	return t
@@ -254,7 +254,7 @@ func (t table[T]) keptWhile(condition string) table[T] {
 
 const pricesOf = `trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency`
 
-// within bounds how many entries of the table a project may have.
+// within sets how many entries of the table a project may have.
 func (t table[T]) within(limit db.Cap) table[T] {
 	t.limit = &limit
 	return t
@@ -314,9 +314,9 @@ type Kind[T any] struct {
 
 // Filter narrows a list; its zero value selects the entries that are offered.
 type Filter struct {
-	// NameContains is matched anywhere in the name, without regard to case.
+	// NameContains matches anywhere in the name, without regard to case.
 	NameContains string
-	// Archived selects the archived entries instead of the others.
+	// Archived selects the archived entries instead of the offered ones.
 	Archived bool
 }
 
@@ -339,14 +339,15 @@ func (k Kind[T]) Get(ctx context.Context, scope db.Scope, id uuid.UUID) (T, erro
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Named returns the entry of a name, in the scope's own project, that is not archived, or ErrNotFound.
+// Named returns the unarchived entry with a name in the scope's own project, or ErrNotFound.
 func (k Kind[T]) Named(ctx context.Context, scope db.Scope, name string) (T, error) {
 	var found T
 	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.project_id = $2 AND e.archived_at IS NULL`, name, scope.Home())
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Insert stores a new entry. It returns ErrNameTaken if another has its name, and a db.ProjectFullError if the project may not have more.
+// Insert stores a new entry. It returns ErrNameTaken if another entry has its name, and a db.ProjectFullError if
+// the project has as many as it may have.
 func (k Kind[T]) Insert(ctx context.Context, scope db.Scope, entry T) error {
 	if k.limit == nil {
 		return k.insert(ctx, k.db, scope, entry)
@@ -389,7 +390,7 @@ func (k Kind[T]) Update(ctx context.Context, scope db.Scope, entry T) error {
 	return taken(err)
 }
 
-// casted adds casts to the parameters that are numbers written as text.
+// casted adds casts to the parameters that are numbers in text form.
 func casted(statement string) string {
 	for _, column := range []string{"input_price", "output_price"} {
 		statement = strings.ReplaceAll(statement, ":"+column, "CAST(:"+column+" AS numeric)")
@@ -404,7 +405,7 @@ func taken(err error) error {
 	return err
 }
 
-// Remove removes an entry that nothing used, and archives any other. isGone reports that it was removed.
+// Remove removes an entry that was never used, and archives any other. isGone reports that it was removed.
 func (k Kind[T]) Remove(ctx context.Context, scope db.Scope, id uuid.UUID) (isGone bool, err error) {
 	err = k.db.InTx(ctx, "remove from "+k.name, func(tx *sqlx.Tx) error {
 		used, isUsed := false, `EXISTS (`+k.uses+`)`
@@ -424,8 +425,8 @@ func (k Kind[T]) Remove(ctx context.Context, scope db.Scope, id uuid.UUID) (isGo
 	return isGone && err == nil, err
 }
 
-// Restore offers an archived entry again. It returns ErrNameTaken if another has its name by now, and a db.ProjectFullError if the project
-// may not have more.
+// Restore offers an archived entry again. It returns ErrNameTaken if another entry has taken its name, and a
+// db.ProjectFullError if the project has as many as it may have.
 func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 	return k.db.InTx(ctx, "restore of "+k.name, func(tx *sqlx.Tx) error {
 		var of uuid.UUID
@@ -442,7 +443,7 @@ func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) erro
 	})
 }
 
-// Use is a task that an entry was used in; for a provider, one of its models.
+// Use is a task in which an entry was used or, for a provider, one of its models.
 type Use struct {
 	ID        uuid.UUID `db:"id"`
 	Name      string    `db:"name"`

@@ -18,7 +18,8 @@ import (
 // FiringOutcome is the outcome of a firing.
 type FiringOutcome string
 
-// A firing has started a copy of the task, or was skipped because the copy before still runs, or the task could not be copied.
+// A firing either started a copy of the task, was skipped because the previous copy was still running, or failed to
+// copy the task.
 const (
 	FiringStarted FiringOutcome = "STARTED"
 	FiringSkipped FiringOutcome = "SKIPPED"
@@ -46,13 +47,13 @@ type Firing struct {
 	PlannedAt  time.Time     `db:"planned_at"`
 	FiredAt    time.Time     `db:"fired_at"`
 	Outcome    FiringOutcome `db:"outcome"`
-	// Reason is why nothing was started; nil if a task was started.
+	// Reason is why no task was started; nil if one was.
 	Reason *string `db:"reason"`
-	// Missed is how many later planned times had passed when it fired: those firings are skipped.
+	// Missed is how many later planned times had also passed when it fired: those firings are skipped.
 	Missed int `db:"missed"`
-	// TaskID is the copy; nil if there is none or it has been deleted.
+	// TaskID is the copy; nil if none was made or it has been deleted.
 	TaskID *uuid.UUID `db:"task_id"`
-	// Summary has the numbers of the trend; nil while the copy runs.
+	// Summary holds the numbers for the trend; nil while the copy runs.
 	Summary *json.RawMessage `db:"summary"`
 }
 
@@ -67,14 +68,13 @@ type Schedules struct {
 // NewSchedules returns the schedules of a store.
 func NewSchedules(store *db.Store) Schedules { return Schedules{store, store.Pool()} }
 
-// Now is the database's clock.
+// Now returns the time of the database's clock.
 func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 	err = s.db.GetContext(ctx, &now, `SELECT now()`)
 	return now, pg.Classify("read the clock", err)
 }
 
-// Due returns the schedules whose time has come, and those without a planned time. Paused schedules are not
-// planned.
+// Due returns the schedules whose time has come, and unpaused ones without a planned time.
 func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL AND (NOT is_enabled OR archived_at IS NOT NULL)`
 	const list = `
@@ -92,27 +92,27 @@ func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err 
 	return due, now, err
 }
 
-// Plan notes when a schedule that is not planned fires next.
+// Plan stores the next firing of a schedule that has none planned.
 func (s Schedules) Plan(ctx context.Context, id uuid.UUID, next time.Time) error {
 	_, err := s.db.ExecContext(ctx, `UPDATE schedules SET next_at = $2 WHERE id = $1 AND next_at IS NULL`, id, next)
 	return pg.Classify("plan a schedule", err)
 }
 
-// FiringCopy is the task that a firing starts; without one, Reason explains why.
+// FiringCopy is the task that a firing starts; if there is none, Reason explains why.
 type FiringCopy struct {
 	Task   db.NewTask
 	Reason string
 }
 
-// FiringTiming is when a schedule fires next, and how many times between its planned one and now have passed.
+// FiringTiming is when a schedule fires next, and how many times have been missed between the planned time and now.
 type FiringTiming struct {
 	Next   time.Time
 	Missed int
 }
 
-// Fire fires a schedule at its planned time, which is the one in due, and plans the next: all in one
-// transaction, so that it fires exactly once, even if several processes try or one dies. The firing is skipped
-// while the previous copy runs. Fire returns db.ErrConflict if the schedule has already fired or has changed.
+// Fire fires a schedule at the planned time in due, and plans the next firing in the same transaction, so that it
+// fires exactly once even if several processes try or one dies. The firing is skipped while the previous copy runs.
+// Fire returns db.ErrConflict if the schedule has already fired or has changed.
 func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, n FiringCopy) (f Firing, launchID uuid.UUID, err error) {
 	const lock = `
 		SELECT EXISTS (
@@ -155,8 +155,8 @@ func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, 
 	return f, launchID, err
 }
 
-// List returns firings of a schedule, newest first, and how many there are in all; onlyTasks selects the
-// firings whose task exists.
+// List returns firings of a schedule, newest first, and how many there are in all; onlyTasks selects the firings
+// whose task still exists.
 func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUID, onlyTasks bool, page db.Page) (found []Firing, total int, err error) {
 	where := ` FROM firings f
 		JOIN schedules s ON s.id = f.schedule_id AND ` + db.Within("s.project_id", "$3") + `
@@ -185,8 +185,8 @@ func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID
 	return states, nil
 }
 
-// Before returns up to most earlier firings of the schedule that made a task: only those that started a task
-// that still exists and has a summary, newest first.
+// Before returns up to most earlier firings of the schedule, newest first: only those whose task still exists and
+// has a summary.
 func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (found []Firing, err error) {
 	const list = `
 		SELECT ` + columns + `
@@ -199,13 +199,13 @@ func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (foun
 	return found, pg.Classify("look for earlier firings", err)
 }
 
-// Unsummed is a firing whose task has ended, by a launch that its summary does not cover.
+// Unsummed is a firing whose task has ended in a launch that the firing's summary does not cover.
 type Unsummed struct {
 	Firing
 	NewestLaunch uuid.UUID `db:"newest_launch"`
 }
 
-// Unsummed returns firings to summarise.
+// Unsummed returns firings that need a new summary.
 func (s Schedules) Unsummed(ctx context.Context, limit int) (found []Unsummed, err error) {
 	const list = `
 		SELECT ` + columns + `, l.id AS newest_launch
@@ -220,7 +220,7 @@ func (s Schedules) Unsummed(ctx context.Context, limit int) (found []Unsummed, e
 	return found, pg.Classify("look for firings to summarise", err)
 }
 
-// Summarise stores the summary of a firing and announces the resulting alert; a nil alert means none.
+// Summarise stores the summary of a firing, and announces the alert if it is not nil.
 func (s Schedules) Summarise(ctx context.Context, f Unsummed, summary, alert json.RawMessage) error {
 	const store = `UPDATE firings SET summary = $2, launch_id = $3 WHERE id = $1 AND launch_id IS DISTINCT FROM $3`
 	return s.db.InTx(ctx, "summarise a firing", func(tx *sqlx.Tx) error {

@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// An entry is read, changed, versioned and removed in the scope of its project or of all, and in no other.
+// An entry is read, changed, versioned and removed within the scope of its project or of all projects, and in no
+// other.
 func TestEntriesAreReachedWithinTheirScope(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)

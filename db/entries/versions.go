@@ -84,7 +84,7 @@ func touch(ctx context.Context, tx *sqlx.Tx, scope db.Scope, table string, id uu
 	return err
 }
 
-// readVersions reads the versions of the entry $1 of a kind, prompt, evaluator or dataset, in the scope $2.
+// readVersions reads the versions of the entry $1 of a kind (prompt, evaluator or dataset) in the scope $2.
 func readVersions(kind, columns string) string {
 	return `
 	SELECT ` + columns + `
@@ -126,10 +126,10 @@ func (l Library) listVersions(ctx context.Context, scope db.Scope, versions any,
 	return pg.Classify("read the versions", err)
 }
 
-// notesMost is how many versions of a prompt are listed.
+// notesMost is the maximum number of versions of a prompt that are listed.
 const notesMost = 200
 
-// PromptNotes returns the newest versions of prompts without their templates, newest first, by the prompts' ids.
+// PromptNotes returns the newest versions of prompts without their templates, newest first, keyed by prompt id.
 func (l Library) PromptNotes(ctx context.Context, scope db.Scope, ids ...uuid.UUID) (map[uuid.UUID][]PromptVersion, error) {
 	read := `
 		SELECT v.entry_id, v.version, v.note, v.created_at AS saved_at
@@ -151,11 +151,11 @@ func (l Library) PromptNotes(ctx context.Context, scope db.Scope, ids ...uuid.UU
 	return versions, nil
 }
 
-// datasetsMost is how many earlier versions of a dataset are offered.
+// datasetsMost is the maximum number of earlier versions of a dataset that are offered.
 const datasetsMost = 50
 
-// EarlierDatasets returns the versions of datasets before their newest, newest first, by dataset id, without
-// their contents.
+// EarlierDatasets returns the earlier versions of datasets without their contents, newest first, keyed by dataset
+// id.
 func (l Library) EarlierDatasets(ctx context.Context, scope db.Scope, ids ...uuid.UUID) (map[uuid.UUID][]DatasetVersion, error) {
 	read := `
 		SELECT v.entry_id, v.version, v.file_name, v.total_items, v.created_at AS saved_at

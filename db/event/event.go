@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Type is the kind of event.
+// Type is the type of an event.
 type Type string
 
 // The types. The first event of a run is TaskStarted, the last of a successful one TaskCompleted.
@@ -24,7 +24,7 @@ const (
 	ErrorOccurred  Type = "error_occurred"
 	Retry          Type = "retry"
 	TaskCompleted  Type = "task_completed"
-	// Other is an event that the vocabulary has no word for.
+	// Other is an event for which the vocabulary has no word.
 	Other Type = "other"
 )
 
@@ -62,13 +62,13 @@ var Kinds = []string{Image, Audio, Video, File}
 type Event struct {
 	// Seq counts the events of a unit in one process, from 1.
 	Seq int `json:"seq"`
-	// AtMS is when it happened, in milliseconds since the call's start; retries belong to the call.
+	// AtMS is when the event happened, in milliseconds since the call began; retries belong to the same call.
 	AtMS int  `json:"at_ms"`
 	Type Type `json:"type"`
 	Data Data `json:"data"`
 }
 
-// Data is the content of an event. Its members depend on the event's type.
+// Data is the content of an event. Which members are set depends on the event's type.
 type Data struct {
 	// Text is the next piece of the answer or the reasoning; with Replaces it replaces all earlier pieces.
 	Text     string `json:"text,omitempty"`
@@ -84,23 +84,23 @@ type Data struct {
 	Message  string   `json:"message,omitempty"`
 	// Code is the code of an error, or of the way a call ended.
 	Code string `json:"code,omitempty"`
-	// Attempt is the number of a call's attempt, from 1, WaitMS the wait between the last failure and this
+	// Attempt is the number of a call's attempt, from 1; WaitMS is the wait between the last failure and this
 	// attempt.
 	Attempt int `json:"attempt,omitempty"`
 	WaitMS  int `json:"wait_ms,omitempty"`
-	// Kind is the kind of an asset or a preview, or of a tool's result. URL is its address at the agent: no
-	// page links to it.
+	// Kind is the kind of an asset, a preview or a tool's result. URL is its address at the agent: no page links to
+	// it.
 	Kind      string `json:"kind,omitempty"`
 	URL       string `json:"url,omitempty"`
 	MediaType string `json:"media_type,omitempty"`
 	Path      string `json:"path,omitempty"`
-	// AssetID is the id under which its copy is requested.
+	// AssetID identifies the stored copy of an asset in requests for it.
 	AssetID *uuid.UUID `json:"asset_id,omitempty"`
 	// Input and Output belong to a tool, Raw is the payload of an Other event: JSON, at most MaxRaw bytes each.
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Raw    json.RawMessage `json:"raw,omitempty"`
-	// Dropped is how many events of the run were not kept.
+	// Dropped is how many of the run's events were not kept.
 	Dropped int `json:"dropped,omitempty"`
 	// Content is inline data of an asset or a preview, which is stored as a file and not with the events.
 	Content []byte `json:"-"`

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clock is a time that the test moves.
+// clock is a time that the test advances.
 type clock struct{ at time.Time }
 
 func newLogAt(c *clock) *Log {
@@ -41,7 +41,7 @@ func TestEventsArePackedAndUnpackedAsTheyWere(t *testing.T) {
 	back, err := Unpack(part)
 	require.NoError(t, err)
 	require.Equal(t, events, back)
-	for n := range part { // nothing that is damaged does harm
+	for n := range part { // damaged parts are refused and do no harm
 		_, err := Unpack(part[:n])
 		if n > 0 {
 			require.Error(t, err, n)
@@ -62,7 +62,8 @@ func FuzzUnpackNeverPanics(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, part []byte) { _, _ = Unpack(part) })
 }
 
-// A chat of 2,000 characters that comes token by token over twenty seconds, stored every second, takes at most 1.5 times its own bytes.
+// A chat of 2,000 characters that arrives token by token over twenty seconds, stored every second, takes at most
+// 1.5 times its own size.
 func TestAChatTakesLittleMoreThanItsText(t *testing.T) {
 	t.Parallel()
 	law := []rune(strings.Repeat("根据《中华人民共和国民法典》第五百七十七条，当事人一方不履行合同义务或者履行合同义务不符合约定的，应当承担继续履行、采取补救措施或者赔偿损失等违约责任。", 1) +
@@ -84,7 +85,7 @@ func TestAChatTakesLittleMoreThanItsText(t *testing.T) {
 		size := 1 + random.IntN(3)
 		piece := ""
 		for range size {
-			piece += string(law[(n*7+random.IntN(40))%len(law)]) // less alike than prose
+			piece += string(law[(n*7+random.IntN(40))%len(law)]) // less repetitive than prose
 			n++
 		}
 		c.pass(10 + random.IntN(25))
@@ -118,7 +119,8 @@ func TestPiecesWithinAFrameBecomeOne(t *testing.T) {
 	require.Equal(t, 100, l.LongestSilence())
 }
 
-// A log that nobody stores stays within its bounds, whatever comes; ends are kept, and say what is missing.
+// A log that nobody stores stays within its limits, whatever it receives. The events that end a call are kept, and
+// report how much is missing.
 func TestALogIsBounded(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Now()}
@@ -164,7 +166,7 @@ func TestTenThousandEventsAreKept(t *testing.T) {
 	require.InDelta(t, 99.99, *reached, 0.001)
 }
 
-// Another attempt's wait is no silence of the agent's.
+// The wait before another attempt does not count as silence of the agent.
 func TestAnotherAttemptBeginsAnew(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Now()}
@@ -181,7 +183,8 @@ func TestAnotherAttemptBeginsAnew(t *testing.T) {
 	require.Equal(t, 30, l.LongestSilence())
 }
 
-// What waits of an agent that sends small events without end is bounded by the memory that it takes, not by what it says.
+// The events waiting to be stored, of an agent that sends small events without end, are limited by the memory they
+// take, not by the length of their contents.
 func TestSmallEventsAreBoundedByTheirMemory(t *testing.T) {
 	t.Parallel()
 	log := NewLog(0)

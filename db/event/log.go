@@ -7,38 +7,41 @@ import (
 )
 
 const (
-	// frame is how close two pieces of text are to become one event: no reader can tell them apart.
+	// frame is the maximum time between two pieces of text that are merged into one event: no reader can tell them
+	// apart.
 	frame = 16
-	// thinFrame is the same, in milliseconds, once a run has many events or nothing can be stored.
+	// thinFrame replaces frame, in milliseconds, once a run has many events or nothing can be stored.
 	thinFrame = 1000
-	// manyEvents is from how many on a run's events are thinned, maxEvents and maxBytes how much of a run is kept at most.
+	// manyEvents is the number of events from which a run's events are thinned; maxEvents and maxBytes limit how
+	// much of a run is kept.
 	manyEvents = 20_000
 	maxEvents  = 40_000
 	maxBytes   = 20 << 20
-	// manyWaiting is from how many bytes on that wait to be stored a log is thinned; at maxWaiting only ends are taken.
+	// manyWaiting is the number of bytes waiting to be stored from which a log is thinned; from maxWaiting on it
+	// accepts only ends.
 	manyWaiting = 512 << 10
 	maxWaiting  = 1 << 20
-	// maxTail is the length up to which a text grows by further pieces: a longer one would be copied again and
-	// again.
+	// maxTail is the length up to which further pieces are appended to a text: copying a longer one again and again
+	// would be slow.
 	maxTail = 64 << 10
-	// maxEventsWaiting is the maximum number of waiting events, not counting ends: each takes some 400 bytes of
+	// maxEventsWaiting is the maximum number of waiting events, not counting ends: each takes about 400 bytes of
 	// memory besides its content.
 	maxEventsWaiting = 12_000
 )
 
-// Log holds the events of a unit's question that are not stored yet. It is safe for concurrent use, and its
-// methods block only on each other.
+// Log holds the events of a unit's question that are not stored yet. A Log is safe for concurrent use, and its
+// methods wait only for each other.
 type Log struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	start   time.Time
 	waiting []Event
-	// tail is the text of the last of them while pieces are still added to it: a string would be copied each time.
+	// tail is the text of the last event while pieces are still appended to it: a string would be copied each time.
 	tail    []byte
-	bytes   int // that wait
+	bytes   int // of the waiting events
 	seq     int
-	events  int // of the run so far
+	events  int // events of the run so far
 	total   int // bytes of the run so far
 	dropped int
 	// lastProgressMS is when the last ProgressUpdate was kept.
@@ -51,7 +54,7 @@ type Log struct {
 // NewLog returns an empty log whose events are numbered after the ones already stored.
 func NewLog(after int) *Log { return &Log{now: time.Now, seq: after} }
 
-// Begin starts the call: its first event is TaskStarted. It is called once, before all else.
+// Begin starts the call with a TaskStarted event. It is called once, before all other methods.
 func (l *Log) Begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +62,7 @@ func (l *Log) Begin() {
 	l.add(TaskStarted, 0, Data{Attempt: 1})
 }
 
-// Again starts a later attempt of the call: the wait before it does not count as the agent's silence.
+// Again starts another attempt of the call: the wait before it does not count as silence of the agent.
 func (l *Log) Again() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,8 +105,7 @@ func (l *Log) isFull() bool {
 	return l.events >= maxEvents || l.total >= maxBytes || l.bytes >= maxWaiting || len(l.waiting) >= maxEventsWaiting
 }
 
-// isEnd reports whether an event is the end of a call or an attempt, or one of its results: those are always
-// kept.
+// isEnd reports whether an event is a result, or ends a call or an attempt: such events are always kept.
 func isEnd(kind Type) bool {
 	return kind == TaskCompleted || kind == ErrorOccurred || kind == Retry || kind == Asset
 }
@@ -129,7 +131,7 @@ func (l *Log) merge(kind Type, at int, data Data, isThin bool) bool {
 		if l.tail == nil {
 			l.tail = []byte(last.Data.Text)
 		}
-		if len(l.tail)+len(data.Text) > cap(l.tail) { // twice as much: append copies a long text at each fifth of it
+		if len(l.tail)+len(data.Text) > cap(l.tail) { // append grows by a fifth and would copy often
 			l.tail = slices.Grow(l.tail, max(len(l.tail), len(data.Text)))
 		}
 		l.tail = append(l.tail, data.Text...)
@@ -145,7 +147,7 @@ func (l *Log) merge(kind Type, at int, data Data, isThin bool) bool {
 
 func (l *Log) count(bytes int) { l.bytes, l.total = l.bytes+bytes, l.total+bytes }
 
-// settle gives the last event its text.
+// settle writes the collected text into the last event.
 func (l *Log) settle() {
 	if l.tail != nil {
 		l.waiting[len(l.waiting)-1].Data.Text, l.tail = string(l.tail), nil
@@ -169,7 +171,7 @@ func (d Data) size() int {
 		len(d.URL) + len(d.MediaType) + len(d.Path) + len(d.Input) + len(d.Output) + len(d.Raw)
 }
 
-// Take returns the events that wait to be stored, oldest first, and forgets them.
+// Take returns the events that wait to be stored, oldest first, and removes them from the log.
 func (l *Log) Take() []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,29 +181,29 @@ func (l *Log) Take() []Event {
 	return waiting
 }
 
-// Waits reports whether something waits to be stored.
+// Waits reports whether events wait to be stored.
 func (l *Log) Waits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting) > 0
 }
 
-// Waiting returns how many bytes of events wait to be taken.
+// Waiting returns the size in bytes of the events that wait to be stored.
 func (l *Log) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
-// Progress returns the last progress that the agent reported, in per cent, and when the call began; nil means
-// that it reported none.
+// Progress returns the last progress that the agent reported, in per cent, and when the call began; a nil progress
+// means that it reported none.
 func (l *Log) Progress() (progress *float64, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.progress, l.start
 }
 
-// LongestSilence is the longest time of the call so far, in milliseconds, without any data.
+// LongestSilence returns the longest time in the call so far, in milliseconds, during which no data arrived.
 func (l *Log) LongestSilence() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,21 +10,21 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A part is a run of events as it is stored: their numbers, types, times and lengths in columns – similar
-// values are adjacent, so that they compress well – and then their contents: plain text for text events, JSON
-// for the others. The first byte records whether the rest is packed.
+// A part is a run of events as it is stored: their numbers, types, times and lengths in columns – similar values
+// are adjacent, so that they compress well – and then their contents: plain text for text events, JSON for the
+// others. The first byte records whether the rest is compressed.
 const (
 	isPlain  = 0
 	isPacked = 1
 )
 
-// maxPart is how many bytes a part may have when it is unpacked.
+// maxPart is the maximum size of an unpacked part in bytes.
 const maxPart = 64 << 20
 
 var packer = sync.OnceValue(func() *zstd.Encoder {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	if err != nil {
-		panic(err) // the options are constant
+		panic(err) // this cannot fail: the options are constant
 	}
 	return encoder
 })
@@ -37,7 +37,7 @@ var unpacker = sync.OnceValue(func() *zstd.Decoder {
 	return decoder
 })
 
-// Pack writes events, which follow one another, as a part.
+// Pack encodes consecutive events as a part.
 func Pack(events []Event) ([]byte, error) {
 	if len(events) == 0 {
 		return nil, nil
@@ -95,7 +95,7 @@ func codeOf(e Event) byte {
 
 var errDamaged = errors.New("stored events are damaged")
 
-// Unpack reads a part.
+// Unpack decodes a part.
 func Unpack(part []byte) (events []Event, err error) {
 	if len(part) == 0 {
 		return nil, nil

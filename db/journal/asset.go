@@ -49,7 +49,7 @@ type AssetSource struct {
 	Target int
 }
 
-// FoundAsset is a file with its source.
+// FoundAsset is a file with the call that produced it.
 type FoundAsset struct {
 	AssetSource
 	AnnouncedAsset
@@ -103,19 +103,19 @@ type Asset struct {
 	OriginalURL *string    `db:"original_url"`
 	State       AssetState `db:"state"`
 	Attempts    int        `db:"attempts"`
-	// MediaType and the fields up to ThumbnailKey describe the copy; they are nil until it is stored.
+	// MediaType and the fields down to ThumbnailKey describe the copy; they are nil until it is stored.
 	MediaType    *string `db:"media_type"`
 	Size         *int64  `db:"size"`
 	SHA256       []byte  `db:"sha256"`
 	StorageKey   *string `db:"storage_key"`
 	ThumbnailKey *string `db:"thumbnail_key"`
-	// Error is why there is no copy yet, or why it is gone; nil means that nothing has failed.
+	// Error is why there is no copy yet, or why it was removed; nil means that nothing has failed.
 	Error     *string    `db:"error"`
 	CreatedAt time.Time  `db:"created_at"`
 	StoredAt  *time.Time `db:"stored_at"`
 }
 
-// HashOf returns the SHA-256 of the copy in hexadecimal; empty until it is known.
+// HashOf returns the SHA-256 of the copy in hexadecimal; empty if it is not known yet.
 func (a Asset) HashOf() string { return hex.EncodeToString(a.SHA256) }
 
 const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.attempt, a.path, a.kind, a.is_preview,
@@ -198,7 +198,7 @@ func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (
 	return byRun, nil
 }
 
-// OfUnits returns all that calls of units reported, previews included, keyed by unit and ordered by number.
+// OfUnits returns all files that the units' calls reported, previews included, keyed by unit and ordered by number.
 func (s Assets) OfUnits(ctx context.Context, taskID uuid.UUID, unitIDs []int64) (byUnit map[int64][]Asset, err error) {
 	const read = `
 		SELECT ` + columns + `
@@ -285,7 +285,7 @@ func (s Assets) Waiting(ctx context.Context, taskID, id uuid.UUID) (content []by
 // ClaimedAsset is an asset that this process has claimed for copying.
 type ClaimedAsset struct {
 	Asset
-	// Content is the file where it came inline; nil if it must be fetched.
+	// Content is the content of a file that came inline; nil if the file must be fetched.
 	Content []byte `db:"content"`
 }
 
@@ -356,7 +356,7 @@ const sameContent = `
 	WHERE task_id = $1 AND sha256 = $2 AND size = $3 AND state = 'STORED'
 	LIMIT 1`
 
-// readSame implements SameContent, also within a transaction.
+// readSame implements SameContent for any connection, so that a transaction can use it.
 func readSame(ctx context.Context, q sqlx.QueryerContext, taskID uuid.UUID, hash []byte, size int64) (found AssetCopy, isThere bool, err error) {
 	var row struct {
 		StorageKey   string `db:"storage_key"`
@@ -416,7 +416,7 @@ func (s Assets) Fail(ctx context.Context, claimed ClaimedAsset, reason string, r
 	return pg.Classify("note that a file could not be copied", err)
 }
 
-// Keys returns the set of the stored files that a task's assets point to, copies and thumbnails; it is empty if the
+// Keys returns the set of stored files that a task's assets refer to, copies and thumbnails; it is empty if the
 // task does not exist.
 func (s Assets) Keys(ctx context.Context, taskID uuid.UUID) (keys map[string]bool, err error) {
 	const read = `

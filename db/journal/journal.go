@@ -29,8 +29,8 @@ type Entry struct {
 	TaskID uuid.UUID
 	// Events are in order and may be empty.
 	Events []event.Event
-	// Progress is the progress of a call that has been running for more than a second, in per cent, or NotReported
-	// where the agent reports none; nil leaves the stored value as it is.
+	// Progress is the progress in per cent of a call that has been running for more than a second, or NotReported
+	// if the agent reports none; nil leaves the stored value unchanged.
 	Progress *int
 	// Tools are the tool calls that have changed.
 	Tools []Tool
@@ -65,8 +65,7 @@ type Tool struct {
 	EndedMS   *int `db:"ended_ms"`
 }
 
-// Rows are written only while their unit's claim holds: late entries of a worker that lost its unit are
-// dropped.
+// Rows are written only while their unit's claim holds: late entries from a worker that lost its unit are dropped.
 const (
 	appendEvents = `
 	INSERT INTO run_events (unit_id, epoch, first_seq, item_id, task_id, events)
@@ -244,8 +243,8 @@ func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int
 	return events, nil
 }
 
-// Tools returns the tool calls of a unit in the order in which they began. Those of a claim are left out where a later
-// claim has events of the same question.
+// Tools returns the tool calls of a unit in the order in which they began. A claim's tool calls are left out if a
+// later claim has events of the same question.
 func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]Tool, error) {
 	const read = `
 		SELECT unit_id, epoch, item_id, number, tool, tool_id, provider, asset_type, status, progress, input, output, error, started_ms, ended_ms
@@ -268,7 +267,7 @@ type InFlight struct {
 	Question string `db:"question"`
 	// Progress is in per cent, or NotReported.
 	Progress int `db:"progress"`
-	// Seconds is how long the unit has been claimed.
+	// Seconds is for how long the unit has been claimed.
 	Seconds float64 `db:"seconds"`
 }
 

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// seeded is a task with one question and one run, and its unit.
+// seeded stores a task with one question and one run, and returns the run's unit.
 func seeded(t *testing.T) (store *db.Store, tables *sqlx.DB, task uuid.UUID, unit, item int64) {
 	t.Helper()
 	store, tables = dbtest.Open(t)
@@ -43,7 +43,8 @@ func said(parts []journal.Part) (text string) {
 	return text
 }
 
-// Only the holder of a unit adds to what is known of it; twice the same is there once; a reader continues where it was.
+// Only the worker that holds a unit adds events to it; an entry that is sent twice is stored once; a reader
+// continues where it stopped.
 func TestEventsAreFencedAndReadOn(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -72,7 +73,7 @@ func TestEventsAreFencedAndReadOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, parts, "of another task")
 
-	events, err := j.OfRun(ctx, task, unit, item, 5) // given up under a later epoch: the last that is known
+	events, err := j.OfRun(ctx, task, unit, item, 5) // given up under a later epoch: returns the last known events
 	require.NoError(t, err)
 	require.Len(t, events, 3)
 	events, err = j.OfRun(ctx, task, unit, item, 1)
@@ -82,7 +83,8 @@ func TestEventsAreFencedAndReadOn(t *testing.T) {
 	require.ErrorIs(t, j.Append(ctx, []journal.Entry{entry(uuid.New(), unit, item, 2, 9, "x")}), db.ErrGone)
 }
 
-// What a lost worker left open is ended; events go when they are no longer kept, and with their task.
+// Tool calls that a lost worker left open are ended; events are removed with their task, or when they are no longer
+// kept.
 func TestLeftoversAreClosedAndOldEventsRemoved(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -7,38 +7,40 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// By is a number of questions by which variants are ranked.
+// By is a number that questions have, by which variants are ranked.
 type By struct {
-	// Of is a question's number; nil while it is unknown.
+	// Of returns a question's number; nil if it is unknown.
 	Of           func(ComparedQuestion) *float64
 	IsLessBetter bool
-	// IsOfAnswers reports that runs without an answer do not count: a variant could lead by answering little.
+	// IsOfAnswers reports that runs without an answer do not count, so that a variant could lead by answering
+	// little.
 	IsOfAnswers bool
 }
 
-// Ranking says which of a task's variants leads by a number of their questions.
+// Ranking compares a task's variants by one number of their questions. All its fields hold indexes of variants.
 type Ranking struct {
-	// Leader is the variant with the best mean, from 0.
+	// Leader is the variant with the best mean.
 	Leader int
-	// Worse are those that it is better than: the paired difference has an interval without 0. Alike are those whose
-	// difference to it may be chance; Tied are those of them that have the same mean. Each are those that it is better than by the
-	// same on each question, which has no interval. Unknown are those that have no question in common with it on which the number
-	// is known.
+	// Worse are the variants that the leader beats: the interval of their paired difference excludes 0. Each are
+	// those that it beats by the same amount on every question, which has no interval. Alike are those whose
+	// difference may be due to chance; Tied are the ones among Alike with the same mean. Unknown are those that
+	// share no question with the leader on which the number is known.
 	Worse, Each, Alike, Tied, Unknown []int
-	// Seldom are those that answer less often than another: by a number of answers they neither lead nor equal the leader, so
-	// that those which are not worse than it are Unknown.
+	// Seldom are the variants that answer less often than another. By a number of answers they neither lead nor
+	// equal the leader: unless they are worse, they are Unknown.
 	Seldom []int
 }
 
-// Lead is by how much a leader is ahead.
+// Lead is how far a leader is ahead.
 type Lead struct {
-	// Over is the variant with the best mean after the leader's, from 0.
+	// Over is the index of the variant with the second-best mean.
 	Over int
-	// Change is from it to the leader.
+	// Change is from that variant to the leader.
 	Change Change
 }
 
-// LeadOf returns by how much the leader of a ranking is ahead of the next best; nil if it can be compared with none.
+// LeadOf returns how far the leader of a ranking is ahead of the next best variant; nil if no variant can be
+// compared with it.
 func LeadOf(variants [][]ComparedQuestion, by By, ranking Ranking) *Lead {
 	sign := 1.0
 	if by.IsLessBetter {
@@ -64,11 +66,11 @@ func (r Ranking) IsBest() bool {
 	return len(r.Alike)+len(r.Each)+len(r.Unknown) == 0 && len(r.Worse) > 0
 }
 
-// ShowsNone reports that some variants can be compared, and none is shown to be better than another.
+// ShowsNone reports that some variants can be compared, but none is shown to be better than another.
 func (r Ranking) ShowsNone() bool { return len(r.Worse)+len(r.Each) == 0 && len(r.Alike) > 0 }
 
-// Rank ranks variants, which all have the same questions in the same order. It returns false if none can lead, because the
-// number is known of none.
+// Rank ranks variants, all of which have the same questions in the same order. It returns false if none can lead
+// because the number is unknown for all of them.
 func Rank(variants [][]ComparedQuestion, by By) (ranking Ranking, isKnown bool) {
 	number, sign := by.Of, 1.0
 	if by.IsLessBetter {
@@ -110,8 +112,8 @@ func Rank(variants [][]ComparedQuestion, by By) (ranking Ranking, isKnown bool) 
 	return ranking, true
 }
 
-// seldom are the variants whose runs succeed less often than those of another: beyond chance, or by the same share on each of
-// several questions.
+// seldom returns the variants whose runs succeed less often than those of another: beyond chance, or by the same
+// share on each of several questions.
 func seldom(variants [][]ComparedQuestion) (places []int) {
 	for n, questions := range variants {
 		isLess := func(other []ComparedQuestion) bool {
@@ -125,7 +127,7 @@ func seldom(variants [][]ComparedQuestion) (places []int) {
 	return places
 }
 
-// meansOf are the variants' means of a number, turned so that more is better; not a number where none is known.
+// meansOf returns the variants' means of a number, multiplied by sign so that more is better; NaN if unknown.
 func meansOf(variants [][]ComparedQuestion, number func(ComparedQuestion) *float64, sign float64) []float64 {
 	means := make([]float64, len(variants))
 	for n, questions := range variants {
@@ -140,7 +142,7 @@ func meansOf(variants [][]ComparedQuestion, number func(ComparedQuestion) *float
 	return means
 }
 
-// highest is the place of the first of the highest numbers; -1 if there is none.
+// highest returns the index of the highest number, the first if several are equal; -1 if there is none.
 func highest(numbers []float64) int {
 	best := -1
 	for n, number := range numbers {
@@ -160,17 +162,17 @@ func pairsOf(a, b []ComparedQuestion) []Pair {
 	return pairs
 }
 
-// Winner is the variant that is better than every other, beyond chance, and by how much it is better than the next best.
+// Winner is the variant that beats every other beyond chance, and its lead over the next best.
 type Winner struct {
-	// Leader and RunnerUp are places of variants, from 0.
+	// Leader and RunnerUp are indexes of variants.
 	Leader, RunnerUp int
 	// Change is from the runner-up to the leader, Adjusted its p-value, adjusted for all pairs of variants (metrics.md, family a).
 	Change   Change
 	Adjusted float64
 }
 
-// Win finds the winner by a number of which more is better among variants that all have the same questions in the same order; nil if
-// the data show none.
+// Win finds the winner by a number of which more is better, among variants that all have the same questions in the
+// same order; nil if the data show none.
 func Win(variants [][]ComparedQuestion, number func(ComparedQuestion) *float64) *Winner {
 	means := meansOf(variants, number, 1)
 	winner := Winner{Leader: highest(means)}
@@ -183,7 +185,7 @@ func Win(variants [][]ComparedQuestion, number func(ComparedQuestion) *float64) 
 		return nil
 	}
 	var p []*float64
-	var beaten []int // places of the leader's pairs
+	var beaten []int // indexes of the leader's pairs
 	var isBetter []bool
 	for a := range variants {
 		for b := range a {
@@ -206,7 +208,7 @@ func Win(variants [][]ComparedQuestion, number func(ComparedQuestion) *float64) 
 	return &winner
 }
 
-// placeOfPair is the place of a pair among (1, 0), (2, 0), (2, 1), (3, 0) …
+// placeOfPair returns the index of a pair in the order (1, 0), (2, 0), (2, 1), (3, 0) …
 func placeOfPair(one, other int) int {
 	one, other = max(one, other), min(one, other)
 	return one*(one-1)/2 + other

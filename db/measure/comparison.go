@@ -1,73 +1,84 @@
 package measure
 
 import (
+	"cmp"
 	"slices"
 
 	"wending/db/measure/facts"
 )
 
-// ComparedQuestion is what one task says of a question. A number is nil while it is unknown.
+// ComparedQuestion is the result of one question in one task. A number is nil if it is unknown.
 type ComparedQuestion struct {
-	// ID is the item's in the database.
+	// ID is the item's id in the database.
 	ID int64
+	// Cluster names the questions that this one is not independent of; empty for none.
+	Cluster string
 	// Number is the question's in its task, from 1.
 	Number     int
 	QuestionID string
 	// Text identifies the question's text: equal for equal texts.
-	Text  string
-	Level Level
-	// FactsDiffer, Facts and Expected are those of Question; FactsDiffer is nil while it is unknown.
+	Text string
+	// Standard does the same for its standard answer.
+	Standard string
+	Level    Level
+	// FactsDiffer, Facts and Expected are as in Question, except that FactsDiffer is nil if it is unknown.
 	FactsDiffer *facts.Differ
 	Facts       []Fact
 	Expected    []ExpectedFact
-	// Agreement, Similarity and Distinct are those of stability.Question.
+	// Agreement, Similarity and Distinct are as in Question.
 	Agreement, Similarity, Distinct *float64
-	// SuccessRate is the share of its runs that succeeded; the others are means of those runs, TotalTokens and Cost of those
-	// that tell them.
+	// SuccessRate is the share of its runs that succeeded. The others are means over those runs; TotalTokens and
+	// Cost cover only the runs that report them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
-	// Judged is how many of its runs have a verdict, Passes how many of these passed.
+	// Judged is how many of its runs have a verdict, Passes how many of those passed.
 	Judged, Passes int
-	// PassShare is the share of its judged runs that pass, Score the mean score of its runs.
+	// PassShare is the share of its judged runs that passed, Score the mean score of its runs.
 	PassShare, Score *float64
-	// Letters has one letter a run, as stability.Question has.
+	// Letters has one letter for each run, as in Question.
 	Letters string
+	// Opinion is people's verdict on the question as a whole, OpinionDivided where their verdicts differ; empty if nobody gave one.
+	Opinion string
 }
 
-// Transition is how a question's answers went from the first task to the second.
+// Transition is how a question's answers changed from the first task to the second.
 type Transition string
 
-// The transitions. Answers are stable if they are equal, or differ in their format only.
+// The transitions. Answers are stable if they are equal, or differ only in format.
 const (
 	StableStable     Transition = "stable_stable"
 	StableUnstable   Transition = "stable_unstable"
 	UnstableStable   Transition = "unstable_stable"
 	UnstableUnstable Transition = "unstable_unstable"
-	// Unknown means that one of the tasks has fewer than two answers, or empty ones only.
+	// Unknown means that in one of the tasks there are fewer than two answers, or only empty ones.
 	UnknownTransition Transition = "unknown"
 )
 
-// Transitions are those of questions whose levels are known.
+// Transitions are the transitions of questions whose levels are known.
 var Transitions = []Transition{StableStable, StableUnstable, UnstableStable, UnstableUnstable}
 
-// Pair is a question that both tasks have.
+// Pair is a question that is in both tasks.
 type Pair struct {
 	A, B       ComparedQuestion
 	Transition Transition
-	// ByText reports that the question has different ids in the tasks, and was found by its text.
+	// ByText reports that the question has different ids in the two tasks, and was matched by its text.
 	ByText bool
+	// Between says how the most common answers differ; nil if a task has none, or they are not compared yet.
+	Between *Between
+	// IsPending reports that they are not compared yet.
+	IsPending bool
 }
 
-// Comparison is what two tasks have in common, and what not.
+// Comparison lists the questions that two tasks have in common, and those that only one has.
 type Comparison struct {
 	// Pairs are in the order of the first task.
 	Pairs []Pair
-	// OnlyA and OnlyB are questions that the other task does not have.
+	// OnlyA and OnlyB are the questions that only the first or only the second task has.
 	OnlyA, OnlyB                      []ComparedQuestion
 	Agreement, SuccessRate, LatencyMS Change
 	PassShare, Score                  Change
 }
 
-// Count is how many questions went a way.
+// Count returns how many questions have a transition.
 func (c Comparison) Count(transition Transition) (count int) {
 	for _, pair := range c.Pairs {
 		if pair.Transition == transition {
@@ -77,10 +88,11 @@ func (c Comparison) Count(transition Transition) (count int) {
 	return count
 }
 
-// CompareTasks pairs the questions of two tasks: those with the same question_id, then of the others those with the same text,
-// in the order of the tasks. A text that one task asks more often stays alone there.
+// CompareTasks pairs the questions of two tasks: first those with the same question_id, then the remaining ones
+// with the same text, in the order of the tasks. If one task asks a text more often than the other, the surplus
+// questions stay unpaired.
 func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
-	partners := map[int64]ComparedQuestion{} // of the first task's questions
+	partners := map[int64]ComparedQuestion{} // the second task's questions, by the id of the first task's
 	taken := map[int64]bool{}
 	pairBy := func(name func(ComparedQuestion) string) {
 		free := map[string][]ComparedQuestion{}
@@ -102,7 +114,9 @@ func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
 	pairBy(func(q ComparedQuestion) string { return q.Text })
 	for _, question := range a {
 		if partner, isPaired := partners[question.ID]; isPaired {
-			c.Pairs = append(c.Pairs, Pair{question, partner, transition(question.Level, partner.Level), question.QuestionID != partner.QuestionID})
+			c.Pairs = append(c.Pairs, Pair{
+				A: question, B: partner, Transition: transition(question.Level, partner.Level), ByText: question.QuestionID != partner.QuestionID,
+			})
 		} else {
 			c.OnlyA = append(c.OnlyA, question)
 		}
@@ -131,17 +145,18 @@ func transition(a, b Level) Transition {
 	return UnstableUnstable
 }
 
-// Change is by how much a number of the questions differs.
+// Change returns how much a number differs between the paired questions.
 func (c Comparison) Change(number func(ComparedQuestion) *float64) Change {
 	return changeOf(c.Pairs, number)
 }
 
 func changeOf(pairs []Pair, number func(ComparedQuestion) *float64) Change {
 	var ofA, ofB []float64
+	var clusters []string
 	for _, pair := range pairs {
 		if a, b := number(pair.A), number(pair.B); a != nil && b != nil {
-			ofA, ofB = append(ofA, *a), append(ofB, *b)
+			ofA, ofB, clusters = append(ofA, *a), append(ofB, *b), append(clusters, cmp.Or(pair.B.Cluster, pair.A.Cluster))
 		}
 	}
-	return paired(ofA, ofB, len(pairs)-len(ofA))
+	return paired(ofA, ofB, clusters, len(pairs)-len(ofA))
 }

@@ -10,7 +10,7 @@ import (
 
 func known(number float64) *float64 { return &number }
 
-// The worked example of metrics.md: variant A and B on three questions.
+// The worked example of metrics.md: variants A and B on three questions.
 func TestTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	question := func(id string, agreement, success, latency float64) ComparedQuestion {
@@ -36,14 +36,14 @@ func TestTheWorkedExample(t *testing.T) {
 
 func TestTheEdgesOfAChange(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Change{LeftOut: 4}, paired(nil, nil, 4), "nothing is known")
-	require.Equal(t, Change{N: 1, LeftOut: 1, MeanA: known(0), MeanB: known(0.5), Mean: known(0.5)}, paired([]float64{0}, []float64{0.5}, 1), "one difference has no spread")
-	require.Equal(t, Change{N: 2, MeanA: known(0.25), MeanB: known(0.75), Mean: known(0.5), SE: known(0)}, paired([]float64{0, 0.5}, []float64{0.5, 1}, 0), "no spread gives no interval")
-	same := paired([]float64{0.25, 1}, []float64{0.25, 1}, 0)
-	require.Equal(t, Change{N: 2, MeanA: known(0.625), MeanB: known(0.625), Mean: known(0), SE: known(0), Low: known(0), High: known(0), P: known(1)}, same)
+	require.Equal(t, Change{LeftOut: 4}, paired(nil, nil, nil, 4), "nothing is known")
+	require.Equal(t, Change{N: 1, LeftOut: 1, Clusters: 1, MeanA: known(0), MeanB: known(0.5), Mean: known(0.5)}, paired([]float64{0}, []float64{0.5}, make([]string, 1), 1), "one difference has no spread")
+	require.Equal(t, Change{N: 2, Clusters: 2, MeanA: known(0.25), MeanB: known(0.75), Mean: known(0.5), SE: known(0)}, paired([]float64{0, 0.5}, []float64{0.5, 1}, make([]string, 2), 0), "no spread gives no interval")
+	same := paired([]float64{0.25, 1}, []float64{0.25, 1}, make([]string, 2), 0)
+	require.Equal(t, Change{N: 2, Clusters: 2, MeanA: known(0.625), MeanB: known(0.625), Mean: known(0), SE: known(0), Low: known(0), High: known(0), P: known(1)}, same)
 	require.False(t, same.IsShown())
-	require.True(t, paired([]float64{0, 0, 0}, []float64{0.5, 0.51, 0.49}, 0).IsShown())
-	require.True(t, paired([]float64{0.5, 0.51, 0.49}, []float64{0, 0, 0}, 0).IsShown())
+	require.True(t, paired([]float64{0, 0, 0}, []float64{0.5, 0.51, 0.49}, make([]string, 3), 0).IsShown())
+	require.True(t, paired([]float64{0.5, 0.51, 0.49}, []float64{0, 0, 0}, make([]string, 3), 0).IsShown())
 }
 
 func TestQuestionsFindTheirPartners(t *testing.T) {
@@ -77,7 +77,7 @@ func TestQuestionsFindTheirPartners(t *testing.T) {
 	require.Equal(t, 4, c.Agreement.LeftOut)
 }
 
-// Every question is in exactly one place, and a comparison the other way round has the mirrored counts.
+// Every question is in exactly one place, and comparing in the other direction gives the mirrored counts.
 func TestAComparisonIsCompleteAndMirrored(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -106,7 +106,7 @@ func TestAComparisonIsCompleteAndMirrored(t *testing.T) {
 		require.Len(t, back.Pairs, len(there.Pairs))
 		require.Len(t, there.Pairs, there.Agreement.N+there.Agreement.LeftOut)
 		for transition, opposite := range mirrored {
-			if len(there.Pairs) == countByID(there) { // texts that several questions share may find other partners
+			if len(there.Pairs) == countByID(there) { // questions that share a text may be paired differently
 				require.Equal(t, there.Count(transition), back.Count(opposite))
 			}
 		}
@@ -122,7 +122,7 @@ func countByID(c Comparison) (count int) {
 	return count
 }
 
-// A variant is best only where it beats every other, question by question, beyond chance.
+// A variant is best only if it beats every other, question by question, beyond chance.
 func TestTheBestVariantBeatsEveryOther(t *testing.T) {
 	t.Parallel()
 	variant := func(agreements ...float64) (questions []ComparedQuestion) {
@@ -156,7 +156,8 @@ func TestTheBestVariantBeatsEveryOther(t *testing.T) {
 	require.False(t, isKnown, "nothing is known")
 }
 
-// Who answers little is not praised for being fast with what it answers: neither a refuser, nor one that fails often.
+// A variant that answers little is not praised for being fast when it answers: neither one that refuses, nor one
+// that often fails.
 func TestWhoAnswersLittleDoesNotLeadByItsAnswers(t *testing.T) {
 	t.Parallel()
 	variant := func(success []float64, latency ...float64) (questions []ComparedQuestion) {

@@ -11,7 +11,7 @@ import (
 	"github.com/sergi/go-diff/diffmatchpatch"
 )
 
-// Op is what a stretch of a difference does to the text that it is applied to.
+// Op is the operation of a step.
 type Op byte
 
 // The operations.
@@ -21,26 +21,27 @@ const (
 	Insert Op = '+'
 )
 
-// Step is a stretch of a difference.
+// Step is a step in turning one text into another.
 type Step struct {
 	Op Op
 	// Length is in characters: of the first text for Equal and Delete, of the second for Insert.
 	Length int
 }
 
-// Difference is how one text becomes another.
+// Difference describes how to turn one text into another.
 type Difference struct {
 	Steps []Step
-	// IsCoarse reports that the texts were too long, or too different, for the time: only their common beginning and
-	// end were found.
+	// IsCoarse reports that the texts were too long or too different for the time available: only their common
+	// beginning and end were found.
 	IsCoarse bool
 }
 
-// DifferenceTime is how long looking for one difference may take at most.
+// DifferenceTime is the maximum time for finding one difference.
 const DifferenceTime = 300 * time.Millisecond
 
-// CompareTexts finds how a becomes b: word by word in scripts that separate words, character by character in others (the
-// tokens of UAX #29). If that takes longer than within, and DifferenceTime, the difference is coarse.
+// CompareTexts finds the difference from a to b: word by word in scripts that separate words, character by
+// character in others (the tokens of UAX #29). If that takes longer than within or DifferenceTime, the difference
+// is coarse.
 func CompareTexts(a, b string, within time.Duration) Difference {
 	within = min(within, DifferenceTime)
 	if within <= 0 || utf8.RuneCountInString(a) > MaxCompared || utf8.RuneCountInString(b) > MaxCompared {
@@ -57,7 +58,8 @@ func Words(text string) (tokens []string) {
 	return tokens
 }
 
-// CompareTokens finds how the text of the tokens a becomes the text of b, without cutting a token.
+// CompareTokens finds the difference from the text of the tokens a to the text of the tokens b, without cutting a
+// token.
 func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	within = min(within, DifferenceTime)
 	codes := map[string]rune{}
@@ -92,13 +94,13 @@ func (d *Difference) add(op Op, length int) {
 	}
 }
 
-// Tokens are coded as characters, one for each distinct token; those of the surrogates are none.
+// Each distinct token is coded as a character; surrogates are skipped, because they are not valid characters.
 const (
 	surrogates, afterSurrogates = 0xD800, 0xE000
 	maxCodes                    = utf8.MaxRune - (afterSurrogates - surrogates)
 )
 
-// code writes one character for each token. lengths, by those characters, are those of the tokens.
+// code writes one character for each token. lengths maps those characters to the tokens' lengths.
 func code(tokens []string, codes map[string]rune, lengths map[rune]int) ([]rune, map[rune]int) {
 	if lengths == nil {
 		lengths = map[rune]int{}
@@ -117,7 +119,8 @@ func code(tokens []string, codes map[string]rune, lengths map[rune]int) ([]rune,
 	return coded, lengths
 }
 
-// coarse finds the common beginning and end of two texts, in tokens or characters; length is how many characters one of them has.
+// coarse finds the common beginning and end of two texts, in tokens or characters; length returns how many
+// characters of text one of these stands for.
 func coarse[T comparable](from, to []T, length func(T) int) Difference {
 	begin := 0
 	for begin < len(from) && begin < len(to) && from[begin] == to[begin] {
@@ -141,7 +144,7 @@ func coarse[T comparable](from, to []T, length func(T) int) Difference {
 	return d
 }
 
-// String writes a difference for storage: ~ if it is coarse, then the steps, such as =120-3+5=400.
+// String encodes a difference for storage: ~ if it is coarse, then the steps, such as =120-3+5=400.
 func (d Difference) String() string {
 	var text strings.Builder
 	if d.IsCoarse {
@@ -154,7 +157,7 @@ func (d Difference) String() string {
 	return text.String()
 }
 
-// ParseDifference reads what String wrote.
+// ParseDifference parses the output of String.
 func ParseDifference(text string) (d Difference, err error) {
 	text, d.IsCoarse = strings.CutPrefix(text, "~")
 	for text != "" {
@@ -178,7 +181,8 @@ type Piece struct {
 	Text string
 }
 
-// Pieces cuts texts as a difference says, as far as both go: what is deleted is the first one's, the rest the second's.
+// Pieces cuts two texts at the steps of a difference, as far as both go: deleted pieces are from the first text,
+// all others from the second.
 func (d Difference) Pieces(a, b string) (pieces []Piece) {
 	for _, step := range d.Steps {
 		text, from := "", &b
@@ -196,7 +200,7 @@ func (d Difference) Pieces(a, b string) (pieces []Piece) {
 	return pieces
 }
 
-// split cuts a text after n characters, or at its end.
+// split cuts a text after n characters, or at its end if it is shorter.
 func split(text string, n int) (head, rest string) {
 	end := 0
 	for ; n > 0 && end < len(text); n-- {

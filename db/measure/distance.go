@@ -6,20 +6,21 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxMeasured is how many characters of each answer its similarity to others is measured by.
+// maxMeasured is the number of characters of each answer on which its similarity to others is measured.
 const maxMeasured = 2000
 
-// measured is what of an answer is compared: the first maxMeasured characters of its trimmed text in NFC.
+// measured returns the part of an answer that is compared: the first maxMeasured characters of its trimmed text in
+// NFC.
 func measured(answer []byte) []rune {
 	runes := []rune(norm.NFC.String(string(bytes.TrimSpace(answer))))
 	return runes[:min(len(runes), maxMeasured)]
 }
 
-// Similarity is how alike two answers are, from 0 to 1: 1 − edit distance / length of the longer, in characters of the
-// beginnings of their trimmed texts.
+// Similarity returns how alike two answers are, from 0 to 1: 1 − edit distance / length of the longer one, over the
+// first maxMeasured characters of their trimmed texts.
 func Similarity(a, b []byte) float64 { return similarityOf(measured(a), measured(b)) }
 
-// similarityOf is 1 − distance / length of the longer text; two empty texts have 1.
+// similarityOf returns 1 − distance / length of the longer text; 1 for two empty texts.
 func similarityOf(a, b []rune) float64 {
 	longer := max(len(a), len(b))
 	if longer == 0 {
@@ -28,9 +29,10 @@ func similarityOf(a, b []rune) float64 {
 	return 1 - float64(distance(a, b))/float64(longer)
 }
 
-// distance is the Levenshtein distance: how many characters must be inserted, deleted or replaced at least. It handles 64
-// rows of the table at a time, as bits (Myers, "A fast bit-vector algorithm for approximate string matching based on
-// dynamic programming", JACM 46(3), 1999; for whole strings and several words: Hyyrö, 2003).
+// distance is the Levenshtein distance: the smallest number of characters that must be inserted, deleted or
+// replaced. It handles 64 rows of the table at a time, as bits (Myers, "A fast bit-vector algorithm for approximate
+// string matching based on dynamic programming", JACM 46(3), 1999; for whole strings and several words: Hyyrö,
+// 2003).
 func distance(a, b []rune) int {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]
@@ -53,7 +55,7 @@ func distance(a, b []rune) int {
 		places[r][n/64] |= 1 << (n % 64)
 	}
 	none := make([]uint64, words)
-	// Of each row: whether the value grows or falls against the row above.
+	// For each row: whether the value is one more, or one less, than in the row above.
 	grows, falls := make([]uint64, words), make([]uint64, words)
 	for n := range grows {
 		grows[n] = ^uint64(0)

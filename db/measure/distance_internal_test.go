@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// table is the Levenshtein distance as its definition says.
+// table computes the Levenshtein distance by its definition.
 func table(a, b []rune) int {
 	row := make([]int, len(b)+1)
 	for n := range row {
@@ -27,7 +27,7 @@ func table(a, b []rune) int {
 	return row[len(b)]
 }
 
-// The distance by bits equals the definition's, also over the borders of words.
+// The bit-parallel distance equals the definition's, also across word boundaries.
 func TestTheDistanceIsThatOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))

@@ -13,21 +13,21 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Level says how alike the answers to one question are.
+// Level is how alike the answers to one question are.
 type Level string
 
-// The levels, from equal to different; Empty and Unknown say nothing about likeness.
+// The levels, from equal to different; Empty and Unknown are outside this order.
 const (
 	// Identical means that all answers are equal.
 	Identical Level = "identical"
-	// FormatOnly means that they differ in nothing but white space, case, punctuation, Markdown or the layout of JSON.
+	// FormatOnly means that answers differ only in white space, case, punctuation, Markdown or the layout of JSON.
 	FormatOnly Level = "format_only"
-	// Facts means that two of them contradict each other in a fact, and that they are otherwise of one kind: their mean
+	// Facts means that two answers contradict each other on a fact, but are otherwise about the same: their mean
 	// similarity is at least sameSubject.
 	Facts Level = "facts"
-	// Wording means that they are alike: their mean similarity is at least sameWording.
+	// Wording means that the answers are alike: their mean similarity is at least sameWording.
 	Wording Level = "wording"
-	// Different means that they are not.
+	// Different means that the answers are not alike.
 	Different Level = "different"
 	// Empty means that all answers are empty.
 	Empty Level = "empty"
@@ -35,27 +35,29 @@ const (
 	Unknown Level = "unknown"
 )
 
-// Levels are all levels, as reports list them.
+// Levels lists all levels in the order of reports.
 var Levels = []Level{Identical, FormatOnly, Facts, Wording, Different, Empty, Unknown}
 
 // IsStable reports whether the answers say the same.
 func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
 
-// IsKnown reports whether the level says how alike answers are: there are several, and they are not all empty.
+// IsKnown reports whether the level measures likeness: there are at least two answers, and not all of them are
+// empty.
 func (l Level) IsKnown() bool { return l != "" && l != Unknown && l != Empty }
 
-// sameWording is the least mean similarity of answers that differ in their wording only, sameSubject that of answers whose
-// facts are what sets them apart.
+// sameWording is the minimum mean similarity of answers that count as differing only in wording, sameSubject that
+// of answers that count as differing only in facts.
 const (
 	sameWording = 0.8
 	sameSubject = 0.5
 )
 
-// MaxCompared is up to how many characters answers are compared by more than their beginnings and ends.
+// MaxCompared is the length in characters up to which answers are compared in full; of longer ones only the
+// beginning and end are.
 const MaxCompared = 400_000
 
-// levelOf finds the first level that fits answers. distinct holds each distinct one once, similarity is the mean over all
-// pairs, haveConflict reports that two answers contradict each other in a fact.
+// levelOf returns the first level that fits the answers. distinct holds each distinct answer once, similarity is
+// the mean over all pairs, haveConflict reports that two answers contradict each other on a fact.
 func levelOf(answered int, areEmpty bool, distinct []string, similarity *float64, haveConflict bool) Level {
 	switch {
 	case answered < 2:
@@ -74,7 +76,7 @@ func levelOf(answered int, areEmpty bool, distinct []string, similarity *float64
 	return Different
 }
 
-// haveOneContent reports whether texts are equal but for their format.
+// haveOneContent reports whether texts are equal except for their format.
 func haveOneContent(texts []string) bool {
 	for _, text := range texts {
 		if utf8.RuneCountInString(text) > MaxCompared {
@@ -84,7 +86,7 @@ func haveOneContent(texts []string) bool {
 	return areEqual(texts, Plain) || areEqual(texts, CanonicalJSON)
 }
 
-// areEqual reports whether reduce makes the same of all texts; of a text that it does not take, it makes "".
+// areEqual reports whether reduce returns the same for all texts, and never "", by which it rejects a text.
 func areEqual(texts []string, reduce func(string) string) bool {
 	first := reduce(texts[0])
 	if first == "" {
@@ -100,34 +102,69 @@ func areEqual(texts []string, reduce func(string) string) bool {
 
 var fold = cases.Fold()
 
-// Plain is a text without what is format: compatibility forms (NFKC), case, white space, punctuation and the marks of
-// Markdown. What belongs to a number stays – 1.5 is not 15, -5 not 5, and 1 2 not 12 – but for the commas between its
-// thousands.
+// Plain returns a text without its format: compatibility forms (NFKC), case, white space, punctuation and the marks
+// of Markdown are removed. Characters that are part of a number stay – 1.5 is not 15, -5 not 5, and 1 2 not 12 –
+// except for thousands separators. It takes linear time.
 func Plain(text string) string {
-	runes := []rune(fold.String(norm.NFKC.String(text)))
-	var kept strings.Builder
-	last := func() rune { // the last rune kept
-		r, _ := utf8.DecodeLastRuneInString(kept.String())
-		return r
-	}
+	runes := folded(text)
+	kept := make([]byte, 0, len(text))
+	last, isBegin := rune(0), true // the last rune kept; only white space and marks stand before the rune in its line
 	digitAt := func(n int) bool { return n >= 0 && n < len(runes) && unicode.IsDigit(runes[n]) }
 	for n, r := range runes {
+		isAtBegin := isBegin
+		isBegin = r == '\n' || isBegin && (unicode.IsSpace(r) || strings.ContainsRune(">+-*", r))
 		switch {
+		case isPlainLetter(r):
 		case unicode.IsSpace(r):
-			if digitAt(n+1) && unicode.IsDigit(last()) {
-				kept.WriteByte(' ')
+			if !digitAt(n+1) || !unicode.IsDigit(last) {
+				continue
 			}
+			r = ' '
 		case isThousands(runes, n):
+			continue
 		case strings.ContainsRune(".,:/", r) && digitAt(n-1) && digitAt(n+1), r == '%' && digitAt(n-1):
-			kept.WriteRune(r)
 		case strings.ContainsRune("-−", r) && digitAt(n+1) && isSign(runes, n):
-			kept.WriteByte('-')
-		case unicode.IsPunct(r), strings.ContainsRune("`~|", r), strings.ContainsRune(">+", r) && isAtLineStart(runes, n):
-		default:
-			kept.WriteRune(r)
+			r = '-'
+		case unicode.IsPunct(r), strings.ContainsRune("`~|", r), strings.ContainsRune(">+", r) && isAtBegin:
+			continue
 		}
+		kept, last = utf8.AppendRune(kept, r), r
 	}
-	return kept.String()
+	return string(kept)
+}
+
+// isPlainLetter reports whether a rune is certainly no format: a digit, a small Latin letter, a Chinese character.
+func isPlainLetter(r rune) bool {
+	return r >= firstIdeograph && r <= lastIdeograph || r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
+}
+
+const (
+	firstIdeograph, lastIdeograph = 0x4E00, 0x9FFF
+	// The full-width forms of ASCII's visible characters, which are as far from them as wide says.
+	firstWide, lastWide, wide = 0xFF01, 0xFF5E, 0xFEE0
+)
+
+// folded is a text in its compatibility forms (NFKC), without case. Texts of nothing but ASCII, Chinese and its punctuation, as most
+// are, do not go through the tables of Unicode.
+func folded(text string) []rune {
+	runes := make([]rune, 0, len(text)/2)
+	for _, r := range text {
+		if r >= firstWide && r <= lastWide {
+			r -= wide
+		}
+		switch {
+		case r >= 'A' && r <= 'Z':
+			r += 'a' - 'A'
+		case r < utf8.RuneSelf, r >= firstIdeograph && r <= lastIdeograph, strings.ContainsRune("、。〈〉《》「」『』【】—‘’“”•", r):
+		case r == '…':
+			runes = append(runes, '.', '.')
+			r = '.'
+		default:
+			return []rune(fold.String(norm.NFKC.String(text)))
+		}
+		runes = append(runes, r)
+	}
+	return runes
 }
 
 // isThousands reports whether the rune is a comma between groups of three digits.
@@ -136,24 +173,14 @@ func isThousands(runes []rune, n int) bool {
 	return runes[n] == ',' && isDigit(n-1) && isDigit(n+1) && isDigit(n+2) && isDigit(n+3) && !isDigit(n+4)
 }
 
-// isSign reports whether a minus stands before a number rather than between two words or at the beginning of a list's
-// entry, where white space follows.
+// isSign reports whether a minus belongs to a number, rather than joining two words or starting a list item, where
+// white space follows.
 func isSign(runes []rune, n int) bool {
 	return n == 0 || !unicode.IsLetter(runes[n-1]) && !unicode.IsDigit(runes[n-1])
 }
 
-// isAtLineStart reports whether only white space and marks stand before the rune in its line.
-func isAtLineStart(runes []rune, n int) bool {
-	for n--; n >= 0 && runes[n] != '\n'; n-- {
-		if !unicode.IsSpace(runes[n]) && !strings.ContainsRune(">+-*", runes[n]) {
-			return false
-		}
-	}
-	return true
-}
-
-// CanonicalJSON writes an object or a list with its members in order and without white space, also one in a fence of
-// Markdown; "" if the text is neither.
+// CanonicalJSON returns a JSON object or list, which may be in a Markdown fence, with its members sorted and
+// without white space; "" if the text is neither.
 func CanonicalJSON(text string) string {
 	text = strings.TrimSpace(text)
 	if rest, isFenced := strings.CutPrefix(text, "```"); isFenced {
@@ -185,7 +212,8 @@ func CanonicalJSON(text string) string {
 	return canonical.String()
 }
 
-// withPlainNumbers gives numbers that are equal one spelling. Numbers that float64 cannot hold exactly keep theirs.
+// withPlainNumbers gives equal numbers the same spelling. Numbers that float64 cannot represent exactly keep
+// theirs.
 func withPlainNumbers(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -197,7 +225,7 @@ func withPlainNumbers(value any) any {
 			value[n] = withPlainNumbers(entry)
 		}
 	case json.Number:
-		const exact = 15 // decimal digits that a float64 keeps
+		const exact = 15 // the decimal digits that a float64 preserves
 		if number, err := strconv.ParseFloat(value.String(), 64); err == nil && len(value) <= exact {
 			return json.Number(strconv.FormatFloat(number, 'g', -1, 64))
 		}

@@ -3,55 +3,66 @@ package measure
 import (
 	"math"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Change is by how much a number differs between two tasks on the questions both have: the statistics of paired
+// Change is how much a number differs between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
-	// N is on how many questions the number is known in both, LeftOut on how many it is not.
-	N, LeftOut int
+	// N is on how many questions the number is known in both, LeftOut on how many it is not, Clusters how many independent
+	// groups of questions the former are.
+	N, LeftOut, Clusters int
 	// MeanA and MeanB are the tasks' own means on these questions, and Mean the mean of the differences, the second task's
 	// number minus the first's; nil if N is 0.
 	MeanA, MeanB, Mean *float64
-	// SE is the standard error of Mean; nil if N is below 2.
+	// SE is the standard error of Mean; nil if Clusters is below 2.
 	SE *float64
-	// Low and High are the ends of Mean's 95 % interval; nil if N is below 2, or all differences are the same and not 0.
+	// Low and High are the ends of Mean's 95 % interval; nil if Clusters is below 2, or all differences are the same and not 0.
 	Low, High *float64
-	// P is the two-sided probability of a difference at least as large by chance alone (Student's t); nil as Low is.
+	// P is the two-sided probability that chance alone gives a difference at least as large (Student's t); nil
+	// whenever Low is.
 	P *float64
 }
 
 // IsShown reports whether the data show a difference: the interval does not contain 0.
 func (c Change) IsShown() bool { return c.Low != nil && (*c.Low > 0 || *c.High < 0) }
 
+// power is how many standard errors a difference must have to be shown in four of five cases: the quantiles of 0.975 and 0.8
+// of the normal distribution.
+const power = 2.802
+
+// Detectable is the difference that a comparison of this size shows in four of five cases; nil where SE is, or is 0.
+func (c Change) Detectable() *float64 {
+	if c.SE == nil || *c.SE == 0 {
+		return nil
+	}
+	detectable := power * *c.SE
+	return &detectable
+}
+
 // IsConstant reports whether the number differs by the same on each of several questions, which has no interval.
 func (c Change) IsConstant() bool { return c.SE != nil && c.Low == nil }
 
-const (
-	// confidence is the level of the intervals.
-	confidence = 0.95
-	// noDeviation is below which a standard deviation counts as 0.
-	noDeviation = 1e-12
-)
+// noDeviation is below which a standard deviation counts as 0.
+const noDeviation = 1e-12
 
-// paired compares the numbers of two tasks, a[n] with b[n]; of leftOut pairs one is unknown.
-func paired(a, b []float64, leftOut int) Change {
+// paired compares the numbers of two tasks, a[n] with b[n] of a question in clusters[n]; of leftOut pairs one is unknown.
+func paired(a, b []float64, clusters []string, leftOut int) Change {
 	change := Change{N: len(a), LeftOut: leftOut}
 	if change.N == 0 {
 		return change
 	}
-	differences := make([]float64, len(a))
-	floats.SubTo(differences, b, a)
-	meanA, meanB, mean := stat.Mean(a, nil), stat.Mean(b, nil), stat.Mean(differences, nil)
-	change.MeanA, change.MeanB, change.Mean = &meanA, &meanB, &mean
-	if change.N < 2 {
-		return change
+	var differences Sample
+	for n := range a {
+		differences.Add(b[n]-a[n], clusters[n])
 	}
-	deviation := stat.StdDev(differences, nil)
-	if deviation < noDeviation {
+	meanA, meanB, mean := stat.Mean(a, nil), stat.Mean(b, nil), *differences.Mean()
+	change.MeanA, change.MeanB, change.Mean, change.SE = &meanA, &meanB, &mean, differences.SE()
+	change.Clusters = differences.Clusters()
+	switch {
+	case change.SE == nil:
+		return change
+	case *change.SE < noDeviation:
 		change.SE = new(float64)
 		if math.Abs(mean) < noDeviation {
 			one := 1.0
@@ -59,10 +70,9 @@ func paired(a, b []float64, leftOut int) Change {
 		}
 		return change
 	}
-	se := deviation / math.Sqrt(float64(change.N))
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(change.N - 1)}
-	reach := t.Quantile(1-(1-confidence)/2) * se
-	low, high, p := mean-reach, mean+reach, 2*t.Survival(math.Abs(mean)/se)
-	change.SE, change.Low, change.High, change.P = &se, &low, &high, &p
+	t := studentsT(change.Clusters)
+	reach := t.Quantile(oneSided) * *change.SE
+	low, high, p := mean-reach, mean+reach, 2*t.Survival(math.Abs(mean) / *change.SE)
+	change.Low, change.High, change.P = &low, &high, &p
 	return change
 }

@@ -3,21 +3,21 @@ package measure
 import (
 	"math"
 
-	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/combin"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Judged is what evaluators say of the runs of one question.
 type Judged struct {
-	// Runs is how many runs there are, of those that there should be; Judged how many have a verdict, Passes how many of
-	// these passed.
+	// Runs is how many of the expected runs exist, Judged how many have a verdict, Passes how many of these passed.
 	Runs, Judged, Passes int
-	// Score is the mean score of its runs; nil if none has one.
+	// Score is the mean score of its runs; nil if none has a score.
 	Score *float64
+	// Cluster names the questions that this one is not independent of; empty for none.
+	Cluster string
 }
 
-// Share is the share of judged runs that pass; nil if none is judged.
+// Share returns the share of judged runs that passed; nil if none is judged.
 func (j Judged) Share() *float64 {
 	if j.Judged == 0 {
 		return nil
@@ -26,87 +26,78 @@ func (j Judged) Share() *float64 {
 	return &share
 }
 
-// Interval is an interval of 95 %: its lower and its upper end.
+// Interval is a 95 % interval: its lower and its upper end.
 type Interval []float64
 
-// Statistics are the numbers of what evaluators say, over questions (metrics.md). A number is nil while it is unknown.
+// Statistics sum up the evaluators' verdicts, over questions (metrics.md). A number is nil if it is unknown.
 type Statistics struct {
 	Judged    int `json:"judged" doc:"Runs on which every evaluator has a verdict" example:"490"`
 	PassCount int `json:"pass_count" doc:"Judged runs that passed every evaluator" example:"441"`
 	FailCount int `json:"fail_count" example:"49"`
-	// Errors is how many evaluations ended with an error, Defaults how many of them a judge's default ratings stand for.
+	// Errors is how many evaluations ended with an error; Defaults is how many of those were replaced by a judge's
+	// default ratings.
 	Errors       int      `json:"evaluation_errors" doc:"Evaluations that ended with an error and not with a verdict, a judge's defaults included" example:"0"`
 	Defaults     int      `json:"defaults" doc:"Answers that a judge did not rate, so that each dimension is 50: left out of means unless include_defaults=true" example:"0"`
 	PassRate     *float64 `json:"pass_rate" doc:"pass_count / judged" example:"0.9"`
 	PassRateAll  *float64 `json:"pass_rate_all" doc:"pass_count / runs_expected: what failed or is missing has not passed" example:"0.882"`
-	PassInterval Interval `json:"pass_rate_interval" doc:"95 %, with questions as clusters" example:"[0.85,0.95]"`
+	PassInterval Interval `json:"pass_rate_interval" doc:"95 %, over questions, or over clusters of them" example:"[0.85,0.95]"`
 	MajorityRate *float64 `json:"majority_rate" doc:"Share of questions of which more than half of the runs passed" example:"0.93"`
-	// PassAt and PassHat have a number for k = 1 … runs_per_item.
+	// PassAt and PassHat have a number for each k from 1 to runs_per_item.
 	PassAt    []float64 `json:"pass_at" doc:"For k = 1 …: the chance that at least one of k runs passes" example:"[0.9,0.97]"`
 	PassHat   []float64 `json:"pass_hat" doc:"For k = 1 …: the chance that all of k runs pass" example:"[0.9,0.84]"`
 	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs" example:"0.87"`
 	ScoreSE   *float64  `json:"score_se" doc:"Its standard error; null with fewer than two questions" example:"0.02"`
 	// Ratings are those of a judge, by the dimensions; nil for rules.
-	Ratings map[string]Rating `json:"ratings,omitempty" doc:"Of a judge, by dimension"`
+	Ratings  map[string]Rating `json:"ratings,omitempty" doc:"Of a judge, by dimension"`
+	Clusters int               `json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by" example:"100"`
 	// Incomplete is how many questions are left out of majority_rate, pass_at and pass_hat because a run is missing.
 	Incomplete int `json:"incomplete_items" doc:"Questions left out of majority_rate, pass_at and pass_hat because a run is missing" example:"0"`
 }
 
-// Rating sums the ratings of one dimension up, over questions.
+// Rating sums up the ratings of one dimension, over questions.
 type Rating struct {
 	Mean *float64 `json:"mean" doc:"Mean over questions of the mean rating of their runs, 0–100" example:"82.5"`
 	SE   *float64 `json:"se" doc:"Its standard error; null with fewer than two questions" example:"1.7"`
 	N    int      `json:"n" doc:"Questions" example:"100"`
+	// Clusters is how many independent groups of questions there are.
+	Clusters int `json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by" example:"100"`
 }
 
-// Interval is the 95 % interval of the mean; nil if there is none.
+// Interval returns the 95 % interval of the mean; nil if there is none.
 func (r Rating) Interval() Interval {
 	if r.Mean == nil || r.SE == nil || *r.SE == 0 {
 		return nil
 	}
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(r.N - 1)}
-	half := t.Quantile(oneSided) * *r.SE
+	half := studentsT(r.Clusters).Quantile(oneSided) * *r.SE
 	return Interval{max(0, *r.Mean-half), min(100, *r.Mean+half)}
 }
 
 // NewRating sums the mean ratings of questions up.
-func NewRating(means []float64) Rating {
-	mean, se := meanAndError(means)
-	return Rating{mean, se, len(means)}
-}
-
-// meanAndError are the mean of numbers and its standard error; nil where there are none, or one.
-func meanAndError(numbers []float64) (mean, se *float64) {
-	if len(numbers) > 0 {
-		of := stat.Mean(numbers, nil)
-		mean = &of
-	}
-	if len(numbers) > 1 {
-		of := stat.StdDev(numbers, nil) / math.Sqrt(float64(len(numbers)))
-		se = &of
-	}
-	return mean, se
+func NewRating(means Sample) Rating {
+	return Rating{means.Mean(), means.SE(), len(means.Numbers()), means.Clusters()}
 }
 
 const (
-	oneSided = 0.975 // of one side
+	oneSided = 0.975 // the probability on one side of the interval
 )
 
-// Summarise computes the statistics of questions that should have runs runs each; errors is how many evaluations ended
-// with one. Without evaluators there is nothing to summarise: call it for tasks that have some.
+// Summarise computes the statistics of questions that should have runs runs each; errors is the number of
+// evaluations that ended with an error. Call it only for tasks that have evaluators.
 func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 	s := Statistics{Errors: errors}
-	var shares, scores []float64
+	var shares, scores, all Sample
 	var last Judged
 	whole, majority := 0, 0
 	passAt, passHat := make([]float64, runsPerItem), make([]float64, runsPerItem)
 	for _, question := range questions {
+		all.Add(0, question.Cluster)
 		s.Judged, s.PassCount = s.Judged+question.Judged, s.PassCount+question.Passes
 		if share := question.Share(); share != nil {
-			shares, last = append(shares, *share), question
+			shares.Add(*share, question.Cluster)
+			last = question
 		}
 		if question.Score != nil {
-			scores = append(scores, *question.Score)
+			scores.Add(*question.Score, question.Cluster)
 		}
 		if question.Runs < runsPerItem {
 			s.Incomplete++
@@ -117,15 +108,15 @@ func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 			majority++
 		}
 		for k := 1; k <= runsPerItem; k++ {
-			all := float64(combin.Binomial(runsPerItem, k))
-			passAt[k-1] += 1 - binomial(runsPerItem-question.Passes, k)/all
-			passHat[k-1] += binomial(question.Passes, k) / all
+			ways := float64(combin.Binomial(runsPerItem, k))
+			passAt[k-1] += 1 - binomial(runsPerItem-question.Passes, k)/ways
+			passHat[k-1] += binomial(question.Passes, k) / ways
 		}
 	}
 	s.FailCount = s.Judged - s.PassCount
 	if s.Judged > 0 {
 		s.PassRate = share(s.PassCount, s.Judged)
-		s.PassInterval = interval(shares, last)
+		s.PassInterval = passInterval(shares, last)
 	}
 	if len(questions) > 0 {
 		s.PassRateAll = share(s.PassCount, len(questions)*runsPerItem)
@@ -136,7 +127,7 @@ func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 			s.PassAt, s.PassHat = append(s.PassAt, passAt[k]/float64(whole)), append(s.PassHat, passHat[k]/float64(whole))
 		}
 	}
-	s.ScoreMean, s.ScoreSE = meanAndError(scores)
+	s.ScoreMean, s.ScoreSE, s.Clusters = scores.Mean(), scores.SE(), all.Clusters()
 	return s
 }
 
@@ -145,7 +136,7 @@ func share(part, whole int) *float64 {
 	return &share
 }
 
-// binomial is how many ways there are to choose k of n; none if there are fewer.
+// binomial returns the number of ways to choose k of n; 0 if k is greater than n.
 func binomial(n, k int) float64 {
 	if k > n {
 		return 0
@@ -153,43 +144,23 @@ func binomial(n, k int) float64 {
 	return float64(combin.Binomial(n, k))
 }
 
-// interval is the confidence interval of a pass rate, over the questions' shares. The repeats of one question are not independent: questions
-// are the clusters (Miller 2024, arXiv:2411.00640).
-func interval(shares []float64, last Judged) Interval {
-	if len(shares) == 1 {
+// passInterval is the 95 % interval of a pass rate, from the questions' shares; nil with one cluster of several questions.
+// The repeats of one question are not independent: questions, or the clusters they belong to, are the observations (Miller
+// 2024, arXiv:2411.00640).
+func passInterval(shares Sample, last Judged) Interval {
+	if len(shares.Numbers()) == 1 {
 		return Wilson(float64(last.Passes)/float64(last.Judged), last.Judged)
 	}
-	if of := MeanInterval(shares); of != nil {
+	if of := shares.Share(); of != nil {
 		return of
 	}
-	return Wilson(stat.Mean(shares, nil), len(shares))
-}
-
-// MeanInterval is the interval of the mean of numbers between 0 and 1 (Student's t); nil with fewer than two, or where all
-// are equal.
-func MeanInterval(numbers []float64) Interval {
-	of := AnyInterval(numbers)
-	if of == nil {
+	if shares.Clusters() < 2 {
 		return nil
 	}
-	return Interval{max(0, of[0]), min(1, of[1])}
+	return Wilson(*shares.Mean(), shares.Clusters())
 }
 
-// AnyInterval is MeanInterval for numbers that are no shares.
-func AnyInterval(numbers []float64) Interval {
-	if len(numbers) < 2 {
-		return nil
-	}
-	mean, deviation := stat.MeanStdDev(numbers, nil)
-	if deviation < noDeviation {
-		return nil
-	}
-	t := distuv.StudentsT{Sigma: 1, Nu: float64(len(numbers) - 1)}
-	half := t.Quantile(oneSided) * deviation / math.Sqrt(float64(len(numbers)))
-	return Interval{mean - half, mean + half}
-}
-
-// Wilson is the score interval of a share of n.
+// Wilson returns the score interval of a share of n.
 func Wilson(share float64, n int) Interval {
 	z, of := distuv.UnitNormal.Quantile(oneSided), float64(n)
 	middle := (share + z*z/(2*of)) / (1 + z*z/of)

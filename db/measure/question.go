@@ -9,30 +9,30 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Answer is what one run of a question gave; the zero value is a run without an answer, be it one that failed.
+// Answer is the result of one run of a question. The zero value is a run without an answer, such as a failed one.
 type Answer struct {
-	// Key is what the function Key returns; nil means that there is no answer.
+	// Key is the return value of the function Key; nil means that there is no answer.
 	Key []byte
-	// Text matters only where answers differ.
+	// Text is used only if answers differ.
 	Text []byte
 	// IsMissing reports that the run never took place.
 	IsMissing bool
 }
 
-// Question sums up the answers to one question. Its numbers are those of the fields' names in metrics.md.
+// Question sums up the answers to one question. Its fields have the names of the numbers in metrics.md.
 type Question struct {
 	Level Level
-	// Agreement and Consensus are nil if there is one run a question, or a run is missing.
+	// Agreement and Consensus are nil if there is only one run for each question, or if a run is missing.
 	Agreement, Consensus *float64
 	// Similarity is nil if fewer than two runs have an answer.
 	Similarity *float64
 	// Distinct is how many different answers there are.
 	Distinct int
-	// Letters has a letter for each run, - for one without an answer.
+	// Letters has a letter for each run; - means that the run has no answer.
 	Letters string
-	// Differ tells whether the answers state the same facts; empty if fewer than two runs have an answer.
+	// Differ reports whether the answers state the same facts; empty if fewer than two runs have an answer.
 	Differ facts.Differ
-	// Facts are those in which they differ, conflicts first.
+	// Facts are the facts on which answers differ, conflicts first.
 	Facts []Fact
 	// Expected are the facts of the standard answer that answers contradict.
 	Expected []ExpectedFact
@@ -41,25 +41,25 @@ type Question struct {
 // ExpectedFact is a fact of a standard answer that answers contradict.
 type ExpectedFact struct {
 	Kind facts.Kind `json:"kind" example:"duration"`
-	// Label is the words around it in the standard answer, at most 20 characters.
+	// Label is the text around the fact in the standard answer, at most 20 characters.
 	Label string `json:"label" doc:"The words around it in the standard answer, at most 20 characters" example:"答复期限为"`
 	Value string `json:"value" doc:"What the standard answer states, in canonical form" example:"30 day"`
 	Text  string `json:"text" doc:"As the standard answer writes it" example:"30 日"`
-	// Values are what answers state in its place.
+	// Values are what answers state instead.
 	Values []Value `json:"values" nullable:"false" doc:"What answers state in its place, the most frequent first"`
 }
 
-// Fact is a fact in which the answers to a question differ: a conflict has several values, an omission one.
+// Fact is a fact on which the answers to a question differ: a conflict has several values, an omission has one.
 type Fact struct {
 	Kind facts.Kind `json:"kind" example:"duration"`
-	// Label is the words around it, at most 20 characters.
+	// Label is the text around it, at most 20 characters.
 	Label  string  `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
 	Values []Value `json:"values" nullable:"false" doc:"The most frequent first; one alone is what other answers leave out"`
-	// Missing are the runs whose answers do not state it.
+	// Missing are the runs whose answers do not state the fact.
 	Missing []int `json:"missing" nullable:"false" doc:"run_index of the runs whose answers do not state it"`
 }
 
-// Value is what some of the answers to a question state.
+// Value is one version of a fact, which some of the answers state.
 type Value struct {
 	Value string `json:"value" doc:"In canonical form: two that say the same are equal" example:"30 day"`
 	Text  string `json:"text" doc:"As the first of them writes it" example:"30 日"`
@@ -67,11 +67,12 @@ type Value struct {
 }
 
 // Revision numbers the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
-const Revision = 3
+const Revision = 4
 
-// Assess sums up the answers to a question, those of each variant by themselves; each has one answer for each of its
-// runs. Equal answers have the same letter in all of them. differences say how the answer A becomes each of the others,
-// in the order of their letters from B. standard is the standard answer, which may be empty. The only error is the context's.
+// Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs.
+// Equal answers have the same letter in all variants. differences describe how to turn answer A into each of the
+// others, in the order of their letters from B. standard is the standard answer, which may be empty. The only
+// possible error is the context's.
 func Assess(ctx context.Context, standard string, variants [][]Answer) (questions []Question, differences []Difference, err error) {
 	var keys [][]byte
 	texts := map[string]string{} // by letter
@@ -106,7 +107,7 @@ func Assess(ctx context.Context, standard string, variants [][]Answer) (question
 	return questions, differences, nil
 }
 
-// assess sums up the answers of one variant, whose texts are known by their letters.
+// assess sums up the answers of one variant, given the texts of all letters.
 func assess(ctx context.Context, answers []Answer, letters []string, texts map[string]string) (Question, error) {
 	keys := make([][]byte, len(answers))
 	missing, answered := false, 0
@@ -145,13 +146,14 @@ func assess(ctx context.Context, answers []Answer, letters []string, texts map[s
 	return q, nil
 }
 
-// mostFacts is how many facts are kept of a question.
+// mostFacts is the maximum number of facts kept for a question.
 const mostFacts = 100
 
-// readFacts finds the facts in which the answers of one variant differ; letters are its runs', texts the answers' by them.
+// readFacts finds the facts on which the answers of one variant differ. letters are the letters of its runs, texts
+// the texts of those letters.
 func readFacts(ctx context.Context, letters []string, texts map[string]string) (facts.Differ, []Fact, error) {
 	var answered []string
-	var runs []int // of each of these answers
+	var runs []int // by answer
 	for n, letter := range letters {
 		if letter != "" {
 			answered, runs = append(answered, texts[letter]), append(runs, n+1)
@@ -165,7 +167,8 @@ func readFacts(ctx context.Context, letters []string, texts map[string]string) (
 	return reading.Differ, Differing(statements, runs), nil
 }
 
-// expect finds the facts of the standard answer that the answers of one variant contradict; letters and texts are readFacts'.
+// expect finds the facts of the standard answer that the answers of one variant contradict; letters and texts are
+// as in readFacts.
 func expect(ctx context.Context, standard string, letters []string, texts map[string]string) ([]ExpectedFact, error) {
 	var answers []string
 	runs := map[string][]int{} // by letter
@@ -207,7 +210,7 @@ func expect(ctx context.Context, standard string, letters []string, texts map[st
 	return list, nil
 }
 
-// String writes the fact and what answers state in its place: 30 日 → 35 日.
+// String writes the fact and what answers state instead: 30 日 → 35 日.
 func (f ExpectedFact) String() string {
 	texts := []string{f.Text}
 	for _, value := range f.Values {
@@ -216,7 +219,7 @@ func (f ExpectedFact) String() string {
 	return strings.Join(texts, " → ")
 }
 
-// contradict adds what some runs state in the place of the fact.
+// contradict adds what some runs state instead of the fact.
 func (f *ExpectedFact) contradict(stated *facts.Fact, runs []int) {
 	n := slices.IndexFunc(f.Values, func(value Value) bool { return value.Value == stated.Value })
 	if n < 0 {
@@ -228,7 +231,7 @@ func (f *ExpectedFact) contradict(stated *facts.Fact, runs []int) {
 	f.Values[n].Runs = slices.Compact(all)
 }
 
-// Differing are the statements in which answers differ; runs are the run_index of each answer.
+// Differing returns the statements on which answers differ; runs holds the run_index of each answer.
 func Differing(statements []facts.Statement, runs []int) []Fact {
 	runsOf := func(answers []int) []int {
 		list := make([]int, len(answers))
@@ -242,7 +245,7 @@ func Differing(statements []facts.Statement, runs []int) []Fact {
 		list[n] = Fact{Kind: one.Kind, Label: one.Label, Missing: runsOf(one.Missing)}
 		values := &list[n].Values
 		for _, value := range one.Values {
-			if len(*values) > 0 && !one.IsConflict { // the same, less or more exactly
+			if len(*values) > 0 && !one.IsConflict { // also true for a value that is only more or less exact
 				(*values)[0].Runs = append((*values)[0].Runs, runsOf(value.Runs)...)
 				slices.Sort((*values)[0].Runs)
 				continue
@@ -253,7 +256,7 @@ func Differing(statements []facts.Statement, runs []int) []Fact {
 	return list
 }
 
-// meanSimilarity is the mean over all pairs of answers; equal ones are measured once.
+// meanSimilarity returns the mean over all pairs of answers; each pair of distinct answers is measured only once.
 func meanSimilarity(distinct []string, groups []Group, answered int) float64 {
 	texts := make([][]rune, len(distinct))
 	for n, text := range distinct {
@@ -269,7 +272,7 @@ func meanSimilarity(distinct []string, groups []Group, answered int) float64 {
 	return sum / (float64(answered*(answered-1)) / 2)
 }
 
-// keyOf is the first key that is there.
+// keyOf returns the first key that is not nil.
 func keyOf(keys [][]byte) []byte {
 	for _, key := range keys {
 		if key != nil {

@@ -14,7 +14,7 @@ import (
 	"wending/db/measure"
 )
 
-// answers are the runs of a question: a text each, "✗" for one without an answer, "…" for one that never took place.
+// answers makes the runs of a question from texts: "✗" is a run without an answer, "…" one that never took place.
 func answers(texts ...string) (all []measure.Answer) {
 	for _, text := range texts {
 		switch text {
@@ -38,7 +38,7 @@ func assess(texts ...string) measure.Question {
 	return questions[0]
 }
 
-// A letter means the same answer in all variants of a question; everything else is of each variant alone.
+// A letter means the same answer in all variants of a question; all other results belong to one variant.
 func TestVariantsShareLettersAndNothingElse(t *testing.T) {
 	t.Parallel()
 	questions, differences, err := measure.Assess(t.Context(), "", [][]measure.Answer{
@@ -106,7 +106,7 @@ func TestTheLevelOfAQuestion(t *testing.T) {
 		{measure.Facts, []string{`{"a":1}`, `{"a":2}`}},
 		{measure.Wording, []string{long + "完。", long + "结束。"}},
 		{measure.Facts, []string{long + "期限为 14 日。", long + "期限为 19 日。", long + "期限为十四日。"}},
-		{measure.Facts, []string{"约 3~5 天", "约 35 天"}}, // equal but for format
+		{measure.Facts, []string{"约 3~5 天", "约 35 天"}}, // equal except for format
 		{measure.Different, []string{"期限为 14 日。", long + "期限为 19 日。"}},
 		{measure.Different, []string{"北京", "上海"}},
 		{measure.Different, []string{"", "北京"}},
@@ -150,7 +150,7 @@ func random(r *rand.Rand, length int) string {
 	return text.String()
 }
 
-// apply makes b of a.
+// apply turns a into b.
 func apply(t *testing.T, d measure.Difference, a, b string) string {
 	t.Helper()
 	from, to := []rune(a), []rune(b)
@@ -172,7 +172,7 @@ func apply(t *testing.T, d measure.Difference, a, b string) string {
 	return string(made)
 }
 
-// Applied to one text a difference gives exactly the other, and what is stored of it is the same.
+// Applying a difference to the first text gives exactly the second, also after storing and reading it.
 func TestADifferenceMakesOneTextOfTheOther(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -190,7 +190,7 @@ func TestADifferenceMakesOneTextOfTheOther(t *testing.T) {
 	}
 }
 
-// Words and numbers are replaced whole, Chinese character by character.
+// Words and numbers are replaced as a whole, Chinese text character by character.
 func TestDifferencesAreOfWordsOrCharacters(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ a, b, steps string }{
@@ -206,7 +206,7 @@ func TestDifferencesAreOfWordsOrCharacters(t *testing.T) {
 	}
 }
 
-// What is too long is compared by its beginning and end.
+// Texts that are too long are compared by their beginning and end.
 func TestLongTextsAreComparedCoarsely(t *testing.T) {
 	t.Parallel()
 	same := strings.Repeat("字", 300_000)
@@ -216,7 +216,7 @@ func TestLongTextsAreComparedCoarsely(t *testing.T) {
 	require.Equal(t, b, apply(t, d, a, b))
 }
 
-// The order of the runs changes which letter is whose where counts are equal, and nothing else.
+// The order of the runs only affects which answer gets which letter when counts are equal.
 func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -260,7 +260,7 @@ func BenchmarkAssess(b *testing.B) {
 	}
 }
 
-// distance is the edit distance by its definition: a whole table, a row for each character.
+// distance is the edit distance by its definition: a full table, with a row for each character.
 func distance(a, b []rune) int {
 	table := make([][]int, len(a)+1)
 	for i := range table {
@@ -279,10 +279,10 @@ func distance(a, b []rune) int {
 	return table[len(a)][len(b)]
 }
 
-// plain is a text as it is compared.
+// plain returns a text as it is compared.
 func plain(text string) string { return strings.TrimSpace(norm.NFC.String(text)) }
 
-// 1,000 random questions give the numbers of metrics.md as they are computed by going through all pairs of runs.
+// For 1,000 random questions the numbers equal those of metrics.md, computed by going through all pairs of runs.
 func TestRandomAnswersGiveTheSameNumbersInAnotherWay(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(15, 16))
@@ -338,7 +338,8 @@ func TestRandomAnswersGiveTheSameNumbersInAnotherWay(t *testing.T) {
 	}
 }
 
-// What an answer states against the standard answer is found in each answer, with its runs; other notations are no contradiction.
+// Contradictions of the standard answer are found in each answer, with its runs; another notation is not a
+// contradiction.
 func TestAnswersAreReadBesideTheStandardAnswer(t *testing.T) {
 	t.Parallel()
 	const answer = "公司应当在收到申请之日起 35 日内书面答复。"

@@ -10,13 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Here the formulas of metrics.md are computed once more, in other ways: sets of runs are enumerated, Student's distribution is
-// integrated, Wilson's interval is found by bisection. 1,000 random data sets must give the same numbers.
+// These tests compute the formulas of metrics.md a second time, in other ways: they enumerate sets of runs,
+// integrate Student's distribution, and find Wilson's interval by bisection. 1,000 random data sets must give the
+// same numbers.
 const dataSets = 1000
 
 const sameTo = 1e-7
 
-// below is the share of Student's distribution with nu degrees of freedom below t, by Simpson's rule after t = √ν·tan θ.
+// below returns the share of Student's distribution with nu degrees of freedom below t, by Simpson's rule after
+// substituting t = √ν·tan θ.
 func below(t, nu float64) float64 {
 	numerator, _ := math.Lgamma((nu + 1) / 2)
 	denominator, _ := math.Lgamma(nu / 2)
@@ -31,7 +33,7 @@ func below(t, nu float64) float64 {
 	return 0.5 + factor*sum*end/steps/3
 }
 
-// root is where a rising function crosses 0.
+// root finds where an increasing function crosses 0.
 func root(low, high float64, f func(float64) float64) float64 {
 	for range 200 {
 		if middle := (low + high) / 2; f(middle) > 0 {
@@ -43,7 +45,7 @@ func root(low, high float64, f func(float64) float64) float64 {
 	return (low + high) / 2
 }
 
-// quantiles are those that were found already: the data sets have few different degrees of freedom.
+// quantiles caches results: the data sets have only a few different degrees of freedom.
 var quantiles sync.Map
 
 func quantile(nu float64) float64 {
@@ -55,7 +57,7 @@ func quantile(nu float64) float64 {
 	return found
 }
 
-// sums are the mean and the standard deviation of numbers, from their sum and the sum of their squares around the mean.
+// sums returns the mean and the standard deviation of numbers, from their sum and the sum of squared deviations.
 func sums(numbers []float64) (mean, deviation float64) {
 	for _, number := range numbers {
 		mean += number / float64(len(numbers))
@@ -66,7 +68,7 @@ func sums(numbers []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation / float64(len(numbers)-1))
 }
 
-// wilson has the ends p at which (share − p)² = z²·p(1 − p)/n.
+// wilson returns the ends p at which (share − p)² = z²·p(1 − p)/n.
 func wilson(share, n float64) [2]float64 {
 	z := root(0, 10, func(x float64) float64 { return math.Erf(x/math.Sqrt2) - 0.95 })
 	f := func(p float64) float64 { return (share-p)*(share-p) - z*z*p*(1-p)/n }
@@ -180,7 +182,7 @@ func TestRandomDifferencesGiveTheSameNumbersInAnotherWay(t *testing.T) {
 			a[place], b[place] = r.NormFloat64(), r.NormFloat64()+0.5
 			differences[place] = b[place] - a[place]
 		}
-		got := paired(a, b, 3)
+		got := paired(a, b, make([]string, n), 3)
 		require.Equal(t, []int{n, 3}, []int{got.N, got.LeftOut})
 		if n == 0 {
 			require.Nil(t, got.Mean)

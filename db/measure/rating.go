@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
-// Alpha is Krippendorff's α of nominal verdicts: 1 is perfect agreement, 0 what chance alone would give. Each unit has the
-// verdicts of those who judged it; units with fewer than two do not count. It is nil if none counts, or if all verdicts
-// are the same, so that nothing can be said about chance. units is how many count.
-// (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.)
+// Alpha is Krippendorff's α of nominal verdicts: 1 is perfect agreement, 0 is what chance alone would give. Each
+// unit holds the verdicts of the people who judged it; units with fewer than two do not count. It is nil if no unit
+// counts, or if all verdicts are the same, so that agreement by chance cannot be estimated. units is how many
+// count. (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.)
 func Alpha[V comparable](verdicts [][]V) (alpha *float64, units int) {
 	totals := map[V]float64{}
 	values, observed := 0.0, 0.0 // pairs that disagree, weighted
@@ -39,8 +39,9 @@ func Alpha[V comparable](verdicts [][]V) (alpha *float64, units int) {
 	return &result, units
 }
 
-// SplitQuestions gives questions to reviewers, each about the same number: in blocks by their order, or at random. overlap, 0 to 1,
-// is the share of questions that two reviewers get, so that their agreement can be measured.
+// SplitQuestions assigns questions to reviewers, about the same number to each: in consecutive blocks, or at
+// random. overlap, from 0 to 1, is the share of questions that go to two reviewers, so that their agreement can be
+// measured.
 func SplitQuestions(questions int, reviewers []string, isRandom bool, overlap float64) [][]string {
 	given := make([][]string, questions)
 	if len(reviewers) == 0 {
@@ -56,7 +57,8 @@ func SplitQuestions(questions int, reviewers []string, isRandom bool, overlap fl
 	for place, question := range order {
 		first := place * len(reviewers) / questions
 		given[question] = []string{reviewers[first]}
-		// Shared questions are spread evenly: those at which the share's running total reaches the next whole number.
+		// Shared questions are spread evenly: a question is shared when the running total of overlap reaches the
+		// next whole number.
 		isShared := math.Floor(float64(place+1)*overlap) > math.Floor(float64(place)*overlap)
 		if second := (first + 1) % len(reviewers); isShared && second != first {
 			given[question] = append(given[question], reviewers[second])

@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// Significance is the adjusted p-value up to which a statement is made; the limits of its families are in metrics.md.
+	// Significance is the adjusted p-value up to which a statement is made; metrics.md defines the families of
+	// tests.
 	Significance = 0.05
 	// ListedShare is the share of a list of changed questions that may be there by chance (family e of metrics.md).
 	ListedShare = 0.10
 )
 
-// Adjust returns p-values of one family adjusted by Benjamini and Hochberg (1995), in their order. Those that are nil stay nil
-// and do not count.
+// Adjust returns the p-values of one family, adjusted by Benjamini and Hochberg (1995), in the same order. nil
+// values stay nil and do not count.
 func Adjust(p []*float64) []*float64 {
 	adjusted := make([]*float64, len(p))
 	var order []int
@@ -44,11 +45,12 @@ func Adjust(p []*float64) []*float64 {
 	return adjusted
 }
 
-// within is by how much of itself a probability or statistic may exceed another that it equals but for rounding.
+// within is the relative rounding error up to which two probabilities or statistics count as equal.
 const within = 1e-9
 
-// Fisher is the two-sided p-value of Fisher's exact test: how likely passes of two groups of runs are to be divided at least as
-// unevenly as they are, if both groups pass equally often. It is the sum over all tables that are no more likely than this one.
+// Fisher returns the two-sided p-value of Fisher's exact test: if both groups pass equally often, how likely is it
+// that the passes of two groups of runs are divided at least as unevenly as observed? It is the sum over all tables
+// that are no more likely than the observed one.
 func Fisher(passesA, runsA, passesB, runsB int) (p float64) {
 	passes := passesA + passesB
 	logOf := func(a int) float64 {
@@ -64,17 +66,17 @@ func Fisher(passesA, runsA, passesB, runsB int) (p float64) {
 	return min(1, p)
 }
 
-// What Shift counts: all relabelings up to mostRelabelings, otherwise that many drawn with a fixed seed, so that the same answers
-// always have the same p-value.
+// Shift counts all relabelings up to mostRelabelings. Above that it draws mostRelabelings of them with a fixed
+// seed, so that the same answers always have the same p-value.
 const (
 	mostRelabelings = 20_000
 	seed            = 20_000
 )
 
-// Shift is the p-value of a permutation test of whether two groups of runs answer alike. Equal answers have equal keys; a run
-// without an answer has an empty one and agrees with none. The statistic is the agreement between the groups minus the mean
-// agreement within them; the p-value is the share of the ways to divide the runs into groups of these sizes in which it is at
-// most what it is. nil means that a group has fewer than two runs.
+// Shift is the p-value of a permutation test of whether two groups of runs answer alike. Equal answers have equal
+// keys; a run without an answer has an empty one and agrees with none. The statistic is the agreement between the
+// groups minus the mean agreement within them; the p-value is the share of all divisions of the runs into groups of
+// these sizes whose statistic is at most the observed one. nil means that a group has fewer than two runs.
 func Shift(a, b []string) *float64 {
 	if len(a) < 2 || len(b) < 2 {
 		return nil
@@ -82,7 +84,7 @@ func Shift(a, b []string) *float64 {
 	d := newDivision(a, b)
 	var p float64
 	switch relabelings := combin.LogGeneralizedBinomial(float64(len(a)+len(b)), float64(len(a))); {
-	case len(d.totals) == 0 || len(d.totals) == 1 && d.alone == 0: // no division differs from another
+	case len(d.totals) == 0 || len(d.totals) == 1 && d.alone == 0: // all divisions are alike
 		p = 1
 	case relabelings <= math.Log(mostRelabelings)+within:
 		d.enumerate(0, len(a), 0, 1)
@@ -94,14 +96,15 @@ func Shift(a, b []string) *float64 {
 	return &p
 }
 
-// division are the runs of two groups, and how their answers are divided between them.
+// division describes the runs of two groups, and how their answers are divided between them.
 type division struct {
 	sizeA, sizeB int
-	// totals are how often each answer was given that several runs gave; alone is how many runs agree with no other: it does
-	// not matter where those are.
+	// totals holds, for each answer that several runs gave, how many did; alone is how many runs agree with no
+	// other: their group does not matter.
 	totals []int
 	alone  int
-	// observed is the statistic of the groups as they are. hits are the divisions, of all, in which it is at most that.
+	// observed is the statistic of the actual groups. hits counts the divisions, out of all, whose statistic is at
+	// most that.
 	observed, hits, all float64
 }
 
@@ -127,11 +130,11 @@ func newDivision(a, b []string) *division {
 		d.totals = append(d.totals, total)
 		d.observed += d.term(total, inA[key])
 	}
-	slices.Sort(d.totals) // maps have no order, and sums depend on it
+	slices.Sort(d.totals) // map order is random, and floating-point sums depend on the order
 	return d
 }
 
-// term is what an answer adds to the statistic that total runs gave, inA of them in the first group.
+// term returns the contribution to the statistic of an answer that total runs gave, inA of them in the first group.
 func (d *division) term(total, inA int) float64 {
 	of, other, sizeA, sizeB := float64(inA), float64(total-inA), float64(d.sizeA), float64(d.sizeB)
 	return of*other/(sizeA*sizeB) - (of*(of-1)/(sizeA*(sizeA-1))+other*(other-1)/(sizeB*(sizeB-1)))/2
@@ -144,7 +147,7 @@ func (d *division) count(statistic, ways float64) {
 	}
 }
 
-// enumerate counts all divisions in which the answers from place on fill what is left of the first group.
+// enumerate counts all divisions in which the answers from place on fill the rest of the first group.
 func (d *division) enumerate(place, left int, statistic, ways float64) {
 	if place == len(d.totals) {
 		if left <= d.alone {

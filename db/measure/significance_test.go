@@ -11,7 +11,8 @@ import (
 	"wending/db/measure"
 )
 
-// The fifteen p-values of Benjamini and Hochberg's own example (1995, section 3.1), and edges by hand.
+// The fifteen p-values of Benjamini and Hochberg's own example (1995, section 3.1), and edge cases computed by
+// hand.
 func TestPValuesAreAdjustedTogether(t *testing.T) {
 	t.Parallel()
 	given := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1}
@@ -31,7 +32,7 @@ func TestPValuesAreAdjustedTogether(t *testing.T) {
 	require.InDelta(t, 0.04, *measure.Adjust([]*float64{&one})[0], 1e-12, "alone it stays what it is")
 }
 
-// Tables by hand: the lady tasting tea (8 cups, 70 orders), and five runs against five (252 orders).
+// Tables computed by hand: the lady tasting tea (8 cups, 70 orders), and five runs against five (252 orders).
 func TestFishersExactTest(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -57,7 +58,7 @@ func TestFishersExactTest(t *testing.T) {
 	}
 }
 
-// fisher counts tables with whole numbers.
+// fisher computes the test by counting tables, with whole numbers.
 func fisher(a, runsA, b, runsB int) float64 {
 	ways := func(x int) int { return combin.Binomial(runsA, x) * combin.Binomial(runsB, a+b-x) }
 	own, sum := ways(a), 0
@@ -69,7 +70,7 @@ func fisher(a, runsA, b, runsB int) float64 {
 	return float64(sum) / float64(combin.Binomial(runsA+runsB, a+b))
 }
 
-// answers are the keys of runs, a letter each; - has none.
+// answers makes the keys of runs, a letter each; - is a run without an answer.
 func runKeys(letters string) (keys []string) {
 	for _, letter := range letters {
 		keys = append(keys, strings.Trim(string(letter), "-"))
@@ -83,13 +84,13 @@ func TestThePermutationTestOfAnswers(t *testing.T) {
 		a, b string
 		p    float64
 	}{
-		{"AAAAA", "BBBBB", 2.0 / 252}, // this division and its mirror image
+		{"AAAAA", "BBBBB", 2.0 / 252}, // the actual division and its mirror image
 		{"AAAAA", "BCDEF", 2.0 / 252},
 		{"AAAAA", "AAAAA", 1},
-		{"ABCDE", "FGHIJ", 1}, // nothing is equal anywhere
+		{"ABCDE", "FGHIJ", 1}, // no two answers are equal
 		{"-----", "-----", 1},
 		{"AAAAA", "-----", 2.0 / 252},
-		{"AAAAA", "AAAAB", 1}, // of ten runs the odd one is somewhere
+		{"AAAAA", "AAAAB", 1}, // the odd one can be any of ten runs
 		{"AB", "AB", 1},
 	} {
 		p := measure.Shift(runKeys(test.a), runKeys(test.b))
@@ -110,7 +111,7 @@ func TestThePermutationTestOfAnswers(t *testing.T) {
 		require.InDelta(t, relabelled(a, b), *measure.Shift(a, b), 1e-9, "%v %v", a, b)
 	}
 
-	// Too many relabelings to count are drawn, always the same ones.
+	// If there are too many relabelings to count, the same ones are drawn each time.
 	long := measure.Shift(runKeys(strings.Repeat("A", 10)), runKeys(strings.Repeat("A", 3)+strings.Repeat("B", 7)))
 	require.InDelta(t, 0.0031, *long, 0.0015, "1 : 2 · C(13, 10) C(7, 0) / C(20, 10) and its mirror image")
 	require.Equal(t, long, measure.Shift(runKeys(strings.Repeat("A", 10)), runKeys(strings.Repeat("A", 3)+strings.Repeat("B", 7))))
@@ -121,7 +122,7 @@ func TestThePermutationTestOfAnswers(t *testing.T) {
 func relabelled(a, b []string) float64 {
 	all := append(append([]string{}, a...), b...)
 	statistic := func(isA []bool) float64 {
-		var equal, pairs [3]float64 // within the first, within the second, between
+		var equal, pairs [3]float64 // within the first group, within the second, between the groups
 		for i := range all {
 			for j := range i {
 				kind := 2
@@ -158,7 +159,8 @@ func relabelled(a, b []string) float64 {
 	return float64(hits) / float64(len(ways))
 }
 
-// A winner is better than each of the others beside all other pairs, and is measured against the next best.
+// The winner is better than each of the others, with p-values adjusted for all pairs, and its lead is measured
+// against the next best.
 func TestTheWinnerIsMeasuredAgainstTheRunnerUp(t *testing.T) {
 	t.Parallel()
 	variant := func(shares ...float64) (questions []measure.ComparedQuestion) {

@@ -1,5 +1,5 @@
-// Package measure has the numbers of metrics.md, computed from plain values: how alike answers are, how two tasks compare, what evaluators
-// say of questions, how far reviewers agree, and when a trend is reason for an alert.
+// Package measure computes the numbers of metrics.md from plain values: how alike answers are, how two tasks
+// compare, how evaluators judge questions, how far reviewers agree, and when a trend raises an alert.
 package measure
 
 import (
@@ -11,7 +11,7 @@ import (
 )
 
 // Key returns a key that is equal for answers that count as equal: the same text after trimming white space and
-// Unicode normalisation (NFC). Bytes that are not valid UTF-8 count as they are.
+// Unicode normalisation (NFC). Bytes that are not valid UTF-8 are compared unchanged.
 func Key(answer []byte) []byte {
 	sum := sha256.Sum256(norm.NFC.Bytes(bytes.TrimSpace(answer)))
 	return sum[:16]
@@ -58,8 +58,8 @@ func Letters(keys [][]byte) (letters []string, groups []Group) {
 	return letters, groups
 }
 
-// Letter is the nth name, counted from 0, one character each: A to Z, a to z, then letters with marks (Ā, ā, Ă …). A
-// question has at most 20 variants × 20 runs.
+// Letter returns the nth name, counted from 0, one character each: A to Z, a to z, then letters with marks (Ā, ā, Ă
+// …). A question has at most 20 variants × 20 runs.
 func Letter(n int) string {
 	switch {
 	case n < 26:
@@ -70,8 +70,8 @@ func Letter(n int) string {
 	return string(rune('\u0100' + n - 52))
 }
 
-// ProvedShare returns the share of equal answers that runs equal answers out of runs prove at least: the lower end of the
-// 95 % Wilson interval.
+// ProvedShare returns the share of equal answers that can be claimed when equal out of runs answers were equal: the
+// lower end of the 95 % Wilson interval.
 func ProvedShare(runs int) float64 {
 	const z = 1.959963984540054
 	return float64(runs) / (float64(runs) + z*z)

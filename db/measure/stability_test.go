@@ -18,7 +18,7 @@ func TestAnswersThatCountAsEqual(t *testing.T) {
 	require.NotEqual(t, measure.Key([]byte("a\xff")), measure.Key([]byte("a\xfe")))
 }
 
-// A is the most common answer, wherever it stands; equal counts go by the first appearance.
+// A is the most common answer, wherever it first appears; among equal counts the first to appear comes first.
 func TestTheMostCommonAnswerIsA(t *testing.T) {
 	t.Parallel()
 	a, b, c := measure.Key([]byte("a")), measure.Key([]byte("b")), measure.Key([]byte("c"))
@@ -50,7 +50,7 @@ func TestLettersFollowTheFirstAppearance(t *testing.T) {
 	}
 }
 
-// Five of five is the example of metrics.md.
+// Five out of five is the example of metrics.md.
 func TestEqualAnswersProveLessThanTheyShow(t *testing.T) {
 	t.Parallel()
 	require.InDelta(t, 0.5655, measure.ProvedShare(5), 0.00005)

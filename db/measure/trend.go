@@ -5,12 +5,14 @@ import (
 
 	"github.com/google/uuid"
 	"gonum.org/v1/gonum/stat"
+
+	"wending/db/measure/facts"
 )
 
-// Metric is a number that is followed.
+// Metric is a number whose trend is watched.
 type Metric string
 
-// The metrics. Latency is the mean of the questions' means in milliseconds, Cost the cost of the whole firing.
+// The metrics. Latency is the mean of the questions' means in milliseconds; Cost is the cost of the whole firing.
 const (
 	MetricAgreement   Metric = "agreement"
 	MetricPassRate    Metric = "pass_rate"
@@ -19,13 +21,13 @@ const (
 	MetricCost        Metric = "cost"
 )
 
-// Metrics are all metrics, in the order of pages.
+// Metrics lists all metrics in the order of pages.
 var Metrics = []Metric{MetricAgreement, MetricPassRate, MetricSuccessRate, MetricLatency, MetricCost}
 
-// IsShare reports whether a metric lies between 0 and 1; more of it is better, of the others less.
+// IsShare reports whether a metric lies between 0 and 1. More of a share is better; less of any other metric is.
 func (m Metric) IsShare() bool { return m != MetricLatency && m != MetricCost }
 
-// of is what a question says of the metric; nil while it is unknown.
+// of returns a question's value of the metric; nil if it is unknown.
 func (m Metric) of(q ComparedQuestion) *float64 {
 	switch m {
 	case MetricAgreement:
@@ -40,14 +42,15 @@ func (m Metric) of(q ComparedQuestion) *float64 {
 	return q.Cost
 }
 
-// Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil where there is none.
+// Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil if there is
+// none.
 type Point struct {
 	Value float64  `json:"value" example:"0.82"`
 	Low   *float64 `json:"low" doc:"Ends of the 95 % interval over the questions; null with fewer than two, or where all are equal"`
 	High  *float64 `json:"high"`
 }
 
-// VariantPoints are what one variant did at a firing.
+// VariantPoints are the metrics of one variant at a firing.
 type VariantPoints struct {
 	Number   int              `json:"number" example:"1"`
 	Name     string           `json:"name"`
@@ -55,29 +58,51 @@ type VariantPoints struct {
 	Points   map[Metric]Point `json:"points" doc:"agreement, pass_rate, success_rate, latency_ms, cost; what is unknown is left out"`
 }
 
-// FiringSummary is what a firing did.
+// FiringSummary sums up the results of a firing.
 type FiringSummary struct {
 	Variants []VariantPoints `json:"variants"`
-	// Alerts are what was reason for an alert; none if nothing was watched.
+	// Alerts are the reasons for an alert; empty if nothing was watched.
 	Alerts []Finding `json:"alerts,omitempty"`
+	// ChangedFacts are the questions whose facts changed since the firing before; nil without one.
+	ChangedFacts *ChangedFacts `json:"facts_changed,omitempty"`
 }
 
-// PointsOf are the metrics of the questions of one variant; cost is the sum of what is known, a decimal number, or nil.
+// ChangedFacts are the questions of a firing whose most common answer contradicts the one at the firing before in a fact.
+type ChangedFacts struct {
+	Questions int           `json:"questions" doc:"How many questions changed" example:"3"`
+	Compared  int           `json:"compared" doc:"How many pairs of most common answers were compared, of all variants; fewer than there are where answers are very long" example:"120"`
+	Items     []ChangedFact `json:"items" nullable:"false" doc:"The first 20, each with the first fact that changed"`
+}
+
+// ChangedFact is a question with a fact that changed.
+type ChangedFact struct {
+	Number     int        `json:"number" doc:"The question's place in the task, from 1" example:"12"`
+	QuestionID string     `json:"question_id" example:"q-12"`
+	Variant    string     `json:"variant,omitempty" doc:"The name of one of several variants"`
+	Kind       facts.Kind `json:"kind" example:"duration"`
+	Label      string     `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
+	Before     string     `json:"before" doc:"As the answer before writes it" example:"30 日"`
+	Now        string     `json:"now" doc:"As the answer writes it" example:"35 日"`
+}
+
+// PointsOf returns the metrics of the questions of one variant; cost is the sum of the known costs, a decimal
+// number, or nil.
 func PointsOf(questions []ComparedQuestion, cost *string) map[Metric]Point {
 	points := map[Metric]Point{}
 	for _, metric := range Metrics {
-		var values []float64
+		var values Sample
 		for _, question := range questions {
 			if value := metric.of(question); value != nil {
-				values = append(values, *value)
+				values.Add(*value, question.Cluster)
 			}
 		}
-		if len(values) == 0 {
+		mean := values.Mean()
+		if mean == nil {
 			continue
 		}
-		point, interval := Point{Value: stat.Mean(values, nil)}, AnyInterval(values)
+		point, interval := Point{Value: *mean}, values.Interval()
 		if metric.IsShare() {
-			interval = MeanInterval(values)
+			interval = values.Share()
 		}
 		scale := 1.0
 		if metric == MetricCost {
@@ -104,46 +129,48 @@ func textOf(text *string) string {
 	return *text
 }
 
-// Watch is what an alert follows.
+// Watch defines when an alert is raised.
 type Watch struct {
 	Metric Metric
-	// Below is the limit; nil for none. IfWorse asks for an alert if the metric is significantly worse than before.
+	// Below is the limit; nil for none. With IfWorse an alert is raised if the metric is significantly worse than
+	// before.
 	Below   *float64
 	IfWorse bool
 }
 
 // Finding is a reason for an alert: the metric of a variant is below the limit, significantly worse than before, or both.
 type Finding struct {
-	// Variant is the name of one of several; empty for a plain task.
+	// Variant is the variant's name; empty for a plain task.
 	Variant string  `json:"variant,omitempty"`
 	Value   float64 `json:"value"`
-	// Below is the limit that Value is below; nil if it is not.
+	// Below is the limit that Value has fallen below; nil if it has not.
 	Below *float64 `json:"below,omitempty"`
-	// Baseline is the mean over the Firings before that Value is significantly worse than; nil if it is not. Adjusted is the
-	// p-value of the difference, adjusted for all variants of the firing (metrics.md, family d).
+	// Baseline is the mean over the previous Firings that Value is significantly worse than; nil if it is not
+	// worse. Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md, family
+	// d).
 	Baseline *float64 `json:"baseline,omitempty"`
 	Firings  int      `json:"firings,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
 }
 
-// Alert is what one firing is reason for: one message, whatever was found.
+// Alert holds everything found at one firing: it is sent as one message.
 type Alert struct {
 	ScheduleID   uuid.UUID `json:"schedule_id"`
 	ScheduleName string    `json:"schedule_name"`
 	Metric       Metric    `json:"metric"`
-	// Finding is the first of Findings, for receivers that read one.
+	// Finding is the first of Findings, for receivers that read only one.
 	Finding
 	Findings []Finding `json:"findings"`
 }
 
-// Watched is what a variant did at a firing, and at the firings before.
+// Watched holds a variant's results at a firing, and at the firings before it.
 type Watched struct {
 	VariantPoints
 	Now    []ComparedQuestion
 	Before [][]ComparedQuestion
 }
 
-// Look compares what the variants of a firing did with the limit and with what they did at the firings before.
+// Look compares the variants' results at a firing with the limit and with the firings before.
 func (w Watch) Look(variants []Watched) (found []Finding) {
 	changes, p := make([]Change, len(variants)), make([]*float64, len(variants))
 	for n, variant := range variants {
@@ -172,7 +199,7 @@ func (w Watch) Look(variants []Watched) (found []Finding) {
 	return found
 }
 
-// mean joins firings: of each question the mean of the metric over those that know it.
+// mean joins firings: for each question it takes the mean of the metric over the firings in which it is known.
 func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
 	places, values := map[string]int{}, [][]float64{}
 	for _, questions := range firings {
@@ -181,7 +208,10 @@ func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
 			if !isThere {
 				place = len(joined)
 				places[question.QuestionID] = place
-				joined, values = append(joined, ComparedQuestion{ID: int64(place), QuestionID: question.QuestionID, Text: question.Text}), append(values, nil)
+				joined = append(joined, ComparedQuestion{
+					ID: int64(place), Cluster: question.Cluster, QuestionID: question.QuestionID, Text: question.Text,
+				})
+				values = append(values, nil)
 			}
 			if value := w.Metric.of(question); value != nil {
 				values[place] = append(values[place], *value)

@@ -33,7 +33,7 @@ func TestPointsHaveTheirIntervals(t *testing.T) {
 	require.NotContains(t, measure.PointsOf(questions(0.5), nil), measure.MetricCost)
 }
 
-// variant is one that is watched.
+// variant makes a variant that is watched.
 func variant(now []measure.ComparedQuestion, before ...[]measure.ComparedQuestion) measure.Watched {
 	return measure.Watched{VariantPoints: measure.VariantPoints{Points: measure.PointsOf(now, nil)}, Now: now, Before: before}
 }
@@ -55,13 +55,14 @@ func TestWhatIsReasonForAnAlert(t *testing.T) {
 	require.Empty(t, look(ifWorse, variant(now)), "nothing to compare with")
 	require.Empty(t, look(ifWorse, variant(steady[0], steady[1])), "no difference is shown")
 	require.Empty(t, look(measure.Watch{Metric: measure.MetricPassRate, Below: &limit}, variant(now)), "unknown")
-	// More latency is worse, less of it is not.
+	// A higher latency is worse, a lower one is not.
 	slower := measure.Watch{Metric: measure.MetricLatency, IfWorse: true}
 	require.Empty(t, look(slower, fallen))
 	require.Len(t, look(slower, variant(steady[0], now)), 1)
 }
 
-// Of twenty variants one is likely to look worse by chance: each is told of only if it holds beside all the others.
+// Of twenty variants one is likely to look worse by chance: each is reported only if its p-value holds up after
+// adjusting for all others.
 func TestManyVariantsAreTestedTogether(t *testing.T) {
 	t.Parallel()
 	before := questions(0.9, 0.8, 0.9, 0.8, 0.9, 0.8)

@@ -1,9 +1,9 @@
 -- +goose Up
--- A task is started more than once: stopped, resumed, its failures retried. Each start is a launch with its
--- own units and runs; what pages show are the current runs.
+-- A task can be started several times: it is stopped and resumed, or its failures are retried. Each start is a
+-- launch with its own units and runs; pages show the current runs.
 ALTER TABLE evaluation_tasks
     ADD COLUMN statistics json,                          -- of the current runs; NULL while the task is active
-    ADD COLUMN is_pruned boolean NOT NULL DEFAULT false; -- nothing of its history is left to remove
+    ADD COLUMN is_pruned boolean NOT NULL DEFAULT false; -- whether nothing of its history is left to remove
 CREATE INDEX evaluation_tasks_to_prune ON evaluation_tasks (completed_at) WHERE NOT is_pruned;
 UPDATE evaluation_tasks t SET statistics = l.statistics FROM launches l WHERE l.task_id = t.id;
 
@@ -13,12 +13,12 @@ ALTER TABLE launches
     ADD CONSTRAINT launches_kind_check CHECK (kind IN ('SUBMIT', 'RETRY_FAILED', 'RESUME')),
     ADD CONSTRAINT launches_status_check
         CHECK (status IN ('PENDING', 'RUNNING', 'STOPPING', 'SUCCEEDED', 'STOPPED', 'FAILED')),
-    ADD COLUMN number integer NOT NULL DEFAULT 1,       -- 1, 2, 3 … within its task
-    ADD COLUMN item_id bigint,                          -- the one question that is retried; NULL: all
-    ADD COLUMN requested_by text NOT NULL DEFAULT '',   -- the address that asked for it
+    ADD COLUMN number integer NOT NULL DEFAULT 1,       -- 1, 2, 3 … within the task
+    ADD COLUMN item_id bigint,                          -- the one question that is retried; NULL means all
+    ADD COLUMN requested_by text NOT NULL DEFAULT '',   -- the address that requested it
     ADD COLUMN requested_via text NOT NULL DEFAULT '' CHECK (requested_via IN ('', 'page', 'api')),
     ADD COLUMN total_units integer NOT NULL DEFAULT 0,
-    ADD COLUMN kept_succeeded integer NOT NULL DEFAULT 0, -- current runs that this launch does not ask again
+    ADD COLUMN kept_succeeded integer NOT NULL DEFAULT 0, -- current runs that this launch does not repeat
     ADD COLUMN kept_failed integer NOT NULL DEFAULT 0,
     ADD COLUMN stop_requested_at timestamptz,
     ADD COLUMN stopped_by text NOT NULL DEFAULT '';
@@ -28,20 +28,20 @@ CREATE UNIQUE INDEX launches_one_active ON launches (task_id) WHERE status IN ('
 CREATE INDEX launches_active ON launches (created_at) WHERE status IN ('PENDING', 'RUNNING', 'STOPPING');
 CREATE UNIQUE INDEX launches_of_task ON launches (task_id, number);
 
--- The outcome stands beside the state, so that counting never reads the fat table.
+-- The outcome is stored beside the state, so that counting never reads the large table of runs.
 ALTER TABLE units ADD COLUMN outcome text CHECK (outcome IN ('SUCCEEDED', 'FAILED', 'TIMEOUT'));
 UPDATE units u SET outcome = r.status FROM evaluation_runs r WHERE r.unit_id = u.id;
 DROP INDEX units_queued, units_running;
 CREATE INDEX units_open ON units (launch_id, state, id) WHERE state IN ('QUEUED', 'RUNNING');
 
--- Units and runs are removed by launch when their task is deleted: foreign keys would look for them one by
--- one, and cost every insert a lock of the launch or the task.
+-- Units and runs are removed by launch when their task is deleted. Foreign keys would look each of them up, and
+-- make every insert lock the launch or the task.
 ALTER TABLE units DROP CONSTRAINT units_launch_id_fkey;
 ALTER TABLE evaluation_runs DROP CONSTRAINT evaluation_runs_task_id_fkey;
 DROP INDEX evaluation_runs_of_launch;
 CREATE INDEX evaluation_runs_of_launch ON evaluation_runs (launch_id, id);
 
--- A worker that was silent for too long gets a new lease; what it held under the old one is void.
+-- A worker that was silent for too long gets a new lease; units that it held under the old one are lost.
 CREATE SEQUENCE worker_leases;
 ALTER TABLE workers ADD COLUMN lease bigint NOT NULL DEFAULT nextval('worker_leases');
 

@@ -1,15 +1,15 @@
 -- +goose Up
--- The rate limit belongs to an origin, and the strictest limit of its running launches holds for all of them.
+-- The rate limit belongs to an origin; the strictest limit among its running launches applies to all of them.
 ALTER TABLE agents RENAME TO origins;
 ALTER TABLE origins
-    ADD COLUMN call_interval bigint NOT NULL DEFAULT 0; -- microseconds between two calls; 0: unlimited
+    ADD COLUMN call_interval bigint NOT NULL DEFAULT 0; -- microseconds between two calls; 0 means unlimited
 UPDATE origins o SET call_interval = l.longest
 FROM (SELECT agent_origin, max(call_interval) AS longest FROM launches WHERE status = 'RUNNING' GROUP BY agent_origin) l
 WHERE l.agent_origin = o.origin;
 
--- How many questions are processed follows from units and current runs. It is stored once, when a task ends.
+-- The number of processed questions follows from units and current runs. It is stored once, when a task ends.
 ALTER TABLE launches
-    ADD COLUMN kept_items integer NOT NULL DEFAULT 0;   -- questions with all their runs, none of which this launch repeats
+    ADD COLUMN kept_items integer NOT NULL DEFAULT 0;   -- questions that have all their runs and of which this launch repeats none
 UPDATE launches l SET kept_items = (
     SELECT count(*) FROM evaluation_items i
     WHERE i.task_id = l.task_id AND i.processed

@@ -1,6 +1,6 @@
 -- +goose Up
--- The values of a row's further columns, in the order of the task's variable_names: repeating the names in every row
--- made a file with long names a thousand times as large.
+-- The values of a row's further columns, in the order of the task's variable_names. Repeating the names in every
+-- row made a file with long names a thousand times larger.
 ALTER TABLE evaluation_items ADD COLUMN variable_values text[];
 UPDATE evaluation_items i SET variable_values = ARRAY(
     SELECT coalesce(i.variables ->> n.name, '')

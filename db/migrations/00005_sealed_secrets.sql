@@ -1,6 +1,6 @@
 -- +goose Up
--- The extra payload and the URL's query may hold keys as the headers do. What is stored in clear is sealed by the next
--- process that starts, which has the key.
+-- Like the headers, the extra payload and the URL's query may hold keys. The next process that starts has the key,
+-- and seals what is stored in plain text.
 ALTER TABLE evaluation_tasks
     ADD COLUMN sealed_payload bytea,
     ADD COLUMN sealed_query bytea;

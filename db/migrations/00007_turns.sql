@@ -1,5 +1,5 @@
 -- +goose Up
--- Launches without a lane take turns: the one that has waited longest goes first.
+-- Launches without a lane take turns: the one that has waited longest is first.
 ALTER TABLE launches ADD COLUMN waits_since timestamptz NOT NULL DEFAULT now();
 
 -- +goose Down

@@ -1,5 +1,5 @@
 -- +goose Up
--- How alike the answers to a question are: derived from its current runs, of which newest_run_id is the newest.
+-- How alike the answers to a question are, computed from its current runs; newest_run_id is the newest of those.
 CREATE TABLE question_statistics (
     item_id       bigint PRIMARY KEY REFERENCES evaluation_items (id) ON DELETE CASCADE,
     newest_run_id bigint NOT NULL,
@@ -10,10 +10,10 @@ CREATE TABLE question_statistics (
     similarity    float8,
     answers       int NOT NULL,
     letters       text NOT NULL,
-    -- From the most common answer to each of the others, from B on, separated by blanks.
+    -- The differences from the most common answer to each of the others, from B on, separated by blanks.
     differences   text NOT NULL
 );
--- Tasks that earlier versions ended have none yet.
+-- Tasks that ended under earlier versions have none yet.
 ALTER TABLE evaluation_tasks ADD COLUMN is_assessed boolean NOT NULL DEFAULT false;
 CREATE INDEX tasks_to_assess ON evaluation_tasks (id) WHERE NOT is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED');
 

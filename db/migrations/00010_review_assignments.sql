@@ -1,5 +1,5 @@
 -- +goose Up
--- To whom a question was given; one that was given to nobody is everybody's.
+-- The reviewers that a question was assigned to; anybody may review a question that was assigned to nobody.
 CREATE TABLE review_assignments (
     item_id  bigint NOT NULL REFERENCES evaluation_items (id) ON DELETE CASCADE,
     reviewer text NOT NULL,

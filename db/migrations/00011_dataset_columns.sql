@@ -1,5 +1,5 @@
 -- +goose Up
--- The columns of the file that take the places of question and standard_answer; empty: those of that name.
+-- The columns of the file that are used as question and standard_answer; empty means the columns with these names.
 ALTER TABLE evaluation_tasks ADD COLUMN question_column text NOT NULL DEFAULT '';
 ALTER TABLE evaluation_tasks ADD COLUMN answer_column text NOT NULL DEFAULT '';
 

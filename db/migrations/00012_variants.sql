@@ -1,10 +1,10 @@
 -- +goose Up
--- Whom a task calls: a frozen copy of what was typed or saved, that no later change reaches. A plain task has one.
+-- What a task calls: a frozen copy of what was typed or saved, which no later change affects. A plain task has one.
 CREATE TABLE task_targets (
     task_id         uuid NOT NULL REFERENCES evaluation_tasks ON DELETE CASCADE,
     number          smallint NOT NULL,
     kind            text NOT NULL CHECK (kind IN ('url', 'agent', 'model')),
-    library_id      uuid,                        -- the saved agent or model that it is a copy of; NULL: a typed URL
+    library_id      uuid,                        -- the saved agent or model that it was copied from; NULL means a typed URL
     name            text NOT NULL DEFAULT '',
     protocol        text NOT NULL DEFAULT 'default',
     url             text NOT NULL,               -- without its query
@@ -13,10 +13,10 @@ CREATE TABLE task_targets (
     sealed_payload  bytea,
     sealed_query    bytea,
     sealed_template bytea,
-    extra_payload   json,                        -- in clear, of early versions: sealed by the next process that starts
+    extra_payload   json,                        -- unencrypted, from early versions: sealed by the next process that starts
     rate_limit      text NOT NULL,               -- N/s, N/m or unlimited
     retry_on        text[] NOT NULL DEFAULT '{timeout,network}',
-    input_price     numeric,                     -- per million tokens; NULL: unknown
+    input_price     numeric,                     -- per million tokens; NULL means unknown
     output_price    numeric,
     currency        text,
     PRIMARY KEY (task_id, number)
@@ -27,7 +27,7 @@ FROM evaluation_tasks;
 CREATE INDEX targets_with_plain_secrets ON task_targets (task_id) WHERE extra_payload IS NOT NULL OR strpos(url, '?') > 0;
 DROP INDEX tasks_with_plain_secrets;
 
--- What a task compares: one version of a prompt, or none, put to one target.
+-- What a task compares: one version of a prompt, or none, sent to one target.
 CREATE TABLE task_variants (
     task_id         uuid NOT NULL,
     number          smallint NOT NULL,
@@ -46,19 +46,19 @@ ALTER TABLE evaluation_tasks
     DROP COLUMN agent_api_url, DROP COLUMN agent_model, DROP COLUMN agent_api_headers, DROP COLUMN sealed_payload,
     DROP COLUMN sealed_query, DROP COLUMN extra_payload, DROP COLUMN rate_limit;
 
--- The rate limit of each target of a launch. Rows of launches that have ended say nothing.
+-- The rate limit of each target of a launch. Rows of launches that have ended are not used.
 CREATE TABLE launch_targets (
     launch_id     uuid NOT NULL REFERENCES launches ON DELETE CASCADE,
     number        smallint NOT NULL,
     origin        text NOT NULL,
-    call_interval bigint NOT NULL,               -- microseconds between two calls to the origin; 0: unlimited
+    call_interval bigint NOT NULL,               -- microseconds between two calls to the origin; 0 means unlimited
     PRIMARY KEY (launch_id, number)
 );
 INSERT INTO launch_targets SELECT id, 1, agent_origin, call_interval FROM launches WHERE status IN ('PENDING', 'RUNNING', 'STOPPING');
 ALTER TABLE launches
     DROP COLUMN agent_origin, DROP COLUMN call_interval,
-    ADD COLUMN variant smallint,                 -- the one variant that is retried; NULL: all
-    ADD COLUMN made_through bigint NOT NULL DEFAULT 0; -- the last item whose units are made, while the launch is PENDING
+    ADD COLUMN variant smallint,                 -- the one variant that is retried; NULL means all
+    ADD COLUMN made_through bigint NOT NULL DEFAULT 0; -- the last item whose units have been created, while the launch is PENDING
 
 ALTER TABLE units
     ADD COLUMN variant smallint NOT NULL DEFAULT 1,
@@ -70,14 +70,14 @@ CREATE INDEX units_open ON units (launch_id, target, state, id) WHERE state IN (
 ALTER TABLE evaluation_runs ADD COLUMN variant smallint NOT NULL DEFAULT 1;
 DROP INDEX evaluation_runs_current;
 CREATE UNIQUE INDEX evaluation_runs_current ON evaluation_runs (item_id, variant, run_index) WHERE is_current;
--- Letters and differences are shared by all variants of a question, and stored with its first variant.
+-- All variants of a question share its letters and differences, which are stored with the first variant.
 ALTER TABLE question_statistics
     ADD COLUMN variant smallint NOT NULL DEFAULT 1,
     DROP CONSTRAINT question_statistics_pkey,
     ADD PRIMARY KEY (item_id, variant);
 
 -- +goose Down
-DELETE FROM evaluation_tasks WHERE total_variants > 1; -- earlier versions know of one
+DELETE FROM evaluation_tasks WHERE total_variants > 1; -- earlier versions know only one variant
 DELETE FROM question_statistics WHERE variant > 1;
 ALTER TABLE question_statistics DROP CONSTRAINT question_statistics_pkey, DROP COLUMN variant, ADD PRIMARY KEY (item_id);
 DROP INDEX evaluation_runs_current;

@@ -1,5 +1,6 @@
 -- +goose Up
--- What a call took, as the agent says; NULL: it does not say. cost is in the currency of the run's target.
+-- The usage of a call as the agent reports it; NULL means that it does not report it. cost is in the currency of
+-- the run's target.
 ALTER TABLE evaluation_runs
     ADD COLUMN input_tokens integer,
     ADD COLUMN output_tokens integer,

@@ -1,6 +1,6 @@
 -- +goose Up
--- What is saved to be used in tasks. Tasks keep copies, so nothing here is read while one runs. What was used is
--- archived instead of removed. retry_on and rate_limit NULL: the defaults.
+-- Entries that are saved for use in tasks. Tasks keep copies, so no entry is read while a task runs. Entries that
+-- were used are archived instead of removed. NULL in retry_on and rate_limit means the default.
 CREATE TABLE providers (
     id             uuid PRIMARY KEY,
     name           text NOT NULL,
@@ -21,11 +21,11 @@ CREATE TABLE models (
     name              text NOT NULL,
     model_id          text NOT NULL,
     sealed_parameters bytea,
-    input_price       numeric, -- per million tokens; NULL: unknown
+    input_price       numeric, -- per million tokens; NULL means unknown
     output_price      numeric,
     currency          text,
     tested_at         timestamptz,
-    test_code         text,    -- of the last test; NULL: it succeeded, or there was none
+    test_code         text,    -- of the last test; NULL means that it succeeded, or that there was none
     created_at        timestamptz NOT NULL DEFAULT now(),
     updated_at        timestamptz NOT NULL DEFAULT now(),
     archived_at       timestamptz
@@ -93,7 +93,7 @@ CREATE TABLE dataset_versions (
     PRIMARY KEY (entry_id, version)
 );
 ALTER TABLE evaluation_tasks
-    ADD COLUMN dataset_id uuid,      -- the saved dataset that the questions were copied from; NULL: an upload
+    ADD COLUMN dataset_id uuid,      -- the saved dataset that the questions were copied from; NULL means an upload
     ADD COLUMN dataset_version integer;
 CREATE INDEX task_targets_of_library ON task_targets (library_id) WHERE library_id IS NOT NULL;
 CREATE INDEX task_variants_of_prompt ON task_variants (prompt_id) WHERE prompt_id IS NOT NULL;

@@ -15,7 +15,7 @@ CREATE TABLE evaluator_versions (
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (entry_id, version)
 );
--- What judges a task's answers: frozen copies.
+-- The evaluators that judge a task's answers: frozen copies.
 CREATE TABLE task_evaluators (
     task_id      uuid NOT NULL REFERENCES evaluation_tasks ON DELETE CASCADE,
     number       smallint NOT NULL,
@@ -27,13 +27,13 @@ CREATE TABLE task_evaluators (
     PRIMARY KEY (task_id, number)
 );
 CREATE INDEX task_evaluators_of_library ON task_evaluators (evaluator_id);
--- What an evaluator says of a run. It is removed with the run, in the same transaction.
+-- An evaluator's verdict on a run. It is removed in the same transaction as the run.
 CREATE TABLE evaluations (
     run_id        bigint NOT NULL,
     evaluator     smallint NOT NULL, -- its number within the task
     task_id       uuid NOT NULL,
     status        text NOT NULL CHECK (status IN ('SUCCEEDED', 'FAILED', 'SKIPPED')),
-    score         double precision,  -- from 0 to 1; NULL, as passed: no verdict
+    score         double precision,  -- from 0 to 1; NULL in score and passed means no verdict
     passed        boolean,
     reason        text,
     error_code    text,
@@ -42,8 +42,8 @@ CREATE TABLE evaluations (
     PRIMARY KEY (run_id, evaluator)
 );
 ALTER TABLE evaluation_runs
-    ADD COLUMN passed boolean,         -- every evaluator of the task has a verdict, and all passed; NULL: not every one has
-    ADD COLUMN score double precision; -- mean of the evaluators' scores
+    ADD COLUMN passed boolean,         -- whether every evaluator of the task passed the run; NULL until every one has a verdict
+    ADD COLUMN score double precision; -- the mean of the evaluators' scores
 
 -- +goose Down
 ALTER TABLE evaluation_runs DROP COLUMN passed, DROP COLUMN score;

@@ -1,5 +1,5 @@
 -- +goose Up
--- The items of a series are the turns of a conversation: 1, 2, 3 … Others have neither series nor turn.
+-- The items of a series are the turns of a conversation: 1, 2, 3 … Single questions have neither series nor turn.
 ALTER TABLE evaluation_items
     ADD COLUMN series text,
     ADD COLUMN turn integer CHECK (turn > 0),
@@ -13,19 +13,19 @@ ALTER TABLE evaluation_tasks
     ADD COLUMN on_turn_failure text NOT NULL DEFAULT 'stop' CHECK (on_turn_failure IN ('stop', 'continue')),
     ADD COLUMN total_conversations integer NOT NULL DEFAULT 0;
 
--- A unit of a conversation asks the item's turn and all that follow, one after another; each has a run of its own. It is
--- done when all have one.
+-- A unit of a conversation asks the item's turn and all later ones in order. Each turn has its own run; the unit is
+-- done when all turns have one.
 ALTER TABLE units
     ADD COLUMN turns smallint NOT NULL DEFAULT 1,
-    ADD COLUMN turns_done smallint NOT NULL DEFAULT 0,   -- those of a conversation
+    ADD COLUMN turns_done smallint NOT NULL DEFAULT 0,   -- questions that are turns of a conversation
     ADD COLUMN turns_failed smallint NOT NULL DEFAULT 0;
 ALTER TABLE evaluation_runs
-    ADD COLUMN conversation_id text,   -- by which the agent knows the conversation after this turn
+    ADD COLUMN conversation_id text,   -- the agent's id of the conversation after this turn
     DROP CONSTRAINT evaluation_runs_unit_id_key,
     ADD UNIQUE (unit_id, item_id);
 
 -- +goose Down
-DELETE FROM evaluation_tasks WHERE total_conversations > 0; -- earlier versions know of single questions
+DELETE FROM evaluation_tasks WHERE total_conversations > 0; -- earlier versions know only single questions
 ALTER TABLE evaluation_runs
     DROP COLUMN conversation_id,
     DROP CONSTRAINT evaluation_runs_unit_id_item_id_key,

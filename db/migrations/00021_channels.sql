@@ -1,10 +1,10 @@
 -- +goose Up
--- Channels are where people and programs are told what became of a task.
+-- Channels notify people and programs about tasks.
 CREATE TABLE channels (
     id uuid PRIMARY KEY,
     name text NOT NULL,
     kind text NOT NULL CHECK (kind IN ('webhook', 'dingtalk', 'feishu', 'wecom', 'slack', 'email')),
-    url text NOT NULL DEFAULT '',        -- what may be shown of the address
+    url text NOT NULL DEFAULT '',        -- the part of the address that may be shown
     sealed_url bytea,
     recipients text NOT NULL DEFAULT '', -- of an e-mail, joined by commas
     sealed_secret bytea,
@@ -26,21 +26,22 @@ CREATE TABLE task_channels (
 );
 CREATE INDEX task_channels_of_channel ON task_channels (channel_id);
 
--- The outbox: what is to be sent, and what became of it. It is written in the transaction that makes the news.
+-- The outbox: messages to send, and how their delivery went. A row is written in the transaction that makes the
+-- announced change.
 CREATE TABLE deliveries (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     channel_id uuid NOT NULL REFERENCES channels ON DELETE CASCADE,
-    launch_id uuid REFERENCES launches ON DELETE CASCADE, -- NULL: a test
+    launch_id uuid REFERENCES launches ON DELETE CASCADE, -- NULL means a test
     event text NOT NULL,
-    sequence integer NOT NULL DEFAULT 0,                  -- tells deliveries of one event apart: 25, 50, 75 of progress, the batch of results
+    sequence integer NOT NULL DEFAULT 0,                  -- distinguishes deliveries of one event: 25, 50 and 75 for progress, the batch of results
     message_id uuid NOT NULL UNIQUE DEFAULT gen_random_uuid(),
-    detail json,                                          -- what the launch itself does not tell
+    detail json,                                          -- data that the launch itself does not record
     state text NOT NULL DEFAULT 'PENDING' CHECK (state IN ('PENDING', 'SENT', 'FAILED')),
     attempts integer NOT NULL DEFAULT 0,
     next_at timestamptz NOT NULL DEFAULT now(),
     give_up_at timestamptz NOT NULL DEFAULT now() + interval '1 day',
-    claimed_until timestamptz,                            -- somebody is sending it
-    body bytea,                                           -- what is sent, made once
+    claimed_until timestamptz,                            -- a process is sending it
+    body bytea,                                           -- the body, written once
     response_status integer,
     error text,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -50,14 +51,14 @@ CREATE UNIQUE INDEX deliveries_once ON deliveries (launch_id, channel_id, event,
 CREATE INDEX deliveries_due ON deliveries (next_at) WHERE state = 'PENDING';
 CREATE INDEX deliveries_of_channel ON deliveries (channel_id, id);
 
--- Runs that were given to result deliveries, which have their launch and batch.
+-- Runs that are part of a delivery of results, with its launch and batch.
 CREATE TABLE pushed_runs (
-    run_id bigint PRIMARY KEY,           -- without a reference: deleting runs would look each of them up
+    run_id bigint PRIMARY KEY,           -- no foreign key: deleting runs would look each of them up
     launch_id uuid NOT NULL REFERENCES launches ON DELETE CASCADE,
     batch integer NOT NULL
 );
 CREATE INDEX pushed_runs_of_batch ON pushed_runs (launch_id, batch);
-ALTER TABLE launches ADD COLUMN pushes_results boolean NOT NULL DEFAULT false; -- and has not pushed all of them
+ALTER TABLE launches ADD COLUMN pushes_results boolean NOT NULL DEFAULT false; -- launches that have not pushed all of them
 CREATE INDEX launches_pushing ON launches (created_at) WHERE pushes_results;
 
 -- +goose Down

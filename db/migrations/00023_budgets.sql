@@ -1,7 +1,7 @@
 -- +goose Up
-ALTER TABLE evaluation_tasks ADD COLUMN max_cost numeric CHECK (max_cost > 0); -- in each currency; NULL: no ceiling
-ALTER TABLE launches ADD COLUMN stop_reason text;                              -- a code; NULL: a person stopped it, or nobody
--- What launches that have ended spent, in each currency: kept also when their tasks are deleted.
+ALTER TABLE evaluation_tasks ADD COLUMN max_cost numeric CHECK (max_cost > 0); -- in each currency; NULL means no ceiling
+ALTER TABLE launches ADD COLUMN stop_reason text;                              -- a code; NULL means that a person stopped it, or that it was not stopped
+-- The spending of launches that have ended, in each currency. It is kept when their tasks are deleted.
 CREATE TABLE spending (
     launch_id uuid NOT NULL,
     currency text NOT NULL,
@@ -10,7 +10,7 @@ CREATE TABLE spending (
     PRIMARY KEY (launch_id, currency)
 );
 CREATE INDEX spending_in_time ON spending (ended_at);
-ALTER TABLE launches ADD COLUMN is_settled boolean NOT NULL DEFAULT false;     -- it is in spending, or spent nothing
+ALTER TABLE launches ADD COLUMN is_settled boolean NOT NULL DEFAULT false;     -- whether the launch is in spending, or spent nothing
 UPDATE launches SET is_settled = true WHERE finished_at < date_trunc('month', now()) - interval '1 day';
 CREATE INDEX launches_unsettled ON launches (finished_at) WHERE finished_at IS NOT NULL AND NOT is_settled;
 

@@ -1,11 +1,12 @@
 -- +goose Up
 ALTER TABLE units
     ADD COLUMN claimed_at timestamptz,
-    ADD COLUMN progress smallint;             -- of a call that takes longer than a second, in per cent, -1 where the agent reports none; NULL: of no such call
+    ADD COLUMN progress smallint;             -- of a call that takes longer than a second, in per cent; -1 means that the agent reports none, NULL that there is no such call
 ALTER TABLE evaluation_runs ADD COLUMN longest_silence_ms integer;
 
--- What agents reported during calls: parts of up to a second (package event). Rows of a unit's earlier epochs stay: they are the last that is
--- known of a call whose worker died. There is no reference to units, which are removed earlier.
+-- The events that agents reported during calls, in parts of up to a second (package event). Rows of a unit's
+-- earlier epochs stay: they are the last known events of a call whose worker died. There is no foreign key to
+-- units, which are removed earlier.
 CREATE TABLE run_events (
     unit_id   bigint NOT NULL,
     epoch     integer NOT NULL,
@@ -15,10 +16,10 @@ CREATE TABLE run_events (
     events    bytea NOT NULL,
     PRIMARY KEY (unit_id, epoch, first_seq)
 );
-ALTER TABLE run_events ALTER COLUMN events SET STORAGE EXTERNAL; -- they are compressed
+ALTER TABLE run_events ALTER COLUMN events SET STORAGE EXTERNAL; -- the parts are compressed already
 CREATE INDEX run_events_of_task ON run_events (task_id);
 
--- The record of a tool's call (spec/003).
+-- The record of a tool call (spec/003).
 CREATE TABLE tool_executions (
     unit_id    bigint NOT NULL,
     epoch      integer NOT NULL,
@@ -26,11 +27,11 @@ CREATE TABLE tool_executions (
     item_id    bigint NOT NULL,
     task_id    uuid NOT NULL REFERENCES evaluation_tasks ON DELETE CASCADE,
     tool       text NOT NULL,
-    tool_id    text NOT NULL,                 -- by which the agent tells its calls apart; may be empty
+    tool_id    text NOT NULL,                 -- the agent's id of the tool call; may be empty
     provider   text NOT NULL,
     asset_type text NOT NULL,
     status     text NOT NULL CHECK (status IN ('started', 'generating', 'completed', 'failed')),
-    progress   double precision,              -- per cent; NULL: not reported
+    progress   double precision,              -- per cent; NULL means not reported
     input      json,
     output     json,
     error      text,

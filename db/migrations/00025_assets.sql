@@ -1,6 +1,6 @@
 -- +goose Up
--- A file that an agent produced during a call, or a preview of one. A row is written with the call's events and again with its result, under
--- the same id, so that none is lost.
+-- A file that an agent produced during a call, or a preview of one. A row is written with the call's events, and
+-- again with its result under the same id, so that none is lost.
 CREATE TABLE assets (
     id           uuid PRIMARY KEY,
     task_id      uuid NOT NULL REFERENCES evaluation_tasks ON DELETE CASCADE,
@@ -9,12 +9,12 @@ CREATE TABLE assets (
     item_id      bigint NOT NULL,
     target       smallint NOT NULL,
     number       integer NOT NULL,              -- within the call, from 1
-    attempt      smallint NOT NULL DEFAULT 1,   -- of the call; those of the last one are the run's
-    path         text NOT NULL,                 -- by which it is known within the call
+    attempt      smallint NOT NULL DEFAULT 1,   -- the attempt of the call; files of the last attempt belong to the run
+    path         text NOT NULL,                 -- its id within the call
     kind         text NOT NULL CHECK (kind IN ('image', 'audio', 'video', 'file')),
     is_preview   boolean NOT NULL,
-    original_url text,                          -- NULL: it came inline
-    content      bytea,                         -- what came inline, until it is stored
+    original_url text,                          -- NULL means that it came inline
+    content      bytea,                         -- the inline content, until it is stored
     state        text NOT NULL DEFAULT 'QUEUED' CHECK (state IN ('QUEUED', 'STORED', 'FAILED')),
     attempts     integer NOT NULL DEFAULT 0,
     next_at      timestamptz NOT NULL DEFAULT now(),
@@ -22,8 +22,8 @@ CREATE TABLE assets (
     media_type   text,
     size         bigint,
     sha256       bytea,
-    storage_key  text,                          -- equal content of a task has one
-    thumbnail_key text,                         -- NULL: there is none
+    storage_key  text,                          -- files of a task with equal content share a copy
+    thumbnail_key text,                         -- NULL means that there is none
     error        text,
     created_at   timestamptz NOT NULL DEFAULT now(),
     stored_at    timestamptz

@@ -2,19 +2,19 @@
 CREATE TABLE projects (
     id              uuid PRIMARY KEY,
     name            text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 64),
-    -- Quotas; NULL: any number.
+    -- Quotas; NULL means any amount.
     uploads_per_day integer CHECK (uploads_per_day > 0),
     disk_bytes      bigint CHECK (disk_bytes > 0),
     calls_per_day   bigint CHECK (calls_per_day > 0),
     lanes           integer CHECK (lanes > 0),
     cost_per_month  numeric CHECK (cost_per_month > 0),
-    used_bytes      bigint NOT NULL DEFAULT 0, -- of questions, answers and files, when they were last measured
+    used_bytes      bigint NOT NULL DEFAULT 0, -- of questions, answers and files, at the last measurement
     measured_at     timestamptz,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now()
 );
 CREATE UNIQUE INDEX projects_name ON projects (lower(name));
--- Everything that was there before there were projects, and what is made without one, belongs to the first.
+-- Objects made before there were projects, or without naming one, belong to the first project.
 INSERT INTO projects (id, name) VALUES ('00000000-0000-4000-8000-000000000001', '默认');
 
 ALTER TABLE evaluation_tasks ADD COLUMN project_id uuid NOT NULL DEFAULT '00000000-0000-4000-8000-000000000001' REFERENCES projects;
@@ -39,7 +39,7 @@ CREATE UNIQUE INDEX schedules_name ON schedules (project_id, name) WHERE archive
 
 CREATE TABLE project_uploads (
     project_id uuid NOT NULL REFERENCES projects ON DELETE CASCADE,
-    day        date NOT NULL,              -- in Beijing
+    day        date NOT NULL,              -- in Beijing time
     uploads    integer NOT NULL,
     PRIMARY KEY (project_id, day)
 );
@@ -48,11 +48,11 @@ CREATE INDEX launches_by_time ON launches (created_at);
 
 CREATE TABLE users (
     id            uuid PRIMARY KEY,
-    name          text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 64), -- what is typed to sign in, and what reviews are signed with
-    password_hash text,                    -- Argon2id; NULL: no password opens the account
-    is_admin      boolean NOT NULL DEFAULT false, -- of the installation
-    needs_passkey boolean NOT NULL DEFAULT false, -- the password alone is not enough
-    subject       text,                    -- issuer and subject of an OpenID Connect provider; NULL: an account of our own
+    name          text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 64), -- typed to sign in, and shown as the author of reviews
+    password_hash text,                    -- Argon2id; NULL means that the account has no password
+    is_admin      boolean NOT NULL DEFAULT false, -- of the whole installation
+    needs_passkey boolean NOT NULL DEFAULT false, -- the password alone does not sign in
+    subject       text,                    -- issuer and subject of an OpenID Connect provider; NULL means a local account
     disabled_at   timestamptz,
     signed_in_at  timestamptz,
     created_at    timestamptz NOT NULL DEFAULT now(),
@@ -65,7 +65,7 @@ CREATE TABLE memberships (
     project_id uuid NOT NULL REFERENCES projects ON DELETE CASCADE,
     user_id    uuid NOT NULL REFERENCES users ON DELETE CASCADE,
     role       text NOT NULL CHECK (role IN ('viewer', 'reviewer', 'editor', 'admin')),
-    is_granted boolean NOT NULL DEFAULT false, -- by a group of the OpenID Connect provider, at each sign-in anew
+    is_granted boolean NOT NULL DEFAULT false, -- granted by a group of the OpenID Connect provider, and renewed at each sign-in
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (project_id, user_id)
 );
@@ -73,11 +73,11 @@ CREATE INDEX memberships_of_user ON memberships (user_id, created_at);
 
 CREATE TABLE sessions (
     id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
-    hash       bytea NOT NULL UNIQUE,      -- SHA-256 of what the browser has
+    hash       bytea NOT NULL UNIQUE,      -- SHA-256 of the secret in the browser's cookie
     user_id    uuid NOT NULL REFERENCES users ON DELETE CASCADE,
     method     text NOT NULL CHECK (method IN ('password', 'passkey', 'password+passkey', 'oidc', 'setup')),
     address    text NOT NULL,
-    browser    text NOT NULL,              -- the User-Agent, cut
+    browser    text NOT NULL,              -- the User-Agent, shortened
     created_at timestamptz NOT NULL DEFAULT now(),
     seen_at    timestamptz NOT NULL DEFAULT now()
 );
@@ -87,12 +87,12 @@ CREATE TABLE tokens (
     id         uuid PRIMARY KEY,
     name       text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 64),
     hash       bytea NOT NULL UNIQUE,      -- SHA-256 of the token
-    hint       text NOT NULL,              -- its last characters, by which people tell tokens apart
+    hint       text NOT NULL,              -- its last characters, by which people distinguish tokens
     project_id uuid NOT NULL REFERENCES projects ON DELETE CASCADE,
     role       text NOT NULL CHECK (role IN ('viewer', 'reviewer', 'editor', 'admin')),
-    user_id    uuid REFERENCES users ON DELETE CASCADE, -- whose rights limit the token's; NULL: made on the command line
-    parent_id  uuid REFERENCES tokens ON DELETE CASCADE, -- the token that made it, with which it ends; NULL: a person made it
-    expires_at timestamptz,                -- NULL: never
+    user_id    uuid REFERENCES users ON DELETE CASCADE, -- the account whose rights limit the token's; NULL means that it was made on the command line
+    parent_id  uuid REFERENCES tokens ON DELETE CASCADE, -- the token that created it, and with which it ends; NULL means that a person created it
+    expires_at timestamptz,                -- NULL means never
     used_at    timestamptz,
     revoked_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now()
@@ -109,9 +109,10 @@ CREATE TABLE passkeys (
 );
 CREATE INDEX passkeys_of_user ON passkeys (user_id);
 
--- What has begun in one request and ends in another, perhaps on another machine: a sign-in, a set-up link.
+-- The state of a flow that begins in one request and ends in another, perhaps on another machine: a sign-in, a
+-- set-up link.
 CREATE TABLE challenges (
-    hash       bytea PRIMARY KEY,          -- SHA-256 of what the browser has
+    hash       bytea PRIMARY KEY,          -- SHA-256 of the secret in the browser's cookie
     kind       text NOT NULL,
     detail     json NOT NULL,
     expires_at timestamptz NOT NULL
@@ -119,9 +120,9 @@ CREATE TABLE challenges (
 
 CREATE INDEX challenges_expiring ON challenges (expires_at);
 
--- Failed sign-ins: by account and address, and by address.
+-- Failed sign-ins, counted by account and address, and by address.
 CREATE TABLE failed_sign_ins (
-    key       bytea PRIMARY KEY,           -- SHA-256 of what is counted
+    key       bytea PRIMARY KEY,           -- SHA-256 of the key under which attempts are counted
     failures  integer NOT NULL,
     first_at  timestamptz NOT NULL DEFAULT now(),
     last_at   timestamptz NOT NULL DEFAULT now()

@@ -1,11 +1,12 @@
 -- +goose Up
--- Who did what. Nothing here refers to what it is about: it outlives that. Each entry's hash covers the one before it.
+-- Who did what. There are no foreign keys, because an entry outlives the objects that it names. Each entry's hash
+-- covers the one before it.
 CREATE TABLE audit_entries (
     seq          bigint PRIMARY KEY,         -- 1, 2, 3 … without gaps
     at           timestamptz NOT NULL,
-    actor        text NOT NULL,              -- the name of the account or token; the address without accounts
-    actor_id     text NOT NULL,              -- the account's id; empty without
-    token_id     text NOT NULL,              -- of the token that it used; empty without
+    actor        text NOT NULL,              -- the name of the account or token; the client's address without accounts
+    actor_id     text NOT NULL,              -- the account's id; empty without one
+    token_id     text NOT NULL,              -- the id of the token that was used; empty without one
     address      text NOT NULL,
     via          text NOT NULL,              -- page, api or command
     action       text NOT NULL,              -- task.delete, sign-in …
@@ -14,8 +15,8 @@ CREATE TABLE audit_entries (
     object_name  text NOT NULL,
     project_id   text NOT NULL,
     project_name text NOT NULL,
-    status       integer NOT NULL,           -- the answer's HTTP status
-    before       text NOT NULL,              -- settings as JSON, without secrets; empty where none changed
+    status       integer NOT NULL,           -- the HTTP status of the response
+    before       text NOT NULL,              -- settings as JSON, without secrets; empty if none changed
     after        text NOT NULL,
     request_id   text NOT NULL,
     hash         bytea NOT NULL
@@ -24,7 +25,8 @@ CREATE INDEX audit_entries_by_time ON audit_entries (at, seq);
 CREATE INDEX audit_entries_by_actor ON audit_entries (lower(actor), seq);
 CREATE INDEX audit_entries_by_object ON audit_entries (object_id, seq);
 
--- Where the chain begins and ends: that entries are missing is seen at either end, too. Its row is locked while an entry is added.
+-- The ends of the chain, which reveal missing entries at either end, too. The row is locked while an entry is
+-- added.
 CREATE TABLE audit_chain (
     is_only    boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     first_seq  bigint NOT NULL DEFAULT 0,    -- the last entry that was removed because of its age

@@ -1,11 +1,11 @@
 -- +goose Up
--- What anybody may do as often as they like, such as opening a shared link, is counted by the hour here; when the hour is over, one
--- entry of the audit has the count.
+-- Actions that anybody may repeat without limit, such as opening a shared link, are counted by the hour here. When
+-- the hour is over, a single entry of the audit holds the count.
 CREATE TABLE audit_counts (
     action    text NOT NULL,
     object_id text NOT NULL,
-    hour      timestamptz NOT NULL,      -- when the hour began
-    entry     text NOT NULL,             -- what the entry will say, as JSON
+    hour      timestamptz NOT NULL,      -- the beginning of the hour
+    entry     text NOT NULL,             -- the content of the future entry, as JSON
     count     bigint NOT NULL DEFAULT 1,
     PRIMARY KEY (action, object_id, hour)
 );

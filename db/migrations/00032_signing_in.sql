@@ -1,28 +1,29 @@
 -- +goose Up
 ALTER TABLE users
-    ADD COLUMN skeleton text,              -- what names that look alike share (UTS #39); NULL: an older account that looks like another
-    ADD COLUMN must_change_password boolean NOT NULL DEFAULT false; -- somebody else chose it
+    ADD COLUMN skeleton text,              -- the text that names which look alike have in common (UTS #39); NULL means an older account that looks like another
+    ADD COLUMN must_change_password boolean NOT NULL DEFAULT false; -- whether another person chose the password
 CREATE UNIQUE INDEX users_skeleton ON users (skeleton);
 
 ALTER TABLE tokens
-    ADD COLUMN reach text NOT NULL DEFAULT 'project' -- the role holds in the project alone; an administrator's also over accounts (older ones), or over everything
+    ADD COLUMN reach text NOT NULL DEFAULT 'project' -- where the role holds: in the project alone, also over accounts (older administrators' tokens), or over everything
         CHECK (reach IN ('project', 'accounts', 'installation'));
-UPDATE tokens SET reach = 'accounts' WHERE role = 'admin'; -- as before
+UPDATE tokens SET reach = 'accounts' WHERE role = 'admin'; -- as before this migration
 CREATE INDEX tokens_of_user ON tokens (user_id);
 
 ALTER TABLE sessions
-    ADD COLUMN is_proven boolean NOT NULL DEFAULT true; -- its owner was there when it began; a provider may answer by itself
+    ADD COLUMN is_proven boolean NOT NULL DEFAULT true; -- whether the owner was present when it began: a provider may sign somebody in without asking
 
 CREATE TABLE provider_sessions (
     session_id   uuid PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
-    sid          text,                     -- what the provider calls the session; NULL: it gave no name
-    tokens       bytea NOT NULL,           -- sealed; with them the provider is asked again
-    checked_at   timestamptz NOT NULL DEFAULT now(), -- when its owner's groups were read
-    leased_until timestamptz               -- a process is asking the provider
+    sid          text,                     -- the provider's id of the session; NULL means that it gave none
+    tokens       bytea NOT NULL,           -- sealed; used to ask the provider again
+    checked_at   timestamptz NOT NULL DEFAULT now(), -- when the owner's groups were last read
+    leased_until timestamptz               -- until when a process has the right to ask the provider
 );
 CREATE INDEX provider_sessions_due ON provider_sessions (checked_at);
 CREATE INDEX provider_sessions_of_sid ON provider_sessions (sid);
--- Sessions of a provider that began before this have no row, and end: their owners sign in again without noticing.
+-- Sessions of a provider that began before this migration have no row, and end: their owners sign in again without
+-- noticing.
 DELETE FROM sessions WHERE method = 'oidc';
 
 -- +goose Down

@@ -1,9 +1,9 @@
 -- +goose Up
 ALTER TABLE agents
-    ADD COLUMN input_price  numeric, -- per million tokens; NULL: unknown
+    ADD COLUMN input_price  numeric, -- per million tokens; NULL means unknown
     ADD COLUMN output_price numeric,
     ADD COLUMN currency     text;
--- An agent that refused to stream is asked without streaming from then on.
+-- An agent that refused to stream is called without streaming from then on.
 ALTER TABLE task_targets ADD COLUMN is_unstreamed boolean NOT NULL DEFAULT false;
 
 -- +goose Down

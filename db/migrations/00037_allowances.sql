@@ -1,5 +1,6 @@
 -- +goose Up
--- How many units of a launch with a ceiling may be claimed: claims count up to what the keeper of budgets allows.
+-- How many units of a launch with a ceiling may be claimed: the budget keeper raises this number as long as money
+-- is left.
 CREATE TABLE allowances (
     launch_id uuid PRIMARY KEY REFERENCES launches ON DELETE CASCADE,
     claimed bigint NOT NULL DEFAULT 0,

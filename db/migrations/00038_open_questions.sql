@@ -1,5 +1,5 @@
 -- +goose Up
--- How many questions nobody had judged when the report was signed off; null for what was signed off before.
+-- How many questions nobody had judged when the report was signed off; NULL for older sign-offs.
 ALTER TABLE sign_offs ADD COLUMN open_questions int;
 
 -- +goose Down

@@ -1,16 +1,17 @@
 -- +goose Up
--- What the last successful test of a target took. It holds as long as the target is what was called then.
+-- The duration and usage of a target's last successful test. They are valid as long as the target's address has not
+-- changed.
 ALTER TABLE models
-    ADD COLUMN measured_of text,                -- its model_id at that time
+    ADD COLUMN measured_of text,                -- the model_id that was tested
     ADD COLUMN measured_ms integer,
-    ADD COLUMN measured_input_tokens integer,   -- NULL: it did not say
+    ADD COLUMN measured_input_tokens integer,   -- NULL means that it was not reported
     ADD COLUMN measured_output_tokens integer;
 ALTER TABLE agents
-    ADD COLUMN measured_of text,                -- its url at that time
+    ADD COLUMN measured_of text,                -- the URL that was tested
     ADD COLUMN measured_ms integer,
     ADD COLUMN measured_input_tokens integer,
     ADD COLUMN measured_output_tokens integer;
--- A launch that took place elsewhere: nobody was called from here, and nobody paid here.
+-- Whether the launch took place on another installation: it called nobody from here and cost nothing here.
 ALTER TABLE launches ADD COLUMN is_imported boolean NOT NULL DEFAULT false;
 
 -- +goose Down

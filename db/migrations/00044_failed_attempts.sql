@@ -1,5 +1,6 @@
 -- +goose Up
--- The attempts of a run that failed and were made again: a list of objects, as db.FailedAttempt has them; NULL: there was none.
+-- The failed attempts of a run before its last one: a list of objects of type db.FailedAttempt; NULL means that
+-- there were none.
 ALTER TABLE evaluation_runs ADD COLUMN failed_attempts jsonb;
 
 -- +goose Down

@@ -1,12 +1,12 @@
 -- +goose Up
--- In which facts the answers to a question differ. revision is that of the rules by which it was assessed: questions that
--- earlier versions assessed are assessed again, in the background.
+-- The facts on which the answers to a question differ. revision is the version of the rules that assessed the
+-- question: questions assessed under earlier rules are assessed again in the background.
 ALTER TABLE question_statistics
     DROP CONSTRAINT question_statistics_level_check,
     ADD CONSTRAINT question_statistics_level_check
         CHECK (level IN ('identical', 'format_only', 'facts', 'wording', 'different', 'empty', 'unknown')),
-    ADD COLUMN facts_differ text CHECK (facts_differ IN ('conflict', 'omission', 'none')), -- NULL: fewer than two answers
-    ADD COLUMN facts jsonb,                                                               -- NULL: they differ in none
+    ADD COLUMN facts_differ text CHECK (facts_differ IN ('conflict', 'omission', 'none')), -- NULL means fewer than two answers
+    ADD COLUMN facts jsonb,                                                               -- NULL means that they differ on none
     ADD COLUMN revision smallint NOT NULL DEFAULT 0;
 UPDATE evaluation_tasks SET is_assessed = false WHERE is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED');
 

@@ -1,6 +1,6 @@
-// Package outbox stores the messages for channels, and their delivery. A delivery is written in the same
-// transaction as the change it announces, so none is lost, and is unique for its launch, channel, event and
-// sequence, so none is created twice.
+// Package outbox stores the messages for channels, and their delivery. A delivery is written in the transaction
+// that makes the announced change, so none is lost; it is unique for its launch, channel, event and sequence, so
+// none is created twice.
 package outbox
 
 import (
@@ -38,7 +38,7 @@ var Events = []Event{Finished, Failed, Stopped, Progress, Alert, Result}
 // State is the state of a delivery.
 type State string
 
-// A delivery is PENDING until the receiver has taken it or the time for it has passed.
+// A delivery is PENDING until the receiver has accepted it or the time for attempts is over.
 const (
 	Pending State = "PENDING"
 	Sent    State = "SENT"
@@ -48,13 +48,13 @@ const (
 // States lists all states.
 var States = []State{Pending, Sent, GivenUp}
 
-// keptDays is for how long deliveries that have ended are listed.
+// keptDays is for how many days deliveries that have ended are listed.
 const keptDays = 30
 
 // LongLaunch is the shortest launch that sends Progress.
 const LongLaunch = 10 * time.Minute
 
-// claimFor is how long a delivery is left to the process that sends it; sending takes less.
+// claimFor is how long a delivery is left to the process that claimed it; sending takes less time.
 const claimFor = time.Minute
 
 // Delivery is a row of deliveries.
@@ -73,18 +73,18 @@ type Delivery struct {
 	Sequence int `db:"sequence"`
 	// MessageID is the same at every attempt: receivers use it to recognise duplicates.
 	MessageID uuid.UUID `db:"message_id"`
-	// Detail holds what the launch itself does not record; nil means nothing.
+	// Detail holds data that the launch itself does not record; nil means none.
 	Detail *json.RawMessage `db:"detail"`
 	State  State            `db:"state"`
-	// Attempts is how often it was sent, or is being sent.
+	// Attempts is how often the delivery was sent, including an attempt under way.
 	Attempts int `db:"attempts"`
-	// NextAt is when it is sent next, while it is PENDING; GiveUpAt is when it no longer is.
+	// NextAt is when a PENDING delivery is sent next; GiveUpAt is when attempts end.
 	NextAt   time.Time `db:"next_at"`
 	GiveUpAt time.Time `db:"give_up_at"`
-	// Body is what is sent; nil until it is written.
+	// Body is the body that is sent; nil until it is written.
 	Body []byte `db:"body"`
-	// ResponseStatus is the HTTP status of the last attempt, Error the reason it failed; nil means no response,
-	// or no failure.
+	// ResponseStatus is the HTTP status of the last attempt, nil without a response; Error is the reason it failed,
+	// nil without a failure.
 	ResponseStatus *int       `db:"response_status"`
 	Error          *string    `db:"error"`
 	CreatedAt      time.Time  `db:"created_at"`
@@ -106,8 +106,8 @@ type Outbox struct{ db *pg.Pool }
 // New returns the outbox in a database.
 func New(db *pg.Pool) Outbox { return Outbox{db} }
 
-// Announce writes, within the transaction that makes the change, a delivery for each channel of the launch's
-// task that subscribes to the event. An existing delivery stays.
+// Announce writes, within the transaction that makes the change, a delivery for each channel of the launch's task
+// that subscribes to the event. An existing delivery is left unchanged.
 func Announce(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID, event Event, sequence int, detail json.RawMessage) error {
 	const announce = `
 		INSERT INTO deliveries (channel_id, launch_id, event, sequence, detail)
@@ -126,8 +126,8 @@ func Announce(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID, ev
 	return pg.Classify("announce "+string(event), err)
 }
 
-// Ended announces how a launch has ended, as its state shows. While it has results to push, PushBatch announces
-// it after the last of them.
+// Ended announces how a launch has ended, according to its state. While the launch has results to push, PushBatch
+// announces its end after the last of them.
 func Ended(ctx context.Context, tx sqlx.ExtContext, launchID uuid.UUID) error {
 	const read = `
 		SELECT CASE status WHEN 'SUCCEEDED' THEN 'finished' WHEN 'STOPPED' THEN 'stopped' ELSE 'failed' END AS event, pushes_results
@@ -146,10 +146,10 @@ func Ended(ctx context.Context, tx sqlx.ExtContext, launchID uuid.UUID) error {
 	return Announce(ctx, tx, launchID, launch.Event, 0, nil)
 }
 
-// Claim takes up to limit deliveries that are due, of one channel no more than perChannel at once, and counts
-// the attempt. The caller owns them for a minute. The announcement of a launch's end waits until each of its
-// results has been attempted once: a receiver that closes its file at the end then has all results, and a
-// failing receiver does not delay the announcement.
+// Claim takes up to limit due deliveries, at most perChannel of each channel, and counts the attempt. The caller
+// owns them for a minute. The announcement of a launch's end waits until each of its results has been attempted
+// once: a receiver that closes its file at the end then has all results, and a failing receiver does not delay the
+// announcement for long.
 func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Delivery, err error) {
 	const claim = `
 		WITH free AS (
@@ -196,15 +196,15 @@ func (o Outbox) KeepBody(ctx context.Context, id int64, body []byte) (kept []byt
 
 // Outcome is how an attempt ended.
 type Outcome struct {
-	// Status is the HTTP status, 0 for no response; Error is empty if the receiver accepted the message.
+	// Status is the HTTP status, 0 if there was no response; Error is empty if the receiver accepted the message.
 	Status int
 	Error  string
 	// RetryAfter is when the next attempt is due; 0 means that there is none.
 	RetryAfter time.Duration
 }
 
-// Settle notes how an attempt at a claimed delivery ended. Without an error it is SENT. With one it will be
-// retried, unless the next attempt would come too late or RetryAfter is 0.
+// Settle records how an attempt at a claimed delivery ended. A delivery without an error becomes SENT. With an
+// error it will be retried, unless the next attempt would come too late or RetryAfter is 0.
 func (o Outbox) Settle(ctx context.Context, d Delivery, outcome Outcome) error {
 	const settle = `
 		UPDATE deliveries
@@ -224,7 +224,7 @@ func (o Outbox) Settle(ctx context.Context, d Delivery, outcome Outcome) error {
 	return pg.Classify("note how a delivery went", err)
 }
 
-// NoteTest stores that a test was sent, and how that ended.
+// NoteTest records that a test was sent, and how that attempt ended.
 func (o Outbox) NoteTest(ctx context.Context, channelID, messageID uuid.UUID, outcome Outcome) error {
 	const note = `
 		INSERT INTO deliveries (channel_id, event, message_id, state, attempts, ended_at, response_status, error)
@@ -328,7 +328,7 @@ func (o Outbox) Tidy(ctx context.Context) error {
 	return pg.Classify("forget what was pushed", err)
 }
 
-// AnnounceProgress announces a quarter, half and three quarters of the launches that take long.
+// AnnounceProgress announces when long launches have done a quarter, half and three quarters of their work.
 func (o Outbox) AnnounceProgress(ctx context.Context) error {
 	const find = `
 		SELECT l.id, 100 * work.done / work.total AS percent, extract(epoch FROM now() - l.started_at)::float8 AS seconds

@@ -10,13 +10,13 @@ import (
 	"wending/db/pg"
 )
 
-// How many runs, and bytes of answers, a batch of results has at most.
+// The maximum number of runs, and bytes of answers, in a batch of results.
 const (
 	batchRuns  = 100
 	batchBytes = 4 << 20
 )
 
-// MarkPushing notes, within the transaction that makes a launch, whether a channel subscribes to its results.
+// MarkPushing records, within the transaction that creates a launch, whether a channel subscribes to its results.
 func MarkPushing(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID) error {
 	const mark = `
 		UPDATE launches l
@@ -29,20 +29,20 @@ func MarkPushing(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID)
 	return pg.Classify("note that results are pushed", err)
 }
 
-// Pushing returns the launches that have results to push, or may have.
+// Pushing returns the launches that have, or may have, results to push.
 func (o Outbox) Pushing(ctx context.Context) (launches []uuid.UUID, err error) {
 	err = o.db.SelectContext(ctx, &launches, `SELECT id FROM launches WHERE pushes_results ORDER BY created_at`)
 	return launches, pg.Classify("look for results to push", err)
 }
 
-// PushBatch turns the next runs of a launch that have ended and that judges have rated into a delivery for each
-// channel that subscribes to results. It returns how many runs those are. If the launch has ended and has no
-// more runs, PushBatch announces its end and marks it as pushed. Each run is in one batch: a second process
+// PushBatch turns the next runs of a launch – those that have ended and that judges have rated – into a delivery
+// for each channel that subscribes to results, and returns how many runs these are. If the launch has ended and no
+// runs are left, PushBatch announces its end and marks it as pushed. Each run is in one batch: a second process
 // that pushes the launch at the same time changes nothing.
 func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, err error) {
 	const isEnded = `SELECT finished_at IS NOT NULL FROM launches WHERE id = $1`
-	// Runs become visible out of the order of their ids, so no position in that order separates old from new. A
-	// judge's unit is made in the transaction that stores its run.
+	// Runs do not become visible in the order of their ids, so no position in that order separates old from new. A
+	// judge's unit is created in the transaction that stores its run.
 	const find = `
 		SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
 		FROM evaluation_runs r
@@ -99,7 +99,7 @@ func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, er
 	return runs, err
 }
 
-// Batch returns the ids of the runs of a batch of results.
+// Batch returns the ids of the runs in a batch of results.
 func (o Outbox) Batch(ctx context.Context, launchID uuid.UUID, batch int) (runs []int64, err error) {
 	const list = `SELECT run_id FROM pushed_runs WHERE launch_id = $1 AND batch = $2 ORDER BY run_id`
 	err = o.db.SelectContext(ctx, &runs, list, launchID, batch)

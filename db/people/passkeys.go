@@ -43,7 +43,8 @@ func (p People) UsePasskey(ctx context.Context, key Passkey) error {
 	return pg.Classify("note that a passkey is used", err)
 }
 
-// RemovePasskey removes a passkey of an account; without any, its password alone signs in again.
+// RemovePasskey removes a passkey of an account; without any passkey the account signs in with its password alone
+// again.
 func (p People) RemovePasskey(ctx context.Context, userID uuid.UUID, id []byte) error {
 	return p.change(ctx, "remove a passkey", func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, `DELETE FROM passkeys WHERE user_id = $1 AND id = $2`, userID, id)

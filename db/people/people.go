@@ -15,7 +15,7 @@ import (
 	"wending/db/pg"
 )
 
-// What errors call objects that do not exist.
+// The kinds of objects that errors name if they do not exist.
 const (
 	KindUser    db.Kind = "user"
 	KindProject db.Kind = "project"
@@ -25,7 +25,7 @@ const (
 	KindShare   db.Kind = "share"
 )
 
-// Role is what a member of a project may do; each role may do what those before it may.
+// Role is what a member of a project may do; each role includes the rights of the roles before it.
 type Role string
 
 // The roles, from the least to the most.
@@ -36,10 +36,10 @@ const (
 	Admin    Role = "admin"
 )
 
-// Roles are all roles, from the least to the most.
+// Roles lists all roles, from the least to the most.
 var Roles = []Role{Viewer, Reviewer, Editor, Admin}
 
-// rank is a role's place among the roles, from 1; 0 for anything that is not a role.
+// rank returns the index of a role among the roles, from 1; 0 for anything that is not a role.
 func (r Role) rank() int {
 	for n, role := range Roles {
 		if role == r {
@@ -49,13 +49,13 @@ func (r Role) rank() int {
 	return 0
 }
 
-// IsKnown reports whether it is a role.
+// IsKnown reports whether the role is one of Roles.
 func (r Role) IsKnown() bool { return r.rank() > 0 }
 
-// Allows reports whether a role may do what another may.
+// Allows reports whether the role includes the rights of another.
 func (r Role) Allows(need Role) bool { return r.IsKnown() && need.IsKnown() && r.rank() >= need.rank() }
 
-// Least is the lesser of two roles.
+// Least returns the lesser of two roles.
 func Least(a, b Role) Role {
 	if a.rank() < b.rank() {
 		return a
@@ -63,19 +63,19 @@ func Least(a, b Role) Role {
 	return b
 }
 
-// People reads and writes the tables of people.
+// People reads and writes accounts, sessions, projects, tokens, passkeys and links.
 type People struct{ db *pg.Pool }
 
-// New returns the people of a store.
+// New returns the people in a store's database.
 func New(store *db.Store) People { return People{store.Pool()} }
 
-// changesChannel carries a notification when somebody's rights change, through an account, a membership, a
-// session, a token, a link.
+// changesChannel carries a notification when somebody's rights change through an account, a membership, a session,
+// a token or a link.
 const changesChannel = "wending_access"
 
-// ListenForChanges calls changed when somebody's rights change, in any process, until ctx ends; It also calls
-// changed when listening begins and after every reconnect, because changes may have been missed. url must lead
-// to the server itself and not to a pooler.
+// ListenForChanges calls changed when somebody's rights change, in any process, until ctx ends. It also calls
+// changed when listening begins and after every reconnect, because changes may have been missed. url must lead to
+// the server itself and not to a pooler.
 func ListenForChanges(ctx context.Context, url string, changed func()) error {
 	return pg.Listen(ctx, url, changesChannel, func(string) { changed() })
 }
@@ -91,7 +91,7 @@ func (p People) change(ctx context.Context, doing string, work func(*sqlx.Tx) er
 	})
 }
 
-// changeRow is change for one statement that must meet a row of a kind.
+// changeRow is like change, for one statement that must affect a row; kind names the object in the error otherwise.
 func (p People) changeRow(ctx context.Context, kind db.Kind, doing, statement string, arguments ...any) error {
 	return p.change(ctx, doing, func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, statement, arguments...)
@@ -103,7 +103,7 @@ func (p People) changeRow(ctx context.Context, kind db.Kind, doing, statement st
 	})
 }
 
-// NewSecret returns a secret of 130 random bits, of letters and digits.
+// NewSecret returns a secret of 130 random bits, made of letters and digits.
 func NewSecret() string { return rand.Text() }
 
 // hashOf returns the stored hash of a secret. It needs no salt: the secret is random.
@@ -123,14 +123,15 @@ func (p People) PutChallenge(ctx context.Context, kind string, detail []byte, la
 	return secret, pg.Classify("keep what has begun", err)
 }
 
-// TakeChallenge ends such a flow, once. It returns db.ErrNotFound if there is none or it has expired.
+// TakeChallenge returns the state that belongs to a secret and removes it, so the flow ends only once. It returns
+// db.ErrNotFound if there is no such flow or it has expired.
 func (p People) TakeChallenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
 	const take = `DELETE FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now() RETURNING detail`
 	err = p.db.GetContext(ctx, &detail, take, hashOf(secret), kind)
 	return detail, pg.Classify("end what has begun", err)
 }
 
-// Challenge is TakeChallenge without ending it.
+// Challenge is like TakeChallenge, without ending the flow.
 func (p People) Challenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
 	const read = `SELECT detail FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now()`
 	err = p.db.GetContext(ctx, &detail, read, hashOf(secret), kind)
@@ -152,17 +153,17 @@ func (p People) Spend(ctx context.Context, kind, name string, lasts time.Duratio
 	return err
 }
 
-// Now returns the database's time, which all processes share.
+// Now returns the time of the database's clock, which all processes share.
 func (p People) Now(ctx context.Context) (now time.Time, err error) {
 	err = p.db.GetContext(ctx, &now, `SELECT now()`)
 	return now, pg.Classify("read the time", err)
 }
 
-// failuresKept is how long failed sign-ins count.
+// failuresKept is for how long failed sign-ins count.
 const failuresKept = 15 * time.Minute
 
-// Attempt counts an attempt under a key before it is made, so that concurrent attempts count, too. If there
-// were more than the limit, it returns how long none is accepted; 0 means that the attempt may be made. A
+// Attempt counts an attempt under a key before it is made, so that concurrent attempts count, too. If there were
+// more than the limit, it returns for how long none will be accepted; 0 means that the attempt may be made. A
 // successful attempt is refunded.
 func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Duration, err error) {
 	const count = `
@@ -190,7 +191,7 @@ func (p People) Refund(ctx context.Context, key string) error {
 	return pg.Classify("refund an attempt", err)
 }
 
-// ForgetFailures lets the failed sign-ins under a key no longer count.
+// ForgetFailures resets the count of failed sign-ins under a key.
 func (p People) ForgetFailures(ctx context.Context, key string) error {
 	_, err := p.db.ExecContext(ctx, `DELETE FROM failed_sign_ins WHERE key = $1`, hashOf(key))
 	return pg.Classify("forget failed sign-ins", err)

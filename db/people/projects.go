@@ -20,7 +20,7 @@ type Project struct {
 	CreatedAt time.Time `db:"created_at"`
 	UpdatedAt time.Time `db:"updated_at"`
 	Quota
-	// ReviewReasons are its own, beside those that every project has.
+	// ReviewReasons are the project's own reasons, besides those that every project has.
 	ReviewReasons pq.StringArray `db:"review_reasons"`
 }
 
@@ -30,7 +30,7 @@ type Quota struct {
 	DiskBytes     *int64 `db:"disk_bytes"`
 	CallsPerDay   *int64 `db:"calls_per_day"`
 	Lanes         *int   `db:"lanes"`
-	// CostPerMonth is a decimal number that holds in each currency.
+	// CostPerMonth is a decimal number that applies to each currency.
 	CostPerMonth *string `db:"cost_per_month"`
 }
 
@@ -42,7 +42,7 @@ func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err e
 	return found, db.NotFound(KindProject, pg.Classify("read a project", err))
 }
 
-// ProjectNamed returns the project of a name, without regard to case, or db.ErrNotFound.
+// ProjectNamed returns the project with a name, compared without regard to case, or db.ErrNotFound.
 func (p People) ProjectNamed(ctx context.Context, name string) (found Project, err error) {
 	err = p.db.GetContext(ctx, &found, `SELECT `+projectColumns+` FROM projects p WHERE lower(name) = lower($1)`, name)
 	return found, db.NotFound(KindProject, pg.Classify("read a project", err))
@@ -54,13 +54,13 @@ func (p People) Projects(ctx context.Context) (projects []Project, err error) {
 	return projects, pg.Classify("list the projects", err)
 }
 
-// AddProject stores a new project. It returns ErrNameTaken if another has its name.
+// AddProject stores a new project. It returns ErrNameTaken if another project has its name.
 func (p People) AddProject(ctx context.Context, project Project) error {
 	_, err := p.db.ExecContext(ctx, `INSERT INTO projects (id, name) VALUES ($1, $2)`, project.ID, project.Name)
 	return taken(pg.Classify("store a project", err))
 }
 
-// ChangeProject replaces a project's name and quotas. It returns ErrNameTaken if another has its name.
+// ChangeProject replaces a project's name and quotas. It returns ErrNameTaken if another project has the name.
 func (p People) ChangeProject(ctx context.Context, project Project) error {
 	const set = `
 		UPDATE projects
@@ -75,22 +75,23 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 	return taken(err)
 }
 
-// SetReviewReasons replaces a project's own reasons of verdicts. It returns db.ErrNotFound if there is no such project.
+// SetReviewReasons replaces a project's own reasons for verdicts. It returns db.ErrNotFound if there is no such
+// project.
 func (p People) SetReviewReasons(ctx context.Context, id uuid.UUID, reasons []string) error {
 	const set = `UPDATE projects SET review_reasons = $2, updated_at = now() WHERE id = $1`
 	return p.changeRow(ctx, KindProject, "set a project's reasons", set, id, append(pq.StringArray{}, reasons...))
 }
 
-// Membership is a project of somebody, with what they may do in it.
+// Membership is a project that an account belongs to, and the account's role in it.
 type Membership struct {
 	ProjectID   uuid.UUID `db:"project_id"`
 	ProjectName string    `db:"project_name"`
 	Role        Role      `db:"role"`
-	// IsGranted reports that a group of an OpenID Connect provider gave it.
+	// IsGranted reports that a group of an OpenID Connect provider gave the role.
 	IsGranted bool `db:"is_granted"`
 }
 
-// Member is somebody in a project.
+// Member is a member of a project.
 type Member struct {
 	UserID     uuid.UUID  `db:"user_id"`
 	UserName   string     `db:"user_name"`
@@ -100,7 +101,7 @@ type Member struct {
 	CreatedAt  time.Time  `db:"created_at"`
 }
 
-// MembershipsOf returns the projects of an account, the first it came to first.
+// MembershipsOf returns the projects of an account in the order in which it joined them.
 func (p People) MembershipsOf(ctx context.Context, userID uuid.UUID) (memberships []Membership, err error) {
 	const list = `
 		SELECT m.project_id, p.name AS project_name, m.role, m.is_granted
@@ -112,7 +113,7 @@ func (p People) MembershipsOf(ctx context.Context, userID uuid.UUID) (membership
 	return memberships, pg.Classify("list the projects of an account", err)
 }
 
-// Members returns who is in a project, by name.
+// Members returns the members of a project, ordered by name.
 func (p People) Members(ctx context.Context, projectID uuid.UUID) (members []Member, err error) {
 	const list = `
 		SELECT m.user_id, u.name AS user_name, u.disabled_at, m.role, m.is_granted, m.created_at
@@ -124,7 +125,7 @@ func (p People) Members(ctx context.Context, projectID uuid.UUID) (members []Mem
 	return members, pg.Classify("list the members", err)
 }
 
-// SetMember gives somebody a role in a project. It returns db.ErrNotFound if there is no such account.
+// SetMember gives an account a role in a project. It returns db.ErrNotFound if there is no such account.
 func (p People) SetMember(ctx context.Context, projectID, userID uuid.UUID, role Role) error {
 	return p.change(ctx, "set a member", func(tx *sqlx.Tx) error { return setMember(ctx, tx, projectID, userID, role, false) })
 }
@@ -141,12 +142,12 @@ func setMember(ctx context.Context, tx *sqlx.Tx, projectID, userID uuid.UUID, ro
 	return err
 }
 
-// RemoveMember takes somebody out of a project. It returns db.ErrNotFound if they are not in it.
+// RemoveMember removes an account from a project. It returns db.ErrNotFound if it is not a member.
 func (p People) RemoveMember(ctx context.Context, projectID, userID uuid.UUID) error {
 	return p.changeRow(ctx, KindUser, "remove a member", `DELETE FROM memberships WHERE project_id = $1 AND user_id = $2`, projectID, userID)
 }
 
-// places find the project and the name of objects.
+// places has, for each kind of object, the statement that finds its project and name.
 var places = map[db.Kind]string{
 	db.KindTask: `SELECT project_id, task_name AS name FROM evaluation_tasks WHERE id = $1`,
 	KindProject: `SELECT id AS project_id, name FROM projects WHERE id = $1`,
@@ -154,12 +155,13 @@ var places = map[db.Kind]string{
 	KindShare:   `SELECT t.project_id, t.task_name AS name FROM shares s JOIN evaluation_tasks t ON t.id = s.task_id WHERE s.id = $1`,
 }
 
-// ProjectOf returns the project of a task, a token or a link, or the project itself, and its name, or db.ErrNotFound.
+// ProjectOf returns the project and the name of an object – a task, a token, a link or a project itself –, or
+// db.ErrNotFound.
 func (p People) ProjectOf(ctx context.Context, kind db.Kind, id uuid.UUID) (project uuid.UUID, name string, err error) {
 	return p.placeOf(ctx, places[kind], id, kind)
 }
 
-// ProjectOfEntry returns the project of an entry of one of the library's tables, and its name, or db.ErrNotFound.
+// ProjectOfEntry returns the project and the name of an entry in one of the library's tables, or db.ErrNotFound.
 func (p People) ProjectOfEntry(ctx context.Context, table string, id uuid.UUID) (project uuid.UUID, name string, err error) {
 	return p.placeOf(ctx, `SELECT project_id, name FROM `+table+` WHERE id = $1`, id, "entry")
 }

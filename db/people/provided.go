@@ -11,8 +11,8 @@ import (
 	"wending/db/pg"
 )
 
-// What was read of a provider's account is valid for RightsLast: a session that could not be renewed by then
-// ends. Renewal begins renewAhead before that.
+// Rights that were read from a provider are valid for RightsLast: a session that could not be renewed by then ends.
+// Renewal begins renewAhead before that.
 const (
 	RightsLast = time.Hour
 	renewAhead = 10 * time.Minute
@@ -35,10 +35,11 @@ type Due struct {
 	Tokens  []byte `db:"tokens"`
 }
 
-// leaseFor is how long one process has to query the provider about a session; then another one may.
+// leaseFor is how long one process has to query the provider about a session; after that another one may.
 const leaseFor = time.Minute
 
-// TakeDue returns a session in use whose owner's rights must be read again soon, for the caller alone for a minute, or db.ErrNotFound.
+// TakeDue returns a session in use whose owner's rights must be read again soon, or db.ErrNotFound. No other
+// process gets the session for a minute.
 func (p People) TakeDue(ctx context.Context) (due Due, err error) {
 	const take = `
 		UPDATE provider_sessions p SET leased_until = now() + $3 * interval '1 second'
@@ -51,7 +52,7 @@ func (p People) TakeDue(ctx context.Context) (due Due, err error) {
 			JOIN sessions a ON a.id = d.session_id
 			WHERE d.checked_at < now() - $2 * interval '1 second'
 			  AND d.checked_at > now() - $1 * interval '1 second'
-			  AND a.seen_at > now() - $1 * interval '1 second' -- the others end, and begin again when somebody comes
+			  AND a.seen_at > now() - $1 * interval '1 second' -- unused sessions end, and begin again when their owner returns
 			  AND coalesce(d.leased_until < now(), true)
 			ORDER BY d.checked_at
 			LIMIT 1
@@ -61,7 +62,7 @@ func (p People) TakeDue(ctx context.Context) (due Due, err error) {
 	return due, db.NotFound(KindSession, pg.Classify("look for a session to renew", err))
 }
 
-// Renewed notes that the rights of a session's owner were read, and stores the tokens for the next query.
+// Renewed records that the rights of a session's owner were read, and stores the tokens for the next query.
 func (p People) Renewed(ctx context.Context, sessionID uuid.UUID, tokens []byte) error {
 	const set = `UPDATE provider_sessions SET checked_at = now(), tokens = $2, leased_until = NULL WHERE session_id = $1`
 	_, err := p.db.ExecContext(ctx, set, sessionID, tokens)

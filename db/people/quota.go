@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// What may run out.
+// The quotas that can be used up.
 const (
 	QuotaUploads = "uploads"
 	QuotaDisk    = "disk"
@@ -25,7 +25,7 @@ const (
 type QuotaExceededError struct {
 	// What is Uploads, Disk or Calls.
 	What string
-	// Most is the quota, Used the part already used; both are written for people.
+	// Most is the quota, Used the part that is already used; both are formatted for people.
 	Most, Used string
 }
 
@@ -33,13 +33,13 @@ func (e *QuotaExceededError) Error() string {
 	return fmt.Sprintf("the project's quota of %s is used up: %s of %s", e.What, e.Used, e.Most)
 }
 
-// QuotaUsed is what a project uses: today and this month are in Beijing time.
+// QuotaUsed is the usage of a project; days and months are in Beijing time.
 type QuotaUsed struct {
 	Uploads int   `db:"uploads"`
 	Bytes   int64 `db:"used_bytes"`
 	// MeasuredAt is when Bytes were measured; nil means never.
 	MeasuredAt *time.Time `db:"measured_at"`
-	// Calls counts the calls of launches that were begun today.
+	// Calls counts the calls of launches that began today.
 	Calls int64 `db:"calls"`
 	// Lanes counts the active lanes.
 	Lanes int `db:"lanes"`
@@ -47,18 +47,19 @@ type QuotaUsed struct {
 	Cost []engine.Sum `db:"-"`
 }
 
-// nearly is from how many percent on a quota is nearly used up.
+// nearly is the percentage from which a quota counts as nearly used up.
 const nearly = 80
 
-// QuotaNear is a quota that is nearly used up, or is.
+// QuotaNear is a quota that is nearly or completely used up.
 type QuotaNear struct {
 	// What is Calls, Uploads, Disk or Cost.
 	What string
-	// Percent is how much of it is used, rounded down.
+	// Percent is the used part of the quota, rounded down.
 	Percent int
 }
 
-// Near returns the quotas that are nearly used up: work will soon be refused, or at the cost's ceiling stopped.
+// Near returns the quotas that are nearly used up. Beyond the quota, work is refused, or stopped if the quota is
+// the cost.
 func (u QuotaUsed) Near(most Quota) (near []QuotaNear) {
 	add := func(what string, used, most float64) {
 		if percent := int(used / most * 100); most > 0 && percent >= nearly {
@@ -76,7 +77,7 @@ func (u QuotaUsed) Near(most Quota) (near []QuotaNear) {
 	}
 	if most.CostPerMonth != nil {
 		ceiling, highest := amount(*most.CostPerMonth), 0.0
-		for _, sum := range u.Cost { // it holds in each currency
+		for _, sum := range u.Cost { // the ceiling applies to each currency
 			highest = max(highest, amount(sum.Cost))
 		}
 		add(QuotaCost, highest, ceiling)
@@ -84,13 +85,13 @@ func (u QuotaUsed) Near(most Quota) (near []QuotaNear) {
 	return near
 }
 
-// amount is a decimal number of the database.
+// amount parses a decimal number from the database.
 func amount(text string) float64 {
 	number, _ := strconv.ParseFloat(text, 64)
 	return number
 }
 
-// Near returns which quotas of a project are nearly used up. Without quotas nothing is counted.
+// Near returns the quotas of a project that are nearly used up. Nothing is counted if it has no quotas.
 func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]QuotaNear, error) {
 	project, err := New(q.store).Project(ctx, projectID)
 	if err != nil || project.CallsPerDay == nil && project.UploadsPerDay == nil && project.DiskBytes == nil && project.CostPerMonth == nil {
@@ -100,10 +101,10 @@ func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]QuotaNear, err
 	return used.Near(project.Quota), err
 }
 
-// Quotas reads and counts what projects use.
+// Quotas reads and counts the usage of projects.
 type Quotas struct{ store *db.Store }
 
-// NewQuotas returns the quotas of a store.
+// NewQuotas returns the quotas in a store's database.
 func NewQuotas(store *db.Store) Quotas { return Quotas{store} }
 
 const today = `date_trunc('day', now(), 'Asia/Shanghai')`
@@ -123,7 +124,7 @@ const readUsed = `
 	FROM projects p
 	WHERE p.id = $1`
 
-// Used returns what a project uses, or db.ErrNotFound.
+// Used returns the usage of a project, or db.ErrNotFound.
 func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, err error) {
 	if err := q.store.Pool().GetContext(ctx, &used, readUsed, projectID); err != nil {
 		return used, db.NotFound(KindProject, pg.Classify("read what a project uses", err))
@@ -132,8 +133,8 @@ func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, 
 	return used, err
 }
 
-// Admits returns an ExceededError unless a project may make the given number of further calls and use more
-// space. Without quotas nothing is counted.
+// Admits returns a QuotaExceededError unless a project may make the given number of further calls and use more
+// space. Nothing is counted if it has no quotas.
 func (q Quotas) Admits(ctx context.Context, projectID uuid.UUID, count func() (calls int, err error)) error {
 	project, err := New(q.store).Project(ctx, projectID)
 	if err != nil || project.DiskBytes == nil && project.CallsPerDay == nil {
@@ -159,7 +160,7 @@ func (q Quotas) Admits(ctx context.Context, projectID uuid.UUID, count func() (c
 	return nil
 }
 
-// TakeUpload counts a file that a project takes, or returns an ExceededError.
+// TakeUpload counts an upload against a project's quota, or returns a QuotaExceededError.
 func (q Quotas) TakeUpload(ctx context.Context, projectID uuid.UUID) error {
 	const take = `
 		WITH taken AS (
@@ -189,8 +190,8 @@ func (q Quotas) TakeUpload(ctx context.Context, projectID uuid.UUID) error {
 	return nil
 }
 
-// TakeDisk counts bytes that a project is about to store, or returns an ExceededError; a negative number returns what was counted. The
-// next measurement corrects the sum.
+// TakeDisk counts bytes that a project is about to store, or returns a QuotaExceededError; a negative number gives
+// back bytes that were counted. The next measurement corrects the sum.
 func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) error {
 	const take = `
 		WITH taken AS (
@@ -215,7 +216,7 @@ func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) 
 	return nil
 }
 
-// measureAge is how old a measurement gets before it is repeated.
+// measureAge is the age at which a measurement is repeated.
 const measureAge = 10 * time.Minute
 
 // Measure measures the project whose last measurement is oldest, and reports whether there may be another to
@@ -246,7 +247,7 @@ func (q Quotas) Measure(ctx context.Context) (found bool, err error) {
 	return changed > 0, err
 }
 
-// MeasureAll measures all projects whose measurements are old.
+// MeasureAll measures all projects whose measurements are out of date.
 func (q Quotas) MeasureAll(ctx context.Context) error {
 	for {
 		if found, err := q.Measure(ctx); err != nil || !found {

@@ -9,7 +9,8 @@ import (
 	"wending/db/people"
 )
 
-// From 80 % on a quota is nearly used up; what has none never is, and a ceiling of cost holds in each currency.
+// From 80 % on a quota is nearly used up; a quota without a limit never is, and a ceiling of cost applies to each
+// currency.
 func TestQuotasWarnBeforeTheyAreUsedUp(t *testing.T) {
 	t.Parallel()
 	ten, hundred, cost := 10, int64(100), "50"

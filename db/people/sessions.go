@@ -11,7 +11,7 @@ import (
 	"wending/db/pg"
 )
 
-// How long a session lasts: unused, and at all.
+// How long a session lasts: without use, and in total.
 const (
 	IdleLimit    = 12 * time.Hour
 	SessionLimit = 7 * 24 * time.Hour
@@ -27,18 +27,18 @@ type Session struct {
 	Browser   string    `db:"browser"`
 	CreatedAt time.Time `db:"created_at"`
 	SeenAt    time.Time `db:"seen_at"`
-	// IsProven reports that its owner was present when it began: a provider may sign somebody in without
+	// IsProven reports that the owner was present when the session began: a provider may sign somebody in without
 	// asking.
 	IsProven bool `db:"is_proven"`
-	// Provided is the state of a session at a provider; nil means a session of our own.
+	// Provided is the state of a session at a provider; nil means that the session does not depend on one.
 	Provided *Provided `db:"-"`
 }
 
-// isValid holds for sessions that have not ended; its parameters follow $1. The hour is RightsLast.
+// isValid is the condition for sessions that have not ended; its parameters follow $1. The hour is RightsLast.
 const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'
 	AND (s.method <> 'oidc' OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id AND r.checked_at > now() - interval '1 hour'))`
 
-// maxBrowser is the stored length of a browser's user agent.
+// maxBrowser is the maximum stored length of a browser's user agent.
 const maxBrowser = 300
 
 // SignIn begins a session and returns the secret that the browser keeps. Its previous session, if any, ends, so
@@ -56,7 +56,7 @@ func (p People) SignIn(ctx context.Context, session Session, before string) (sec
 		}
 		var id uuid.UUID
 		err := tx.GetContext(ctx, &id, insert, hashOf(secret), session.UserID, session.Method, session.Address, session.Browser, maxBrowser, session.IsProven)
-		if err != nil { // it may have been disabled a moment ago
+		if err != nil { // the account may have been disabled a moment ago
 			return db.NotFound(KindUser, pg.Classify("begin a session", err))
 		}
 		if session.Provided != nil {
@@ -77,12 +77,12 @@ const FreshFor = 15 * time.Minute
 type Signed struct {
 	Session
 	User User
-	// IsFresh reports that the session began no longer than FreshFor ago, and that its owner was there.
+	// IsFresh reports that the session began at most FreshFor ago, with its owner present.
 	IsFresh bool
 }
 
-// SessionOf returns the session of a browser's secret and whose it is, or db.ErrNotFound. It notes that the session is used, once
-// a minute.
+// SessionOf returns the session that belongs to a browser's secret, and its owner, or db.ErrNotFound. It records
+// the time of use, at most once a minute.
 func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, err error) {
 	const read = `
 		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at, s.is_proven,
@@ -109,7 +109,7 @@ func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, er
 	return signed, pg.Classify("note that a session is used", err)
 }
 
-// Sessions returns the sessions of an account that have not ended, the last used first.
+// Sessions returns the sessions of an account that have not ended, the most recently used first.
 func (p People) Sessions(ctx context.Context, userID uuid.UUID) (sessions []Session, err error) {
 	const list = `
 		SELECT s.id, s.user_id, s.method, s.address, s.browser, s.created_at, s.seen_at, s.is_proven
@@ -120,7 +120,7 @@ func (p People) Sessions(ctx context.Context, userID uuid.UUID) (sessions []Sess
 	return sessions, pg.Classify("list the sessions", err)
 }
 
-// EndSession ends a session of an account, or db.ErrNotFound.
+// EndSession ends a session of an account. It returns db.ErrNotFound if there is no such session.
 func (p People) EndSession(ctx context.Context, userID, id uuid.UUID) error {
 	return p.changeRow(ctx, KindSession, "end a session", `DELETE FROM sessions WHERE user_id = $1 AND id = $2`, userID, id)
 }

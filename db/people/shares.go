@@ -20,7 +20,7 @@ type Share struct {
 	RevokedAt *time.Time `db:"revoked_at"`
 	UsedAt    *time.Time `db:"used_at"`
 	CreatedAt time.Time  `db:"created_at"`
-	// IsExpired is by the database's clock.
+	// IsExpired is determined by the database's clock.
 	IsExpired bool `db:"is_expired"`
 }
 
@@ -52,7 +52,8 @@ func (p People) Share(ctx context.Context, id uuid.UUID) (share Share, err error
 	return share, db.NotFound(KindShare, pg.Classify("read a link", err))
 }
 
-// ShareOf returns the link of a secret while it is good, or db.ErrNotFound, and notes that it is used.
+// ShareOf returns the link that belongs to a secret if it is still valid, or db.ErrNotFound, and records the time
+// of use.
 func (p People) ShareOf(ctx context.Context, secret string) (share Share, err error) {
 	const use = `
 		WITH s AS (
@@ -62,7 +63,7 @@ func (p People) ShareOf(ctx context.Context, secret string) (share Share, err er
 	return share, db.NotFound(KindShare, pg.Classify("read a link", err))
 }
 
-// Shares returns the links to a task's report, the newest first.
+// Shares returns the links to a task's report, newest first.
 func (p People) Shares(ctx context.Context, taskID uuid.UUID) (shares []Share, err error) {
 	err = p.db.SelectContext(ctx, &shares, readShares+` WHERE s.task_id = $1 ORDER BY s.created_at DESC, s.id`, taskID)
 	return shares, pg.Classify("list the links", err)

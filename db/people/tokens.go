@@ -13,13 +13,13 @@ import (
 	"wending/db/pg"
 )
 
-// TokenPrefix begins every token, so that scanners of leaked secrets find it.
+// TokenPrefix begins every token, so that scanners for leaked secrets find it.
 const TokenPrefix = "wnd_"
 
-// Reach is where a token's role holds.
+// Reach is where a token's role applies.
 type Reach string
 
-// The reaches. Tokens of administrators that are older than installation tokens also manage accounts and projects.
+// The reaches. Administrators' tokens that are older than installation tokens also manage accounts and projects.
 const (
 	ReachProject      Reach = "project"
 	ReachAccounts     Reach = "accounts"
@@ -38,16 +38,17 @@ type Token struct {
 	// Reach is where the role applies; with ReachInstallation, ProjectID is the default project of its
 	// requests.
 	Reach Reach `db:"reach"`
-	// UserID is the account that made it, whose rights limit the token's; nil means the command line.
+	// UserID is the account that created the token and whose rights limit it; nil means the command line.
 	UserID    *uuid.UUID `db:"user_id"`
 	UserName  *string    `db:"user_name"`
 	ExpiresAt *time.Time `db:"expires_at"`
 	UsedAt    *time.Time `db:"used_at"`
 	RevokedAt *time.Time `db:"revoked_at"`
 	CreatedAt time.Time  `db:"created_at"`
-	// ParentID is the token that made it and with which it ends; nil means that a person made it.
+	// ParentID is the token that created this one, and with which this one ends; nil means that a person created
+	// it.
 	ParentID *uuid.UUID `db:"parent_id"`
-	// IsExpired is by the database's clock.
+	// IsExpired is determined by the database's clock.
 	IsExpired bool `db:"is_expired"`
 	// MayManage reports that an administrator's token manages accounts and projects.
 	MayManage bool `db:"may_manage"`
@@ -60,7 +61,7 @@ const readTokens = `
 	JOIN projects p ON p.id = t.project_id
 	LEFT JOIN users u ON u.id = t.user_id`
 
-// AddToken stores a new token and returns its value, which nobody can read again. It is valid for the given
+// AddToken stores a new token and returns its value, which nobody can read again. The token is valid for the given
 // duration; zero means that it never expires.
 func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) (value string, err error) {
 	const insert = `
@@ -85,8 +86,8 @@ func (p People) Token(ctx context.Context, id uuid.UUID) (token Token, err error
 	return token, db.NotFound(KindToken, pg.Classify("read a token", err))
 }
 
-// TokenOf returns the token of a value that is shown, with the role that its owner's rights leave it, or db.ErrNotFound. It notes
-// that it is used, once a minute.
+// TokenOf returns the token with a value, with the role that its owner's rights leave it, or db.ErrNotFound. It
+// records the time of use, at most once a minute.
 func (p People) TokenOf(ctx context.Context, value string) (token Token, err error) {
 	const read = readTokens + `
 		WHERE t.hash = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
@@ -100,7 +101,7 @@ func (p People) TokenOf(ctx context.Context, value string) (token Token, err err
 		if err != nil {
 			return token, err
 		}
-		if token.Role = Least(token.Role, role); !token.Role.IsKnown() { // its maker is no longer in the project
+		if token.Role = Least(token.Role, role); !token.Role.IsKnown() { // its creator has left the project
 			return token, &db.NotFoundError{Kind: KindToken}
 		}
 	}
@@ -108,7 +109,7 @@ func (p People) TokenOf(ctx context.Context, value string) (token Token, err err
 	return token, pg.Classify("note that a token is used", err)
 }
 
-// RoleIn returns somebody's role in a project; empty means that they are not in it.
+// RoleIn returns an account's role in a project; empty means that it is not a member.
 func (p People) RoleIn(ctx context.Context, userID, projectID uuid.UUID) (role Role, err error) {
 	const read = `
 		SELECT CASE WHEN u.is_admin THEN 'admin' ELSE coalesce(m.role, '') END
@@ -122,8 +123,8 @@ func (p People) RoleIn(ctx context.Context, userID, projectID uuid.UUID) (role R
 	return role, pg.Classify("read a role", err)
 }
 
-// Tokens returns a page of the tokens of a project, the newest first, and how many there are; only those of one
-// account unless userID is nil.
+// Tokens returns a page of the tokens of a project, newest first, and their total number; if userID is not nil,
+// only the tokens of that account.
 func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UUID, page db.Page) (tokens []Token, total int, err error) {
 	const where = ` WHERE project_id = $1 AND ($2::uuid IS NULL OR user_id = $2)`
 	if err := p.db.GetContext(ctx, &total, `SELECT count(*) FROM tokens`+where, projectID, userID); err != nil {
@@ -134,7 +135,7 @@ func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UU
 	return tokens, total, pg.Classify("list the tokens", err)
 }
 
-// TokensOf returns the tokens of an account that can be used, in all projects, by name.
+// TokensOf returns the usable tokens of an account in all projects, ordered by name.
 func (p People) TokensOf(ctx context.Context, userID uuid.UUID) (tokens []Token, err error) {
 	const list = readTokens + `
 		WHERE t.user_id = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
@@ -143,7 +144,7 @@ func (p People) TokensOf(ctx context.Context, userID uuid.UUID) (tokens []Token,
 	return tokens, pg.Classify("list the tokens of an account", err)
 }
 
-// revokeTokensOf revokes the tokens of an account, and the tokens made with them, except those that their owner
+// revokeTokensOf revokes the tokens of an account, and the tokens created with them, except those that the owner
 // keeps.
 func revokeTokensOf(ctx context.Context, tx *sqlx.Tx, userID uuid.UUID, kept []uuid.UUID) error {
 	const revoke = `
@@ -160,7 +161,7 @@ func revokeTokensOf(ctx context.Context, tx *sqlx.Tx, userID uuid.UUID, kept []u
 	return pg.Classify("revoke the tokens of an account", err)
 }
 
-// RevokeToken revokes a token and the tokens made with it, with immediate effect. It returns db.ErrNotFound if
+// RevokeToken revokes a token, and the tokens created with it, with immediate effect. It returns db.ErrNotFound if
 // there is no such token.
 func (p People) RevokeToken(ctx context.Context, id uuid.UUID) error {
 	const revoke = `

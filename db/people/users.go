@@ -12,10 +12,10 @@ import (
 	"wending/db/pg"
 )
 
-// ErrNameTaken means that another account or project has the name, or that an account's name looks like it.
+// ErrNameTaken means that another account or project has the name, or that another account's name looks like it.
 var ErrNameTaken = errors.New("the name is taken, or looks like another account's")
 
-// ErrLastAdmin means that no account that may manage accounts would be left.
+// ErrLastAdmin means that nobody would be left who may manage accounts.
 var ErrLastAdmin = errors.New("the last administrator")
 
 // User is a row of users.
@@ -24,19 +24,19 @@ type User struct {
 	Name string    `db:"name"`
 	// PasswordHash is an Argon2id hash; nil means that the account has no password.
 	PasswordHash *string `db:"password_hash"`
-	// IsAdmin reports that it may do everything, in all projects.
+	// IsAdmin reports that the account may do everything, in all projects.
 	IsAdmin bool `db:"is_admin"`
-	// MustChangePassword reports that somebody else chose the password: its owner must choose another first.
+	// MustChangePassword reports that another person chose the password: its owner must first choose a new one.
 	MustChangePassword bool `db:"must_change_password"`
-	// NeedsPasskey reports that the password alone does not sign in.
+	// NeedsPasskey reports that the password alone does not sign the account in.
 	NeedsPasskey bool `db:"needs_passkey"`
-	// Subject is the issuer and subject of an OpenID Connect provider; nil means an account of our own.
+	// Subject is the issuer and subject of an OpenID Connect provider; nil means a local account.
 	Subject    *string    `db:"subject"`
 	DisabledAt *time.Time `db:"disabled_at"`
 	SignedInAt *time.Time `db:"signed_in_at"`
 	CreatedAt  time.Time  `db:"created_at"`
 	UpdatedAt  time.Time  `db:"updated_at"`
-	// Passkeys is how many it has.
+	// Passkeys is how many passkeys the account has.
 	Passkeys int `db:"passkeys"`
 }
 
@@ -50,19 +50,19 @@ func (p People) User(ctx context.Context, id uuid.UUID) (User, error) {
 	return p.readUser(ctx, ` WHERE id = $1`, id)
 }
 
-// UserNamed returns the account of a name, without regard to case, or db.ErrNotFound.
+// UserNamed returns the account with a name, compared without regard to case, or db.ErrNotFound.
 func (p People) UserNamed(ctx context.Context, name string) (User, error) {
 	return p.readUser(ctx, ` WHERE lower(name) = lower($1)`, name)
 }
 
-// Resembling returns the account whose name is the same as another, without regard to case, or looks like it; db.ErrNotFound means that
-// the name is free.
+// Resembling returns the account whose name equals, without regard to case, or looks like the given one;
+// db.ErrNotFound means that the name is free.
 func (p People) Resembling(ctx context.Context, name string) (User, error) {
 	const where = ` WHERE lower(name) = lower($1) OR skeleton = $2 ORDER BY lower(name) = lower($1) DESC LIMIT 1`
 	return p.readUser(ctx, where, name, db.NameSkeleton(name))
 }
 
-// UserOf returns the account of a provider's subject, or db.ErrNotFound.
+// UserOf returns the account with a provider's subject, or db.ErrNotFound.
 func (p People) UserOf(ctx context.Context, subject string) (User, error) {
 	return p.readUser(ctx, ` WHERE subject = $1`, subject)
 }
@@ -70,12 +70,13 @@ func (p People) UserOf(ctx context.Context, subject string) (User, error) {
 func (p People) readUser(ctx context.Context, where string, arguments ...any) (User, error) {
 	var user User
 	if err := p.db.GetContext(ctx, &user, readUsers+where, arguments...); err != nil {
-		return User{}, db.NotFound(KindUser, pg.Classify("read an account", err)) // not what is half read: its pointers are set
+		// a partly scanned user would have pointers set
+		return User{}, db.NotFound(KindUser, pg.Classify("read an account", err))
 	}
 	return user, nil
 }
 
-// Users returns a page of the accounts whose names contain a text, by name, and how many there are.
+// Users returns a page of the accounts whose names contain a text, ordered by name, and their total number.
 func (p People) Users(ctx context.Context, nameContains string, page db.Page) (users []User, total int, err error) {
 	const where = ` WHERE $1 = '' OR name ILIKE $1`
 	name := pg.Containing(nameContains)
@@ -86,8 +87,7 @@ func (p People) Users(ctx context.Context, nameContains string, page db.Page) (u
 	return users, total, pg.Classify("list the accounts", err)
 }
 
-// AddUser stores a new account. It returns ErrNameTaken if another account has the name or one that looks like
-// it.
+// AddUser stores a new account. It returns ErrNameTaken if another account has the name, or one that looks like it.
 func (p People) AddUser(ctx context.Context, user User, memberships ...Membership) error {
 	const insert = `
 		INSERT INTO users (id, name, skeleton, password_hash, must_change_password, is_admin, subject)
@@ -113,13 +113,14 @@ func taken(err error) error {
 	return err
 }
 
-// HasAdmin reports whether anybody may manage accounts.
+// HasAdmin reports whether any account may manage accounts.
 func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
 	err = p.db.GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM users WHERE is_admin AND disabled_at IS NULL)`)
 	return has, pg.Classify("look for an administrator", err)
 }
 
-// SetPassword replaces the password of a signed-in account, ends their other sessions, and revokes their tokens except those kept.
+// SetPassword replaces the password of a signed-in account, ends the account's other sessions, and revokes its
+// tokens except those kept.
 func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID, kept []uuid.UUID) error {
 	const set = `UPDATE users SET password_hash = $2, must_change_password = false, updated_at = now() WHERE id = $1`
 	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {
@@ -140,15 +141,15 @@ func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, exce
 
 // Change is a change of an account; nil leaves a field as it is.
 type Change struct {
-	// PasswordHash is the hash of a new password, IsDisabled keeps the account from being used; either ends its
-	// sessions, and a new password revokes its tokens, too.
+	// PasswordHash is the hash of a new password; IsDisabled disables the account. Either ends its sessions, and a
+	// new password also revokes its tokens.
 	PasswordHash *string
 	IsDisabled   *bool
 	IsAdmin      *bool
 }
 
-// ChangeUser changes an account, all or nothing. It returns ErrLastAdmin if no account that may manage accounts
-// would be left.
+// ChangeUser makes a change to an account completely or not at all. It returns ErrLastAdmin if no account that may
+// manage accounts would be left.
 func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) error {
 	const set = `
 		UPDATE users
@@ -194,8 +195,8 @@ func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 	return len(ids), pg.Classify("lock the administrators", err)
 }
 
-// Grant applies the groups that a provider reports to an account: its name, whether it is an administrator, and
-// its memberships. Memberships given by people stay.
+// Grant applies the groups that a provider reports to an account: they decide its name, whether it is an
+// administrator, and its memberships. Memberships that people gave it stay.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
 	return p.change(ctx, "take over groups", func(tx *sqlx.Tx) error {
 		const set = `

@@ -17,20 +17,21 @@ import (
 var (
 	// ErrNotFound means that no such row exists.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict means that the row's state does not allow the change, or that another process made the change
+	// ErrConflict means that the row's state does not allow the change, or that another process made a change
 	// first.
 	ErrConflict = errors.New("conflict")
-	// ErrUnstorable means that a text has a NUL or is not valid UTF-8: PostgreSQL can neither store nor compare
-	// such texts.
+	// ErrUnstorable means that a text contains a NUL or is not valid UTF-8: PostgreSQL can neither store nor
+	// compare such texts.
 	ErrUnstorable = errors.New("a text that PostgreSQL cannot hold")
 	// ErrGone means that a row refers to another row that does not exist, or no longer does.
 	ErrGone = errors.New("what it refers to is gone")
-	// ErrUnavailable means that the database cannot be reached or refuses connections; try again later.
+	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again
+	// later.
 	ErrUnavailable = errors.New("database unavailable")
 )
 
-// Classify wraps a driver's error with the failed operation and, where one applies, its sentinel. It returns
-// nil for nil.
+// Classify wraps a driver's error with the failed operation and, where one fits, the sentinel error. It returns nil
+// for nil.
 func Classify(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -61,8 +62,8 @@ func Classify(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// isConnection reports whether the connection caused an error, so that another attempt may succeed, and not a
-// statement or a value that cannot be scanned.
+// isConnection reports whether an error was caused by the connection, so that another attempt may succeed, and not
+// by a statement or a value that cannot be scanned.
 func isConnection(err error) bool {
 	var network net.Error
 	var unconnected connectError

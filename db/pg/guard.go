@@ -10,8 +10,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// open returns a connector to a server. Everything that connects uses it: its connections are abandoned after an error that may have
-// left them out of step. A nil dialer means the driver's own.
+// open returns a connector to a server. Every part of the program connects through it: connections are abandoned
+// after an error that may have left them out of step. A nil dialer means the driver's own.
 func open(config pq.Config, dialer pq.Dialer) (driver.Connector, error) {
 	connector, err := pq.NewConnectorConfig(config)
 	if err != nil {
@@ -25,7 +25,7 @@ func open(config pq.Config, dialer pq.Dialer) (driver.Connector, error) {
 
 type guardedConnector struct{ *pq.Connector }
 
-// connectError is why no connection could be made.
+// connectError wraps the reason why no connection could be made.
 type connectError struct{ error }
 
 func (e connectError) Unwrap() error { return e.error }
@@ -52,11 +52,11 @@ type driverConn interface {
 	driver.Validator
 }
 
-// guardedConn is a connection that is abandoned after an error that did not come from the server. The driver
-// takes an error message of more than 30,000 bytes, such as one that quotes a long value, for plain text and
-// leaves the rest of it unread: its next read would interpret four letters of it as a length, and allocate a
-// gigabyte. The error itself is returned as it is and not as driver.ErrBadConn, after which database/sql would
-// run the statement again although it may have taken effect.
+// guardedConn is a connection that is abandoned after an error that did not come from the server. The driver takes
+// an error message of more than 30,000 bytes, such as one that quotes a long value, for plain text and leaves the
+// rest of it unread: its next read would interpret four letters of it as a length, and allocate a gigabyte. The
+// error is returned unchanged: after driver.ErrBadConn database/sql would run the statement again, although it may
+// have taken effect.
 type guardedConn struct {
 	driverConn
 	isAbandoned bool
@@ -65,7 +65,7 @@ type guardedConn struct {
 // ErrLongRefusal means that the server refused a statement with a message that is too long for the driver. The message is lost.
 var ErrLongRefusal = errors.New("PostgreSQL refused the statement with a message of more than 30,000 bytes")
 
-// check passes an error of the driver on, after it has abandoned the connection if need be.
+// check returns an error of the driver unchanged, after abandoning the connection if necessary.
 func (c *guardedConn) check(err error) error {
 	if err == nil {
 		return nil
@@ -74,7 +74,8 @@ func (c *guardedConn) check(err error) error {
 		return err
 	}
 	c.abandon()
-	// Four bytes of length follow where plain text of a server that cannot start would have a letter.
+	// A server that cannot start sends plain text where a message's four bytes of length would be: its first byte
+	// is a letter.
 	if text, isRefusal := strings.CutPrefix(err.Error(), "pq: server error: "); isRefusal && text != "" && text[0] < ' ' {
 		return ErrLongRefusal
 	}
@@ -157,7 +158,7 @@ func (t guardedTx) Commit() error { return t.conn.check(t.tx.Commit()) }
 // Rollback implements driver.Tx.
 func (t guardedTx) Rollback() error { return t.conn.check(t.tx.Rollback()) }
 
-// guardedStmt is a prepared statement, or a COPY, which knows no contexts.
+// guardedStmt is a prepared statement, or a COPY, which does not support contexts.
 type guardedStmt struct {
 	statement driver.Stmt
 	conn      *guardedConn
@@ -171,13 +172,13 @@ func (s guardedStmt) NumInput() int { return s.statement.NumInput() }
 
 // Exec implements driver.Stmt.
 func (s guardedStmt) Exec(args []driver.Value) (driver.Result, error) {
-	result, err := s.statement.Exec(args) //nolint:staticcheck // all that a COPY has
+	result, err := s.statement.Exec(args) // nolint:staticcheck // a COPY has no other method
 	return result, s.conn.check(err)
 }
 
 // Query implements driver.Stmt.
 func (s guardedStmt) Query(args []driver.Value) (driver.Rows, error) {
-	rows, err := s.statement.Query(args) //nolint:staticcheck // all that a COPY has
+	rows, err := s.statement.Query(args) // nolint:staticcheck // a COPY has no other method
 	return s.conn.rows(rows, err)
 }
 

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// Ways in which the server refuses a statement with a message that quotes 40,000 bytes.
+// Ways to make the server refuse a statement with a message that quotes 40,000 bytes.
 var refused = map[string]func(ctx context.Context, pool *pg.Pool) error{
 	"a parameter of a query": func(ctx context.Context, pool *pg.Pool) error {
 		var n int
@@ -90,7 +90,7 @@ var refused = map[string]func(ctx context.Context, pool *pg.Pool) error{
 
 var long = strings.Repeat("7", 40_000)
 
-// copied copies values into a new table, and returns how many.
+// copied copies values into a new table, and returns how many rows it has.
 func copied(ctx context.Context, tx *sqlx.Tx, values ...string) (int64, error) {
 	if _, err := tx.ExecContext(ctx, `CREATE TEMPORARY TABLE copied (n int) ON COMMIT DROP`); err != nil {
 		return 0, err
@@ -112,8 +112,8 @@ func copied(ctx context.Context, tx *sqlx.Tx, values ...string) (int64, error) {
 	return result.RowsAffected()
 }
 
-// A message that the driver cannot read costs one connection and nothing else: others' statements on the same pool return what they
-// asked for, at once and without a gigabyte.
+// A message that the driver cannot read costs one connection and nothing else: other statements on the same pool
+// return their results, at once and without allocating a gigabyte.
 func TestALongRefusalLeavesNoConnectionOutOfStep(t *testing.T) {
 	t.Parallel()
 	pool, err := pg.Open(t.Context(), dbtest.URL(t), 3)
@@ -157,7 +157,7 @@ func TestALongRefusalLeavesNoConnectionOutOfStep(t *testing.T) {
 	require.LessOrEqual(t, pool.Stats().OpenConnections, 3)
 }
 
-// A statement whose refusal cannot be read is not run a second time.
+// A statement is not run a second time if its error message cannot be read.
 func TestALongRefusalIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	pool, err := pg.Open(t.Context(), dbtest.URL(t), 2)
@@ -172,7 +172,7 @@ func TestALongRefusalIsNotRepeated(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// The guard hides nothing that database/sql uses.
+// The guard implements every interface of the driver that database/sql uses.
 func TestGuardedConnectionsDoWhatTheDriverDoes(t *testing.T) {
 	t.Parallel()
 	pool, err := pg.Open(t.Context(), dbtest.URL(t), 1)
@@ -220,7 +220,7 @@ func TestGuardedConnectionsDoWhatTheDriverDoes(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Only what a connection causes is called unavailable.
+// Only errors that a connection causes are classified as ErrUnavailable.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)

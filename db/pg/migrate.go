@@ -10,14 +10,14 @@ import (
 	"github.com/pressly/goose/v3/lock"
 )
 
-// Step is a migration that SQL alone cannot make.
+// Step is a part of a migration that SQL alone cannot perform.
 type Step struct {
 	Version int64
 	Up      func(ctx context.Context, tx *sql.Tx) error
 }
 
-// Migrate applies the migrations in files, and the steps between them, that the PostgreSQL at url lacks.
-// Several processes may call it at once: a session lock lets one of them work. A pooler in transaction mode
+// Migrate applies the migrations in files, and the steps between them, that have not been applied to the PostgreSQL
+// at url. Several processes may call it at once: a session lock lets one of them work. A pooler in transaction mode
 // does not keep sessions, so url must lead to the server itself.
 func Migrate(ctx context.Context, url string, files fs.FS, steps ...Step) error {
 	config, err := readURL(url)

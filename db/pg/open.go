@@ -84,8 +84,9 @@ func Addresses(url string) (addresses []string) {
 	return addresses
 }
 
-// patience is how long the server may be silent within a statement. The driver's contexts do not end a read, so
-// a connection whose other end disappeared (a pulled cable, a firewall that forgot it) would block forever.
+// patience is how long the server may stay silent within a statement. The driver's contexts do not end a read, so
+// without this limit a connection whose other end has disappeared (a pulled cable, a firewall that dropped it)
+// would block forever.
 const patience = 12 * time.Second
 
 // patientDialer dials connections that time out after patience. After one connection times out, connections
@@ -145,8 +146,8 @@ func (c *patientConnection) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// ToolEnvironment is an address for PostgreSQL's own programs, as variables of their environment: arguments would show the
-// password to everybody on the machine.
+// ToolEnvironment returns an address for PostgreSQL's own programs, as environment variables: arguments would show
+// the password to everybody on the machine.
 func ToolEnvironment(url string) ([]string, error) {
 	config, err := readURL(url)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Snapshot lends one connection of the pool as a separate pool, whose statements all see the database as of the
-// first of them, and cannot change it. They run one after another: none may be sent while the rows of another
-// are read. release returns the connection; it is called when ctx ends, too.
+// first of them, and cannot change it. They run one after another: none may be sent while the rows of another are
+// being read. release returns the connection to the pool; it is also called when ctx ends.
 func (p *Pool) Snapshot(ctx context.Context) (snapshot *Pool, release func(), err error) {
 	const doing = "begin a snapshot"
 	conn, err := p.Conn(ctx)
@@ -34,10 +34,10 @@ func (p *Pool) Snapshot(ctx context.Context) (snapshot *Pool, release func(), er
 	release = sync.OnceFunc(func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		_, err := own.ExecContext(ending, `ROLLBACK`) // once nobody reads any more
+		_, err := own.ExecContext(ending, `ROLLBACK`) // once all rows are read
 		_ = own.Close()
 		if err != nil {
-			err = driver.ErrBadConn // the connection is not used again
+			err = driver.ErrBadConn // the connection is not reused
 		}
 		returned <- err
 		<-isBack
@@ -51,7 +51,7 @@ func (p *Pool) Snapshot(ctx context.Context) (snapshot *Pool, release func(), er
 	return &Pool{sqlx.NewDb(own, "postgres")}, release, nil
 }
 
-// loan connects to the connection that was lent, once.
+// loan connects, once, to the connection that was lent.
 type loan struct {
 	mu   sync.Mutex
 	conn driverConn
@@ -72,7 +72,7 @@ func (l *loan) Connect(context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (l *loan) Driver() driver.Driver { return nil }
 
-// lentConn is a connection in a transaction: a transaction within it is a savepoint, and it is not closed.
+// lentConn is a connection in a transaction: a nested transaction is a savepoint, and closing it has no effect.
 type lentConn struct{ driverConn }
 
 // Close implements driver.Conn.
@@ -89,7 +89,8 @@ func (c lentConn) BeginTx(ctx context.Context, _ driver.TxOptions) (driver.Tx, e
 	return savepoint{c}, err
 }
 
-// savepoint is a transaction within a snapshot. There is nothing to keep: settings end with it.
+// savepoint is a transaction within a snapshot. Commit rolls back, too: a snapshot changes nothing but settings,
+// which end with the savepoint.
 type savepoint struct{ conn lentConn }
 
 // Commit implements driver.Tx.

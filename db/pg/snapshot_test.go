@@ -12,7 +12,8 @@ import (
 	"wending/db/pg"
 )
 
-// All statements of a snapshot see the same, transactions within it included, and its connection returns to the pool as it was.
+// All statements of a snapshot, including nested transactions, see the same state, and its connection returns to
+// the pool unchanged.
 func TestASnapshotIsAsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	pool, err := pg.Open(t.Context(), dbtest.URL(t), 2)
@@ -47,7 +48,7 @@ func TestASnapshotIsAsOfOneMoment(t *testing.T) {
 	require.Equal(t, 3, count(pool))
 	require.Zero(t, pool.Stats().InUse)
 
-	// What nobody ends, the context ends.
+	// If nobody releases a snapshot, the end of its context does.
 	ctx, cancel := context.WithCancel(t.Context())
 	_, _, err = pool.Snapshot(ctx)
 	require.NoError(t, err)

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// StorableText replaces the bytes that PostgreSQL's text type cannot hold: NUL becomes ␀, an invalid byte of
-// UTF-8 becomes �.
+// StorableText replaces the bytes that PostgreSQL's text type cannot hold: NUL becomes ␀, an invalid UTF-8 byte
+// becomes �.
 func StorableText(text string) string {
 	if !strings.ContainsRune(text, 0) && utf8.ValidString(text) {
 		return text
@@ -16,7 +16,7 @@ func StorableText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\u2400")
 }
 
-// StorableBytes is StorableText without a copy where nothing is to be replaced; isSame reports that.
+// StorableBytes is like StorableText, but does not copy a text that needs no replacement; isSame reports that.
 func StorableBytes(text []byte) (storable []byte, isSame bool) {
 	if bytes.IndexByte(text, 0) < 0 && utf8.Valid(text) {
 		return text, true
@@ -24,8 +24,8 @@ func StorableBytes(text []byte) (storable []byte, isSame bool) {
 	return []byte(StorableText(string(text))), false
 }
 
-// Texts is an argument of type text[], in which nil is NULL. Long texts are copied once, where pq.StringArray copies
-// them three times.
+// Texts is an argument of type text[], in which nil is NULL. It copies long texts once; pq.StringArray copies them
+// three times.
 type Texts [][]byte
 
 // Value implements driver.Valuer.

@@ -11,7 +11,7 @@ import (
 	"wending/db/pg"
 )
 
-// PostgreSQL reads what an argument of texts holds, byte for byte; the same texts by pq.StringArray are the measure.
+// PostgreSQL receives an argument of type Texts byte for byte, as it would receive a pq.StringArray.
 func TestTextsArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Open(t)

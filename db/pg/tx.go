@@ -22,7 +22,7 @@ func (p *Pool) InTx(ctx context.Context, doing string, work func(*sqlx.Tx) error
 	})
 }
 
-// InBareTx is InTx for work whose first statement sets the idle timeout itself, which saves a round trip.
+// InBareTx is like InTx, for work whose first statement sets the idle timeout itself, which saves a round trip.
 func (p *Pool) InBareTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
 	tx, err := p.BeginTxx(ctx, nil)
 	if err != nil {
@@ -39,9 +39,9 @@ func (p *Pool) InBareTx(ctx context.Context, doing string, work func(*sqlx.Tx) e
 	return Classify(doing, err)
 }
 
-// PreferIndexes keeps the planner from scanning or sorting whole tables for the rest of the transaction. Its
-// statistics are stale for rows inserted moments ago, so it would misjudge both. JIT is disabled too: these
-// plans look expensive but are not, and compiling them is.
+// PreferIndexes keeps the planner from scanning or sorting whole tables for the rest of the transaction. The
+// planner's statistics do not cover rows inserted moments ago, so it would misjudge the cost of both. JIT is
+// disabled too: these plans look expensive but are cheap, and compiling them is not.
 func PreferIndexes(ctx context.Context, tx *sqlx.Tx) error {
 	const settings = `
 		SET LOCAL enable_seqscan = off;
@@ -54,8 +54,8 @@ func PreferIndexes(ctx context.Context, tx *sqlx.Tx) error {
 	return Classify("set planner options", err)
 }
 
-// SelectNamed is SelectContext for a statement with named parameters (:name; write casts as CAST, because sqlx
-// reads "::" as an escaped colon).
+// SelectNamed is like SelectContext, for a statement with named parameters (:name; write casts as CAST, because
+// sqlx reads "::" as an escaped colon).
 func SelectNamed(ctx context.Context, db sqlx.QueryerContext, rows any, statement string, arguments map[string]any) error {
 	positional, list, err := named(statement, arguments)
 	if err != nil {
@@ -64,7 +64,7 @@ func SelectNamed(ctx context.Context, db sqlx.QueryerContext, rows any, statemen
 	return sqlx.SelectContext(ctx, db, rows, positional, list...)
 }
 
-// GetNamed is GetContext for a statement with named parameters.
+// GetNamed is like GetContext, for a statement with named parameters.
 func GetNamed(ctx context.Context, db sqlx.QueryerContext, row any, statement string, arguments map[string]any) error {
 	positional, list, err := named(statement, arguments)
 	if err != nil {
@@ -73,7 +73,7 @@ func GetNamed(ctx context.Context, db sqlx.QueryerContext, row any, statement st
 	return sqlx.GetContext(ctx, db, row, positional, list...)
 }
 
-// ExecNamed is ExecContext for a statement with named parameters.
+// ExecNamed is like ExecContext, for a statement with named parameters.
 func ExecNamed(ctx context.Context, db sqlx.ExecerContext, statement string, arguments map[string]any) (sql.Result, error) {
 	positional, list, err := named(statement, arguments)
 	if err != nil {
@@ -87,7 +87,7 @@ func named(statement string, arguments map[string]any) (positional string, list 
 	return sqlx.Rebind(sqlx.DOLLAR, positional), list, err
 }
 
-// EachRow runs a query and calls yield with one scanned row after another, without holding more than one.
+// EachRow runs a query and calls yield with each scanned row in turn, holding only one in memory.
 func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query string, arguments []any, yield func(T) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	rows, err := db.QueryxContext(ctx, query, arguments...)
@@ -95,8 +95,8 @@ func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query st
 		cancel()
 		return Classify(doing, err)
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err reports what matters
-	defer cancel()     // before Close, which would read all that is left
+	defer rows.Close() // nolint:errcheck // rows.Err reports errors
+	defer cancel()     // before Close, which would read all remaining rows
 	for rows.Next() {
 		var row T
 		if err := rows.StructScan(&row); err != nil {
@@ -109,8 +109,8 @@ func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query st
 	return Classify(doing, rows.Err())
 }
 
-// WithLock runs work unless another process holds the advisory lock, which ends with the transaction, so that it
-// works behind a pooler too, or after holdFor. It returns whether work ran, and its error.
+// WithLock runs work unless another process holds the advisory lock. The lock ends with the transaction, so that it
+// works behind a pooler too, or after holdFor. WithLock returns whether work ran, and the error of work.
 func (p *Pool) WithLock(ctx context.Context, key int64, holdFor time.Duration, work func() error) (ran bool, err error) {
 	const tryLock = `
 		SELECT pg_try_advisory_xact_lock($1)

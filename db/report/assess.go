@@ -24,19 +24,19 @@ func (r Report) Assessor() Assessor { return Assessor{r.db} }
 // AssessorIn returns an assessor that works within a transaction.
 func AssessorIn(tx *sqlx.Tx) Assessor { return Assessor{tx} }
 
-// Assessed is how alike the answers to an item are.
+// Assessed is the result of assessing the answers to an item.
 type Assessed struct {
 	ItemID int64
-	// NewestRunID and Runs identify the current runs of all variants that it was computed from.
+	// NewestRunID and Runs identify the current runs of all variants from which the result was computed.
 	NewestRunID int64
 	Runs        int
 	// Variants are in the order of their numbers.
 	Variants []measure.Question
-	// Differences say how the answer A becomes each of the others.
+	// Differences describe how to turn answer A into each of the others.
 	Differences []measure.Difference
 }
 
-// AnsweredRun is a current run as its question is assessed.
+// AnsweredRun is the part of a current run that assessing its question needs.
 type AnsweredRun struct {
 	ItemID    int64  `db:"item_id"`
 	ID        int64  `db:"id"`
@@ -46,11 +46,11 @@ type AnsweredRun struct {
 	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal and there is no
 	// standard answer to compare them with.
 	Text *string `db:"text"`
-	// StandardAnswer is the beginning of the standard answer, only given with the first run of the item.
+	// StandardAnswer is the beginning of the standard answer; it is only set on the item's first run.
 	StandardAnswer string `db:"standard_answer"`
 }
 
-// A text is read for each distinct answer, and only where there are several, or a standard answer.
+// Texts are read once for each distinct answer, and only if there are several, or a standard answer.
 const readAnswers = `
 	SELECT r.item_id, r.id, r.variant, r.run_index, r.answer_key, coalesce(s.standard_answer, '') AS standard_answer,
 		CASE WHEN r.is_first AND (r.distinct_answers > 1 OR s.standard_answer IS NOT NULL) THEN left(r.response_body, $2) END AS text
@@ -74,7 +74,7 @@ func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit in
 	return pg.EachRow(ctx, a.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
-// Whole returns the items that have all their runs, perItem for each.
+// Whole returns the items that have all their runs, which are perItem.
 func (r Report) Whole(ctx context.Context, itemIDs []int64, runsOfItem int) (whole []int64, err error) {
 	const find = `
 		SELECT item_id
@@ -95,7 +95,7 @@ const storeAssessed = `
 	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::text[], $6::float8[], $7::float8[], $8::float8[], $9::int[], $10::text[], $11::text[],
 			$12::text[], $13::text[], $14::text[])
 		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences, facts_differ, facts, expected_facts)
-	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- one by one: few of many
+	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- a look-up for each, because they are few
 	ORDER BY g.item_id, g.variant
 	ON CONFLICT (item_id, variant) DO UPDATE
 	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level, agreement = excluded.agreement,
@@ -104,7 +104,7 @@ const storeAssessed = `
 		expected_facts = excluded.expected_facts, revision = excluded.revision
 	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision)`
 
-// Store stores what was assessed. It skips items that were deleted in the meantime.
+// Store stores assessments. It skips items that were deleted in the meantime.
 func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	var ids, variants, newest, runs, answers pq.Int64Array
 	var levels, letters, differences, differ, facts, expected pq.StringArray
@@ -124,7 +124,7 @@ func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 			}
 			differ, facts, expected = append(differ, string(q.Differ)), append(facts, stated), append(expected, contradicted)
 			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus), append(similarities, q.Similarity)
-			shared = "" // it stands once
+			shared = "" // stored once for all variants
 		}
 	}
 	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
@@ -141,7 +141,7 @@ func list[T any](all []T) (string, error) {
 	return string(text), err
 }
 
-// Question is what a report shows of one item besides its answers.
+// Question is an item's part of a report, without its answers.
 type Question struct {
 	// Number is the item's number, 1-based in the order of pages.
 	Number int `db:"number"`
@@ -149,10 +149,10 @@ type Question struct {
 	ID int64 `db:"id"`
 	// Variants are in the order of their numbers; empty while the item is not assessed.
 	Variants []VariantLikeness
-	// Differences say how the answer A becomes each of the others.
+	// Differences describe how to turn answer A into each of the others.
 	Differences *string `db:"differences"`
-	// NewestRunID and Runs identify the current runs of all variants that it was computed from; nil until the
-	// item is assessed.
+	// NewestRunID and Runs identify the current runs of all variants from which the assessment was computed; nil
+	// until there is one.
 	NewestRunID *int64 `db:"newest_run_id"`
 	Runs        *int   `db:"runs"`
 }
@@ -163,7 +163,8 @@ type VariantLikeness struct {
 	Likeness
 }
 
-// Likeness returns the likeness of a variant's answers, by the variant's number; its fields are nil while the item is not assessed.
+// Likeness returns the likeness of the answers of the variant with a number; its fields are nil while the item is
+// not assessed.
 func (q Question) Likeness(variant int) Likeness {
 	for _, one := range q.Variants {
 		if one.Variant == variant {
@@ -173,7 +174,7 @@ func (q Question) Likeness(variant int) Likeness {
 	return Likeness{}
 }
 
-// Of reports whether it was computed from these current runs of the item.
+// Of reports whether the assessment was computed from these current runs of the item.
 func (q Question) Of(runs []db.Run) bool {
 	newest := int64(0)
 	for _, run := range runs {
@@ -182,7 +183,7 @@ func (q Question) Of(runs []db.Run) bool {
 	return q.NewestRunID != nil && *q.NewestRunID == newest && *q.Runs == len(runs)
 }
 
-// joinDifferences writes differences as ParseDifferences reads them.
+// joinDifferences writes differences in the format that ParseDifferences reads.
 func joinDifferences(all []measure.Difference) string {
 	texts := make([]string, len(all))
 	for n, difference := range all {
@@ -203,7 +204,7 @@ func (q Question) ParseDifferences() (all []measure.Difference, err error) {
 	return all, nil
 }
 
-// Questions returns what reports show of a task's items, by item id.
+// Questions returns the items of a task as reports show them, by item id.
 func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Question, error) {
 	const read = `
 		SELECT n.number, n.id, coalesce(q.variant, 0) AS variant, q.differences, q.newest_run_id, q.runs,
@@ -223,7 +224,7 @@ func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64
 	for _, row := range rows {
 		question, isThere := byID[row.ID]
 		if !isThere {
-			question = row.Question // of the first variant, at which the differences stand
+			question = row.Question // stored with the first variant
 		}
 		if row.Variant > 0 {
 			question.Variants = append(question.Variants, row.VariantLikeness)
@@ -233,7 +234,7 @@ func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64
 	return byID, nil
 }
 
-// AgainstStandard are the items of a task whose answers contradict the standard answer.
+// AgainstStandard returns the items of a task whose answers contradict the standard answer.
 func (r Report) AgainstStandard(ctx context.Context, taskID uuid.UUID) (items map[int64]bool, err error) {
 	const read = `
 		SELECT DISTINCT q.item_id
@@ -252,8 +253,8 @@ func (r Report) AgainstStandard(ctx context.Context, taskID uuid.UUID) (items ma
 	return items, nil
 }
 
-// UnassessedTask returns a task that ended before all its questions were assessed – an earlier version ended it, or an
-// internal fault did; uuid.Nil if there is none.
+// UnassessedTask returns a task that ended before all its questions were assessed, because an earlier version or an
+// internal fault ended it; uuid.Nil if there is none.
 func (r Report) UnassessedTask(ctx context.Context) (taskID uuid.UUID, err error) {
 	const find = `
 		SELECT id

@@ -282,25 +282,41 @@ func (r Report) SliceVerdicts(ctx context.Context, task db.Task, slices Slices, 
 			return nil // questions are being added
 		}
 		said, calls := of[slice][one.Variant], answered[slice][one.Variant]
-		said.questions = append(said.questions, measure.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score})
+		if said.questions == nil {
+			said.questions, calls.questions = map[int64]measure.Judged{}, map[int64]measure.Judged{}
+		}
+		said.questions[one.ItemID] = measure.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score}
 		said.errors, said.defaults = said.errors+one.Errors, said.defaults+one.Defaults
-		calls.questions = append(calls.questions, measure.Judged{Runs: one.Runs, Judged: task.RunsPerItem, Passes: one.Answered})
+		calls.questions[one.ItemID] = measure.Judged{Runs: one.Runs, Judged: task.RunsPerItem, Passes: one.Answered}
 		of[slice][one.Variant], answered[slice][one.Variant] = said, calls
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	all, err := r.clusters(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	clusters := make([]map[int64]string, len(slices.Values))
+	for n := range clusters {
+		clusters[n] = map[int64]string{}
+	}
+	for item, cluster := range all {
+		if slice, isKnown := slices.of[item]; isKnown {
+			clusters[slice][item] = cluster
+		}
+	}
 	verdicts := make([]SliceVerdicts, len(slices.Values))
 	for n := range verdicts {
 		sliced := task
 		sliced.TotalItems = slices.Items[n]
 		verdicts[n].Answered = map[int]measure.Interval{}
-		for number, statistics := range summarised(sliced, answered[n]) {
+		for number, statistics := range summarised(sliced, answered[n], clusters[n]) {
 			verdicts[n].Answered[number] = statistics.PassInterval
 		}
 		if len(task.Evaluators) > 0 {
-			verdicts[n].Passes = summarised(sliced, of[n])
+			verdicts[n].Passes = summarised(sliced, of[n], clusters[n])
 		}
 	}
 	return verdicts, nil

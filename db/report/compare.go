@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db"
 	"wending/db/measure"
@@ -18,6 +19,8 @@ type compared struct {
 	Number     int    `db:"number"`
 	QuestionID string `db:"question_id"`
 	Text       string `db:"text"`
+	Cluster    string `db:"cluster"`
+	Standard   string `db:"standard"`
 	Variant    int    `db:"variant"`
 	Likeness
 	SuccessRate  float64  `db:"success_rate"`
@@ -32,14 +35,15 @@ type compared struct {
 }
 
 const readComparable = `
-	SELECT i.id, i.number, i.question_id, i.text, v.variant,
+	SELECT i.id, i.number, i.question_id, i.text, i.standard, i.cluster, v.variant,
 		` + likenessColumns + `,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
 		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost,
 		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
 	FROM (
 		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number,
-			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, t.runs_per_item
+			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, md5(i.standard_answer) AS standard, t.runs_per_item,
+			` + db.ClusterOf + ` AS cluster
 		FROM evaluation_items i
 		JOIN evaluation_tasks t ON t.id = i.task_id
 		WHERE i.task_id = $1) i
@@ -58,7 +62,7 @@ const readComparable = `
 		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant
 	ORDER BY i.number, v.variant`
 
-// Side is one side of a comparison: a variant of a task; a plain task has only variant 1.
+// Side is one side of a comparison: a variant of a task. A plain task has only variant 1.
 type Side struct {
 	TaskID  uuid.UUID
 	Variant int
@@ -66,12 +70,14 @@ type Side struct {
 
 // Compare compares two variants, of one task or of two, by their current runs.
 func (r Report) Compare(ctx context.Context, a, b Side) (measure.Comparison, error) {
-	ofA, err := r.comparable(ctx, a.TaskID, a.Variant)
-	if err != nil {
+	var ofA, ofB [][]measure.ComparedQuestion
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { ofA, err = r.comparable(reading, a.TaskID, a.Variant); return err })
+	group.Go(func() (err error) { ofB, err = r.comparable(reading, b.TaskID, b.Variant); return err })
+	if err := group.Wait(); err != nil {
 		return measure.Comparison{}, err
 	}
-	ofB, err := r.comparable(ctx, b.TaskID, b.Variant)
-	return measure.CompareTasks(ofA[0], ofB[0]), err
+	return measure.CompareTasks(ofA[0], ofB[0]), nil
 }
 
 // Matrix returns the results of each variant for each question: indexed first by variant, in order, then by
@@ -95,7 +101,7 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 	}
 	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{taskID, numbers}, func(row compared) error {
 		question := measure.ComparedQuestion{
-			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, SuccessRate: &row.SuccessRate,
+			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Standard: row.Standard, Cluster: row.Cluster, SuccessRate: &row.SuccessRate,
 			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
 			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
 		}
@@ -107,14 +113,14 @@ func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...in
 	return questions, err
 }
 
-// Asked is a question to a variant.
+// Asked is a question as asked to one variant.
 type Asked struct {
 	ItemID  int64
 	Variant int
 }
 
-// AnswerKeys returns the keys of the answers of a task's current runs, which are equal for equal answers, in the order of the runs;
-// empty for a run without an answer.
+// AnswerKeys returns the keys of the answers of a task's current runs, in the order of the runs. Equal answers have
+// equal keys; a run without an answer has an empty one.
 func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID) (map[Asked][]string, error) {
 	const read = `
 		SELECT item_id, variant, coalesce(answer_key, '') AS answer_key
@@ -140,9 +146,9 @@ type CommonAnswer struct {
 	ItemID int64  `db:"item_id"`
 	RunID  int64  `db:"id"`
 	Text   string `db:"text"`
-	// Key is equal for equal answers, also where Text was cut.
+	// Key is equal for equal answers, even if Text was cut.
 	Key []byte `db:"answer_key"`
-	// Length is the whole answer's in characters, also where Text was cut.
+	// Length is the length of the whole answer in characters, even if Text was cut.
 	Length int `db:"length"`
 	// FinishReason is why the answer ended; nil means that the agent did not report it.
 	FinishReason *string `db:"finish_reason"`
@@ -151,7 +157,8 @@ type CommonAnswer struct {
 // IsCut reports whether Text is only the answer's beginning.
 func (a CommonAnswer) IsCut() bool { return a.Length > utf8.RuneCountInString(a.Text) }
 
-// CommonAnswers returns a variant's most common answers to items with at most limit characters of each, by the items' ids.
+// CommonAnswers returns a variant's most common answers to items, by item id, with at most limit characters of
+// each.
 func (r Report) CommonAnswers(ctx context.Context, itemIDs []int64, variant, limit int) (map[int64]CommonAnswer, error) {
 	const read = `
 		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length, r.answer_key, r.finish_reason

@@ -23,7 +23,7 @@ type Row struct {
 type Run struct {
 	RunIndex int
 	ID       int64
-	// UnitID and LaunchID made the run.
+	// UnitID and LaunchID identify the unit and the launch that made the run.
 	UnitID   int64
 	LaunchID uuid.UUID
 	Status   db.RunStatus
@@ -82,13 +82,13 @@ func (l exportLine) run() Run {
 	}
 }
 
-// EachRow calls yield with every item of the task and its current runs, variant by variant, in the order of
-// pages. limit is how many characters of each response are read, unless Exact; nil means all of them. Rows are
+// EachRow calls yield with every item of the task and its current runs, variant by variant, in the order of pages.
+// limit is the maximum number of characters read of each response, except in Exact; nil means no limit. Rows are
 // streamed from the server, so memory holds one item at a time, and all come from one snapshot.
 func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield func(Row) error) error {
 	isRead := false
 	err := r.db.InTx(ctx, "read the report", func(tx *sqlx.Tx) error {
-		// The server must not sort the answers before it sends the first.
+		// The server must send the first row before it has sorted all answers.
 		if err := pg.PreferIndexes(ctx, tx); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield
 		isRead = err == nil
 		return err
 	})
-	if isRead { // a slow client may outlast the idle transaction, which has nothing to commit
+	if isRead { // a slow client may outlast the limit for idle transactions; there is nothing to commit
 		return nil
 	}
 	return err

@@ -9,7 +9,7 @@ import (
 	"wending/db/pg"
 )
 
-// Monitor reads from one database.
+// Monitor finds out what slows tasks down.
 type Monitor struct{ db *pg.Pool }
 
 // NewMonitor returns a monitor of the store's database.
@@ -22,7 +22,7 @@ type Hindrance struct {
 	LimitingTaskID   *uuid.UUID `db:"limiting_task_id"`
 	LimitingTaskName *string    `db:"limiting_task_name"`
 	LimitingRate     *string    `db:"limiting_rate"`
-	// TasksAhead is how many tasks hold lanes or waited longer while this one has no lane and no worker has a
+	// TasksAhead is how many tasks hold lanes or have waited longer, if this one has no lane and no worker has a
 	// free one; 0 means that it does not wait for lanes.
 	TasksAhead int `db:"tasks_ahead"`
 }
@@ -49,7 +49,7 @@ const findHindrance = `
 		LIMIT 1) strictest ON true
 	CROSS JOIN LATERAL (SELECT count(*) AS lanes FROM lanes WHERE launch_id = l.id) mine
 	CROSS JOIN LATERAL (
-		SELECT coalesce(sum(w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id)), 1) AS free -- no worker: lanes are not the problem
+		SELECT coalesce(sum(w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id)), 1) AS free -- lanes do not matter without workers
 		FROM workers w
 		WHERE w.beat_at > now() - $2 * interval '1 second') room
 	WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING')`

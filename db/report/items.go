@@ -43,21 +43,21 @@ type Filter struct {
 	// FinishReasons and ErrorCodes keep items with a run that ended for one of these reasons or with one of
 	// these codes.
 	FinishReasons, ErrorCodes []string
-	// Passed keeps items with a run that passed, or did not pass, MinScore and MaxScore items with a run whose
-	// score is in range. One run must meet these and Statuses together; nil means any.
+	// Passed keeps items with a run that passed, or with one that did not. MinScore and MaxScore keep items with a
+	// run whose score is in range. A single run must meet these and Statuses; nil means any.
 	Passed             *bool
 	MinScore, MaxScore *float64
-	// Evaluator is the number of the evaluator whose verdicts count, and which must have given one; 0 means all
-	// together.
+	// Evaluator is the number of the evaluator whose verdict counts, and which must have given one; 0 means the
+	// combined verdict of all.
 	Evaluator int
 	// Unstable keeps items that a variant answered in more than one way.
 	Unstable bool
-	// Levels keeps items with a variant whose answers have one of these levels, Facts items with a variant
-	// whose facts differ in one of these ways: the same variant must meet both.
+	// Levels keeps items with a variant whose answers have one of these levels, Facts those with a variant whose
+	// facts differ in one of these ways. A single variant must meet both.
 	Levels []measure.Level
 	Facts  []facts.Differ
 	Slicing
-	// Sort is one of Sorts, with a - before it in descending order; empty is question_id.
+	// Sort is one of Sorts, with a - before it for descending order; empty means question_id.
 	Sort string
 }
 
@@ -66,15 +66,15 @@ func (f Filter) judges() bool {
 	return f.Passed != nil || f.MinScore != nil || f.MaxScore != nil || f.Evaluator != 0
 }
 
-// Outcome is how runs of an item ended; empty fields are unknown, or of runs without an error.
+// Outcome is how runs of an item ended; fields are empty if they are unknown or the runs have no error.
 type Outcome struct {
 	ItemID       int64  `db:"item_id"`
 	FinishReason string `db:"finish_reason"`
 	ErrorCode    string `db:"error_code"`
 }
 
-// Outcomes returns how the current runs of a task's items ended, of one variant or of all if it is 0, each kind
-// once per item.
+// Outcomes returns how the current runs of a task's items ended, for one variant or, if it is 0, for all; each
+// outcome appears once per item.
 func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (byItem map[int64][]Outcome, err error) {
 	const read = `
 		SELECT DISTINCT item_id, coalesce(finish_reason, '') AS finish_reason, coalesce(error_code, '') AS error_code
@@ -91,7 +91,7 @@ func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (by
 	return byItem, nil
 }
 
-// sorts are the orders of items.
+// sorts maps the names of orders to their SQL.
 var sorts = map[string]string{
 	"question_id": "i.sort_key",
 	"agreement":   "(SELECT avg(q.agreement) FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
@@ -100,7 +100,7 @@ var sorts = map[string]string{
 	"latency":     "(SELECT avg(r.latency_ms) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))",
 }
 
-// Sorts are the orders of items.
+// Sorts are the names of the orders of items.
 var Sorts = []string{"question_id", "risk", "agreement", "pass_rate", "latency"}
 
 // riskOfQuestion orders question_statistics q by what a reader should see first: contradicting facts, then
@@ -157,7 +157,8 @@ func (f Filter) where() string {
 				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
 				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
 				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score)` + isWithinBounds + `)`
-		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() && len(f.FinishReasons)+len(f.ErrorCodes) == 0 { // what never took place has none of these
+		// missing runs have none of these
+		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() && len(f.FinishReasons)+len(f.ErrorCodes) == 0 {
 			where += `
 			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))
 				< (SELECT runs_per_item * CASE WHEN :variant = 0 THEN total_variants ELSE 1 END FROM evaluation_tasks WHERE id = :task)`
@@ -199,7 +200,7 @@ func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page
 		FROM evaluation_items i` + filter.where() + `
 		ORDER BY ` + order + ` NULLS LAST, i.sort_key
 		LIMIT :size OFFSET :offset`
-	if name == "" || name == "question_id" { // the index has no nulls
+	if name == "" || name == "question_id" { // the index contains no nulls
 		list = strings.Replace(list, order+" NULLS LAST, i.sort_key", order, 1)
 	}
 	err = pg.SelectNamed(ctx, r.db, &items, list, arguments)

@@ -8,7 +8,7 @@ import (
 )
 
 // Spent is the latency, tokens and cost of a judge's calls, counting only the calls behind current verdicts. A
-// field is nil while it is unknown.
+// field is nil if it is unknown.
 type Spent struct {
 	InputTokens  *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over a judge's calls that report tokens; null for rules" example:"18200"`
 	OutputTokens *int64  `db:"output_tokens" json:"output_tokens" example:"2280"`
@@ -22,15 +22,16 @@ type JudgeNumbers struct {
 	Spent
 	// Variants holds the same numbers for each variant, by its number.
 	Variants map[int]Spent
-	// Scale is 1 or 10 if enough answers were rated and none above it, although ratings go up to 100; otherwise
-	// 0.
+	// Scale is 1 or 10 if enough answers were rated and no rating is above it, although ratings go up to 100;
+	// otherwise 0.
 	Scale int
 }
 
 // fewestForScale is the number of rated answers needed to suspect a judge's scale.
 const fewestForScale = 5
 
-// Judges returns the numbers of a task's judges, by the evaluators' numbers. Default ratings say nothing about a scale.
+// Judges returns the numbers of a task's judges, by evaluator number. Default ratings do not count towards the
+// scale.
 func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers, error) {
 	const read = `
 		SELECT e.evaluator, coalesce(r.variant, 0) AS variant, sum(e.input_tokens) AS input_tokens, sum(e.output_tokens) AS output_tokens,
@@ -66,8 +67,8 @@ func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers,
 	return judges, err
 }
 
-// suspectedScale returns the likely scale of ratings up to best, or 0 if it seems to be 0 to 100. Ratings of 0
-// alone fit every scale.
+// suspectedScale returns the likely scale if the highest rating is best, or 0 if the scale seems to be 0 to 100.
+// Ratings that are all 0 fit every scale.
 func suspectedScale(rated int, best *float64) int {
 	switch {
 	case rated < fewestForScale || best == nil || *best <= 0 || *best > 10:

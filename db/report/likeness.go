@@ -8,15 +8,16 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Likeness is how alike the answers to an item are, for cards, exports, the API and comparisons alike; its fields
-// are nil while it is not assessed.
+// Likeness is how alike the answers to an item are; cards, exports, the API and comparisons all use it. Its fields
+// are nil while the item is not assessed.
 type Likeness struct {
 	Level      *measure.Level `db:"level"`
 	Agreement  *float64       `db:"agreement"`
 	Similarity *float64       `db:"similarity"`
 	Answers    *int           `db:"answers"`
 	Letters    *string        `db:"letters"`
-	// FactsDiffer is also nil with fewer than two answers; Facts are those in which the answers differ, conflicts first.
+	// FactsDiffer is also nil if there are fewer than two answers; Facts are the facts on which the answers differ,
+	// conflicts first.
 	FactsDiffer *facts.Differ `db:"facts_differ"`
 	Facts       Facts         `db:"facts"`
 	// Expected are the facts of the standard answer that answers contradict.
@@ -26,7 +27,7 @@ type Likeness struct {
 // likenessColumns are the columns of a Likeness in question_statistics q.
 const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts, q.expected_facts`
 
-// Facts are the facts in which the answers to a question differ.
+// Facts are the facts on which the answers to a question differ.
 type Facts []measure.Fact
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -41,7 +42,7 @@ func (f *ExpectedFacts) Scan(column any) error { return scanList(column, f) }
 // scanList reads a list of facts from a column of JSON, which may be null.
 func scanList(column, list any) error {
 	if column == nil {
-		return nil // each row has a list of its own
+		return nil // each row needs a list of its own
 	}
 	text, ok := column.([]byte)
 	if !ok {
@@ -50,7 +51,7 @@ func scanList(column, list any) error {
 	return json.Unmarshal(text, list)
 }
 
-// addTo adds to a question of a comparison how alike the answers to it are.
+// addTo adds the likeness of an item's answers to a question of a comparison.
 func (l Likeness) addTo(question *measure.ComparedQuestion) {
 	question.Level, question.Agreement, question.Similarity = measure.Unknown, l.Agreement, l.Similarity
 	if l.Answers != nil && *l.Answers > 0 {

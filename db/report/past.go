@@ -8,14 +8,15 @@ import (
 	"wending/db/pg"
 )
 
-// Past is the average latency, tokens and cost of the last runs of a saved target; nil where none reports them.
+// Past is the average latency, tokens and cost of the last runs of a saved target; fields are nil if no run reports
+// them.
 type Past struct {
 	LatencyMS    *float64 `db:"latency_ms"`
 	InputTokens  *float64 `db:"input_tokens"`
 	OutputTokens *float64 `db:"output_tokens"`
 }
 
-// Past returns the means over the last runs that succeeded of a saved model or agent, in the newest tasks that use it.
+// Past returns the means over the last successful runs of a saved model or agent, in the newest tasks that use it.
 func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT avg(latency_ms) AS latency_ms, avg(input_tokens) AS input_tokens, avg(output_tokens) AS output_tokens
@@ -44,7 +45,7 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	return past, pg.Classify("read what runs took", err)
 }
 
-// PastOfJudge returns the means of a vote over the last evaluations by judges that ask a saved model.
+// PastOfJudge returns the means, per vote, over the last evaluations by judges that use a saved model.
 func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT avg(latency_ms / votes) AS latency_ms, avg(input_tokens / votes) AS input_tokens, avg(output_tokens / votes) AS output_tokens

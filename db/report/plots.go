@@ -9,7 +9,7 @@ import (
 	"wending/db/pg"
 )
 
-// Bar is one bar of a plot: how many runs fall between From (inclusive) and To.
+// Bar is one bar of a plot: the number of runs between From (inclusive) and To (exclusive).
 type Bar struct {
 	From      float64 `db:"from_value"`
 	To        float64 `db:"to_value"`
@@ -17,12 +17,12 @@ type Bar struct {
 	Failed    int     `db:"failed"`
 }
 
-// maxBars is how many bars a plot has at most.
+// maxBars is the maximum number of bars in a plot.
 const maxBars = 30
 
 // LatencyBars returns the distribution of the latencies of a task's successful current runs, in at most maxBars
-// bars whose bounds are whole milliseconds, of equal width on a logarithmic scale where that is at least 1 ms;
-// it returns none if there are no such runs.
+// bars whose bounds are whole milliseconds. Bars have equal width on a logarithmic scale, but at least 1 ms. It
+// returns none if there are no such runs.
 func (m Monitor) LatencyBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	const count = `
 		SELECT latency_ms AS latency, count(*) AS runs
@@ -70,7 +70,8 @@ func latencyEdges(low, high int) []int {
 	return edges
 }
 
-// Bars are whole seconds wide. Time starts with the launch's first call, not with the time it spent in the queue.
+// Bars are whole seconds wide. Time starts with the launch's first call, so it does not include the wait in the
+// queue.
 const countOutcomes = `
 	WITH launch AS (
 		SELECT id, started_at, finished_at
@@ -78,7 +79,7 @@ const countOutcomes = `
 		WHERE task_id = $1 AND started_at IS NOT NULL
 		ORDER BY number DESC
 		LIMIT 1),
-	judged AS ( -- what a launch did that asked judges alone
+	judged AS ( -- for a launch that only ran judges
 		SELECT e.created_at, e.latency_ms, NOT e.is_default AS is_rated
 		FROM launch l
 		JOIN units u ON u.launch_id = l.id AND u.evaluator <> 0 AND u.state = 'DONE'
@@ -115,8 +116,8 @@ const countOutcomes = `
 	LEFT JOIN counts c USING (bar)
 	ORDER BY bar`
 
-// OutcomeBars returns how many runs of the task's newest launch ended – or, if it only ran judges, how many
-// answers they rated – over time: in at most maxBars bars of whole seconds from its first call, or none if
+// OutcomeBars returns how many runs of the task's newest launch ended – or, if it only ran judges, how many answers
+// they rated – over time: in at most maxBars bars of whole seconds, starting at its first call. It returns none if
 // nothing has ended.
 func (m Monitor) OutcomeBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	var bars []Bar

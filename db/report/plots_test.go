@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Bars are at least a millisecond wide, at most thirty, and cover the span without a gap.
+// Bars are at least a millisecond wide, at most thirty in number, and cover the span without a gap.
 func TestLatencyBarsCoverTheirSpan(t *testing.T) {
 	t.Parallel()
 	for _, span := range [][2]int{{0, 0}, {1, 1}, {5, 9}, {0, 29}, {0, 30}, {200, 230}, {401, 30_000}, {1, 600_000}} {

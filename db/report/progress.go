@@ -14,33 +14,34 @@ import (
 type Progress struct {
 	TaskID     uuid.UUID     `db:"task_id"`
 	TaskStatus db.TaskStatus `db:"task_status"`
-	// FailureCode is the internal fault; nil unless the task FAILED.
+	// FailureCode names the internal fault; nil unless the task FAILED.
 	FailureCode *string `db:"failure_code"`
 	// LaunchNumber is the newest launch's number; 0 means the task was never started.
 	LaunchNumber int  `db:"launch_number"`
 	IsStopping   bool `db:"is_stopping"`
-	// Total is the number of runs that the task will have. Completed runs have ended, Failed ones of them
-	// without success; Running ones are claimed by a worker, Queued ones wait. Stopped runs count only in
-	// Total.
+	// Total is the number of runs that the task will have when it is complete. Completed counts runs that have
+	// ended, Failed those of them without success, Running runs whose unit is claimed by a worker, Queued runs that
+	// wait. Stopped runs only count in Total.
 	Total     int `db:"total"`
 	Completed int `db:"completed"`
 	Failed    int `db:"failed"`
 	Running   int `db:"running"`
 	Queued    int `db:"queued"`
-	// Judged of JudgeTotal calls to judges have ended, JudgeFailed of them without a rating.
+	// JudgeTotal is the number of calls to judges, Judged how many of them have ended, JudgeFailed how many ended
+	// without a rating.
 	JudgeTotal  int `db:"judge_total"`
 	Judged      int `db:"judged"`
 	JudgeFailed int `db:"judge_failed"`
-	// Prepared is the number of units made so far for the newest launch, while they are being made.
+	// Prepared is the number of units created so far for the newest launch, while they are being created.
 	Prepared int `db:"prepared"`
-	// CallsPerSecond is the rate of the last ten seconds.
+	// CallsPerSecond is the average rate over the last ten seconds.
 	CallsPerSecond float64 `db:"calls_per_second"`
 }
 
-// Open is how many runs have yet to end.
+// Open returns how many runs have not ended yet.
 func (p Progress) Open() int { return p.Running + p.Queued }
 
-// TimeLeft is the time until the task's last run at the rate of the last seconds; unknown while nothing
+// TimeLeft returns the time until the task's last run ends, at the present rate; it is unknown while no run
 // completes.
 func (p Progress) TimeLeft() (left time.Duration, isKnown bool) {
 	if !p.TaskStatus.IsActive() || p.CallsPerSecond <= 0 {
@@ -49,7 +50,7 @@ func (p Progress) TimeLeft() (left time.Duration, isKnown bool) {
 	return time.Duration(float64(p.Open()) / p.CallsPerSecond * float64(time.Second)), true
 }
 
-// recentRuns is how many of the newest runs the rate of calls is computed from, at most.
+// recentRuns is the maximum number of recent runs from which the rate of calls is computed.
 const recentRuns = 1000
 
 const readProgress = `
@@ -76,7 +77,7 @@ const readProgress = `
 		WHERE task_id = t.id
 		ORDER BY number DESC
 		LIMIT 1) l ON true
-	LEFT JOIN LATERAL ( -- its units, from the thin table
+	LEFT JOIN LATERAL ( -- its units, counted in the thin table
 		SELECT coalesce(sum(CASE WHEN state = 'DONE' THEN turns ELSE turns_done END) FILTER (WHERE evaluator = 0), 0) AS done,
 			coalesce(sum(CASE WHEN turns > 1 THEN turns_failed ELSE CAST(outcome <> 'SUCCEEDED' AS int) END) FILTER (WHERE evaluator = 0), 0) AS failed,
 			count(*) FILTER (WHERE state = 'RUNNING' AND evaluator = 0) AS running,
@@ -87,7 +88,7 @@ const readProgress = `
 			count(*) FILTER (WHERE evaluator > 0 AND outcome <> 'SUCCEEDED') AS judge_failed
 		FROM units
 		WHERE launch_id = l.id) u ON true
-	LEFT JOIN LATERAL ( -- current runs, while no launch works; without those that a waiting retry will repeat
+	LEFT JOIN LATERAL ( -- current runs while no launch is active, without those that a waiting retry will repeat
 		SELECT count(*) AS runs,
 			count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failed,
 			count(*) FILTER (WHERE coalesce(item_id = l.item_id, true) AND coalesce(variant = l.variant, true)) AS of_scope
@@ -120,12 +121,12 @@ func (m Monitor) TaskProgress(ctx context.Context, taskID uuid.UUID) (progress P
 	return progress, nil
 }
 
-// ListenForChanges calls changed with the id of every task whose state changes, in any process, until ctx ends;
-// with uuid.Nil when listening has begun and after every reconnect, because changes may have been missed. url
-// must lead to the server itself and not to a pooler.
+// ListenForChanges calls changed with the id of every task whose state changes, in any process, until ctx ends. It
+// calls changed with uuid.Nil when listening has begun and after every reconnect, because changes may have been
+// missed. url must lead to the server itself and not to a pooler.
 func ListenForChanges(ctx context.Context, url string, changed func(taskID uuid.UUID)) error {
 	return pg.Listen(ctx, url, db.ChangesChannel, func(payload string) {
-		id, _ := uuid.Parse(payload) // Nil if it is empty
+		id, _ := uuid.Parse(payload) // uuid.Nil if the payload is empty
 		changed(id)
 	})
 }

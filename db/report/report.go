@@ -22,7 +22,7 @@ type Report struct{ db *pg.Pool }
 // New returns a Report that reads through a store's connections.
 func New(store *db.Store) Report { return Report{store.Pool()} }
 
-// Summary is the data about one item that the map of all questions, filters and orders need.
+// Summary holds the data about one item that the overview of all questions, filters and orders need.
 type Summary struct {
 	ID         int64  `db:"id"`
 	QuestionID string `db:"question_id"`
@@ -30,14 +30,16 @@ type Summary struct {
 	Number int `db:"number"`
 	// Series names the conversation that the item is a turn of; nil for a single question.
 	Series *string `db:"series"`
+	// Cluster names the items that this one is not independent of; empty for none.
+	Cluster string `db:"cluster"`
 	// Answers is how many different answers the successful current runs gave: with several variants, the
 	// highest count of any variant.
 	Answers int `db:"answers"`
-	// Runs is how many current runs there are: fewer than the task's where it was stopped.
+	// Runs is how many current runs there are: fewer than the task has per item if it was stopped.
 	Runs int `db:"runs"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
-	// Judged is how many current runs every evaluator of the task has a verdict on, and Passes how many of them passed.
+	// Judged is how many current runs have a verdict of every evaluator, Passes how many of them passed.
 	Judged int `db:"judged"`
 	Passes int `db:"passes"`
 	// Score is the mean of the runs' scores; nil if no run has a score.
@@ -46,37 +48,37 @@ type Summary struct {
 	Level     *measure.Level `db:"level"`
 	Agreement *float64       `db:"agreement"`
 	Letters   *string        `db:"letters"`
-	// HasConflict reports that two answers of a variant contradict each other in a fact.
+	// HasConflict reports that two answers of a variant contradict each other on a fact.
 	HasConflict bool `db:"has_conflict"`
-	// IsSame reports that the answers of each variant have the same content, and IsContradicted that one of them contradicts the
-	// standard answer in a fact.
+	// IsSame reports that, within each variant, all answers have the same content; IsContradicted reports that an
+	// answer contradicts the standard answer on a fact.
 	IsSame         bool `db:"is_same"`
 	IsContradicted bool `db:"is_contradicted"`
-	// Risk orders items by what a reader should see first, the least first; nil while the item is not assessed.
+	// Risk orders items by urgency for a reader, the least urgent first; nil while the item is not assessed.
 	Risk *float64 `db:"risk"`
-	// LatencyMS is the mean of the successful current runs, nil if there is none, and Bytes the length of the
-	// longest answer; both are set only if measures are requested.
+	// LatencyMS is the mean of the successful current runs, nil if there are none; Bytes is the length of the
+	// longest answer. Both are set only if measures are requested.
 	LatencyMS *float64 `db:"latency_ms"`
 	Bytes     int      `db:"bytes"`
 	// Matches reports whether the item matches the text that was searched for.
 	Matches bool `db:"matches"`
-	// IsAssessed reports that Answers, Level, Agreement and Letters are known; without it only Answers is.
+	// IsAssessed reports that Level, Agreement and Letters are known; Answers always is.
 	IsAssessed bool `db:"is_assessed"`
 }
 
 // IsUnstable reports whether the item was answered in more than one way.
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
-// The data about an item's runs that is available without reading their rows, and the data that is not. The
-// length of a text is known without reading it.
+// Two sets of columns: data about an item's runs that is available without reading their rows, and data that is
+// not. The length of a text is known without reading the text.
 const (
 	countRuns      = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
 	countVerdicts  = `, count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score`
 	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
 )
 
-// summariseItems reads the summaries of a task's items, with the known data about their runs, and searches for
-// a text.
+// summariseItems reads the summaries of a task's items, with the data about their runs that is at hand, and
+// searches for a text.
 func summariseItems(isJudged, withMeasures bool, like string) string {
 	known, measures := "", ""
 	if withMeasures {
@@ -86,7 +88,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.score,", measures+countVerdicts
 	}
 	return `
-	SELECT i.id, i.question_id, i.series, row_number() OVER (ORDER BY i.sort_key) AS number,
+	SELECT i.id, i.question_id, i.series, ` + db.ClusterOf + ` AS cluster, row_number() OVER (ORDER BY i.sort_key) AS number,
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		coalesce(r.failures, 0) AS failures,
@@ -97,12 +99,13 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 			SELECT FROM evaluation_runs found
 			WHERE found.item_id = i.id AND found.is_current AND ($4 = 0 OR found.variant = $4) AND left(found.response_body, $3) ` + like + ` $2)) AS matches
 	FROM evaluation_items i
+	JOIN evaluation_tasks t ON t.id = i.task_id
 	LEFT JOIN (
 		SELECT item_id, ` + countRuns + measures + `
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current AND ($4 = 0 OR variant = $4)
 		GROUP BY item_id) r ON r.item_id = i.id
-	LEFT JOIN ( -- of several variants the least alike, and the mean
+	LEFT JOIN ( -- of several variants: the least alike level, and the mean
 		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
 			string_agg(q.letters, '' ORDER BY q.variant) AS letters,
 			bool_or(q.facts_differ = 'conflict') AS has_conflict, bool_and(q.level IN ('identical', 'format_only')) AS is_same,
@@ -121,7 +124,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 // ErrSearchTooSlow if that takes longer than searchTime.
 func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string, withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"
-	if strings.ToLower(text) == strings.ToUpper(text) { // Chinese has no case, and texts are read several times as fast
+	if strings.ToLower(text) == strings.ToUpper(text) { // Chinese has no case, and case-sensitive search is twice as fast
 		like = "LIKE"
 	}
 	var summaries []Summary
@@ -144,8 +147,8 @@ func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text s
 	return summaries, r.countAnswers(ctx, task.ID, summaries, variant)
 }
 
-// countAnswers counts the different answers to the questions that are not assessed yet: a task that has ended
-// has none.
+// countAnswers counts the different answers to questions that are not assessed yet; a task that has ended has no
+// such questions.
 func (r Report) countAnswers(ctx context.Context, taskID uuid.UUID, summaries []Summary, variant int) error {
 	const count = `
 		SELECT item_id, max(answers) AS answers
@@ -183,13 +186,14 @@ func (r Report) countAnswers(ctx context.Context, taskID uuid.UUID, summaries []
 	return nil
 }
 
-// searchedText is in how many of an answer's first characters a text is looked for, searchTime how long in all.
+// searchedText is how many characters at the beginning of an answer are searched, searchTime the time limit of a
+// whole search.
 const (
 	searchedText = 20_000
 	searchTime   = 5 * time.Second
 )
 
-// ErrSearchTooSlow reports that a text was not found in time among many long answers.
+// ErrSearchTooSlow means that the search did not finish in time, because there are many long answers.
 var ErrSearchTooSlow = errors.New("the search takes too long")
 
 // Retry is the progress of an item's runs in the task's active launch.
@@ -209,7 +213,7 @@ func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64)
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		JOIN evaluation_items i ON i.task_id = t.id AND i.id = ANY ($2)
-		LEFT JOIN units u ON u.launch_id = l.id AND u.evaluator = 0 AND u.item_id = ANY (ARRAY( -- of a turn, those that begin with one before it
+		LEFT JOIN units u ON u.launch_id = l.id AND u.evaluator = 0 AND u.item_id = ANY (ARRAY( -- for a conversation, units that begin at an earlier turn also count
 			SELECT i.id UNION SELECT id FROM evaluation_items WHERE task_id = i.task_id AND series = i.series AND turn < i.turn))
 		WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING', 'STOPPING')
 		GROUP BY i.id, l.id, t.runs_per_item, t.total_variants

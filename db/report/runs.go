@@ -10,8 +10,8 @@ import (
 	"wending/db/pg"
 )
 
-// CurrentRuns returns the current runs of these items with at most limit characters of each response, ordered by
-// item, variant and run_index.
+// CurrentRuns returns the current runs of items with at most limit characters of each response, ordered by item,
+// variant and run_index.
 func (r Report) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]db.Run, error) {
 	const query = `
 		SELECT ` + db.RunColumns + `, left(r.response_body, $2) AS response_body, left(r.reasoning, $2) AS reasoning,
@@ -24,8 +24,8 @@ func (r Report) CurrentRuns(ctx context.Context, itemIDs []int64, limit int) ([]
 	return runs, pg.Classify("read the runs", err)
 }
 
-// EachAnswer calls yield with the successful current runs of these items, with at most limit characters of each
-// response, one at a time.
+// EachAnswer calls yield with the successful current runs of items, one at a time, with at most limit characters of
+// each response.
 func (r Report) EachAnswer(ctx context.Context, itemIDs []int64, limit int, yield func(db.Run) error) error {
 	const query = `
 		SELECT r.id, r.item_id, r.latency_ms, r.total_tokens, left(r.response_body, $2) AS response_body
@@ -72,7 +72,7 @@ func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit in
 	return run, db.NotFound(db.KindRun, pg.Classify("read the run", err))
 }
 
-// EachWholeRun calls yield with the runs of these ids and their whole responses, in the order of the ids.
+// EachWholeRun calls yield with the runs with these ids and their whole responses, in the order of the ids.
 func (r Report) EachWholeRun(ctx context.Context, runIDs []int64, yield func(WholeRun) error) error {
 	const query = `
 		SELECT ` + db.RunColumns + `, r.response_body, i.question_id, i.question, i.series, i.turn

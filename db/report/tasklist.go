@@ -22,10 +22,10 @@ type TaskFilter struct {
 	Statuses []db.TaskStatus
 	// Drafts adds drafts; WithoutDrafts keeps them out of PENDING.
 	Drafts, WithoutDrafts bool
-	// NameContains is matched anywhere in the name, without regard to case.
+	// NameContains matches anywhere in the name, without regard to case.
 	NameContains string
-	// WithoutCopies leaves out tasks that schedules made; CopiesOf selects the tasks that one schedule made,
-	// uuid.Nil all.
+	// WithoutCopies leaves out tasks that schedules made. CopiesOf selects the tasks that one schedule made, or
+	// with uuid.Nil those of all schedules.
 	WithoutCopies bool
 	// Newest selects only the newest of each schedule's copies.
 	Newest   bool
@@ -39,7 +39,7 @@ func (f TaskFilter) IsZero() bool {
 	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil
 }
 
-// where returns the condition for tasks that match, of the table t, within the scope; its parameters are :project,
+// where returns the condition on the table t for tasks that match within the scope; its parameters are :project,
 // :statuses, :name, :schedule and :except.
 func (f TaskFilter) where(scope db.Scope) string {
 	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
@@ -58,7 +58,7 @@ func (f TaskFilter) where(scope db.Scope) string {
 	if len(kinds) > 0 {
 		condition = "(" + strings.Join(kinds, " OR ") + ")"
 	}
-	if !scope.IsAll() { // the condition for both would not always let the index of projects serve
+	if !scope.IsAll() { // with one condition for both cases, the index of projects would not always be used
 		condition += ` AND t.project_id = :project`
 	}
 	if f.NameContains != "" {
@@ -82,12 +82,13 @@ func (f TaskFilter) where(scope db.Scope) string {
 
 // Tasks returns one page of the tasks that match, newest first, and how many match in all.
 func (l TaskList) Tasks(ctx context.Context, scope db.Scope, filter TaskFilter, page db.Page) (tasks []db.Task, total int, err error) {
-	// Searching names reads every task, so it is done once; without a search indexes serve count and page apart.
+	// Searching names reads every task, so page and count share one statement. Without a search, separate
+	// statements use indexes.
 	once := "NOT MATERIALIZED"
 	if filter.NameContains != "" {
 		once = "MATERIALIZED"
 	}
-	// The ids first: the state of a task costs several look-ups, which only the page's own rows need.
+	// The ids come first: computing a task's state takes several look-ups, which only the page's own rows need.
 	list := `
 		WITH found AS ` + once + ` (
 			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where(scope) + `)
@@ -105,7 +106,7 @@ func (l TaskList) Tasks(ctx context.Context, scope db.Scope, filter TaskFilter, 
 	}
 	ids := make([]uuid.UUID, len(found.IDs))
 	for n, id := range found.IDs {
-		ids[n] = uuid.MustParse(id) // of a column of uuids
+		ids[n] = uuid.MustParse(id) // for a column of uuids
 	}
 	tasks, err = l.store.TasksByID(ctx, scope, ids)
 	return tasks, found.Total, err
@@ -125,7 +126,7 @@ type TaskSeries struct {
 	Copies int       `db:"copies"`
 }
 
-// SeriesOf returns the schedules that made tasks, by their ids.
+// SeriesOf returns the schedules that made tasks, by schedule id.
 func (l TaskList) SeriesOf(ctx context.Context, scope db.Scope, tasks []db.Task) (map[uuid.UUID]TaskSeries, error) {
 	list := `
 		SELECT s.id, s.name, (SELECT count(*) FROM evaluation_tasks WHERE schedule_id = s.id) AS copies

@@ -10,14 +10,15 @@ import (
 	"wending/db/pg"
 )
 
-// VariantStatistics are the numbers of one variant, computed from its current runs (metrics.md). A number is
-// nil while it is unknown.
+// VariantStatistics are the numbers of one variant, computed from its current runs (metrics.md). A number is nil if
+// it is unknown.
 type VariantStatistics struct {
 	Number      int    `db:"number" json:"number" doc:"1 for a plain task" example:"1"`
 	Name        string `db:"name" json:"name" doc:"Empty for a plain task"`
 	RunsPerItem int    `db:"runs_per_item" json:"runs_per_item" example:"5"`
 
 	Items        int `db:"items" json:"items" doc:"Questions" example:"100"`
+	Clusters     int `db:"clusters" json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by; items where each stands alone" example:"100"`
 	RunsExpected int `db:"runs_expected" json:"runs_expected" example:"500"`
 	Runs         int `db:"runs" json:"runs" doc:"Runs that have ended" example:"500"`
 	Succeeded    int `db:"succeeded" json:"succeeded" example:"493"`
@@ -43,7 +44,8 @@ type VariantStatistics struct {
 	LatencyP99      *float64 `db:"latency_p99_ms" json:"latency_p99_ms" example:"4210"`
 	FirstTokenP50   *float64 `db:"first_token_p50_ms" json:"first_token_p50_ms" doc:"Over streamed answers; reasoning does not count" example:"210"`
 	TokensPerSecond *float64 `db:"tokens_per_second" json:"tokens_per_second" doc:"Median of the answer's own output tokens / (latency − first token); runs whose reasoning is not counted apart are left out" example:"48.2"`
-	// LongestSilenceP50MS and LongestSilenceMaxMS are of the longest time of each call in which nothing came.
+	// LongestSilenceP50MS and LongestSilenceMaxMS are the median and the maximum, over the calls, of the longest
+	// time without data.
 	LongestSilenceP50MS *float64 `db:"longest_silence_p50_ms" json:"longest_silence_p50_ms" doc:"Of the longest time of each call in which nothing came: the median" example:"850"`
 	LongestSilenceMaxMS *int     `db:"longest_silence_max_ms" json:"longest_silence_max_ms" doc:"And the maximum" example:"4200"`
 
@@ -59,12 +61,12 @@ type VariantStatistics struct {
 
 // The columns of VariantStatistics, over the runs and the assessed questions that the statement groups.
 const (
-	numbersOfVariant = `v.number, v.name, t.runs_per_item, n.items, n.items * t.runs_per_item AS runs_expected,
+	numbersOfVariant = `v.number, v.name, t.runs_per_item, n.items, n.clusters, n.items * t.runs_per_item AS runs_expected,
 		coalesce(r.runs, 0) AS runs, coalesce(r.succeeded, 0) AS succeeded, coalesce(r.failed, 0) AS failed, coalesce(r.timed_out, 0) AS timed_out,
 		coalesce(r.refused, 0) AS refused, coalesce(r.filtered, 0) AS filtered, coalesce(r.truncated, 0) AS truncated,
 		n.items * t.runs_per_item - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
 		coalesce(r.succeeded, 0) / nullif(n.items * t.runs_per_item, 0)::float8 AS success_rate,
-		q.identical_rate, q.agreement, q.agreement_se, q.consensus, q.distinct_mean, q.similarity,
+		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
 		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second, r.longest_silence_p50_ms, r.longest_silence_max_ms,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
 		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost`
@@ -88,17 +90,21 @@ const (
 			sum(total_tokens) AS total_tokens,
 			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,
 			sum(cost) AS cost, count(cost) AS runs_with_cost`
-	numbersOfQuestions = `avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement,
-			stddev_samp(s.agreement) / sqrt(nullif(count(s.agreement), 0)) AS agreement_se, avg(s.consensus) AS consensus,
+	numbersOfQuestions = `avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement, avg(s.consensus) AS consensus,
 			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity`
 )
 
 const readVariantStatistics = `
+	WITH items AS (
+		SELECT i.id, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		WHERE i.task_id = $1)
 	SELECT ` + numbersOfVariant + `
 	FROM evaluation_tasks t
 	JOIN task_variants v ON v.task_id = t.id
 	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
-	CROSS JOIN LATERAL (SELECT t.total_items AS items) n
+	CROSS JOIN LATERAL (SELECT t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters) n
 	LEFT JOIN (
 		SELECT variant, ` + numbersOfRuns + `
 		FROM evaluation_runs
@@ -106,21 +112,35 @@ const readVariantStatistics = `
 		GROUP BY variant) r ON r.variant = v.number
 	LEFT JOIN (
 		SELECT s.variant, ` + numbersOfQuestions + `
-		FROM evaluation_items i
+		FROM items i
 		JOIN question_statistics s ON s.item_id = i.id
-		WHERE i.task_id = $1
 		GROUP BY s.variant) q ON q.variant = v.number
+	LEFT JOIN ( -- metrics.md, Clusters
+		SELECT variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS agreement_se
+		FROM (
+			SELECT variant, sum(deviation) AS deviation, count(*) AS items
+			FROM (
+				SELECT s.variant, i.cluster, s.agreement - avg(s.agreement) OVER (PARTITION BY s.variant) AS deviation
+				FROM items i
+				JOIN question_statistics s ON s.item_id = i.id
+				WHERE s.agreement IS NOT NULL) d
+			GROUP BY variant, cluster) d
+		GROUP BY variant) c ON c.variant = v.number
 	WHERE t.id = $1
 	ORDER BY v.number`
 
 // readSliceStatistics groups by the slices $3 of the items $2, too.
 const readSliceStatistics = `
-	WITH sliced AS (SELECT * FROM unnest($2::bigint[], $3::int[]) AS s (item_id, slice))
+	WITH sliced AS (
+		SELECT s.item_id, s.slice, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
+		FROM unnest($2::bigint[], $3::int[]) AS s (item_id, slice)
+		JOIN evaluation_items i ON i.id = s.item_id
+		JOIN evaluation_tasks t ON t.id = i.task_id)
 	SELECT n.slice, ` + numbersOfVariant + `
 	FROM evaluation_tasks t
 	JOIN task_variants v ON v.task_id = t.id
 	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
-	CROSS JOIN (SELECT slice, count(*) AS items FROM sliced GROUP BY slice) n
+	CROSS JOIN (SELECT slice, count(*) AS items, count(DISTINCT cluster) AS clusters FROM sliced GROUP BY slice) n
 	LEFT JOIN (
 		SELECT sliced.slice, variant, ` + numbersOfRuns + `
 		FROM evaluation_runs
@@ -132,6 +152,18 @@ const readSliceStatistics = `
 		FROM sliced
 		JOIN question_statistics s USING (item_id)
 		GROUP BY sliced.slice, s.variant) q ON q.variant = v.number AND q.slice = n.slice
+	LEFT JOIN ( -- metrics.md, Clusters
+		SELECT slice, variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS agreement_se
+		FROM (
+			SELECT slice, variant, sum(deviation) AS deviation, count(*) AS items
+			FROM (
+				SELECT sliced.slice, s.variant, sliced.cluster,
+					s.agreement - avg(s.agreement) OVER (PARTITION BY sliced.slice, s.variant) AS deviation
+				FROM sliced
+				JOIN question_statistics s USING (item_id)
+				WHERE s.agreement IS NOT NULL) d
+			GROUP BY slice, variant, cluster) d
+		GROUP BY slice, variant) c ON c.variant = v.number AND c.slice = n.slice
 	WHERE t.id = $1
 	ORDER BY n.slice, v.number`
 
@@ -147,13 +179,13 @@ func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (varian
 	return variants, err
 }
 
-// ErrorCount is how often runs of each variant ended with an error, by the variants' numbers.
+// ErrorCount is how often runs of each variant ended with an error, by variant number.
 type ErrorCount struct {
 	Code   string
 	Counts map[int]int
 }
 
-// Errors returns why current runs of a task have no answer, the most frequent first.
+// Errors returns the reasons why current runs of a task have no answer, the most frequent first.
 func (r Report) Errors(ctx context.Context, taskID uuid.UUID) (errors []ErrorCount, err error) {
 	const read = `
 		SELECT error_code, variant, count(*) AS count, sum(count(*)) OVER (PARTITION BY error_code) AS total
@@ -178,8 +210,8 @@ func (r Report) Errors(ctx context.Context, taskID uuid.UUID) (errors []ErrorCou
 	return errors, nil
 }
 
-// Levels returns how many questions have each level, and of how many the facts differ how, by the variants' numbers.
-// Questions that are not assessed have neither.
+// Levels returns the number of questions at each level, and the number for each way in which facts differ, by
+// variant number. Questions that are not assessed are not counted.
 func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (levels, differ map[int]map[string]int, err error) {
 	const read = `
 		SELECT q.variant, q.level, coalesce(q.facts_differ, '') AS facts_differ, count(*) AS count

@@ -2,6 +2,8 @@ package report
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/lib/pq"
@@ -13,16 +15,16 @@ import (
 
 // variantVerdicts are the evaluators' verdicts on one variant.
 type variantVerdicts struct {
-	// questions are the questions that have runs, unordered.
-	questions []measure.Judged
+	// questions are the questions that have runs, by their items.
+	questions map[int64]measure.Judged
 	// errors is how many evaluations ended with an error, defaults how many of them have default ratings.
 	errors, defaults int
 	// ratings are the mean ratings of questions, by the dimensions.
-	ratings map[string][]float64
+	ratings map[string]*measure.Sample
 }
 
-// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant
-// number. Default ratings of judges count if withDefaults is true.
+// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant number.
+// Default ratings of judges count only if withDefaults is true.
 func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]measure.Statistics, error) {
 	score := `r.score`
 	if withDefaults {
@@ -53,7 +55,8 @@ func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults b
 		of.errors, of.defaults = one.Errors, one.Defaults
 		verdicts[one.Variant] = of
 	}
-	return summarised(task, verdicts), nil
+	clusters, err := r.clusters(ctx, task)
+	return summarised(task, verdicts, clusters), err
 }
 
 // PassStatisticsOf returns the statistics of one evaluator's verdicts; for a judge they include its ratings.
@@ -70,18 +73,43 @@ func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db
 	if err != nil {
 		return nil, err
 	}
-	if evaluator.IsJudge() {
-		if err := r.addRatings(ctx, task.ID, evaluator.Number, withDefaults, verdicts); err != nil {
-			return nil, err
-		}
+	clusters, err := r.clusters(ctx, task)
+	if err == nil && evaluator.IsJudge() {
+		err = r.addRatings(ctx, task.ID, evaluator.Number, withDefaults, clusters, verdicts)
 	}
-	return summarised(task, verdicts), nil
+	return summarised(task, verdicts, clusters), err
+}
+
+// clusters returns the clusters of a task's items that are not independent, by their ids; nil where all are.
+func (r Report) clusters(ctx context.Context, task db.Task) (map[int64]string, error) {
+	const read = `
+		SELECT i.id, ` + db.ClusterOf + ` AS cluster
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		WHERE i.task_id = $1`
+	if task.ClusterBy == nil && task.TotalConversations == 0 {
+		return nil, nil
+	}
+	var rows []struct {
+		ID      int64
+		Cluster string
+	}
+	if err := r.db.SelectContext(ctx, &rows, read, task.ID); err != nil {
+		return nil, pg.Classify("read the clusters", err)
+	}
+	clusters := make(map[int64]string, len(rows))
+	for _, row := range rows {
+		clusters[row.ID] = row.Cluster
+	}
+	return clusters, nil
 }
 
 // addRatings adds a judge's mean ratings of questions, by the dimensions.
-func (r Report) addRatings(ctx context.Context, taskID uuid.UUID, evaluator int, withDefaults bool, verdicts map[int]variantVerdicts) error {
+func (r Report) addRatings(
+	ctx context.Context, taskID uuid.UUID, evaluator int, withDefaults bool, clusters map[int64]string, verdicts map[int]variantVerdicts,
+) error {
 	const read = `
-		SELECT r.variant, rating.key AS dimension, avg(CAST(rating.value AS float8)) AS mean
+		SELECT r.variant, r.item_id, rating.key AS dimension, avg(CAST(rating.value AS float8)) AS mean
 		FROM evaluation_runs r
 		JOIN evaluations e ON e.run_id = r.id AND e.evaluator = $2 AND ($3 OR NOT e.is_default)
 		CROSS JOIN LATERAL json_each_text(e.ratings) rating
@@ -90,34 +118,49 @@ func (r Report) addRatings(ctx context.Context, taskID uuid.UUID, evaluator int,
 		ORDER BY r.variant, rating.key, r.item_id`
 	type row struct {
 		Variant   int
+		ItemID    int64 `db:"item_id"`
 		Dimension string
 		Mean      float64
 	}
 	return pg.EachRow(ctx, r.db, "read the ratings", read, []any{taskID, evaluator, withDefaults}, func(one row) error {
 		of := verdicts[one.Variant]
 		if of.ratings == nil {
-			of.ratings = map[string][]float64{}
+			of.ratings = map[string]*measure.Sample{}
 		}
-		of.ratings[one.Dimension] = append(of.ratings[one.Dimension], one.Mean)
+		if of.ratings[one.Dimension] == nil {
+			of.ratings[one.Dimension] = &measure.Sample{}
+		}
+		of.ratings[one.Dimension].Add(one.Mean, clusters[one.ItemID])
 		verdicts[one.Variant] = of
 		return nil
 	})
 }
 
-func summarised(task db.Task, verdicts map[int]variantVerdicts) map[int]measure.Statistics {
+func summarised(task db.Task, verdicts map[int]variantVerdicts, clusters map[int64]string) map[int]measure.Statistics {
 	statistics := map[int]measure.Statistics{}
 	for _, variant := range task.Variants {
 		of := verdicts[variant.Number]
-		for len(of.questions) < task.TotalItems { // those without a run
-			of.questions = append(of.questions, measure.Judged{})
+		questions := make([]measure.Judged, 0, task.TotalItems)
+		for _, id := range slices.Sorted(maps.Keys(of.questions)) {
+			question := of.questions[id]
+			question.Cluster = clusters[id]
+			questions = append(questions, question)
 		}
-		summary := measure.Summarise(of.questions, task.RunsPerItem, of.errors)
+		for id, cluster := range clusters { // those without a run
+			if _, hasRuns := of.questions[id]; !hasRuns {
+				questions = append(questions, measure.Judged{Cluster: cluster})
+			}
+		}
+		for len(questions) < task.TotalItems {
+			questions = append(questions, measure.Judged{})
+		}
+		summary := measure.Summarise(questions, task.RunsPerItem, of.errors)
 		summary.Defaults = of.defaults
 		for dimension, means := range of.ratings {
 			if summary.Ratings == nil {
 				summary.Ratings = map[string]measure.Rating{}
 			}
-			summary.Ratings[dimension] = measure.NewRating(means)
+			summary.Ratings[dimension] = measure.NewRating(*means)
 		}
 		statistics[variant.Number] = summary
 	}
@@ -133,7 +176,10 @@ func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (ma
 	verdicts := map[int]variantVerdicts{}
 	err := pg.EachRow(ctx, r.db, "read the verdicts", read, arguments, func(one row) error {
 		of := verdicts[one.Variant]
-		of.questions = append(of.questions, measure.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score})
+		if of.questions == nil {
+			of.questions = map[int64]measure.Judged{}
+		}
+		of.questions[one.ItemID] = measure.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score}
 		of.errors, of.defaults = of.errors+one.Errors, of.defaults+one.Defaults
 		verdicts[one.Variant] = of
 		return nil
@@ -141,8 +187,8 @@ func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (ma
 	return verdicts, err
 }
 
-// Unpassed returns the items of a task of which a run of a variant, or of any if it is 0, did not pass an evaluator, by the evaluators'
-// numbers.
+// Unpassed returns, by evaluator number, the items of a task with a run that did not pass the evaluator; variant 0
+// means any variant.
 func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (map[string]map[int64]bool, error) {
 	const read = `
 		SELECT DISTINCT e.evaluator, r.item_id
@@ -166,8 +212,8 @@ func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (ma
 	return items, nil
 }
 
-// PassShares returns the share of judged runs that pass, by item and variant; a pair without judged runs has
-// none.
+// PassShares returns the share of judged runs that passed, by item and variant; pairs without judged runs are
+// missing.
 func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[int]float64, error) {
 	const read = `
 		SELECT item_id, variant, count(*) FILTER (WHERE passed) / count(passed)::float8 AS share

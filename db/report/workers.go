@@ -17,7 +17,7 @@ type Worker struct {
 	ProcessID int       `db:"process_id"`
 	Lanes     int       `db:"lanes"`
 	BusyLanes int       `db:"busy_lanes"`
-	// Units is how many units the worker holds: calls in flight, about to begin or being stored.
+	// Units is how many units the worker holds: calls in flight or about to begin, and results being stored.
 	Units     int       `db:"units"`
 	StartedAt time.Time `db:"started_at"`
 	// SilentSeconds is the time since the last heartbeat, by the database's clock.
@@ -25,7 +25,7 @@ type Worker struct {
 	IsAlive       bool    `db:"is_alive"`
 }
 
-// Lanes returns how many calls the living workers make at once.
+// Lanes returns how many calls the living workers together make at once.
 func (m Monitor) Lanes(ctx context.Context) (lanes int, err error) {
 	const sum = `SELECT coalesce(sum(lanes), 0) FROM workers WHERE beat_at > now() - $1 * interval '1 second'`
 	err = m.db.GetContext(ctx, &lanes, sum, db.WorkerDeadAfter.Seconds())

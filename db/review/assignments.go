@@ -11,7 +11,7 @@ import (
 	"wending/db/pg"
 )
 
-// Assignments returns to whom the questions of a task were given, by the items' ids.
+// Assignments returns the reviewers to whom the questions of a task were assigned, by item id.
 func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][]string, error) {
 	const list = `
 		SELECT a.item_id, a.reviewer
@@ -33,8 +33,8 @@ func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][
 	return byItem, nil
 }
 
-// Assign gives the questions of a task to reviewers, anew: what was given before is taken back. split returns for a
-// number of questions, in the order of pages, the reviewers of each.
+// Assign assigns the questions of a task to reviewers and discards earlier assignments. Given a number of
+// questions, split returns the reviewers of each, in the order of pages.
 func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, split func(questions int) [][]string) error {
 	const (
 		lock    = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR NO KEY UPDATE`

@@ -2,6 +2,7 @@ package review
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,29 +13,31 @@ import (
 	"wending/db/pg"
 )
 
-// Batch is verdicts that were given together.
+// Batch is a set of verdicts that were given, or taken over from an earlier task, together.
 type Batch struct {
-	ID       uuid.UUID `db:"batch"`
-	Reviewer string    `db:"reviewer"`
-	// Questions is on how many questions a verdict of it still stands.
+	ID uuid.UUID `db:"batch"`
+	// Reviewer is who gave them, or took them over.
+	Reviewer string `db:"reviewer"`
+	// Questions is the number of questions on which a verdict of the batch is still current.
 	Questions int       `db:"questions"`
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Batches returns the batches of a task of which a verdict still stands, the newest first.
-func (r Reviews) Batches(ctx context.Context, taskID uuid.UUID) (batches []Batch, err error) {
+// Batches returns the batches of a task that still have a current verdict, newest first: those that were given, or those that were
+// taken over.
+func (r Reviews) Batches(ctx context.Context, taskID uuid.UUID, areCarried bool) (batches []Batch, err error) {
 	const list = `
-		SELECT v.batch, v.reviewer, count(DISTINCT v.item_id) AS questions, max(v.created_at) AS created_at
+		SELECT v.batch, coalesce(v.carried_by, v.reviewer) AS reviewer, count(DISTINCT v.item_id) AS questions, max(v.created_at) AS created_at
 		FROM reviews v
 		JOIN evaluation_items i ON i.id = v.item_id
-		WHERE i.task_id = $1 AND v.batch IS NOT NULL AND v.is_current AND NOT v.is_withdrawn
-		GROUP BY v.batch, v.reviewer
+		WHERE i.task_id = $1 AND v.batch IS NOT NULL AND (v.carried_by IS NOT NULL) = $2 AND v.is_current AND NOT v.is_withdrawn
+		GROUP BY v.batch, coalesce(v.carried_by, v.reviewer)
 		ORDER BY max(v.created_at) DESC, v.batch`
-	err = r.db.SelectContext(ctx, &batches, list, taskID)
+	err = r.db.SelectContext(ctx, &batches, list, taskID, areCarried)
 	return batches, pg.Classify("list the batches of reviews", err)
 }
 
-// lockTask lets one batch of a task at a time be given or withdrawn.
+// lockTask ensures that only one batch of a task is given or withdrawn at a time.
 func lockTask(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (variants int, err error) {
 	err = tx.GetContext(ctx, &variants, `SELECT total_variants FROM evaluation_tasks WHERE id = $1 FOR NO KEY UPDATE`, taskID)
 	if pg.IsNoRows(err) {
@@ -43,12 +46,12 @@ func lockTask(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (variants int,
 	return variants, pg.Classify("lock the task", err)
 }
 
-// PassAll passes questions of a task for all its variants, as one batch. Those that the reviewer has judged by now stay as they
-// are. It returns how many questions were passed.
+// PassAll passes questions of a task for all its variants, as one batch. Verdicts that the reviewer has given in
+// the meantime stay. It returns how many questions were passed.
 func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string, items []int64) (passed int, err error) {
 	const (
 		lock = `SELECT id FROM evaluation_items WHERE task_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE`
-		// What was withdrawn leaves its version to the next verdict.
+		// A withdrawn review passes its version on to the next verdict.
 		retire = `
 			UPDATE reviews
 			SET is_current = false
@@ -89,15 +92,15 @@ func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
 	return passed, err
 }
 
-// WithdrawBatch withdraws the verdicts of a reviewer's batch that still stand, and returns on how many questions. It returns
-// db.ErrNotFound if there is none.
+// WithdrawBatch withdraws the verdicts of a reviewer's batch that are still current, and returns on how many
+// questions. It returns db.ErrNotFound if there are none.
 func (r Reviews) WithdrawBatch(ctx context.Context, taskID, batch uuid.UUID, reviewer string) (withdrawn int, err error) {
 	const (
 		retire = `
 			UPDATE reviews v
 			SET is_current = false
 			FROM evaluation_items i
-			WHERE i.id = v.item_id AND i.task_id = $1 AND v.batch = $2 AND v.reviewer = $3 AND v.is_current AND NOT v.is_withdrawn
+			WHERE i.id = v.item_id AND i.task_id = $1 AND v.batch = $2 AND coalesce(v.carried_by, v.reviewer) = $3 AND v.is_current AND NOT v.is_withdrawn
 			RETURNING v.id`
 		insert = `
 			INSERT INTO reviews (item_id, variant, reviewer, verdict, note, version, is_withdrawn)
@@ -125,6 +128,95 @@ func (r Reviews) WithdrawBatch(ctx context.Context, taskID, batch uuid.UUID, rev
 		return nil
 	})
 	return withdrawn, err
+}
+
+// CarriedPair is a question of an earlier task, and the same question of a later one.
+type CarriedPair struct{ From, To int64 }
+
+// Carried are verdicts to take over from a variant of an earlier task.
+type Carried struct {
+	// TaskID is the later task, Variant its variant.
+	TaskID  uuid.UUID
+	Variant int
+	// From is the earlier task, FromVariant its variant.
+	From        uuid.UUID
+	FromVariant int
+	// Pairs are the items of the questions.
+	Pairs []CarriedPair
+	// By is who takes them over.
+	By string
+}
+
+const (
+	// What is taken over: verdicts that stand, on answers that were not replaced since, of questions that nobody has judged here.
+	findCarried = `
+		WITH found AS (
+			SELECT w.to_item AS item_id, v.reviewer, v.verdict, v.reasons, v.note
+			FROM unnest($1::bigint[], $2::bigint[]) w (from_item, to_item)
+			JOIN evaluation_items i ON i.id = w.from_item AND i.task_id = $3
+			JOIN reviews v ON v.item_id = i.id AND v.variant = $4 AND v.run_index IS NULL AND v.is_current AND NOT v.is_withdrawn
+			WHERE v.judged_run_id IS NOT DISTINCT FROM ` + judged + `
+			  AND NOT EXISTS (
+				SELECT FROM reviews now
+				WHERE now.item_id = w.to_item AND now.variant = $5 AND now.run_index IS NULL AND now.is_current AND NOT now.is_withdrawn)),
+		-- What was withdrawn leaves its version to the next verdict.
+		retired AS (
+			UPDATE reviews v
+			SET is_current = false
+			FROM found f
+			WHERE v.item_id = f.item_id AND v.reviewer = f.reviewer AND v.variant = $5 AND v.run_index IS NULL AND v.is_current
+			RETURNING v.item_id, v.reviewer, v.version)
+		SELECT f.item_id, f.reviewer, f.verdict, f.reasons, f.note, coalesce(r.version, 0) AS version
+		FROM found f
+		LEFT JOIN retired r ON r.item_id = f.item_id AND r.reviewer = f.reviewer`
+	insertCarried = `
+		INSERT INTO reviews (item_id, variant, reviewer, verdict, reasons, note, version, is_withdrawn, judged_run_id, batch, carried_by, carried_from)
+		SELECT i.id, v.variant, $3, $4, $5, $6, $7, false, ` + judged + `, $8, $9, $10
+		FROM evaluation_items i, (SELECT $2::int AS variant, CAST(NULL AS int) AS run_index) v
+		WHERE i.id = $1`
+)
+
+// Carry takes the verdicts of people on questions as a whole over to a later task, as one batch: each stays its reviewer's. A question
+// on which somebody has a verdict there keeps it. It returns on how many questions verdicts were taken over.
+func (r Reviews) Carry(ctx context.Context, c Carried) (carried int, err error) {
+	const lock = `SELECT id FROM evaluation_items WHERE task_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE`
+	var from, to pq.Int64Array
+	for _, pair := range c.Pairs {
+		from, to = append(from, pair.From), append(to, pair.To)
+	}
+	err = r.db.InTx(ctx, "take verdicts over", func(tx *sqlx.Tx) error {
+		if _, err := lockTask(ctx, tx, c.TaskID); err != nil {
+			return err
+		}
+		var locked pq.Int64Array
+		if err := tx.SelectContext(ctx, &locked, lock, c.TaskID, to); err != nil {
+			return pg.Classify("lock the questions", err)
+		}
+		var taken []struct {
+			ItemID int64 `db:"item_id"`
+			Opinion
+			Reviewer string `db:"reviewer"`
+			Version  int    `db:"version"`
+		}
+		if err := tx.SelectContext(ctx, &taken, findCarried, from, to, c.From, c.FromVariant, c.Variant); err != nil {
+			return pg.Classify("find the verdicts to take over", err)
+		}
+		batch := uuid.New()
+		var changed []int64
+		for _, one := range taken {
+			if !slices.Contains(locked, one.ItemID) { // not of this task
+				continue
+			}
+			_, err := tx.ExecContext(ctx, insertCarried, one.ItemID, c.Variant, one.Reviewer, one.Verdict, one.reasons(), one.Note, one.Version+1, batch, c.By, c.From)
+			if err != nil {
+				return pg.Classify("store the verdicts that are taken over", err)
+			}
+			changed = append(changed, one.ItemID)
+		}
+		carried = countDistinct(changed)
+		return nil
+	})
+	return carried, err
 }
 
 func countDistinct(ids []int64) int {

@@ -1,4 +1,4 @@
-// Package review stores people's verdicts on questions and answers, and who signed a report off.
+// Package review stores people's verdicts on questions and answers, and who signed off a report.
 package review
 
 import (
@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// Verdict is what a reviewer thinks.
+// Verdict is a reviewer's judgement.
 type Verdict string
 
 // The verdicts.
@@ -23,19 +23,19 @@ const (
 	Unsure Verdict = "UNSURE"
 )
 
-// Verdicts are all verdicts.
+// Verdicts lists all verdicts.
 var Verdicts = []Verdict{Pass, Fail, Unsure}
 
-// Place is what a review is about, and whose it is: of these there is one current review.
+// Place is the subject of a review together with its reviewer: each place has at most one current review.
 type Place struct {
 	QuestionID string `db:"question_id"`
 	Variant    int    `db:"variant"`
-	// RunIndex is the answer's; nil means the question as a whole.
+	// RunIndex is the answer's run; nil means the question as a whole.
 	RunIndex *int   `db:"run_index"`
 	Reviewer string `db:"reviewer"`
 }
 
-// The reasons that every project has. A project may have others of its own, which are stored as their text.
+// The reasons that every project has. A project may add its own, which are stored as their text.
 const (
 	WrongNumber     = "number"
 	WrongConclusion = "conclusion"
@@ -44,16 +44,16 @@ const (
 	WrongFormat     = "format"
 )
 
-// Reasons are the reasons that every project has, in the order of their keys.
+// Reasons lists the reasons that every project has, in the order of their keys.
 var Reasons = []string{WrongNumber, WrongConclusion, Omission, WrongCitation, WrongFormat}
 
-// Limits of reasons: how many a verdict, or a project of its own, may have, and how many characters each.
+// Limits of reasons: how many a verdict or a project may have, and the maximum length of each in characters.
 const (
 	MaxReasons      = 10
 	MaxReasonLength = 40
 )
 
-// Opinion is what a reviewer says: a verdict, why, and a note.
+// Opinion is the content of a review: a verdict, its reasons, and a note.
 type Opinion struct {
 	Verdict Verdict        `db:"verdict"`
 	Reasons pq.StringArray `db:"reasons"`
@@ -66,14 +66,17 @@ type Review struct {
 	Opinion
 	// Version counts the changes, from 1.
 	Version int `db:"version"`
-	// IsOutdated reports that a run that was judged has been replaced since.
+	// IsOutdated reports that a judged run has since been replaced.
 	IsOutdated bool      `db:"is_outdated"`
 	CreatedAt  time.Time `db:"created_at"`
+	// CarriedBy is who took the verdict over from an earlier task, CarriedFrom; both are nil for a verdict that was given here.
+	CarriedBy   *string    `db:"carried_by"`
+	CarriedFrom *uuid.UUID `db:"carried_from"`
 }
 
-// ConflictError reports that a review has another version than its author knew.
+// ConflictError means that the review has changed since its author read it.
 type ConflictError struct {
-	// Current is the review as it is; nil means that there is none.
+	// Current is the present review; nil means that there is none.
 	Current *Review
 }
 
@@ -85,21 +88,22 @@ type Reviews struct{ db *pg.Pool }
 // New returns the reviews in a store's database.
 func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 
-// judged is the newest current run that a review is about: the item's, or the one with a run_index.
+// judged selects the newest current run that a review is about: of the item, or the one with a run_index.
 const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
 
-const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.version, v.created_at,
+const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.version, v.created_at, v.carried_by, v.carried_from,
 	v.judged_run_id IS DISTINCT FROM ` + judged + ` AS is_outdated`
 
-// stored is a review as its row is.
+// stored is a review in the form of its row.
 type stored struct {
 	Review
 	ID          int64 `db:"id"`
 	IsWithdrawn bool  `db:"is_withdrawn"`
 }
 
-// Put stores a review whose author has seen version of it, 0 if there was none, and returns it as it is then. It returns
-// a ConflictError if that is not the latest, and a NotFoundError if there is no such question, or no such answer.
+// Put stores a review, and returns it as stored. version is the version that its author has seen, 0 if there was
+// none. Put returns a ConflictError if that is not the latest version, and a NotFoundError if the question or
+// answer does not exist.
 func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Opinion, version int) (review Review, err error) {
 	err = r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, _ *stored) error {
 		const insert = `
@@ -121,7 +125,7 @@ func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Op
 // reasons returns an opinion's reasons as they are stored: an empty list if there are none.
 func (o Opinion) reasons() pq.StringArray { return append(pq.StringArray{}, o.Reasons...) }
 
-// Withdraw withdraws a review. Who writes the next has seen the version that was withdrawn.
+// Withdraw withdraws a review. Its version counts as seen by the author of the next one.
 func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, version int) error {
 	return r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
 		const insert = `
@@ -135,7 +139,7 @@ func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, ve
 	})
 }
 
-// change lets one author at a time change a review that is as version says.
+// change stores the next version of a review if the present one is version. Only one change is made at a time.
 func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int, store func(tx *sqlx.Tx, item int64, current *stored) error) error {
 	const lock = `
 		SELECT i.id, ($3::int IS NULL OR $3 BETWEEN 1 AND t.runs_per_item) AND $4::int BETWEEN 1 AND t.total_variants AS has_run
@@ -195,19 +199,20 @@ const listReviews = `
 	WHERE i.task_id = $1 AND v.is_current AND v.is_withdrawn = $4 AND ($2 = '' OR v.reviewer = $2) AND ($3 = '' OR v.verdict = $3)
 	ORDER BY i.sort_key, v.variant, coalesce(v.run_index, 0), v.reviewer`
 
-// List returns the current reviews of a task, in the order of its pages; an empty reviewer or verdict means all.
+// List returns the current reviews of a task in the order of its pages; an empty reviewer or verdict matches all.
 func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string, verdict Verdict) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, reviewer, verdict, false)
 	return reviews, pg.Classify("list the reviews", err)
 }
 
-// Withdrawn returns the reviews of a task that were withdrawn. Who writes the next one has seen their version.
+// Withdrawn returns the reviews of a task that were withdrawn. Their versions count as seen by the authors of the
+// next ones.
 func (r Reviews) Withdrawn(ctx context.Context, taskID uuid.UUID) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, "", "", true)
 	return reviews, pg.Classify("list the reviews that were withdrawn", err)
 }
 
-// Version is a review as it was at a time.
+// Version is an earlier or present version of a review.
 type Version struct {
 	Review
 	IsWithdrawn bool `db:"is_withdrawn"`
@@ -225,7 +230,7 @@ func (r Reviews) History(ctx context.Context, itemID int64) (versions []Version,
 	return versions, pg.Classify("list the versions of reviews", err)
 }
 
-// SignOff is that somebody has finished a report, with the verdicts on questions as they were then.
+// SignOff records that a reviewer has finished a report, with the verdicts on questions at that time.
 type SignOff struct {
 	ID       int64  `db:"id"`
 	Reviewer string `db:"reviewer"`
@@ -233,14 +238,14 @@ type SignOff struct {
 	Passed   int    `db:"passed"`
 	Failed   int    `db:"failed"`
 	Unsure   int    `db:"unsure"`
-	// Open is how many questions nobody had judged; nil means that this was not recorded yet.
+	// Open is how many questions nobody had judged; nil for sign-offs of earlier versions, which did not record it.
 	Open      *int      `db:"open_questions"`
 	CreatedAt time.Time `db:"created_at"`
-	// IsChanged reports that verdicts were changed since.
+	// IsChanged reports that verdicts have changed since.
 	IsChanged bool `db:"is_changed"`
 }
 
-// SignOff signs a task's report off.
+// SignOff signs off a task's report.
 func (r Reviews) SignOff(ctx context.Context, taskID uuid.UUID, reviewer, note string) (signed SignOff, err error) {
 	const insert = `
 		INSERT INTO sign_offs (task_id, reviewer, note, passed, failed, unsure, open_questions)

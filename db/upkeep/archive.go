@@ -21,8 +21,8 @@ type Archives struct{ db *pg.Pool }
 // NewArchives returns the archives of a store.
 func NewArchives(store *db.Store) Archives { return Archives{store.Pool()} }
 
-// EachRun calls yield with the current runs of a task as JSON objects, one at a time: with the question_id of
-// their questions and the evaluators' verdicts, without ids.
+// EachRun calls yield with the current runs of a task as JSON objects, one at a time: they include the question_id
+// of their questions and the evaluators' verdicts, but no database ids.
 func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json.RawMessage) error) error {
 	const read = `
 		SELECT row_to_json(line) AS line
@@ -49,7 +49,7 @@ func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json
 	})
 }
 
-// ArchivedRun is a run read from an archive, with every value within its bounds.
+// ArchivedRun is a run read from an archive, after checking that every value is within its limits.
 type ArchivedRun struct {
 	QuestionID    string       `json:"question_id"`
 	Variant       int          `json:"variant"`
@@ -140,20 +140,20 @@ const insertRuns = `
 		JOIN task_evaluators known ON known.task_id = $2 AND known.number = e.evaluator)
 	SELECT count(*) FROM stored`
 
-// Imported is a task that has ended elsewhere.
+// Imported is a task that ended on another installation.
 type Imported struct {
 	Task   db.NewTask
 	Status db.TaskStatus
-	// CreatedAt and the others are nil where they are not known.
+	// CreatedAt and the fields that follow are nil if they are not known.
 	CreatedAt, StartedAt, CompletedAt *time.Time
-	// Next returns the next run and about how many bytes it has, and nil after the last. Its runs belong to questions and variants of
-	// the task, each once.
+	// Next returns the next run and its approximate size in bytes, and nil after the last run. Runs belong to
+	// questions and variants of the task, and each place occurs only once.
 	Next func() (run *ArchivedRun, size int, err error)
-	// Assess assesses items of the task, by their ids.
+	// Assess assesses items of the task, given by id.
 	Assess func(ctx context.Context, results report.Assessor, itemIDs []int64) error
 }
 
-// Import stores a task with its results and statistics, all or nothing.
+// Import stores a task with its results and statistics, completely or not at all.
 func (a Archives) Import(ctx context.Context, imported Imported) error {
 	const insertLaunch = `
 		INSERT INTO launches (id, task_id, number, kind, status, concurrency, total_units, requested_by, requested_via, created_at, started_at, finished_at, is_settled, is_imported)
@@ -217,7 +217,8 @@ func storeAll(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID, next
 	return nil
 }
 
-// assessedAtOnce is how many questions are assessed between two statements: the server ends transactions that are idle for long.
+// assessedAtOnce is how many questions are assessed between two statements: the server aborts transactions that
+// stay idle for long.
 const assessedAtOnce = 10
 
 func assess(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, work func(context.Context, report.Assessor, []int64) error) error {

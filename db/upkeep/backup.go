@@ -19,11 +19,11 @@ import (
 	"wending/db/pg/embedded"
 )
 
-// ErrNotEmpty means that the database has been used: a backup never overwrites tasks, accounts, audit or
+// ErrNotEmpty means that the database is in use: a restore never overwrites tasks, accounts, the audit or the
 // library.
 var ErrNotEmpty = errors.New("the database is in use; restore into an empty one")
 
-// Dump writes the database at url as one snapshot, also while others work with it.
+// Dump writes the database at url as one snapshot; other processes may keep working with it.
 func Dump(ctx context.Context, url string, w io.Writer) error {
 	environment, err := pg.ToolEnvironment(url)
 	if err != nil {
@@ -32,7 +32,7 @@ func Dump(ctx context.Context, url string, w io.Writer) error {
 	return tool(ctx, environment, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
 }
 
-// Restore fills the database at url, which must be unused, with the output of Dump: all of it or nothing.
+// Restore fills the database at url, which must be unused, with the output of Dump, completely or not at all.
 func Restore(ctx context.Context, url string, dump io.Reader) error {
 	if err := requireEmpty(ctx, url); err != nil {
 		return err
@@ -54,7 +54,7 @@ func Restore(ctx context.Context, url string, dump io.Reader) error {
 // inserted by migrations, and rows written by processes on their start.
 var ofFreshSchema = map[string]int{"goose_db_version": math.MaxInt, "installation": 1, "audit_chain": 1, "projects": 1, "workers": math.MaxInt, "origins": math.MaxInt}
 
-// requireEmpty returns ErrNotEmpty, with the non-empty tables, if the database has been used.
+// requireEmpty returns ErrNotEmpty, naming the non-empty tables, if the database is in use.
 func requireEmpty(ctx context.Context, url string) error {
 	pool, err := pg.Open(ctx, url, 1)
 	if err != nil {
@@ -83,7 +83,7 @@ func requireEmpty(ctx context.Context, url string) error {
 	return nil
 }
 
-// tool runs one of PostgreSQL's programs against the database that the environment names.
+// tool runs one of PostgreSQL's programs against the database that the environment variables name.
 func tool(ctx context.Context, environment []string, name string, in io.Reader, out io.Writer, args ...string) error {
 	folder, err := embedded.FindPostgres()
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"wending/db/pg"
 )
 
-// Lost is something whose secrets no key opens any more.
+// Lost is an object whose secrets no key opens any more.
 type Lost struct {
 	// Kind is "provider", "model", "agent", "channel", "task", or "session" of an account that signed in at the provider.
 	Kind string
 	ID   uuid.UUID
 	// Number is the target's number within its task.
 	Number int
-	// Name is the account's of a session.
+	// Name is the account's name, for a session.
 	Name string
 	// Places are the lost values: "key", "headers", "parameters", "query", "payload", "template", "url",
 	// "secret" or "tokens".
@@ -36,8 +36,9 @@ type lostValue struct {
 	Sealed []byte    `db:"sealed"`
 }
 
-// FindLost returns the owners of secrets that isLost reports as unreadable. isLost gets a sealed value and the
-// owner it was sealed for, as in ResealLibrary; for targets of tasks and for sessions it gets the value alone.
+// FindLost returns the owners of secrets that isLost reports as unreadable. isLost is called with a sealed value
+// and the owner for which it was sealed, as in ResealLibrary; for targets of tasks and for sessions it is called
+// with the value alone.
 func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner string) bool, isTargetLost func(db.Target) bool) (found []Lost, err error) {
 	if found, err = s.lostEntries(ctx, isLost); err == nil {
 		var targets, sessions []Lost
@@ -137,13 +138,13 @@ func addLost(found []Lost, one Lost, place string) []Lost {
 	return append(found, one)
 }
 
-// givenUp is stored in a task in place of a secret that was given up: without it, the agent would be called as
-// if there had never been a secret.
+// givenUp is stored in a task in place of a secret that was given up: with nothing in its place the agent would be
+// called as if there had never been a secret.
 var givenUp = []byte("wnd\x00given up")
 
-// GiveUp removes what FindLost found from the library and the sessions, marks it in tasks, and replaces the
-// secret key's check value was with fresh; the library shows code as the last test result of entries that must
-// be completed. It returns db.ErrConflict if the check value has changed in the meantime.
+// GiveUp removes what FindLost found from the library and the sessions, marks it in tasks, and replaces the secret
+// key's check value was with fresh; the library shows code as the last test result of entries whose secrets must be
+// entered again. It returns db.ErrConflict if the check value has changed in the meantime.
 func (s Secrets) GiveUp(ctx context.Context, lost []Lost, code string, was, fresh []byte) error {
 	return s.db.InTx(ctx, "give up secrets that no key opens", func(tx *sqlx.Tx) error {
 		for _, one := range lost {
@@ -178,7 +179,7 @@ func giveUp(ctx context.Context, tx *sqlx.Tx, one Lost, code string) error {
 		}
 	}
 	note := `UPDATE ` + table + ` SET tested_at = now(), test_code = $2 WHERE id = $1`
-	if one.Kind == "provider" { // its models are what is tested
+	if one.Kind == "provider" { // providers have no test of their own; their models do
 		note = `UPDATE models SET tested_at = now(), test_code = $2 WHERE provider_id = $1`
 	}
 	_, err := tx.ExecContext(ctx, note, one.ID, code)

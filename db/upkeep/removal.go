@@ -1,5 +1,5 @@
-// Package upkeep keeps the database in order: it removes data that is no longer wanted, measures disk usage,
-// seals secrets with another key, and exports and imports tasks and whole databases.
+// Package upkeep keeps the database in order: it removes data that is no longer needed, measures disk usage, seals
+// secrets with another key, and exports and imports tasks and whole databases.
 package upkeep
 
 import (
@@ -13,15 +13,15 @@ import (
 	"wending/db/pg"
 )
 
-// Upkeep removes the remains of tasks.
+// Upkeep removes old data of tasks.
 type Upkeep struct{ db *pg.Pool }
 
 // New returns the upkeep of a store.
 func New(store *db.Store) Upkeep { return Upkeep{store.Pool()} }
 
-// Prune removes the remains of one task that ended longer ago than keep: runs that later launches replaced,
-// earlier evaluations, and the units that drove them. Current runs – the results – and the launches with their
-// statistics stay. removed is the number of deleted rows; found is false if there is no such task.
+// Prune removes the history of one task that ended longer ago than keep: runs that later launches replaced, earlier
+// evaluations, and the units that drove them. Current runs – the results – and the launches with their statistics
+// stay. removed is the number of deleted rows; found is false if there is no such task.
 func (u Upkeep) Prune(ctx context.Context, keep time.Duration) (removed int, found bool, err error) {
 	const find = `
 		UPDATE evaluation_tasks
@@ -98,8 +98,8 @@ func deleteRuns(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, includeCurre
 	}
 }
 
-// deleteEvents removes the events that agents reported, in steps as deleteRuns does; the few tools are deleted
-// with the task.
+// deleteEvents removes the events that agents reported, in steps as deleteRuns does; the tool calls are few and are
+// deleted with the task.
 func deleteEvents(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
 	const step = `
 		DELETE FROM run_events

@@ -30,7 +30,8 @@ func (s Secrets) Check(ctx context.Context) (check []byte, err error) {
 	return check, pg.Classify("read the check value of the secret key", err)
 }
 
-// ReplaceCheck stores fresh as the check value if it still is was. It returns db.ErrConflict if another process was first.
+// ReplaceCheck stores fresh as the check value if the stored value still equals was. It returns db.ErrConflict if
+// another process changed it first.
 func (s Secrets) ReplaceCheck(ctx context.Context, was, fresh []byte) error {
 	return replaceCheck(ctx, s.db, was, fresh)
 }
@@ -41,7 +42,7 @@ func replaceCheck(ctx context.Context, in sqlx.ExecerContext, was, fresh []byte)
 	return pg.RequireRow("store the check value of the secret key", result, err)
 }
 
-// Heads returns the different first size bytes of all sealed values.
+// Heads returns the distinct first size bytes of all sealed values.
 func (s Secrets) Heads(ctx context.Context, size int) (heads [][]byte, err error) {
 	read := `
 		SELECT substring(unnest(ARRAY[sealed_headers, sealed_payload, sealed_query, sealed_template]) FOR $1) AS head
@@ -53,10 +54,10 @@ func (s Secrets) Heads(ctx context.Context, size int) (heads [][]byte, err error
 	return heads, pg.Classify("read which keys sealed the secrets", err)
 }
 
-// PlainSecrets are the unencrypted secrets of the first target of a task of an earlier version.
+// PlainSecrets are the unencrypted secrets of the first target of a task from an earlier version.
 type PlainSecrets struct {
 	TaskID uuid.UUID `db:"task_id"`
-	// URL has its query.
+	// URL includes its query.
 	URL     string           `db:"url"`
 	Payload *json.RawMessage `db:"extra_payload"`
 }
@@ -118,7 +119,7 @@ const findOtherSecrets = `
 		OR substring(sealed_payload FOR length(head)) <> head
 		OR substring(sealed_query FOR length(head)) <> head
 		OR substring(sealed_template FOR length(head)) <> head)
-	  AND coalesce(sealed_headers, sealed_payload, sealed_query, sealed_template) <> $5 -- given up
+	  AND coalesce(sealed_headers, sealed_payload, sealed_query, sealed_template) <> $5 -- secrets that were given up
 	ORDER BY t.task_id, t.number
 	LIMIT $4
 	FOR UPDATE OF t`
@@ -131,9 +132,9 @@ const replaceSecrets = `
 		sealed_template = :sealed_template
 	WHERE task_id = :task_id AND number = :number`
 
-// Reseal replaces those secrets of targets that do not begin with head with the result of again; nil leaves
-// them as they are. progress is called after each batch with the number of targets changed and left in all. A
-// batch is one transaction, so an interrupted run can be repeated.
+// Reseal replaces the secrets of targets that do not begin with head with the result of again; if that is nil, a
+// secret is left unchanged. progress is called after each batch with the number of targets changed and left in all.
+// Each batch is one transaction, so an interrupted run can be repeated.
 func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) (*db.Target, error), progress func(changed, left int)) error {
 	last, changed, left := db.Target{}, 0, 0
 	for {
@@ -168,7 +169,8 @@ func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) 
 	}
 }
 
-// libraryPlace is where entries of the library keep a secret: in the table's column sealed_<name>, for the owner <id>/<name>.
+// libraryPlace is a place where entries of the library keep a secret: the column sealed_<name> of the table, sealed
+// for the owner <id>/<name>.
 type libraryPlace struct{ table, name string }
 
 var libraryPlaces = []libraryPlace{
@@ -177,8 +179,8 @@ var libraryPlaces = []libraryPlace{
 	{"channels", "url"}, {"channels", "secret"},
 }
 
-// ResealLibrary is Reseal for the library's entries. again gets a sealed value and whom it was sealed for, and returns nil
-// to leave it. changed and left count values, not entries.
+// ResealLibrary is like Reseal, for the library's entries. again is called with a sealed value and its owner, and
+// returns nil to leave the value unchanged. changed and left count values, not entries.
 func (s Secrets) ResealLibrary(
 	ctx context.Context, head []byte, again func(sealed []byte, owner string) ([]byte, error), progress func(changed, left int),
 ) error {
@@ -205,8 +207,8 @@ type sealedValue struct {
 	Sealed []byte    `db:"sealed"`
 }
 
-// resealSome applies again to the next values of a place, after the entry last. It returns all the values that
-// it looked at, and how many it replaced.
+// resealSome applies again to the next values of a place, after the entry last. It returns all values that it read,
+// and how many it replaced.
 func (s Secrets) resealSome(
 	ctx context.Context, place libraryPlace, last uuid.UUID, head []byte, again func(sealed []byte, owner string) ([]byte, error),
 ) (found []sealedValue, replaced int, err error) {

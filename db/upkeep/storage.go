@@ -10,21 +10,21 @@ import (
 	"wending/db/pg"
 )
 
-// Storage measures one database.
+// Storage measures the disk usage of one database.
 type Storage struct{ db *pg.Pool }
 
 // NewStorage returns the storage of a store.
 func NewStorage(store *db.Store) Storage { return Storage{store.Pool()} }
 
-// TableSize is a table with its indexes.
+// TableSize is the size of a table with its indexes.
 type TableSize struct {
 	Name  string `db:"name"`
 	Bytes int64  `db:"bytes"`
-	// Rows is about how many there are.
+	// Rows is the approximate number of rows.
 	Rows int64 `db:"rows"`
 }
 
-// TaskSize is the size of a task: its answers as they are stored, without the indexes.
+// TaskSize is the size of a task: of its answers as stored, without indexes.
 type TaskSize struct {
 	ID        uuid.UUID     `db:"id"`
 	Name      string        `db:"task_name"`
@@ -47,7 +47,8 @@ type SpaceUsage struct {
 // rowBytes is the approximate size of a run besides its texts.
 const rowBytes = 250
 
-// Measure measures everything, listing up to most tables and tasks. It reads every run's row, though not its texts.
+// Measure measures everything, listing up to most tables and tasks. It reads the row of every run, but not the
+// texts of answers.
 func (s Storage) Measure(ctx context.Context, tables, tasks int) (usage SpaceUsage, err error) {
 	const listTables = `
 		SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes, greatest(0, c.reltuples)::bigint AS rows

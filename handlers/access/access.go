@@ -32,14 +32,14 @@ type Config struct {
 	People people.People
 	// HasAccounts reports that people sign in; otherwise everybody may do everything.
 	HasAccounts bool
-	// NeedsSecond reports that every account of ours must have a passkey.
+	// NeedsSecond reports that every local account must have a passkey.
 	NeedsSecond bool
 	// Quotas count uploaded files.
 	Quotas people.Quotas
-	// Audit records who did what; Failed is called when that fails.
+	// Audit records who did what; Failed is called if that fails.
 	Audit  audit.Log
 	Failed func(ctx context.Context, err error)
-	// Trusted are the proxies whose word on the client's address and protocol counts.
+	// Trusted are the proxies that are trusted to report the client's address and protocol.
 	Trusted []netip.Prefix
 	// SecureHost is the site's name for HTTPS; empty means that the site has no HTTPS. It is set explicitly
 	// because a proxy may fail to report HTTPS.
@@ -56,7 +56,7 @@ type Guard struct {
 
 	mu   sync.Mutex
 	open map[*admitted]struct{}
-	// begun are the intents of the audit that this process holds, late the entries that could not be added at once.
+	// begun are the intents of the audit that this process holds, late the entries that could not be added in time.
 	begun map[uuid.UUID]struct{}
 	late  []unsettled
 }
@@ -68,12 +68,12 @@ type admitted struct {
 	cancel context.CancelCauseFunc
 }
 
-// NewGuard returns a guard of no routes.
+// NewGuard returns a guard without routes.
 func NewGuard(config Config) *Guard {
 	return &Guard{Config: config, routes: map[string]bool{}, publicPaths: map[string]bool{}, open: map[*admitted]struct{}{}, begun: map[uuid.UUID]struct{}{}}
 }
 
-// Require takes over the routes of a server. It fails if one of them has no rule, or a rule no route.
+// Require takes over the routes of a server. It fails if a route has no rule or a rule has no route.
 func (g *Guard) Require(routes []*echo.Route) error {
 	for _, route := range routes {
 		if route.Method == echo.RouteNotFound {
@@ -95,7 +95,7 @@ func (g *Guard) Require(routes []*echo.Route) error {
 	return nil
 }
 
-// ruleName is a route as the rules name it.
+// ruleName returns the name that the rules use for a route.
 func ruleName(method, path string) string { return method + " " + path }
 
 // ask holds the credentials of a request and the object it is about. It can be checked again while the request
@@ -104,11 +104,10 @@ type ask struct {
 	rule Rule
 	// token and session are the credentials; empty means none.
 	token, session string
-	// project is the id or name of the requested project, kept the project that the browser used last; empty
-	// means none.
+	// project is the id or name of the requested project, kept the project that the browser used last; both may be
+	// empty.
 	project, kept string
-	// object is the id of the object in the path, isOptional means that the object may belong to another
-	// project.
+	// object is the id of the object in the path; isOptional means that the object may belong to another project.
 	object     string
 	isOptional bool
 }
@@ -116,18 +115,17 @@ type ask struct {
 // errUnknown means that nobody has signed in.
 var errUnknown = request.NewFault(request.CodeUnauthenticated)
 
-// errDuty means that somebody must fulfil a duty first.
+// errDuty means that the account's owner must fulfil a duty first.
 var errDuty = errors.New("something else must be done first")
 
-// Check lets a request through if its route's rule allows it, with the principal and the project in its
-// context.
+// Check lets a request through, with the principal and the project in its context, if its route's rule allows it.
 func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		name := ruleName(r.Method, c.Path())
 		rule, hasRule := rules[name]
 		if !hasRule || !g.routes[name] {
-			rule = Rule{right: account} // no route: those who are signed in learn that
+			rule = Rule{right: account} // no such route: signed-in users get a 404
 			if g.publicPaths[c.Path()] {
 				rule.right = public
 			}
@@ -140,7 +138,7 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		info.HasAccounts = g.HasAccounts
 		ctx, recorded := g.record(c, rule)
 		ctx = request.With(ctx, info)
-		c.SetRequest(r.WithContext(ctx)) // errors are shown in a frame, too
+		c.SetRequest(r.WithContext(ctx)) // errors are shown within a page's frame, which needs them
 		info, err = g.admit(ctx, info, asked)
 		g.describe(ctx, &recorded.AuditEntry, info, asked)
 		if err != nil {
@@ -173,12 +171,12 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		defer g.watch(asked, info, cancel)()
 		c.SetRequest(r.WithContext(revocable))
 		err = next(c)
-		c.SetRequest(r.WithContext(ctx)) // an error is answered after this
+		c.SetRequest(r.WithContext(ctx)) // the handler for errors answers after this returns
 		return err
 	}
 }
 
-// turnAway answers a request that may not be served: people who must sign in, or do something else first, are
+// turnAway answers a request that may not be served. Users who must sign in, or do something else first, are
 // redirected there.
 func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info, err error) error {
 	if errors.Is(err, errUnknown) {
@@ -194,8 +192,8 @@ func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info,
 	return err
 }
 
-// visitor is the name under which a request takes places at the gates: the account, or else the token or the
-// address.
+// visitor returns the name under which a request takes places at the gates: the account or, without one, the token
+// or the address.
 func visitor(info request.Info) string {
 	switch {
 	case info.Who.UserID != uuid.Nil:
@@ -210,7 +208,7 @@ func visitor(info request.Info) string {
 func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	r := c.Request()
 	asked = ask{rule: rule, project: cmp.Or(r.Header.Get("X-Wending-Project"), c.QueryParam("project"))}
-	if decoded, err := url.PathUnescape(asked.project); err == nil { // names may be of any script, headers may not
+	if decoded, err := url.PathUnescape(asked.project); err == nil { // names may be in any script, headers may not
 		asked.project = decoded
 	}
 	switch rule.object {
@@ -339,7 +337,7 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 // dutyOf returns the duty of an account's owner; empty means none.
 func (g *Guard) dutyOf(user people.User) request.Duty {
 	switch {
-	case user.Subject != nil: // the provider sees to that
+	case user.Subject != nil: // the provider is responsible for that
 		return ""
 	case user.MustChangePassword:
 		return request.DutyPassword
@@ -349,7 +347,7 @@ func (g *Guard) dutyOf(user people.User) request.Duty {
 	return ""
 }
 
-// projectsOf are the projects that somebody may choose from, their own first.
+// projectsOf returns the projects that an account may choose from, its own first.
 func (g *Guard) projectsOf(ctx context.Context, user people.User) ([]people.Membership, error) {
 	own, err := g.People.MembershipsOf(ctx, user.ID)
 	if err != nil || !user.IsAdmin {
@@ -358,7 +356,7 @@ func (g *Guard) projectsOf(ctx context.Context, user people.User) ([]people.Memb
 	return g.withAll(ctx, own)
 }
 
-// withAll are all projects, with an administrator's rights in each, own first.
+// withAll returns all projects, each with an administrator's rights, the account's own first.
 func (g *Guard) withAll(ctx context.Context, own []people.Membership) ([]people.Membership, error) {
 	all, err := g.People.Projects(ctx)
 	for n := range own {
@@ -372,8 +370,8 @@ func (g *Guard) withAll(ctx context.Context, own []people.Membership) ([]people.
 	return own, err
 }
 
-// choose finds the project that a request is about: the object's, the requested one, the browser's last one, or
-// the caller's own. Objects in projects that the caller is not a member of appear not to exist.
+// choose finds the project that a request is about: the object's, the requested one, the browser's last one, or the
+// account's first. Objects in projects that the caller is not a member of appear not to exist.
 func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	if !g.HasAccounts {
 		return g.chooseAny(ctx, info, asked)
@@ -430,7 +428,7 @@ func membershipIn(memberships []people.Membership, project string) (found *peopl
 	return found
 }
 
-// chooseAny is choose without accounts: everything can be seen, unless one project is requested.
+// chooseAny is like choose, without accounts: everything is visible, unless one project is requested.
 func (g *Guard) chooseAny(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	info.Role = people.Admin
 	if asked.project == "" {
@@ -466,14 +464,14 @@ func (g *Guard) projectOf(ctx context.Context, asked ask) (kind db.Kind, of uuid
 	return kind, of, name, err
 }
 
-// keepsProject reports whether the browser should stay in the project of a page that it opens.
+// keepsProject reports whether the browser should remember the project of a page that it opens.
 func keepsProject(c echo.Context, asked ask, info request.Info) bool {
 	return info.HasAccounts && info.Who.SessionID != uuid.Nil && info.Project.ID != uuid.Nil && info.Project.ID.String() != asked.kept &&
 		(asked.kept != "" || asked.object != "" || asked.project != "") &&
 		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !request.IsAPI(c.Request())
 }
 
-// lead answers a request before which something else must be done: a page leads there and back.
+// lead answers a request whose sender must do something else first: it redirects pages there and, afterwards, back.
 func lead(c echo.Context, err error, there func(back string) string) error {
 	r := c.Request()
 	if request.IsAPI(r) {
@@ -487,12 +485,12 @@ func lead(c echo.Context, err error, there func(back string) string) error {
 		if r.Method == http.MethodGet {
 			c.Response().Header().Set("HX-Redirect", there(back))
 		}
-		return err // what was typed stays on the page
+		return err // values typed into the page stay there
 	}
 	return c.Redirect(http.StatusSeeOther, there(back))
 }
 
-// pageOf is the page of this site that a request was made from.
+// pageOf returns the page of this site from which a request was made.
 func pageOf(r *http.Request) string {
 	page, err := url.Parse(cmp.Or(r.Header.Get("HX-Current-URL"), r.Referer()))
 	if err != nil || !strings.EqualFold(page.Host, r.Host) {
@@ -527,10 +525,10 @@ func SessionOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// errRevoked ends a request whose right ended while it was being answered.
+// errRevoked ends a request whose sender lost the right to it while it was being answered.
 var errRevoked = errors.New("the right to the request ended")
 
-// watch remembers a request until the function is called that it returns.
+// watch registers a request that is being answered, until the returned function is called.
 func (g *Guard) watch(asked ask, info request.Info, cancel context.CancelCauseFunc) (done func()) {
 	one := &admitted{asked, info, cancel}
 	g.mu.Lock()
@@ -543,8 +541,8 @@ func (g *Guard) watch(asked ask, info request.Info, cancel context.CancelCauseFu
 	}
 }
 
-// Recheck ends the requests being answered whose right has ended: streams and exports do not outlive a session or token that was
-// revoked.
+// Recheck ends the requests being answered that are no longer allowed: streams and exports do not outlive a revoked
+// session or token.
 func (g *Guard) Recheck(ctx context.Context) {
 	g.mu.Lock()
 	open := make([]*admitted, 0, len(g.open))
@@ -571,8 +569,8 @@ func (g *Guard) Recheck(ctx context.Context) {
 // recheckEvery is how often rights are checked again, because rights can expire without a notification.
 const recheckEvery = 5 * time.Second
 
-// Run rechecks the requests being answered whenever rights change, until ctx ends. databaseURL leads to the database itself; without
-// it changes take effect a little later.
+// Run rechecks the requests being answered whenever rights change, until ctx ends. databaseURL must lead to the
+// database itself; if it is empty, changes take effect a little later.
 func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 	changed := make(chan struct{}, 1)
 	var listening sync.WaitGroup

@@ -11,9 +11,9 @@ import (
 )
 
 // begun is the state of a flow that begins in one request and ends in another. The browser keeps it, sealed, so
-// that the number of unfinished flows does not matter and nobody can block others.
+// that unfinished flows need no storage here and nobody can block others.
 type begun struct {
-	// Until is when it must have ended, by the database's clock.
+	// Until is when the flow must have ended, by the database's clock.
 	Until  time.Time       `json:"until"`
 	Detail json.RawMessage `json:"detail"`
 }
@@ -54,10 +54,10 @@ func (h *handler) open(ctx context.Context, kind, kept string, detail any) error
 	return json.Unmarshal(found.Detail, detail)
 }
 
-// maxNext is how long a path may be to which a sign-in leads back: cookies and headers hold it.
+// maxNext is the maximum length of the path to which a sign-in leads back: cookies and headers hold it.
 const maxNext = 1000
 
-// nextOf is where a sign-in leads.
+// nextOf returns the path to which a sign-in leads.
 func nextOf(text string) string {
 	if len(text) > maxNext {
 		return paths.Tasks

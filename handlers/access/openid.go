@@ -40,7 +40,7 @@ type Grant struct {
 	Project string
 }
 
-// ParseGrants reads group=role or group=role@project, separated by commas.
+// ParseGrants parses group=role or group=role@project, separated by commas.
 func ParseGrants(text string) (grants []Grant, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(part) == "" {
@@ -65,7 +65,7 @@ type OpenID struct {
 	Grants []Grant
 
 	mu    sync.Mutex
-	found *discovered // under mu; nil until the provider has answered
+	found *discovered // guarded by mu; nil until the provider has answered
 	// asking lets one request query the provider while others wait for the same response.
 	asking singleflight.Group
 }
@@ -76,8 +76,8 @@ type discovered struct {
 	config   *oauth2.Config
 }
 
-// connect fetches the provider's metadata once; after a failure the next sign-in tries again. A request that
-// has ended does not wait for it.
+// connect fetches the provider's metadata once; if that fails, the next sign-in tries again. A request that ends in
+// the meantime does not wait for it.
 func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	o.mu.Lock()
 	found := o.found
@@ -86,7 +86,7 @@ func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, e
 		return found.provider, found.config, nil
 	}
 	asked := o.asking.DoChan("", func() (any, error) {
-		found, err := o.discover(context.WithoutCancel(ctx)) // others wait for it, too
+		found, err := o.discover(context.WithoutCancel(ctx)) // others wait for the metadata, too
 		if err == nil {
 			o.mu.Lock()
 			defer o.mu.Unlock()
@@ -107,17 +107,18 @@ func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, e
 }
 
 func (o *OpenID) discover(ctx context.Context) (*discovered, error) {
-	provider, err := oidc.NewProvider(within(ctx), o.Issuer) // it keeps the context for its keys
+	provider, err := oidc.NewProvider(within(ctx), o.Issuer) // the provider keeps the context for fetching keys
 	if err != nil {
 		return nil, err
 	}
-	return &discovered{provider, &oauth2.Config{ // it remembers how the provider wants to be told who we are
+	// the configuration remembers how the provider wants clients to authenticate
+	return &discovered{provider, &oauth2.Config{
 		ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: provider.Endpoint(), RedirectURL: o.Site + paths.OpenIDDone,
 		Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"},
 	}}, nil
 }
 
-// within returns a context in which a provider that does not answer is waited for a little only.
+// within returns a context that limits the wait for a provider that does not respond.
 func within(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, &http.Client{Timeout: 15 * time.Second})
 }
@@ -150,7 +151,7 @@ const (
 	openIDLasts  = 10 * time.Minute
 )
 
-// toProvider leads to the provider.
+// toProvider redirects to the provider.
 func (h *handler) toProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {
@@ -168,7 +169,7 @@ func (h *handler) toProvider(c echo.Context) error {
 	pages.SetCookie(c, openIDCookie, kept, openIDLasts)
 	options := []oauth2.AuthCodeOption{oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)}
 	if began.IsAgain {
-		// The browser could change the address on the way: with max_age the ID token contains the time of
+		// The browser could change the parameters on the way. With max_age the ID token contains the time of
 		// authentication, which is checked.
 		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
@@ -191,7 +192,7 @@ type claims struct {
 	Roles     stringList `json:"roles"`
 }
 
-// stringList is a list of texts, or one text: the name of a group may contain blanks.
+// stringList is a list of texts, or a single text, because the name of a group may contain blanks.
 type stringList []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -303,8 +304,8 @@ func (o *OpenID) read(ctx context.Context, provider *oidc.Provider, raw, nonce s
 	return said, o.check(proof, said)
 }
 
-// complete asks the provider for the claims that its ID token leaves out: groups, or all of them without an ID
-// token.
+// complete asks the provider for the claims that its ID token leaves out: the groups, or all claims if there is no
+// ID token.
 func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, said *claims) error {
 	if said.Subject != "" && (len(said.Groups)+len(said.Roles) > 0 || provider.UserInfoEndpoint() == "") {
 		return nil
@@ -321,11 +322,11 @@ func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *o
 	return err
 }
 
-// clockSkew is the accepted lead of the provider's clock.
+// clockSkew is how far the provider's clock may be ahead.
 const clockSkew = time.Minute
 
-// check refuses an ID token that does not say who it is for, and when, beyond what the library checks (OpenID Connect Core 1.0, section
-// 3.1.3.7).
+// check refuses an ID token that does not state its audience and times, beyond what the library checks (OpenID
+// Connect Core 1.0, section 3.1.3.7).
 func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 	refused := request.NewFault(request.CodeForbidden)
 	switch {
@@ -339,7 +340,7 @@ func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 	return nil
 }
 
-// names returns possible names for an account, the best first; all follow the rules for typed names.
+// names returns possible names for an account, the best first; all of them follow the rules for typed names.
 func (c claims) names() (names []string) {
 	subject := db.CleanName(c.Subject)
 	base := ""
@@ -358,8 +359,8 @@ func (c claims) names() (names []string) {
 	return names
 }
 
-// take updates an account from the provider's claims. An account is identified by issuer and subject alone: a
-// local account of the same name belongs to somebody else.
+// take updates an account from the provider's claims. Issuer and subject alone identify an account: a local account
+// with the same name belongs to another person.
 func (h *handler) take(ctx context.Context, said claims) (user people.User, err error) {
 	isAdmin, memberships, err := h.granted(ctx, slices.Concat(said.Groups, said.Roles))
 	if err != nil {
@@ -384,7 +385,7 @@ func (h *handler) granted(ctx context.Context, groups []string) (isAdmin bool, m
 		id := db.DefaultProject
 		if grant.Project != "" {
 			project, err := h.People.ProjectNamed(ctx, grant.Project)
-			if errors.Is(err, db.ErrNotFound) { // not made yet, or renamed
+			if errors.Is(err, db.ErrNotFound) { // the project does not exist yet, or was renamed
 				continue
 			}
 			if err != nil {

@@ -26,7 +26,8 @@ import (
 // Passkeys are the WebAuthn credentials of one site.
 type Passkeys struct{ site *webauthn.WebAuthn }
 
-// NewPasskeys returns the passkeys of the site at an address; nil if it has no name: addresses of machines cannot have passkeys.
+// NewPasskeys returns the passkeys of the site at an address; nil if the address has no host name, because passkeys
+// do not work with IP addresses.
 func NewPasskeys(address string) (*Passkeys, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -50,7 +51,7 @@ func NewPasskeys(address string) (*Passkeys, error) {
 
 func isNumeric(host string) bool { return strings.Trim(host, "0123456789.") == "" }
 
-// IsHere reports whether a request was sent to the address that the passkeys belong to.
+// IsHere reports whether a request was sent to the address to which the passkeys belong.
 func (p *Passkeys) IsHere(r *http.Request) bool {
 	if p == nil {
 		return false
@@ -62,11 +63,11 @@ func (p *Passkeys) IsHere(r *http.Request) bool {
 	return strings.EqualFold(host, p.site.Config.RPID)
 }
 
-// hasPasskeys reports whether people may sign in with passkeys. At a site with a provider they may not:
-// removing a user at the provider must lock the user out.
+// hasPasskeys reports whether people may sign in with passkeys. On a site with a provider they may not: removing a
+// user at the provider must lock the user out.
 func (h *handler) hasPasskeys(r *http.Request) bool { return h.OpenID == nil && h.Passkeys.IsHere(r) }
 
-// holder is an account as the library wants it.
+// holder is an account in the form that the WebAuthn library requires.
 type holder struct {
 	user people.User
 	keys []webauthn.Credential
@@ -98,13 +99,13 @@ func (h *handler) holderOf(ctx context.Context, id uuid.UUID) (found holder, err
 // ceremony is the state of a request for a passkey.
 type ceremony struct {
 	Session webauthn.SessionData `json:"session"`
-	// User is the account whose password was right, or that a new passkey is for; uuid.Nil means that the
-	// passkey identifies its owner.
+	// User is the account whose password was right, or which gets a new passkey; uuid.Nil means that the passkey
+	// identifies its owner.
 	User uuid.UUID `json:"user"`
 	Next string    `json:"next"`
 }
 
-// The purposes of ceremonies, and how long one may take.
+// The purposes of ceremonies, and the maximum duration of one.
 const (
 	signInKind    = "passkey"
 	secondKind    = "second"
@@ -112,7 +113,7 @@ const (
 	ceremonyLasts = 5 * time.Minute
 )
 
-// keyBytes is how long a passkey's answer may be.
+// keyBytes is the maximum size of a passkey's response.
 const keyBytes = 64 << 10
 
 // secondStep asks for the passkey of an account whose password was right.
@@ -131,7 +132,7 @@ func (h *handler) secondStep(c echo.Context, login accounts.Login, user people.U
 	return h.render(c, http.StatusOK, login)
 }
 
-// asked is the browser's data for requesting a passkey.
+// asked is the data with which a browser requests a passkey.
 type asked struct {
 	Options any    `json:"options"`
 	Key     string `json:"key"`
@@ -183,13 +184,13 @@ func (h *handler) sendCeremony(c echo.Context, kind string, began ceremony, opti
 	return c.JSON(http.StatusOK, asked{options, key})
 }
 
-// takeCeremony reads the ceremony of a passkey.
+// takeCeremony opens the state of a ceremony.
 func (h *handler) takeCeremony(c echo.Context, kind string) (began ceremony, err error) {
 	c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, keyBytes)
 	return began, h.open(c.Request().Context(), kind, c.Request().Header.Get("X-Passkey"), &began)
 }
 
-// endCeremony lets a challenge that was answered rightly not be answered again.
+// endCeremony prevents a challenge that was answered correctly from being answered again.
 func (h *handler) endCeremony(ctx context.Context, began ceremony) error {
 	err := h.People.Spend(ctx, "passkey", began.Session.Challenge, ceremonyLasts)
 	if errors.Is(err, db.ErrConflict) {
@@ -198,7 +199,7 @@ func (h *handler) endCeremony(ctx context.Context, began ceremony) error {
 	return err
 }
 
-// takePasskey ends a sign-in with a passkey.
+// takePasskey completes a sign-in with a passkey.
 func (h *handler) takePasskey(c echo.Context) error {
 	ctx := c.Request().Context()
 	if !h.hasPasskeys(c.Request()) {

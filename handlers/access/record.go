@@ -15,7 +15,7 @@ import (
 	"wending/handlers/request"
 )
 
-// recordedWithin is how long a request, and its answer, wait for their entry in the audit.
+// recordedWithin is how long a request, and its response, wait for their entry in the audit.
 const recordedWithin = 3 * time.Second
 
 // recording is the audit record of one request in progress.
@@ -25,7 +25,7 @@ type recording struct {
 	// action is the action of the route's rule; a handler sets another one if it must be recorded regardless of
 	// the response.
 	action string
-	// intent is the id of the intent stored before anything was done; uuid.Nil means that none was stored.
+	// intent is the id of the intent that was stored before the request acted; uuid.Nil means that none was stored.
 	intent uuid.UUID
 }
 
@@ -39,7 +39,7 @@ func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *recording) 
 	return ctx, r
 }
 
-// begin stores the intent before the request acts, so that it survives the death of the process.
+// begin stores the intent before the request acts, so that the record survives the death of the process.
 func (r *recording) begin(ctx context.Context) (err error) {
 	if r.Action == "" || r.Actor == "" || r.intent != uuid.Nil {
 		return nil
@@ -71,14 +71,14 @@ func (r *recording) end(ctx context.Context, status int) {
 	}
 }
 
-// abandon gives up a request without a response: its outcome is recorded as unknown.
+// abandon ends the record of a request without a response: its outcome is recorded as unknown.
 func (r *recording) abandon() {
 	if r.intent != uuid.Nil {
 		r.guard.release(r.intent)
 	}
 }
 
-// settle adds the entry of an intent; without an action the intent is dropped.
+// settle adds the entry of an intent; if it has no action, the intent is dropped.
 func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry audit.Entry) (err error) {
 	switch {
 	case entry.Action == "":
@@ -98,7 +98,8 @@ func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry audit.Entry)
 	return nil
 }
 
-// logEntry logs an entry that was added: with a copy of the log elsewhere, the database's entries can be checked against it.
+// logEntry logs an entry that was added, so that the database's entries can be checked against a copy of the log
+// kept elsewhere.
 func (g *Guard) logEntry(ctx context.Context, added audit.Entry) {
 	g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor, "object_id", added.ObjectID,
 		"status", added.Status, "hash", hex.EncodeToString(added.Hash))
@@ -120,7 +121,7 @@ func (g *Guard) release(intent uuid.UUID) {
 	delete(g.begun, intent)
 }
 
-// maxLate bounds the entries that wait to be added.
+// maxLate limits how many entries may wait to be added.
 const maxLate = 100_000
 
 // unsettled is an entry that could not be added when its request ended.
@@ -129,8 +130,8 @@ type unsettled struct {
 	entry  audit.Entry
 }
 
-// settleLater keeps an entry that could not be added until it can be; until then the entry is in the log, and
-// its intent in the database.
+// settleLater keeps an entry until it can be added. In the meantime the entry is in the log, and its intent in the
+// database.
 func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry audit.Entry) {
 	g.Log.WarnContext(ctx, "audit entry not stored, will retry", "action", entry.Action, "actor", entry.Actor, "object", entry.Object, "object_id", entry.ObjectID,
 		"address", entry.Address, "status", entry.Status, "request_id", entry.RequestID)
@@ -166,9 +167,9 @@ func (g *Guard) settleLate(ctx context.Context) error {
 // lostAfter is the time without a hold after which an intent is considered lost.
 const lostAfter = time.Minute
 
-// keepAudit adds due entries to the audit: waiting entries, counts, and the intents of dead processes. While
-// the database is down no intent can be held, so none is considered lost until the database has been up for
-// lostAfter; steadySince is when it came up.
+// keepAudit adds entries that are due to the audit: waiting entries, counts, and the intents of dead processes.
+// While the database is unavailable no intent can be held, so none is considered lost until the database has been
+// available for lostAfter; steadySince is when it became available.
 func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {
 	g.mu.Lock()
 	begun := slices.Collect(maps.Keys(g.begun))
@@ -201,8 +202,8 @@ func isWorthRecording(status int) bool {
 	return status < http.StatusBadRequest || status == http.StatusForbidden || status >= http.StatusInternalServerError
 }
 
-// describe records the principal and the object in an entry. An anonymous request for something that is not
-// public has done nothing and gets no entry.
+// describe records the principal and the object in an entry. An anonymous request for something that is not public
+// has done nothing, and gets no entry.
 func (g *Guard) describe(ctx context.Context, entry *request.AuditEntry, info request.Info, asked ask) {
 	if asked.rule.right != public && !info.Who.IsKnown() {
 		entry.Action = ""

@@ -24,13 +24,13 @@ type tokens struct {
 	Access  string `json:"access"`
 }
 
-// tokensOwner is the owner that the tokens of a session are sealed for.
+// tokensOwner returns the owner for which the tokens of a session are sealed.
 func tokensOwner(user uuid.UUID) string { return "provider's tokens of " + user.String() }
 
-// renewEvery is how often sessions are looked for whose owners' rights must be read again.
+// renewEvery is how often Renew looks for sessions whose owners' rights must be read again.
 const renewEvery = 5 * time.Second
 
-// RenewSessions refreshes the rights of the provider's users before they are an hour old, until ctx ends. If that
+// RenewSessions refreshes the rights of the provider's users before they are an hour old, until ctx ends. If refreshing
 // fails, the session expires and its owner must sign in again.
 func RenewSessions(ctx context.Context, config SignInConfig) {
 	h := &handler{config}
@@ -60,14 +60,14 @@ func (h *handler) renewDue(ctx context.Context) {
 			return
 		case err != nil:
 			h.Log.WarnContext(ctx, "could not read the rights of a provider's account again, will retry until its session ends", "user_id", due.UserID, "error", err)
-			if due.SessionID == uuid.Nil { // the database does not answer
+			if due.SessionID == uuid.Nil { // the database does not respond
 				return
 			}
 		}
 	}
 }
 
-// errEnded means that the provider no longer knows a session, or attributes it to somebody else.
+// errEnded means that the provider no longer knows a session, or attributes it to another user.
 var errEnded = errors.New("the provider has ended the session")
 
 // renew reads the rights of a session's owner again.
@@ -100,7 +100,7 @@ func (h *handler) renew(ctx context.Context, due people.Due) error {
 	return h.People.Renewed(ctx, due.SessionID, sealed)
 }
 
-// askAgain asks the provider for the claims of somebody who signed in before.
+// askAgain asks the provider for the claims of a user who has already signed in.
 func (o *OpenID) askAgain(ctx context.Context, kept tokens) (said claims, next tokens, err error) {
 	provider, config, err := o.connect(ctx)
 	if err != nil {
@@ -138,7 +138,8 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 	if err != nil {
 		return refuseLogout(c)
 	}
-	key := "back-channel from " + network(request.From(ctx).Actor.Address) // what nobody has signed makes us ask the provider for its keys
+	// unsigned requests would make us ask the provider for its keys
+	key := "back-channel from " + network(request.From(ctx).Actor.Address)
 	wait, err := h.People.Attempt(ctx, key, maxFailuresOfAddress)
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 		return tooMany(c, wait)
 	}
 	told, err := h.OpenID.readLogout(ctx, raw)
-	if request.IsInternal(err) && errors.As(err, new(*request.Fault)) { // the provider does not answer
+	if request.IsInternal(err) && errors.As(err, new(*request.Fault)) { // the provider does not respond
 		return err
 	}
 	if err == nil {
@@ -180,10 +181,11 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 	return c.NoContent(http.StatusOK)
 }
 
-// maxLogout is how many bytes the provider's request may have.
+// maxLogout is the maximum size of the provider's request in bytes.
 const maxLogout = 64 << 10
 
-// logoutTokenOf reads the token of a form. One that no provider can have signed is refused before it costs anything.
+// logoutTokenOf reads the token from a form. It refuses a token that no provider can have signed before that costs
+// anything.
 func logoutTokenOf(c echo.Context) (raw string, err error) {
 	r := c.Request()
 	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxLogout)

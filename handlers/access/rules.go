@@ -12,15 +12,15 @@ import (
 // right is the right that a route requires.
 type right string
 
-// The rights beside the roles of a project's members, whose names are rights, too.
+// The rights in addition to the roles of a project's members, whose names are rights, too.
 const (
-	// public is everybody, signed in or not.
+	// public means everybody, signed in or not.
 	public right = "public"
 	// account means any signed-in account.
 	account right = "account"
 	// session means a signed-in browser, as opposed to a token.
 	session right = "session"
-	// leaving means a session regardless of its owner's duty; passwordDuty and passkeyDuty mean sessions whose owner
+	// leaving means a session, whatever its owner's duty; passwordDuty and passkeyDuty mean a session whose owner
 	// has just that duty.
 	leaving      right = "leaving"
 	passwordDuty       = right(request.DutyPassword)
@@ -33,9 +33,9 @@ const (
 type Rule struct {
 	right right
 	// object is the kind of object in the route's path, which determines the project: "task" or a table of the
-	// library; "task?" is a task that the query may name. Empty means that the path names none.
+	// library; "task?" means a task that the query may name. It is empty if the path names no object.
 	object string
-	// action is the route's action in the audit; empty means that requests are not recorded.
+	// action is the route's action in the audit; if it is empty, requests are not recorded.
 	action string
 }
 
@@ -120,7 +120,9 @@ POST   /language                                         editor        task?
 GET    /compare                                          editor        task?
 POST   /compare/estimate                                 editor        -
 GET    /comparison                                       viewer        task?
+GET    /comparison/print                                 viewer        task?           task.print
 GET    /api/v1/comparison                                viewer        task?
+GET    /api/v1/comparison/export                         viewer        task?           task.export
 POST   /api/v1/facts                                     viewer        -
 POST   /demo                                             editor        -               task.create
 POST   /demo/comparison                                  editor        -               task.create
@@ -159,6 +161,9 @@ GET    /tasks/:taskId/review                             viewer        task
 GET    /tasks/:taskId/review/same                        viewer        task
 POST   /tasks/:taskId/review/same                        reviewer      task            review.pass
 POST   /tasks/:taskId/review/same/undo                   reviewer      task            review.withdraw
+GET    /tasks/:taskId/review/carry                       viewer        task
+POST   /tasks/:taskId/review/carry                       reviewer      task            review.carry
+POST   /tasks/:taskId/review/carry/undo                  reviewer      task            review.withdraw
 GET    /tasks/:taskId/review/:number                     viewer        task
 GET    /tasks/:taskId/sign-off                           viewer        task
 POST   /tasks/:taskId/sign-off                           reviewer      task            task.sign-off
@@ -256,7 +261,7 @@ GET    /api/v1/schedules/:id/tasks                       viewer        schedules
 	library("channels", "channel", people.Admin) +
 	library("schedules", "schedule", people.Editor))
 
-// library returns the routes that all kinds of entries have; role is the role that may change them.
+// library returns the routes that all kinds of entries have; role is the role that may change entries.
 func library(table, kind string, role people.Role) string {
 	return strings.NewReplacer("TABLE", table, "KIND", kind, "ROLE", string(role)).Replace(`
 GET    /library/TABLE               viewer  -

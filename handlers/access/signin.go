@@ -30,7 +30,7 @@ import (
 // SignInConfig holds the dependencies of the pages.
 type SignInConfig struct {
 	People people.People
-	// Cases changes what People reads.
+	// Cases implements the changes of what People reads.
 	Cases  cases.Service
 	Guard  *Guard
 	Sealer *secret.Sealer
@@ -89,7 +89,7 @@ func (h *handler) show(c echo.Context) error {
 			return c.Redirect(http.StatusSeeOther, login.Next)
 		}
 		login.IsAgain, login.Name = true, who.Name
-	} else if h.OpenID != nil && SessionOf(c.Request()) != "" { // its session has ended, nobody has left: the provider may still know them
+	} else if h.OpenID != nil && SessionOf(c.Request()) != "" { // the provider may still know the ended session
 		return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.OpenID, url.Values{"next": {login.Next}}))
 	}
 	return h.render(c, http.StatusOK, login)
@@ -160,8 +160,8 @@ func (h *handler) signIn(c echo.Context) error {
 const refusedAction = "sign-in.refused"
 
 // noteRefusal records that a passkey or the provider did not authenticate somebody; name is the name of the
-// account, if there is one. Such refusals do not count as attempts, or an office could lock itself out. Beyond
-// a number per address they are only counted, or anybody could fill the audit.
+// account, if there is one. Such refusals do not count as attempts, because an office could otherwise lock itself
+// out. Beyond a number per address they only increase a counter, because anybody could otherwise fill the audit.
 func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	info := request.From(ctx)
 	address := network(info.Actor.Address)
@@ -178,16 +178,16 @@ func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	})
 }
 
-// attemptKeys returns the keys under which a sign-in counts: the account, from this browser if the account is
-// known to it; otherwise the account from this address and from all addresses, and the address. Nobody can lock
-// an account for the browsers that it knows.
+// attemptKeys returns the keys under which a sign-in counts: the account and this browser, if the account has
+// signed in with it before; otherwise the account and this address, the account from all addresses, and the
+// address. So nobody can lock an account for the browsers that it knows.
 func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []string {
 	if device := h.device(c, user.ID); device != "" {
 		return []string{"device " + device}
 	}
 	account := "account " + strings.ToLower(name)
 	if user.ID != uuid.Nil {
-		account = "account " + user.ID.String() // in whatever way its name was written
+		account = "account " + user.ID.String() // in every spelling of its name
 	}
 	address := network(request.From(c.Request().Context()).Actor.Address)
 	return []string{account + " from " + address, account, "address " + address}
@@ -217,7 +217,7 @@ const deviceCookie = "known"
 
 func deviceOwner(user uuid.UUID) string { return "browser of " + user.String() }
 
-// device is the browser's id if the account is known to it; empty otherwise.
+// device returns the browser's id if the account has signed in with it before; otherwise it is empty.
 func (h *handler) device(c echo.Context, user uuid.UUID) string {
 	sealed, err := base64.RawURLEncoding.DecodeString(request.Kept(c.Request(), deviceCookie))
 	if err != nil || len(sealed) == 0 || user == uuid.Nil {
@@ -230,7 +230,7 @@ func (h *handler) device(c echo.Context, user uuid.UUID) string {
 	return id
 }
 
-// enter begins a session and leads to where its owner wanted to go.
+// enter begins a session and redirects to the page that its owner requested.
 func (h *handler) enter(c echo.Context, user people.User, session people.Session, next string) error {
 	if err := h.begin(c, user, session); err != nil {
 		return err
@@ -238,7 +238,7 @@ func (h *handler) enter(c echo.Context, user people.User, session people.Session
 	return c.Redirect(http.StatusSeeOther, next)
 }
 
-// proven is a session whose owner has just authenticated with one of our methods.
+// proven returns a session whose owner has just authenticated with a local method.
 func proven(method string) people.Session { return people.Session{Method: method, IsProven: true} }
 
 // begin begins a session in the browser, replacing its previous one.
@@ -268,7 +268,7 @@ func (h *handler) begin(c echo.Context, user people.User, session people.Session
 	return nil
 }
 
-// askToLeave is for links to the sign-out: it happens with a click.
+// askToLeave answers links to the sign-out, which needs a click.
 func (h *handler) askToLeave(c echo.Context) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("logout.do"), "")
 	frame.Styles = []string{"form.css", "people.css"}
@@ -294,14 +294,14 @@ func (h *handler) signOut(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.Login)
 }
 
-// setupKind is the challenge that makes the first administrator.
+// setupKind is the kind of the challenge for creating the first administrator.
 const setupKind = "setup"
 
-// setupLasts is how long the link to the first administrator's account is good.
+// setupLasts is how long the link for creating the first administrator is valid.
 const setupLasts = 24 * time.Hour
 
-// SetupLink returns a one-time link for creating the first administrator's account; empty if there is one
-// already.
+// SetupLink returns a one-time link for creating the first administrator's account; empty if an administrator
+// exists.
 func SetupLink(ctx context.Context, store people.People, address string) (string, error) {
 	has, err := store.HasAdmin(ctx)
 	if err != nil || has {
@@ -339,7 +339,7 @@ func (h *handler) showSetup(c echo.Context) error {
 func (h *handler) renderSetup(c echo.Context, status int, setup accounts.Setup) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("setup.title"), "")
 	frame.Here, frame.Styles = paths.Setup+"?key="+setup.Key, []string{"form.css", "people.css"}
-	c.Response().Header().Set("Referrer-Policy", "no-referrer") // the address has the key
+	c.Response().Header().Set("Referrer-Policy", "no-referrer") // the address contains the key
 	return pages.Render(c, status, accounts.SetupPage(frame, setup))
 }
 

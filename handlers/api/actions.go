@@ -21,8 +21,8 @@ type retryFields struct {
 	Variant    int    `json:"variant,omitempty" minimum:"1" maximum:"20" doc:"The one variant to retry; absent means all" example:"2"`
 }
 
-// retryInput is a retry of everything, or of the question or variant named in the query, a form or JSON. A
-// damaged request must not retry everything.
+// retryInput is a retry of everything, or of the question or variant named in the query, a form or JSON. A body
+// that cannot be read is refused, because it must not retry everything.
 type retryInput struct {
 	TaskPath
 	// QuestionID and Variant only describe the parameters; form.RetryScope reads them with the body.
@@ -99,7 +99,7 @@ func (h *handler) registerActions(api huma.API) {
 	}, h.extendTask)
 }
 
-// formOrJSON lets a body that is described as one of the two be sent as either.
+// formOrJSON accepts a body as a form or as JSON although it is described as only one of the two.
 func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
 	for _, content := range body.Content {
 		body.Content = map[string]*huma.MediaType{"multipart/form-data": content, "application/json": content}
@@ -107,7 +107,7 @@ func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
 	return body
 }
 
-// onTask does something to the task of a path and returns its new state.
+// onTask acts on the task in a path and returns the task's new state.
 func (h *handler) onTask(ctx context.Context, id string, do func(task db.Task) (db.Task, error)) (*createdOutput, error) {
 	task, err := request.Task(ctx, h.Store, id)
 	if err == nil {

@@ -69,12 +69,13 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerComparison(whole)
 	h.registerFacts(whole)
 	h.registerStreams(stream)
+	h.registerComparisonExport(stream)
 	replay.RegisterAPI(whole, stream, h.Replay)
 	replay.RegisterFilesAPI(whole, stream, h.Gallery)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
 	people.RegisterAPI(whole, h.People)
 	RegisterLibrary(whole, stream, LibraryConfig{Library: h.Library, Check: h.Check, Failed: h.Failed})
-	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own, which no response has
+	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // this is huma's own, and no response has it
 		delete(document.Components.Schemas.Map(), unused)
 	}
 	rest.CompleteSchemas(document.Components.Schemas, enums()...)
@@ -95,7 +96,7 @@ func newDocument() *huma.OpenAPI {
 		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: map[string]*huma.SecurityScheme{
 			"token": {Type: "http", Scheme: "bearer", BearerFormat: "wnd_…", Description: "A token of a project. `X-Wending-Project` or `?project=`, an id or a name, chooses another project of whoever asks."},
 		}},
-		// Without accounts (AUTH=off) nothing needs to be shown.
+		// Without accounts (AUTH=off) no credentials are required.
 		Security: []map[string][]string{{"token": {}}, {}},
 	}
 }
@@ -107,7 +108,7 @@ func apiConfig(document *huma.OpenAPI) huma.Config {
 	}
 }
 
-// tasksPath is the collection of tasks.
+// tasksPath is the path of the collection of tasks.
 const tasksPath = paths.APITasks
 
 // resultsTask is like request.Task but returns TASK_NOT_FINISHED unless the task's results may be read.

@@ -2,15 +2,22 @@ package api
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db/measure"
-	"wending/db/report"
+	"wending/db/measure/facts"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/jobs/export"
 	"wending/views/paths"
+	"wending/views/summary"
 )
 
 func (h *handler) registerComparison(api huma.API) {
@@ -19,6 +26,19 @@ func (h *handler) registerComparison(api huma.API) {
 		Description: "Questions are paired by question_id, those that find no partner by their text. Answers are stable if they are identical or differ in their format only.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.compareTasks)
+}
+
+// registerComparisonExport adds the download, which is streamed.
+func (h *handler) registerComparisonExport(api huma.API) {
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: paths.APIComparison + "/export", ID: "export-comparison", Tag: "comparison", Summary: "Download a comparison of two tasks",
+		Description: "A row for each question that both tasks have, in the order of risk. In CSV, a cell that a spreadsheet might run has one leading '; the workbook has numbers as numbers.",
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
+		Responses: map[string]*huma.Response{"200": rest.Download("The comparison", map[string]string{
+			reading.ReportTypes["csv"]:  "number,question_id,question,standard_answer,group,worse,facts,similarity,…\n1,q1,多久答复？,30 日,facts,,答复期限 30 日 → 35 日,0.98,…\n",
+			reading.ReportTypes["xlsx"]: "",
+		})},
+	}, h.exportComparison)
 }
 
 // ComparedQuestion holds one task's results for a question.
@@ -35,96 +55,264 @@ func newComparedQuestion(q measure.ComparedQuestion) ComparedQuestion {
 	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters, newFacts(q.FactsDiffer, q.Facts, q.Expected)}
 }
 
+// ChangedFact is a fact in which the most common answers of two tasks differ.
+type ChangedFact struct {
+	Kind    facts.Kind     `json:"kind" example:"duration"`
+	Label   string         `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
+	Values  []ChangedValue `json:"values" nullable:"false" doc:"The first task's before the second's; one alone is what the other task's answer leaves out"`
+	Missing []int          `json:"missing" nullable:"false" doc:"run_index of the other task's runs whose answer does not state it"`
+}
+
+// ChangedValue is what the most common answer of one task states.
+type ChangedValue struct {
+	Side string `json:"side" enum:"a,b" example:"a"`
+	measure.Value
+}
+
+// newChangedFacts describes the facts in which the most common answers differ; the runs are those that gave them.
+func newChangedFacts(pair measure.Pair) []ChangedFact {
+	list := []ChangedFact{}
+	if pair.Between == nil {
+		return list
+	}
+	runs := [][]int{commonRuns(pair.A.Letters), commonRuns(pair.B.Letters)}
+	for _, fact := range pair.Between.Facts {
+		changed := ChangedFact{Kind: fact.Kind, Label: fact.Label, Values: []ChangedValue{}, Missing: []int{}}
+		for n, side := range []string{"a", "b"} {
+			for _, value := range fact.Values {
+				if slices.Contains(value.Runs, n+1) {
+					changed.Values = append(changed.Values, ChangedValue{side, measure.Value{Value: value.Value, Text: value.Text, Runs: runs[n]}})
+				}
+			}
+			if slices.Contains(fact.Missing, n+1) {
+				changed.Missing = runs[n]
+			}
+		}
+		list = append(list, changed)
+	}
+	return list
+}
+
+// commonRuns are the run_index of the runs that gave the most common answer.
+func commonRuns(letters string) []int {
+	byLetter, best := map[rune][]int{}, []int(nil)
+	index := 0
+	for _, letter := range letters {
+		if index++; letter != '-' {
+			byLetter[letter] = append(byLetter[letter], index)
+		}
+	}
+	for _, runs := range byLetter {
+		if len(runs) > len(best) || len(runs) == len(best) && len(runs) > 0 && runs[0] < best[0] {
+			best = runs
+		}
+	}
+	return best
+}
+
 // ComparedPair is a question that both tasks have.
 type ComparedPair struct {
-	QuestionID string             `json:"question_id" doc:"That of the first task" example:"q1"`
-	Transition measure.Transition `json:"transition" example:"unstable_stable"`
-	MatchedBy  string             `json:"matched_by" enum:"question_id,text" doc:"text: the tasks have the question under different ids" example:"question_id"`
-	SameText   bool               `json:"same_text" doc:"False if the tasks ask something else under this id" example:"true"`
-	A          ComparedQuestion   `json:"a"`
-	B          ComparedQuestion   `json:"b"`
+	QuestionID string              `json:"question_id" doc:"That of the first task" example:"q1"`
+	Group      measure.ChangeGroup `json:"group" doc:"What became of the question, the first that fits: worse; facts: the most common answers contradict each other in a fact; content; wording; unanswered: a task has no answer; format_only; identical" example:"facts"`
+	Worse      []measure.Loss      `json:"worse" nullable:"false" doc:"In what it became worse, the gravest first: failed, verdict, expected (contradicts the standard answer), stability, rating"`
+	// Level and what follows compare the most common answers.
+	Level       *measure.Level     `json:"level" doc:"How alike the two most common answers are; null if a task has none" example:"facts"`
+	Similarity  *float64           `json:"similarity" doc:"Of the two; null if they are equal, or a task has none" example:"0.97"`
+	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two contradict each other in a fact; omission: one lacks a fact; none; null if a task has no answer" example:"conflict"`
+	Facts       []ChangedFact      `json:"facts" nullable:"false" doc:"The facts in which the two differ, conflicts first"`
+	Transition  measure.Transition `json:"transition" example:"unstable_stable"`
+	MatchedBy   string             `json:"matched_by" enum:"question_id,text" doc:"text: the tasks have the question under different ids" example:"question_id"`
+	SameText    bool               `json:"same_text" doc:"False if the tasks ask something else under this id" example:"true"`
+	A           ComparedQuestion   `json:"a"`
+	B           ComparedQuestion   `json:"b"`
 }
 
 // Change is the difference between two numbers, with its uncertainty.
 type Change struct {
 	N          int        `json:"n" doc:"Questions on which the number is known in both tasks" example:"97"`
 	LeftOut    int        `json:"left_out" doc:"Questions that both have, but on which it is not" example:"3"`
+	Clusters   int        `json:"clusters" doc:"Independent groups of these questions: conversations, or values of cluster_by" example:"97"`
 	Difference *float64   `json:"difference" doc:"Mean of the second task's number minus the first's" example:"0.12"`
 	SE         *float64   `json:"se" doc:"Standard error of the difference" example:"0.04"`
 	Interval   *[]float64 `json:"interval" minItems:"2" maxItems:"2" doc:"95 % interval of the difference (Student's t); if it contains 0, no difference is shown"`
 	P          *float64   `json:"p" doc:"Two-sided" example:"0.003"`
+	PAdjusted  *float64   `json:"p_adjusted" doc:"p, adjusted for all measures of the comparison (Benjamini–Hochberg); up to 0.05 a difference is stated" example:"0.012"`
+	Detectable *float64   `json:"detectable" doc:"The difference that a comparison of this size shows in four of five cases: 2.802 · se" example:"0.11"`
 }
 
-func newChange(c measure.Change) Change {
-	described := Change{N: c.N, LeftOut: c.LeftOut, Difference: c.Mean, SE: c.SE, P: c.P}
+// newChanges describes the differences of one comparison, by their measures.
+func newChanges(c measure.Comparison) map[string]Change {
+	changes := map[string]measure.Change{
+		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
+	}
+	names := slices.Sorted(maps.Keys(changes))
+	p := make([]*float64, len(names))
+	for n, name := range names {
+		p[n] = changes[name].P
+	}
+	described := map[string]Change{}
+	for n, adjusted := range measure.Adjust(p) {
+		described[names[n]] = newChange(changes[names[n]], adjusted)
+	}
+	return described
+}
+
+func newChange(c measure.Change, adjusted *float64) Change {
+	described := Change{
+		N: c.N, LeftOut: c.LeftOut, Clusters: c.Clusters, Difference: c.Mean, SE: c.SE, P: c.P, PAdjusted: adjusted, Detectable: c.Detectable(),
+	}
 	if c.Low != nil {
 		described.Interval = &[]float64{*c.Low, *c.High}
 	}
 	return described
 }
 
-type comparisonInput struct {
+// ComparedSides are the tasks of a comparison.
+type ComparedSides struct {
 	A string `query:"a" required:"true" doc:"The first task, <id> or <id>:<variant>" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	B string `query:"b" required:"true" doc:"The second task, or another variant of the first" example:"0b9e7a55-1c1d-4a37-8f4e-6f2f5f0f9a02"`
 }
 
+type comparisonInput struct {
+	ComparedSides
+	Group []string `query:"group,explode" doc:"Only questions of one of these groups: worse, facts, content, wording, unanswered, format_only, identical; repeatable or comma-separated" example:"worse"`
+	Facts []string `query:"facts,explode" doc:"Only questions whose most common answers differ so in their facts: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
+	Sort  string   `query:"sort" enum:"question_id,risk" default:"question_id" doc:"question_id: as the first task has them; risk: what became worse first, then by the other groups" example:"risk"`
+}
+
+type comparisonExportInput struct {
+	ComparedSides
+	Format string `query:"format" enum:"csv,xlsx" default:"csv" doc:"Format of the file" example:"csv"`
+}
+
 type comparisonOutput struct {
 	Body struct {
-		Items       []ComparedPair             `json:"items" doc:"Questions that both tasks have, in the order of the first"`
-		Transitions map[measure.Transition]int `json:"transitions" doc:"Questions by how their answers went: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
-		Unknown     int                        `json:"unknown" doc:"Questions to which a task has fewer than two answers, or empty ones only" example:"2"`
-		OnlyA       []string                   `json:"only_a" doc:"Ids of questions that only the first task has"`
-		OnlyB       []string                   `json:"only_b" doc:"Ids of questions that only the second task has"`
-		Differences map[string]Change          `json:"differences" doc:"agreement, success_rate, pass_share, score and latency_ms; the last is the mean of a question's answers"`
+		Items       []ComparedPair              `json:"items" doc:"Questions that both tasks have, of those that are asked for"`
+		Groups      map[measure.ChangeGroup]int `json:"groups" doc:"How many questions that both have are in each group"`
+		Transitions map[measure.Transition]int  `json:"transitions" doc:"Questions by how their answers went: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
+		Unknown     int                         `json:"unknown" doc:"Questions to which a task has fewer than two answers, or empty ones only" example:"2"`
+		OnlyA       []string                    `json:"only_a" doc:"Ids of questions that only the first task has"`
+		OnlyB       []string                    `json:"only_b" doc:"Ids of questions that only the second task has"`
+		Differences map[string]Change           `json:"differences" doc:"agreement, success_rate, pass_share, score and latency_ms; the last is the mean of a question's answers"`
 	}
 }
 
-func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*comparisonOutput, error) {
-	var sides [2]report.Side
+// comparedTime limits how long the answers of two tasks are compared for a response.
+const comparedTime = 10 * time.Minute
+
+// sidesOf returns the tasks that a request compares.
+func (h *handler) sidesOf(ctx context.Context, input ComparedSides) (sides [2]summary.ComparedSide, err error) {
 	for n, side := range []struct{ name, value string }{{"a", input.A}, {"b", input.B}} {
 		if side.value == "" {
-			return nil, request.ParameterFault(side.name, request.NonEmpty())
+			return sides, request.ParameterFault(side.name, request.NonEmpty())
 		}
 		id, variant, err := request.Compared(side.value)
 		if err != nil {
-			return nil, err
+			return sides, err
 		}
 		task, err := h.resultsTask(ctx, id.String(), false)
 		if err == nil {
 			err = request.HasVariant(task, variant)
 		}
 		if err != nil {
-			return nil, err
+			return sides, err
 		}
-		sides[n] = report.Side{TaskID: id, Variant: variant}
+		sides[n] = summary.ComparedSide{Task: task, Variant: variant}
 	}
-	compared, err := report.New(h.Store).Compare(ctx, sides[0], sides[1])
+	return sides, nil
+}
+
+func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*comparisonOutput, error) {
+	sides, err := h.sidesOf(ctx, input.ComparedSides)
+	if err != nil {
+		return nil, err
+	}
+	compared, err := reading.New(h.Store, h.Tasks.Assets).Compare(ctx, sides[0].Side(), sides[1].Side(), true, comparedTime)
 	if err != nil {
 		return nil, err
 	}
 	output := &comparisonOutput{}
 	body := &output.Body
-	body.Items = make([]ComparedPair, len(compared.Pairs))
-	for n, pair := range compared.Pairs {
-		matchedBy := "question_id"
-		if pair.ByText {
-			matchedBy = "text"
-		}
-		body.Items[n] = ComparedPair{
-			QuestionID: pair.A.QuestionID, Transition: pair.Transition, MatchedBy: matchedBy, SameText: pair.A.Text == pair.B.Text,
-			A: newComparedQuestion(pair.A), B: newComparedQuestion(pair.B),
-		}
+	pairs, err := input.questions(compared)
+	if err != nil {
+		return nil, err
+	}
+	body.Items = make([]ComparedPair, len(pairs))
+	for n, pair := range pairs {
+		body.Items[n] = newComparedPair(pair)
+	}
+	body.Groups = map[measure.ChangeGroup]int{}
+	for _, group := range measure.ChangeGroups {
+		body.Groups[group] = compared.InGroup(group)
 	}
 	body.Transitions = map[measure.Transition]int{}
 	for _, transition := range measure.Transitions {
 		body.Transitions[transition] = compared.Count(transition)
 	}
 	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
-	body.Differences = map[string]Change{
-		"agreement": newChange(compared.Agreement), "success_rate": newChange(compared.SuccessRate), "latency_ms": newChange(compared.LatencyMS),
-		"pass_share": newChange(compared.PassShare), "score": newChange(compared.Score),
-	}
+	body.Differences = newChanges(compared.Comparison)
 	return output, nil
+}
+
+// questions are the pairs that a request asks for, in its order.
+func (i comparisonInput) questions(compared reading.Compared) ([]measure.Pair, error) {
+	groups, differs := listed(i.Group), listed(i.Facts)
+	for _, test := range []struct {
+		name           string
+		given, choices []string
+	}{{"group", groups, names(measure.ChangeGroups)}, {"facts", differs, names(facts.Differs)}} {
+		if slices.ContainsFunc(test.given, func(one string) bool { return !slices.Contains(test.choices, one) }) {
+			return nil, request.ParameterFault(test.name, request.OneOf(test.choices...))
+		}
+	}
+	pairs := slices.Clone(compared.Pairs)
+	if i.Sort == "risk" {
+		pairs = compared.ByRisk()
+	}
+	return slices.DeleteFunc(pairs, func(pair measure.Pair) bool {
+		isOfGroup := len(groups) == 0 || slices.Contains(groups, string(pair.Group()))
+		return !isOfGroup || len(differs) > 0 && (pair.Between == nil || !slices.Contains(differs, string(pair.Between.Differ)))
+	}), nil
+}
+
+func newComparedPair(pair measure.Pair) ComparedPair {
+	matchedBy := "question_id"
+	if pair.ByText {
+		matchedBy = "text"
+	}
+	described := ComparedPair{
+		QuestionID: pair.A.QuestionID, Group: pair.Group(), Worse: append([]measure.Loss{}, pair.Losses()...), Facts: newChangedFacts(pair),
+		Transition: pair.Transition, MatchedBy: matchedBy, SameText: pair.A.Text == pair.B.Text,
+		A: newComparedQuestion(pair.A), B: newComparedQuestion(pair.B),
+	}
+	if between := pair.Between; between != nil {
+		described.Level, described.Similarity, described.FactsDiffer = &between.Level, between.Similarity, &between.Differ
+	}
+	return described
+}
+
+// exportComparison streams a comparison as a file.
+func (h *handler) exportComparison(ctx context.Context, input *comparisonExportInput) (*huma.StreamResponse, error) {
+	sides, err := h.sidesOf(ctx, input.ComparedSides)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Stream(h.Failed, func(ctx huma.Context) error {
+		write, err := reading.NewReports(h.Store, h.Tasks.Assets).PrepareComparison(ctx.Context(), sides[0], sides[1], input.Format)
+		if err != nil {
+			return err
+		}
+		c := humaecho.Unwrap(ctx)
+		header := c.Response().Header()
+		header.Set("Content-Type", reading.ReportTypes[input.Format])
+		header.Set("Content-Disposition", export.Attachment(sides[0].Title()+" → "+sides[1].Title()+"."+input.Format))
+		c.Response().WriteHeader(http.StatusOK)
+		stream := rest.NewStreamWriter(c.Response())
+		if err := write(ctx.Context(), stream); err != nil {
+			return err
+		}
+		return stream.Err()
+	}), nil
 }
 
 func questionIDs(questions []measure.ComparedQuestion) []string {

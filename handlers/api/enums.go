@@ -23,8 +23,8 @@ import (
 	"wending/views/text"
 )
 
-// enums are the types of fields that have few values, and the lists that fields name with the tag `values`. The
-// document gets them from the lists beside the constants.
+// enums lists the types of fields that have few values, and the lists that fields name with the tag `values`. The
+// document takes the values from the lists beside the constants.
 func enums() []rest.Enum {
 	var ofModels []string
 	for _, one := range protocol.All {
@@ -37,6 +37,7 @@ func enums() []rest.Enum {
 		rest.EnumOf(db.TargetKinds), rest.EnumOf(db.OnTurnFailures), rest.EnumOf(journal.States), rest.EnumOf(outbox.States),
 		rest.EnumOf(slices.Concat(outbox.Events, []outbox.Event{outbox.Test})), rest.EnumOf(people.Roles), rest.EnumOf(review.Verdicts),
 		rest.EnumOf(entries.FiringOutcomes), rest.EnumOf(slices.Concat(measure.Transitions, []measure.Transition{measure.UnknownTransition})),
+		rest.EnumOf(measure.ChangeGroups), rest.EnumOf(measure.Losses),
 		rest.EnumOf(evaluate.Kinds), rest.EnumOf(event.Types), rest.EnumOf(notify.Kinds),
 		rest.EnumOf(protocol.Statuses), rest.EnumOf(measure.Levels), rest.EnumOf(report.ItemStates), rest.EnumOf(facts.Kinds), rest.EnumOf(facts.Differs), rest.EnumOf(measure.Metrics),
 		rest.EnumNamed("evaluators", evaluate.Kinds), rest.EnumNamed("verdicts", evaluate.Statuses),

@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A constant that is added to a type is missing from its list only until this test runs: the document has the lists.
+// Every constant of a type is in its list, from which the document takes the values.
 func TestEveryConstantIsInTheListOfItsType(t *testing.T) {
 	t.Parallel()
 	for _, enum := range enums() {
-		if enum.Type == nil { // texts that share a list have no type of their own
+		if enum.Type == nil { // strings that share a list have no type of their own
 			continue
 		}
 		folder := filepath.Join("..", "..", strings.TrimPrefix(enum.Type.PkgPath(), "wending/"))

@@ -84,10 +84,10 @@ func (h *libraryHandler) getEvaluatorVersion(ctx context.Context, input *version
 	return &entryOutput[EvaluatorVersion]{newEvaluatorVersion(version)}, err
 }
 
-// maxJudged is how many characters of an answer that is tried out are judged.
+// maxJudged is how many characters of an answer are judged when an evaluator is tried out.
 const maxJudged = 1 << 20
 
-// subjectOf is the answer of a form, to be judged.
+// subjectOf returns the answer in a form, to be judged.
 func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
 	if subject.Values, err = variablesOf(submitted); err != nil {
 		return subject, err

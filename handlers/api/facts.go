@@ -21,7 +21,7 @@ const (
 	maxAnswersBytes = 2<<20 + 64<<10
 )
 
-// registerFacts adds the endpoint that reads answers without a task.
+// registerFacts adds the endpoint that compares the facts of answers without a task.
 func (h *handler) registerFacts(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/facts", ID: "read-facts", Tag: "tasks", Summary: "Read the facts of a question's answers",

@@ -12,7 +12,7 @@ import (
 	"wending/handlers/rest"
 )
 
-// launch is one start of a task.
+// launch describes one launch of a task.
 type launch struct {
 	LaunchID string          `json:"launch_id" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`
 	Number   int             `json:"number" doc:"1, 2, 3 … within its task" example:"2"`
@@ -39,7 +39,7 @@ func newLaunch(l engine.PastLaunch) launch {
 	}
 }
 
-// LaunchPath is the ids of a launch and its task in a path.
+// LaunchPath has the ids of a launch and its task in a path.
 type LaunchPath struct {
 	TaskPath
 	LaunchID string `path:"launch_id" doc:"Id of the launch" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`
@@ -79,7 +79,7 @@ type launchRunsOutput struct {
 	}
 }
 
-// historyCut is how many characters of a response the history of a launch has.
+// historyCut is how many characters of a response the history of a launch shows.
 const historyCut = 20_000
 
 func (h *handler) registerLaunches(api huma.API) {

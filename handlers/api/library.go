@@ -36,7 +36,7 @@ func headOf(e entries.Entry) EntryHead {
 	return EntryHead{e.ID, e.Name, rest.Moment(e.CreatedAt), rest.Moment(e.UpdatedAt), rest.MomentOf(e.ArchivedAt)}
 }
 
-// Provider is an account at which models are called. Its secrets are never returned.
+// Provider is an account through which models are called. Its secrets are never returned.
 type Provider struct {
 	EntryHead
 	Protocol    string   `json:"protocol" values:"model protocols"`
@@ -166,7 +166,7 @@ func (h *libraryHandler) viewModel(row entries.Model) (Model, error) {
 	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters), Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test)}, err
 }
 
-// nullable writes JSON that is not there as null.
+// nullable returns JSON for a response, with null for a missing value.
 func nullable(text json.RawMessage) json.RawMessage {
 	if text == nil {
 		return json.RawMessage("null")
@@ -242,7 +242,7 @@ type resource[T, B any] struct {
 	save   func(ctx context.Context, row *T, form *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, scope db.Scope, id uuid.UUID) error
 	body   *huma.RequestBody
-	// faults are the error codes of creating an entry, besides those of all kinds.
+	// faults are the error codes of creating an entry, in addition to those of all kinds.
 	faults []string
 }
 
@@ -330,7 +330,7 @@ func (r resource[T, B]) store(ctx context.Context, row *T, submitted *form.Uploa
 	return r.get(ctx, &entryInput{EntryPath{id.String()}})
 }
 
-// removing is Remove of a kind whose entries have nothing beside their rows.
+// removing returns the Remove of a kind whose entries consist of their rows alone.
 func removing[T any](kind entries.Kind[T]) func(context.Context, db.Scope, uuid.UUID) error {
 	return func(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 		_, err := kind.Remove(ctx, scope, id)
@@ -338,7 +338,7 @@ func removing[T any](kind entries.Kind[T]) func(context.Context, db.Scope, uuid.
 	}
 }
 
-// entryFields are the fields of entries of the library; each kind takes its own.
+// entryFields are the fields of all entries of the library; each kind uses its own.
 type providerFields struct {
 	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
 	Protocol  string            `json:"protocol" values:"model protocols"`
@@ -490,7 +490,7 @@ func (h *libraryHandler) registerEntries(api huma.API) {
 	}.register(api, h.Failed)
 }
 
-// pageOf is a page of a list of total rows.
+// pageOf returns a page of a list of total rows.
 func pageOf[T, B any](page db.Page, rows []T, total int, view func(T) B) *entriesOutput[B] {
 	output := &entriesOutput[B]{}
 	output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(page, total)

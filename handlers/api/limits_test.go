@@ -11,7 +11,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// The description of the API names the limits that the use cases check.
+// The API's document contains the limits that the use cases check.
 func TestTheDocumentNamesTheLimitsOfTasks(t *testing.T) {
 	t.Parallel()
 	texts := map[string]int{"task_name": tasks.MaxNameLength, "agent_api_url": tasks.MaxAddress, "agent_model": tasks.MaxModelLength}

@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite openapi.json")
 
-// The document is written down, so that a change of the API shows in a review. `make generate` writes it.
+// The document is stored in the repository, so that a change of the API is visible in a review. `make generate`
+// writes it.
 func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 	e := echo.New()
 	document, err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}, People: people.Config{Store: new(db.Store)}}), "", "  ")
@@ -32,7 +33,7 @@ func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 	require.Equal(t, string(document), strings.TrimSuffix(string(written), "\n"), "run 'make generate' and commit")
 }
 
-// Every operation says what it does, which errors it may answer, and shows an example of its answer.
+// Every operation describes what it does and which errors it may return, and has an example of its response.
 func TestEveryOperationIsDescribed(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
@@ -63,7 +64,7 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 	require.Greater(t, operations, 12)
 }
 
-// hasExamples reports whether a schema's own properties have examples of their own.
+// hasExamples reports whether all properties of a schema have examples.
 func hasExamples(document *huma.OpenAPI, schema *huma.Schema) bool {
 	if schema == nil {
 		return false

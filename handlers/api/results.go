@@ -52,13 +52,13 @@ type Run struct {
 	Evaluations     []export.Evaluation    `json:"evaluations" doc:"What the task's evaluators say; empty for a run that failed"`
 }
 
-// turn identifies the conversation and turn of a question; absent for a single question.
+// turn identifies the conversation and turn of a question; it is absent for a single question.
 type turn struct {
 	Series *string `json:"series,omitempty" doc:"The conversation that the question is a turn of; absent for a single question" example:"mt-81"`
 	Turn   *int    `json:"turn,omitempty" doc:"1, 2, 3 … within the conversation" example:"2"`
 }
 
-// newRun describes a run of a task.
+// newRun returns a run of a task as the API describes it.
 func newRun(ctx context.Context, r db.Run, task db.Task, turn turn) Run {
 	r.Variant = max(1, r.Variant)
 	if r.Status == db.RunStopped {
@@ -117,11 +117,11 @@ type Likeness struct {
 	FactsOfAnswers
 }
 
-// FactsOfAnswers lists the facts in which the answers to a question differ.
+// FactsOfAnswers lists the facts on which the answers to a question differ.
 type FactsOfAnswers struct {
 	FactsDiffer *facts.Differ  `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: an answer lacks one; none; null with fewer than two answers" example:"conflict"`
 	Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts in which the answers differ, conflicts first"`
-	// Expected are facts of the standard answer.
+	// Expected are the facts of the standard answer that answers contradict.
 	Expected []measure.ExpectedFact `json:"expected_facts" nullable:"false" doc:"The facts of the standard answer that answers contradict"`
 }
 
@@ -135,7 +135,7 @@ func newFacts(differ *facts.Differ, stated []measure.Fact, expected []measure.Ex
 	return FactsOfAnswers{differ, stated, expected}
 }
 
-// newLikeness describes a question with one variant; with several, each variant has its own.
+// newLikeness returns the likeness of a question with one variant; with several variants, each has its own.
 func newLikeness(q report.Question, variants int) Likeness {
 	if variants > 1 {
 		return Likeness{Number: q.Number, FactsOfAnswers: newFacts(nil, nil, nil)}
@@ -144,8 +144,8 @@ func newLikeness(q report.Question, variants int) Likeness {
 	return Likeness{Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters, FactsOfAnswers: newFacts(one.FactsDiffer, one.Facts, one.Expected)}
 }
 
-// VariantLikeness describes how alike the answers of one variant to a question are. Letters are shared by all
-// variants.
+// VariantLikeness describes how alike the answers of one variant to a question are. All variants of a question
+// share its letters.
 type VariantLikeness struct {
 	Number     int            `json:"number" example:"1"`
 	Level      *measure.Level `json:"level" example:"wording"`
@@ -185,7 +185,7 @@ type resultsTask struct {
 	TimeoutSeconds int    `json:"timeout_seconds" example:"30"`
 }
 
-// results are a page of a task's answers.
+// results is a page of a task's answers.
 type results struct {
 	Task       resultsTask     `json:"task"`
 	IsFinal    bool            `json:"is_final" doc:"False while a later launch is active, so that results may still change"`
@@ -267,7 +267,7 @@ func (i *FilterQuery) filter(task db.Task) (report.Filter, error) {
 	return filter, nil
 }
 
-// names are values as texts.
+// names returns values as strings.
 func names[T ~string](values []T) []string {
 	list := make([]string, len(values))
 	for n, value := range values {
@@ -276,7 +276,7 @@ func names[T ~string](values []T) []string {
 	return list
 }
 
-// listed are the values of a parameter that is repeated, or holds several separated by commas.
+// listed returns the values of a parameter that may be repeated, or hold several values separated by commas.
 func listed(given []string) (values []string) {
 	for _, list := range given {
 		for value := range strings.SplitSeq(list, ",") {
@@ -288,7 +288,7 @@ func listed(given []string) (values []string) {
 	return values
 }
 
-// verdicts are the parts of the filter about evaluators' verdicts.
+// verdicts is the part of the filter about evaluators' verdicts.
 func (i *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
 	if i.Passed != "" {
 		passed := i.Passed == "true"
@@ -385,7 +385,7 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, tas
 		Variants []VariantLikeness `json:"variants"`
 	}{newItem(i, task.VariableNames), newLikeness(q, task.TotalVariants), newVariantLikeness(q, task.Variants, shares)})
 	stream.Text(`,"runs":[`)
-	place, isFirst := 0, true // among all runs that the question is to have
+	place, isFirst := 0, true // counted among all runs that the question should have
 	write := func(r db.Run) {
 		if place++; variant != 0 && r.Variant != variant {
 			return
@@ -411,7 +411,7 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, tas
 	return err
 }
 
-// RunPath is the ids of a run and its task in a path.
+// RunPath has the ids of a run and its task in a path.
 type RunPath struct {
 	TaskPath
 	RunID string `path:"run_id" doc:"Id of the run" example:"4711"`
@@ -426,7 +426,7 @@ type runInput struct {
 	Protocol   string          `json:"protocol" example:"openai"`
 	URL        string          `json:"url" doc:"Without its query" example:"https://api.openai.com/v1/chat/completions"`
 	Body       json.RawMessage `json:"body" doc:"The JSON object that was sent"`
-	// OmitsPayload is set where the body is not whole.
+	// OmitsPayload is true if the body is not complete.
 	OmitsPayload bool `json:"omits_extra_payload" doc:"The extra payload of a typed address may be secret and is left out of the body"`
 }
 

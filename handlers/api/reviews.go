@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
+	"github.com/google/uuid"
 
 	"wending/db/measure"
 	"wending/db/report"
@@ -64,22 +65,25 @@ type Review struct {
 	Version    int            `json:"version" doc:"Counts the changes, from 1" example:"1"`
 	IsOutdated bool           `json:"is_outdated" doc:"True if a run that was judged has been replaced since"`
 	CreatedAt  *rest.Moment   `json:"created_at"`
+	CarriedBy  *string        `json:"carried_by" doc:"Who took the verdict over from an earlier task; null for one that was given here" example:"韩梅"`
+	From       *uuid.UUID     `json:"carried_from" doc:"The earlier task"`
 }
 
 func newReview(r review.Review) Review {
 	return Review{
 		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict, Reasons: append([]string{}, r.Reasons...), Note: r.Note,
-		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt),
+		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt), CarriedBy: r.CarriedBy, From: r.CarriedFrom,
 	}
 }
 
-// ReviewPath is a question of a task in a path.
+// ReviewPath is the path of a question of a task.
 type ReviewPath struct {
 	TaskPath
 	QuestionID string `path:"question_id" doc:"Id of the question, percent-encoded as one segment" example:"q1"`
 }
 
-// Resolve implements huma.Resolver: an id may hold anything, slashes and percent signs too, and is decoded exactly once.
+// Resolve implements huma.Resolver: an id may contain any character, including slashes and percent signs, and is
+// decoded exactly once.
 func (p *ReviewPath) Resolve(ctx huma.Context) []error {
 	_, tail, _ := strings.Cut(humaecho.Unwrap(ctx).Request().URL.EscapedPath(), "/items/")
 	id, err := url.PathUnescape(strings.TrimSuffix(tail, "/review"))
@@ -137,7 +141,7 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	return &reviewOutput{newReview(stored)}, nil
 }
 
-// conflicting adds to a conflict the review as it is.
+// conflicting adds the present review to a conflict.
 func conflicting(err error) error {
 	if conflict := (*review.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current != nil {
 		return rest.NewConflict(err, newReview(*conflict.Current))
@@ -198,7 +202,7 @@ func (h *handler) listReviews(ctx context.Context, input *listReviewsInput) (*re
 	return output, nil
 }
 
-// SignOff is that somebody has finished a report.
+// SignOff records that a reviewer has finished a report.
 type SignOff struct {
 	ID        int64        `json:"id" example:"1"`
 	Reviewer  string       `json:"reviewer" example:"李雷"`

@@ -17,7 +17,7 @@ import (
 	"wending/views/paths"
 )
 
-// Schedule is a task that is copied and run at times that a cron expression names.
+// Schedule is a task that is copied and run at the times of a cron expression.
 type Schedule struct {
 	EntryHead
 	TaskID    *uuid.UUID   `json:"task_id" doc:"The task that is copied; null: it was deleted, and nothing is started"`
@@ -72,6 +72,8 @@ type ScheduledTask struct {
 	CompletedAt *rest.Moment            `json:"completed_at"`
 	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while it runs"`
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, a variant each; empty while it runs"`
+	// FactsChanged are the questions that answer otherwise than at the firing before.
+	FactsChanged *measure.ChangedFacts `json:"facts_changed" doc:"The questions whose most common answer contradicts the one at the firing before in a fact; null while it runs, and at the first firing"`
 }
 
 // Firing is the outcome of a planned time.
@@ -110,7 +112,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 		output.Body.Items, output.Body.Pagination = []ScheduledTask{}, rest.NewPagination(input.Window(), total)
 		for _, firing := range firings {
 			task, err := store.Task(ctx, request.ScopeOf(ctx), *firing.TaskID)
-			if errors.Is(err, db.ErrNotFound) { // deleted a moment ago
+			if errors.Is(err, db.ErrNotFound) { // the schedule was deleted a moment ago
 				continue
 			}
 			if err != nil {
@@ -126,6 +128,7 @@ func (h *libraryHandler) registerSchedules(api huma.API) {
 					return nil, err
 				}
 				one.Variants = append(one.Variants, summary.Variants...)
+				one.FactsChanged = summary.ChangedFacts
 			}
 			output.Body.Items = append(output.Body.Items, one)
 		}

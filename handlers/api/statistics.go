@@ -14,7 +14,7 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// TaskEvaluator is an evaluator of a task, as it was when the task was made.
+// TaskEvaluator is an evaluator of a task, as it was when the task was created.
 type TaskEvaluator struct {
 	ID      uuid.UUID     `json:"id"`
 	Version int           `json:"version" example:"1"`
@@ -66,7 +66,7 @@ type Verdicts struct {
 type evaluatorStatistics struct {
 	TaskEvaluator
 	Variants []EvaluatorVariant `json:"variants"`
-	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; nil if not.
+	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; otherwise nil.
 	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"Of a judge: none of its ratings of at least five answers is above this number, although ratings go up to 100. Its prompt should ask for ratings from 0 to 100. Null if there is nothing to suspect"`
 }
 

@@ -57,7 +57,7 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.getRunText)
 }
 
-// getRunText sends an answer, which may have megabytes: not many are in memory at once.
+// getRunText sends an answer. Answers may have megabytes, so only a few are in memory at once.
 func (h *handler) getRunText(ctx context.Context, input *RunPath) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
@@ -88,7 +88,7 @@ type exportInput struct {
 	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the columns of error codes"`
 }
 
-// exportResults streams a task's report. It is written while the database is read.
+// exportResults streams a task's report while reading it from the database.
 func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.StreamResponse, error) {
 	task, err := h.resultsTask(ctx, input.TaskID, false)
 	if err != nil {
@@ -122,18 +122,19 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	}), nil
 }
 
-// progressEvent is the data of the event "progress" (spec/000 5.2, and more).
+// progressEvent is the data of the event "progress" (spec/000 5.2, with additions).
 type progressEvent struct {
 	Total     int `json:"total" doc:"Runs that the task is to have" example:"500"`
 	Completed int `json:"completed" doc:"Runs that have ended, failed ones included" example:"120"`
 	Failed    int `json:"failed" example:"2"`
 	Running   int `json:"running" example:"4"`
 	Queued    int `json:"queued" example:"376"`
-	// JudgeTotal and the others count the calls to judges of the newest launch.
+	// JudgeTotal and the fields that follow count the calls to judges in the newest launch.
 	JudgeTotal  int `json:"judge_total,omitempty" doc:"Calls to judges" example:"500"`
 	Judged      int `json:"judged,omitempty" doc:"Of which so many have ended" example:"310"`
 	JudgeFailed int `json:"judge_failed,omitempty" doc:"And so many of these without a rating" example:"1"`
-	// CallsPerSecond is the rate of the last ten seconds; SecondsLeft follows from it, null if unknown.
+	// CallsPerSecond is the average rate over the last ten seconds; SecondsLeft follows from it, and is null if
+	// unknown.
 	CallsPerSecond float64       `json:"calls_per_second" doc:"Over the last ten seconds" example:"8.3"`
 	SecondsLeft    *float64      `json:"seconds_left" doc:"At that rate; null if unknown" example:"45.8"`
 	Status         db.TaskStatus `json:"status" example:"RUNNING"`
@@ -172,8 +173,8 @@ type followInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that was received"`
 }
 
-// followProgress sends a task's progress as server-sent events: its state now, every change of it, and its end,
-// which closes the stream. Every event is the whole state, so a client that reconnects misses nothing; a client
+// followProgress sends a task's progress as server-sent events: its present state, every change, and its end, which
+// closes the stream. Every event contains the whole state, so a client that reconnects misses nothing. A client
 // that has seen the end gets 204, so that it does not reconnect.
 func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
@@ -204,7 +205,7 @@ func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma
 	}}, nil
 }
 
-// sendProgress sends events until the task ends, the client goes or the server closes.
+// sendProgress sends events until the task ends, the client disconnects or the server shuts down.
 func (h *handler) sendProgress(ctx context.Context, events rest.EventWriter, watcher *progressWatcher, progress report.Progress) {
 	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()

@@ -55,8 +55,8 @@ func newSummary(task db.Task) Summary {
 
 func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(), Status: task.Status} }
 
-// detail is a task with its settings and statistics. Headers and the extra payload may hold secrets: only their
-// presence is reported.
+// detail is a task with its settings and statistics. Headers and the extra payload may contain secrets, so it only
+// shows whether they exist.
 type detail struct {
 	Summary
 	Variants        []Variant         `json:"variants"`
@@ -78,6 +78,7 @@ type detail struct {
 	StopReason      *string           `json:"stop_reason" values:"stop reasons" doc:"Why the newest launch was stopped, if not by a person" example:"BUDGET_TASK"`
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
 	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What follows a turn of a conversation that did not succeed" example:"stop"`
+	ClusterBy       *string           `json:"cluster_by" doc:"Column whose values group questions that are not independent; null: only the turns of a conversation are" example:"document"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
@@ -92,7 +93,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 		AgentURL: task.ShownURL(), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit, MaxCost: task.MaxCost, StopReason: task.StopReason,
-		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, CreatedBy: task.CreatedBy,
+		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, CreatedBy: task.CreatedBy,
 		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
 }
@@ -116,6 +117,7 @@ type taskFields struct {
 	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`
 	MaxCost      string `json:"max_cost,omitempty" doc:"What the task may cost in each currency, a decimal number: when it is reached the launch is stopped" example:"5"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures" doc:"After a turn of a conversation that did not succeed: stop it, or ask the next turn" default:"stop"`
+	ClusterBy    string `json:"cluster_by,omitempty" doc:"Column of the questions whose values group those that are not independent, for intervals" example:"document"`
 	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
 	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
 	librarySelection
@@ -127,12 +129,12 @@ type librarySelection struct {
 	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
 	Models  []string `json:"models,omitempty" doc:"Saved models, by their ids"`
 	Agents  []string `json:"agents,omitempty" doc:"Saved agents, by their ids"`
-	// Evaluators are at most ten.
+	// Evaluators are at most ten in number.
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
 	Channels   []string `json:"channels,omitempty" doc:"Saved channels, by their ids; without the field those that are told by default"`
 }
 
-// changeFields are the fields of taskFields that replace those of the copied task; none is required.
+// changeFields are the fields that replace those of the copied task; none is required.
 type changeFields struct {
 	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`
@@ -151,6 +153,7 @@ type changeFields struct {
 	RateLimit    string `json:"rate_limit,omitempty"`
 	MaxCost      string `json:"max_cost,omitempty"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures"`
+	ClusterBy    string `json:"cluster_by,omitempty"`
 	ExtraPayload string `json:"extra_payload,omitempty"`
 	Start        bool   `json:"start,omitempty"`
 	librarySelection
@@ -178,7 +181,7 @@ type cloneInput struct {
 	rest.FormInput
 }
 
-// createFaults are the codes that creating a task may answer.
+// createFaults are the error codes of creating a task.
 var createFaults = []string{
 	request.CodeTaskNameRequired, request.CodeTaskNameTooLong, request.CodeAgentURLRequired, request.CodeAgentURLInvalid, request.CodeAgentURLNotAllowed, request.CodeAgentHeadersInvalid,
 	request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
@@ -224,7 +227,7 @@ func (h *handler) createTask(ctx context.Context, input *rest.FormInput) (*creat
 	return h.create(ctx, input.Form, tasks.New{Settings: h.Defaults})
 }
 
-// cloneTask copies a task; its name gets a suffix unless one is sent.
+// cloneTask copies a task; the copy's name gets a suffix unless the request sends a name.
 func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdTaskOutput, error) {
 	source, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {

@@ -76,7 +76,7 @@ type previewOutput struct {
 	}
 }
 
-// registerTrials adds the endpoints that try something out.
+// registerTrials adds the endpoints that try out targets and evaluators.
 func (h *libraryHandler) registerTrials(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	const describe = "The answer is 200 also when the call fails: `error_code` says how."
@@ -138,7 +138,7 @@ func (h *libraryHandler) previewPrompt(_ context.Context, input *rest.FormInput)
 	return output, nil
 }
 
-// variablesOf are the variables that a form has, by their names.
+// variablesOf returns the variables in a form, by name.
 func variablesOf(submitted *form.Upload) (map[string]string, error) {
 	values := map[string]string{}
 	text := submitted.Value("variables")

@@ -15,7 +15,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Variant is one of the things that a task compares: a version of a prompt, or none, combined with a target.
+// Variant is one of the variants that a task compares: a version of a prompt, or none, combined with a target.
 type Variant struct {
 	Number        int           `json:"number" doc:"1, 2, 3 …" example:"1"`
 	Name          string        `json:"name" doc:"Empty for a plain task" example:"简短 v2 × GPT-4.1"`
@@ -50,7 +50,7 @@ type createdTask struct {
 
 type createdTaskOutput struct{ Body createdTask }
 
-// warning is something to know before the start.
+// warning describes a problem that a user should know before the start.
 type warning struct {
 	Code    string   `json:"code" values:"warnings" example:"PRICE_MISSING"`
 	Names   []string `json:"names" doc:"The variables, targets or currencies that it is about"`
@@ -81,7 +81,7 @@ func (h *handler) registerEstimate(api huma.API) {
 
 func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*estimateOutput, error) {
 	submitted := input.Form
-	if !submitted.Has("task_name") { // it may not have one yet
+	if !submitted.Has("task_name") { // the task need not have a name yet
 		submitted = submitted.With("task_name", "-")
 	}
 	n, err := h.read(ctx, submitted, tasks.New{Settings: h.Defaults})
@@ -110,7 +110,7 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	return output, nil
 }
 
-// newWarnings are warnings in the words of the request's language.
+// newWarnings returns warnings in the language of the request.
 func newWarnings(ctx context.Context, given []tasks.Warning) []warning {
 	locale, warnings := request.From(ctx).Locale, []warning{}
 	for _, one := range given {
@@ -119,7 +119,7 @@ func newWarnings(ctx context.Context, given []tasks.Warning) []warning {
 	return warnings
 }
 
-// bare are targets without their secrets.
+// bare returns targets without their secrets.
 func bare(targets []tasks.NewTarget) (list []db.Target) {
 	for _, target := range targets {
 		list = append(list, target.Target)
@@ -127,7 +127,7 @@ func bare(targets []tasks.NewTarget) (list []db.Target) {
 	return list
 }
 
-// read reads a task of a form.
+// read reads a task from a form.
 func (h *handler) read(ctx context.Context, submitted *form.Upload, base tasks.New) (tasks.New, error) {
 	if err := rest.Admit(ctx, submitted); err != nil {
 		return base, err

@@ -21,13 +21,13 @@ import (
 	"wending/views/paths"
 )
 
-// VersionPath is a version of an entry in a path.
+// VersionPath has the id of an entry and the number of a version in a path.
 type VersionPath struct {
 	EntryPath
 	Number string `path:"number" doc:"Number of the version" example:"1"`
 }
 
-// read returns the entry's id and the version's number; anything else is not a version.
+// read returns the entry's id and the version's number; any other text is a fault.
 func (p VersionPath) read() (id uuid.UUID, number int, err error) {
 	if id, err = p.id(); err != nil {
 		return id, 0, err

@@ -11,7 +11,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// CopyName is the name of a copy, within the limit of names.
+// CopyName returns the name of a copy, within the maximum length of names.
 func CopyName(ctx context.Context, name string) string {
 	copied := request.From(ctx).Locale.Text("create.copy", "Name", name)
 	if len([]rune(copied)) > tasks.MaxNameLength {
@@ -36,7 +36,7 @@ func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted
 	return appended, err
 }
 
-// Evaluate has the evaluators that a form names judge the answers of a task that has ended.
+// Evaluate has the evaluators named in a form judge the answers of a task that has ended.
 func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task, submitted *Upload) (db.Task, error) {
 	evaluators, faults := Evaluators(ctx, submitted, saved)
 	if len(faults) > 0 {
@@ -49,7 +49,7 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Servic
 	return evaluated, err
 }
 
-// Delete removes a task. The fault for a running task asks to stop it first.
+// Delete removes a task. If the task is running, the fault asks the user to stop it first.
 func Delete(ctx context.Context, service *tasks.Service, task db.Task) error {
 	err := service.Delete(ctx, task)
 	if f := request.FaultOf(err); err != nil && f.Code() == request.CodeTaskStateConflict {

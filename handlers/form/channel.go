@@ -18,10 +18,10 @@ import (
 	"wending/views/text"
 )
 
-// The events of a channel unless its form names others.
+// The events of a channel whose form names none.
 var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), string(outbox.Stopped), string(outbox.Alert)}
 
-// maxRecipients is how many addresses an e-mail may have.
+// maxRecipients is the maximum number of addresses of an e-mail.
 const maxRecipients = 20
 
 // Channel checks a form for a channel; absent fields keep base's values. The secret of base stays with its
@@ -37,7 +37,7 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 	c.entryName(&ch.Name)
 	kind := string(ch.Kind)
 	if c.choice("kind", texts(notify.Kinds), &kind); c.hasFault("kind") {
-		return ch, c.faults // what else it has follows from that
+		return ch, c.faults // the remaining fields depend on the kind
 	}
 	if ch.Kind = notify.Kind(kind); ch.Kind != base.Kind {
 		ch.URL, ch.Secret, ch.Recipients = "", "", nil
@@ -47,7 +47,8 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 		c.recipients(&ch.Recipients)
 	} else {
 		ch.Recipients = nil
-		if typed := form.Value("url"); form.Has("url") && (typed != "" || form.IsJSON) { // a page shows none that is saved
+		// pages do not show the saved address
+		if typed := form.Value("url"); form.Has("url") && (typed != "" || form.IsJSON) {
 			ch.URL = typed
 		}
 		if tasks.OriginOf(ch.URL) != tasks.OriginOf(base.URL) {
@@ -57,7 +58,7 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 		c.secret(&ch)
 	}
 	c.events(&ch.Events)
-	if form.Has("lang_of_messages") { // a page's own field lang switches its language
+	if form.Has("lang_of_messages") { // a page's own field lang switches the page's language
 		ch.Lang = form.Value("lang_of_messages")
 	} else if form.IsJSON && form.Has("lang") {
 		ch.Lang = form.Value("lang")
@@ -69,7 +70,7 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 	return ch, c.faults
 }
 
-// secret reads the secret that signs messages; an empty text in JSON removes it.
+// secret reads the secret that signs messages; an empty text in JSON removes the stored one.
 func (c *fields) secret(ch *library.Channel) {
 	if typed := c.form.Value("secret"); c.form.Has("secret") && (typed != "" || c.form.IsJSON) {
 		ch.Secret = typed
@@ -118,7 +119,7 @@ func (c *fields) events(to *[]string) {
 	}
 	*to = []string{}
 	for _, event := range c.form.List("events") {
-		if event == "none" { // a form with nothing chosen
+		if event == "none" { // sent by a form in which nothing is chosen
 			continue
 		}
 		if !slices.Contains(outbox.Events, outbox.Event(event)) {

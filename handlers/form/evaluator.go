@@ -16,8 +16,8 @@ import (
 	"wending/jobs/library"
 )
 
-// Evaluator checks a form for an evaluator; fields that are absent keep what base has. A form written as JSON has the
-// configuration as one object, a page has a field for each of its members.
+// Evaluator checks a form for an evaluator; absent fields keep base's values. A form written as JSON has the
+// configuration as one object, a page has a field for each member.
 func Evaluator(ctx context.Context, form *Upload, base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
 	c, e := fields{form: form}, base
 	c.entryName(&e.Name)
@@ -25,7 +25,8 @@ func Evaluator(ctx context.Context, form *Upload, base entries.Evaluator) (e ent
 	return e, rule, c.faults
 }
 
-// Rule checks the kind and the configuration of an evaluator alone. That of a judge is no rule, but its configuration.
+// Rule checks only the kind and the configuration of an evaluator. For a judge it returns no rule, only the
+// configuration.
 func Rule(ctx context.Context, form *Upload) (rule *evaluate.Rule, config json.RawMessage, faults []FieldFault) {
 	c, version := fields{form: form}, entries.EvaluatorVersion{}
 	return c.rule(ctx, &version), version.Config, c.faults
@@ -45,7 +46,7 @@ func (c *fields) rule(ctx context.Context, version *entries.EvaluatorVersion) *e
 	case !c.form.IsJSON:
 		version.Config, err = evaluate.ReadFields(kind, func(name string) string { return c.form.Values[evaluate.FormField(name)] })
 	case version.Rule != before:
-		version.Config = nil // another kind's configuration says nothing of this one
+		version.Config = nil // the configuration of another kind does not apply to this one
 	}
 	var rule *evaluate.Rule
 	switch {
@@ -108,7 +109,7 @@ func (s Saver) saveEvaluator(ctx context.Context, row *entries.Evaluator, f *Upl
 	return saved(e.ID, err)
 }
 
-// JudgeFault is the fault of a judge whose model cannot be called.
+// JudgeFault returns the fault of a judge whose model cannot be called.
 func JudgeFault(f *Upload, err error) FieldFault {
 	field := evaluate.FormField("model_id")
 	if f.IsJSON {
@@ -126,7 +127,7 @@ func sameConfig(a, b json.RawMessage) bool {
 	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())
 }
 
-// Whole reads a field that is a whole number from 0 on; absent, it is 0.
+// Whole reads a field that is a non-negative integer; if it is absent, the result is 0.
 func Whole(form *Upload, field string) (int, error) {
 	typed := form.Value(field)
 	if typed == "" {

@@ -19,7 +19,7 @@ func (c *fields) fail(field string, f *request.Fault) {
 	c.faults = append(c.faults, FieldFault{field, f})
 }
 
-// hasFault reports whether something is wrong with one of the fields.
+// hasFault reports whether one of the fields has a fault.
 func (c *fields) hasFault(names ...string) bool {
 	for _, f := range c.faults {
 		for _, name := range names {
@@ -31,7 +31,7 @@ func (c *fields) hasFault(names ...string) bool {
 	return false
 }
 
-// isText reports whether a field of a form that was written as JSON is a text there, or null.
+// isText reports whether a field of a form written as JSON is a string or null.
 func (c *fields) isText(field string) bool {
 	if c.form.IsJSON && c.form.notTexts[field] {
 		c.fail(field, request.FieldFault(field, request.ValidText()))
@@ -40,7 +40,7 @@ func (c *fields) isText(field string) bool {
 	return true
 }
 
-// text reads a text of at most most characters; a required one may not be empty.
+// text reads a text of at most most characters; if required, it must not be empty.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if !c.isText(field) {
 		return
@@ -62,7 +62,7 @@ func (c *fields) line(field string, most int, isRequired bool, text string) {
 	}
 }
 
-// long is text for several lines.
+// long is like text, for several lines.
 func (c *fields) long(field string, most int, to *string) {
 	if !c.isText(field) {
 		return

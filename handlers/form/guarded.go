@@ -15,21 +15,21 @@ import (
 // secretFields are the fields that only administrators may replace once they are stored.
 var secretFields = []string{"api_key", "headers", "secret"}
 
-// replaced are the secrets that a form replaces.
+// replaced returns the secrets that a form replaces.
 func replaced(f *Upload) (names []string) {
 	for _, name := range secretFields {
 		if f.Value(name) != "" || f.isNull(name) {
 			names = append(names, name)
 		}
 	}
-	if strings.Contains(f.Value("url"), "?") { // its query may be one
+	if strings.Contains(f.Value("url"), "?") { // its query may be a secret
 		names = append(names, "query")
 	}
 	return names
 }
 
-// guarded saves an entry unless the form replaces a secret that its sender may not replace, and records the
-// changes in the audit.
+// guarded saves an entry and records the changes in the audit. It refuses a form that replaces a secret its sender
+// may not replace.
 func guarded[T any](
 	ctx context.Context, kind entries.Kind[T], row *T, f *Upload, save func(context.Context, *T, *Upload) (uuid.UUID, []FieldFault, error),
 ) (uuid.UUID, []FieldFault, error) {
@@ -48,7 +48,7 @@ func guarded[T any](
 	}
 	after := request.AuditFields(&stored)
 	name, _ := after["name"].(string)
-	for field, value := range before { // what stays as it was says nothing
+	for field, value := range before { // unchanged values are left out
 		if field != "name" && request.Same(value, after[field]) {
 			delete(before, field)
 			delete(after, field)
@@ -77,7 +77,8 @@ func (s Saver) Agent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.U
 	return guarded(ctx, s.Library.Entries.Agents, row, f, s.saveAgent)
 }
 
-// Prompt saves a prompt's name and description; other templates than the newest version's make a new version.
+// Prompt saves a prompt's name and description; templates that differ from the newest version's create a new
+// version.
 func (s Saver) Prompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Prompts, row, f, s.savePrompt)
 }
@@ -87,7 +88,8 @@ func (s Saver) Dataset(ctx context.Context, row *entries.Dataset, f *Upload) (uu
 	return guarded(ctx, s.Library.Entries.Datasets, row, f, s.saveDataset)
 }
 
-// Evaluator saves an evaluator; another kind or configuration than the newest version's makes a new version.
+// Evaluator saves an evaluator; a kind or configuration that differs from the newest version's creates a new
+// version.
 func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Evaluators, row, f, s.saveEvaluator)
 }

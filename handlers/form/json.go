@@ -10,11 +10,11 @@ import (
 	"wending/handlers/request"
 )
 
-// maxJSONBytes is how large a form written as JSON may be.
+// maxJSONBytes is the maximum size of a form written as JSON.
 const maxJSONBytes = 4 << 20
 
-// readJSON reads a JSON object as if it were a form: texts as they are, numbers and truth values as they are written,
-// objects as their JSON, lists of texts joined by commas, null as an empty text; null alone is an empty form.
+// readJSON reads a JSON object as a form: strings as they are, numbers and booleans in JSON notation, objects as
+// JSON, lists of strings joined by commas, null as an empty text. A body of null is an empty form.
 func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, nulls: map[string]bool{}, IsJSON: true, leave: func() {}}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
@@ -36,7 +36,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	return form, nil
 }
 
-// formValue writes a member of a JSON object as a form field.
+// formValue returns a member of a JSON object as the value of a form field.
 func formValue(member json.RawMessage) string {
 	member = bytes.TrimSpace(member)
 	var one string
@@ -47,13 +47,13 @@ func formValue(member json.RawMessage) string {
 	if json.Unmarshal(member, &list) == nil {
 		return strings.Join(list, ",")
 	}
-	return string(member) // null was the empty text
+	return string(member) // null, as an empty text
 }
 
 // lists are the fields that may be repeated.
 var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "events": true, "numbers": true}
 
-// set stores a field: a list takes every value, other fields the last.
+// set stores a field: a list keeps every value, other fields keep the last.
 func (u *Upload) set(name, value string) {
 	if before, isRepeated := u.Values[name]; isRepeated && lists[name] && before != "" {
 		value = before + "," + value
@@ -71,7 +71,7 @@ func (u *Upload) List(name string) (values []string) {
 	return values
 }
 
-// isNull reports whether a field of a form that was written as JSON is null there.
+// isNull reports whether a field of a form written as JSON is null.
 func (u *Upload) isNull(name string) bool { return u.nulls[name] }
 
 // Has reports whether a field was sent.

@@ -9,12 +9,12 @@ import (
 	"wending/jobs/tasks"
 )
 
-// keptFor is how long secrets that were typed stay in their form.
+// keptFor is how long typed secrets stay in their form.
 const keptFor = time.Hour
 
-// Keeper lets a form carry secrets, sealed, while it is being filled in. They are sealed for the browser and
-// the origin of the address that they are for, which is empty until the address is valid: otherwise anyone with
-// a copy of the page could send the secrets to their own server.
+// Keeper lets a form carry secrets, sealed, while it is being filled in. They are sealed for the browser and for
+// the origin of the agent's address, which is empty until the address is valid. Otherwise anyone with a copy of the
+// page could have the secrets sent to their own server.
 type Keeper struct{ Sealer *secret.Sealer }
 
 type kept struct {
@@ -24,7 +24,7 @@ type kept struct {
 
 func keptOwner(browser, origin string) string { return "form " + browser + " " + origin }
 
-// Keep seals a value for a hidden field; empty if that fails, so that it must be typed again.
+// Keep seals a value for a hidden field. If that fails it returns an empty text, and the value must be typed again.
 func (k Keeper) Keep(browser, address string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -37,7 +37,7 @@ func (k Keeper) Keep(browser, address string, value any) string {
 	return base64.StdEncoding.EncodeToString(sealed)
 }
 
-// Open opens what Keep sealed into value, and reports whether that succeeded.
+// Open opens a text that Keep returned into value, and reports whether that succeeded.
 func (k Keeper) Open(browser, address, field string, value any) bool {
 	sealed, err := base64.StdEncoding.DecodeString(field)
 	if err != nil || len(sealed) == 0 {

@@ -40,7 +40,8 @@ func RetryScope(r *http.Request, submitted *Upload) (db.Selection, error) {
 	return scope, nil
 }
 
-// ExtendedRuns reads to how many runs of each question a task is to be extended, which it can be while nothing of it runs.
+// ExtendedRuns reads the number of runs of each question to which a task is to be extended. It returns a fault
+// while the task is active.
 func ExtendedRuns(submitted *Upload, task db.Task) (int, error) {
 	if task.Status.IsActive() {
 		return 0, request.NewFault(request.CodeTaskStateConflict)
@@ -49,7 +50,7 @@ func ExtendedRuns(submitted *Upload, task db.Task) (int, error) {
 		return 0, request.NewFault(request.CodeTaskStateConflict).WithMessage("error.MOST_RUNS")
 	}
 	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
-	if err != nil { // no number is between those that are allowed
+	if err != nil { // no number is in the allowed range
 		runs = 0
 	}
 	if wrong := tasks.CheckRuns(task, runs); wrong != nil {

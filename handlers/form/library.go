@@ -23,7 +23,7 @@ import (
 	"wending/views/text"
 )
 
-// MaxDescription is how many characters a description or a note in the library may have.
+// MaxDescription is the maximum length, in characters, of a description or note in the library.
 const MaxDescription = 1000
 
 // entryName reads an entry's name.
@@ -36,7 +36,7 @@ func (c *fields) entryName(to *string) {
 	}
 }
 
-// texts are the choices of a type as a form has them.
+// texts returns the choices of a type as strings.
 func texts[T ~string](choices []T) []string {
 	list := make([]string, len(choices))
 	for n, one := range choices {
@@ -60,7 +60,7 @@ func (c *fields) headers(to *map[string]string) {
 	typed := c.form.Value("headers")
 	switch {
 	case !c.form.Has("headers"):
-	case typed == "" && !c.form.IsJSON: // a page shows none that are saved
+	case typed == "" && !c.form.IsJSON: // pages do not show saved headers
 	case typed == "" || typed == "{}":
 		*to = nil
 	default:
@@ -73,7 +73,7 @@ func (c *fields) headers(to *map[string]string) {
 	}
 }
 
-// object reads a JSON object; an empty text removes it.
+// object reads a JSON object; an empty text removes the stored one.
 func (c *fields) object(field string, to *json.RawMessage) {
 	if !c.form.Has(field) {
 		return
@@ -108,7 +108,7 @@ func (c *fields) retryOn(to *[]string) {
 	}
 	*to = []string{}
 	for _, kind := range c.form.List("retry_on") {
-		if kind == "none" { // a form with nothing chosen
+		if kind == "none" { // sent by a form in which nothing is chosen
 			continue
 		}
 		if !slices.Contains(agent.RetryKinds, kind) {
@@ -133,7 +133,8 @@ func (c *fields) address(field string, check func(*url.URL) error, to *string) {
 	}
 }
 
-// protocolNames are the names of the protocols, or only of the model protocols.
+// protocolNames returns the names of the protocols or, if onlyModels is true, of those that providers of models can
+// use.
 func protocolNames(onlyModels bool) (names []string) {
 	for _, one := range protocol.All {
 		if !onlyModels || one.IsOfModels() {
@@ -159,10 +160,10 @@ func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (
 		p.APIKey, p.Headers = "", nil
 	}
 	c.address("base_url", check, &p.BaseURL)
-	if strings.ContainsAny(p.BaseURL, "?#") && !c.hasFault("base_url") { // the protocol's path follows it
+	if strings.ContainsAny(p.BaseURL, "?#") && !c.hasFault("base_url") { // the path is appended according to the protocol
 		c.fail("base_url", request.FieldFault("base_url", request.ValidAddress()))
 	}
-	if key := form.Value("api_key"); form.Has("api_key") && (key != "" || form.IsJSON) { // a page shows none that is saved
+	if key := form.Value("api_key"); form.Has("api_key") && (key != "" || form.IsJSON) { // pages do not show the saved key
 		p.APIKey = key
 		c.text("api_key", 4096, false, &p.APIKey)
 	}
@@ -233,7 +234,7 @@ func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a libr
 	return a, c.faults
 }
 
-// poll reads the polling settings of an agent, an object in JSON.
+// poll reads the polling settings of an agent, a JSON object.
 func (c *fields) poll(to **protocol.Poll) {
 	var given json.RawMessage
 	if !c.form.Has("poll") {
@@ -262,13 +263,13 @@ func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a 
 		a.URL = withQueryOf(typed, base.URL, c.form.Value("keep_query") == "true")
 	}
 	if tasks.OriginOf(a.URL) != tasks.OriginOf(base.URL) {
-		a.Headers, a.ExtraPayload, a.Template = nil, nil, nil // how it is polled is no secret
+		a.Headers, a.ExtraPayload, a.Template = nil, nil, nil // the polling settings are not secret
 	}
 	c.address("url", check, &a.URL)
 	c.headers(&a.Headers)
 }
 
-// Address checks the input for recognising a protocol: an address, with headers and a payload.
+// Address checks the input for recognising a protocol: an address with headers and a payload.
 func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
 	c, a := fields{form: form}, base
 	c.agentAddress(base, check, &a)
@@ -276,7 +277,7 @@ func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a li
 	return a, c.faults
 }
 
-// TestQuestion is the question of a form for a test call, or the default question.
+// TestQuestion returns the question for a test call: the form's or the default one.
 func TestQuestion(form *Upload, locale text.Locale) string {
 	if question := form.Value("question"); question != "" {
 		return question
@@ -310,7 +311,7 @@ func (c *fields) templates(p *entries.Prompt) {
 	}
 }
 
-// Dataset checks a form for a dataset, or for its next version, whose name then stays.
+// Dataset checks a form for a dataset. For the next version of one, it keeps the dataset's name.
 func Dataset(ctx context.Context, form *Upload, base library.NewDataset) (n library.NewDataset, faults []FieldFault) {
 	c, n := fields{form: form}, base
 	c.entryName(&n.Name)

@@ -12,8 +12,8 @@ import (
 	"wending/views/text"
 )
 
-// PersonFaults converts the field errors of a use case of people into faults of a form, and returns any other
-// err unchanged. renamed maps the use case's values to form fields with other names.
+// PersonFaults converts the field errors of a use case of people into faults of a form, and returns any other err
+// unchanged. renamed maps the use case's values to form fields that have other names.
 func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	all := []error{err}
 	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {
@@ -21,7 +21,8 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	}
 	var faults []FieldFault
 	for _, one := range all {
-		wrong, isField := one.(*cases.FieldError) //nolint:errorlint // an error that wraps one says more than what is wrong with a field
+		// nolint:errorlint // an error that wraps a FieldError means more than a faulty field
+		wrong, isField := one.(*cases.FieldError)
 		if !isField {
 			return nil, err
 		}
@@ -31,7 +32,7 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	return faults, nil
 }
 
-// personLimit returns the valid alternatives to a value.
+// personLimit returns the description of the valid values.
 func personLimit(wrong *cases.FieldError) request.Limit {
 	var taken *cases.TakenError
 	switch {
@@ -65,7 +66,7 @@ func personLimit(wrong *cases.FieldError) request.Limit {
 	return request.ValidPassword("common", password.MinLength)
 }
 
-// Flag reads a field that is true or false; absent is false.
+// Flag reads a boolean field; if it is absent, the result is false.
 func Flag(form *Upload, field string) (value bool, faults []FieldFault) {
 	text := form.Value(field)
 	if form.Has(field) && text != "true" && text != "false" {
@@ -74,7 +75,7 @@ func Flag(form *Upload, field string) (value bool, faults []FieldFault) {
 	return text == "true", faults
 }
 
-// OnlyTexts returns the faults of fields that must be texts in a form written as JSON.
+// OnlyTexts returns the faults of fields that must be strings in a form written as JSON.
 func OnlyTexts(form *Upload, names ...string) []FieldFault {
 	c := &fields{form: form}
 	for _, field := range names {
@@ -83,7 +84,7 @@ func OnlyTexts(form *Upload, names ...string) []FieldFault {
 	return c.faults
 }
 
-// Messages are faults in the words of a locale, by their fields.
+// Messages returns faults' messages in a locale, by field.
 func Messages(locale text.Locale, faults []FieldFault) map[string]string {
 	messages := map[string]string{}
 	for _, f := range faults {

@@ -13,7 +13,7 @@ import (
 // MaxReviewers is the maximum number of reviewers that a task's questions can be assigned to.
 const MaxReviewers = 20
 
-// maxReviewerLength is how many characters a reviewer's name may have.
+// maxReviewerLength is the maximum length of a reviewer's name in characters.
 const maxReviewerLength = 64
 
 // ReviewerName returns the author of a review: the account's name or, without accounts, the name that the
@@ -25,7 +25,7 @@ func ReviewerName(ctx context.Context, typed string) (string, error) {
 	return personName(typed)
 }
 
-// personName checks a name that somebody gives.
+// personName checks a name that a person entered.
 func personName(typed string) (string, error) {
 	name := strings.TrimSpace(request.StorableText(typed))
 	if name == "" {
@@ -37,7 +37,7 @@ func personName(typed string) (string, error) {
 	return name, nil
 }
 
-// maxNoteLength is how many characters a note may have.
+// maxNoteLength is the maximum length of a note in characters.
 const maxNoteLength = 10_000
 
 // Note checks a note and returns its stored form.
@@ -49,7 +49,7 @@ func Note(typed string) (string, error) {
 	return note, nil
 }
 
-// ReviewerNames checks the names of reviewers, each of which counts once.
+// ReviewerNames checks the names of reviewers and removes duplicates.
 func ReviewerNames(typed []string) ([]string, error) {
 	var names []string
 	for _, one := range typed {
@@ -67,7 +67,7 @@ func ReviewerNames(typed []string) ([]string, error) {
 	return names, nil
 }
 
-// Reasons checks the reasons of a verdict, each of which counts once; known are those that it may have.
+// Reasons checks the reasons of a verdict and removes duplicates; known are the permitted ones.
 func Reasons(typed, known []string) ([]string, error) {
 	var reasons []string
 	for _, one := range typed {

@@ -16,7 +16,7 @@ import (
 
 // Check refuses addresses that may not be called.
 type Check struct {
-	// URL checks addresses of agents, Model of models, Channel of channels.
+	// URL checks addresses of agents, Model those of models, Channel those of channels.
 	URL, Model, Channel func(*url.URL) error
 	// Task checks the address of a task's agent. The task may be a copy of the demo, which its headers show.
 	Task func(u *url.URL, headers map[string]string) error
@@ -29,8 +29,8 @@ type Saver struct {
 	Check   Check
 }
 
-// Opened hides that a secret cannot be opened, because the key has changed: the unencrypted parts can still be
-// seen.
+// Opened ignores the error that a secret cannot be opened because the key has changed: the unencrypted parts can
+// still be shown.
 func Opened[T any](value T, err error) (T, error) {
 	if errors.Is(err, secret.ErrKey) {
 		return value, nil
@@ -38,7 +38,7 @@ func Opened[T any](value T, err error) (T, error) {
 	return value, err
 }
 
-// Base returns the entry that a form changes, opened by open; it is empty for a new entry.
+// Base returns the entry that a form changes, opened with open; it is empty for a new entry.
 func Base[T, V any](row *T, open func(T) (V, error)) (base V, err error) {
 	if row == nil {
 		return base, nil
@@ -46,7 +46,7 @@ func Base[T, V any](row *T, open func(T) (V, error)) (base V, err error) {
 	return Opened(open(*row))
 }
 
-// saved turns a name that is taken into a fault of the field.
+// saved turns the error that a name is taken into a fault of the field.
 func saved(id uuid.UUID, err error) (uuid.UUID, []FieldFault, error) {
 	if errors.Is(err, entries.ErrNameTaken) {
 		return uuid.Nil, []FieldFault{{"name", request.FaultOf(err)}}, nil

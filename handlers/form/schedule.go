@@ -22,17 +22,17 @@ import (
 // DefaultTimezone is used by schedules that name none.
 const DefaultTimezone = "Asia/Shanghai"
 
-// maxChannels is how many channels a task may have.
+// maxChannels is the maximum number of channels of a task.
 const maxChannels = 20
 
-// channels checks the channels that a form names; nil means that it names none.
+// channels checks the channels named in a form; nil means that it names none.
 func (c *fields) channels(ctx context.Context, find func(context.Context, db.Scope, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
 	if !c.form.Has("channels") {
 		return nil
 	}
 	found := []uuid.UUID{}
 	for _, text := range c.form.List("channels") {
-		if text == "none" { // a form with nothing chosen
+		if text == "none" { // sent by a form in which nothing is chosen
 			continue
 		}
 		id, err := uuid.Parse(text)
@@ -72,7 +72,8 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	}
 	plan, isPlanned := c.plan(&entry)
 	c.boolean("is_enabled", func(is bool) { entry.IsEnabled = is })
-	if least := s.Library.ScheduleMinutes; isPlanned && entry.IsEnabled && plan.Shortest() < least { // one that is too frequent can be ended
+	// a schedule that fires too often can still be ended
+	if least := s.Library.ScheduleMinutes; isPlanned && entry.IsEnabled && plan.Shortest() < least {
 		c.fail("cron", request.FieldFault("cron", request.CronOften(least)))
 	}
 	switch channels := c.channels(ctx, s.Library.Channel); {
@@ -141,7 +142,7 @@ func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) 
 	return plan, err == nil
 }
 
-// alert reads the watched metric: in JSON the object alert, where null means none, on a page a field for each
+// alert reads the watched metric: from JSON the object alert, where null means none, from a page a field for each
 // member.
 func (c *fields) alert(entry *entries.Schedule) {
 	metric, below, ifWorse, prefix := "", "", "", "alert_"

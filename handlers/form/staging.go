@@ -15,24 +15,23 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Staging keeps uploaded files for forms that are still being filled in, so that a file is sent once. A file belongs to
-// the browser that sent it: no other can use it, nor push it out.
+// Staging keeps uploaded files for forms that are still being filled in, so that a file is sent only once. A file
+// belongs to the browser that sent it: other browsers can neither use nor displace it.
 type Staging struct{ Files *blob.Disk }
 
 const (
 	stagedKey = "staged"
 	// stagedFor is how long a staged file waits for its form.
 	stagedFor = 24 * time.Hour
-	// maxStaged is how many files of all browsers wait at most, maxStagedOfOne how many of one: the browser's
-	// oldest file makes room.
+	// maxStaged is how many files of all browsers may wait, maxStagedOfOne how many of one browser, whose oldest
+	// file is removed to make room.
 	maxStaged, maxStagedOfOne = 1000, 20
 )
 
-// tokenPattern matches tokens and browsers' ids: what rand.Text returns.
+// tokenPattern matches tokens and browsers' ids, which rand.Text generates.
 var tokenPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// SourceToken represents in a form the file of the task that the form is a copy of, or of the draft that it
-// edits.
+// SourceToken represents, in a form, the file of the task that the form copies, or of the draft that it edits.
 const SourceToken = "source"
 
 // IsToken reports whether a text may be a token or a browser's id.
@@ -62,7 +61,7 @@ func (s Staging) Put(ctx context.Context, browser string, file tasks.File) (toke
 	return token, s.Files.Put(ctx, keyOf(browser, token), bytes.NewReader(content), int64(len(content)))
 }
 
-// Get returns the file of a browser's token; nil if it has expired.
+// Get returns the file that a browser's token names; nil if it has expired.
 func (s Staging) Get(ctx context.Context, browser, token string) (*File, error) {
 	if !IsToken(token) {
 		return nil, nil
@@ -94,7 +93,7 @@ func (s Staging) Drop(ctx context.Context, browser, token string) {
 	}
 }
 
-// tidy removes files whose form was abandoned, and the browser's oldest if it has too many.
+// tidy removes files of abandoned forms, and the browser's oldest file if it has too many.
 func (s Staging) tidy(ctx context.Context, browser string) error {
 	entries, err := s.Files.List(ctx, stagedKey)
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"wending/views/text"
 )
 
-// FieldFault is what is wrong with one field.
+// FieldFault is the fault of one field.
 type FieldFault struct {
 	Field string
 	*request.Fault
 }
 
-// Refusal returns err, or all faults of a form as one error; nil if there are none.
+// Refusal returns err or, if err is nil, all faults of a form as one error; nil if there are none.
 func Refusal(faults []FieldFault, err error) error {
 	if err != nil || len(faults) == 0 {
 		return err
@@ -39,13 +39,14 @@ func Refusal(faults []FieldFault, err error) error {
 	return request.JoinFaults(all...)
 }
 
-// Rules are what a task's fields are checked against.
+// Rules are used to check the fields of a task.
 type Rules struct {
-	// Library is what the task's references name.
+	// Library resolves the task's references.
 	Library *library.Service
-	// CheckURL refuses agents that may not be called with the headers of the task that the form is a copy of.
+	// CheckURL refuses agents that may not be called with the headers of the task that the form copies.
 	CheckURL func(u *url.URL, headers map[string]string) error
-	// SealedHeaders are the headers that came back sealed with the form, now opened; they are used if none were typed.
+	// SealedHeaders are the headers that the form carried in sealed form, now opened; they are used if none were
+	// typed.
 	SealedHeaders map[string]string
 }
 
@@ -53,12 +54,12 @@ type Rules struct {
 var taskFields = []string{
 	"task_name", "models", "agents", "prompts", "evaluators", "dataset", "agent_api_url", "dataset_encoding", "dataset_file",
 	"agent_model", "agent_api_headers", "extra_payload", "runs_per_item", "timeout_seconds", "max_retries", "concurrency",
-	"use_stream", "rate_limit", "on_turn_failure", "max_cost", "channels", "start", "",
+	"use_stream", "rate_limit", "on_turn_failure", "cluster_by", "max_cost", "channels", "start", "",
 }
 
-// Task reads a form for a task and returns all its faults, in the form's order. Fields that are absent keep what
-// base has: the defaults, or the task that the form is a copy of. What may be secret in base – headers, payload,
-// the URL's query – is used only for an agent at the same origin.
+// Task reads a form for a task and returns all its faults, in the form's order. Absent fields keep base's values:
+// the defaults, or those of the task that the form copies. Values of base that may be secret – headers, payload,
+// the URL's query – are used only for an agent at the same origin.
 func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
 	c := checker{fields{form: form}, base}
 	c.name()
@@ -84,11 +85,11 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	return c.n, c.faults
 }
 
-// validate adds what the limits of tasks say to the faults of reading the form. What could not be read has its
-// fault already.
+// validate adds the faults that the limits of tasks find to those found when reading the form. Fields that could
+// not be read already have a fault.
 func (c *checker) validate() {
 	for _, wrong := range c.n.Validate() {
-		// Targets that could not be read are there: the address is not missing.
+		// targets that could not be read still count, so the address is not missing
 		isTargeted := wrong.Field == "agent_api_url" && wrong.Problem == tasks.Missing && c.hasFault("models", "agents")
 		if !isTargeted && !c.hasFault(wrong.Field) && (wrong.Field != "" || len(c.faults) == 0) {
 			c.fail(wrong.Field, request.TaskFault(wrong))
@@ -99,7 +100,7 @@ func (c *checker) validate() {
 	})
 }
 
-// checker collects the fields of a task and what is wrong with them.
+// checker collects the fields of a task and their faults.
 type checker struct {
 	fields
 	n tasks.New
@@ -147,7 +148,7 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	return origin
 }
 
-// withQueryOf adds the query of another address at the same origin to an address without one.
+// withQueryOf adds the query of another address at the same origin to an address without a query.
 func withQueryOf(typed, other string, isWanted bool) string {
 	_, query, hasQuery := strings.Cut(other, "?")
 	if !isWanted || !hasQuery || strings.Contains(typed, "?") || tasks.OriginOf(typed) != tasks.OriginOf(other) {
@@ -156,7 +157,7 @@ func withQueryOf(typed, other string, isWanted bool) string {
 	return typed + "?" + query
 }
 
-// Layout is how the file of a form is to be read, or what is wrong with its encoding.
+// Layout returns how to read the file of a form, or the fault of its encoding.
 func Layout(f *Upload) (layout dataset.Layout, wrong *request.Fault) {
 	layout = dataset.Layout{
 		ID: f.Value("column_question_id"), Question: f.Value("column_question"), Answer: f.Value("column_standard_answer"), Encoding: f.Value("dataset_encoding"),
@@ -177,12 +178,12 @@ func (c *checker) file(ctx context.Context) {
 	}
 	switch {
 	case c.form.Refused != nil:
-		return // nothing is read now
+		return // no file is read at this point
 	case c.form.File != nil && c.form.File.IsTooLarge:
 		c.fail("dataset_file", request.NewFault(request.CodeDatasetTooLarge))
 		return
 	case c.n.Dataset != nil:
-		return // the base's or a saved one, already read
+		return // the base's file or a saved one, which has been read already
 	case c.hasFault("dataset"):
 		return
 	case c.form.File == nil && c.form.Value("dataset_token") != "":
@@ -200,7 +201,7 @@ func (c *checker) file(ctx context.Context) {
 	c.n.Dataset = set
 }
 
-// AppendedRows reads the file of questions that are to be added to a task; refused says what is wrong with it.
+// AppendedRows reads the file of questions to add to a task; refused is the fault of the file.
 func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Dataset, refused error) {
 	switch {
 	case f.Refused != nil:
@@ -258,7 +259,7 @@ func (c *checker) payload() {
 	c.n.Payload = &payload
 }
 
-// jsonObject returns a JSON object without what does not matter in it; nil if text is none.
+// jsonObject returns a JSON object in compact form; nil if text is not an object.
 func jsonObject(text string) json.RawMessage {
 	var members map[string]json.RawMessage
 	var compact bytes.Buffer
@@ -269,7 +270,7 @@ func jsonObject(text string) json.RawMessage {
 	return compact.Bytes()
 }
 
-// choices takes the rate, what follows a failed turn, and the ceiling of the cost.
+// choices reads the rate, what happens after a failed turn, and the maximum cost.
 func (c *checker) choices() {
 	if typed := c.form.Value("rate_limit"); typed != "" {
 		c.n.RateLimit = typed
@@ -277,12 +278,15 @@ func (c *checker) choices() {
 	if typed := c.form.Value("on_turn_failure"); typed != "" {
 		c.n.OnTurnFailure = db.OnTurnFailure(typed)
 	}
+	if c.form.Has("cluster_by") {
+		c.n.ClusterBy = strings.TrimSpace(c.form.Value("cluster_by"))
+	}
 	if c.form.Has("max_cost") {
 		c.n.MaxCost = c.form.Value("max_cost")
 	}
 }
 
-// cost takes what something may cost; empty means any amount.
+// cost reads a maximum cost; empty means any amount.
 func (c *fields) cost(field string, to *string) {
 	if !c.form.Has(field) {
 		return
@@ -292,14 +296,15 @@ func (c *fields) cost(field string, to *string) {
 	}
 }
 
-// Ceiling reads what a task may cost from now on; empty means any amount.
+// Ceiling reads a new maximum cost of a task; empty means any amount.
 func Ceiling(submitted *Upload) (string, []FieldFault) {
 	c, ceiling := fields{form: submitted}, ""
 	c.cost("max_cost", &ceiling)
 	return ceiling, c.faults
 }
 
-// ofDemo is a target with the demo's ticket, where the task that the form is a copy of has it for the same entry at the same address.
+// ofDemo adds the demo's ticket to a target if the task that the form copies has it for the same entry at the same
+// address.
 func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 	for _, one := range before {
 		ticket := guard.Ticket(one.Secrets.Headers[guard.TicketHeader])
@@ -312,10 +317,10 @@ func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 	return target
 }
 
-// references resolves what the form names of the library.
+// references resolves the form's references to the library.
 func (c *checker) references(ctx context.Context, saved *library.Service) {
 	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants, "agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
-		if len(c.form.List(field)) > most { // before anything is looked up
+		if len(c.form.List(field)) > most { // before the database is queried
 			c.fail(field, request.NewFault(request.CodeTaskTooLarge))
 			return
 		}
@@ -330,7 +335,7 @@ func (c *checker) references(ctx context.Context, saved *library.Service) {
 	}
 }
 
-// savedTargets looks up models and agents. Those of a kind that the form does not name stay.
+// savedTargets looks up models and agents. If the form names none of a kind, base's are kept.
 func (c *checker) savedTargets(ctx context.Context, saved *library.Service) {
 	if !c.form.Has("models") && !c.form.Has("agents") {
 		return
@@ -386,7 +391,7 @@ func (c *checker) savedPrompts(ctx context.Context, saved *library.Service) {
 	}
 }
 
-// savedEvaluators looks up evaluators; judges of the demo keep the headers that they are asked with.
+// savedEvaluators looks up evaluators; judges of the demo keep the headers with which they are called.
 func (c *checker) savedEvaluators(ctx context.Context, saved *library.Service) {
 	var judges []tasks.NewTarget
 	for _, one := range c.n.Evaluators {
@@ -418,7 +423,7 @@ func (c *checker) savedDataset(ctx context.Context, saved *library.Service, text
 	}
 }
 
-// failedReference notes why a reference cannot be followed.
+// failedReference records why a reference cannot be resolved.
 func (c *fields) failedReference(field string, err error) {
 	if errors.Is(err, library.ErrUnknownReference) {
 		c.fail(field, request.FieldFault(field, request.ValidEntries()).WithCause(err))
@@ -427,7 +432,7 @@ func (c *fields) failedReference(field string, err error) {
 	c.fail(field, request.FaultOf(err))
 }
 
-// evaluators resolves the evaluators that a form names.
+// evaluators resolves the evaluators named in a form.
 func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found []tasks.NewEvaluator) {
 	for _, text := range c.form.List("evaluators") {
 		reference, err := library.ParseReference(text)
@@ -444,7 +449,7 @@ func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found 
 	return found
 }
 
-// Evaluators reads the evaluators that are to judge a task that has ended; none means its own.
+// Evaluators reads the evaluators that are to judge a task that has ended; none means the task's own.
 func Evaluators(ctx context.Context, submitted *Upload, saved *library.Service) ([]tasks.NewEvaluator, []FieldFault) {
 	c := fields{form: submitted}
 	if len(submitted.List("evaluators")) > tasks.MaxEvaluators {
@@ -463,7 +468,7 @@ func ofKind(targets []tasks.NewTarget, kind db.TargetKind) (found []tasks.NewTar
 	return found
 }
 
-// WarningText says a warning in a locale's words.
+// WarningText returns a warning in a locale.
 func WarningText(locale text.Locale, w tasks.Warning) string {
 	return locale.Text("warning."+w.Code, "Names", strings.Join(w.Names, ", "))
 }

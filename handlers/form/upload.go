@@ -22,16 +22,16 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Upload is a submitted form: its texts, and the file sent with it.
+// Upload is a submitted form: its text fields, and the file sent with it.
 type Upload struct {
 	Values map[string]string
-	// IsJSON reports that it was written as JSON.
+	// IsJSON reports that the form was written as JSON.
 	IsJSON bool
-	// notTexts are the members of that JSON that are neither texts nor null.
+	// notTexts are the members of that JSON that are neither strings nor null.
 	notTexts map[string]bool
 	// nulls are the fields that are null.
 	nulls map[string]bool
-	// File is nil if none was sent.
+	// File is nil if no file was sent.
 	File *File
 	// Refused is why the form's file may not be processed now.
 	Refused  error
@@ -39,10 +39,10 @@ type Upload struct {
 	leave    func()
 }
 
-// New returns a form that nobody submitted, with these fields.
+// New returns a form with these fields that nobody submitted.
 func New(values map[string]string) *Upload { return &Upload{Values: values, leave: func() {}} }
 
-// With returns the form with another value of a field; the form itself stays as submitted.
+// With returns a copy of the form with another value of a field.
 func (u *Upload) With(field, value string) *Upload {
 	changed := *u
 	changed.Values = maps.Clone(u.Values)
@@ -50,17 +50,17 @@ func (u *Upload) With(field, value string) *Upload {
 	return &changed
 }
 
-// WithFile returns the form with another file; the form itself stays as submitted.
+// WithFile returns a copy of the form with another file.
 func (u *Upload) WithFile(file *File) *Upload {
 	changed := *u
 	changed.File = file
 	return &changed
 }
 
-// File is a dataset file as it was uploaded.
+// File is an uploaded dataset file.
 type File struct {
 	tasks.File
-	// IsTooLarge reports that the file was larger than dataset.MaxBytes and its content was dropped.
+	// IsTooLarge reports that the file was larger than dataset.MaxBytes, and its content was dropped.
 	IsTooLarge bool
 	spooled    *os.File
 }
@@ -68,32 +68,32 @@ type File struct {
 const (
 	maxFieldBytes = 256 << 10
 	maxFields     = 256
-	// maxTextBytes limits the names and values of all fields: they are in memory, however slowly the rest
+	// maxTextBytes limits the names and values of all fields, which stay in memory, however slowly the rest
 	// arrives.
 	maxTextBytes = 4 * maxFieldBytes
-	// maxPublicBytes is how large a form may be that anybody may send, signed in or not.
+	// maxPublicBytes is the maximum size of a form that anybody may send, signed in or not.
 	maxPublicBytes = 64 << 10
-	// maxBodyBytes limits how much of a request is read. A file over its limit is read to its end, up to here,
-	// and dropped, so that the form's other fields are not lost.
+	// maxBodyBytes limits how much of a request is read. A file that is too large is read up to this limit and
+	// dropped, so that the form's other fields are not lost.
 	maxBodyBytes = 64 << 20
 )
 
-// ReadText reads a form that anybody may send, and that has no file.
+// ReadText reads a form that anybody may send and that has no file.
 func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxPublicBytes)
 	return Read(w, r, nil)
 }
 
-// Read reads a form as a stream. A repeated field keeps its last value. A body that is absent is an empty form.
-// A file waits on disk for a place at the gate: slow clients take no place, and only files with a place are in
-// memory. Without a gate the form has no file.
+// Read reads a form as a stream. A repeated field keeps its last value, and without a body the form is empty. A
+// file waits on disk for a place at the gate, so slow clients take no place, and only files with a place are in
+// memory. If gate is nil, the form has no file.
 func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, leave: func() {}}
 	if r.ContentLength == 0 {
 		return form, nil
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		r.Body = http.MaxBytesReader(w, r.Body, maxTextBytes) // no file can come with it
+		r.Body = http.MaxBytesReader(w, r.Body, maxTextBytes) // JSON cannot contain a file
 		if err := r.ParseForm(); err != nil {
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 				return nil, errTooMuchText.WithCause(err)
@@ -139,7 +139,7 @@ func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, 
 	}
 }
 
-// errTooMuchText refuses a form whose fields are larger than any form needs.
+// errTooMuchText refuses a form whose fields are larger than any real form's.
 var errTooMuchText = request.NewFault(request.CodeRequestTooLarge)
 
 func unreadable(err error, gate *request.Gate) error {
@@ -147,7 +147,7 @@ func unreadable(err error, gate *request.Gate) error {
 		return system
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		if gate == nil { // there was no file to be too large
+		if gate == nil { // there was no file that could be too large
 			return errTooMuchText.WithCause(err)
 		}
 		return request.NewFault(request.CodeDatasetTooLarge).WithCause(err)
@@ -155,7 +155,7 @@ func unreadable(err error, gate *request.Gate) error {
 	return request.NewFault(request.CodeRequestInvalid).WithCause(err)
 }
 
-// FileFields are the fields that a file may come in.
+// FileFields are the fields that may contain a file.
 var FileFields = []string{"dataset_file", "file"}
 
 func (u *Upload) add(part *multipart.Part, gate *request.Gate) (err error) {
@@ -187,15 +187,15 @@ func spool(part *multipart.Part) (*File, error) {
 	return file, err
 }
 
-// Admit takes a place at the gate, until Release or the end of the request, and the form's file into memory. A
-// form with a file is already admitted; a form that names a file on the server must be admitted before that
-// file is read. Without a place it sets Refused.
+// Admit takes a place at the gate, until Release or the end of the request, and loads the form's file into memory.
+// A form with a file is already admitted. A form that names a file on the server must be admitted before that file
+// is read. If there is no place, Admit sets Refused.
 func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 	if u.hasPlace || u.Refused != nil {
 		return nil
 	}
 	if u.File != nil {
-		defer u.File.spooled.Close() //nolint:errcheck // it was only written for this
+		defer u.File.spooled.Close() // nolint:errcheck // a temporary file
 		if take := request.From(ctx).TakeUpload; take != nil {
 			exceeded := (*people.QuotaExceededError)(nil)
 			if err := take(ctx); errors.As(err, &exceeded) {
@@ -233,11 +233,11 @@ func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 // drop closes the spooled file of a form that cannot be read.
 func (u *Upload) drop() {
 	if u.File != nil {
-		_ = u.File.spooled.Close() // it has no name: nothing is left
+		_ = u.File.spooled.Close() // it has no name, so nothing is left
 	}
 }
 
-// Release gives the form's place to others before the request ends.
+// Release releases the form's place before the request ends.
 func (u *Upload) Release() { u.leave() }
 
 // systemError is an error of the server's own disk.
@@ -245,5 +245,5 @@ type systemError struct{ error }
 
 func (e systemError) Unwrap() error { return e.error }
 
-// Value returns a field without surrounding white space; empty if it is absent.
+// Value returns a field without surrounding white space; empty if the field is absent.
 func (u *Upload) Value(name string) string { return strings.TrimSpace(u.Values[name]) }

@@ -39,9 +39,9 @@ func Gates(c echo.Context) *request.Gates { return request.From(c.Request().Cont
 // Actor returns the actor of a request.
 func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
 
-// toasts are the allowed values of ?done=.
+// toasts are the permitted values of ?done=.
 var toasts = []string{
-	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned", "reviewed", "withdrawn",
+	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried",
 	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked", "unshared",
 }
 
@@ -87,7 +87,7 @@ func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
 	http.ServeContent(c.Response(), c.Request(), "dataset."+extension, time.Time{}, file)
 }
 
-// Probe shows how a test call ended.
+// Probe returns the view of a test call's result.
 func Probe(answer protocol.Answer) ui.Probe {
 	probe := ui.Probe{
 		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus, ContentType: answer.ContentType,
@@ -108,7 +108,7 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 		}
 	}
 	route := c.Path()
-	if route == paths.Tasks && c.Request().Method == http.MethodPost { // the form, with what is wrong in it
+	if route == paths.Tasks && c.Request().Method == http.MethodPost { // a form, with its faults
 		route = paths.Create
 	}
 	frame := ui.Frame{Title: title, Section: section, Here: here, Help: help.Page(route), Crumbs: crumbs, Version: version}
@@ -126,7 +126,7 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 	return frame
 }
 
-// TaskCrumbs lead from the list of tasks to a task, or through it to a page of it, whose crumbs are more.
+// TaskCrumbs returns the breadcrumbs from the list of tasks to a task or, with more, to one of its pages.
 func TaskCrumbs(c echo.Context, task db.Task, more ...ui.Crumb) []ui.Crumb {
 	crumbs := []ui.Crumb{{Text: Locale(c).Text("nav.tasks"), Href: paths.Tasks}, {Text: task.Name}}
 	if len(more) > 0 {
@@ -159,7 +159,7 @@ func Render(c echo.Context, status int, component templ.Component) error {
 	return component.Render(c.Request().Context(), c.Response())
 }
 
-// DefaultSize is how many entries of a list a page has unless page_size says otherwise.
+// DefaultSize is how many entries a page of a list has unless page_size sets another number.
 const DefaultSize = 20
 
 // Window reads page and page_size.
@@ -202,7 +202,7 @@ func RedirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error
 // browserCookie names the browser to which staged files and kept secrets belong.
 const browserCookie = "browser"
 
-// Browser returns the id of the request's browser, which is assigned with its first file.
+// Browser returns the id of the request's browser. A browser is given an id with its first file.
 func Browser(c echo.Context) string {
 	if id, isKnown := c.Get(browserCookie).(string); isKnown {
 		return id
@@ -214,7 +214,8 @@ func Browser(c echo.Context) string {
 	} else {
 		SetCookie(c, browserCookie, id, Year)
 	}
-	if user := request.From(c.Request().Context()).Who.UserID; user != uuid.Nil { // nobody else's, at a shared browser either
+	// not another user's, even in a shared browser
+	if user := request.From(c.Request().Context()).Who.UserID; user != uuid.Nil {
 		sum := sha256.Sum256([]byte(id + user.String()))
 		id = base32.StdEncoding.EncodeToString(sum[:])[:len(id)]
 	}
@@ -222,7 +223,7 @@ func Browser(c echo.Context) string {
 	return id
 }
 
-// Year is how long browsers keep choices.
+// Year is how long browsers keep choices, in seconds.
 const Year = 365 * 24 * time.Hour
 
 // SetCookie sets a cookie that scripts cannot read and other sites do not send; a cookie with no lifetime is
@@ -234,7 +235,8 @@ func SetCookie(c echo.Context, name, value string, lasts time.Duration) {
 		if age <= 0 {
 			age = -1
 		}
-		c.SetCookie(&http.Cookie{ //nolint:gosec // Secure as the request is: an installation without HTTPS keeps choices, too
+		// nolint:gosec // Secure follows the request: an installation without HTTPS keeps choices, too
+		c.SetCookie(&http.Cookie{
 			Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isSecure, SameSite: http.SameSiteLaxMode,
 		})
 	}

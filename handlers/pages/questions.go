@@ -17,13 +17,13 @@ import (
 	"wending/views/ui"
 )
 
-// Questions shows the files of questions that forms carry, and keeps them while the forms are being filled in.
+// Questions previews the files of questions in forms, and keeps the files while the forms are being filled in.
 type Questions struct {
 	Staging form.Staging
 	Log     *slog.Logger
 }
 
-// Chosen is the file of questions that a form carries, as it was read.
+// Chosen is the file of questions in a form, as it was read.
 type Chosen struct {
 	File   tasks.File
 	Set    *dataset.Dataset
@@ -31,16 +31,16 @@ type Chosen struct {
 	// IsKept reports that the file belongs to a saved dataset or another task, so its columns were confirmed
 	// when it was uploaded.
 	IsKept bool
-	// Fault is the fault of the file; nil means nothing.
+	// Fault is the fault of the file; nil means that it has none.
 	Fault *request.Fault
 }
 
 // firstRows is how many of a file's rows a preview shows.
 const firstRows = 5
 
-// Preview shows what a form's file contains and keeps the file for the form; nil if there is none. A file that
-// came with the form replaces the one staged before. A file with other column names is read again with the
-// columns that are probably meant, or in GB18030; chosen then holds that layout.
+// Preview shows what a form's file contains and keeps the file for the form; nil if there is no file. A file that
+// came with the form replaces the one staged before. A file with other column names is read again with the columns
+// that are probably meant, or as GB18030; chosen then holds that layout.
 func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ui.Preview {
 	if chosen.File.Name == "" || f.Refused != nil {
 		return nil
@@ -55,7 +55,7 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ui.P
 	}
 	if chosen.Fault != nil {
 		refuse(c, chosen.Fault, preview)
-		if len(preview.Choices) > 0 { // once they are chosen the file need not be sent again
+		if len(preview.Choices) > 0 { // once the columns are chosen, the file need not be sent again
 			preview.Token = q.stage(c, f)
 		}
 		return preview
@@ -88,8 +88,8 @@ func refuse(c echo.Context, refused *request.Fault, preview *ui.Preview) {
 	}
 }
 
-// chooseEncoding reads a CSV file again that is not UTF-8 and looks like GB18030: the preview shows people
-// whether that is right.
+// chooseEncoding reads a CSV file that is not UTF-8 as GB18030 if it looks like that; people can check the result
+// in the preview.
 func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	refused := (*dataset.Error)(nil)
 	if chosen.Fault == nil || !errors.As(chosen.Fault, &refused) || refused.Code != dataset.CodeEncodingInvalid || chosen.Layout.Encoding != "" {
@@ -100,7 +100,7 @@ func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, layout)
 	again := (*dataset.Error)(nil)
 	if errors.As(err, &again) && again.Code == dataset.CodeEncodingInvalid {
-		return // it is something else
+		return // it is in another encoding
 	}
 	chosen.Layout, chosen.Set, chosen.Fault = layout, set, nil
 	if err != nil {
@@ -108,8 +108,8 @@ func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	}
 }
 
-// chooseColumns offers the columns of a file in which question, standard_answer or question_id is missing: the
-// chosen ones or else the probable ones, with which the file is read again.
+// chooseColumns offers the columns of a file without question, standard_answer or question_id: the chosen ones or
+// else the probable ones, with which the file is read again.
 func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen, preview *ui.Preview) {
 	columns := q.columnsToChoose(chosen)
 	if len(columns) == 0 {
@@ -124,10 +124,10 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 	}
 	isAnswered := f.Has("column_question_id") && slices.Contains(columns, picked.Question)
 	if isAnswered {
-		guess.ID = picked.ID // which may be none
+		guess.ID = picked.ID // the choice may also be no column
 	}
 	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, guess)
-	if err != nil && guess.ID != "" && !isAnswered { // a column of that name may not have ids
+	if err != nil && guess.ID != "" && !isAnswered { // a column with that name need not contain ids
 		guess.ID = ""
 		set, err = dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, guess)
 	}
@@ -140,7 +140,8 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 	preview.Choices, preview.Chosen = columns, guess
 }
 
-// columnsToChoose are the columns of a file whose columns may have other names; none if it needs no choice.
+// columnsToChoose returns the columns of a file whose columns may have other names; none if there is nothing to
+// choose.
 func (q Questions) columnsToChoose(chosen *Chosen) []string {
 	refused := (*dataset.Error)(nil)
 	switch {
@@ -152,15 +153,16 @@ func (q Questions) columnsToChoose(chosen *Chosen) []string {
 	return nil
 }
 
-// isWorthAsking reports whether a file that could be read leaves a choice: columns of other names, or one that may have ids.
+// isWorthAsking reports whether a file that was read still leaves a choice: it has columns with other names, or a
+// column that may contain ids.
 func (q Questions) isWorthAsking(chosen *Chosen) bool {
 	isNamed := func(column, name string) bool { return column == "" || strings.EqualFold(column, name) }
 	return !isNamed(chosen.Layout.Question, dataset.ColumnQuestion) || !isNamed(chosen.Layout.Answer, dataset.ColumnAnswer) ||
 		!isNamed(chosen.Layout.ID, dataset.ColumnID) || dataset.Guess(chosen.Set.Columns).ID != "" && !chosen.Set.HasIDs
 }
 
-// stage keeps the file that came with a form and returns its token, or the token of the file staged before. Without a
-// token the file must be chosen again.
+// stage keeps the file that came with a form and returns its token, or the token of the file staged before. If it
+// returns none, the file must be chosen again.
 func (q Questions) stage(c echo.Context, f *form.Upload) string {
 	ctx, token := c.Request().Context(), f.Value("dataset_token")
 	if f.File == nil {

@@ -22,7 +22,7 @@ import (
 // self returns the account that makes the request.
 func (h *handler) self(c echo.Context) (people.User, error) {
 	id := request.From(c.Request().Context()).Who.UserID
-	if id == uuid.Nil { // without accounts, and for tokens that have no owner
+	if id == uuid.Nil { // without accounts, and for tokens without an owner
 		return people.User{}, &db.NotFoundError{Kind: people.KindUser}
 	}
 	return h.people.User(c.Request().Context(), id)
@@ -56,7 +56,7 @@ func (h *handler) renderAccount(c echo.Context, status int, user people.User, er
 	return pages.Render(c, status, accounts.AccountPage(frame, account))
 }
 
-// duty is the page of a user's duty; users without a duty are redirected.
+// duty shows the page of a user's duty; users without a duty are redirected.
 func (h *handler) duty(c echo.Context, which request.Duty, render func(next string) error) error {
 	next := request.LocalPath(c.QueryParam("next"), paths.Tasks)
 	if request.From(c.Request().Context()).Who.Duty != which {
@@ -151,7 +151,7 @@ func (h *handler) changePassword(c echo.Context) error {
 	return pages.Done(c, paths.Account, "saved")
 }
 
-// keptTokens are the tokens that the user ticked, to be kept when the others are revoked.
+// keptTokens returns the tokens that the user ticked, to be kept when the others are revoked.
 func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 	for field := range submitted.Values {
 		if text, isOne := strings.CutPrefix(field, accounts.KeepField); isOne {
@@ -163,7 +163,7 @@ func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 	return kept
 }
 
-// maxGuesses is how often a session may guess the password that it was begun with, within a quarter of an hour.
+// maxGuesses is how often, within a quarter of an hour, a session may guess the password with which it began.
 const maxGuesses = 5
 
 // setSecond sets whether the password alone is enough.
@@ -229,7 +229,7 @@ func (h *handler) endSession(c echo.Context) error {
 	return pages.Done(c, paths.Account, "ended")
 }
 
-// endSessions signs out everywhere, here too.
+// endSessions signs the user out in every browser, including this one.
 func (h *handler) endSessions(c echo.Context) error {
 	user, err := h.self(c)
 	if err != nil {

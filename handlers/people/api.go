@@ -364,7 +364,7 @@ func (h endpoints) removeMember(ctx context.Context, input *MemberPath) (*struct
 	return nil, h.people.RemoveMember(ctx, project.ID, user.ID)
 }
 
-// chosen is the project that a request is about; without accounts the first.
+// chosen returns the project that a request is about; without accounts, the first one.
 func chosen(ctx context.Context) uuid.UUID {
 	if id := request.From(ctx).Project.ID; id != uuid.Nil {
 		return id
@@ -411,7 +411,7 @@ func (h endpoints) listShares(ctx context.Context, input *sharesInput) (*list[Sh
 	return newList(shares, db.Page{Number: 1, Size: max(1, len(shares))}, len(shares)), err
 }
 
-// sitedInput is a body with its request, whose address is the base of links.
+// sitedInput is a body together with its request, which provides the base address of links.
 type sitedInput struct {
 	rest.FormInput
 	request *http.Request
@@ -442,7 +442,7 @@ func (h endpoints) revokeShare(ctx context.Context, input *ObjectPath) (*struct{
 		return nil, err
 	}
 	task, err := h.Store.Task(ctx, request.ScopeOf(ctx), share.TaskID)
-	if err != nil { // of another project
+	if err != nil { // it belongs to another project
 		return nil, db.NotFound(people.KindShare, err)
 	}
 	request.Made(ctx, share.ID.String(), task.Name)

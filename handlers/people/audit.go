@@ -20,7 +20,8 @@ import (
 	"wending/views/paths"
 )
 
-// moment reads a time: RFC 3339, or a day in Beijing; of a last day its end.
+// moment parses a time in RFC 3339 format, or a day in Beijing time; for the last day of a range it returns the
+// day's end.
 func moment(name, text string, isLast bool) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -98,7 +99,7 @@ var auditColumns = []string{
 	"before", "after", "request_id", "hash",
 }
 
-// exportAudit sends the entries that match as CSV, the oldest first.
+// exportAudit sends the entries that match as CSV, oldest first.
 func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 	ctx := c.Request().Context()
 	if err := request.Intend(ctx, func(e *audit.Entry) { e.Action, e.Object = "audit.export", "audit" }); err != nil {

@@ -29,7 +29,7 @@ type Config struct {
 	Audit audit.Log
 	// Passkeys handles this site's passkeys; nil means that the site cannot have any.
 	Passkeys *access.Passkeys
-	// HasPasswords reports that accounts are made here, and not by a provider.
+	// HasPasswords reports that accounts are created here, and not by a provider.
 	HasPasswords bool
 	// PublicURL is the public address of this site; empty means the address of the request.
 	PublicURL string
@@ -43,7 +43,7 @@ type handler struct {
 	Config
 	people people.People
 	quotas people.Quotas
-	// cases changes what people reads.
+	// cases implements the changes of what people reads.
 	cases cases.Service
 }
 
@@ -83,7 +83,7 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.GET(paths.Shared+"/:secret", h.showShared)
 }
 
-// frame is the frame of a page.
+// frame returns the frame of a page.
 func (h *handler) frame(c echo.Context, title string, crumbs ...ui.Crumb) ui.Frame {
 	frame := pages.Frame(c, h.Version, title, "", crumbs...)
 	frame.Styles = []string{"form.css", "people.css"}
@@ -95,7 +95,7 @@ func read(c echo.Context) (*form.Upload, error) {
 	return form.ReadText(c.Response(), c.Request())
 }
 
-// pathID reads an id of a path's parameter.
+// pathID reads an id from a path parameter.
 func pathID(c echo.Context, name string, kind db.Kind) (uuid.UUID, error) {
 	return request.ID(c.Param(name), kind)
 }

@@ -28,7 +28,7 @@ func (h *handler) listProjects(c echo.Context) error {
 	return h.renderProjects(c, http.StatusOK, nil, nil)
 }
 
-// visible are the projects that the request's account may choose from.
+// visible returns the projects that the request's account may choose from.
 func (h *handler) visible(ctx context.Context) ([]people.Membership, error) {
 	info := request.From(ctx)
 	if info.HasAccounts {
@@ -67,7 +67,7 @@ func (h *handler) addProject(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "created")
 }
 
-// makeProject makes the project that a form or an endpoint's body describes; its maker manages it.
+// makeProject creates the project that a form or an endpoint's body describes; its creator becomes its manager.
 func (h *handler) makeProject(ctx context.Context, submitted *form.Upload) (project people.Project, faults []form.FieldFault, err error) {
 	if faults = form.OnlyTexts(submitted, "name"); len(faults) > 0 {
 		return project, faults, nil
@@ -95,7 +95,7 @@ func (h *handler) showProject(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	typed := map[string]string{} // before signing in again
+	typed := map[string]string{} // to return to after signing in again
 	for _, name := range []string{"token", "token_role", "token_days"} {
 		typed[name] = c.QueryParam(name)
 	}
@@ -126,7 +126,7 @@ func (h *handler) renderProject(c echo.Context, status int, project people.Proje
 	return pages.Render(c, status, accounts.ProjectPage(frame, view))
 }
 
-// ownerShown is the account whose tokens a user sees: the user's own; nil means everybody's, for managers of
+// ownerShown returns the account whose tokens a user sees: the user's own; nil means everybody's, for managers of
 // the project.
 func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 	info := request.From(ctx)
@@ -136,7 +136,7 @@ func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 	return &info.Who.UserID
 }
 
-// quotaView is a project's settings as the audit and the API show them.
+// quotaView returns a project's settings in the form that the audit and the API show.
 func quotaView(p people.Project) map[string]any {
 	return map[string]any{
 		"name": p.Name, "calls_per_day": p.CallsPerDay, "uploads_per_day": p.UploadsPerDay, "disk_bytes": p.DiskBytes, "lanes": p.Lanes, "cost_per_month": p.CostPerMonth,
@@ -180,7 +180,7 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 	number("disk_bytes", cases.MaxDiskBytes, func(n *int64) { project.DiskBytes = n })
 	number("disk_mb", cases.MaxDiskBytes>>20, func(n *int64) {
 		if project.DiskBytes = nil; n != nil {
-			bytes := min(*n, cases.MaxDiskBytes) << 20 // more is more than may be, and stays so
+			bytes := min(*n, cases.MaxDiskBytes) << 20 // a number above every limit, to be refused as out of range
 			project.DiskBytes = &bytes
 		}
 	})
@@ -233,7 +233,7 @@ func (h *handler) changeProject(c echo.Context) error {
 
 func newSettings(p people.Project) Settings { return Settings{append([]string{}, p.ReviewReasons...)} }
 
-// applySettings stores what the administrators of a project change of it.
+// applySettings stores the settings that a project's own administrators may change.
 func (h *handler) applySettings(ctx context.Context, before people.Project, reasons []string) (people.Project, []form.FieldFault, error) {
 	own := make([]string, len(reasons))
 	for n, one := range reasons {
@@ -248,7 +248,7 @@ func (h *handler) applySettings(ctx context.Context, before people.Project, reas
 	return project, nil, nil
 }
 
-// changeSettings takes a project's own reasons, one a line.
+// changeSettings changes a project's own reasons, one per line.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {
@@ -295,7 +295,7 @@ func (h *handler) setMember(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
 
-// giveRole gives somebody, named by user_id or name, a role in a project.
+// giveRole gives an account, named by user_id or name, a role in a project.
 func (h *handler) giveRole(ctx context.Context, project people.Project, submitted *form.Upload) (member people.Member, faults []form.FieldFault, err error) {
 	var user people.User
 	field := "name"
@@ -346,7 +346,7 @@ func (h *handler) removeMember(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "removed")
 }
 
-// days reads how many days something lasts; a text that is not a number counts as out of range.
+// days reads a lifetime in days; a text that is not a number counts as out of range.
 func days(submitted *form.Upload, field string, usual int) int {
 	text := submitted.Value(field)
 	if text == "" {
@@ -359,13 +359,14 @@ func days(submitted *form.Upload, field string, usual int) int {
 	return n
 }
 
-// usualTokenDays is how long a token lasts by default.
+// usualTokenDays is the default lifetime of a token.
 const usualTokenDays = 90
 
-// makeToken makes the token that a form or a body describes. It may do no more than its maker.
+// makeToken creates the token that a form or a body describes. The token may not have more rights than its creator.
 func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload, field string) (token people.Token, value string, faults []form.FieldFault, err error) {
 	info := request.From(ctx)
-	if err := request.RequireFresh(ctx); err != nil { // a token outlives the browser that somebody finds open
+	// somebody who finds the browser open must not make a token, which outlives the session
+	if err := request.RequireFresh(ctx); err != nil {
 		return token, "", nil, err
 	}
 	if faults = form.OnlyTexts(submitted, "name"); len(faults) > 0 {

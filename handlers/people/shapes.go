@@ -205,7 +205,7 @@ func newShare(s people.Share) Share {
 	return Share{s.ID, s.TaskID, s.CreatedBy, rest.Moment(s.ExpiresAt), rest.MomentOf(s.RevokedAt), rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
 }
 
-// What requests hold.
+// The bodies of requests.
 type (
 	newUser struct {
 		Name       string      `json:"name" doc:"1–64 characters" example:"李雷"`

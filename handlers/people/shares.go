@@ -40,10 +40,10 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view ac
 	return pages.Render(c, status, accounts.SharesPage(frame, view))
 }
 
-// usualShareDays is how long a link lasts by default.
+// usualShareDays is the default lifetime of a link in days.
 const usualShareDays = 7
 
-// makeShare makes a link to a task's report and returns its address.
+// makeShare creates a link to a task's report and returns its address.
 func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field, site string) (share people.Share, address string, faults []form.FieldFault, err error) {
 	share, secret, err := h.cases.AddShare(ctx, task, request.From(ctx).Actor.Who(), days(submitted, field, usualShareDays))
 	if err != nil {

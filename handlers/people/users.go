@@ -23,7 +23,7 @@ import (
 )
 
 func (h *handler) listUsers(c echo.Context) error {
-	var typed map[string]string // before signing in again
+	var typed map[string]string // to return to after signing in again
 	if c.QueryParams().Has(fieldsOfUser[0]) {
 		typed = map[string]string{}
 		for _, name := range fieldsOfUser {
@@ -63,7 +63,7 @@ func (h *handler) renderUsers(c echo.Context, status int, users accounts.Users) 
 	return pages.Render(c, status, accounts.UsersPage(frame, users))
 }
 
-// addUser makes an account with its first project.
+// addUser creates an account with its first project.
 func (h *handler) addUser(c echo.Context) error {
 	submitted, err := read(c)
 	if err != nil {
@@ -86,9 +86,10 @@ func (h *handler) addUser(c echo.Context) error {
 	return pages.Done(c, paths.User(user.ID), "created")
 }
 
-// makeUser makes the account that a form or an endpoint's body describes.
+// makeUser creates the account that a form or an endpoint's body describes.
 func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user people.User, faults []form.FieldFault, err error) {
-	if err := request.RequireFresh(ctx); err != nil { // an account outlives the browser that somebody finds open
+	// somebody who finds the browser open must not make an account, which outlives the session
+	if err := request.RequireFresh(ctx); err != nil {
 		return user, nil, err
 	}
 	isAdmin, wrongAdmin := form.Flag(submitted, "is_admin")
@@ -116,7 +117,7 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 	return user, nil, nil
 }
 
-// namedProject is the project of a form's project_id, or the first project by default.
+// namedProject returns the project of a form's project_id; by default, the first project.
 func (h *handler) namedProject(ctx context.Context, submitted *form.Upload) (id uuid.UUID, faults []form.FieldFault, err error) {
 	text := submitted.Value("project_id")
 	if text == "" {
@@ -129,7 +130,7 @@ func (h *handler) namedProject(ctx context.Context, submitted *form.Upload) (id 
 	return project.ID, nil, err
 }
 
-// user is the account that a path names.
+// user returns the account that a path names.
 func (h *handler) user(c echo.Context) (people.User, error) {
 	id, err := pathID(c, "user", people.KindUser)
 	if err != nil {
@@ -161,7 +162,7 @@ func (h *handler) renderUser(c echo.Context, status int, view accounts.User) err
 	return pages.Render(c, status, accounts.UserPage(frame, view))
 }
 
-// changeUser applies the changes of an account in a form or a body: all of them or none.
+// changeUser applies the changes of an account in a form or a body completely or not at all.
 func (h *handler) changeUser(ctx context.Context, user people.User, submitted *form.Upload) (faults []form.FieldFault, err error) {
 	if err := request.RequireFresh(ctx); err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func (h *handler) changeUser(ctx context.Context, user people.User, submitted *f
 	return nil, nil
 }
 
-// applyUser changes an account by a form, and shows the reason if that fails.
+// applyUser changes an account from a form and, if that fails, shows the reason.
 func (h *handler) applyUser(c echo.Context) error {
 	user, err := h.user(c)
 	if err != nil {

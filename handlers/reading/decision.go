@@ -13,10 +13,10 @@ import (
 	"wending/views/summary"
 )
 
-// differingMost is how many questions whose facts differ a report names.
+// differingMost is how many questions with differing facts a report names.
 const differingMost = 200
 
-// decision sums a task up for somebody who decides.
+// decision sums up a task for a reader who has to decide about it.
 func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision, err error) {
 	all, err := r.report.Summaries(ctx, task, 0, "", false)
 	if err != nil {
@@ -27,6 +27,7 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 		return d, err
 	}
 	d.Levels, d.Opinions = map[measure.Level]int{}, map[string]int{}
+	d.Reasons = results.Report{Reviews: reviews.OfQuestions}.ReasonCounts()
 	expected, err := r.report.AgainstStandard(ctx, task.ID)
 	if err != nil {
 		return d, err
@@ -54,12 +55,12 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 	return d, err
 }
 
-// urgency orders questions by what people said: what failed first, then what is in doubt, what nobody judged, what passed.
+// urgency orders questions by their verdicts: first failed, then in doubt, then not judged, then passed.
 func urgency(reviews []review.Review) int {
 	return slices.Index([]string{string(review.Fail), results.ReviewDisagree, string(review.Unsure), results.ReviewOpen, string(review.Pass)}, results.Opinion(reviews))
 }
 
-// differing reads what the answers to questions differ in.
+// differing reads the facts on which the answers to questions differ.
 func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summary, reviews Reviews) (list []summary.Differing, err error) {
 	ids := make([]int64, len(shown))
 	for n, item := range shown {
@@ -84,7 +85,7 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 	return list, nil
 }
 
-// differingOnly are the questions of a report that a reader must see, in the order of risk.
+// differingOnly returns the questions of a report that a reader must see, in the order of risk.
 func (r Reader) differingOnly(ctx context.Context, task db.Task, all []report.Summary) ([]report.Summary, error) {
 	against, err := r.report.AgainstStandard(ctx, task.ID)
 	if err != nil {

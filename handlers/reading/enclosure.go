@@ -12,17 +12,17 @@ import (
 	"wending/views/results"
 )
 
-// documentPictures is how many bytes of small pictures a document holds; further ones are named only.
+// documentPictures is how many bytes of small images a document contains; it only names further ones.
 const documentPictures = 32 << 20
 
-// enclosure puts pictures into a document that stands alone.
+// enclosure embeds images in a standalone document.
 type enclosure struct {
 	files blob.Store
 	// room is how many bytes are left.
 	room int
 }
 
-// picturesOf returns the small pictures of a question's files as data URLs, by the assets' ids.
+// picturesOf returns the small images of a question's files as data URLs, by asset id.
 func (e *enclosure) picturesOf(ctx context.Context, card results.Card) (map[uuid.UUID]string, error) {
 	pictures, byKey := map[uuid.UUID]string{}, map[string]string{}
 	for _, run := range card.Runs {
@@ -47,7 +47,7 @@ func (e *enclosure) picturesOf(ctx context.Context, card results.Card) (map[uuid
 	return pictures, nil
 }
 
-// dataURL returns a small picture; empty if it is gone or there is no room for it.
+// dataURL returns a small image as a data URL; empty if the image is gone or there is no room for it.
 func (e *enclosure) dataURL(ctx context.Context, key string) (string, error) {
 	if e.room <= 0 {
 		return "", nil

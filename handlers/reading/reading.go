@@ -1,5 +1,5 @@
-// Package reading puts together what a report shows of questions – their answers, how alike they are, and what people said of
-// them –, for its pages and for files in every format.
+// Package reading collects what a report shows about questions – their answers, how alike these are, and people's
+// verdicts –, for its pages and for files in every format.
 package reading
 
 import (
@@ -22,21 +22,25 @@ import (
 
 // Reader reads the questions of tasks.
 type Reader struct {
-	store  *db.Store
-	report report.Report
-	assets journal.Assets
-	files  blob.Store
+	store   *db.Store
+	report  report.Report
+	assets  journal.Assets
+	files   blob.Store
+	layouts *results.Layouts
 }
 
-// New returns a reader of a store, and of the files that agents produced.
+// layoutBytes is how much memory is spent on how the answers to questions stand beside each other.
+const layoutBytes = 64 << 20
+
+// New returns a reader; files are those that agents produced.
 func New(store *db.Store, files blob.Store) Reader {
-	return Reader{store, report.New(store), journal.NewAssets(store), files}
+	return Reader{store, report.New(store), journal.NewAssets(store), files, results.NewLayouts(layoutBytes)}
 }
 
 // Reviews are people's verdicts on a task.
 type Reviews struct {
-	// OfQuestions are those on questions as a whole, OfAnswers those on single answers, by the questions' ids; Withdrawn
-	// are those of both kinds that were taken back.
+	// OfQuestions are the reviews of questions as a whole, OfAnswers those of single answers, both by question id;
+	// Withdrawn are the withdrawn reviews of both kinds.
 	OfQuestions, OfAnswers, Withdrawn map[string][]review.Review
 }
 
@@ -61,7 +65,7 @@ func (r Reader) Reviews(ctx context.Context, taskID uuid.UUID) (found Reviews, e
 	return found, err
 }
 
-// ItemsOf reads items by their ids.
+// ItemsOf reads the items with these ids.
 func (r Reader) ItemsOf(ctx context.Context, ids []int64) (map[int64]db.Item, error) {
 	items, err := r.report.ItemsByID(ctx, ids)
 	byID := make(map[int64]db.Item, len(items))
@@ -71,13 +75,15 @@ func (r Reader) ItemsOf(ctx context.Context, ids []int64) (map[int64]db.Item, er
 	return byID, err
 }
 
-// Cards reads questions of a task with their runs, in the order of ids; limit is how many characters of each answer.
+// Cards reads questions of a task with their runs, in the order of ids; limit is the maximum number of characters
+// of each answer.
 func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Reviews, limit int) ([]results.Card, error) {
 	items, err := r.report.ItemsByID(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	// Before the runs: a retry that ends in between shows its new runs, never the old ones as if nothing came after them.
+	// This is read before the runs: if a retry ends in between, its new runs are shown, and never the old ones
+	// without the retry.
 	retrying := map[int64]report.Retry{}
 	if task.HasResults && task.Status.IsActive() {
 		if retrying, err = r.report.Retrying(ctx, task.ID, ids); err != nil {
@@ -100,7 +106,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[int64]results.Card, len(items))
+	byID, allowance := make(map[int64]results.Card, len(items)), &results.Allowance{}
 	for _, item := range items {
 		card := newCard(item, task.WithMissing(runsOf[item.ID]), questions[item.ID].Number)
 		if question := questions[item.ID]; question.Of(runsOf[item.ID]) {
@@ -111,7 +117,8 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		}
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
 		card.Withdrawn, card.Assets = reviews.Withdrawn[item.QuestionID], produced
-		// Not before the new runs are compared.
+		card.Layouts, card.Allowance = r.layouts, allowance
+		// Likeness is only shown once the new runs are assessed.
 		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
 			card.Retry = &retry
 		}
@@ -120,11 +127,11 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	return inOrder(byID, ids), nil
 }
 
-// inOrder returns the cards in the order of ids, and marks those of a turn that follows the one before it.
+// inOrder returns the cards in the order of ids, and marks turns that directly follow the previous turn.
 func inOrder(byID map[int64]results.Card, ids []int64) []results.Card {
 	cards := make([]results.Card, 0, len(ids))
 	for _, id := range ids {
-		if card, has := byID[id]; has { // else it was deleted meanwhile
+		if card, has := byID[id]; has { // otherwise it was deleted in the meantime
 			if turn := card.Item.Turn; turn != nil && len(cards) > 0 {
 				before := cards[len(cards)-1].Item
 				card.Follows = before.Turn != nil && *before.Series == *card.Item.Series && *before.Turn == *turn-1
@@ -135,7 +142,7 @@ func inOrder(byID map[int64]results.Card, ids []int64) []results.Card {
 	return cards
 }
 
-// newCard sums the runs of a question up.
+// newCard sums up the runs of a question.
 func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	card := results.Card{Item: item, Runs: runs, Number: number}
 	keys := make([][]byte, len(runs))
@@ -153,26 +160,27 @@ func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	return card
 }
 
-// cardsAtOnce is how many questions of a document are read at once, documentText how many characters of all answers it has
-// altogether, and answerText of one.
+// cardsAtOnce is how many questions of a document are read at once, documentText the maximum number of characters
+// of all answers in it, and answerText that of one answer.
 const (
 	cardsAtOnce  = 10
 	documentText = 16 << 20
 	answerText   = 20_000
 )
 
-// Contents is what a document has.
+// Contents selects the content of a document.
 type Contents struct {
-	// IsShared makes it fit for people without an account.
+	// IsShared makes the document suitable for people without an account.
 	IsShared bool
-	// OnlyDiffering leaves out the questions whose runs all have an answer of the same content, in accord with the standard answer; the
-	// others come in the order of risk.
+	// OnlyDiffering leaves out a question if all its runs have answers with the same content that agree with the
+	// standard answer. The remaining questions are in the order of risk.
 	OnlyDiffering bool
 	// Only are the items that the document has; nil means all.
 	Only map[int64]bool
 }
 
-// Document prepares a task's report as one document; the function writes it, question by question. All of it is as of one moment.
+// Document prepares a task's report as one document. The returned function writes it, question by question. All
+// data are as of one moment.
 func (r Reader) Document(ctx context.Context, task db.Task, contents Contents) (write func(context.Context, io.Writer) error, err error) {
 	snapshot, release, err := r.store.Snapshot(ctx)
 	if err != nil {
@@ -223,7 +231,7 @@ func (r Reader) document(ctx context.Context, task db.Task, contents Contents) (
 		return nil, err
 	}
 	numbers.IsDocument = true
-	d.Summary = summary.Parts(numbers)
+	d.Decision, d.Summary = summary.Decided(numbers), summary.Numbers(numbers)
 	if d.SignOffs, err = review.New(r.store).SignOffs(ctx, task.ID); err != nil {
 		return nil, err
 	}

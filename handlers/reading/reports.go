@@ -26,7 +26,7 @@ import (
 	"wending/views/ui"
 )
 
-// ReportTypes are the content types of the reports, by their formats.
+// ReportTypes are the content types of the reports, by format.
 var ReportTypes = map[string]string{
 	"csv":   "text/csv; charset=utf-8",
 	"xlsx":  "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
@@ -83,7 +83,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 	if head.HasAssets, err = r.assets.Any(ctx, task.ID); err != nil {
 		return nil, err
 	}
-	var lines []string // the report in a few lines, for the first sheet
+	var lines []string // the summary, for the first sheet
 	var variants *export.Sheet
 	if format == "xlsx" {
 		numbers, err := r.reader.Summary(ctx, task, false)
@@ -191,7 +191,7 @@ func newReport(task db.Task, statistics db.TaskStatistics, includeErrors bool) e
 	return report
 }
 
-// exportVariants are the variants of a task that compares some.
+// exportVariants returns the variants of a task that compares several.
 func exportVariants(task db.Task) []export.Variant {
 	list := make([]export.Variant, len(task.Variants))
 	for n, variant := range task.Variants {
@@ -210,7 +210,8 @@ func exportVariants(task db.Task) []export.Variant {
 	return list
 }
 
-// exportEvaluators lists a task's evaluators. Where two are versions of the same one, their columns name the version.
+// exportEvaluators lists a task's evaluators. If two are versions of the same evaluator, their columns name the
+// version.
 func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
 	counts := map[string]int{}
 	for _, one := range evaluators {
@@ -226,7 +227,7 @@ func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
 	return list
 }
 
-// exportTexts are the information page of a workbook and the names of its sheets.
+// exportTexts returns the information page of a workbook and the names of its sheets.
 func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics, lines []string) export.Texts {
 	shown := func(t *time.Time) string {
 		if t == nil {
@@ -255,7 +256,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
 		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), FactsColumn: locale.Text("export.facts"), ExpectedColumn: locale.Text("export.expected"), CutMark: locale.Text("export.cut"),
 	}
-	if len(report.Variants) > 0 { // several targets have no one address, model or agreement
+	if len(report.Variants) > 0 { // with several targets there is no single address, model or agreement
 		texts.Info = slices.DeleteFunc(texts.Info, func(line [2]string) bool { return line[1] == "" || line[1] == "–" })
 	}
 	summary := make([][2]string, len(lines))
@@ -269,7 +270,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 	return texts
 }
 
-// reviewsByQuestion are a task's reviews by the id of their question.
+// reviewsByQuestion returns a task's reviews by question id.
 func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[string][]export.Review, error) {
 	found, err := review.New(r.store).List(ctx, taskID, "", "")
 	if err != nil {
@@ -280,7 +281,7 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 	for _, one := range found {
 		reviews[one.QuestionID] = append(reviews[one.QuestionID], export.Review{
 			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict), Reasons: one.Reasons, ReasonsText: ui.Reasons(locale, one.Reasons),
-			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
+			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt, CarriedBy: one.CarriedBy,
 		})
 	}
 	return reviews, nil

@@ -13,7 +13,7 @@ import (
 	"wending/views/summary"
 )
 
-// Summary reads what the report of a task says in numbers. Default ratings of judges count if withDefaults says so.
+// Summary reads a task's report in numbers. Default ratings of judges count only if withDefaults is true.
 func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (summary.Summary, error) {
 	s := summary.Summary{Task: task, WithDefaults: withDefaults}
 	var matrix [][]measure.ComparedQuestion
@@ -71,7 +71,7 @@ func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (ju
 // matrixMost is how many questions the table of questions and variants has.
 const matrixMost = 200
 
-// shareOf is what a variant makes of a question: the share of passes, or of equal answers.
+// shareOf returns a variant's result for a question: the share of passes or, without verdicts, of equal answers.
 func shareOf(question measure.ComparedQuestion, isJudged bool) *float64 {
 	if isJudged {
 		return question.PassShare
@@ -79,12 +79,12 @@ func shareOf(question measure.ComparedQuestion, isJudged bool) *float64 {
 	return question.Agreement
 }
 
-// matrix is the table of questions and variants: the questions with the lowest shares first.
+// matrix returns the table of questions and variants, with the lowest shares first.
 func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion, isJudged bool) (rows []summary.Row, total int, err error) {
 	total = len(all[0])
 	places, means := make([]int, total), make([]float64, total)
 	for n := range all[0] {
-		places[n], means[n] = n, 2 // what is unknown comes last
+		places[n], means[n] = n, 2 // unknown shares come last
 		sum, known := 0.0, 0
 		for _, questions := range all {
 			if share := shareOf(questions[n], isJudged); share != nil {
@@ -117,20 +117,22 @@ func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion, is
 }
 
 // Agreements are those of the questions, by the numbers of the variants of a task.
-func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int][]float64 {
-	known := map[int][]float64{}
+func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measure.Sample {
+	known := map[int]measure.Sample{}
 	for n, questions := range matrix {
-		number := task.Variants[n].Number
+		var sample measure.Sample
 		for _, question := range questions {
 			if question.Agreement != nil {
-				known[number] = append(known[number], *question.Agreement)
+				sample.Add(*question.Agreement, question.Cluster)
 			}
 		}
+		known[task.Variants[n].Number] = sample
 	}
 	return known
 }
 
-// Rank ranks the variants of a task by each measure, by the measures' names; none by what is not known.
+// Rank ranks the variants of a task by each measure, by the measures' names; measures without known values are left
+// out.
 func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.Ranking {
 	rankings := map[string]measure.Ranking{}
 	for _, by := range summary.MeasuresOf(len(task.Evaluators) > 0) {
@@ -144,7 +146,7 @@ func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.
 	return rankings
 }
 
-// sameCurrency reports whether costs of targets can be compared.
+// sameCurrency reports whether the targets' costs can be compared.
 func sameCurrency(targets []db.Target) bool {
 	for _, target := range targets {
 		if target.Currency == nil || *target.Currency != *targets[0].Currency {
@@ -154,7 +156,8 @@ func sameCurrency(targets []db.Target) bool {
 	return true
 }
 
-// worst are the questions with the lowest share of passes, or of equal answers, and total is how many could be better.
+// worst returns the questions with the lowest share of passes or, without verdicts, of equal answers; total is how
+// many questions are below 1.
 func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion, isJudged bool) (worst []summary.Worst, total int, err error) {
 	type place struct {
 		question measure.ComparedQuestion

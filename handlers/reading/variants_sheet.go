@@ -10,7 +10,7 @@ import (
 	"wending/views/text"
 )
 
-// variantsSheet has a row for each variant of a task with its numbers, as the page of variants has them.
+// variantsSheet returns a sheet with a row for each variant of a task and its numbers, as on the page of variants.
 func variantsSheet(locale text.Locale, variants []export.Variant, numbers summary.Summary) *export.Sheet {
 	sheet := &export.Sheet{Name: locale.Text("export.sheet.variants")}
 	column := func(holds export.Cells, title string) {
@@ -43,7 +43,7 @@ func variantsSheet(locale text.Locale, variants []export.Variant, numbers summar
 	column(export.HoldsNumber, locale.Text("variants.measure.cost"))
 	column(export.HoldsText, locale.Text("library.currency"))
 	for n, row := range numbers.Numbers {
-		sheet.Rows = append(sheet.Rows, variantRow(row, variants[n].Target, numbers.Verdicts[row.Number], measure.MeanInterval(numbers.Agreements[row.Number])))
+		sheet.Rows = append(sheet.Rows, variantRow(row, variants[n].Target, numbers.Verdicts[row.Number], numbers.Agreements[row.Number].Share()))
 	}
 	return sheet
 }
@@ -65,7 +65,7 @@ func variantRow(row report.VariantStatistics, target string, verdicts measure.St
 	return cells
 }
 
-// number writes one for a cell; empty if it is not known.
+// number formats a number for a cell; empty if it is not known.
 func number(value *float64) string {
 	if value == nil {
 		return ""
@@ -73,7 +73,7 @@ func number(value *float64) string {
 	return strconv.FormatFloat(*value, 'f', -1, 64)
 }
 
-// ends are both ends of an interval; empty if there is none.
+// ends formats both ends of an interval; empty if there is none.
 func ends(interval measure.Interval) []string {
 	if len(interval) != 2 {
 		return []string{"", ""}

@@ -182,7 +182,7 @@ func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bo
 }
 
 // sendWaiting sends an inline file that has not been copied yet, because the next turn of its conversation may
-// already name it. Its type has not been checked, so it is never displayed in the browser.
+// already refer to it. Its type has not been checked, so it is never displayed in the browser.
 func (h *filesHandler) sendWaiting(ctx context.Context, one journal.Asset) (*huma.StreamResponse, error) {
 	content, err := h.assets().Waiting(ctx, one.TaskID, one.ID)
 	if err != nil {
@@ -193,14 +193,14 @@ func (h *filesHandler) sendWaiting(ctx context.Context, one journal.Asset) (*hum
 	}}, nil
 }
 
-// shown are the media types that browsers show and do not run.
+// shown are the media types that browsers display without running them.
 var shown = []string{
 	"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp",
 	"audio/mpeg", "audio/wav", "audio/ogg", "audio/mp4", "audio/flac", "audio/aac", "audio/x-m4a", "video/mp4",
 	"video/webm", "video/quicktime", "video/ogg",
 }
 
-// isShown reports whether a media type is one that browsers show and do not run.
+// isShown reports whether a media type is one of shown.
 func isShown(mediaType string) bool { return slices.Contains(shown, mediaType) }
 
 // serve sends a file. Types that a browser might run are sent as an attachment of unknown type. A browser may cache the
@@ -225,8 +225,8 @@ func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	}
 }
 
-// withoutRange suppresses the text that http.ServeContent writes if the requested range does not exist: all
-// errors are written in one format.
+// withoutRange suppresses the plain text that http.ServeContent writes if the requested range does not exist,
+// because all errors are written in one format.
 type withoutRange struct {
 	http.ResponseWriter
 	isRefused bool

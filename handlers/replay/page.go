@@ -28,7 +28,7 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.GET("/tasks/:taskId/replay/:number", h.showBeside)
 }
 
-// showFlights lists the calls under way as a part of the task's page.
+// showFlights lists the calls under way for a part of the task's page.
 func (h *handler) showFlights(c echo.Context) error {
 	task, err := request.Task(c.Request().Context(), h.Store, c.Param("taskId"))
 	if err != nil {
@@ -41,7 +41,7 @@ func (h *handler) showFlights(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.InFlight(task, flights))
 }
 
-// flightsShown is how many calls under way are listed.
+// flightsShown is the maximum number of calls under way that are listed.
 const flightsShown = 20
 
 // Flights reads a task's calls under way.
@@ -91,7 +91,8 @@ func (h *handler) showLog(c echo.Context) error {
 	track := replay.Track{UnitID: unit.ID, ItemID: asked.ItemID}
 	for _, part := range parts {
 		if part.ItemID == asked.ItemID && part.Epoch != view.Last.Epoch && tail.Events+len(track.Events) > 0 {
-			c.Response().Header().Set("HX-Refresh", "true") // asked again after its worker was lost: another log
+			// its worker was lost and it was asked again, so there is another log
+			c.Response().Header().Set("HX-Refresh", "true")
 			return c.NoContent(http.StatusOK)
 		}
 		for _, one := range part.Events {
@@ -129,7 +130,7 @@ func (h *handler) unit(c echo.Context) (task db.Task, unit journal.Unit, err err
 	return task, unit, err
 }
 
-// showFiles lists what a unit's calls have reported so far, as a part of its page.
+// showFiles lists the files that a unit's calls have reported so far, for a part of its page.
 func (h *handler) showFiles(c echo.Context) error {
 	task, unit, err := h.unit(c)
 	if err != nil {
@@ -145,7 +146,7 @@ func (h *handler) showFiles(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.HiddenFiles(paths.UnitFiles(task.ID, unit.ID), files[unit.ID]))
 }
 
-// readFiles reads what the calls of all tracks reported.
+// readFiles reads the files that the calls of all tracks reported.
 func (h *handler) readFiles(ctx context.Context, view *replay.View) (err error) {
 	var units []int64
 	for _, track := range view.Tracks {
@@ -207,9 +208,9 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	return view, h.readFiles(ctx, &view)
 }
 
-// eventsByTurn returns the events of a unit by question, taking the last claim that has any for it. A question
-// that has a run is not asked again by its unit, so these are also the run's. last is the last event that was
-// read.
+// eventsByTurn returns the events of a unit by question, from the last claim that has any for the question. A unit
+// does not repeat a question that has a run, so these are also the run's events. last is the position of the last
+// event that was read.
 func (h *handler) eventsByTurn(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, last journal.Position, err error) {
 	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
 	for {
@@ -227,7 +228,7 @@ func (h *handler) eventsByTurn(ctx context.Context, task db.Task, unit journal.U
 	}
 }
 
-// showBeside lays the current runs of a question side by side.
+// showBeside shows the current runs of a question side by side.
 func (h *handler) showBeside(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
@@ -244,7 +245,7 @@ func (h *handler) showBeside(c echo.Context) error {
 	}
 	locale := pages.Locale(c)
 	view := replay.View{Task: task, Number: number}
-	if task.TotalVariants > 1 { // of many runs those of one variant
+	if task.TotalVariants > 1 { // of too many runs, only those of one variant
 		if view.Shown, err = shownVariant(c, task, len(runs)); err != nil {
 			return err
 		}
@@ -275,10 +276,10 @@ func (h *handler) showBeside(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.Page(frame, view))
 }
 
-// maxTracks is how many runs are laid side by side at once.
+// maxTracks is the maximum number of runs shown side by side.
 const maxTracks = 20
 
-// shownVariant is the number of the variant whose runs are shown; 0 means all, if there are not too many.
+// shownVariant returns the number of the variant whose runs are shown; 0 means all, if there are not too many.
 func shownVariant(c echo.Context, task db.Task, runs int) (number int, err error) {
 	number, err = pages.Variant(c, task)
 	if err == nil && number == 0 && runs > maxTracks {
@@ -291,7 +292,7 @@ func toolsOf(tools []journal.Tool, itemID int64) []journal.Tool {
 	return slices.DeleteFunc(slices.Clone(tools), func(one journal.Tool) bool { return one.ItemID != itemID })
 }
 
-// variantName names a variant of a task that has several.
+// variantName returns the name of a variant if its task has several.
 func variantName(task db.Task, number int) string {
 	if task.TotalVariants < 2 || number < 1 || number > len(task.Variants) {
 		return ""

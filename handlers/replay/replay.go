@@ -60,7 +60,7 @@ type runEvent struct {
 	Seq  int        `json:"seq" doc:"Counts the events of a unit" example:"7"`
 	AtMS int        `json:"at_ms" doc:"Milliseconds since the call's start" example:"1250"`
 	Type event.Type `json:"type" example:"text"`
-	// Data is written as package event defines it.
+	// Data has the format of package event.
 	Data json.RawMessage `json:"data" doc:"What the event says; which members there are depends on the type" example:"{\"text\":\"巴黎\"}"`
 }
 
@@ -69,7 +69,7 @@ func newItem(e event.Event) (runEvent, error) {
 	return runEvent{e.Seq, e.AtMS, e.Type, data}, err
 }
 
-// toolExecution is a tool's call in a response.
+// toolExecution is a tool call in a response.
 type toolExecution struct {
 	ToolID    string           `json:"tool_id" doc:"By which the agent tells its calls apart; may be empty"`
 	Tool      string           `json:"tool" example:"image_generation"`
@@ -175,7 +175,7 @@ type followInput struct {
 // endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
 const endID = "end"
 
-// positionOf reads an event's id: its claim and its number; the number alone is of the first claim.
+// positionOf parses an event's id: its claim and its number; a number alone belongs to the first claim.
 func positionOf(id string) (at journal.Position) {
 	epoch, seq, hasEpoch := strings.Cut(id, ".")
 	if !hasEpoch {
@@ -191,7 +191,7 @@ func positionOf(id string) (at journal.Position) {
 	return at
 }
 
-// follow sends a unit's events: the stored ones, and each new one, until the unit is over.
+// follow sends a unit's events, first the stored ones and then each new one, until the unit is over.
 func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
@@ -222,7 +222,7 @@ func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamR
 	}}, nil
 }
 
-// send sends events until the unit is over, the client goes or the server closes.
+// send sends events until the unit is over, the client disconnects or the server shuts down.
 func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *rest.Watcher[UnitKey, journal.Unit], at journal.Position) {
 	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()

@@ -15,7 +15,7 @@ type AuditEntry = audit.Entry
 // AuditRecord is the audit record of a request.
 type AuditRecord struct {
 	AuditEntry
-	// Begin stores the entry before anything is done, so that it cannot be lost.
+	// Begin stores the entry before anything is done, so that the entry cannot be lost.
 	Begin func(context.Context) error
 }
 
@@ -26,8 +26,7 @@ func WithAudit(ctx context.Context, record *AuditRecord) context.Context {
 	return context.WithValue(ctx, auditKey{}, record)
 }
 
-// Note adds details to the record. It is called by the goroutine that answers the request, before the answer
-// begins.
+// Note adds details to the record. The goroutine that answers the request calls it before the response begins.
 func Note(ctx context.Context, say func(*AuditEntry)) {
 	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {
 		say(&record.AuditEntry)
@@ -44,7 +43,7 @@ func Intend(ctx context.Context, say func(*AuditEntry)) error {
 	return nil
 }
 
-// Made records the object that a request has made.
+// Made records the object that a request has created.
 func Made(ctx context.Context, id, name string) {
 	Note(ctx, func(e *AuditEntry) { e.ObjectID, e.ObjectName = id, name })
 }
@@ -54,7 +53,7 @@ func Changed(ctx context.Context, before, after any) {
 	Note(ctx, func(e *AuditEntry) { e.Before, e.After = asJSON(before), asJSON(after) })
 }
 
-// maxSettings bounds how much of settings an entry has: templates may be long.
+// maxSettings limits the length of settings in an entry, because templates may be long.
 const maxSettings = 20_000
 
 func asJSON(settings any) string {
@@ -68,8 +67,8 @@ func asJSON(settings any) string {
 	return string(text)
 }
 
-// AuditFields are the columns of a row as the audit records them: without times and encrypted values. row is a
-// pointer to a struct with db tags; a nil row has none.
+// AuditFields returns the columns of a row that the audit records: all but times and encrypted values. row is a
+// pointer to a struct with db tags; a nil row has no fields.
 func AuditFields(row any) map[string]any {
 	fields, value := map[string]any{}, reflect.ValueOf(row)
 	if value.Kind() == reflect.Pointer && !value.IsNil() {
@@ -95,5 +94,5 @@ func addFields(fields map[string]any, row reflect.Value) {
 	}
 }
 
-// Same reports whether two values of fields are the same to the audit.
+// Same reports whether two values of fields are the same for the audit.
 func Same(a, b any) bool { return reflect.DeepEqual(a, b) }

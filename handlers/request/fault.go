@@ -33,21 +33,21 @@ import (
 // the value of the header Retry-After.
 const RetryAfter = "5"
 
-// IsInternal reports whether an error is an internal one, which operators must know about: neither a client's error
-// nor overload.
+// IsInternal reports whether an error is an internal one that operators must know about, as opposed to a client's
+// error or overload.
 func IsInternal(err error) bool {
 	return FaultOf(err).Status() >= http.StatusInternalServerError && !errors.Is(err, ErrBusy) && !errors.Is(err, tasks.ErrNoSlot)
 }
 
-// FaultCodes are all codes, in alphabetical order.
+// FaultCodes returns all codes in alphabetical order.
 func FaultCodes() []string { return slices.Sorted(maps.Keys(statuses)) }
 
-// StatusOf is the HTTP status of a code.
+// StatusOf returns the HTTP status of a code.
 func StatusOf(code string) int { return statuses[code] }
 
 func notFoundCode(kind db.Kind) string { return strings.ToUpper(string(kind)) + "_NOT_FOUND" }
 
-// notFound returns the fault of an object that does not exist: kinds without their own code share one.
+// notFound returns the fault of an object that does not exist; kinds without a code of their own share one.
 func notFound(kind db.Kind) *Fault {
 	if _, hasOwn := statuses[notFoundCode(kind)]; hasOwn {
 		return NewFault(notFoundCode(kind))
@@ -55,15 +55,15 @@ func notFound(kind db.Kind) *Fault {
 	return NewFault(CodeNotFound)
 }
 
-// Fault is an error that a user or an API client sees. It does not change; With… return copies. The cause goes to
-// the log only.
+// Fault is an error that a user or an API client sees. It does not change; the With… methods return copies. The
+// cause is only logged.
 type Fault struct {
 	code string
-	// key, with args, names the message; empty means "error." and the code.
+	// key, with args, names the message; empty means "error." followed by the code.
 	key   string
 	args  map[string]any
 	limit *Limit
-	// rows are the errors in single rows of a dataset.
+	// rows are the errors in individual rows of a dataset.
 	rows []dataset.RowError
 	// field is the invalid field; empty means that the code implies it. row is its line in an archive.
 	field string
@@ -95,7 +95,7 @@ func (f Fault) WithMessage(key string) *Fault {
 	return &f
 }
 
-// With returns the fault with a value that its message names.
+// With returns the fault with a value that its message contains.
 func (f Fault) With(name string, value any) *Fault {
 	f.args = maps.Clone(f.args)
 	if f.args == nil {
@@ -105,7 +105,7 @@ func (f Fault) With(name string, value any) *Fault {
 	return &f
 }
 
-// withStatus returns the fault with a status that is not its code's own.
+// withStatus returns the fault with another status than its code's.
 func (f Fault) withStatus(status int) *Fault {
 	f.status = status
 	return &f
@@ -122,13 +122,13 @@ func (f *Fault) Error() string {
 // Unwrap returns the cause.
 func (f *Fault) Unwrap() error { return f.cause }
 
-// Code is the fault's code.
+// Code returns the fault's code.
 func (f *Fault) Code() string { return f.code }
 
-// Status is the fault's HTTP status.
+// Status returns the fault's HTTP status.
 func (f *Fault) Status() int { return f.status }
 
-// Message is the fault in the words of a locale.
+// Message returns the fault's message in a locale.
 func (f *Fault) Message(locale text.Locale) string {
 	args := maps.Clone(f.args)
 	if args == nil {
@@ -144,7 +144,7 @@ func (f *Fault) Message(locale text.Locale) string {
 	return locale.TextWith(key, args)
 }
 
-// Beside is the fault in the words of a locale, for a line beside the field that it is about.
+// Beside returns the fault's message in a locale, for display beside the field that it is about.
 func (f *Fault) Beside(locale text.Locale) string {
 	switch {
 	case f.limit == nil:
@@ -157,14 +157,14 @@ func (f *Fault) Beside(locale text.Locale) string {
 	return locale.Text("error.beside", "Range", f.limit.told(locale))
 }
 
-// RowDetail is the error in one row of a dataset, in a locale's words.
+// RowDetail is the error in one row of a dataset, in a locale.
 type RowDetail struct {
 	Row     int    `json:"row" doc:"Row number as a spreadsheet shows it" example:"3"`
 	Column  string `json:"column" doc:"Column name; empty if the whole row is concerned" example:"question"`
 	Message string `json:"message" example:"question 为空"`
 }
 
-// Details returns the errors in rows, and how many rows are invalid, listed or not.
+// Details returns the errors in rows, and the number of invalid rows, whether listed or not.
 func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
 	if f.field != "" || f.row > 0 {
 		details = append(details, RowDetail{Row: f.row, Column: f.field, Message: f.Message(locale)})
@@ -179,13 +179,13 @@ func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
 	return details, max(total, len(details))
 }
 
-// Limit is the range of valid values of a parameter.
+// Limit describes the valid values of a parameter.
 type Limit struct {
 	key  string
 	args map[string]any
 }
 
-// told returns the limit in the words of a locale.
+// told returns the description in a locale.
 func (l Limit) told(locale text.Locale) string {
 	if why, isText := l.args["Detail"].(string); isText && l.key == ruleKey {
 		return locale.Text(ruleKey, "Detail", locale.Reason(why))
@@ -193,7 +193,7 @@ func (l Limit) told(locale text.Locale) string {
 	return locale.TextWith(l.key, l.args)
 }
 
-// Between allows whole numbers from least to most.
+// Between allows integers from least to most.
 func Between(least, most int) Limit {
 	return Limit{"error.range.number", map[string]any{"Min": least, "Max": most}}
 }
@@ -208,13 +208,13 @@ func OneOf(choices ...string) Limit {
 	return Limit{"error.range.choice", map[string]any{"Choices": strings.Join(choices, ", ")}}
 }
 
-// TextUpTo allows texts of at most most characters, none of them control characters.
+// TextUpTo allows texts of at most most characters without control characters.
 func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
 
-// ValidText allows texts, not other values of JSON.
+// ValidText allows strings, as opposed to other JSON values.
 func ValidText() Limit { return Limit{key: "error.range.string"} }
 
-// Required allows any text but an empty one.
+// Required allows any text that is not empty.
 func Required() Limit { return Limit{key: requiredKey} }
 
 const requiredKey = "error.range.required"
@@ -231,10 +231,10 @@ func ValidPoll() Limit { return Limit{key: "error.range.poll"} }
 // ValidRate allows N/s, N/m or unlimited.
 func ValidRate() Limit { return Limit{key: "error.range.rate"} }
 
-// LongTextUpTo allows texts of at most most characters, on several lines.
+// LongTextUpTo allows texts of at most most characters, which may have several lines.
 func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
 
-// ValidRule is the error in a rule's configuration, in the form of reason.Because.
+// ValidRule describes the fault in a rule's configuration, in the form of reason.Because.
 func ValidRule(why string) Limit { return Limit{ruleKey, map[string]any{"Detail": why}} }
 
 // ValidRuleValue allows the valid values of a member of an evaluator's configuration.
@@ -252,10 +252,10 @@ const ruleKey = "error.range.rule"
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }
 
-// Unlike allows a name that does not look like an account's.
+// Unlike allows a name that does not look like another account's.
 func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
 
-// VisibleName allows a name whose characters can be seen.
+// VisibleName allows a name whose characters are all visible.
 func VisibleName(most int) Limit { return Limit{"error.range.name", map[string]any{"Max": most}} }
 
 // UnreservedName allows a name that is neither an address nor like a token's.
@@ -300,15 +300,15 @@ func ValidCronField(field, value string) Limit {
 	return Limit{"cron.wrong." + field, map[string]any{"Value": value}}
 }
 
-// CronNever asks for a cron expression that fires at some time.
+// CronNever describes a cron expression that fires at some time.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
-// CronOften asks for a cron expression whose times are at least that many minutes apart.
+// CronOften describes a cron expression whose times are at least that many minutes apart.
 func CronOften(least int) Limit {
 	return Limit{"error.range.cron_often", map[string]any{"Min": least}}
 }
 
-// ValidTimezone allows a name of the IANA's database.
+// ValidTimezone allows a name in the IANA time zone database.
 func ValidTimezone() Limit { return Limit{key: "error.range.timezone"} }
 
 // ValidAlertLimit allows the valid limits of an alert.
@@ -323,27 +323,28 @@ func ValidPassword(problem string, least int) Limit {
 // ValidAccount allows the name or id of an account.
 func ValidAccount() Limit { return Limit{key: "error.range.account"} }
 
-// ValidMoment allows a time in RFC 3339, or a day.
+// ValidMoment allows a time in RFC 3339 format, or a day.
 func ValidMoment() Limit { return Limit{key: "error.range.moment"} }
 
-// NonEmpty allows one value that is not empty.
+// NonEmpty allows a single value that is not empty.
 func NonEmpty() Limit { return Limit{key: "error.range.one"} }
 
-// ParameterFault reports that a parameter is not within its limit.
+// ParameterFault returns the fault of a parameter outside its limit.
 func ParameterFault(name string, limit Limit) *Fault {
 	f := NewFault(CodeParameterInvalid)
 	f.args, f.limit = map[string]any{"Name": name}, &limit
 	return f
 }
 
-// FieldFault is ParameterFault for a field of the library, which the details name too.
+// FieldFault is like ParameterFault, for a field of the library, which the details name too.
 func FieldFault(name string, limit Limit) *Fault {
 	f := ParameterFault(name, limit)
 	f.field = name
 	return f
 }
 
-// UnknownFieldFault reports a field that an operation does not know, with the nearest that it does.
+// UnknownFieldFault returns the fault of a field that an operation does not know, with the known field most like
+// it.
 func UnknownFieldFault(name string, known []string) *Fault {
 	name = shortened(name)
 	f := NewFault(CodeParameterInvalid).WithMessage("error.unknown.field").With("Name", name)
@@ -363,7 +364,7 @@ func (f *Fault) Parameter() string {
 	return name
 }
 
-// UnknownParameterFault is UnknownFieldFault for query parameters, some of which every operation accepts.
+// UnknownParameterFault is like UnknownFieldFault, for query parameters, some of which every operation accepts.
 func UnknownParameterFault(name string, known []string) *Fault {
 	name = shortened(name)
 	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With("Near", nearest(name, known))
@@ -380,13 +381,13 @@ func shortened(name string) string {
 	return string(runes)
 }
 
-// nearest is the name that is most like another, by their edit distance.
+// nearest returns the name that is most like another, by edit distance.
 func nearest(name string, known []string) string {
 	likeness := func(other string) float64 { return measure.Similarity([]byte(strings.ToLower(name)), []byte(other)) }
 	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
 }
 
-// JoinFaults returns the first of faults with the details of the others about further fields.
+// JoinFaults returns the first of faults, with the details of the others that are about further fields.
 func JoinFaults(faults ...*Fault) *Fault {
 	first := *faults[0]
 	for _, other := range faults[1:] {
@@ -397,11 +398,11 @@ func JoinFaults(faults ...*Fault) *Fault {
 	return &first
 }
 
-// DatasetFault returns the fault of an error of the reader of datasets.
+// DatasetFault returns the fault of an error from the reader of datasets.
 func DatasetFault(err error) *Fault {
 	var refused *dataset.Error
 	if !errors.As(err, &refused) {
-		if errors.Is(err, context.Canceled) { // nobody waits for an answer
+		if errors.Is(err, context.Canceled) { // nobody waits for a response
 			return NewFault(CodeRequestInvalid).WithCause(err)
 		}
 		return NewFault(CodeInternalError).WithCause(err)
@@ -411,7 +412,7 @@ func DatasetFault(err error) *Fault {
 	return f
 }
 
-// ArchiveFault returns the fault of an archive that is wrong.
+// ArchiveFault returns the fault of an invalid archive.
 func ArchiveFault(wrong *archive.Error) *Fault {
 	f := NewFault(CodeArchiveInvalid).WithMessage("archive." + wrong.Problem).WithCause(wrong)
 	f.args = map[string]any{"File": wrong.File, "Line": strconv.Itoa(wrong.Line), "Member": wrong.Member}
@@ -471,7 +472,8 @@ var sentinels = []struct {
 	{db.ErrNothingToRun, CodeTaskStateConflict, "error.NOTHING_TO_RETRY"},
 	{db.ErrConflict, CodeTaskStateConflict, ""},
 	{ErrStale, CodeForbidden, "error.stale"},
-	{secret.ErrKey, CodeTaskStateConflict, "failure.SECRET_KEY_CHANGED"}, // it was given up, or the key is another
+	// the secret was given up, or another key is in use
+	{secret.ErrKey, CodeTaskStateConflict, "failure.SECRET_KEY_CHANGED"},
 	{people.ErrLastAdmin, CodeTaskStateConflict, "users.last_admin"},
 	{cases.ErrOfProvider, CodeForbidden, "users.of_provider.only"},
 	{cases.ErrDisabled, CodeForbidden, "login.disabled"},
@@ -484,7 +486,7 @@ var sentinels = []struct {
 	{db.ErrUnavailable, CodeServiceUnavailable, ""},
 }
 
-// ofType classifies errors that carry values which the message names; it returns nil if err is none of them.
+// ofType classifies errors that carry values for their message; it returns nil for other errors.
 func ofType(err error) *Fault {
 	var (
 		missing  *db.NotFoundError

@@ -16,7 +16,7 @@ import (
 	"wending/handlers/request"
 )
 
-// A code is written once: everything else names its constant.
+// Each code is written once: other code uses its constant.
 func TestCodesAreConstants(t *testing.T) {
 	t.Parallel()
 	codes, files := request.FaultCodes(), 0

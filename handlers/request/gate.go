@@ -17,26 +17,26 @@ const Patience = 3 * time.Second
 // Gates are the limits of each kind of costly work, each with a number of places, so that heavy load cannot bring the process down:
 // work that cannot begin soon is refused. One visitor gets at most half of the places, so that nobody can lock out the others.
 type Gates struct {
-	// Files is reading uploaded files, and the facts of answers: a place for each core.
+	// Files is for reading uploaded files and comparing the facts of answers: one place per core.
 	Files *Gate
-	// Imports is storing tasks of archives, with their upload: 2 places.
+	// Imports is for storing the tasks of archives, including their upload: 2 places.
 	Imports *Gate
-	// Probes are tests of an agent from a page: 4 places.
+	// Probes is for tests of an agent from a page: 4 places.
 	Probes *Gate
-	// SignIns are passwords being compared: 16 places, because comparing takes long by design.
+	// SignIns is for comparing passwords: 16 places, because comparing is slow by design.
 	SignIns *Gate
-	// Pages are pages of results being made: 8 places.
+	// Pages is for rendering pages of results: 8 places.
 	Pages *Gate
-	// Exports are reports and results being read from the database: 5 places, because each holds one of the process's
-	// connections to the database.
+	// Exports is for reading reports and results from the database: 5 places, because each holds one of the
+	// process's connections.
 	Exports *Gate
 	// Responses let slow clients read finished responses without holding a place.
 	Responses *RelayPool
-	// Followers are streams of a task's or a call's progress: 1,000 places, of which one visitor gets 100.
+	// Followers is for streams of a task's or a call's progress: 1,000 places, of which one visitor gets 100.
 	Followers *Gate
 }
 
-// NewGates returns gates whose refusals the registry counts.
+// NewGates returns gates whose refusals are counted in the registry.
 func NewGates(registry prometheus.Registerer) *Gates {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "wending_refused_total", Help: "Requests refused because as much work of their kind ran as may at once, by kind.",
@@ -77,7 +77,7 @@ func WithVisitor(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, visitor{}, name)
 }
 
-// Gate lets a limited number through at once.
+// Gate lets a limited number of callers through at once.
 type Gate struct {
 	places  *semaphore.Weighted
 	refused prometheus.Counter
@@ -88,14 +88,14 @@ type Gate struct {
 	shares map[string]*share
 }
 
-// share are the places of a visitor who holds some or waits for one.
+// share are the places of a visitor who holds or waits for some.
 type share struct {
 	places *semaphore.Weighted
-	users  int // under Gate.mu
+	users  int // guarded by Gate.mu
 }
 
-// Enter takes a place, or returns ErrBusy if none becomes free within Patience, or if the context's visitor has
-// too many. leave releases the place; it may be called more than once.
+// Enter takes a place, or returns ErrBusy if none becomes free within Patience, or if the context's visitor has too
+// many. leave releases the place and may be called more than once.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -149,5 +149,5 @@ func (g *Gate) enterShare(ctx context.Context) (giveBack func(), err error) {
 	}, nil
 }
 
-// ErrBusy means that too much work of this kind runs already.
+// ErrBusy means that too much work of this kind is running already.
 var ErrBusy = errors.New("too much work of this kind runs already")

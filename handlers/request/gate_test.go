@@ -15,7 +15,7 @@ import (
 	"wending/handlers/request"
 )
 
-// As many enter as there are places; the next waits for its turn, and is refused if none comes.
+// As many enter as there are places; the next one waits for its turn, and is refused if no place becomes free.
 func TestAGateLetsOnlySoManyThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAGateLetsOnlySoManyThrough(t *testing.T) {
 	})
 }
 
-// One visitor gets half of the places, however many requests it makes; the others are left to everybody else.
+// One visitor gets half of the places, however many requests it makes; the other half is left to other visitors.
 func TestNobodyKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ const (
 	piece = 64 << 10
 	// maxPieces is how many pieces of one response wait in memory.
 	maxPieces = 16
-	// patience is how long in total a response's maker waits for the reader before it continues on disk: a
-	// reader that keeps up costs nothing extra.
+	// patience is how long in total the maker of a response waits for its reader before it writes to disk instead:
+	// a reader that keeps up costs nothing extra.
 	patience = 2 * time.Second
 )
 
@@ -51,9 +51,8 @@ func newRelayPool(memory, disk int64) *RelayPool {
 // Waiting returns how many bytes wait for slow readers in memory and on disk.
 func (p *RelayPool) Waiting() (memory, disk int64) { return p.memory.taken.Load(), p.disk.taken.Load() }
 
-// Through makes a response through a relay, which replaces *w in the meantime, and calls made when the response
-// is complete, possibly before the client has read it. It returns when the client has read it, with the first
-// failure.
+// Through makes a response through a relay, which replaces *w in the meantime. It calls made when the response is
+// complete, possibly before the client has read it. It returns when the client has read it, with the first failure.
 func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made func()) error {
 	direct, failure := *w, errors.New("the response was not made")
 	r := p.open(direct)
@@ -80,25 +79,25 @@ type relay struct {
 	to         http.ResponseWriter
 	connection *http.ResponseController
 	pool       *RelayPool
-	left       time.Duration // of patience
+	left       time.Duration // the part of patience that is left
 	unsent     []byte
 
 	mu sync.Mutex
-	// waiting are the pieces that were not sent yet, inMemory how many of them are in memory.
+	// waiting are the pieces that have not been sent yet, inMemory is how many of them are in memory.
 	waiting  []part
 	inMemory int
 	file     *os.File
 	onDisk   int
 	isEnded  bool
-	failure  error // of the client
-	// came notifies the reader of a change, went the maker.
+	failure  error // the client's failure
+	// came wakes the reader, went wakes the maker, after a change.
 	came, went chan struct{}
-	// sent are pieces whose memory can be used again.
+	// sent are pieces whose memory can be reused.
 	sent chan []byte
 	done chan struct{}
 }
 
-// part is a piece: bytes in memory, or where they are in the file.
+// part is a piece: bytes in memory, or their position in the file.
 type part struct {
 	memory []byte
 	offset int
@@ -123,7 +122,7 @@ func (r *relay) WriteHeader(status int) { r.to.WriteHeader(status) }
 // Unwrap is for http.ResponseController.
 func (r *relay) Unwrap() http.ResponseWriter { return r.to }
 
-// Write queues bytes; its error is the client's failure.
+// Write queues bytes; it returns the client's failure.
 func (r *relay) Write(b []byte) (written int, err error) {
 	for written < len(b) {
 		n := min(len(b)-written, piece-len(r.unsent))
@@ -221,8 +220,8 @@ func (r *relay) useAgain(b []byte) {
 	}
 }
 
-// close ends the response: if failure is nil, it returns when the client has taken everything, with the client's
-// failure; otherwise what was not sent is dropped, and it returns failure.
+// close ends the response. If failure is nil, close returns when the client has taken everything, with the client's
+// failure. Otherwise it drops what was not sent and returns failure.
 func (r *relay) close(failure error) error {
 	if failure == nil {
 		failure = r.FlushError()
@@ -290,8 +289,8 @@ func (r *relay) send() {
 	}
 }
 
-// next takes the next piece, empty if none waits. isLast means that none follows yet, ok that there is a piece
-// or one may still come.
+// next takes the next piece, which is empty if none waits. isLast means that none follows yet; ok means that there
+// is a piece, or that one may still arrive.
 func (r *relay) next() (next part, isLast, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,7 +300,7 @@ func (r *relay) next() (next part, isLast, ok bool) {
 	if len(r.waiting) == 0 {
 		return part{}, false, !r.isEnded
 	}
-	next, r.waiting[0] = r.waiting[0], part{} // sent pieces are not kept
+	next, r.waiting[0] = r.waiting[0], part{} // the memory of sent pieces is not kept
 	r.waiting = r.waiting[1:]
 	if next.memory != nil {
 		r.inMemory--

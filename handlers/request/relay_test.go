@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// client is a reader that takes a piece for each that it is let.
+// client is a reader that reads a piece each time it is allowed to.
 type client struct {
 	header http.Header
 	let    chan struct{}
@@ -33,7 +33,7 @@ func (c *client) Write(b []byte) (int, error) {
 	return c.got.Write(b)
 }
 
-// content is n bytes of which no two pieces are alike.
+// content returns n bytes in which no two pieces are alike.
 func content(n int) []byte {
 	made := make([]byte, n)
 	random := rand.NewChaCha8([32]byte{1})
@@ -53,7 +53,7 @@ func writeAll(w http.ResponseWriter, text []byte) error {
 	return nil
 }
 
-// requireReturned checks that nothing of the pool is taken.
+// requireReturned checks that all of the pool is free again.
 func requireReturned(t *testing.T, pool *RelayPool) {
 	t.Helper()
 	memory, disk := pool.Waiting()
@@ -78,7 +78,7 @@ func TestAQuickReaderGetsEverythingInOrder(t *testing.T) {
 	requireReturned(t, pool)
 }
 
-// A reader that takes nothing holds up the making for the patience and no longer; it still gets everything.
+// A reader that reads nothing delays the maker for the patience and no longer, and still gets everything.
 func TestAStuckReaderHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAStuckReaderHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// Where there is no room, the making waits for the reader.
+// If there is no room, the maker waits for the reader.
 func TestWithoutRoomTheReaderIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, pool := range map[string]*RelayPool{"on disk": newRelayPool(9*piece, 3*piece), "in memory": newRelayPool(2*piece, 3*piece)} {
@@ -147,7 +147,7 @@ func TestTheClientsFailureEndsTheMaking(t *testing.T) {
 	requireReturned(t, pool)
 }
 
-// What fails or panics midway sends nothing more, and gives everything back.
+// A response that fails or panics midway sends nothing more, and returns everything to the pool.
 func TestWhatFailsMidwaySendsNothingMore(t *testing.T) {
 	t.Parallel()
 	for _, panics := range []bool{false, true} {

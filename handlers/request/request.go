@@ -19,7 +19,7 @@ import (
 	"wending/views/ui"
 )
 
-// Info belongs to one request.
+// Info is the data of one request.
 type Info struct {
 	Locale text.Locale
 	Actor  db.Actor
@@ -27,8 +27,8 @@ type Info struct {
 	Who Principal
 	// Project is the project of the request; its zero value means none or all.
 	Project people.Project
-	// Scope is the set of objects that the request may read and change: the project's objects or, without
-	// accounts, the objects of all projects, unless the request names one. Its zero value matches nothing.
+	// Scope is the set of objects that the request may read and change: the project's objects or, without accounts,
+	// the objects of all projects, unless the request names one. The zero value matches nothing.
 	Scope db.Scope
 	// Role is the role of the request's account in the project.
 	Role people.Role
@@ -38,7 +38,7 @@ type Info struct {
 	IsSecure bool
 	// ID is the request's id, as in the log.
 	ID string
-	// TakeUpload counts a file that the project takes, or returns why the project accepts no more.
+	// TakeUpload counts an upload of the project, or returns why the project accepts no more.
 	TakeUpload func(context.Context) error
 	// Gates limit costly work; the request must pass them first.
 	Gates *Gates
@@ -47,8 +47,8 @@ type Info struct {
 // Duty is something that a user must do in a browser before anything else.
 type Duty string
 
-// The duties: choosing a password to replace one that somebody else chose, and registering a passkey if
-// everybody needs one.
+// The duties: choosing a password to replace one that another person chose, and registering a passkey if everybody
+// needs one.
 const (
 	DutyPassword Duty = "password"
 	DutyPasskey  Duty = "passkey"
@@ -62,13 +62,13 @@ type Principal struct {
 	SessionID, TokenID uuid.UUID
 	// Name is the name of the account, or of a token without an account.
 	Name string
-	// IsAdmin reports that it may do everything in all projects.
+	// IsAdmin reports that the principal may do everything in all projects.
 	IsAdmin bool
 	// IsFresh reports that the browser was signed in a moment ago.
 	IsFresh bool
 	// Duty is the duty to fulfil first; empty means none.
 	Duty Duty
-	// Projects are the projects that it is a member of; for an administrator, all projects.
+	// Projects are the projects that the principal is a member of; for an administrator, all projects.
 	Projects []people.Membership
 }
 
@@ -77,12 +77,12 @@ func (p Principal) IsKnown() bool { return p.IsAdmin || p.UserID != uuid.Nil || 
 
 type key struct{}
 
-// With returns a context with the request's info, in which templates are rendered.
+// With returns a context with the request's info; templates are rendered in it.
 func With(ctx context.Context, info Info) context.Context {
 	return context.WithValue(ui.WithRole(text.WithLocale(ctx, info.Locale), info.Role), key{}, info)
 }
 
-// From returns the info of a context that With made.
+// From returns the info of a context made by With.
 func From(ctx context.Context) Info {
 	info, _ := ctx.Value(key{}).(Info)
 	return info
@@ -95,11 +95,12 @@ func ScopeOf(ctx context.Context) db.Scope { return From(ctx).Scope }
 const (
 	LanguageCookie = "lang"
 	ThemeCookie    = "theme"
-	// ProjectCookie keeps the project that a browser is in.
+	// ProjectCookie keeps the project that was last used in a browser.
 	ProjectCookie = "project"
 )
 
-// hostPrefix begins the names of cookies over HTTPS: browsers let no other site, and no other name of this one, set such a cookie.
+// hostPrefix begins the names of cookies over HTTPS: browsers let no other site, and no subdomain or parent domain
+// of this one, set such a cookie.
 const hostPrefix = "__Host-"
 
 // CookieName returns the name of a cookie in browsers.
@@ -124,8 +125,8 @@ func Kept(r *http.Request, name string) string {
 // Themes are the themes that can be chosen.
 var Themes = []string{"dark", "light"}
 
-// Choices returns the language and theme of a request. Accept-Language is not consulted: the product's users read
-// Chinese, regardless of their browser's settings.
+// Choices returns the language and theme of a request. It does not consult Accept-Language, because the product's
+// users read Chinese, whatever their browser's settings.
 func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	lang = defaultLanguage
 	if kept := Kept(r, LanguageCookie); slices.Contains(text.Languages, kept) {
@@ -148,12 +149,14 @@ func StorableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// SearchText prepares a parameter that is compared with texts: trimmed, without what PostgreSQL refuses.
+// SearchText prepares a parameter that is compared with texts: it trims the text and removes characters that
+// PostgreSQL refuses.
 func SearchText(parameter string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(parameter, "\x00", ""), ""))
 }
 
-// ID reads an id from a path. A text that is not a UUID as we write it names nothing of the kind.
+// ID reads an id from a path. Only the canonical form of a UUID is accepted; any other text counts as a missing
+// object of the kind.
 func ID(text string, kind db.Kind) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != 36 {
@@ -162,7 +165,7 @@ func ID(text string, kind db.Kind) (uuid.UUID, error) {
 	return id, nil
 }
 
-// Task returns the task whose id a path or a parameter has, within the request's scope, or a NotFoundError.
+// Task returns the task whose id is in the path or a parameter, within the request's scope, or a NotFoundError.
 func Task(ctx context.Context, store *db.Store, id string) (db.Task, error) {
 	parsed, err := ID(id, db.KindTask)
 	if err != nil {
@@ -202,7 +205,7 @@ func HasVariant(task db.Task, variant int) error {
 }
 
 // RequireFresh returns ErrStale if the browser was signed in too long ago: somebody who finds it open must not
-// change how an account signs in. A token, which has no session, proves itself with each request.
+// change how an account signs in. A token has no session, and authenticates each request.
 func RequireFresh(ctx context.Context) error {
 	if who := From(ctx).Who; who.IsFresh || who.SessionID == uuid.Nil {
 		return nil
@@ -213,7 +216,7 @@ func RequireFresh(ctx context.Context) error {
 // ErrStale means that somebody must sign in again first.
 var ErrStale = errors.New("signed in too long ago")
 
-// LocalPath returns a path of this site given from outside, or a default path if it could lead elsewhere.
+// LocalPath returns a path that a request names, or a default path if the path could lead to another site.
 func LocalPath(text, otherwise string) string {
 	if !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\r\n\t") {
 		return otherwise

@@ -14,7 +14,7 @@ import (
 	"wending/handlers/request"
 )
 
-// Error codes of every endpoint, and further ones of endpoints with a body or a file.
+// Error codes of every endpoint, and additional ones of endpoints with a body or a file.
 var (
 	anyFaults = []string{
 		request.CodeUnauthenticated, request.CodeForbidden, request.CodeNotFound, request.CodeMethodNotAllowed, request.CodeHeadersTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid,
@@ -61,10 +61,11 @@ func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	if detail.Message == validation.MsgUnexpectedProperty {
 		return request.UnknownFieldFault(name, vocabularyOf(operation).known(detail.Location)).WithCause(detail)
 	}
-	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing { // it has no place of its own
+	// the complaint names no place of its own
+	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing {
 		name, _, _ = strings.Cut(rest, " ")
 	}
-	if name == "" { // not about one parameter
+	if name == "" { // the complaint is not about a single parameter
 		return request.NewFault(request.CodeRequestInvalid).WithCause(detail)
 	}
 	name, _, isItem := strings.Cut(name, "[")
@@ -104,7 +105,7 @@ func limitOf(operation *huma.Operation, name string) request.Limit {
 	return request.NonEmpty()
 }
 
-// Download describes a response that is a file, with an example of each content type; "" for binary ones.
+// Download describes a response that is a file, with an example of each content type; "" for binary types.
 func Download(description string, examples map[string]string) *huma.Response {
 	response := &huma.Response{Description: description, Content: map[string]*huma.MediaType{}}
 	for contentType, example := range examples {
@@ -117,7 +118,7 @@ func Download(description string, examples map[string]string) *huma.Response {
 	return response
 }
 
-// mediaType is a content type without its parameters: clients look the type alone up.
+// mediaType returns a content type without its parameters, because clients look up the type alone.
 func mediaType(contentType string) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	return kind
@@ -130,7 +131,7 @@ func Content[T any](schemas huma.Registry, description, contentType string) *hum
 	}}
 }
 
-// Events describes a response of server-sent events, whose data have one of the given types.
+// Events describes a response of server-sent events whose data have one of the given types.
 func Events(schemas huma.Registry, description string, data ...any) *huma.Response {
 	schema := &huma.Schema{}
 	for _, one := range data {

@@ -10,7 +10,8 @@ import (
 // ReadEvery is the time between two reads of a topic that is watched and does not announce changes.
 const ReadEvery = 500 * time.Millisecond
 
-// Hub holds the watched topics, each of which is read once for all its watchers. K names a topic, V is its state.
+// Hub holds the watched topics, each of which is read once for all its watchers. K identifies a topic, V is its
+// state.
 type Hub[K comparable, V any] struct {
 	read   func(context.Context, K) (V, error)
 	mu     sync.Mutex
@@ -18,9 +19,9 @@ type Hub[K comparable, V any] struct {
 }
 
 type topic[V any] struct {
-	watchers int           // under Hub.mu
-	changed  chan struct{} // under Hub.mu; closed when the state changed
-	reading  sync.Mutex    // held by the watcher that reads for all
+	watchers int           // guarded by Hub.mu
+	changed  chan struct{} // guarded by Hub.mu; closed when the state changes
+	reading  sync.Mutex    // held by the watcher that is reading for all
 	latest   atomic.Pointer[snapshot[V]]
 }
 
@@ -30,12 +31,12 @@ type snapshot[V any] struct {
 	at    time.Time
 }
 
-// NewHub returns a hub whose topics are read with read.
+// NewHub returns a hub that reads its topics with read.
 func NewHub[K comparable, V any](read func(context.Context, K) (V, error)) *Hub[K, V] {
 	return &Hub[K, V]{read: read, topics: map[K]*topic[V]{}}
 }
 
-// Announce notifies the watchers of a topic that its state changed.
+// Announce notifies the watchers of a topic that its state has changed.
 func (h *Hub[K, V]) Announce(key K) { h.announce(func(k K) bool { return k == key }) }
 
 // AnnounceAll notifies all watchers that their topic's state may have changed.

@@ -1,5 +1,5 @@
-// Package rest holds what the endpoints of the API share: registration and description, errors, pages, times, forms, and
-// streams of changes, each read once for all its watchers.
+// Package rest holds what the API's endpoints have in common: registration and description, errors, pages, times,
+// forms, and streams of changes, each read once for all its watchers.
 package rest
 
 import (
@@ -61,7 +61,7 @@ func Failure(ctx context.Context, err error) (status int, body any) {
 	return f.status, f
 }
 
-// NewFailure is an error as an endpoint answers it.
+// NewFailure returns the response of an endpoint to an error.
 func NewFailure(ctx context.Context, err error) huma.StatusError { return newFailure(ctx, err) }
 
 func newFailure(ctx context.Context, err error) *failure {
@@ -74,7 +74,7 @@ func newFailure(ctx context.Context, err error) *failure {
 	return body
 }
 
-// InstallErrors makes huma's own errors – a parameter outside its limits – look like all others.
+// InstallErrors makes huma's own errors – about a parameter outside its limits – look like all others.
 var InstallErrors = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		for _, err := range unexpectedFirst(errs) {
@@ -97,7 +97,7 @@ type Endpoint struct {
 	Method, Path, ID, Summary, Description, Tag string
 	// Status is the status of a success; 0 means 200.
 	Status int
-	// Faults are its error codes, besides the common ones and those that follow from its body.
+	// Faults are its error codes, in addition to the common ones and those that follow from its body.
 	Faults []string
 	// MaxBytes is the maximum size of a JSON body; 0 means a megabyte.
 	MaxBytes int64
@@ -105,7 +105,7 @@ type Endpoint struct {
 	HasColumns bool
 	// Body is the request's body; nil means none.
 	Body *huma.RequestBody
-	// Responses are further or other responses by status.
+	// Responses are additional or replaced responses, by status.
 	Responses map[string]*huma.Response
 }
 
@@ -132,7 +132,7 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 		}
 		return output, nil
 	})
-	// Only now: huma reads the bodies that it knows of, and these are read as streams.
+	// Only after registration: huma reads the bodies that it knows of, and these are read as streams.
 	if e.Body != nil {
 		item := api.OpenAPI().Paths[operation.Path]
 		switch e.Method {
@@ -157,7 +157,7 @@ func (failed Failed) Refuse(ctx context.Context, err error) error {
 	return NewFailure(ctx, err)
 }
 
-// PageQuery is a page of a list.
+// PageQuery is the part of a query that selects a page of a list.
 type PageQuery struct {
 	Page     int `query:"page" doc:"Page number" minimum:"1" maximum:"1000000" default:"1" example:"1"`
 	PageSize int `query:"page_size" doc:"Items per page" minimum:"1" maximum:"100" default:"20" example:"20"`
@@ -166,19 +166,19 @@ type PageQuery struct {
 // Window converts the page for the store.
 func (q PageQuery) Window() db.Page { return db.Page{Number: q.Page, Size: q.PageSize} }
 
-// Pagination is the page of a list in a response.
+// Pagination describes the page of a list in a response.
 type Pagination struct {
 	Page     int `json:"page" example:"1"`
 	PageSize int `json:"page_size" example:"20"`
 	Total    int `json:"total" doc:"Number of items on all pages" example:"57"`
 }
 
-// NewPagination is a page of a list of total items.
+// NewPagination describes a page of a list of total items.
 func NewPagination(page db.Page, total int) Pagination {
 	return Pagination{Page: page.Number, PageSize: page.Size, Total: total}
 }
 
-// Moment is a time in RFC 3339 at +08:00.
+// Moment is a time in RFC 3339 format at +08:00.
 type Moment time.Time
 
 // MarshalText implements encoding.TextMarshaler.
@@ -189,7 +189,7 @@ func (Moment) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: "RFC 3339, +08:00", Examples: []any{"2026-11-21T22:55:08+08:00"}}
 }
 
-// MomentOf writes a time that may not have come yet; nil is null.
+// MomentOf returns a time that may not have come yet; nil becomes null.
 func MomentOf(t *time.Time) *Moment {
 	if t == nil {
 		return nil
@@ -225,16 +225,16 @@ func JSONBody[T any](schemas huma.Registry) *huma.RequestBody {
 	return body
 }
 
-// OptionalBody is jsonBody for a body that may be absent.
+// OptionalBody is like JSONBody, for a body that may be absent.
 func OptionalBody[T any](schemas huma.Registry) *huma.RequestBody {
 	body := JSONBody[T](schemas)
 	body.Required = false
 	return body
 }
 
-// Stream runs write when it has a place, which it releases when everything is read from the database, even if
-// the client is slow: anything that needs a database connection or much memory belongs in write. A failure
-// before the response begins is answered as any other; one midway breaks the connection, so that no client
+// Stream runs write once it has a place. It releases the place when everything is read from the database, even if
+// the client is slow, so anything that needs a database connection or much memory belongs in write. A failure
+// before the response begins is answered like any other; a failure midway breaks the connection, so that no client
 // mistakes a partial response for a complete one.
 func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
@@ -250,7 +250,7 @@ func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamRespo
 				c.Error(err)
 				return
 			}
-			if ctx.Context().Err() == nil { // a disconnected client is not a server error
+			if ctx.Context().Err() == nil { // a client that disconnects is not a server error
 				failed(ctx.Context(), err)
 			}
 			panic(http.ErrAbortHandler)

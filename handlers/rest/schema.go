@@ -8,21 +8,21 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Enum are the values of a type that has few, or of the fields whose tag `values` has its name.
+// Enum returns the values of a type that has few, or of the fields whose tag `values` has its name.
 type Enum struct {
 	Type   reflect.Type
 	Name   string
 	Values []any
 }
 
-// EnumOf is a type with the list of its constants.
+// EnumOf returns the enum of a type with the list of its constants.
 func EnumOf[T ~string](values []T) Enum {
 	enum := EnumNamed("", values)
 	enum.Type = reflect.TypeFor[T]()
 	return enum
 }
 
-// EnumNamed is a list that the tags of fields name.
+// EnumNamed returns a list that the tags of fields name.
 func EnumNamed[T ~string](name string, values []T) Enum {
 	enum := Enum{Name: name}
 	for _, value := range values {
@@ -31,11 +31,11 @@ func EnumNamed[T ~string](name string, values []T) Enum {
 	return enum
 }
 
-// CompleteSchemas adds the parts that huma leaves out to the schemas of types, so that they describe what
-// encoding/json writes: the fields of embedded types that are not exported, null for pointers and maps that
-// have no omitempty, and the values of enumerated types.
+// CompleteSchemas adds what huma leaves out of the schemas of types, so that they describe the output of
+// encoding/json: the fields of embedded types that are not exported, null for pointers and maps that have no
+// omitempty, and the values of enumerated types.
 func CompleteSchemas(schemas huma.Registry, enums ...Enum) {
-	// A field that is added may bring a type that has no schema yet.
+	// An added field may have a type without a schema so far.
 	for done := map[string]bool{}; len(done) < len(schemas.Map()); {
 		for name, schema := range schemas.Map() {
 			if done[name] {
@@ -74,7 +74,7 @@ func completeStruct(schemas huma.Registry, schema *huma.Schema, t reflect.Type, 
 	schema.PrecomputeMessages()
 }
 
-// addValues lists the values of a property, or of its items, that has few, unless its own tag does.
+// addValues lists the values of a property, or of its items, if there are few, unless its own tag does.
 func addValues(property *huma.Schema, field reflect.StructField, enums []Enum) {
 	t := field.Type
 	for property != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
@@ -97,14 +97,14 @@ func addValues(property *huma.Schema, field reflect.StructField, enums []Enum) {
 	property.Enum = slices.Clone(enums[at].Values)
 }
 
-// orNull is a schema that null fits, too.
+// orNull returns a schema that also accepts null.
 func orNull(schema *huma.Schema) *huma.Schema {
 	switch {
 	case schema.Ref != "":
 		return &huma.Schema{
 			AnyOf: []*huma.Schema{{Ref: schema.Ref}, {Type: "null"}}, Description: schema.Description, Examples: schema.Examples,
 		}
-	case schema.Type == "": // anything fits
+	case schema.Type == "": // any value matches
 		return schema
 	case len(schema.Enum) > 0 && !slices.Contains(schema.Enum, any(nil)):
 		schema.Enum = append(schema.Enum, nil)

@@ -19,7 +19,8 @@ func NewStreamWriter(w http.ResponseWriter) *StreamWriter {
 	return &StreamWriter{to: w, connection: http.NewResponseController(w)}
 }
 
-// Err returns the first failure; nil means none so far. After a failure the client is considered gone.
+// Err returns the first failure; nil means that there was none so far. After a failure the client is considered
+// gone.
 func (s *StreamWriter) Err() error { return s.err }
 
 // Write implements io.Writer.
@@ -75,7 +76,7 @@ func NewEventWriter(w http.ResponseWriter) EventWriter {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream; charset=utf-8")
 	header.Set("Cache-Control", "no-cache, no-transform")
-	header.Set("X-Accel-Buffering", "no") // a proxy must not hold events back
+	header.Set("X-Accel-Buffering", "no") // a proxy must not buffer events
 	w.WriteHeader(http.StatusOK)
 	e := EventWriter{NewStreamWriter(w)}
 	e.Text(fmt.Sprintf("retry: %d\n\n", reconnectAfter.Milliseconds()))

@@ -20,8 +20,8 @@ import (
 // everywhere are the query parameters that every operation accepts: the project and the language of messages.
 var everywhere = []string{"project", "lang"}
 
-// refuseUnknown refuses a query that an operation does not know, and fields sent to an operation without a
-// body: a misspelt name would be ignored, and the request would do something else than its author meant.
+// refuseUnknown refuses query parameters that an operation does not know, and fields sent to an operation without a
+// body: a misspelt name would be ignored, and the request would do something other than intended.
 func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		err := unknownParameter(ctx)
@@ -74,14 +74,14 @@ func unknownParameter(ctx huma.Context) error {
 	return nil
 }
 
-// strayField is the first field of a request whose operation takes no body.
+// strayField returns the first field of a request to an operation that takes no body.
 func strayField(ctx huma.Context) error {
 	c := humaecho.Unwrap(ctx)
 	kind, _, _ := mime.ParseMediaType(ctx.Header("Content-Type"))
 	if kind != "multipart/form-data" {
 		submitted, err := form.Read(c.Response(), c.Request(), nil)
 		if err != nil || len(submitted.Values) == 0 {
-			return nil //nolint:nilerr // what is not a form has no fields
+			return nil // nolint:nilerr // a body that is not a form has no fields
 		}
 		return request.UnknownFieldFault(slices.Min(slices.Collect(maps.Keys(submitted.Values))), nil)
 	}
@@ -96,7 +96,7 @@ func strayField(ctx huma.Context) error {
 	return request.UnknownFieldFault(part.FormName(), nil)
 }
 
-// schemasKey is where an operation's metadata have the schemas that its own refer to.
+// schemasKey is the key in an operation's metadata for the schemas that its own schema refers to.
 const schemasKey = "schemas"
 
 // vocabulary is the set of names in an operation's body.
@@ -109,7 +109,7 @@ func vocabularyOf(operation *huma.Operation) vocabulary {
 	schemas, _ := operation.Metadata[schemasKey].(huma.Registry)
 	known := vocabulary{schemas: schemas}
 	if operation.RequestBody != nil {
-		for _, media := range operation.RequestBody.Content { // each is another way to write the same
+		for _, media := range operation.RequestBody.Content { // alternatives for the same body
 			known.body = known.resolve(media.Schema)
 		}
 	}
@@ -128,8 +128,8 @@ func (v vocabulary) resolve(schema *huma.Schema) *huma.Schema {
 	return schema
 }
 
-// unknownField is the first field of a form that its operation does not know. For an operation that takes a
-// file, any of the file fields is allowed.
+// unknownField returns the first field of a form that its operation does not know. For an operation that takes a
+// file, any of the file fields is known.
 func unknownField(operation *huma.Operation, submitted *form.Upload) error {
 	known := vocabularyOf(operation)
 	if known.body == nil {
@@ -159,7 +159,7 @@ func unknownField(operation *huma.Operation, submitted *form.Upload) error {
 	return nil
 }
 
-// unknownMember is the first member of a value, at a path, that its schema does not have.
+// unknownMember returns the path of the first member of a value that its schema does not have.
 func (v vocabulary) unknownMember(schema *huma.Schema, value any, path string) error {
 	schema = v.resolve(schema)
 	if schema == nil {
@@ -173,7 +173,7 @@ func (v vocabulary) unknownMember(schema *huma.Schema, value any, path string) e
 			}
 		}
 	case map[string]any:
-		if schema.Properties == nil { // a map takes any name
+		if schema.Properties == nil { // a map may have any names
 			return nil
 		}
 		for _, name := range slices.Sorted(maps.Keys(value)) {
@@ -208,7 +208,7 @@ func (v vocabulary) known(path string) (beside []string) {
 
 func fieldsOf(schema *huma.Schema) []string { return slices.Sorted(maps.Keys(schema.Properties)) }
 
-// under are the paths of names within another path.
+// under returns the names below a path.
 func under(path string, names []string) []string {
 	if path == "" {
 		return names
@@ -220,7 +220,7 @@ func under(path string, names []string) []string {
 	return paths
 }
 
-// ReadForm reads the form of a request as a stream, and refuses it if it has fields that the operation does not know.
+// ReadForm reads the form of a request as a stream, and refuses fields that the operation does not know.
 func ReadForm(ctx huma.Context) (*form.Upload, error) {
 	c := humaecho.Unwrap(ctx)
 	submitted, err := form.Read(c.Response(), c.Request(), request.From(ctx.Context()).Gates.Files)

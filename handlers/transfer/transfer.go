@@ -34,10 +34,10 @@ type Config struct {
 
 type handler struct{ Config }
 
-// maxArchive is how large a file may be.
+// maxArchive is the maximum size of an archive in bytes.
 const maxArchive = 1 << 30
 
-// RegisterPages adds the route of the list's form.
+// RegisterPages adds the route of the form in the list.
 func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
 	group.POST(paths.Import, func(c echo.Context) error {
@@ -131,8 +131,8 @@ func (h *handler) post(ctx context.Context, input *importInput) (*importedOutput
 	return &importedOutput{imported{task.ID, task.Status}}, err
 }
 
-// take imports the archive of a request: its body, or the field archive of a form. It waits in a temporary file, because a ZIP file
-// is read from its end.
+// take imports the archive in a request: its body, or the form field archive. The archive waits in a temporary
+// file, because a ZIP file is read from its end.
 func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Request) (uuid.UUID, error) {
 	info := request.From(ctx)
 	leave, err := info.Gates.Imports.Enter(ctx)
@@ -180,7 +180,7 @@ func (h *handler) read(ctx context.Context, file io.ReaderAt, size int64) (uuid.
 	return id, err
 }
 
-// bodyOf is the archive of a request as it arrives.
+// bodyOf returns the archive in a request while it arrives.
 func bodyOf(w http.ResponseWriter, r *http.Request) (io.Reader, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxArchive)
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {

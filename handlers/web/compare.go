@@ -211,7 +211,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 	if view.Estimate, err = p.estimated(c, s); err != nil {
 		return err
 	}
-	s.Release() // reading the response may take the client long
+	s.Release() // a slow client may take long to read the response
 	if view.Prompts, err = p.promptChoices(ctx, pages.Locale(c), s.List("prompts")); err != nil {
 		return err
 	}

@@ -1,11 +1,11 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -14,6 +14,7 @@ import (
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/handlers/pages"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/views/paths"
 	"wending/views/results"
@@ -106,7 +107,17 @@ func (p *Pages) chooseCompared(c echo.Context, a summary.ComparedSide) error {
 	return pages.Render(c, http.StatusOK, summary.ComparisonChoicePage(frame, choice))
 }
 
-// showComparison shows a page of the questions of one part of a comparison.
+const (
+	// comparingTime limits how long the answers of two tasks are compared for a page: what it leaves out comes with the next one.
+	comparingTime = 1500 * time.Millisecond
+	// documentTime is the same for a document, carryTime for verdicts that are taken over.
+	documentTime = time.Minute
+	carryTime    = 20 * time.Second
+	// pairsAtOnce is how many questions of a document are read at once.
+	pairsAtOnce = 10
+)
+
+// showComparison shows a page of the questions of one part of a comparison, or one question.
 func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)
@@ -122,26 +133,128 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 		return err
 	}
 	defer leave()
-	if shown.Comparison, err = p.report.Compare(ctx, a.Side(), b.Side()); err != nil {
+	compared, err := p.reader.Compare(ctx, a.Side(), b.Side(), false, comparingTime)
+	if err != nil {
 		return err
 	}
+	shown.Comparison = compared.Comparison
+	if number := c.QueryParam("question"); number != "" {
+		return p.showPair(c, shown, compared, number, leave)
+	}
+	carriable, err := p.reader.Carriable(ctx, a.Side(), b.Side(), compared)
+	if err != nil {
+		return err
+	}
+	shown.Carriable = len(carriable.Pairs)
 	alone := map[string][]measure.ComparedQuestion{summary.OnlyInA: shown.OnlyA, summary.OnlyInB: shown.OnlyB}[shown.Show]
 	pairs := shown.Of(shown.Show)
 	shown.Pager = pages.NewPager(paths.Comparison, shown.Query(shown.Show), page, len(pairs)+len(alone))
 	if redirected, err := pages.RedirectPastEnd(c, shown.Pager); redirected {
 		return err
 	}
-	if shown.Pairs, err = p.comparedPairs(ctx, a, b, part(pairs, page)); err != nil {
+	if shown.Pairs, err = p.comparedPairs(ctx, shown, compared, part(pairs, page)); err != nil {
 		return err
 	}
 	if shown.Alone, err = p.report.ItemsByID(ctx, idsOf(part(alone, page))); err != nil {
 		return err
 	}
-	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("compare.title"), ui.SectionTasks, pages.TaskCrumbs(c, a.Task, ui.Crumb{Text: pages.Locale(c).Text("compare.title")})...)
-	frame.Width, frame.Styles = "wide", []string{"report.css"}
+	return p.renderCompared(c, shown, leave)
+}
+
+func (p *Pages) renderCompared(c echo.Context, shown summary.Comparison, leave func()) error {
+	title := pages.Locale(c).Text("compare.title")
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, shown.A.Task, ui.Crumb{Text: title})...)
+	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css"}, []string{"review.js", "report.js"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return pages.Render(c, http.StatusOK, summary.ComparisonPage(frame, shown))
 	}, leave)
+}
+
+// showPair shows one question of a comparison: as a page, or for a page that has it folded its answers, or what is folded in these.
+func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared reading.Compared, text string, leave func()) error {
+	number, err := strconv.Atoi(text)
+	at := slices.IndexFunc(shown.Comparison.Pairs, func(pair measure.Pair) bool { return pair.A.Number == number })
+	if err != nil || at < 0 {
+		return request.NewFault(request.CodeQuestionNotFound)
+	}
+	shown.Question, shown.HoldsAll = number, c.QueryParam("units") == ""
+	if shown.Pairs, err = p.comparedPairs(c.Request().Context(), shown, compared, shown.Comparison.Pairs[at:at+1]); err != nil {
+		return err
+	}
+	if !request.IsFragment(c.Request()) || len(shown.Pairs) == 0 {
+		return p.renderCompared(c, shown, leave)
+	}
+	pair := shown.Pairs[0]
+	from, err := strconv.Atoi(c.QueryParam("units"))
+	if err != nil || pair.Laid == nil {
+		return pages.Render(c, http.StatusOK, summary.PairBody(shown, pair))
+	}
+	return pages.Render(c, http.StatusOK, pair.Laid.Fold(from))
+}
+
+// printComparison shows a comparison as one document, for paper.
+func (p *Pages) printComparison(c echo.Context) error {
+	ctx := c.Request().Context()
+	shown, err := p.bothSides(c)
+	if err != nil {
+		return err
+	}
+	only := c.QueryParam("only")
+	if only != "" && only != summary.OnlyDiffering {
+		return request.ParameterFault("only", request.OneOf(summary.OnlyDiffering))
+	}
+	leave, err := pages.Gates(c).Pages.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	compared, err := p.reader.Compare(ctx, shown.A.Side(), shown.B.Side(), false, documentTime)
+	if err != nil {
+		return err
+	}
+	shown.Comparison, shown.IsDocument, shown.HoldsAll = compared.Comparison, true, true
+	pairs := shown.Of("")
+	if only != "" {
+		pairs = slices.DeleteFunc(pairs, func(pair measure.Pair) bool { return pair.Group().IsSame() })
+	}
+	leftOut := len(compared.Pairs) - len(pairs)
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		header := c.Response().Header()
+		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
+		header.Set(echo.HeaderContentSecurityPolicy, results.DocumentPolicy())
+		c.Response().WriteHeader(http.StatusOK)
+		if err := summary.ComparisonDocumentHead(shown, time.Now(), leftOut).Render(ctx, c.Response()); err != nil {
+			return err
+		}
+		for some := range slices.Chunk(pairs, pairsAtOnce) {
+			written, err := p.comparedPairs(ctx, shown, compared, some)
+			if err != nil {
+				return err
+			}
+			for _, pair := range written {
+				if err := summary.ComparisonDocumentPair(shown, pair).Render(ctx, c.Response()); err != nil {
+					return err
+				}
+			}
+		}
+		return summary.ComparisonDocumentFoot().Render(ctx, c.Response())
+	}, leave)
+}
+
+// bothSides returns the sides that a request names.
+func (p *Pages) bothSides(c echo.Context) (shown summary.Comparison, err error) {
+	for _, side := range []struct {
+		name string
+		to   *summary.ComparedSide
+	}{{"a", &shown.A}, {"b", &shown.B}} {
+		if c.QueryParam(side.name) == "" {
+			return shown, request.ParameterFault(side.name, request.NonEmpty())
+		}
+		if *side.to, err = p.comparedTask(c, c.QueryParam(side.name)); err != nil {
+			return shown, err
+		}
+	}
+	return shown, nil
 }
 
 // part returns the entries of one page.
@@ -158,42 +271,62 @@ func idsOf(questions []measure.ComparedQuestion) []int64 {
 	return ids
 }
 
-// comparingTime limits the total time for computing the differences of one page's answers; later differences
-// are coarse.
-const comparingTime = time.Second
-
-// comparedPairs reads the most common answers of both sides and compares them.
-func (p *Pages) comparedPairs(ctx context.Context, a, b summary.ComparedSide, pairs []measure.Pair) ([]summary.ComparedPair, error) {
+// comparedPairs reads the most common answers of both sides to some questions and lays them out.
+func (p *Pages) comparedPairs(ctx context.Context, c summary.Comparison, compared reading.Compared, pairs []measure.Pair) ([]summary.ComparedPair, error) {
+	pairs = slices.Clone(pairs)
+	if err := p.report.Between(ctx, c.A.Side(), c.B.Side(), pairs, true, 0); err != nil {
+		return nil, err
+	}
 	var ofA, ofB []measure.ComparedQuestion
 	for _, pair := range pairs {
 		ofA, ofB = append(ofA, pair.A), append(ofB, pair.B)
 	}
-	byID, err := p.reader.ItemsOf(ctx, idsOf(ofA))
+	items, err := p.reader.ItemsOf(ctx, slices.Concat(idsOf(ofA), idsOf(ofB)))
 	if err != nil {
 		return nil, err
 	}
-	answersA, err := p.report.CommonAnswers(ctx, idsOf(ofA), a.Variant, results.Shown(2*len(pairs)))
+	limit := results.Shown(2 * len(pairs))
+	answersA, err := p.report.CommonAnswers(ctx, idsOf(ofA), c.A.Variant, limit)
 	if err != nil {
 		return nil, err
 	}
-	answersB, err := p.report.CommonAnswers(ctx, idsOf(ofB), b.Variant, results.Shown(2*len(pairs)))
+	answersB, err := p.report.CommonAnswers(ctx, idsOf(ofB), c.B.Variant, limit)
 	if err != nil {
 		return nil, err
 	}
-	shown := make([]summary.ComparedPair, len(pairs))
-	deadline := time.Now().Add(comparingTime)
-	for n, pair := range pairs {
-		shown[n] = summary.ComparedPair{Pair: pair, Question: byID[pair.A.ID], IsOther: pair.A.Text != pair.B.Text}
+	var outcomes map[int64][]report.Outcome
+	if len(answersB) < len(pairs) {
+		if outcomes, err = p.report.Outcomes(ctx, c.B.ID, c.B.Variant); err != nil {
+			return nil, err
+		}
+	}
+	shown := make([]summary.ComparedPair, 0, len(pairs))
+	for _, pair := range pairs {
+		item, isThere := items[pair.B.ID]
+		if !isThere { // deleted in the meantime
+			continue
+		}
+		one := summary.ComparedPair{Pair: pair, IsWhole: c.Question != 0, Earlier: reading.ReviewsOf(compared.OfA.OfQuestions[pair.A.QuestionID], c.A.Variant)}
+		one.Card = results.Card{
+			Item: item, Number: pair.B.Number, Reviews: reading.ReviewsOf(compared.OfB.OfQuestions[pair.B.QuestionID], c.B.Variant),
+			Withdrawn: compared.OfB.Withdrawn[pair.B.QuestionID],
+		}
+		if before, has := items[pair.A.ID]; has && pair.A.Text != pair.B.Text {
+			one.Before = &before
+		}
 		if answer, has := answersA[pair.A.ID]; has {
-			shown[n].AnswerA = &answer
+			one.AnswerA = &answer
 		}
 		if answer, has := answersB[pair.B.ID]; has {
-			shown[n].AnswerB = &answer
+			one.AnswerB = &answer
 		}
-		if a, b := shown[n].AnswerA, shown[n].AnswerB; a != nil && b != nil && !bytes.Equal(a.Key, b.Key) {
-			difference := measure.CompareTexts(a.Text, b.Text, time.Until(deadline))
-			shown[n].Difference = &difference
+		for _, outcome := range outcomes[pair.B.ID] {
+			if outcome.ErrorCode != "" {
+				one.Codes = append(one.Codes, outcome.ErrorCode)
+			}
 		}
+		c.Lay(&one)
+		shown = append(shown, one)
 	}
 	return shown, nil
 }

@@ -27,7 +27,7 @@ import (
 	"wending/views/ui"
 )
 
-// showReport is the report of a task: a page of questions with their answers side by side.
+// showReport shows the report of a task: a page of questions with their answers side by side.
 func (p *Pages) showReport(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)
@@ -79,14 +79,14 @@ func (p *Pages) showReport(c echo.Context) error {
 	})
 }
 
-// renderReport renders a page with answers; leave releases the request's place once the page is made.
+// renderReport renders a page with answers; leave releases the request's place once the page is rendered.
 func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave func(), page func(ui.Frame) templ.Component, more ...ui.Crumb) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, append([]ui.Crumb{{Text: pages.Locale(c).Text("results.crumb")}}, more...)...)...)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"}, []string{"review.js", "report.js"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error { return pages.Render(c, http.StatusOK, page(frame)) }, leave)
 }
 
-// onlyDiffering asks for a document of the questions that differ or failed.
+// onlyDiffering requests a document with only the questions that differ or failed.
 const onlyDiffering = "differing"
 
 // printReport shows a task's report as one document, for paper.
@@ -165,7 +165,7 @@ func (p *Pages) exportShown(c echo.Context) error {
 	return write(ctx, c.Response())
 }
 
-// queryOf reads the query of a report: the questions that a request wants to see.
+// queryOf reads the query of a report: the filters and the order of its questions.
 func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 	query.Search, query.Series = request.SearchText(c.QueryParam("search")), request.SearchText(c.QueryParam("series"))
 	if query.Variant, err = pages.Variant(c, task); err != nil {
@@ -252,7 +252,7 @@ func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (
 	return p.report.Matching(ctx, task.ID, filter)
 }
 
-// viewOfPage is the view of the page that requests one of its cards; empty if the request does not name it.
+// viewOfPage returns the view of the page that requests one of its cards; empty if the request does not name it.
 func viewOfPage(c echo.Context) string {
 	if view := c.Request().Header.Get(results.ViewHeader); slices.Contains(results.Views, view) {
 		return view
@@ -275,8 +275,8 @@ func choiceOf(c echo.Context, name string, choices []string, otherwise string) (
 	return otherwise, nil
 }
 
-// reviewer returns the name that the reader reviews under: the account's name; without accounts it is empty
-// until the reader has entered one.
+// reviewer returns the name under which the reader reviews: the account's name; without accounts it is empty until
+// the reader has entered a name.
 func reviewer(c echo.Context) string {
 	if info := request.From(c.Request().Context()); info.HasAccounts {
 		return info.Who.Name
@@ -301,9 +301,9 @@ func (p *Pages) news(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.News(task, known, task.Processed > known))
 }
 
-// findQuestion redirects to a question by its number, on the page of the whole report that has it. Numbers do
-// not change with filters, paging or retries; the query can name the one variant whose answers are shown. A
-// page that shows the question requests only its card, or the card with one variant open.
+// findQuestion redirects to a question by its number, on the page of the whole report that contains it. Numbers do
+// not change with filters, paging or retries. The query can name a variant whose answers are to be shown. A page
+// that already shows the question requests only its card, or the card with one variant open.
 func (p *Pages) findQuestion(c echo.Context) error {
 	task, item, number, err := p.question(c)
 	if err != nil {
@@ -322,10 +322,10 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return p.followRetry(c, task, item.ID)
 	}
 	query := url.Values{}
-	if !task.HasResults { // those that are done can be read
+	if !task.HasResults { // finished questions can be read already
 		return p.findPartial(c, task, item.ID)
 	}
-	if task.TotalItems > pages.DefaultSize { // the place of a number is known in their order only
+	if task.TotalItems > pages.DefaultSize { // the position of a number is known only in their order
 		query.Set("sort", results.SortNumber)
 	}
 	if page := (number-1)/pages.DefaultSize + 1; page > 1 {
@@ -337,7 +337,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
 }
 
-// findPartial redirects to a question among those that are done before the task's first launch has ended.
+// findPartial redirects to a question among those that are finished before the task's first launch has ended.
 func (p *Pages) findPartial(c echo.Context, task db.Task, item int64) error {
 	r := results.Report{Task: task, Query: results.Query{IsPartial: true, Sort: results.DefaultSort}}
 	if _, err := p.readReport(c, &r); err != nil {
@@ -351,7 +351,7 @@ func (p *Pages) findPartial(c echo.Context, task db.Task, item int64) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item))
 }
 
-// question returns the task and the question that the path names, the question by its number.
+// question returns the task that the path names, and its question with the number in the path.
 func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int, err error) {
 	if task, err = p.task(c); err != nil {
 		return task, item, 0, err
@@ -418,7 +418,7 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	return pages.Render(c, http.StatusOK, results.SentPart(task, all))
 }
 
-// openUnits is what a question's card has folded from a unit on.
+// openUnits renders what a question's card has folded, from a given unit on.
 func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string) error {
 	unit, err := strconv.Atoi(from)
 	if err != nil {
@@ -432,7 +432,7 @@ func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string)
 	return pages.Render(c, http.StatusOK, results.UnitsPart(r, card, unit))
 }
 
-// followRetry says how far a question's retry is. Once it has ended the whole card takes the place of the one that is shown.
+// followRetry shows how far a question's retry is. Once the retry has ended, the response replaces the whole card.
 func (p *Pages) followRetry(c echo.Context, task db.Task, item int64) error {
 	r, card, err := p.readCard(c, task, item)
 	if err != nil {

@@ -31,8 +31,9 @@ func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
 	return task, err
 }
 
-// nextReview leads to the next question that waits for the reader's verdict: those with most at stake come first, and after one
-// that was judged or skipped those behind it. It leads to the summary if none waits.
+// nextReview redirects to the next question that waits for the reader's verdict. Questions with most at stake come
+// first; after a question that was judged or skipped, the ones after it follow. If none waits, it redirects to the
+// summary.
 func (p *Pages) nextReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -55,7 +56,7 @@ func (p *Pages) nextReview(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.SignOff(task.ID))
 }
 
-// reviewQuestion shows one question on a page of its own.
+// reviewQuestion shows one question on its own page.
 func (p *Pages) reviewQuestion(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, item, number, err := p.question(c)
@@ -84,7 +85,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	}
 	j.Card = cards[0]
 	if task.TotalVariants == 1 {
-		j.View = cmp.Or(j.View, results.Merged) // answers that are short, too: what differs comes first
+		j.View = cmp.Or(j.View, results.Merged) // short answers, too, because differences come first
 	}
 	j.Settle(cards)
 	if j.Reasons, err = p.reviews.ReasonsOf(ctx, task.ID); err != nil {
@@ -109,7 +110,7 @@ func (p *Pages) same(c echo.Context, r results.Report) (judging.Same, error) {
 	return judging.SameOf(r, hasFiles), err
 }
 
-// listSame lists the questions whose answers have the same content, to be passed at once.
+// listSame lists the questions whose answers have the same content, so that they can be passed at once.
 func (p *Pages) listSame(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -128,7 +129,7 @@ func (p *Pages) renderSame(c echo.Context, task db.Task, typed judging.SameForm,
 	if typed.Same, err = p.same(c, r); err != nil {
 		return err
 	}
-	if typed.Batches, err = p.reviews.Batches(ctx, task.ID); err != nil {
+	if typed.Batches, err = p.reviews.Batches(ctx, task.ID, false); err != nil {
 		return err
 	}
 	ids := make([]int64, len(typed.Passable))
@@ -149,7 +150,7 @@ func (p *Pages) renderSame(c echo.Context, task db.Task, typed judging.SameForm,
 	return pages.Render(c, status, judging.SamePage(frame, r, typed))
 }
 
-// passSame passes the questions that are ticked, if nothing speaks against it by now.
+// passSame passes the ticked questions, unless there is a reason against it by now.
 func (p *Pages) passSame(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -192,7 +193,7 @@ func (p *Pages) passSame(c echo.Context) error {
 	return pages.Done(c, paths.ReviewSame(task.ID), "reviewed")
 }
 
-// undoSame withdraws the verdicts of a batch that still stand.
+// undoSame withdraws the verdicts of a batch that are still current.
 func (p *Pages) undoSame(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -229,7 +230,7 @@ func (p *Pages) listVersions(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.History(versions))
 }
 
-// showSignOff is the summary of a review.
+// showSignOff shows the summary of a review.
 func (p *Pages) showSignOff(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -253,7 +254,7 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed judging.SignOf
 	return pages.Render(c, status, judging.SignOffPage(frame, r, signed, typed))
 }
 
-// signOff signs a report off. What was typed stays if it cannot be.
+// signOff signs off a report. If it cannot be signed off, the typed values stay.
 func (p *Pages) signOff(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -287,7 +288,8 @@ func (p *Pages) signOff(c echo.Context) error {
 	return pages.Done(c, paths.SignOff(task.ID), "signed")
 }
 
-// assign gives a task's questions to reviewers, one name a line. What was typed stays if that cannot be.
+// assign assigns a task's questions to reviewers, one name per line. If that is not possible, the typed values
+// stay.
 func (p *Pages) assign(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {

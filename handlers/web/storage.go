@@ -21,7 +21,7 @@ import (
 type StorageConfig struct {
 	Store *db.Store
 	Files *blob.Disk
-	// HistoryDays and UploadDays are how long replaced runs and files are kept; 0 means forever.
+	// HistoryDays is how long replaced runs, UploadDays how long files are kept; 0 means forever.
 	HistoryDays, UploadDays int
 	Version                 string
 }
@@ -29,14 +29,14 @@ type StorageConfig struct {
 type storagePage struct {
 	StorageConfig
 	mu sync.Mutex
-	// measured is the last measurement, which is shown for a while: it reads every run.
+	// measured is the last measurement, which is shown for a while, because measuring reads every run.
 	measured system.Storage
 }
 
 // fresh is how long a measurement is shown.
 const storageIsFresh = time.Minute
 
-// So many tables and tasks are listed.
+// How many tables and tasks are listed.
 const (
 	tablesShown = 8
 	tasksShown  = 50
@@ -58,7 +58,7 @@ func (h *storagePage) show(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, system.StoragePage(frame, measured))
 }
 
-// measure measures, once at a time.
+// measure measures the storage; only one measurement runs at a time.
 func (h *storagePage) measure(ctx context.Context) (system.Storage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

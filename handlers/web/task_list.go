@@ -80,7 +80,7 @@ func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	return list, err
 }
 
-// rowsVersion changes whenever the content of the rows does.
+// rowsVersion returns a version that changes whenever the content of the rows does.
 func rowsVersion(ctx context.Context, list taskpages.List) (string, error) {
 	var rows bytes.Buffer
 	if err := taskpages.Rows(list).Render(ctx, &rows); err != nil {
@@ -90,7 +90,7 @@ func rowsVersion(ctx context.Context, list taskpages.List) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// listTasks is the list of tasks.
+// listTasks shows the list of tasks.
 func (p *Pages) listTasks(c echo.Context) error {
 	list, err := p.readList(c)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.ListPage(frame, list))
 }
 
-// taskRows are the rows of the list, for a page that shows an older version of them; 204 if they are unchanged.
+// taskRows renders the rows of the list, for a page that shows an older version of them; 204 if they are unchanged.
 func (p *Pages) taskRows(c echo.Context) error {
 	list, err := p.readList(c)
 	if err != nil {

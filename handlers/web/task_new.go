@@ -29,27 +29,28 @@ import (
 	"wending/views/ui"
 )
 
-// submission is a form for a task with what it is based on.
+// submission is a form for a task, and what the form is based on.
 type submission struct {
 	*form.Upload
-	// source is the task that the form is a copy of, or the draft that it edits; nil means neither.
+	// source is the task that the form copies, or the draft that it edits; nil means neither.
 	source  *db.Task
 	isDraft bool
-	// headers are those that came back sealed; nil if there are none, or they must be typed again.
+	// headers are the headers that came back with the form in sealed form; nil if there are none, or they must be
+	// typed again.
 	headers map[string]string
-	// task is what the form says, faults what is wrong with it.
+	// task is the task that the form describes, faults are the form's faults.
 	task   tasks.New
 	faults []form.FieldFault
-	// gone are what the source used and the library no longer offers.
+	// gone are the names of entries that the source uses and the library no longer offers.
 	gone []string
-	// system is why the source could not be read; nil means it was, or there is none.
+	// system is why the source could not be read; nil means that it was, or that there is none.
 	system error
 }
 
 // isComparison reports whether it is the form for prompts, models and agents.
 func (s *submission) isComparison() bool { return s.Value("form") == taskpages.CompareForm }
 
-// agentProblem says what keeps the agent of the form from being called; empty if nothing does.
+// agentProblem returns why the form's agent cannot be called; empty if it can.
 func (s *submission) agentProblem(locale text.Locale) string {
 	for _, f := range s.faults {
 		if f.Field != "task_name" && f.Field != "dataset_file" {
@@ -59,7 +60,7 @@ func (s *submission) agentProblem(locale text.Locale) string {
 	return ""
 }
 
-// problemOf is what is wrong with a field; empty if nothing is.
+// problemOf returns the message about a field's fault; empty if it has none.
 func (s *submission) problemOf(field string, locale text.Locale) string {
 	for _, f := range s.faults {
 		if f.Field == field {
@@ -69,7 +70,7 @@ func (s *submission) problemOf(field string, locale text.Locale) string {
 	return ""
 }
 
-// newTask is the form for a task: empty, with the settings and questions of the task that "from" names, or with
+// newTask shows the form for a task: empty, with the settings and questions of the task that "from" names, or with
 // those of the draft that "draft" names.
 func (p *Pages) newTask(c echo.Context) error {
 	from, draft := c.QueryParam("from"), c.QueryParam("draft")
@@ -127,8 +128,8 @@ func (p *Pages) newTask(c echo.Context) error {
 	return p.showForm(c, submitted, gone)
 }
 
-// formValues are the fields of a form that shows a task. What may be secret – headers, payload, the URL's query –
-// stays on the server.
+// formValues returns the fields of a form that shows a task. Values that may be secret – headers, payload, the
+// URL's query – stay on the server.
 func formValues(n tasks.New) map[string]string {
 	var channels []string
 	if n.Channels != nil {
@@ -141,7 +142,7 @@ func formValues(n tasks.New) map[string]string {
 		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery), "agent_model": n.AgentModel,
 		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds), "max_retries": strconv.Itoa(n.MaxRetries),
 		"concurrency": strconv.Itoa(n.Concurrency), "rate_limit": n.RateLimit, "use_stream": strconv.FormatBool(n.UseStream),
-		"on_turn_failure": string(n.OnTurnFailure), "max_cost": n.MaxCost, "channels": strings.Join(channels, ","),
+		"on_turn_failure": string(n.OnTurnFailure), "cluster_by": n.ClusterBy, "max_cost": n.MaxCost, "channels": strings.Join(channels, ","),
 	}
 }
 
@@ -154,8 +155,7 @@ func (p *Pages) readSubmission(c echo.Context) (*submission, error) {
 	return p.check(c, submitted)
 }
 
-// check finds what a form is based on – its source, the file that was staged, the headers that were sealed – and
-// checks it.
+// check finds what a form is based on – its source, the staged file, the sealed headers – and checks the form.
 func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, error) {
 	ctx := c.Request().Context()
 	s := &submission{Upload: submitted, headers: p.openHeaders(c, submitted)}
@@ -167,7 +167,7 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	}
 	read := submitted
 	if submitted.Has("agent_api_url") && !s.isComparison() && submitted.Value("agents") != "" {
-		read = read.With("agent_api_url", "") // a saved agent takes the place of what is typed, which stays in the form
+		read = read.With("agent_api_url", "") // a saved agent replaces the typed one, which stays in the form
 		rules.SealedHeaders = nil
 	}
 	var base tasks.New
@@ -187,8 +187,8 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	return s, nil
 }
 
-// base is what a form changes: the draft that it edits, the task that it copies, or the defaults. It notes in s which, and why it cannot
-// be read.
+// base returns what a form changes: the draft that it edits, the task that it copies, or the defaults. It records
+// the source in s, or why the source cannot be read.
 func (p *Pages) base(ctx context.Context, s *submission) (base tasks.New) {
 	base = tasks.New{Settings: p.Defaults}
 	id := s.Value("draft") + s.Value("from")
@@ -199,7 +199,7 @@ func (p *Pages) base(ctx context.Context, s *submission) (base tasks.New) {
 	switch {
 	case errors.Is(err, db.ErrNotFound) && s.Value("draft") != "":
 		s.system = request.NewFault(request.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
-	case errors.Is(err, db.ErrNotFound): // deleted in the meantime: what was copied openly is in the form
+	case errors.Is(err, db.ErrNotFound): // deleted in the meantime: the form contains all values that were copied openly
 	case err != nil:
 		s.system = err
 	default:
@@ -221,8 +221,8 @@ func (p *Pages) openHeaders(c echo.Context, submitted *form.Upload) (headers map
 	return headers
 }
 
-// createTask handles the submitted form: 303 to the list, or the form again with an error beside each field. If the
-// fault is the server's, everything typed and the file come back too.
+// createTask handles the submitted form: it redirects to the list, or shows the form again with an error beside
+// each field. If the fault is the server's, all typed values and the file stay in the form, too.
 func (p *Pages) createTask(c echo.Context) error {
 	ctx := c.Request().Context()
 	s, err := p.readSubmission(c)
@@ -268,7 +268,7 @@ func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
 	return s.source.ID, err
 }
 
-// statusOf is the status of a form with faults.
+// statusOf returns the status of a form with faults.
 func statusOf(faults []form.FieldFault) int {
 	status := http.StatusUnprocessableEntity
 	for _, f := range faults {
@@ -279,8 +279,8 @@ func statusOf(faults []form.FieldFault) int {
 	return status
 }
 
-// showForm shows a form as it was submitted, without complaining about what is not filled in yet. gone are what it is a copy
-// of and the library no longer offers.
+// showForm shows a form as it was submitted, without complaining about fields that are not filled in yet. gone are
+// the names of entries that its source uses and the library no longer offers.
 func (p *Pages) showForm(c echo.Context, submitted *form.Upload, gone []string) error {
 	s, err := p.check(c, submitted)
 	if err != nil {
@@ -299,7 +299,7 @@ func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskp
 	if s.isComparison() {
 		return p.renderComparison(c, status, s, view)
 	}
-	s.Release() // reading the response may take the client long
+	s.Release() // a slow client may take long to read the response
 	title := "create.title"
 	if s.isDraft {
 		title = "create.draft.title"
@@ -307,7 +307,7 @@ func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskp
 	return pages.Render(c, status, taskpages.FormPage(p.formFrame(c, title, ui.SectionCreate), view))
 }
 
-// showSubmission shows a form with its faults; system is the server's own, nil if it has none.
+// showSubmission shows a form with its faults; system is the server's own fault, nil if there is none.
 func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *request.Fault) error {
 	view, err := p.formView(c, s)
 	if err != nil {
@@ -318,7 +318,7 @@ func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system
 	}
 	s, view.Preview = p.preview(c, s)
 	if view.Preview != nil && view.Preview.Message != "" {
-		view.Errors["dataset_file"] = "" // the preview shows it, with the rows
+		view.Errors["dataset_file"] = "" // the preview shows the fault, with the rows
 	}
 	if system != nil {
 		key := "create.system"
@@ -337,7 +337,7 @@ func (p *Pages) formFrame(c echo.Context, title string, section ui.Section) ui.F
 	return frame
 }
 
-// emptyForm is the form as it opens.
+// emptyForm returns the form as it opens.
 func (p *Pages) emptyForm() taskpages.Form {
 	d := p.Defaults
 	return taskpages.Form{
@@ -348,8 +348,8 @@ func (p *Pages) emptyForm() taskpages.Form {
 	}
 }
 
-// formView is a form as it was submitted, so that nothing typed is lost. Headers that were understood come back
-// sealed: a secret is never rendered, not even to the user who entered it.
+// formView returns the view of a form as it was submitted, so that no typed value is lost. Headers that were
+// understood come back sealed: a secret is never rendered, not even for the user who entered it.
 func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) {
 	view := p.emptyForm()
 	var err error
@@ -386,7 +386,7 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 	}
 	if len(typed) > 0 {
 		if view.SealedHeaders = p.keeper.Keep(pages.Browser(c), s.Value("agent_api_url"), typed); view.SealedHeaders != "" && !isTypo {
-			view.Headers = "" // what is wrong stays, to be corrected
+			view.Headers = "" // invalid input stays, to be corrected
 		}
 	}
 	if streams, isThere := values["use_stream"]; isThere {
@@ -394,7 +394,7 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 	}
 	for name, to := range map[string]*string{
 		"runs_per_item": &view.Runs, "timeout_seconds": &view.Timeout, "max_retries": &view.Retries,
-		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure, "max_cost": &view.MaxCost,
+		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure, "cluster_by": &view.ClusterBy, "max_cost": &view.MaxCost,
 	} {
 		if value, isThere := values[name]; isThere {
 			*to = value
@@ -431,8 +431,8 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	return p.renderForm(c, http.StatusOK, s, view)
 }
 
-// preview describes a form's file and stages it if it is sound; nil if there is none. read is the submission with
-// the file as it was understood: its columns may have other names than the form says.
+// preview describes a form's file and stages it if it is valid; nil if there is no file. read is the submission
+// with the file as it was understood: the names of its columns may differ from those in the form.
 func (p *Pages) preview(c echo.Context, s *submission) (read *submission, preview *ui.Preview) {
 	chosen := pages.Chosen{
 		File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout,
@@ -524,7 +524,8 @@ func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 	return pages.Probe(p.Agents.AskEither(ctx, question, func() bool { return awaitSlot() == nil })), nil
 }
 
-// startDemo creates a task of 20 questions for the demo agent, whose answers vary; to the first it paints a picture.
+// startDemo creates a task of 20 questions for the demo agent, whose answers vary; for the first question it also
+// paints a picture.
 func (p *Pages) startDemo(c echo.Context) error {
 	if p.DemoURL == "" {
 		return request.NewFault(request.CodeNotFound)

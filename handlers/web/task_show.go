@@ -24,19 +24,19 @@ import (
 )
 
 const (
-	// newestShown is how many of the newest answers a task's page shows, and newestCut how much of each.
+	// newestShown is how many of the newest answers a task's page shows, newestCut how many characters of each.
 	newestShown, newestCut = 8, 160
 	// launchesShown is how many launches a task's page lists; the rest are on a separate page.
 	launchesShown = 5
 	// deliveriesShown is how many messages to channels a task's page lists, newest first.
 	deliveriesShown = 10
-	// launchRunCut is how much of each answer the page of a launch shows.
+	// launchRunCut is how many characters of each answer the page of a launch shows.
 	launchRunCut = 300
 	// firstShown is how many questions the page of a draft shows.
 	firstShown = 5
 )
 
-// showTask shows one task: its progress, its outcome so far, its settings and its launches.
+// showTask shows one task: its progress, its results so far, its settings and its launches.
 func (p *Pages) showTask(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *ui
 	return pages.Render(c, status, taskpages.ShowPage(frame, show))
 }
 
-// liveTask is the part of a task's page that changes while it runs.
+// liveTask renders the part of a task's page that changes while the task runs.
 func (p *Pages) liveTask(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -229,7 +229,7 @@ func (p *Pages) retryTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the report goes on where it is
+	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the report continues from where it was
 		items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{QuestionID: scope.QuestionID}, db.Page{Number: 1, Size: 1})
 		if err != nil || len(items) == 0 {
 			return err
@@ -286,7 +286,7 @@ func (p *Pages) downloadDataset(c echo.Context) error {
 	return nil
 }
 
-// listLaunches lists every start of a task.
+// listLaunches lists all launches of a task.
 func (p *Pages) listLaunches(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -310,7 +310,7 @@ func (p *Pages) listLaunches(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.LaunchesPage(frame, taskpages.Launches{Task: task, Launches: launches, Pager: pager}))
 }
 
-// showLaunch shows one start of a task with its runs, including those that were repeated later.
+// showLaunch shows one launch of a task with its runs, including those that were repeated later.
 func (p *Pages) showLaunch(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)

@@ -18,7 +18,7 @@ import (
 	"wending/views/ui"
 )
 
-// showSummary is the report of a task in numbers.
+// showSummary shows the report of a task in numbers.
 func (p *Pages) showSummary(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -54,7 +54,7 @@ func (p *Pages) showSummary(c echo.Context) error {
 	}, leave)
 }
 
-// showVariants compares the variants of a task. The report requests only the numbers.
+// showVariants compares the variants of a task. The report page requests only the numbers.
 func (p *Pages) showVariants(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -92,7 +92,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	}
 	table.Rankings, table.Agreements = reading.Rank(task, matrix), map[int]measure.Interval{}
 	for number, agreements := range reading.Agreements(task, matrix) {
-		table.Agreements[number] = measure.MeanInterval(agreements)
+		table.Agreements[number] = agreements.Share()
 	}
 	if request.IsFragment(c.Request()) {
 		return pages.Render(c, http.StatusOK, summary.VariantsPart(table))
@@ -114,7 +114,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 
 // variantQuestions returns the questions of one page with each variant's results.
 func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQuestion, page db.Page, isBySpread bool) ([]summary.VariantQuestion, error) {
-	order := make([]int, len(matrix[0])) // places of questions
+	order := make([]int, len(matrix[0])) // indexes of questions
 	for place := range order {
 		order[place] = place
 	}

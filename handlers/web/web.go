@@ -40,8 +40,8 @@ type Config struct {
 	Check   form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket
-	// the ticket that lets the demo's tasks through; empty means that no demo agent is running.
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
+	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	Version                            string
 	// Failed logs and reports an internal error.
@@ -86,6 +86,9 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.GET("/tasks/:taskId/review/same", p.listSame)
 	compressed.POST("/tasks/:taskId/review/same", p.passSame)
 	compressed.POST("/tasks/:taskId/review/same/undo", p.undoSame)
+	compressed.GET("/tasks/:taskId/review/carry", p.listCarriable)
+	compressed.POST("/tasks/:taskId/review/carry", p.carryReviews)
+	compressed.POST("/tasks/:taskId/review/carry/undo", p.undoCarry)
 	compressed.GET("/tasks/:taskId/review/:number", p.reviewQuestion)
 	compressed.GET("/tasks/:taskId/sign-off", p.showSignOff)
 	compressed.POST("/tasks/:taskId/sign-off", p.signOff)
@@ -93,6 +96,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.POST("/tasks/:taskId/assignments", p.assign)
 	compressed.GET("/tasks/:taskId/runs/:runId", p.showRun)
 	compressed.GET(paths.Comparison, p.compare)
+	compressed.GET(paths.PrintComparison, p.printComparison)
 	compressed.GET(paths.NewComparison, p.newTask)
 	compressed.POST(paths.EstimateComparison, p.estimateComparison)
 	compressed.GET(paths.Workers, p.listWorkers)
@@ -147,7 +151,7 @@ func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	return pages.Render(c, f.Status(), ui.ErrorPage(frame, message, paths.Tasks, task))
 }
 
-// switchLanguage sets the language and shows the form that the switch carried, with all that was typed.
+// switchLanguage sets the language and shows the form from which the user switched, with all typed values.
 func (p *Pages) switchLanguage(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -159,7 +163,7 @@ func (p *Pages) switchLanguage(c echo.Context) error {
 	return p.showForm(c, submitted, nil)
 }
 
-// saveSettings sets language, theme or project and returns to the page.
+// saveSettings sets the language, theme or project and returns to the page.
 func (p *Pages) saveSettings(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {

@@ -28,20 +28,20 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// idleTime is how long a connection is kept that is not used: less than the five seconds after which common servers close
-// theirs, because a call on a connection that closes fails.
+// idleTime is how long an unused connection is kept: less than the five seconds after which common servers close
+// theirs, because a call on a connection that is being closed fails.
 const idleTime = 4 * time.Second
 
 // Client calls agents through a Guard. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
 	guard *guard.Guard
-	// apiKey goes to agents that the allowlist names.
+	// apiKey is sent to agents that the allowlist names.
 	apiKey string
 }
 
-// NewClient returns a client that reaches only what allowed allows. apiKey, when it is not empty, is sent
-// as a bearer token to agents that the guard's allowlist names.
+// NewClient returns a client that only connects to addresses that allowed allows. apiKey, if it is not empty, is
+// sent as a bearer token to agents that the guard's allowlist names.
 func NewClient(allowed *guard.Guard, apiKey string) *Client {
 	return &Client{guard: allowed, apiKey: apiKey, http: allowed.Client(64, func(transport *http.Transport) { transport.IdleConnTimeout = idleTime })}
 }
@@ -49,7 +49,7 @@ func NewClient(allowed *guard.Guard, apiKey string) *Client {
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Ask makes one call. It never fails: the protocol.Answer describes any outcome.
+// Ask makes one call. It returns no error: the protocol.Answer describes any outcome.
 func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	start := time.Now()
 	if q.Job != nil {
@@ -58,7 +58,7 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	ctx, cancel := context.WithDeadline(ctx, start.Add(q.Timeout))
 	defer cancel()
 	answer := c.ask(ctx, q, start)
-	if answer.Latency == 0 { // otherwise it ended before the connection did
+	if answer.Latency == 0 { // otherwise the call ended before the connection did
 		answer.Latency = time.Since(start)
 	}
 	if answer.Status != protocol.Succeeded && answer.ErrorCode != protocol.CodeInterrupted && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -69,8 +69,8 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	return answer
 }
 
-// leastSecret is how long a value of a header or of the URL's query must be to be redacted from a server's
-// output.
+// leastSecret is the minimum length of a header's value, or of a value in the URL's query, that is redacted from a
+// server's output.
 const leastSecret = 8
 
 // secrets returns the parts of a request that must not be shown, because some servers echo the headers they
@@ -102,8 +102,7 @@ func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
 	}
 }
 
-// watch returns the function that passes an answer to the request's sink as it arrives; nil if there is no
-// sink.
+// watch returns the function that passes an answer to the request's sink while it arrives; nil if there is no sink.
 func (c *Client) watch(q protocol.Request) *observe.Watcher {
 	if q.Events == nil {
 		return nil
@@ -141,7 +140,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 	if err != nil {
 		return protocol.Failure(protocol.CodeNetwork, "The agent's URL cannot be used")
 	}
-	request.GetBody = nil // or net/http would send the body again on another connection, past the rate limit's slot
+	request.GetBody = nil // otherwise net/http would send the body again on another connection, without a rate-limit slot
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "wending")
 	request.Header.Set("Accept", "application/json")
@@ -180,7 +179,7 @@ func (c *Client) continueJob(ctx context.Context, q protocol.Request, job protoc
 	return answer
 }
 
-// tellFiles reports the files that an answer names.
+// tellFiles reports the files that an answer's text names.
 func tellFiles(watcher *observe.Watcher, answer protocol.Answer) {
 	if watcher != nil && answer.Status == protocol.Succeeded {
 		watcher.Answer(answer.Text)
@@ -205,8 +204,8 @@ func connectionFailure(err error) protocol.Answer {
 	return protocol.Failure(protocol.CodeNetwork, networkReason(err))
 }
 
-// networkReason describes a connection failure. It names no resolved address, no name server and nothing that a
-// server other than an agent may have sent, because all of these may belong to an internal network.
+// networkReason describes a connection failure. It leaves out resolved addresses, name servers and anything that
+// another server than the agent may have sent, because all of these may belong to an internal network.
 func networkReason(err error) string {
 	var (
 		lookup   *net.DNSError
@@ -238,7 +237,7 @@ func networkReason(err error) string {
 	case strings.Contains(err.Error(), "malformed"):
 		return "The response is not HTTP"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "readLoopPeekFail"):
-		return "The agent closed the connection" // the last is net/http's when bytes come before the request is sent
+		return "The agent closed the connection" // net/http reports the last for bytes that arrive before the request is sent
 	case errors.As(err, &broken):
 		return "The connection failed"
 	}
@@ -248,8 +247,8 @@ func networkReason(err error) string {
 	return protocol.Excerpt([]byte(err.Error()))
 }
 
-// lingerTime is how long data after an answer's end is read, so that the connection can be reused, and because
-// some servers send usage only then.
+// lingerTime is how long data after an answer's end is read: the connection can then be reused, and some servers
+// send usage only at that point.
 const lingerTime = 250 * time.Millisecond
 
 // read turns a response into an Answer.
@@ -284,7 +283,7 @@ func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader,
 	return answer
 }
 
-// decodedBody reads the body as UTF-8 where its Content-Type names another charset.
+// decodedBody returns the body as UTF-8 if its Content-Type names another charset.
 func decodedBody(response *http.Response, body io.Reader) io.Reader {
 	_, parameters, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	if err != nil || parameters["charset"] == "" {
@@ -295,7 +294,7 @@ func decodedBody(response *http.Response, body io.Reader) io.Reader {
 		return body
 	}
 	if name, err := htmlindex.Name(encoding); err != nil || name == "utf-8" {
-		return body // its decoder would replace bytes that are not valid
+		return body // the decoder for UTF-8 would replace invalid bytes
 	}
 	return transform.NewReader(body, unicode.BOMOverride(encoding.NewDecoder()))
 }
@@ -314,7 +313,7 @@ func httpMessage(status int, begin []byte) string {
 	return message
 }
 
-// retryAfter reads the header: seconds or an HTTP date.
+// retryAfter reads the Retry-After header: seconds or an HTTP date.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(header); err == nil && seconds > 0 {
 		return time.Duration(min(seconds, 3600)) * time.Second

@@ -63,7 +63,7 @@ func TestADripDoesNotExtendTheDeadline(t *testing.T) {
 				return
 			}
 			w.(http.Flusher).Flush()
-			time.Sleep(20 * time.Millisecond) // the drip itself
+			time.Sleep(20 * time.Millisecond) // the slow answer that this test is about
 		}
 	})
 	answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 500 * time.Millisecond})
@@ -92,7 +92,8 @@ func TestNoSecretOfTheURLReachesAMessage(t *testing.T) {
 	require.NotContains(t, answer.ErrorMessage, "tops3cret")
 }
 
-// What a message says of a network is what its reader typed: no resolved address, no banner of another server.
+// Error messages repeat only the part of the network that the user typed: no resolved address, no banner of another
+// server.
 func TestMessagesNameNoInnerAddress(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,7 +105,7 @@ func TestMessagesNameNoInnerAddress(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = connection.Read(make([]byte, 1)) // what comes before the request is the connection's fault
+			_, _ = connection.Read(make([]byte, 1)) // bytes before the request are a fault of the connection
 			_, _ = io.WriteString(connection, "SSH-2.0-OpenSSH_9.2p1 inner-host\r\n")
 			_ = connection.Close()
 		}

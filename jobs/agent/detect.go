@@ -13,10 +13,10 @@ import (
 const maxDetect = 5
 
 // Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an
-// answer. It returns that protocol with the answer. If none does, it returns the protocol that the address
-// suggests, provided that a server answered, with its failure; the name is empty if nothing suggests one.
-// Before each call but the first, including a call repeated without streaming, it waits for mayGoOn, which may
-// end the search.
+// answer. Detect returns that protocol with the answer. If none does but a server answered, Detect returns the
+// protocol that the address suggests, with its failure; the name is empty if the address suggests none. Before each
+// call but the first, including a call repeated without streaming, Detect waits for mayGoOn, which may end the
+// search.
 func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() bool) (name string, answer protocol.Answer) {
 	queue := suggestedBy(q.URL)
 	suggested := len(queue)
@@ -44,13 +44,13 @@ func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() 
 			queue = append(append(slices.Clone(queue[:n+1]), rest...), slices.DeleteFunc(slices.Clone(queue[n+1:]), func(name string) bool { return slices.Contains(rest, name) })...)
 		}
 		if got.ErrorCode == protocol.CodeAddressNotAllowed || got.ErrorCode == protocol.CodeNetwork || ctx.Err() != nil {
-			break // the next one would fare no better
+			break // the next protocol would fail in the same way
 		}
 	}
 	return name, answer
 }
 
-// suggestedBy returns the protocols whose addresses look like this one, the most likely first.
+// suggestedBy returns the protocols whose usual addresses resemble this one, the most likely first.
 func suggestedBy(address string) (names []string) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 func atOnce() bool { return true }
 
-// A server is recognised by its answers at any address: each one here plays a recording.
+// A server is recognised by its answers, whatever its address: each server here plays a recording.
 func TestAProtocolIsRecognisedByWhatAnswers(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
@@ -73,7 +73,7 @@ func TestRecognisingAProtocolKeepsTheRateLimit(t *testing.T) {
 	require.Len(t, server.Calls(), 3, "the default protocol is tried too")
 }
 
-// An agent that refuses the question of the test speaks its protocol all the same.
+// An agent that refuses the test question still speaks its protocol.
 func TestAProtocolIsRecognisedByARefusal(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {

@@ -16,7 +16,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Each status that is no success becomes its own code, with the agent's words where there are any.
+// Each status other than success becomes an error code of its own, with the agent's message if there is one.
 func TestEveryOtherStatusIsAFailure(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -69,7 +69,7 @@ func TestRetryAfterIsSecondsOrADate(t *testing.T) {
 	require.Equal(t, "0.5s", formatSeconds(500*time.Millisecond))
 }
 
-// As many headers, of as many bytes, as a task may have are taken, and no more.
+// A task may have up to the maximum number and size of headers, and no more.
 func TestHeadersHaveLimits(t *testing.T) {
 	t.Parallel()
 	many := func(n int) string {
@@ -91,7 +91,7 @@ func TestHeadersHaveLimits(t *testing.T) {
 	require.ErrorIs(t, err, ErrHeadersInvalid)
 }
 
-// A server that repeats what it got does not spread the request's secrets.
+// A server that repeats its request does not reveal the request's secrets.
 func TestAFailureTellsNoSecretOfItsRequest(t *testing.T) {
 	t.Parallel()
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,8 +109,8 @@ func TestAFailureTellsNoSecretOfItsRequest(t *testing.T) {
 	require.NotContains(t, answer.ErrorMessage+string(answer.Raw), "canary")
 }
 
-// A connection that dies while it is used again fails the call: net/http must not send the question a second time by itself, for
-// which the rate limit has no slot.
+// A reused connection that breaks makes the call fail: net/http must not send the question a second time, for which
+// there is no rate-limit slot.
 func TestADeadConnectionRepeatsNoCall(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -120,7 +120,7 @@ func TestADeadConnectionRepeatsNoCall(t *testing.T) {
 			_, _ = io.WriteString(w, `{"output":"first"}`)
 			return
 		}
-		connection, _, err := w.(http.Hijacker).Hijack() // it has read the question, and says nothing
+		connection, _, err := w.(http.Hijacker).Hijack() // the server has read the question and sends nothing
 		if err == nil {
 			_ = connection.Close()
 		}

@@ -21,7 +21,7 @@ func newSink() sink { return sink{event.NewLog(0)} }
 
 func (s sink) Emit(kind event.Type, data event.Data) { s.Log.Emit(kind, data) }
 
-// What is told of every recording amounts to its answer, and listening changes nothing of it.
+// The events reported for every recording add up to its answer, and reporting them does not change the answer.
 func TestTheEventsOfEveryRecordingAmountToItsAnswer(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
@@ -67,7 +67,7 @@ func TestTheEventsOfEveryRecordingAmountToItsAnswer(t *testing.T) {
 	require.Greater(t, tested, 110)
 }
 
-// What the recordings say beside their text, in our words: one line an event.
+// The events of the recordings besides their text, in the common vocabulary, one per line.
 func TestWhatRecordingsReportOnTheWay(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

@@ -8,17 +8,16 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// ErrHeadersInvalid reports that a text is not a JSON object of header names and string values.
+// ErrHeadersInvalid means that a text is not a JSON object of header names and string values.
 var ErrHeadersInvalid = errors.New("agent headers must be a JSON object of string values")
 
-// maxHeaders and maxHeaderBytes bound the headers of a task.
+// maxHeaders and maxHeaderBytes limit the headers of a task.
 const (
 	maxHeaders     = 50
 	maxHeaderBytes = 16 << 10
 )
 
-// ParseHeaders reads headers written as a JSON object. Headers that belong to the
-// connection, and Host, are refused.
+// ParseHeaders parses headers written as a JSON object. It refuses Host and headers that belong to the connection.
 func ParseHeaders(text string) (map[string]string, error) {
 	var headers map[string]string
 	if len(text) > maxHeaderBytes || json.Unmarshal([]byte(text), &headers) != nil || headers == nil || len(headers) > maxHeaders {

@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// maxStatus is how many bytes of an accepted job's status are read: it may hold the result.
+	// maxStatus is how many bytes of an accepted job's status are read: the status may hold the result.
 	maxStatus = 2*protocol.MaxText + 64<<10
-	// leastInterval and statusTimeout limit how often a job's status is polled, and how long one poll takes.
+	// leastInterval is the minimum time between two polls of a job's status, statusTimeout the maximum duration of
+	// one.
 	leastInterval = time.Second
 	statusTimeout = time.Minute
 	cancelTimeout = 5 * time.Second
 )
 
-// valueAt follows a path such as data.items[0].url, with or without "$." before it.
+// valueAt follows a path such as data.items[0].url; the path may begin with "$.".
 func valueAt(v wire.Value, path string) wire.Value {
 	for name := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(path, "$"), "."), ".") {
 		name, places, _ := strings.Cut(name, "[")
@@ -48,8 +49,8 @@ func valueAt(v wire.Value, path string) wire.Value {
 	return v
 }
 
-// accepted returns the job that a response describes, if the agent is one that accepts jobs. Otherwise
-// isAccepted is false, and the response is read as usual.
+// accepted returns the job that a response describes, if the agent accepts jobs. Otherwise isAccepted is false, and
+// the response is read as usual.
 func accepted(q protocol.Request, response *http.Response, start time.Time) (job protocol.Job, isAccepted bool) {
 	if q.Poll == nil || response.StatusCode < 200 || response.StatusCode > 299 || strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		return job, false
@@ -83,8 +84,7 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// absolute resolves an address that may be relative to another; it returns "" for anything that is not an
-// address.
+// absolute resolves an address relative to another; it returns "" if the result is not an address.
 func absolute(base, address string) string {
 	from, err := url.Parse(base)
 	if err != nil || address == "" {
@@ -97,8 +97,8 @@ func absolute(base, address string) string {
 	return to.String()
 }
 
-// await polls an accepted job until it is done, has failed, or the time is over. A failed poll is not a failure
-// of the job.
+// await polls an accepted job until it is done, has failed, or the time is up. If a poll fails, the job has not
+// failed.
 func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job, watcher *observe.Watcher) protocol.Answer {
 	interval := max(time.Duration(q.Poll.IntervalSeconds)*time.Second, leastInterval)
 	var last error
@@ -136,7 +136,7 @@ func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job
 	}
 }
 
-// status polls once. answer is the failure, if there is one: NETWORK_ERROR if polling again may help.
+// status polls once. answer is the failure, if there is one: NETWORK_ERROR means that polling again may help.
 func (c *Client) status(ctx context.Context, q protocol.Request, job protocol.Job) (status wire.Value, wait time.Duration, answer *protocol.Answer) {
 	failed := func(code, message string) (wire.Value, time.Duration, *protocol.Answer) {
 		failure := protocol.Failure(code, message)
@@ -169,7 +169,7 @@ func (c *Client) status(ctx context.Context, q protocol.Request, job protocol.Jo
 	return status, wait, nil
 }
 
-// toJob sends a request to an address of a job. What is secret goes to the agent's own origin only.
+// toJob sends a request to an address of a job. Secrets are only sent to the agent's own origin.
 func (c *Client) toJob(ctx context.Context, method, address string, q protocol.Request) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *Client) toJob(ctx context.Context, method, address string, q protocol.R
 	return c.http.Do(request)
 }
 
-// resultOf is the answer of a job that is done.
+// resultOf returns the answer of a job that is done.
 func resultOf(q protocol.Request, status wire.Value, watcher *observe.Watcher) protocol.Answer {
 	result := valueAt(status, q.Poll.ResultPath)
 	text := result.Text
@@ -230,7 +230,7 @@ func (c *Client) Cancel(ctx context.Context, q protocol.Request, job protocol.Jo
 	defer cancel()
 	response, err := c.toJob(ctx, http.MethodPost, job.CancelURL, q)
 	if err != nil {
-		return errors.New(connectionFailure(err).ErrorMessage) // the error itself has the URL
+		return errors.New(connectionFailure(err).ErrorMessage) // the error's own text contains the URL
 	}
 	return response.Body.Close()
 }

@@ -23,8 +23,8 @@ func newClient(t *testing.T) *agent.Client {
 	return client
 }
 
-// Every recording of the default protocol, and every nasty one, is read as its index says, with the
-// recorded chunk boundaries over real HTTP.
+// Recordings of the default protocol, and malformed ones, are read as their index describes, over real HTTP with
+// the recorded chunk boundaries.
 func TestRecordingsOfTheDefaultProtocolAreReadAsTheIndexSays(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
@@ -61,8 +61,8 @@ func TestRecordingsOfTheDefaultProtocolAreReadAsTheIndexSays(t *testing.T) {
 	require.GreaterOrEqual(t, tested, 60)
 }
 
-// requireError holds an answer against the index's words for the failure: a code of ours for its
-// descriptions, the agent's own message otherwise.
+// requireError compares an answer with the failure that the index describes: by error code if the index has a
+// description, otherwise by the agent's own message.
 func requireError(t *testing.T, want string, recording agenttest.Recording, answer protocol.Answer) {
 	t.Helper()
 	switch want {
@@ -80,7 +80,8 @@ func requireError(t *testing.T, want string, recording agenttest.Recording, answ
 	}
 }
 
-// protocolOf names the protocol of a recording: its label in the index may say more, and ends in how it was asked.
+// protocolOf returns the protocol of a recording: its label in the index may be more precise, and ends with the way
+// the question was asked.
 func protocolOf(recording agenttest.Recording) (name string, isStream bool) {
 	label, isWhole := strings.CutSuffix(recording.Protocol, "-nonstream")
 	for prefix, protocol := range map[string]string{
@@ -95,13 +96,13 @@ func protocolOf(recording agenttest.Recording) (name string, isStream bool) {
 	return "", false
 }
 
-// Every recording is read in its protocol as the index says, over real HTTP with the recorded chunk boundaries.
+// Recordings of every protocol are read as the index describes, over real HTTP with the recorded chunk boundaries.
 func TestRecordingsOfEveryProtocolAreReadAsTheIndexSays(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
 	tested := map[string]int{}
 	for _, recording := range agenttest.Recordings(t) {
-		if strings.HasPrefix(recording.Protocol, "default-agent") || recording.Protocol == "ollama-progress" { // no chat
+		if strings.HasPrefix(recording.Protocol, "default-agent") || recording.Protocol == "ollama-progress" { // not a chat
 			continue
 		}
 		name, isStream := protocolOf(recording)
@@ -144,14 +145,14 @@ func TestRecordingsOfEveryProtocolAreReadAsTheIndexSays(t *testing.T) {
 	require.Len(t, tested, len(protocol.All)-1, "%v", tested)
 }
 
-// Whatever protocol a target has, an answer in another one is a failure, and the message says which it looks like.
+// An answer in another protocol than the target's is a failure whose message names the protocol that it resembles.
 func TestAnAnswerInAnotherProtocolIsAFailureThatNamesIt(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
 	labels := map[string]string{"a2a": "A2A", "ag-ui": "AG-UI", "openai-responses": "OpenAI Responses", "openai": "OpenAI chat completions",
 		"anthropic": "Anthropic Messages", "coze": "Coze", "coze-workflow": "Coze Workflow", "langgraph": "LangGraph", "langserve": "LangServe",
 		"ragflow-chat": "RAGFlow Chat", "ragflow-agent": "RAGFlow Agent", "dify-chat": "Dify Chat", "dify-workflow": "Dify Workflow", "ollama": "Ollama", protocol.Default: "Wending"}
-	// Those that are near: one is read by the reader of the other, rightly or as its failure.
+	// Similar protocols: the reader of one reads the other, either correctly or as a failure of that protocol.
 	near := map[string][]string{"openai": {"fastgpt"}, "fastgpt": {"openai"}}
 	tested := 0
 	for _, recording := range agenttest.Recordings(t) {

@@ -14,8 +14,8 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Each protocol's request, as a server gets it, is the one that is recorded: with what names the bot, the model or the
-// graph in the extra payload, and ids that are new for each call in their places.
+// The request in each protocol, as a server receives it, equals the recorded one. The extra payload names the bot,
+// the model or the graph; ids are new for each call.
 func TestTheRequestOfEveryProtocol(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
@@ -23,8 +23,8 @@ func TestTheRequestOfEveryProtocol(t *testing.T) {
 	for file, test := range map[string]struct {
 		protocol, extra, model string
 		system                 *string
-		ids                    map[string]string // members that hold an id, and how the recording has them
-		more                   []string          // members beyond the recording
+		ids                    map[string]string // members that hold an id, and their values in the recording
+		more                   []string          // members that the recording lacks
 	}{
 		"default_agent.json":                   {protocol: protocol.Default},
 		"dify_chat_messages.json":              {protocol: "dify-chat", ids: map[string]string{"user": "eval-1"}},
@@ -82,7 +82,7 @@ func recordedRequest(t *testing.T, file string) (body map[string]any) {
 	return body
 }
 
-// A2A has two versions: the one that the extra payload's method belongs to, otherwise 0.3.
+// A2A has two versions: the method in the extra payload decides, and 0.3 is the default.
 func TestTheRequestOfA2A(t *testing.T) {
 	t.Parallel()
 	for file, extra := range map[string]string{"a2a_v03_message_stream.json": "", "a2a_v1_SendStreamingMessage.json": `{"method":"SendStreamingMessage"}`} {
@@ -96,7 +96,7 @@ func TestTheRequestOfA2A(t *testing.T) {
 	}
 }
 
-// What goes with the question has a place in every protocol: nothing that a prompt says is lost.
+// Every protocol has a place for all texts of a prompt: none is lost.
 func TestThePromptReachesTheAgentInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	system, background := "SYSTEM TEXT", "BACKGROUND TEXT"
@@ -115,7 +115,8 @@ func TestThePromptReachesTheAgentInEveryProtocol(t *testing.T) {
 	}
 }
 
-// A template takes the place of the protocol's body; its strings hold the values, and nothing in a value is a template.
+// A template replaces the protocol's body. Values are inserted into its strings, and are never treated as templates
+// themselves.
 func TestATemplateIsTheBody(t *testing.T) {
 	t.Parallel()
 	body, err := protocol.Request{
@@ -150,8 +151,8 @@ func TestAKeyGoesWhereTheProtocolHasIt(t *testing.T) {
 	require.Equal(t, "https://a.example/v1/chat/completions", openai.ModelURL("https://a.example/v1/"))
 }
 
-// The second turn of a conversation, as each protocol sends it: with what was said before, or with the id by which the agent
-// knows the conversation, and always as the same user.
+// The second turn of a conversation in each protocol: with the history, or with the agent's id of the conversation,
+// and always as the same user.
 func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	system := "SYSTEM"
@@ -160,10 +161,10 @@ func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
 		map[string]any{"role": "assistant", "content": "A1"}, map[string]any{"role": "user", "content": "Q2"},
 	}
 	for name, want := range map[string]struct {
-		// member is where body must have value; query is what the URL must have.
+		// member is the member of the body that must have value; query is the required query of the URL.
 		members map[string]any
 		query   string
-		// keeps reports that the agent keeps the conversation: what was said before is not sent.
+		// keeps reports that the agent keeps the conversation, so that the history is not sent.
 		keeps bool
 	}{
 		protocol.Default:   {members: map[string]any{"session_id": "s-1", "history": []any{chat[1], chat[2]}}},
@@ -206,7 +207,8 @@ func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
 	}
 }
 
-// Where an agent keeps the conversation, its answer says by which id; a recorded one of each protocol does.
+// If an agent keeps the conversation, its answer contains the conversation's id; there is a recorded answer of each
+// such protocol.
 func TestAnswersTellTheirConversation(t *testing.T) {
 	t.Parallel()
 	for file, name := range map[string]string{
@@ -224,7 +226,7 @@ func TestAnswersTellTheirConversation(t *testing.T) {
 	}
 }
 
-// A template may hold the history: alone it is the list, within a text its JSON.
+// A template may contain the history: alone in a string it becomes the list, within a longer text its JSON.
 func TestATemplateHoldsTheHistory(t *testing.T) {
 	t.Parallel()
 	body, err := protocol.Request{

@@ -7,7 +7,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// The kinds of failures that another attempt may mend.
+// The kinds of failures after which another attempt may succeed.
 const (
 	RetryTimeout     = "timeout"
 	RetryNetwork     = "network"
@@ -18,7 +18,7 @@ const (
 // RetryKinds lists all of them: saved targets retry all of them by default.
 var RetryKinds = []string{RetryTimeout, RetryNetwork, RetryTooMany, RetryServerError}
 
-// RetryTyped are the kinds that are retried for a typed address.
+// RetryTyped lists the kinds that are retried for a typed address.
 var RetryTyped = []string{RetryTimeout, RetryNetwork}
 
 // MayRetry reports whether the call failed in a way that allows another attempt.

@@ -15,8 +15,8 @@ var refusals = []int{
 	http.StatusUnprocessableEntity, http.StatusNotImplemented,
 }
 
-// The text of a refusal to stream: one sentence names streaming and denies it. Names that merely contain the
-// word, such as upstream and stream_options, do not count.
+// Matches the text of a refusal to stream: one sentence mentions streaming and denies it. Names that merely contain
+// the word, such as upstream and stream_options, do not count.
 var (
 	namesStreaming  = regexp.MustCompile(`(?i)\b(stream|streams|streaming|streamed|event-stream|sse)\b|流式`)
 	refusesToStream = regexp.MustCompile(`(?i)` +
@@ -27,8 +27,8 @@ var (
 const refusal = `(not (currently |yet |be )?(supported|available|implemented|enabled|allowed)|n't (support|available|enabled)|not support|` +
 	`unsupported|disabled|(must|should) be false|unable to|cannot|can't|不支持|暂不|未开启|未启用|已关闭)`
 
-// refusesStream reports whether a status and text mean that the agent does not stream. 406 and 501 already are
-// refusals; their text only has to name streaming.
+// refusesStream reports whether a status and text mean that the agent does not stream. 406 and 501 are refusals in
+// themselves, so their text only has to mention streaming.
 func refusesStream(status int, text []byte) bool {
 	if status == http.StatusNotAcceptable || status == http.StatusNotImplemented {
 		return namesStreaming.Match(text)
@@ -36,14 +36,14 @@ func refusesStream(status int, text []byte) bool {
 	return slices.Contains(refusals, status) && refusesToStream.Match(text)
 }
 
-// isStreamRefused reports whether a call that asked for a stream failed because the agent does not stream,
-// before any part of an answer arrived.
+// isStreamRefused reports whether a streaming call failed before any part of an answer arrived, because the agent
+// does not stream.
 func isStreamRefused(answer protocol.Answer) bool {
 	return answer.ErrorCode == protocol.CodeAgent && len(answer.Text) == 0 && refusesToStream.MatchString(answer.ErrorMessage)
 }
 
-// AskEither asks, and asks once more without streaming if the agent answers that it does not stream. Before that second call it
-// waits for mayGoOn, which may prevent it.
+// AskEither makes a call, and repeats it without streaming if the agent answers that it does not stream. Before
+// that second call it waits for mayGoOn, which may prevent it.
 func (c *Client) AskEither(ctx context.Context, q protocol.Request, mayGoOn func() bool) protocol.Answer {
 	answer := c.Ask(ctx, q)
 	if answer.RefusesStream && mayGoOn() {

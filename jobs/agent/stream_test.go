@@ -13,7 +13,8 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Only an agent that says that it does not stream is asked again without: anything else would double the calls.
+// Only an agent that reports that it does not stream is called again without streaming: otherwise the number of
+// calls would double.
 func TestAnAgentThatDoesNotStreamIsRecognisedByWhatItSays(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
@@ -57,7 +58,7 @@ func TestAnAgentThatDoesNotStreamIsRecognisedByWhatItSays(t *testing.T) {
 	}
 }
 
-// The second call is made where it may be, and only once.
+// The second call is made only if it is allowed, and only once.
 func TestAnAgentIsAskedOnceMoreWithoutStreaming(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

@@ -24,7 +24,7 @@ import (
 type Archiver struct {
 	Store *db.Store
 	Tasks *tasks.Service
-	// Files are the files that agents produced.
+	// Files stores the files that agents produced.
 	Files blob.Store
 	// Version is the program's version.
 	Version string
@@ -62,6 +62,7 @@ type header struct {
 	UseStream      bool             `json:"use_stream"`
 	Concurrency    int              `json:"concurrency"`
 	OnTurnFailure  db.OnTurnFailure `json:"on_turn_failure"`
+	ClusterBy      *string          `json:"cluster_by,omitempty"`
 	MaxCost        *string          `json:"max_cost"`
 	DatasetName    string           `json:"dataset_name"`
 	Extension      string           `json:"dataset_extension"`
@@ -88,7 +89,7 @@ type target struct {
 	InputPrice  *string         `json:"input_price"`
 	OutputPrice *string         `json:"output_price"`
 	Currency    *string         `json:"currency"`
-	// Poll is how to poll the agent if it accepts jobs.
+	// Poll describes how to poll the agent if it accepts jobs.
 	Poll json.RawMessage `json:"poll,omitempty"`
 }
 
@@ -121,7 +122,7 @@ type item struct {
 	Variables      list[value] `json:"variables"`
 }
 
-// The texts that are in lists.
+// Texts that are members of lists.
 type (
 	variable  string
 	retryKind string
@@ -137,7 +138,7 @@ func (variable) listName() string       { return "variable_names" }
 func (retryKind) listName() string      { return "retry_on" }
 func (value) listName() string          { return "variables" }
 
-// Part is a further file of an archive.
+// Part is an additional file of an archive.
 type Part struct {
 	Name  string
 	Write func(ctx context.Context, w io.Writer) error
@@ -252,12 +253,12 @@ type produced struct {
 	Error *string `json:"error,omitempty"`
 }
 
-// writeAssets writes the files that agents produced in the current runs, each content once, and a list of them. A copy that has vanished is
-// listed without its file.
+// writeAssets writes the files that agents produced in the current runs, storing equal content only once, and a
+// list of them. A copy that has vanished is listed without its file.
 func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Writer, now time.Time) error {
 	const atOnce = 200
 	var list []produced
-	names := map[string]string{} // of the copies that are written, by their keys
+	names := map[string]string{} // the copies that are written, by key
 	for page := 1; ; page++ {
 		found, total, err := journal.NewAssets(a.Store).List(ctx, task.ID, journal.AssetFilter{}, db.Page{Number: page, Size: atOnce})
 		if err != nil {
@@ -302,8 +303,8 @@ func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Wri
 	return nil
 }
 
-// writeAsset writes one copy; isThere is false if it has vanished. Images, audio and video are already
-// compressed.
+// writeAsset writes one copy; isThere is false if the copy has vanished. Images, audio and video are stored
+// uncompressed, because they are compressed already.
 func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.Writer, now time.Time) (isThere bool, err error) {
 	stored, err := a.Files.Open(ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {
@@ -323,7 +324,7 @@ func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.
 func headerOf(task db.Task) header {
 	h := header{
 		Name: task.Name, Status: task.Status, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds, MaxRetries: task.MaxRetries,
-		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
+		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
 		Extension: task.DatasetExtension, QuestionColumn: task.QuestionColumn, AnswerColumn: task.AnswerColumn, VariableNames: listOf[variable](task.VariableNames),
 		CreatedAt: momentOf(&task.CreatedAt), StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt),
 	}

@@ -17,17 +17,18 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Error describes a fault in an archive, and where it is.
+// Error describes a fault in an archive and its location.
 type Error struct {
-	// File is the archive's file that is at fault; empty means the archive as a whole.
+	// File is the name of the faulty file in the archive; empty means the archive as a whole.
 	File string
 	// Line counts from 1; 0 means the whole file.
 	Line int
 	// Member is the faulty member, such as evaluations[2].score; empty means the whole line.
 	Member string
-	// Problem, with Args, names the message in the catalogues: one of Problems.
+	// Problem is the key of the message in the catalogues, one of Problems; Args are its arguments.
 	Problem string
-	// Want, with Args, names, for ProblemValue, the values that a member may have: one of Wanted.
+	// Want is, for ProblemValue, the key of the text that describes valid values, one of Wanted; Args are its
+	// arguments.
 	Want string
 	Args map[string]any
 }
@@ -37,7 +38,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("archive: %s, line %d: %s: %s %s %v", e.File, e.Line, e.Member, e.Problem, e.Want, e.Args)
 }
 
-// What may be wrong with an archive.
+// The faults that an archive may have.
 const (
 	ProblemFormat  = "format"
 	ProblemMissing = "missing"
@@ -56,7 +57,7 @@ var Problems = []string{
 	ProblemFormat, ProblemMissing, ProblemTwice, ProblemDamaged, ProblemLarge, ProblemLong, ProblemSlow, ProblemEmpty, ProblemMany, ProblemValue,
 }
 
-// What the members of an archive may be. Some of them parameters of a request may be, too.
+// The values that the members of an archive may have. Some of them also apply to parameters of requests.
 const (
 	wantAddress  = "address"
 	wantAmount   = "amount"
@@ -85,7 +86,7 @@ const (
 	wantUUID     = "uuid"
 )
 
-// Wanted lists all of these values.
+// Wanted lists all of these descriptions.
 var Wanted = []string{
 	wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantJSON, wantKnown, wantList, wantMember, wantNumber, wantOnce,
 	wantPoll, wantPrice, wantRate, wantRequired, wantRule, wantShare, wantStorable, wantString, wantText, wantTime, wantTurn, wantUUID,
@@ -111,7 +112,7 @@ func (c *checker) require(is bool, member, want string, arguments ...any) {
 	c.wrong = valueError(member, want, arguments...)
 }
 
-// accept notes what is wrong with a member that is a field of tasks; nil means nothing.
+// accept records the fault in a member that is a field of tasks; a nil err means that there is none.
 func (c *checker) accept(member string, wrong *tasks.InvalidError) {
 	switch {
 	case wrong == nil:
@@ -141,7 +142,7 @@ func (c *checker) name(member, text string, most int) {
 	c.require(utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, unicode.IsControl), member, wantText, "Max", most)
 }
 
-// text checks a text of several lines.
+// text checks a text that may have several lines.
 func (c *checker) text(member string, text *string, most int) {
 	if text != nil {
 		c.require(utf8.RuneCountInString(*text) <= most && !strings.ContainsRune(*text, 0), member, wantStorable, "Max", most)
@@ -180,10 +181,11 @@ func texts[T ~string](list []T) []string {
 	return all
 }
 
-// lastMoment is the last second of 9999 in Beijing, whose time pages and the API show: a year of five digits cannot be written in JSON.
+// lastMoment is the last second of the year 9999 in Beijing time, which pages and the API show: a year of five
+// digits cannot be written in JSON.
 var lastMoment = time.Date(9999, 12, 31, 15, 59, 59, 0, time.UTC)
 
-// moment is a time from 1970 to 9999. One that is not is found when its line is checked.
+// moment is a time from 1970 to 9999. Times outside this range are reported when their line is checked.
 type moment struct {
 	time.Time
 	isWrong bool
@@ -210,10 +212,10 @@ func (m *moment) time() *time.Time {
 	return &m.Time
 }
 
-// list is a list of at most maxList values: a line of empty ones would take many times its size in memory.
+// list is a list of at most maxList values: a line of many empty values would take many times its size in memory.
 type list[T listed] []T
 
-// listed is implemented by values that know which member of an object lists them.
+// listed is implemented by values whose errors name the member that lists them.
 type listed interface{ listName() string }
 
 const maxList = 256
@@ -284,11 +286,11 @@ func decode(line []byte, into any) error {
 // freeMembers are the members whose objects have user-defined names.
 var freeMembers = []string{"config", "ratings"}
 
-// object is what encloses a place of a JSON text: an object with the names so far, or a list.
+// object is the object or list that encloses a position in a JSON text; for an object it holds the names so far.
 type object struct {
 	names map[string]bool
 	last  string
-	// isFree reports that its members may have any name.
+	// isFree reports that members may have any name.
 	isFree     bool
 	isList     bool
 	expectName bool
@@ -321,7 +323,8 @@ func checkNames(text []byte) error {
 	return nil
 }
 
-// stringEnd returns where the closing quote of a string of a valid JSON text is, whose opening one was just before text.
+// stringEnd returns the position of a string's closing quote in a valid JSON text; the opening quote was just
+// before text.
 func stringEnd(text []byte) int {
 	for end := 0; ; end++ {
 		end += bytes.IndexByte(text[end:], '"')
@@ -332,7 +335,7 @@ func stringEnd(text []byte) int {
 	}
 }
 
-// take adds a name, in quotes, to an object.
+// take adds a name, still in quotes, to an object.
 func (o *object) take(quoted []byte) error {
 	name := ""
 	if err := json.Unmarshal(quoted, &name); err != nil {
@@ -364,7 +367,8 @@ func explain(err error) *Error {
 	if !errors.As(err, &mistyped) {
 		return valueError("", wantJSON)
 	}
-	member := mistyped.Field[strings.LastIndex(mistyped.Field, ".")+1:] // what is before it is the name of an embedded type
+	// the part before it is the name of an embedded type
+	member := mistyped.Field[strings.LastIndex(mistyped.Field, ".")+1:]
 	switch mistyped.Type.Kind() {
 	case reflect.String:
 		return valueError(member, wantString)
@@ -378,7 +382,7 @@ func explain(err error) *Error {
 	return valueError(member, wantJSON)
 }
 
-// shorten is the beginning of a text for a message.
+// shorten returns the beginning of a text for a message.
 func shorten(text string) string {
 	runes := []rune(strings.ToValidUTF8(text, "\uFFFD"))
 	return strings.Map(func(r rune) rune {

@@ -2,5 +2,5 @@
 
 package archive
 
-// pace is by how much this build multiplies the CPU time of reading.
+// pace is the factor by which this build increases the CPU time of reading.
 const pace = 1

@@ -2,5 +2,6 @@
 
 package archive
 
-// pace is by how much this build multiplies the CPU time of reading: the race detector watches every access.
+// pace is the factor by which this build increases the CPU time of reading: the race detector checks every access
+// to memory.
 const pace = 10

@@ -27,7 +27,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Bounds of the values that forms do not limit. Texts are in characters.
+// Limits of values that forms do not limit. Texts are in characters.
 const (
 	maxInt         = math.MaxInt32
 	maxTokens      = 1_000_000_000
@@ -40,15 +40,15 @@ const (
 	maxSaid        = 1 << 20
 	maxPoll        = 64 << 10
 	maxRatings     = 16 << 10
-	// maxAnswer has room for the note on an answer that was cut.
+	// maxAnswer leaves room for the note that an answer was cut.
 	maxAnswer = protocol.MaxText + 1000
 )
 
-// Read stores the task of an archive in a project, under a new id, which it returns: with its results, without
-// secrets, and without notifying any channel. Before the task is stored, admit decides whether it may take that
-// many bytes. A fault in the archive is an *Error.
+// Read stores the task of an archive in a project, under a new id, which it returns. The task gets its results but
+// no secrets, and no channel is notified. Before storing it, Read calls admit, which decides whether the project
+// may store that many bytes. A fault in the archive is an *Error.
 func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, file io.ReaderAt, size int64, admit func(bytes int64) error) (uuid.UUID, error) {
-	runtime.LockOSThread() // whose time is counted
+	runtime.LockOSThread() // the thread whose CPU time is counted
 	defer runtime.UnlockOSThread()
 	r, err := newReader(ctx, file, size)
 	if err != nil {
@@ -93,8 +93,7 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 	return task.ID, err
 }
 
-// sizeOf returns the declared unpacked size of a file in bytes: reading ends with an error if the declaration
-// is wrong.
+// sizeOf returns the declared unpacked size of a file in bytes; if the declaration is wrong, reading fails later.
 func (r *reader) sizeOf(name string) (size int64) {
 	for _, one := range r.files.File {
 		if one.Name == name {
@@ -115,12 +114,13 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 	c.text("question_column", &h.QuestionColumn, dataset.MaxColumnName)
 	c.text("answer_column", &h.AnswerColumn, dataset.MaxColumnName)
 	h.checkVariables(c)
+	c.accept("cluster_by", tasks.CheckClusterBy(tasks.TextOf(h.ClusterBy), textsOf(h.VariableNames)))
 	c.time("created_at", h.CreatedAt)
 	c.time("started_at", h.StartedAt)
 	c.time("completed_at", h.CompletedAt)
 	n := db.NewTask{By: by, Channels: &[]uuid.UUID{}, Task: db.Task{
 		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries, UseStream: h.UseStream,
-		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
+		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
 		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn, VariableNames: textsOf(h.VariableNames),
 	}}
 	h.addTargets(c, &n.Task)
@@ -220,7 +220,7 @@ func (h header) addVariants(c *checker, task *db.Task) {
 		c.name(member+"name", one.Name, maxVariantName)
 		c.text(member+"system", one.System, tasks.MaxTemplate)
 		c.text(member+"user", one.User, tasks.MaxTemplate)
-		// Requests find the target of a variant by its place.
+		// Requests look up the target of a variant by its index.
 		c.require(one.Target >= 1 && one.Target <= len(task.Targets) && task.Targets[max(one.Target, 1)-1].Number == one.Target, member+"target", wantKnown)
 		if c.wrong != nil {
 			return
@@ -270,7 +270,7 @@ func (c *checker) checkConfig(ctx context.Context, member string, isJudge bool, 
 	c.require(len(one.Config) > 0 && !hasNUL(one.Config), member, wantJSON)
 }
 
-// items reads the questions. Each has that many variables.
+// items reads the questions, each of which has the given number of variables.
 func (r *reader) items(variables int) (items []db.NewItem, err error) {
 	l, err := r.lines(itemsName, maxItems, maxItem)
 	if err != nil {
@@ -313,7 +313,7 @@ func (r *reader) items(variables int) (items []db.NewItem, err error) {
 	return items, nil
 }
 
-// check checks one question. seen are the ids of the questions before it.
+// check checks one question. seen holds the ids of the questions before it.
 func (i *item) check(variables int, seen map[string]bool) error {
 	c := &checker{}
 	c.present("question_id", i.QuestionID)
@@ -360,8 +360,8 @@ func (i *item) stored() db.NewItem {
 // runs reads the runs of a task.
 type runs struct {
 	*lines
-	// places are the positions of the task's questions by id; isThere marks the runs that were read, by place,
-	// variant and repeat.
+	// places maps the ids of the task's questions to their indexes; isThere marks the runs already read, by
+	// question, variant and repeat.
 	places            map[string]int
 	isThere           []bool
 	variants, repeats int
@@ -381,7 +381,7 @@ func (r *reader) runs(n db.NewTask) (*runs, error) {
 	return all, nil
 }
 
-// next returns the next run with the size of its line, and nil after the last.
+// next returns the next run with the size of its line, and nil after the last run.
 func (r *runs) next() (*upkeep.ArchivedRun, int, error) {
 	text, err := r.lines.next()
 	if err != nil || text == nil {
@@ -397,7 +397,7 @@ func (r *runs) next() (*upkeep.ArchivedRun, int, error) {
 	return one.stored(), len(text), r.at(c.err())
 }
 
-// checkPlace checks to which question, variant and repeat a run belongs.
+// checkPlace checks the question, variant and repeat to which a run belongs.
 func (r *runs) checkPlace(c *checker, one runLine) {
 	place, isKnown := r.places[one.QuestionID]
 	c.require(isKnown, "question_id", wantKnown)
@@ -418,7 +418,7 @@ type runLine struct {
 	// ResponseBytes is in base64.
 	ResponseBytes *string              `json:"response_bytes"`
 	Evaluations   list[evaluationLine] `json:"evaluations"`
-	// FailedAttempts are absent in archives of older versions.
+	// FailedAttempts is absent in archives of older versions.
 	FailedAttempts list[attemptLine] `json:"failed_attempts"`
 }
 
@@ -432,7 +432,7 @@ type evaluationLine struct {
 	Ratings json.RawMessage `json:"ratings"`
 }
 
-// costOfRun is a cost as the database computes it.
+// costOfRun returns a run's cost as the database would compute it.
 var costOfRun = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,40})?$`)
 
 func (r *runLine) check(c *checker, evaluators int) {
@@ -509,7 +509,7 @@ func (e *evaluationLine) check(c *checker, member string) {
 	}
 }
 
-// stored returns the run in its stored form. Its key is derived from the answer.
+// stored returns the run in its stored form. Its key is computed from the answer.
 func (r *runLine) stored() *upkeep.ArchivedRun {
 	run := &r.ArchivedRun
 	run.CreatedAt, run.AnswerKey = r.CreatedAt.time(), nil

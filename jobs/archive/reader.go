@@ -18,17 +18,17 @@ import (
 
 // Limits of reading an archive, besides the limits of forms and datasets. Bytes are counted after unpacking.
 const (
-	// maxDirectory is how many bytes the ZIP file's list of files has: about 70,000 files.
+	// maxDirectory is the maximum size in bytes of the ZIP file's list of files: about 70,000 files.
 	maxDirectory = 8 << 20
 	maxManifest  = 64 << 10
 	maxHeader    = 32 << 20
-	// maxItems and maxRuns limit the bytes of all questions and all runs, maxItem and maxRun the bytes of one
-	// line: an answer and its reasoning have 8 MiB each.
+	// maxItems and maxRuns limit the total size of questions and of runs, maxItem and maxRun the size of one line:
+	// an answer and its reasoning may have 8 MiB each.
 	maxItems = 128 << 20
 	maxRuns  = 2 << 30
 	maxItem  = 16 << 20
 	maxRun   = 24 << 20
-	// maxTime is how much of the processor's time reading may take, and bytesPerSecond for how many bytes there is a second more.
+	// maxTime is how much CPU time reading may take; for every bytesPerSecond bytes another second is allowed.
 	maxTime        = pace * 2 * time.Second
 	bytesPerSecond = 16 << 20 / pace
 )
@@ -47,11 +47,11 @@ func newReader(ctx context.Context, file io.ReaderAt, size int64) (*reader, erro
 	if err != nil {
 		return nil, &Error{Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
 	}
-	directory.left = math.MaxInt64 // what is read from here on is counted unpacked
+	directory.left = math.MaxInt64 // bytes read from here on are counted after unpacking
 	return &reader{ctx: ctx, files: files, began: dataset.ProcessorTime()}, nil
 }
 
-// boundedReader fails once more bytes were read than are left.
+// boundedReader fails once more bytes have been read than are left.
 type boundedReader struct {
 	io.ReaderAt
 	left int64
@@ -67,7 +67,7 @@ func (r *boundedReader) ReadAt(into []byte, at int64) (int, error) {
 	return r.ReaderAt.ReadAt(into, at)
 }
 
-// open opens a file that has at most the given number of bytes unpacked. Its errors are *Error, unless the context ended.
+// open opens a file of at most the given unpacked size. Its errors are *Error, unless the context has ended.
 func (r *reader) open(name string, most int64) (io.ReadCloser, error) {
 	var found *zip.File
 	for _, one := range r.files.File {
@@ -93,7 +93,7 @@ func damaged(name string, err error) *Error {
 	return &Error{File: name, Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
 }
 
-// check returns an error if reading took too much of the processor's time or the context has ended.
+// check returns an error if reading has used too much CPU time or the context has ended.
 func (r *reader) check(name string) error {
 	if dataset.ProcessorTime()-r.began > maxTime+time.Duration(r.read)*(time.Second/bytesPerSecond) {
 		return &Error{File: name, Problem: ProblemSlow}
@@ -101,7 +101,7 @@ func (r *reader) check(name string) error {
 	return r.ctx.Err()
 }
 
-// meteredFile counts what it unpacks.
+// meteredFile counts the bytes that it unpacks.
 type meteredFile struct {
 	io.ReadCloser
 	reader *reader
@@ -139,7 +139,7 @@ func (r *reader) object(name string, most int64, into any) (content []byte, err 
 	return content, in(name, content, decode(content, into))
 }
 
-// in adds to an *Error the file, a single JSON object, that it is about, and the line of its member.
+// in adds to an *Error the name of its file, which is a single JSON object, and the line of the faulty member.
 func in(name string, content []byte, err error) error {
 	wrong := (*Error)(nil)
 	if errors.As(err, &wrong) {
@@ -165,7 +165,8 @@ func lineOf(content []byte, member string) int {
 	return 1 + bytes.Count(content[:at], []byte("\n"))
 }
 
-// isAt moves a decoder within an object or a list to the value of a step, and reports whether it is there.
+// isAt moves a decoder within an object or a list to the value of a step of the path, and reports whether it
+// exists.
 func isAt(decoder *json.Decoder, opening json.Token, step string) bool {
 	for place := 1; decoder.More(); place++ {
 		name := strconv.Itoa(place)
@@ -210,7 +211,8 @@ func (r *reader) lines(name string, most int64, maxLine int) (*lines, error) {
 
 func (l *lines) close() { _ = l.file.Close() }
 
-// next returns the next line, which is good until the next call, and nil after the last. Its errors are *Error, unless the context ended.
+// next returns the next line, which is valid until the next call, and nil after the last line. Its errors are
+// *Error, unless the context has ended.
 func (l *lines) next() ([]byte, error) {
 	if err := l.reader.check(l.name); err != nil {
 		return nil, err
@@ -226,7 +228,7 @@ func (l *lines) next() ([]byte, error) {
 	return l.scanner.Bytes(), nil
 }
 
-// at adds to an *Error in which line it is.
+// at adds the line number to an *Error.
 func (l *lines) at(err error) error {
 	wrong := (*Error)(nil)
 	if errors.As(err, &wrong) {

@@ -34,7 +34,7 @@ func packedAs(t *testing.T, name string, count int, content string) *bytes.Reade
 	return bytes.NewReader(out.Bytes())
 }
 
-// Reading ends with the request, and when it took too much of the processor's time for what was read.
+// Reading ends with the request, or when it has used too much CPU time for the amount of data.
 func TestReadingEnds(t *testing.T) {
 	t.Parallel()
 	content := packed(t, 1, strings.Repeat("a line\n", 1000))
@@ -59,7 +59,7 @@ func TestReadingEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// A ZIP file of many small files is refused before all of them are listed.
+// A ZIP file with many small files is refused before all of them are listed.
 func TestTheListOfFilesIsBounded(t *testing.T) {
 	t.Parallel()
 	content := packedAs(t, strings.Repeat("n", 60_000), 150, "")
@@ -69,7 +69,7 @@ func TestTheListOfFilesIsBounded(t *testing.T) {
 	require.Equal(t, ProblemDamaged, damaged.Problem)
 }
 
-// Members of an object on several lines are found, or what encloses them.
+// The line of a member in a multi-line object is found, or the line of its parent.
 func TestLineOf(t *testing.T) {
 	t.Parallel()
 	const content = "{\n \"a\": 1,\n \"b\": [\n  {\"c\": 1},\n  {\n   \"c\":\n    2}\n ]\n}"
@@ -78,7 +78,8 @@ func TestLineOf(t *testing.T) {
 	}
 }
 
-// A name that an object has twice, or that is known but for its case, is refused; only members that people name may have any case.
+// A name that occurs twice in an object, or that differs from a known name only in case, is refused; members with
+// user-defined names may have any case.
 func TestNamesAreThereOnceAndAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -102,7 +103,7 @@ func TestNamesAreThereOnceAndAsTheyAre(t *testing.T) {
 	require.Error(t, decode([]byte(`{"QUESTION": "x"}`), &one))
 }
 
-// The last moment is the end of the year 9999 in Beijing.
+// The last valid moment is the end of the year 9999 in Beijing time.
 func TestMomentsOfFourDigits(t *testing.T) {
 	t.Parallel()
 	for text, isWrong := range map[string]bool{

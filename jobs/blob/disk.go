@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk stores files in a folder, readable by this account only. A key is a path relative to it, with slashes.
+// Disk stores files in a folder that only this account can read. A key is a path relative to the folder, with
+// slashes.
 type Disk struct{ dir string }
 
 // NewDisk returns the store in a folder, which is created if it does not exist.
@@ -48,7 +49,7 @@ func (d *Disk) Put(_ context.Context, key string, content io.Reader, size int64)
 	defer func() {
 		if err != nil {
 			_ = os.Remove(file.Name())
-			_ = os.Remove(filepath.Dir(path)) // if nothing else is in it
+			_ = os.Remove(filepath.Dir(path)) // only succeeds if the folder is empty
 		}
 	}()
 	written, err := io.Copy(file, content)
@@ -64,7 +65,7 @@ func (d *Disk) Put(_ context.Context, key string, content io.Reader, size int64)
 	return nil
 }
 
-// writing is the folder of files that are being written.
+// writing is the folder of files that are still being written.
 const writing = ".writing"
 
 func (d *Disk) newFile() (*os.File, error) {
@@ -75,11 +76,11 @@ func (d *Disk) newFile() (*os.File, error) {
 	return os.CreateTemp(dir, "*")
 }
 
-// ErrExists means that there is a file with the key already.
+// ErrExists means that a file with the key already exists.
 var ErrExists = errors.New("there is such a file already")
 
-// Move changes the key of a file, or of all files whose keys begin with a key and a slash. It returns
-// ErrNotFound if there are none, ErrExists if the other key is taken.
+// Move changes the key of a file, or of all files whose keys begin with a key and a slash. It returns ErrNotFound
+// if there are none, and ErrExists if the new key is taken.
 func (d *Disk) Move(_ context.Context, from, to string) error {
 	source, err := d.path(from)
 	if err != nil {
@@ -92,7 +93,7 @@ func (d *Disk) Move(_ context.Context, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return fmt.Errorf("move a file: %w", err)
 	}
-	now := time.Now() // a key's time is when it was last moved
+	now := time.Now() // a key's time is the time of its last move
 	_ = os.Chtimes(source, now, now)
 	switch err := renameNew(source, target); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -105,8 +106,8 @@ func (d *Disk) Move(_ context.Context, from, to string) error {
 	return nil
 }
 
-// renameNew renames without replacing anything: a folder never replaces a non-empty one, and files are renamed
-// by hard links.
+// renameNew renames without replacing anything: a folder never replaces a non-empty one, and a file is renamed
+// through a hard link.
 func renameNew(source, target string) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -121,7 +122,7 @@ func renameNew(source, target string) error {
 	return os.Remove(source)
 }
 
-// Sweep removes unfinished files older than age, which a crash left behind.
+// Sweep removes unfinished files older than age, which crashes left behind.
 func (d *Disk) Sweep(ctx context.Context, age time.Duration) error {
 	unfinished, err := d.List(ctx, writing)
 	if err != nil {
@@ -187,7 +188,7 @@ func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Usage is the disk usage of the files: Folders has the bytes of each top-level folder.
+// Usage is the disk usage of files; Folders has the bytes of each top-level folder.
 type Usage struct {
 	Files   int
 	Bytes   int64

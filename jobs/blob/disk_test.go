@@ -55,7 +55,7 @@ func TestNoKeyLeadsOutOfTheFolder(t *testing.T) {
 	}
 }
 
-// Nothing of a file stays that could not be stored.
+// Nothing is left of a file that could not be stored.
 func TestAFailedPutLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -68,7 +68,7 @@ func TestAFailedPutLeavesNothing(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-// Files and folders get other keys; nothing is replaced.
+// Files and folders can be given other keys, but never replace anything.
 func TestMovingReplacesNothing(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -16,13 +16,13 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// s3 keeps files in a bucket of an S3-compatible service, under a prefix.
+// s3 stores files in a bucket of an S3-compatible service, under a prefix.
 type s3 struct {
 	client         *minio.Client
 	bucket, prefix string
 }
 
-// partSize is the size of the parts in which a large file is sent, and so the memory of one upload.
+// partSize is the size of the parts in which a large file is sent, and so the memory that one upload needs.
 const partSize = 8 << 20
 
 // newS3 reads s3://bucket/prefix?endpoint=…&region=…; the default endpoint is Amazon's.
@@ -48,7 +48,7 @@ func newS3(u *url.URL, given Credentials) (*s3, error) {
 		return nil, errors.New("the endpoint must be http://host:port or https://host:port")
 	}
 	if region == "" {
-		region = "us-east-1" // asking for it would be another request before each
+		region = "us-east-1" // otherwise the client would ask for it with an extra request before each of its own
 	}
 	transport, err := minio.DefaultTransport(at.Scheme == "https")
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *s3) name(key string) (string, error) {
 	return s.prefix + key, nil
 }
 
-// typeOf returns the media type that a file gets in the bucket, for people who open it there: only images,
-// audio and video, and nothing that a browser might run.
+// typeOf returns the media type that a file gets in the bucket, for people who open it there: only those of images,
+// audio and video, and none that a browser might run.
 func typeOf(begin []byte) string {
 	found := http.DetectContentType(begin)
 	for _, kind := range []string{"image/", "audio/", "video/"} {
@@ -108,7 +108,7 @@ func (s *s3) Put(ctx context.Context, key string, content io.Reader, size int64)
 	if err != nil && size > partSize {
 		tidying, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		_ = s.client.RemoveIncompleteUpload(tidying, s.bucket, name) // otherwise the bucket's own rules remove it
+		_ = s.client.RemoveIncompleteUpload(tidying, s.bucket, name) // if this fails, the bucket's own rules remove the parts
 	}
 	return s.failed("store a file", err)
 }
@@ -169,7 +169,7 @@ func (s *s3) Walk(ctx context.Context, take func(Entry) error) error {
 
 func isMissing(err error) bool { return minio.ToErrorResponse(err).Code == minio.NoSuchKey }
 
-// failed returns an error for a failed operation. The service's message contains no secrets.
+// failed returns the error of a failed operation. The service's message contains no secrets.
 func (s *s3) failed(doing string, err error) error {
 	switch {
 	case err == nil:

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Store keeps files. It is safe for concurrent use.
+// Store stores files. It is safe for concurrent use.
 type Store interface {
-	// Put stores a file of size bytes so that it is there completely or not at all, also after a crash. An older file with the key is
-	// replaced.
+	// Put stores a file of size bytes, completely or not at all, even if the process crashes. It replaces an older
+	// file with the key.
 	Put(ctx context.Context, key string, content io.Reader, size int64) error
 	// Open returns a file, or ErrNotFound. The caller closes it.
 	Open(ctx context.Context, key string) (io.ReadSeekCloser, error)
@@ -48,7 +48,8 @@ func Open(address string, credentials Credentials) (Store, error) {
 		if u.Host != "" || u.Path == "" {
 			return nil, errors.New("a folder is written as file:///folder")
 		}
-		return &Disk{u.Path}, nil // the folder is created with the first file: a process that is not to have one has none
+		// the folder is created with the first file, because processes that store nothing should not have one
+		return &Disk{u.Path}, nil
 	case "s3":
 		return newS3(u, credentials)
 	}

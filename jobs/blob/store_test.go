@@ -24,7 +24,7 @@ import (
 	"wending/jobs/blob/blobtest"
 )
 
-// A folder and an S3 service keep files in the same way.
+// A folder and an S3 service store files in the same way.
 func TestStoresKeepFilesInTheSameWay(t *testing.T) {
 	t.Parallel()
 	endpoint := blobtest.Start(t)
@@ -76,7 +76,7 @@ func TestStoresKeepFilesInTheSameWay(t *testing.T) {
 				require.Error(t, err, key)
 				require.Error(t, store.Delete(ctx, key), key)
 			}
-			// What ends too early is not there.
+			// A file whose source ends too early is not stored.
 			require.Error(t, store.Put(ctx, "t3/short", strings.NewReader("four"), 5))
 			_, err = store.Open(ctx, "t3/short")
 			require.ErrorIs(t, err, blob.ErrNotFound)
@@ -84,8 +84,8 @@ func TestStoresKeepFilesInTheSameWay(t *testing.T) {
 	}
 }
 
-// A service that vanishes in the middle of an upload leaves no file, and the next try stores it.
-// Who opens a file in the bucket itself is told what it is, unless a browser might run it.
+// A service that vanishes in the middle of an upload leaves no file, and the next attempt stores it. A browser that
+// opens a file in the bucket itself gets its media type, unless it might run the file.
 func TestABucketKnowsWhatItsFilesAre(t *testing.T) {
 	t.Parallel()
 	endpoint := blobtest.Start(t)
@@ -132,7 +132,8 @@ func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
 	})}
 	go func() { _ = between.Serve(listener) }()
 	t.Cleanup(func() { _ = between.Close() })
-	// Signatures name the host: the client has the service's own address, and its connections lead to the proxy.
+	// Signatures include the host name, so the client is given the service's own address, while its connections
+	// lead to the proxy.
 	content := make([]byte, 20<<20)
 	broken, err := blob.Open(fmt.Sprintf("s3://files/x?endpoint=%s", url.QueryEscape("http://"+listener.Addr().String())), blobtest.Credentials)
 	require.NoError(t, err)

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Unnamed returns a new file for data that is too large for memory. It has no name, so it disappears when it is
-// closed or after a crash. The caller closes it.
+// Unnamed returns a new file for data that is too large for memory. The file has no name, so it disappears when it
+// is closed or the process crashes. The caller closes it.
 func Unnamed() (*os.File, error) {
 	file, err := os.CreateTemp("", "wending-*")
 	if err != nil {

@@ -18,16 +18,17 @@ import (
 )
 
 // Collector copies the files that agents produce for one process: it downloads them, identifies their types, and stores them where the
-// report can show them. Failed copies are retried; a run never depends on them. Several may work at once, on the same store of files.
+// report can show them. It retries failed copies; the result of a run never depends on a copy. Several collectors
+// may work at once on the same file store.
 type Collector struct {
 	Store  *db.Store
 	Files  blob.Store
 	Client *Fetcher
 	Sealer *secret.Sealer
-	// MaxBytes is how large a file may be.
+	// MaxBytes is the maximum size of a file.
 	MaxBytes int64
-	// IsOwner reports that this process decides which store of files is the installation's; others copy files
-	// only if theirs is the same.
+	// IsOwner reports that this process decides which file store belongs to the installation; other processes only
+	// copy files if their store is the same.
 	IsOwner bool
 	Log     *slog.Logger
 }
@@ -38,10 +39,10 @@ const places = 16
 // lookEvery is how often a process looks for files to copy.
 const lookEvery = 500 * time.Millisecond
 
-// copyFor is how long copying one file may take.
+// copyFor is the maximum duration of copying one file.
 const copyFor = 10 * time.Minute
 
-// attempts is how often a download is tried; the waits grow from seconds to half an hour.
+// attempts is how often a download is tried; the waits between attempts grow from seconds to half an hour.
 const attempts = 8
 
 // Run copies the files that are due until ctx ends.
@@ -89,7 +90,7 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 			case <-tick.C:
 				if err := c.assets().Renew(renewing, claimed); errors.Is(err, db.ErrConflict) {
 					close(lost)
-					cancel() // it is gone, or another process's
+					cancel() // the file is gone, or another process has claimed it
 					return
 				}
 			}
@@ -108,12 +109,13 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 		return
 	default:
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // this process leaves
+	if errors.Is(ctx.Err(), context.Canceled) { // this process is shutting down
 		err = c.assets().Release(after, claimed)
 	} else {
 		wait := retryAfter(claimed.Attempts)
 		fetching, last := (*fetchError)(nil), (*finalError)(nil)
-		if errors.As(err, &last) || errors.As(err, &fetching) && claimed.Attempts >= attempts { // a store that fails costs no file
+		// a failing store does not count against the file
+		if errors.As(err, &last) || errors.As(err, &fetching) && claimed.Attempts >= attempts {
 			wait = 0
 		}
 		c.Log.InfoContext(ctx, "a file was not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID, "attempt", claimed.Attempts, "is_final", wait == 0, "error", err)
@@ -124,7 +126,7 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 	}
 }
 
-// retryAfter is how long to wait after an attempt that failed.
+// retryAfter returns how long to wait after a failed attempt.
 func retryAfter(attempt int) time.Duration {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.Multiplier, retry.MaxInterval = 2*time.Second, 4, 30*time.Minute
@@ -135,15 +137,15 @@ func retryAfter(attempt int) time.Duration {
 	return wait
 }
 
-// finalError is a failure that another attempt would not mend.
+// finalError is a failure that another attempt would not fix.
 type finalError struct{ why string }
 
 func (e *finalError) Error() string { return e.why }
 
 func final(key string, values ...string) error { return &finalError{reason.Because(key, values...)} }
 
-// reasonOf returns the reason of a failure as users see it, in the form of reason.Because: without anything
-// that only the operator may know.
+// reasonOf returns the reason of a failure in the form of reason.Because, for users: it leaves out details that
+// only the operator may know.
 func reasonOf(err error) string {
 	if told := (*finalError)(nil); errors.As(err, &told) {
 		return told.why
@@ -154,10 +156,11 @@ func reasonOf(err error) string {
 	return reason.Because("file.store")
 }
 
-// markerKey names the file that identifies the installation a store of files belongs to.
+// markerKey names the file that identifies the installation to which a file store belongs.
 const markerKey = ".wending"
 
-// mark reports whether the store of files is the installation's: the owner marks it, others look for the mark.
+// mark reports whether the file store belongs to the installation: the owner marks the store, other processes look
+// for the mark.
 func (c *Collector) mark(ctx context.Context) bool {
 	isOurs, err := markStore(ctx, c.Store, c.Files, c.IsOwner)
 	switch {
@@ -165,7 +168,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 		c.Log.WarnContext(ctx, "cannot use the store of files, will retry", "error", err)
 	case err == nil && !isOurs:
 		c.Log.InfoContext(ctx, "BLOB_URL is not this installation's file store; this process copies no files", "is_owner", c.IsOwner)
-		select { // those that mark it may not have started yet
+		select { // the processes that mark it may not have started yet
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):
 		}
@@ -173,7 +176,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 	return isOurs && err == nil
 }
 
-// Sweeper tidies up, in the processes that decide where files are kept.
+// Sweeper removes files that are no longer needed. It runs in the processes that own the file store.
 type Sweeper struct {
 	Store *db.Store
 	Files blob.Store
@@ -182,14 +185,15 @@ type Sweeper struct {
 	Log  *slog.Logger
 }
 
-// orphanAge is how old an unreferenced file must be before it is removed: a younger one may be in progress.
+// orphanAge is the minimum age of an unreferenced file before it is removed: a younger one may still be in use.
 const orphanAge = time.Hour
 
-// Sweep removes previews that are no longer kept and files that nothing points to, and notes which files are gone.
+// Sweep removes previews that are no longer kept and files that no asset refers to, and records which files are
+// missing.
 func (s Sweeper) Sweep(ctx context.Context) error {
 	isOurs, err := markStore(ctx, s.Store, s.Files, false)
 	if err != nil || !isOurs {
-		return err // another store would seem to have lost everything
+		return err // in another store everything would seem to be lost
 	}
 	assets := journal.NewAssets(s.Store)
 	if err := assets.PruneOld(ctx, s.Keep); err != nil {
@@ -199,7 +203,7 @@ func (s Sweeper) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := map[uuid.UUID]map[string]bool{} // the keys of each task that were not seen yet
+	known := map[uuid.UUID]map[string]bool{} // the keys of each task that have not been found yet
 	for _, id := range stored {
 		if known[id], err = assets.Keys(ctx, id); err != nil {
 			return err
@@ -225,11 +229,11 @@ func (s Sweeper) Sweep(ctx context.Context) error {
 	return err
 }
 
-// removeOrphans removes files that nothing points to.
+// removeOrphans removes files that no asset refers to.
 func (s Sweeper) removeOrphans(ctx context.Context, assets journal.Assets, orphans []string) error {
 	for _, key := range orphans {
 		id, _ := taskOf(key)
-		keys, err := assets.Keys(ctx, id) // again: another process may have just pointed to it
+		keys, err := assets.Keys(ctx, id) // checked again, because another process may just have referred to it
 		if err != nil {
 			return err
 		}
@@ -244,7 +248,7 @@ func (s Sweeper) removeOrphans(ctx context.Context, assets journal.Assets, orpha
 	return nil
 }
 
-// noteLost notes which files of tasks were not found in the store: the keys of each task.
+// noteLost records which files of tasks are missing from the store; lost holds the keys of each task.
 func (s Sweeper) noteLost(ctx context.Context, assets journal.Assets, missing map[uuid.UUID]map[string]bool) error {
 	for id, keys := range missing {
 		for key := range keys {

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// picture is a PNG that differs from others by its number.
+// picture returns a PNG whose content depends on a number.
 func picture(t *testing.T, number int) []byte {
 	t.Helper()
 	canvas := image.NewRGBA(image.Rect(0, 0, 20+number, 10))
@@ -40,7 +40,7 @@ func picture(t *testing.T, number int) []byte {
 	return file.Bytes()
 }
 
-// produce stores pictures that came inline with the runs of a task, one each, several with equal content.
+// produce stores images that came inline with the runs of a task, one each; some have equal content.
 func produce(t *testing.T, tables *sqlx.DB, task uuid.UUID, distinct int) (count int) {
 	t.Helper()
 	const insert = `
@@ -69,7 +69,7 @@ func newCollector(t *testing.T, store *db.Store, files blob.Store, isOwner bool)
 	return &courier.Collector{Store: store, Files: files, Client: client, Sealer: sealer, MaxBytes: 1 << 20, IsOwner: isOwner, Log: slog.New(slog.DiscardHandler)}
 }
 
-// run runs a collector until the test ends, or stop is called.
+// run runs a collector until the test ends or stop is called.
 func run(t *testing.T, one *courier.Collector) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +94,7 @@ func states(t *testing.T, tables *sqlx.DB, task uuid.UUID) map[string]int {
 	return counts
 }
 
-// keys are the files of a store, without its mark and thumbnails.
+// keys returns the keys of the files in a store, without its mark and thumbnails.
 func keys(t *testing.T, files blob.Store) (list []string) {
 	t.Helper()
 	require.NoError(t, files.Walk(t.Context(), func(entry blob.Entry) error {
@@ -106,7 +106,8 @@ func keys(t *testing.T, files blob.Store) (list []string) {
 	return list
 }
 
-// Two machines with one bucket copy everything, each content once, although both take what they can.
+// Two machines that share a bucket copy everything, and each content only once, although both claim as many files
+// as they can.
 func TestTwoMachinesShareABucket(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -123,7 +124,7 @@ func TestTwoMachinesShareABucket(t *testing.T) {
 	require.Equal(t, 7, pointed)
 }
 
-// A task whose files drip leaves places for those of others.
+// A task whose files arrive slowly leaves places for the files of other tasks.
 func TestFilesThatDripLeavePlacesToOthers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -162,7 +163,7 @@ func TestFilesThatDripLeavePlacesToOthers(t *testing.T) {
 	stop()
 }
 
-// A machine with another folder leaves the files to the others.
+// A machine with another folder leaves the files to the other machines.
 func TestAnotherFolderIsNotUsed(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -180,7 +181,8 @@ func TestAnotherFolderIsNotUsed(t *testing.T) {
 	require.Empty(t, keys(t, other))
 }
 
-// A store that is another installation's is left alone, also by the process that decides: it would seem full of files that are nobody's.
+// A store of another installation is left alone, even by the owner process, to which all of its files would seem
+// unreferenced.
 func TestAnotherInstallationsStoreIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -201,7 +203,7 @@ func TestAnotherInstallationsStoreIsLeftAlone(t *testing.T) {
 	require.Equal(t, []string{key}, keys(t, files))
 }
 
-// fullDisk has no space for a while.
+// fullDisk is a store that is out of space for a while.
 type fullDisk struct {
 	blob.Store
 	isFull atomic.Bool
@@ -216,7 +218,8 @@ func (f *fullDisk) Put(ctx context.Context, key string, content io.Reader, size 
 	return f.Store.Put(ctx, key, content, size)
 }
 
-// A full disk costs no answer: the files wait, what is wrong is said, and they are copied once there is space.
+// A full disk costs no answer: the files wait, the problem is reported, and the files are copied once there is
+// space.
 func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -238,7 +241,8 @@ func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	dbtest.Await(t, 30*time.Second, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
 }
 
-// The sweep removes files that nothing points to and notes which are gone; what is young, or is not ours, stays.
+// The sweep removes files that no asset refers to and records which are missing; files that are too young, or not
+// ours, stay.
 func TestTheSweepFindsOrphansBothWays(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -267,7 +271,7 @@ func TestTheSweepFindsOrphansBothWays(t *testing.T) {
 
 	elsewhere, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
 	require.NoError(t, err)
-	sweeper.Files = elsewhere // an empty folder that is not the installation's: nothing is noted as lost
+	sweeper.Files = elsewhere // an empty folder of another installation: no file is recorded as lost
 	require.NoError(t, sweeper.Sweep(ctx))
 	require.Equal(t, map[string]int{"STORED": 1, "FAILED": 1}, states(t, tables, task))
 }
@@ -278,7 +282,7 @@ func storedKey(t *testing.T, tables *sqlx.DB) (key string) {
 	return key
 }
 
-// older is a store all of whose files but one are two hours old.
+// older is a store in which all files but one are two hours old.
 type older struct {
 	blob.Store
 	young string

@@ -25,8 +25,8 @@ import (
 	"wending/jobs/tasks"
 )
 
-// markStore reports whether the store of files is the installation's: a store without a mark gets one if
-// isOwner. Another installation's store is never taken over: its files would look unreferenced.
+// markStore reports whether the file store belongs to the installation: if isOwner, a store without a mark is
+// marked. A store of another installation is never taken over: all of its files would look unreferenced.
 func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner bool) (isOurs bool, err error) {
 	salt, err := upkeep.NewSecrets(store).Salt(ctx)
 	if err != nil {
@@ -49,17 +49,17 @@ func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner b
 	return string(found) == mark, err
 }
 
-// folderOf is where the files of a task are.
+// folderOf returns the folder of a task's files.
 func folderOf(taskID uuid.UUID) string { return taskID.String() }
 
-// taskOf is whose file a key names.
+// taskOf returns the task to which the file with a key belongs.
 func taskOf(key string) (id uuid.UUID, isOfTask bool) {
 	folder, _, _ := strings.Cut(key, "/")
 	id, err := uuid.Parse(folder)
 	return id, err == nil
 }
 
-// keyOf is where a file is kept: its path below its call.
+// keyOf returns the key under which a file is stored: its path below its call.
 func keyOf(a journal.Asset) string {
 	folder := folderOf(a.TaskID) + "/" + strconv.FormatInt(a.UnitID, 10) + "-" + strconv.Itoa(a.Epoch) + "/"
 	if a.Attempt > 1 {
@@ -74,7 +74,7 @@ func (c *Collector) copy(ctx context.Context, claimed journal.ClaimedAsset) erro
 	if err != nil {
 		return err
 	}
-	defer spool.Close() //nolint:errcheck // it has no name: nothing is left of it
+	defer spool.Close() // nolint:errcheck // it has no name, so nothing is left of it
 	hash := sha256.New()
 	size, err := c.fetch(ctx, claimed, io.MultiWriter(spool, hash))
 	if err != nil {
@@ -108,17 +108,17 @@ func (c *Collector) copy(ctx context.Context, claimed journal.ClaimedAsset) erro
 	}
 	stored, err := c.assets().Settle(ctx, claimed, copied)
 	switch {
-	case errors.Is(err, db.ErrConflict): // the task may have been deleted meanwhile: nothing of it stays
+	case errors.Is(err, db.ErrConflict): // the task may have been deleted in the meantime: none of its files stays
 		if exists, lookErr := c.assets().Exists(ctx, claimed.TaskID); lookErr == nil && !exists {
 			return errors.Join(err, c.Files.Delete(ctx, folderOf(claimed.TaskID)))
 		}
-	case err == nil && stored.StorageKey != copied.StorageKey: // another process was faster with equal content
+	case err == nil && stored.StorageKey != copied.StorageKey: // another process has stored equal content first
 		return c.drop(ctx, copied)
 	}
 	return err
 }
 
-// drop removes a copy that nothing points to.
+// drop removes a copy that no asset refers to.
 func (c *Collector) drop(ctx context.Context, copied journal.AssetCopy) error {
 	err := c.Files.Delete(ctx, copied.StorageKey)
 	if copied.ThumbnailKey != "" {
@@ -153,8 +153,8 @@ func (c *Collector) tooLarge() error {
 	return final("file.large", strconv.FormatInt(c.MaxBytes>>20, 10))
 }
 
-// headersOf returns the headers of the target that produced a file, and its origin: they are sent if the file
-// is at that origin.
+// headersOf returns the headers of the target that produced a file, and its origin: the headers are only sent if
+// the file has the same origin.
 func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map[string]string, origin string, err error) {
 	task, err := c.Store.Task(ctx, db.AllProjects(), a.TaskID)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map
 	}
 	target, err := tasks.Open(c.Sealer, task.Targets[a.Target-1])
 	if err != nil {
-		return nil, "", nil //nolint:nilerr // without its key the file may be open to everybody
+		return nil, "", nil // nolint:nilerr // the file may be public, so it is tried without the key
 	}
 	return target.Headers, tasks.OriginOf(target.URL), nil
 }
@@ -182,14 +182,15 @@ func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error
 	}
 	mediaType, _, _ = strings.Cut(found.String(), ";")
 	kind = observe.KindOf(mediaType)
-	isSoundOrFilm := func(kind string) bool { return kind == event.Audio || kind == event.Video } // containers are of both
+	// a container may hold either
+	isSoundOrFilm := func(kind string) bool { return kind == event.Audio || kind == event.Video }
 	if a.Kind != event.File && kind != a.Kind && (!isSoundOrFilm(a.Kind) || !isSoundOrFilm(kind)) {
 		return "", "", final("file.kind", mediaType, a.Kind)
 	}
 	return kind, mediaType, nil
 }
 
-// raster are the image types that thumbnails can be made of.
+// raster has the image types from which thumbnails can be made.
 var raster = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // thumbnail stores a small version of an image and returns its key; empty if none can be made.

@@ -28,7 +28,7 @@ type Courier struct {
 	Log   *slog.Logger
 }
 
-// atOnce is how many deliveries are sent at once, perChannel how many to one channel: a channel that hangs
+// atOnce is how many deliveries are sent at once, perChannel how many of them to one channel: a channel that hangs
 // leaves room for the others.
 const (
 	atOnce     = 16
@@ -55,11 +55,11 @@ func (c *Courier) Run(ctx context.Context) {
 // deliver makes one attempt.
 func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
 	sent, err := c.attempt(ctx, delivery)
-	if ctx.Err() != nil { // the claim ends by itself
+	if ctx.Err() != nil { // the claim expires without further action
 		return
 	}
 	outcome := outbox.Outcome{Status: sent.Status, Error: sent.Error}
-	if err != nil { // ours: nothing was sent
+	if err != nil { // our own limit: nothing was sent
 		c.Log.WarnContext(ctx, "a message cannot be written, will retry", "delivery_id", delivery.ID, "error", err)
 		outcome.Error = "the message could not be written"
 		if errors.Is(err, secret.ErrKey) {
@@ -104,20 +104,20 @@ func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent n
 	return c.Sender.Send(ctx, to, delivery.MessageID, delivery.Body), nil
 }
 
-// pushFor bounds the time that one round spends on one launch's results.
+// pushFor limits the time that one round spends on one launch's results.
 const pushFor = 500 * time.Millisecond
 
-// Announcer does the work that one process does for all, once a second: it announces the progress of launches,
-// puts ended runs into batches for channels that subscribe to results, and tidies up.
+// Announcer does the work that one process does for all processes, once a second: it announces the progress of
+// launches, puts ended runs into batches for channels that subscribe to results, and tidies up.
 type Announcer struct {
 	*Courier
 	tidiedAt, progressAt time.Time
 }
 
-// progressEvery is how often progress is looked at.
+// progressEvery is how often progress is checked.
 const progressEvery = 5 * time.Second
 
-// Round does one round.
+// Round does one round of that work.
 func (a *Announcer) Round(ctx context.Context) error {
 	box := a.Store.Outbox()
 	launches, err := box.Pushing(ctx)

@@ -17,21 +17,22 @@ import (
 // Fetcher fetches files through its own Guard. It is safe for concurrent use.
 type Fetcher struct{ http *http.Client }
 
-// maxRedirects is how many redirects Fetch follows, each through the guard. It decides which headers go along.
+// maxRedirects is how many redirects Fetch follows, each through the guard. Fetch decides which headers to pass on.
 const maxRedirects = 3
 
-// NewFetcher returns a client that reaches only what allowed allows.
+// NewFetcher returns a client that only connects to addresses that allowed allows.
 func NewFetcher(allowed *guard.Guard) *Fetcher {
 	return &Fetcher{allowed.Client(4, func(transport *http.Transport) {
 		transport.ResponseHeaderTimeout = time.Minute
-		transport.DisableCompression = true // files are stored as they are sent, and a small reply cannot unpack to a huge file
+		// files are stored in the form in which they are sent, and a small response cannot unpack to a huge file
+		transport.DisableCompression = true
 	})}
 }
 
 // Close drops idle connections.
 func (c *Fetcher) Close() { c.http.CloseIdleConnections() }
 
-// fetchError is a failure that another attempt may mend, in words that may be shown.
+// fetchError is a failure after which another attempt may succeed, with a message that may be shown.
 type fetchError struct {
 	why   string
 	cause error
@@ -43,7 +44,7 @@ func (e *fetchError) Unwrap() error { return e.cause }
 // idleFor is how long a download may stall.
 const idleFor = 30 * time.Second
 
-// lively is a writer that postpones a timeout with every byte.
+// lively is a writer that extends a deadline with every write.
 type lively struct {
 	io.Writer
 	alarm *time.Timer
@@ -107,7 +108,7 @@ func (c *Fetcher) get(ctx context.Context, address, origin string, headers map[s
 	return response, nil
 }
 
-// redirectOf is where a response leads on to.
+// redirectOf returns the address to which a response redirects.
 func redirectOf(response *http.Response) (address string, isRedirect bool) {
 	switch response.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:

@@ -8,21 +8,21 @@ import (
 )
 
 // Pump processes one kind of work that falls due in the database: it polls at regular intervals, and processes as many pieces at once
-// as it has places. All fields must be set.
+// as there are places. All fields must be set.
 type Pump[T any] struct {
-	// Places is how many pieces are worked on at once.
+	// Places is how many pieces are processed at once.
 	Places int
 	// Every is how often Claim is called while places are free.
 	Every time.Duration
-	// Claim takes up to free pieces that are due; working are those that are worked on.
+	// Claim claims up to free pieces that are due; working are the pieces that are being processed.
 	Claim func(ctx context.Context, free int, working []T) ([]T, error)
-	// Failed is called with an error of Claim; the next regular call retries.
+	// Failed is called with an error of Claim; the next regular call is the retry.
 	Failed func(ctx context.Context, err error)
-	// Work works on a piece.
+	// Work processes a piece.
 	Work func(ctx context.Context, piece T)
 }
 
-// Run works until ctx ends, and returns once all pieces that it began are done.
+// Run processes work until ctx ends, and returns once all pieces that it began are done.
 func (p Pump[T]) Run(ctx context.Context) {
 	var working []*T
 	done := make(chan *T, p.Places)

@@ -14,7 +14,8 @@ import (
 	"wending/jobs/courier"
 )
 
-// No more pieces than places are worked on, each is told to Claim while it is, and Run waits for them.
+// At most as many pieces as places are processed at once, Claim receives those that are being processed, and Run
+// waits for them.
 func TestAPumpKeepsToItsPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

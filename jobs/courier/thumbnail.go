@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	_ "image/gif" // formats that are read
+	_ "image/gif" // the formats that can be decoded
 	"image/jpeg"
 	_ "image/png"
 	"io"
@@ -19,24 +19,25 @@ import (
 )
 
 const (
-	// ThumbnailSide is how many pixels a thumbnail has at most in each direction.
+	// ThumbnailSide is the maximum size of a thumbnail in each direction, in pixels.
 	ThumbnailSide = 480
-	// maxSide and maxMemory limit the decoded image: pixels in each direction, and the bytes of all pixels.
+	// maxSide and maxMemory limit the decoded image: its size in each direction in pixels, and the memory for all
+	// pixels in bytes.
 	maxSide   = 20_000
 	maxMemory = 192 << 20
 	quality   = 82
 )
 
-// ErrPictureTooLarge means that a picture has more pixels than are decoded.
+// ErrPictureTooLarge means that an image has too many pixels to be decoded.
 var ErrPictureTooLarge = errors.New("the picture has too many pixels")
 
-// decoding lets one image be decoded at a time, because each takes up to maxMemory.
+// decoding allows one image to be decoded at a time, because each takes up to maxMemory.
 var decoding sync.Mutex
 
-// decodeFor is how long decoding may take: a small file can hold work for hours.
+// decodeFor is the maximum duration of decoding: a small file can require hours of work.
 const decodeFor = 10 * time.Second
 
-// impatient is a source that ends when the context does.
+// impatient is a reader that fails once the context has ended.
 type impatient struct {
 	ctx context.Context
 	io.Reader
@@ -49,7 +50,7 @@ func (i impatient) Read(p []byte) (int, error) {
 	return i.Reader.Read(p[:min(len(p), 4<<10)])
 }
 
-// Thumbnail returns a JPEG of a PNG, JPEG, GIF (its first frame) or WebP, on white where that is transparent.
+// Thumbnail returns a JPEG of a PNG, JPEG, GIF (its first frame) or WebP; transparent parts become white.
 func Thumbnail(ctx context.Context, picture io.ReadSeeker) ([]byte, error) {
 	config, format, err := image.DecodeConfig(picture)
 	if err != nil {
@@ -57,7 +58,7 @@ func Thumbnail(ctx context.Context, picture io.ReadSeeker) ([]byte, error) {
 	}
 	perPixel := int64(4)
 	if format == "jpeg" {
-		perPixel = 16 // a progressive one keeps its coefficients
+		perPixel = 16 // progressive images keep their coefficients in memory
 	}
 	switch config.ColorModel {
 	case color.RGBA64Model, color.NRGBA64Model:

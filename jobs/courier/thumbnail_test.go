@@ -43,7 +43,7 @@ func TestThumbnailsKeepTheirShapeAndAreBounded(t *testing.T) {
 	require.Greater(t, min(r, g, b), uint32(0xf000), "what is transparent is white")
 }
 
-// What a picture claims is checked before anything of that size is made.
+// The declared size of an image is checked before memory of that size is allocated.
 func TestPicturesThatAreTooLargeAreNotDecoded(t *testing.T) {
 	t.Parallel()
 	var file bytes.Buffer
@@ -62,7 +62,7 @@ func TestPicturesThatAreTooLargeAreNotDecoded(t *testing.T) {
 	}
 }
 
-// Decoding ends with the context: what a small file asks for may take hours.
+// Decoding ends with the context: a small file may take hours.
 func TestDecodingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	var file bytes.Buffer

@@ -13,21 +13,21 @@ import (
 	"wending/jobs/tasks"
 )
 
-// codeCut marks, among the events, a call that was cut: it has no outcome.
+// codeCut marks, among the events, a call that was cut, and so has no outcome.
 const codeCut = "CALL_CUT"
 
-// asking sends a unit's question to its target, or the turns of a conversation, one after another.
+// asking sends a unit's question, or the turns of its conversation one after another, to its target.
 type asking struct {
-	// notes record the events of the question's call; nil until its first attempt. In a conversation they
-	// belong to the last turn.
+	// notes record the events of the question's call; nil until its first attempt. In a conversation they belong to
+	// the turn that was asked last.
 	notes *Call
 	// turn is the turn of a conversation that is asked next; nil for a single question, and until it is read.
 	turn *openTurn
-	// conversationID is the agent's own id for the conversation, as of the last answer.
+	// conversationID is the agent's own id for the conversation, from the last answer.
 	conversationID string
 	// attempts are the failed attempts.
 	attempts db.FailedAttempts
-	// isUnstreamed reports that the target refused to stream: the call that follows does not count as a retry.
+	// isUnstreamed reports that the target refused to stream, so that the following call does not count as a retry.
 	isUnstreamed bool
 	// job is the job that the agent has accepted; nil if there is none.
 	job *acceptedJob
@@ -52,7 +52,7 @@ func (a *asking) call(ctx context.Context, c *crew, unit *claimed) protocol.Answ
 		a.conversationID = request.ConversationID
 	}
 	if answer.Status == protocol.TimedOut && ctx.Err() == nil {
-		a.cancelJob(c, unit) //nolint:contextcheck // the job is cancelled after the call's own time is over
+		a.cancelJob(c, unit) // nolint:contextcheck // the job is cancelled after the call's own time is up
 	}
 	return answer
 }
@@ -123,7 +123,7 @@ func (a *asking) tellEnd(unit *claimed, answer protocol.Answer) {
 	a.notes.Emit(event.ErrorOccurred, event.Data{Code: answer.ErrorCode, Message: answer.ErrorMessage, Attempt: unit.attempt})
 }
 
-// end decides, and is ready for the next turn of a conversation.
+// end decides about the answer, and prepares the next turn of a conversation.
 func (a *asking) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	outcome := newResult(unit.Unit, answer, unit.attempt)
 	outcome.FailedAttempts = a.attempts
@@ -154,7 +154,8 @@ func (c *crew) judge(result *engine.Result, answer protocol.Answer) {
 	subject := evaluate.Subject{
 		Answer: string(answer.Text), Values: tasks.Values(result.Unit.Item, c.Task.VariableNames), LatencyMS: result.LatencyMS, Tokens: result.TotalTokens,
 	}
-	// An answer that arrived is judged even while the worker leaves. Judge has no other error than that of its context.
+	// An answer that arrived is judged even while the worker shuts down. Judge returns no error other than the
+	// context's.
 	ctx := context.WithoutCancel(c.calls)
 	c.contain("judge an answer", func() {
 		result.Evaluations, result.Passed, result.Score, _ = c.Rules.Judge(ctx, subject)

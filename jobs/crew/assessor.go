@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// assessEvery is how often questions whose runs were recorded are assessed: assessing many at once costs little
-// more than assessing one.
+// assessEvery is the time between two rounds of assessing: assessing many questions at once costs little more than
+// assessing one.
 const assessEvery = 200 * time.Millisecond
 
-// assessor assesses questions as the last of their runs is recorded. What it leaves undone is done when the launch is
-// finished.
+// assessor assesses questions once the last of their runs is recorded. Questions that it leaves out are assessed
+// when the launch is finished.
 type assessor struct {
 	// assess assesses the questions that have all their runs.
 	assess  func(ctx context.Context, itemIDs []int64) error
@@ -35,7 +35,7 @@ func (a *assessor) note(items []int64) {
 	}
 }
 
-// run assesses until done is closed, and once more then.
+// run assesses until done is closed, and once more after that.
 func (a *assessor) run(done <-chan struct{}) {
 	tick := time.NewTicker(assessEvery)
 	defer tick.Stop()

@@ -19,7 +19,7 @@ const maxPostpone = time.Minute
 // codeInternal marks a run whose answer made the decoder panic or whose result the database rejected.
 const codeInternal = "INTERNAL_ERROR"
 
-// retryClock is the time between two attempts; nil until the first has failed.
+// retryClock is the time between two attempts; nil until the first one has failed.
 type retryClock = *backoff.ExponentialBackOff
 
 // newRetry returns the waits between attempts: about 1, 2, 4 … s, each up to a quarter longer, so that calls that
@@ -31,7 +31,7 @@ func newRetry() retryClock {
 	return retry
 }
 
-// attempt makes one call for a unit. It returns its outcome, or parks the unit for its next attempt; if it does
+// attempt makes one call for a unit. It returns the outcome, or parks the unit for its next attempt. If it does
 // neither, the call was cut and the unit must be returned.
 func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	ctx, started := c.calls, time.Now()
@@ -41,7 +41,7 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 		return nil, false
 	}
 	if answer.ErrorCode == protocol.CodeInterrupted {
-		return nil, false // the accepted job is stored: another worker waits for it
+		return nil, false // the accepted job is stored, so another worker will wait for it
 	}
 	target := c.Task.Target(unit.Target)
 	c.Observer.CallEnded(target, answer)
@@ -71,9 +71,10 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 // begin prepares a unit for the first attempt of another question to its target.
 func (c *claimed) begin() { c.attempt, c.retry = 1, nil }
 
-// mayAttempt waits until a unit's call may begin, reserving a rate-limit slot for a later attempt. If no slot
-// is near, the unit is parked again; any other unit that may not be called must be returned: the launch was
-// stopped, the worker is leaving, or the unit may already belong to another worker.
+// mayAttempt waits until a unit's call may begin, and reserves a rate-limit slot unless it is the unit's first
+// call. If no slot is near, the unit is parked again. In all other cases in which a unit may not be called it must
+// be returned: the launch was stopped, the worker is shutting down, or the unit may already belong to another
+// worker.
 func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	if may, isParked := unit.errand.prepare(c, unit); !may {
 		return false, isParked

@@ -32,18 +32,19 @@ import (
 // Config holds the dependencies that all crews of a worker share.
 type Config struct {
 	Store *db.Store
-	// Agents calls agents, Models calls models: each has its own rules about addresses.
+	// Agents calls agents, Models calls models: different rules apply to their addresses.
 	Agents   *agent.Client
 	Models   *agent.Client
 	Holdings *Holdings
 	Observer Observer
 	// Scribe records what agents report.
 	Scribe *Scribe
-	// AssetURL returns where agents find a file of a task on this site; nil if that is not known.
+	// AssetURL returns the address at which agents find a task's file on this site; nil if the address of the site
+	// is not known.
 	AssetURL func(taskID, assetID uuid.UUID) string
 	// Leaving is closed when no further unit may be claimed.
 	Leaving <-chan struct{}
-	// Calls ends when calls in flight must be cut.
+	// Calls is the context of calls: it ends when calls in flight must be cut.
 	Calls context.Context
 	// Report reports an internal error to the operators; nil means errors are only logged.
 	Report func(error)
@@ -79,7 +80,7 @@ type Launch struct {
 	db.Call
 	// Targets are the opened targets, by number.
 	Targets map[int]tasks.Target
-	// Rules judge the answers as they come, Judges rate them in separate calls.
+	// Rules judge the answers as they arrive, Judges rate them in separate calls.
 	Rules  tasks.Rules
 	Judges tasks.Judges
 }
@@ -89,7 +90,7 @@ type crew struct {
 	Config
 	lease db.Lease
 	Launch
-	// calls ends when calls in flight must be cut.
+	// calls is the context of the crew's calls: it ends when calls in flight must be cut.
 	calls context.Context
 	cut   context.CancelFunc
 
@@ -101,8 +102,8 @@ type crew struct {
 	recorder *recorder
 	assessor *assessor
 
-	// surplus is how many lanes must make room for launches that wait, as their calls end; takesShifts reports that all
-	// of them must when their shift is over.
+	// surplus is how many lanes must make room for waiting launches once their calls end; takesShifts reports that
+	// all lanes must, each at the end of its shift.
 	surplus     atomic.Int64
 	takesShifts atomic.Bool
 
@@ -110,12 +111,12 @@ type crew struct {
 	closing   chan struct{} // closed when the last lane has left
 	supplying sync.WaitGroup
 	recording sync.WaitGroup
-	// recorded is closed when every result is recorded, so that nothing more remains to be assessed.
+	// recorded is closed when every result is recorded, so that no further question becomes due for assessment.
 	recorded  chan struct{}
 	assessing sync.WaitGroup
 }
 
-// join adds a lane to the launch's crew, and creates the crew if there is none under this lease.
+// join adds a lane to the launch's crew. If there is no crew under this lease, it creates one.
 func (s *Crews) join(launch Launch, lease db.Lease) *crew {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ func (s *Crews) join(launch Launch, lease db.Lease) *crew {
 	return c
 }
 
-// leave takes a lane out. If it was the last one, it returns unused units and waits until every result is
+// leave removes a lane. If it was the last one, leave returns unused units and waits until every result is
 // recorded.
 func (s *Crews) leave(c *crew) (wasLast bool) {
 	s.mu.Lock()
@@ -195,7 +196,8 @@ func (c *crew) claim(wants []db.Want) (db.Claim, error) {
 	})
 }
 
-// watch confirms the gate while the launch runs, closes it when it does not, and cuts calls long after a stop.
+// watch confirms the gate while the launch runs, closes it when the launch stops, and cuts calls that are still in
+// flight long after a stop.
 func (c *crew) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -242,7 +244,7 @@ func (c *crew) isLeaving() bool {
 	}
 }
 
-// pause waits, and returns false if the worker began to leave.
+// pause waits; it returns false if the worker began to shut down.
 func (c *crew) pause(wait time.Duration) bool {
 	if wait <= 0 {
 		return !c.isLeaving()
@@ -262,13 +264,13 @@ func (c *crew) returnUnits(units []db.Unit) {
 	if len(units) == 0 {
 		return
 	}
-	// Even during shutdown, the units must not wait until this worker is considered dead.
+	// This also happens during shutdown: the units must not wait until this worker is considered dead.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.calls), 5*time.Second)
 	defer cancel()
 	c.Holdings.release(units, c.Store.ReturnUnits(ctx, units))
 }
 
-// stored releases units whose results were recorded or refused. Those of conversations with further turns stay.
+// stored releases units whose results were recorded or refused, except those of conversations with further turns.
 func (c *crew) stored(results []engine.Result, refused []db.Unit) {
 	var ended []db.Unit
 	var items []int64

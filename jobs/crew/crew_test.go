@@ -13,7 +13,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Crews share a configuration, but each logs under its own launch alone.
+// Crews share a configuration, but each logs only its own launch.
 func TestACrewLogsUnderItsOwnLaunch(t *testing.T) {
 	t.Parallel()
 	var lines bytes.Buffer

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// gateFreshFor is how long a confirmation counts: no call begins later than this after a stop.
+	// gateFreshFor is how long a confirmation is valid: no call begins later than this after a stop.
 	gateFreshFor = 800 * time.Millisecond
 	// claimFreshFor is the longest a claimed unit may wait before its call begins. It is far below
-	// db.WorkerDeadAfter, so a process that was frozen never begins a unit that another worker has by then.
+	// db.WorkerDeadAfter, so a process that was frozen never begins a unit that another worker has claimed since.
 	claimFreshFor = 5 * time.Second
 	// limitedClaimFreshFor applies under a rate limit: after it, the reserved slot has passed, and several calls
 	// would begin at the same time.
 	limitedClaimFreshFor = 250 * time.Millisecond
 )
 
-// gate decides whether a call may begin: only while the launch is known to be running and the worker's lease to
-// be held. Every confirmation opens it for gateFreshFor; close shuts it permanently.
+// gate decides whether a call may begin: only while the launch is known to be running and the worker's lease is
+// known to be held. Every confirmation opens the gate for gateFreshFor; close shuts it permanently.
 type gate struct {
 	mu          sync.Mutex
 	confirmedAt time.Time
@@ -29,7 +29,7 @@ func newGate() *gate {
 	return &gate{confirmed: make(chan struct{}), closed: make(chan struct{})}
 }
 
-// confirm records that at the given time the launch was running and the lease held.
+// confirm records that the launch was running and the lease was held at the given time.
 func (g *gate) confirm(at time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

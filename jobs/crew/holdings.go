@@ -13,8 +13,8 @@ import (
 	"wending/db/engine"
 )
 
-// Holdings are the units and lanes that a worker knows it holds. Anything else that the database assigns to it
-// came from a transaction whose reply was lost, and is returned.
+// Holdings are the units and lanes that a worker knows it holds. Anything else that the database assigns to it is
+// the result of a transaction whose reply was lost, and is returned.
 type Holdings struct {
 	// claiming blocks claims while the holdings are compared with the database.
 	claiming  sync.RWMutex
@@ -30,12 +30,12 @@ func NewHoldings() *Holdings {
 	return &Holdings{units: map[int64]int{}, lanes: map[uuid.UUID]bool{}}
 }
 
-// claim runs a claim and notes its units.
+// claim runs a claim and records its units.
 func (h *Holdings) claim(claim func() (db.Claim, error)) (db.Claim, error) {
 	h.claiming.RLock()
 	defer h.claiming.RUnlock()
 	got, err := claim()
-	if err != nil { // it may have been committed although its reply was lost
+	if err != nil { // the claim may have been committed although its reply was lost
 		h.mayDiffer.Store(true)
 		return got, err
 	}
@@ -47,7 +47,7 @@ func (h *Holdings) claim(claim func() (db.Claim, error)) (db.Claim, error) {
 	return got, nil
 }
 
-// release forgets units that are recorded or returned. A failed return leaves them to be found as strays.
+// release forgets units that are recorded or returned. If returning them failed, they will be found as strays.
 func (h *Holdings) release(units []db.Unit, failed error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,7 +56,7 @@ func (h *Holdings) release(units []db.Unit, failed error) {
 			delete(h.units, unit.ID)
 		}
 	}
-	if failed != nil { // only now: a comparison must not find them in both places
+	if failed != nil { // not earlier, or a comparison could find them in both places
 		h.mayDiffer.Store(true)
 	}
 }
@@ -100,8 +100,8 @@ func (h *Holdings) setLane(lane uuid.UUID, isHeld bool) {
 	}
 }
 
-// ReleaseStrays releases units and lanes that the database assigns to the worker without its knowledge, if there
-// may be any. It returns how many units were released.
+// ReleaseStrays releases units and lanes that the database assigns to the worker without its knowledge. It returns
+// how many units were released. It does nothing unless the reply to a transaction may have been lost.
 func (h *Holdings) ReleaseStrays(ctx context.Context, store *db.Store, workerID uuid.UUID) (released int, err error) {
 	if !h.mayDiffer.Swap(false) {
 		return 0, nil

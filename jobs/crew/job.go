@@ -12,13 +12,13 @@ import (
 // acceptedJob is a job that an agent has accepted for a unit, as the database stores it.
 type acceptedJob struct {
 	protocol.Job
-	// ItemID is the question that the job answers: in a conversation, the turn.
+	// ItemID is the question that the job answers; in a conversation, that turn.
 	ItemID  int64 `json:"item_id"`
 	request protocol.Request
 }
 
-// followJob lets a request to an agent that accepts jobs continue the job of an earlier holder of the unit, and
-// stores a new job, so that another worker can continue to wait instead of asking again.
+// followJob prepares a request to an agent that accepts jobs: the request continues the job of an earlier holder of
+// the unit, and a new job is stored, so that another worker can continue to wait for it instead of asking again.
 func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 	request.Leaving = c.Leaving
 	if a.job == nil && unit.Resume != nil {
@@ -45,7 +45,7 @@ func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 	}
 }
 
-// forgetJob removes the job of a failed attempt: the next attempt asks again.
+// forgetJob removes the job of a failed attempt, because the next attempt asks again.
 func (a *asking) forgetJob(c *crew, unit *claimed) {
 	if a.job == nil {
 		return
@@ -56,8 +56,8 @@ func (a *asking) forgetJob(c *crew, unit *claimed) {
 	}
 }
 
-// cancelJob cancels the job of a unit at an agent that supports it, once its launch was stopped or its time is
-// over. A worker that shuts down cancels nothing, because another one continues to wait for the job.
+// cancelJob cancels the job of a unit, if the agent supports that, once the launch was stopped or the time is up. A
+// worker that shuts down cancels nothing, because another one continues to wait for the job.
 func (a *asking) cancelJob(c *crew, unit *claimed) {
 	if a.job == nil || c.isLeaving() {
 		return

@@ -13,20 +13,20 @@ import (
 	"wending/jobs/tasks"
 )
 
-// judging has a judge rate an answer, once per vote.
+// judging has a judge rate an answer, with one call per vote.
 type judging struct {
 	judge evaluate.LLMJudge
-	// values are the values of the judge's template, including the answer; nil until they are read.
+	// values are the values for the judge's template, including the answer; nil until they are read.
 	values map[string]string
-	// votes are the readable votes among the asked ones.
+	// votes are the readable votes among those asked for.
 	votes []evaluate.Vote
 	asked int
-	// result sums the calls up.
+	// result sums up the calls.
 	result engine.Judgement
 	said   strings.Builder
 }
 
-// prepare reads the answer to rate, once. A unit whose run is gone must be returned.
+// prepare reads the answer to rate, once. A unit whose run no longer exists must be returned.
 func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	if j.values != nil {
 		return true, false
@@ -50,7 +50,7 @@ func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Ans
 	return c.send(ctx, c.Models, request)
 }
 
-// A judge's calls are not recorded as events, and they do not stream.
+// A judge's calls are not recorded as events and do not stream.
 func (j *judging) cut(*crew, *claimed)                                               {}
 func (j *judging) fallsBack(*crew, *claimed, protocol.Answer, time.Time) bool        { return false }
 func (j *judging) failed(*crew, *claimed, protocol.Answer, time.Time, time.Duration) {}
@@ -60,8 +60,7 @@ func (j *judging) retries(unit *claimed) int                                    
 // maxSaid is the maximum stored length, in bytes, of a judge's output in one vote.
 const maxSaid = 20_000
 
-// end takes a judge's output, and decides once all votes are in; until then the unit is parked for the next
-// one.
+// end reads a judge's output and decides once all votes are in; until then it parks the unit for the next vote.
 func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	j.asked++
 	j.result.Attempts += unit.attempt
@@ -99,7 +98,7 @@ func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *e
 	return &engine.Result{Unit: unit.Unit, Judgement: &j.result}, false
 }
 
-// addTokens adds a number of tokens, which may be unknown.
+// addTokens adds two numbers of tokens, each of which may be unknown.
 func addTokens(sum **int, tokens *int) {
 	if tokens == nil {
 		return

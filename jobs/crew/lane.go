@@ -13,28 +13,28 @@ import (
 // shift is how long a lane works for its launch while there are fewer lanes than launches.
 const shift = 2 * time.Second
 
-// End is why a lane's work ended.
+// End is the reason why a lane stopped working.
 type End int
 
-// The ends of a lane's work.
+// The reasons why lanes stop.
 const (
-	// NothingLeft means that nothing is left for the lane: reconcile sends another when there is.
+	// NothingLeft means that the lane found no more units: Reconcile adds lanes when there are some again.
 	NothingLeft End = iota
-	// Leaving means that the worker leaves, and others should continue the launch.
+	// Leaving means that the worker is shutting down, and others should continue the launch.
 	Leaving
-	// MadeRoom means that the lane is another launch's shift.
+	// MadeRoom means that the lane makes room for another launch.
 	MadeRoom
 )
 
-// Lane is one of the lanes of a launch to which this worker was admitted. The caller must call Work.
+// Lane is one of the lanes of a launch that this worker was given. The caller must call Work.
 type Lane struct {
 	id    uuid.UUID
 	crews *Crews
 	crew  *crew
 }
 
-// Enter takes up to n of a launch's lanes, in one transaction, and returns those that it was admitted to. All of
-// them join the crew before the first one claims, so that it claims for all.
+// Enter requests up to n of a launch's lanes in one transaction, and returns those it gets. All of them join the
+// crew before the first one claims, so that one claim serves all.
 func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int) ([]*Lane, error) {
 	admitted, err := s.config.Holdings.enterLanes(n, func(ids []uuid.UUID) ([]uuid.UUID, error) {
 		return engine.NewLanes(s.config.Store).Enter(ctx, ids, launch.LaunchID, lease)
@@ -49,21 +49,22 @@ func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int)
 	return entered, nil
 }
 
-// Work works in the lane until it ends, and leaves it. isLast reports that the crew's last lane has left, so that the
-// launch may be at its end.
+// Work works in the lane until an End, and leaves the lane. isLast reports that the crew's last lane has left, so
+// that the launch may have ended.
 func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	c := l.crew
-	if c.contain("work in a lane", func() { end, err = c.work(l.id) }) { //nolint:contextcheck // units are returned after the lane was told to end
+	// nolint:contextcheck // units are returned after the lane's own context has ended
+	if c.contain("work in a lane", func() { end, err = c.work(l.id) }) {
 		err = errInternal
 	}
 	c.Holdings.leaveLane(l.id, func() error { return engine.NewLanes(c.Store).Leave(ctx, l.id) })
 	return end, l.crews.leave(c), err //nolint:contextcheck // as above
 }
 
-// work runs units until nothing is left for the lane, other lanes suffice for the rate limit, other launches wait for
-// the lane, or the worker leaves.
+// work runs units until none is left for the lane, fewer lanes suffice for the rate limit, other launches need the
+// lane, or the worker shuts down.
 func (c *crew) work(lane uuid.UUID) (End, error) {
-	var unrecorded []<-chan struct{} // each is closed when one of the lane's results is recorded
+	var unrecorded []<-chan struct{} // each is closed once one of the lane's results is recorded
 	start := time.Now()
 	for !c.isLeaving() {
 		if c.makesRoom(start) {
@@ -72,11 +73,11 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 		got := c.supply.next()
 		switch {
 		case got.err != nil:
-			return NothingLeft, got.err // reconcile sends another lane
+			return NothingLeft, got.err // Reconcile will add a lane
 		case got.retryAfter > 0:
 			yielded, err := engine.NewLanes(c.Store).Yield(c.calls, lane, c.LaunchID)
 			if err != nil || yielded || got.retryAfter > shift {
-				return NothingLeft, err // reconcile sends a lane when a slot is near
+				return NothingLeft, err // Reconcile will add a lane when a slot is near
 			}
 			c.pause(got.retryAfter)
 		case got.unit == nil:
@@ -99,8 +100,8 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 	return Leaving, nil
 }
 
-// makesRoom reports whether a lane that began to work at start must make room for waiting launches. The last
-// lane stays while units wait for a retry, because otherwise their attempts would start over.
+// makesRoom reports whether a lane that has worked since start must make room for waiting launches. The last lane
+// stays while units wait for a retry, because otherwise their attempts would start over.
 func (c *crew) makesRoom(start time.Time) bool {
 	if c.lanes.Load() == 1 && c.supply.hasParked() {
 		return false
@@ -116,8 +117,8 @@ func (c *crew) makesRoom(start time.Time) bool {
 	return false
 }
 
-// run makes one attempt of a unit and hands its outcome to the recorder; the channel is closed when it is recorded. It is
-// nil for a unit without an outcome, which waits for its next attempt or is returned.
+// run makes one attempt of a unit and hands its outcome to the recorder; the channel is closed once the outcome is
+// recorded. The channel is nil if there is no outcome, because the unit waits for its next attempt or was returned.
 func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 	isKept := false
 	defer func() {
@@ -139,7 +140,7 @@ func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 	unit.errand.close()
 	recorded = c.recorder.record(*result)
 	if result.Turn.HasMore() {
-		<-recorded // a crash must not cost more than the turn in flight
+		<-recorded // a crash must not lose more than the turn in flight
 		unit.begin()
 		c.supply.park(unit, 0)
 	}

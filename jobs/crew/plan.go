@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// drainedFor is how long after a claim found nothing left of a target it is not claimed from again. Units requeued
-	// later, from a worker that died, get new lanes.
+	// drainedFor is for how long a target is not claimed from after a claim found nothing left. Units that are
+	// requeued later, because a worker died, get new lanes.
 	drainedFor = time.Second
-	// besideOthers is how far ahead a rate-limit slot may be while other targets could use the lane.
+	// besideOthers is how far in the future a rate-limit slot may be while other targets could use the lane.
 	besideOthers = 50 * time.Millisecond
-	// leastPace is the minimum duration that a call counts as when lanes are allocated.
+	// leastPace is the minimum duration of a call when lanes are allocated.
 	leastPace = time.Millisecond
 )
 
 // line is a supply's state for one target. The supply's lock guards it.
 type line struct {
 	number int
-	// isLimited reports that the last claim was under a rate limit: nothing is claimed ahead of it.
+	// isLimited reports that the last claim was under a rate limit, so that no units are claimed ahead.
 	isLimited bool
-	// drainedAt is when a claim found fewer units than the limit allowed, so that nothing was left.
+	// drainedAt is when a claim returned fewer units than the limit allowed, so that none was left.
 	drainedAt time.Time
-	// claimedAt is when a claim last got units of it.
+	// claimedAt is when a claim last returned units of the target.
 	claimedAt time.Time
 	// blockedUntil is when the next rate-limit slot is near.
 	blockedUntil time.Time
-	// ready and parked count units that are in no lane.
+	// ready and parked count units that are not in a lane.
 	ready, parked int
 	// begun are the units in lanes, with the times at which they entered them.
 	begun map[int64]time.Time
-	// hasEnded reports that a unit has left its lane: so long it took, as a running mean.
+	// hasEnded reports that a unit has left its lane; took is the running mean of the time units spent there.
 	hasEnded bool
 	callTime time.Duration
 }
@@ -43,7 +43,7 @@ func (l *line) isDrained() bool { return time.Since(l.drainedAt) < drainedFor }
 
 func (l *line) begin(unit int64) { l.begun[unit] = time.Now() }
 
-// end reports whether another unit had ended before.
+// end records that a unit has left its lane, and reports whether another one had before.
 func (l *line) end(unit int64, took time.Duration) (hadEnded bool) {
 	delete(l.begun, unit)
 	hadEnded = l.hasEnded
@@ -65,7 +65,7 @@ func (l *line) learn(limit db.Limit, got int, now time.Time) {
 	}
 }
 
-// pace is how long a call takes: the mean, or the age of the oldest in a lane if that is longer.
+// pace returns how long a call takes: the mean, or the age of the oldest call in a lane if that is longer.
 func (l *line) pace() time.Duration {
 	pace := max(l.callTime, leastPace)
 	for _, start := range l.begun {
@@ -74,14 +74,14 @@ func (l *line) pace() time.Duration {
 	return pace
 }
 
-// plan returns how many of count units to claim from each target for the given number of lanes, some of which
-// wait. The shorter a target's calls, the more lanes it gets: a target that is slow or hangs must not hold up
-// the others. Until a call has ended, a target gets no more than a sixteenth of the lanes, and all such targets
-// together no more than a quarter. The target claimed longest ago comes first, so that targets that share a
+// plan returns how many of count units to claim from each target for the given number of lanes, some of which wait.
+// The shorter a target's calls, the more lanes it gets: a target that is slow or hangs must not hold up the others.
+// Until one of its calls has ended, a target gets at most a sixteenth of the lanes, and all such targets together
+// at most a quarter. The target from which units were claimed longest ago comes first, so that targets that share a
 // rate limit take turns.
 func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	var open []*line
-	left := 0 // targets that may have more units
+	left := 0 // the targets that may have more units
 	for _, line := range lines {
 		if line.isDrained() {
 			continue
@@ -125,8 +125,9 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	return chosen
 }
 
-// cheapest returns which of the open lines the next unit costs least, by the time of its calls in the lanes that it uses; -1 if isFull
-// holds for all of them, of a line, the units wanted of it already, and the lanes that it uses with them.
+// cheapest returns the index of the open line whose next unit costs least, measured by the time its calls occupy
+// lanes; -1 if isFull returns true for all of them. isFull is called with a line, the number of units already
+// wanted of it, and the number of lanes that it would use.
 func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(line *line, units, used int) bool, lanes int) int {
 	best, least := -1, time.Duration(0)
 	for n, line := range open {
@@ -135,7 +136,7 @@ func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(
 			continue
 		}
 		cost := time.Duration(used+1) * paces[n]
-		if used == 0 && len(open) <= lanes/2 { // every target makes progress
+		if used == 0 && len(open) <= lanes/2 { // so that every target makes progress
 			cost = 0
 		}
 		if best < 0 || cost < least {

@@ -10,7 +10,7 @@ import (
 	"wending/db"
 )
 
-// counts are how many units a plan wants of each of the lines, by their numbers from 1.
+// counts returns how many units a plan wants of each line, by line number from 1.
 func counts(wants []db.Want, lines int) []int {
 	list := make([]int, lines)
 	for _, want := range wants {
@@ -19,7 +19,7 @@ func counts(wants []db.Want, lines int) []int {
 	return list
 }
 
-// linesOf are lines whose calls take so long.
+// linesOf makes lines whose calls take these times.
 func linesOf(paces ...time.Duration) (lines []*line) {
 	for n, pace := range paces {
 		line := newLine(n + 1)
@@ -52,14 +52,14 @@ func TestLanesGoWhereCallsAreShort(t *testing.T) {
 	}
 }
 
-// A call in flight counts as long as it has taken already.
+// A call in flight counts with the time it has already taken.
 func TestATargetThatHangsGetsNoMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lines := linesOf(50*time.Millisecond, 50*time.Millisecond)
 		lines[1].begin(7)
 		require.Equal(t, []int{4, 3}, counts(plan(lines, 7, 7, 8), 2))
-		time.Sleep(time.Minute) // the test's own clock
+		time.Sleep(time.Minute) // on the fake clock
 		require.Equal(t, []int{7, 0}, counts(plan(lines, 7, 7, 8), 2))
 	})
 }
@@ -68,17 +68,19 @@ func TestWhatATargetCannotGiveIsNotWanted(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	lines := linesOf(time.Second, time.Second, time.Second, time.Second)
-	lines[0].learn(db.Limit{Allowed: 3}, 2, now)                  // drained
-	lines[1].learn(db.Limit{RetryAfter: time.Minute}, 0, now)     // postponed
-	lines[2].learn(db.Limit{IsLimited: true, Allowed: 1}, 1, now) // limited: no more than lanes wait
-	lines[3].parked = 8                                           // as many wait for another attempt as there are lanes
+	lines[0].learn(db.Limit{Allowed: 3}, 2, now)              // the target is drained
+	lines[1].learn(db.Limit{RetryAfter: time.Minute}, 0, now) // the next slot is postponed
+	// under a rate limit only as many units are claimed as lanes wait
+	lines[2].learn(db.Limit{IsLimited: true, Allowed: 1}, 1, now)
+	// as many units wait for another attempt as there are lanes
+	lines[3].parked = 8
 	require.Equal(t, []int{0, 0, 2, 0}, counts(plan(lines, 8, 2, 8), 4))
 	wants := plan(linesOf(time.Second, time.Second), 8, 8, 8)
 	require.Equal(t, besideOthers, wants[0].Horizon, "a lane does not wait for a slot while others could be called")
 	require.Equal(t, db.RateHorizon, plan(lines[2:3], 2, 2, 8)[0].Horizon)
 }
 
-// Targets that share a rate limit have their turns, however short the calls of one are.
+// Targets that share a rate limit take turns, even if the calls of one are very short.
 func TestEveryTargetHasItsTurnUnderASharedLimit(t *testing.T) {
 	t.Parallel()
 	lines := linesOf(50*time.Millisecond, 10*time.Second, 0)

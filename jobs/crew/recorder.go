@@ -24,11 +24,11 @@ type recorder struct {
 	store  resultStore
 	taskID uuid.UUID
 	log    *slog.Logger
-	// ctx ends when results that could not be recorded must be abandoned.
+	// ctx ends when results that could not be recorded have to be abandoned.
 	ctx     context.Context
 	contain func(doing string, work func()) (panicked bool)
-	// onStored is called for decided results, with the units of refused ones; onAbandoned for units whose
-	// results were given up.
+	// onStored is called with the results that were recorded and the units whose results were refused; onAbandoned
+	// is called with units whose results were abandoned.
 	onStored    func(results []engine.Result, refused []db.Unit)
 	onAbandoned func([]db.Unit)
 	outcomes    chan outcome
@@ -39,13 +39,13 @@ type resultStore interface {
 	Record(ctx context.Context, taskID uuid.UUID, results []engine.Result) (refused []db.Unit, err error)
 }
 
-// outcome is a result and the channel on which its lane waits until it is recorded.
+// outcome is a result and the channel on which its lane waits until the result is recorded.
 type outcome struct {
 	result   engine.Result
 	recorded chan struct{}
 }
 
-// record queues a result. The returned channel is closed when it is recorded or given up.
+// record queues a result. The returned channel is closed once the result is recorded or abandoned.
 func (r *recorder) record(result engine.Result) (recorded <-chan struct{}) {
 	o := outcome{result, make(chan struct{})}
 	r.outcomes <- o
@@ -69,7 +69,7 @@ func (r *recorder) run() {
 	}
 }
 
-// gather collects the outcomes that are ready after first, within the bounds of one transaction.
+// gather collects the outcomes that are ready after first, within the limits of one transaction.
 func (r *recorder) gather(first outcome) []outcome {
 	batch, bytes := []outcome{first}, sizeOf(first.result)
 	for len(batch) < maxBatch && bytes < maxBatchBytes {
@@ -86,12 +86,13 @@ func (r *recorder) gather(first outcome) []outcome {
 	return batch
 }
 
-// sizeOf returns the share of maxBatchBytes that a result takes.
+// sizeOf returns how much of maxBatchBytes a result takes.
 func sizeOf(result engine.Result) int { return len(result.Response) + len(result.Reasoning) }
 
-// recordBatch records results, retrying for as long as the database is unavailable: an answer in hand must not be
-// lost to an outage. Results that the database refuses are recorded one by one, and as failures if they are
-// refused again: no answer may block its launch. It gives up when the worker's time to shut down is over.
+// recordBatch records results, retrying as long as the database is unavailable, because an outage must not lose
+// answers that have arrived. If the database refuses a batch, its results are recorded one by one; a result that is
+// refused again is recorded as a failure, so that no answer blocks its launch. recordBatch gives up when the
+// worker's time to shut down is over.
 func (r *recorder) recordBatch(batch []engine.Result) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 2*time.Second
@@ -122,14 +123,14 @@ func (r *recorder) recordBatch(batch []engine.Result) {
 	}
 }
 
-// unrecordable replaces a result that the database refuses.
+// unrecordable replaces a result that the database refuses with a failure.
 func unrecordable(result engine.Result) engine.Result {
 	if said := result.Judgement; said != nil {
 		return engine.Result{Unit: result.Unit, Judgement: &engine.Judgement{
 			Score: said.Score, Ratings: map[string]float64{}, IsDefault: true, ErrorCode: codeInternal, ErrorMessage: "The judgement could not be stored because of an internal error",
 		}}
 	}
-	if result.Turn != nil { // what follows would be asked as if this had been answered
+	if result.Turn != nil { // later turns would be asked as if this one had been answered
 		result.Turn.Stops = true
 	}
 	return engine.Result{

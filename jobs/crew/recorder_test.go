@@ -16,7 +16,7 @@ import (
 	"wending/db/engine"
 )
 
-// scriptedStore records results as a script decides.
+// scriptedStore is a store whose answers a script decides.
 type scriptedStore struct {
 	record func(call int, results []engine.Result) (refused []db.Unit, err error)
 	mu     sync.Mutex
@@ -31,12 +31,12 @@ func (s *scriptedStore) Record(_ context.Context, _ uuid.UUID, results []engine.
 	return s.record(call, results)
 }
 
-// recorded is what a recorder reported of its units.
+// recorded is what a recorder reported about its units.
 type recorded struct {
 	stored, refused, abandoned []int64
 }
 
-// recordAll records one result per unit and returns when each is decided.
+// recordAll records one result per unit and returns once all are decided.
 func recordAll(t *testing.T, ctx context.Context, store *scriptedStore, n int) recorded {
 	t.Helper()
 	var got recorded
@@ -86,7 +86,7 @@ func TestAnOutageIsWaitedFor(t *testing.T) {
 	})
 }
 
-// One result that the database refuses is recorded as a failure, and the others of its batch as they are.
+// A result that the database refuses is recorded as a failure; the others of its batch are recorded unchanged.
 func TestAResultThatTheDatabaseRefusesDoesNotBlockTheOthers(t *testing.T) {
 	t.Parallel()
 	invalid := errors.New("invalid")
@@ -115,7 +115,7 @@ func TestResultsAreGivenUpWhenTheTimeToLeaveIsOver(t *testing.T) {
 	require.Equal(t, recorded{abandoned: []int64{1, 2}}, recordAll(t, ctx, store, 2))
 }
 
-// The units of the batch are requeued, their lanes go on, and the next batch is recorded.
+// The units of a batch that is given up are requeued, their lanes continue, and the next batch is recorded.
 func TestAPanicWhileRecordingRequeuesTheUnits(t *testing.T) {
 	t.Parallel()
 	store := &scriptedStore{record: func(call int, _ []engine.Result) ([]db.Unit, error) {

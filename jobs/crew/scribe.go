@@ -23,18 +23,19 @@ import (
 const (
 	// flushEvery is how often events are stored.
 	flushEvery = time.Second
-	// atOnce and bytesAtOnce limit what one transaction stores: calls, and bytes of their events.
+	// atOnce and bytesAtOnce limit what one transaction stores: the number of calls, and the bytes of their events.
 	atOnce      = 500
 	bytesAtOnce = 4 << 20
 	// bytesInHand is the size of a call's waiting events that triggers an early flush.
 	bytesInHand = 512 << 10
-	// maxEnded is how many calls that have ended may wait to be stored while the database is away; older ones are given up.
+	// maxEnded is how many calls that have ended may wait to be stored while the database is unavailable; older
+	// ones are given up.
 	maxEnded = 20_000
-	// longCall is how long a call must take to be listed as in flight.
+	// longCall is the duration from which a call is listed as in flight.
 	longCall = time.Second
 )
 
-// EventStore is where a scribe stores.
+// EventStore stores the entries of a scribe.
 type EventStore interface {
 	Append(ctx context.Context, entries []journal.Entry) error
 }
@@ -48,21 +49,21 @@ type Scribe struct {
 	mu    sync.Mutex
 	open  map[*Call]bool
 	ended []*Call
-	lost  int // calls that were given up since the last warning
+	lost  int // how many calls were given up since the last warning
 
-	// early asks for a flush before it is due: a call has many waiting events.
+	// early requests a flush before it is due, because a call has many waiting events.
 	early chan struct{}
-	// inline is how many bytes of files that came inline wait in memory.
+	// inline is how many bytes of inline files wait in memory.
 	inline atomic.Int64
 }
 
-// NewScribe returns a scribe whose Run stores.
+// NewScribe returns a scribe; Run stores its events.
 func NewScribe(store EventStore, log *slog.Logger) *Scribe {
 	return &Scribe{store: store, log: log, open: map[*Call]bool{}, early: make(chan struct{}, 1)}
 }
 
-// Open begins to record the events of a unit's question; before is the turn before it under the same claim, or
-// nil. The caller closes the call.
+// Open begins to record the events of a unit's question; before is the call of the previous turn under the same
+// claim, or nil. The caller closes the call.
 func (s *Scribe) Open(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
 	call := newCall(s, taskID, unit, before)
 	s.mu.Lock()
@@ -71,7 +72,7 @@ func (s *Scribe) Open(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
 	return call
 }
 
-// close takes a call that has ended.
+// close hands over a call that has ended.
 func (s *Scribe) close(call *Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +86,7 @@ func (s *Scribe) close(call *Call) {
 	}
 }
 
-// Run stores until ctx ends, and once more then.
+// Run stores events until ctx ends, and once more after that.
 func (s *Scribe) Run(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -143,7 +144,7 @@ func (s *Scribe) flush(ctx context.Context) {
 	}
 }
 
-// append stores entries; those that the database cannot take now are kept for the next time.
+// append stores entries; entries that the database cannot store now are kept for the next flush.
 func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.Entry) {
 	err := s.store.Append(ctx, entries)
 	switch {
@@ -152,7 +153,8 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 			call.stored(entries[n])
 		}
 		return
-	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil && len(calls) > 1: // one task was deleted, or one call is refused
+	// one of the tasks was deleted, or one of the calls is refused
+	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil && len(calls) > 1:
 		for n := range calls {
 			s.append(ctx, calls[n:n+1], entries[n:n+1])
 		}
@@ -164,7 +166,7 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 		calls[0].giveUp()
 		return
 	}
-	if !errors.Is(ctx.Err(), context.Canceled) { // Run ends, and stores them in its last flush
+	if !errors.Is(ctx.Err(), context.Canceled) { // Run is ending, and its last flush stores them
 		s.log.WarnContext(ctx, "events not stored, will retry", "calls", len(calls), "error", err)
 	}
 	for n, call := range calls {
@@ -175,16 +177,16 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 // Call records the events of one question, over all its attempts. It implements event.Sink.
 type Call struct {
 	scribe *Scribe
-	entry  journal.Entry // without what happened
+	entry  journal.Entry // identifies the call, and holds no events
 	log    *event.Log
-	// toolsBefore is how many calls of tools there were in the turns before.
+	// toolsBefore is how many tool calls there were in the turns before.
 	toolsBefore int
 
 	mu sync.Mutex
-	// tools are the calls of tools so far, changed the ones with unstored changes.
+	// tools are the tool calls so far, changed are those with unstored changes.
 	tools   []journal.Tool
 	changed map[int]bool
-	// progress is the stored progress.
+	// progress is the last stored progress.
 	progress *int
 	// assets are the files and previews that the agent has reported, paths their names and the names of earlier
 	// turns' files; assetsStored is how many of the assets are stored.
@@ -194,15 +196,16 @@ type Call struct {
 	target       int
 	// attempt is the number of the call's attempt, from 1: the files of the last attempt belong to the run.
 	attempt int
-	// inline is how many bytes of files the call has brought inline.
+	// inline is how many bytes of inline files the call has brought.
 	inline int
-	// unstored is the data that could not be stored last time.
+	// unstored is the data that could not be stored at the last flush.
 	unstored *journal.Entry
-	// isRefused reports that the database rejects the call's events: its files are stored only with its result.
+	// isRefused reports that the database rejects the call's events, so that its files are stored only with its
+	// result.
 	isRefused bool
 }
 
-// maxTools is how many calls of tools are kept of one question.
+// maxTools is the maximum number of tool calls kept for one question.
 const maxTools = 500
 
 func newCall(s *Scribe, taskID uuid.UUID, unit db.Unit, before *Call) *Call {
@@ -230,7 +233,7 @@ func (c *Call) Emit(kind event.Type, data event.Data) {
 	if c.log.Waiting() > bytesInHand {
 		select {
 		case c.scribe.early <- struct{}{}:
-		default: // it is coming
+		default: // a flush has been requested already
 		}
 	}
 	switch kind {
@@ -243,10 +246,10 @@ func (c *Call) Emit(kind event.Type, data event.Data) {
 	}
 }
 
-// ItemID is the question that is asked.
+// ItemID returns the id of the question.
 func (c *Call) ItemID() int64 { return c.entry.ItemID }
 
-// Again begins a later attempt.
+// Again begins another attempt.
 func (c *Call) Again() {
 	c.log.Again()
 	c.mu.Lock()
@@ -254,19 +257,21 @@ func (c *Call) Again() {
 	c.attempt++
 }
 
-// LongestSilence is the longest time of the last attempt, in milliseconds, in which nothing came.
+// LongestSilence returns the longest time of the last attempt, in milliseconds, during which no data arrived.
 func (c *Call) LongestSilence() int { return c.log.LongestSilence() }
 
-// Close ends the call: nothing happens any more.
+// Close ends the call: it must not be used any more.
 func (c *Call) Close() { c.scribe.close(c) }
 
-// maxContent is how many bytes of files one call may bring inline, maxInline how many may wait in memory of all calls.
+// maxContent is how many bytes of inline files one call may bring, maxInline how many bytes of all calls may wait
+// in memory.
 const (
 	maxContent = 64 << 20
 	maxInline  = 256 << 20
 )
 
-// noteAsset gives a file or a preview its id, and a path that no other of the unit has. What came inline stays here until it is stored.
+// noteAsset gives a file or a preview its id, and a path that no other file of the unit has. Inline content stays
+// here until it is stored.
 func (c *Call) noteAsset(kind event.Type, data *event.Data) {
 	size := len(data.Content)
 	if c.inline += size; size > 0 && (c.inline > maxContent || c.scribe.inline.Load()+int64(size) > maxInline) {
@@ -284,7 +289,8 @@ func (c *Call) noteAsset(kind event.Type, data *event.Data) {
 	data.Content = nil
 }
 
-// freePath returns a path like the given one that no other file of the attempt has, and that is no folder of another.
+// freePath returns a path like the given one that no other file of the attempt has, and that is not a folder of
+// another file.
 func (c *Call) freePath(given string) string {
 	taken := func(name string) bool { return c.paths[strconv.Itoa(c.attempt)+" "+name] }
 	for folder := path.Dir(given); folder != "." && folder != "/"; folder = path.Dir(folder) {
@@ -305,16 +311,16 @@ func (c *Call) freePath(given string) string {
 	return free
 }
 
-// Assets returns the files of the last attempt, without previews, that may not be stored yet: they belong in the
-// transaction of the call's result.
+// Assets returns the files of the last attempt, without previews, that may not be stored yet: the transaction of
+// the call's result must store them.
 func (c *Call) Assets() []journal.AnnouncedAsset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one journal.AnnouncedAsset) bool { return one.IsPreview || one.Attempt != c.attempt })
 }
 
-// toolOf returns the place of the tool's call that data is about: the one with its id, or else the last of its name that has not ended. One
-// that is not known yet has started; -1 if there are too many.
+// toolOf returns the index of the tool call that data is about: the one with its id, or else the last one with its
+// name that has not ended. A call that is not known yet is added; -1 if there are too many.
 func (c *Call) toolOf(at int, data event.Data) int {
 	for n := len(c.tools) - 1; n >= 0; n-- {
 		known := c.tools[n]
@@ -366,9 +372,9 @@ func (c *Call) noteTool(at int, data event.Data) {
 }
 
 // unfinished is the failure of a tool whose progress did not reach its end (spec/003).
-const unfinished = "Progress did not reach 100 %"
+const unfinished = "Progress did not reach 100%"
 
-// noteProgress takes progress that names no tool: it belongs to the last tool that runs and makes something.
+// noteProgress assigns progress that names no tool to the last running tool that produces something.
 func (c *Call) noteProgress(data event.Data) {
 	if data.Progress == nil || len(c.tools) == 0 {
 		return
@@ -380,7 +386,7 @@ func (c *Call) noteProgress(data event.Data) {
 	}
 }
 
-// endTools ends the tools that the agent has not ended itself.
+// endTools ends the tool calls that the agent left open.
 func (c *Call) endTools(at int, kind event.Type, data event.Data) {
 	for n := range c.tools {
 		tool := &c.tools[n]
@@ -403,7 +409,7 @@ func endTool(tool *journal.Tool, at int, reason string) {
 	tool.Status, tool.EndedMS, tool.Error = event.Failed, &at, &reason
 }
 
-// take returns the events since the last call. A call that is open for long is in flight.
+// take returns the events since the last take. A call that has been open for a while is marked as in flight.
 func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -457,14 +463,14 @@ func (c *Call) giveUp() {
 	c.isRefused = true
 }
 
-// waits reports whether something of the call is still to be stored.
+// waits reports whether some of the call's data is still to be stored.
 func (c *Call) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unstored != nil || !c.isRefused && (c.log.Waits() || len(c.changed) > 0 || c.assetsStored < len(c.assets))
 }
 
-// release forgets the files that came inline of a call that has ended and is stored.
+// release drops the inline files of a call that has ended and is stored.
 func (c *Call) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -482,7 +488,7 @@ func (c *Call) putBack(entry journal.Entry) {
 	c.unstored = &entry
 }
 
-// EventPruner removes what is no longer kept; one process does it for all.
+// EventPruner removes events that are no longer kept; one process does it for all.
 type EventPruner struct {
 	Journal journal.Journal
 	// Keep is how long events are kept after their task's end.

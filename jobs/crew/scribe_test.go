@@ -36,7 +36,7 @@ func (m *slow) Append(ctx context.Context, entries []journal.Entry) error {
 	return m.memory.Append(ctx, entries)
 }
 
-// memory is a store in memory that fails as it is told to.
+// memory is a store in memory whose failures are set by the test.
 type memory struct {
 	mu      sync.Mutex
 	fail    func(entries []journal.Entry) error
@@ -72,7 +72,7 @@ func unitOf(id int64) db.Unit {
 	return db.Unit{ID: id, Epoch: 1, Target: 1, Item: db.Item{ID: 10 * id}}
 }
 
-// While the database is away nothing is lost, and what is stored afterwards is in order.
+// Nothing is lost while the database is unavailable, and everything is stored in order afterwards.
 func TestEventsWaitForTheDatabase(t *testing.T) {
 	t.Parallel()
 	store := &memory{fail: func([]journal.Entry) error { return fmt.Errorf("away: %w", db.ErrUnavailable) }}
@@ -97,7 +97,7 @@ func TestEventsWaitForTheDatabase(t *testing.T) {
 	require.Empty(t, s.ended)
 }
 
-// A stop that cuts a write off is no fault: the last flush stores what the write held.
+// A write that is cut off by the stop is not a fault: the last flush stores its entries.
 func TestAStopThatCutsAWriteIsNoWarning(t *testing.T) {
 	t.Parallel()
 	store := &slow{begun: make(chan struct{})}
@@ -116,7 +116,7 @@ func TestAStopThatCutsAWriteIsNoWarning(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-// A task that was deleted costs the events of others nothing, and what the database refuses is given up.
+// A task that was deleted does not affect the events of others, and events that the database refuses are given up.
 func TestADeletedTaskHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	store := &memory{fail: func(entries []journal.Entry) error {
@@ -148,7 +148,7 @@ func TestADeletedTaskHoldsUpNobody(t *testing.T) {
 	require.Zero(t, s.inline.Load())
 }
 
-// A file that came inline stays in memory until it is stored, and no call brings more than its share.
+// An inline file stays in memory until it is stored, and no call may bring more than its share.
 func TestFilesThatCameInlineAreBounded(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
@@ -170,7 +170,7 @@ func TestFilesThatCameInlineAreBounded(t *testing.T) {
 	require.NotEqual(t, store.entries[0].Assets[0].ID, store.entries[0].Assets[1].ID)
 }
 
-// Tools that agents leave open are ended with the call: one below 100 % has failed.
+// Tools that agents leave open are ended with the call: one below 100% has failed.
 func TestToolsEndWithTheirCall(t *testing.T) {
 	t.Parallel()
 	percent := func(value float64) *float64 { return &value }
@@ -249,7 +249,7 @@ func TestProgressIsOfLongCalls(t *testing.T) {
 	require.Equal(t, 12, *store.entries[len(store.entries)-1].Progress)
 }
 
-// The files of an attempt that failed are not the run's; no file lies in a folder that is another file.
+// Files of a failed attempt do not belong to the run; no file is in a folder whose path is another file's.
 func TestFilesBelongToTheirAttempt(t *testing.T) {
 	t.Parallel()
 	store := &memory{}

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// unusedFor is how long a unit claimed ahead may wait before it is returned for other workers.
+	// unusedFor is how long a unit that was claimed ahead may wait before it is returned for other workers.
 	unusedFor = 2 * time.Second
-	// shortCall is the duration of a call with its commit below which a lane begins its next call while the last
-	// result is being committed; below quickCall, while the last two are.
+	// shortCall is the duration of a call and its commit below which a lane begins its next call while its last
+	// result is still being committed; below quickCall, while its last two are.
 	shortCall = 60 * time.Millisecond
 	quickCall = 25 * time.Millisecond
 )
 
-// supply claims units for the lanes of a crew: one transaction for as many lanes as wait when it begins.
+// supply claims units for the lanes of a crew: one transaction for as many lanes as are waiting when it begins.
 type supply struct {
 	claim   func(wants []db.Want) (db.Claim, error)
 	gate    *gate
@@ -39,7 +39,7 @@ type supply struct {
 	claimTime, callTime time.Duration
 }
 
-// newSupply returns a supply of the targets with these numbers.
+// newSupply returns a supply for the targets with these numbers.
 func newSupply(targets []int) *supply {
 	s := &supply{wake: make(chan struct{}, 1)}
 	for _, number := range targets {
@@ -55,11 +55,12 @@ type claimed struct {
 	isLimited bool
 	// attempt is the number of the next call, from 1.
 	attempt int
-	// isParked reports that the unit was parked: its next call is due at, and needs its own rate-limit slot.
+	// isParked reports that the unit was parked: its next call is due at the time due, and needs a rate-limit slot
+	// of its own.
 	isParked bool
 	// errand is the purpose of the unit's calls.
 	errand errand
-	// retry spaces the attempts.
+	// retry determines the waits between attempts.
 	retry retryClock
 }
 
@@ -71,7 +72,7 @@ func (c claimed) mustBeginBy() time.Time {
 	return c.at.Add(c.Wait + claimFreshFor)
 }
 
-// supplied is the answer to a lane that asked for a unit; its zero value means that nothing is left.
+// supplied is the reply to a lane that asked for a unit; its zero value means that none is left.
 type supplied struct {
 	unit *claimed
 	// retryAfter is set if no rate-limit slot is near.
@@ -126,17 +127,17 @@ func (s *supply) takeLocked() *claimed {
 	return &unit
 }
 
-// end records that a unit returned by next has left its lane, and how long the lane took for it.
+// end records that a unit returned by next has left its lane, and how long it was there.
 func (s *supply) end(unit claimed, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.callTime = mean(s.callTime, took)
 	if hadEnded := s.lineLocked(unit).end(unit.ID, took); !hadEnded && len(s.waiting) > 0 {
-		s.signal() // lanes may have waited to see how fast the target is
+		s.signal() // lanes may have waited to learn how fast the target is
 	}
 }
 
-// park keeps a unit that next returned until its next attempt is due.
+// park keeps a unit that next returned, without a lane, until its next attempt is due.
 func (s *supply) park(unit claimed, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +176,7 @@ func (s *supply) lineLocked(unit claimed) *line {
 	panic("a unit of a target that the launch does not have")
 }
 
-// isDrainedLocked reports whether recent claims found nothing left of any target.
+// isDrainedLocked reports whether recent claims found a target without units left.
 func (s *supply) isDrainedLocked() bool {
 	for _, line := range s.lines {
 		if !line.isDrained() {
@@ -189,12 +190,13 @@ func (s *supply) isDrainedLocked() bool {
 func (s *supply) signal() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // already pending
+	default: // a signal is already pending
 	}
 }
 
-// aheadLocked is how many units to have ready: about eight claims' worth, so that claims are few and lanes that end
-// together do not wait for one. It is zero if calls take long, because the time for a claim is then negligible.
+// aheadLocked returns how many units to keep ready: about as many as lanes use during eight claims, so that claims
+// are few and lanes that end together need not wait for one. It is zero if calls take long, because the time for a
+// claim is then negligible.
 func (s *supply) aheadLocked() int {
 	if s.callTime == 0 {
 		return 0
@@ -203,10 +205,10 @@ func (s *supply) aheadLocked() int {
 	return min(4*lanes, int(math.Round(8*float64(lanes)*float64(s.claimTime)/float64(s.callTime))))
 }
 
-// errInternal dismisses lanes after a panic; reconcile sends new ones.
+// errInternal dismisses lanes after a panic; Reconcile adds new ones.
 var errInternal = errors.New("internal error while claiming units")
 
-// feed claims units for the lanes that wait, until done is closed. By then no lane waits: the last has left.
+// feed claims units for waiting lanes until done is closed. By then no lane waits, because the last one has left.
 func (s *supply) feed(done <-chan struct{}) {
 	leaving := s.leaving
 	for {
@@ -244,7 +246,7 @@ func (s *supply) wanted(isLeaving bool) []db.Want {
 	}
 	s.handOutLocked()
 	count := len(s.waiting) + s.aheadLocked() - len(s.ready)
-	if s.claimTime == 0 { // the first claim is for all lanes: they ask at the same time
+	if s.claimTime == 0 { // the first claim serves all lanes, because they all ask at the same time
 		count = max(len(s.waiting), int(s.lanes.Load()))
 	}
 	if count <= 0 {
@@ -257,7 +259,7 @@ func (s *supply) wanted(isLeaving bool) []db.Want {
 	return wants
 }
 
-// distribute hands claimed units to the lanes that wait and keeps the rest ready.
+// distribute hands claimed units to waiting lanes and keeps the rest ready.
 func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start time.Time) {
 	now := time.Now()
 	if len(claim.Units) > 0 {
@@ -275,7 +277,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 		got[unit.Target]++
 	}
 	for n, want := range wants {
-		limit := db.Limit{Allowed: want.Units} // of a worker that may claim nothing: for it nothing is left
+		limit := db.Limit{Allowed: want.Units} // there are no limits if the worker may claim nothing: then none is left
 		if n < len(claim.Limits) {
 			limit = claim.Limits[n]
 		}
@@ -296,14 +298,14 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 			free = append(free, one)
 		}
 	}
-	s.ready = append(append(limited, s.ready...), free...) // a slot passes, the others can wait
+	s.ready = append(append(limited, s.ready...), free...) // a reserved slot passes, the other units can wait
 	s.handOutLocked()
 	if len(s.waiting) > 0 {
-		s.signal() // for what other targets have, or to dismiss the lanes
+		s.signal() // to claim from other targets, or to dismiss the lanes
 	}
 }
 
-// handOutLocked gives the available units to the waiting lanes.
+// handOutLocked gives the available units to waiting lanes.
 func (s *supply) handOutLocked() {
 	for len(s.waiting) > 0 {
 		unit := s.takeLocked()
@@ -315,8 +317,8 @@ func (s *supply) handOutLocked() {
 	}
 }
 
-// settleLocked decides about the lanes that wait while nothing may be claimed. One stays for each unit that waits for
-// another attempt. Where a target is only held back until it is known how fast it answers, all stay.
+// settleLocked decides which lanes keep waiting while nothing may be claimed. One stays for each unit that waits
+// for another attempt. All stay if a target is only held back until its speed is known.
 func (s *supply) settleLocked() {
 	var answer supplied
 	for _, line := range s.lines {
@@ -340,7 +342,7 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked answers the lanes that wait, all but a few.
+// dismissLocked dismisses all waiting lanes but a few.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
 		s.waiting[0] <- answer
@@ -348,8 +350,8 @@ func (s *supply) dismissLocked(but int, answer supplied) {
 	}
 }
 
-// takeUnused removes and returns the ready units claimed longer ago than age, and all that wait, also for another
-// attempt, once nothing may begin (or for age 0).
+// takeUnused removes and returns units that no lane will need soon: ready units claimed longer ago than age and, if
+// nothing may begin any more or age is 0, all units without a lane.
 func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +373,8 @@ func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	return unused
 }
 
-// maxUnrecorded is how many results of a lane may still be unrecorded when it begins its next call: none, or a
-// few where calls are hardly longer than commits.
+// maxUnrecorded is how many results of a lane may still be unrecorded when it begins its next call: none, or a few
+// if calls are hardly longer than commits.
 func (s *supply) maxUnrecorded() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 	"wending/db"
 )
 
-// contain is crew.contain without its log.
+// contain is crew.contain without logging.
 func contain(_ string, work func()) (panicked bool) {
 	defer func() { panicked = recover() != nil }()
 	work()
 	return false
 }
 
-// plainSupply returns a supply of one target over claim whose feeder runs until the test ends.
+// plainSupply returns a supply of one target over claim, whose feeder runs until the test ends.
 func plainSupply(t *testing.T, lanes int64, claim func(want int) (db.Claim, error)) (s *supply, leave func()) {
 	t.Helper()
 	leaving, done := make(chan struct{}), make(chan struct{})
@@ -49,7 +49,7 @@ func TestLanesThatWaitShareAClaim(t *testing.T) {
 		blocked := make(chan struct{})
 		s, _ := plainSupply(t, 8, func(want int) (db.Claim, error) {
 			if claims.Add(1) == 1 {
-				<-blocked // the others come to wait
+				<-blocked // lets the other lanes begin to wait
 			}
 			return db.Claim{Units: units(want)}, nil
 		})
@@ -93,7 +93,7 @@ func TestUnitsClaimedAheadAreTakenBackWhenUnused(t *testing.T) {
 		s, _ := plainSupply(t, 1, func(want int) (db.Claim, error) { return db.Claim{Units: units(want + 2)}, nil })
 		require.NotNil(t, s.next().unit)
 		require.Empty(t, s.takeUnused(unusedFor), "they are fresh")
-		time.Sleep(unusedFor) // the test's own clock
+		time.Sleep(unusedFor) // on the fake clock
 		require.Len(t, s.takeUnused(unusedFor), 2)
 	})
 }
@@ -110,7 +110,7 @@ func TestUnderARateLimitNothingIsClaimedAhead(t *testing.T) {
 	require.Empty(t, s.wanted(false))
 }
 
-// The lanes that waited are dismissed, and the next claim works.
+// The waiting lanes are dismissed, and the next claim works.
 func TestAPanicWhileClaimingDismissesTheLanesAndNoMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAFailedClaimIsPassedOn(t *testing.T) {
 	require.ErrorIs(t, s.next().err, broken)
 }
 
-// A claim that found less than the limit allows means that nothing is left.
+// A claim that returns fewer units than the limit allows means that none is left.
 func TestOnlyAnEmptyQueueDrainsTheSupply(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -20,9 +20,9 @@ type openTurn struct {
 	isTooLong bool
 }
 
-// readTurn reads the next turn of a unit's conversation, and the history, from the database, so that another
-// worker would continue in the same way. If that fails, the unit is parked; a unit that has no turn left, or
-// now belongs to another worker, must be returned.
+// readTurn reads the next turn of a unit's conversation and its history from the database, so that another worker
+// would continue in the same way. If that fails, the unit is parked. A unit that has no turn left, or now belongs
+// to another worker, must be returned.
 func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
 	next, isTooLong, err := engine.NewConversations(c.Store).Next(c.calls, unit.Unit, protocol.MaxRendered)
 	switch {
@@ -37,11 +37,11 @@ func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
 	return true, false
 }
 
-// reference is where a text names a file of an earlier turn: {{asset:path}}.
+// reference matches a reference in a text to a file of an earlier turn: {{asset:path}}.
 var reference = regexp.MustCompile(`\{\{\s*asset:([^{}]+?)\s*\}\}`)
 
-// refer replaces the paths of files that earlier turns produced with their addresses: at the agent or, for
-// inline files, at this site. Paths of missing files stay as they are.
+// refer replaces the paths of files that earlier turns produced with their addresses: at the agent or, for inline
+// files, at this site. Paths of missing files are left unchanged.
 func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Request) {
 	texts := []*string{&request.Question}
 	for _, text := range []*string{request.SystemPrompt, request.UserContext} {
@@ -49,7 +49,7 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 			texts = append(texts, text)
 		}
 	}
-	for n := range request.History { // the turns before are sent as they were asked
+	for n := range request.History { // earlier turns are sent as they were asked
 		texts = append(texts, &request.History[n].Content)
 	}
 	if !slices.ContainsFunc(texts, func(text *string) bool { return reference.MatchString(*text) }) {

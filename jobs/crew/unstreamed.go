@@ -9,7 +9,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// unstreamed are the targets of a launch that are known not to stream, by their numbers.
+// unstreamed is the set of a launch's targets that are known not to stream, by number.
 type unstreamed struct {
 	mu      sync.Mutex
 	targets map[int]bool
@@ -29,7 +29,7 @@ func (u *unstreamed) has(target int) bool {
 	return u.targets[target]
 }
 
-// add reports whether the target was not known before.
+// add adds a target, and reports whether it was not in the set before.
 func (u *unstreamed) add(target int) (isNew bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -38,9 +38,9 @@ func (u *unstreamed) add(target int) (isNew bool) {
 	return isNew
 }
 
-// fallsBack reports that the target refused to stream, so that it is called without: once, with its own
-// rate-limit slot, and not counted as a retry. A target that answers such a call is always called that way
-// afterwards.
+// fallsBack reports that the target refused to stream, so that it is called once more without streaming, with its
+// own rate-limit slot and without counting as a retry. A target that answers such a call is called that way from
+// then on.
 func (a *asking) fallsBack(c *crew, unit *claimed, answer protocol.Answer, started time.Time) bool {
 	switch {
 	case answer.RefusesStream && !a.isUnstreamed:
@@ -57,7 +57,7 @@ func (a *asking) fallsBack(c *crew, unit *claimed, answer protocol.Answer, start
 	return false
 }
 
-// retries counts the retries, without the attempt that was made because the target does not stream.
+// retries returns the number of retries, not counting an attempt that was made because the target does not stream.
 func (a *asking) retries(unit *claimed) int {
 	if a.isUnstreamed {
 		return unit.attempt - 2

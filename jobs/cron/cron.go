@@ -1,5 +1,5 @@
-// Package cron returns the next time of a cron expression of five fields in a time zone, and writes times as pages, reports and the API
-// show them: in Beijing time. The database keeps UTC.
+// Package cron computes the next time of a five-field cron expression in a time zone, and formats times in Beijing
+// time, as pages, reports and the API show them. The database uses UTC.
 package cron
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Errors of expressions and time zones.
+// Why an expression or a time zone is refused.
 var (
 	ErrExpression = errors.New("not a five-field cron expression")
 	ErrNever      = errors.New("the cron expression never fires")
 	ErrTimezone   = errors.New("no time zone of the IANA's database")
 )
 
-// FieldError is an ErrExpression with one wrong field.
+// FieldError is an ErrExpression caused by one field.
 type FieldError struct {
 	// Field is one of Fields, Value its value.
 	Field, Value string
@@ -27,24 +27,24 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return "the field " + e.Field + " is " + e.Value }
 
-// Is makes it an ErrExpression.
+// Is makes errors.Is(err, ErrExpression) true.
 func (e *FieldError) Is(other error) bool { return other == ErrExpression }
 
 // Fields are the names of an expression's fields, in their order.
 var Fields = []string{"minute", "hour", "day", "month", "weekday"}
 
-// Plan is an expression in a time zone.
+// Plan is a parsed expression in a time zone.
 type Plan struct {
 	fields *cron.SpecSchedule
 	zone   *time.Location
-	// isFixed reports that the expression names hours: its times follow the local clock. Otherwise it fires at
-	// intervals, regardless of clock changes.
+	// isFixed reports that the expression names hours, so that its times follow the local clock. Otherwise it fires
+	// at intervals, regardless of clock changes.
 	isFixed bool
 }
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// macros are the names that represent expressions.
+// macros are the names that stand for expressions.
 var macros = map[string]string{
 	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
 	"@hourly": "0 * * * *",
@@ -87,7 +87,7 @@ func Parse(expression, timezone string) (Plan, error) {
 	return plan, nil
 }
 
-// withSunday writes a day 7, which is Sunday as 0 is, so that the parser knows it: 5-7 is 5-6,0.
+// withSunday replaces day 7, which means Sunday as 0 does but which the parser does not accept: 5-7 becomes 5-6,0.
 func withSunday(field string) string {
 	parts := strings.Split(field, ",")
 	for n, part := range parts {
@@ -144,10 +144,10 @@ func (p Plan) Next(after time.Time) time.Time {
 	}
 }
 
-// margin is more than clocks were ever put forward or back by: Samoa once left a day out.
+// margin is more than any clock change: Samoa once skipped a day.
 const margin = 26 * time.Hour
 
-// moment is when the clock on the wall first shows a time, or passes it.
+// moment returns when the local clock first shows a time, or skips it.
 func (p Plan) moment(wall time.Time) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, p.zone)
 	_, before := at.Add(-margin).Zone()
@@ -155,8 +155,8 @@ func (p Plan) moment(wall time.Time) time.Time {
 	if before == after {
 		return at
 	}
-	// With the offset that held before: for a time that is shown twice this is the first; one that is left out lies just after
-	// the change, by as much as it would have lain after it.
+	// This uses the offset before the change. For a local time that occurs twice the result is the first
+	// occurrence; a skipped time ends up after the change, by as much as it would have been after it.
 	early := wall.Add(-time.Duration(before) * time.Second)
 	if _, offset := early.In(p.zone).Zone(); offset == before {
 		return early.In(p.zone)
@@ -168,7 +168,7 @@ func (p Plan) moment(wall time.Time) time.Time {
 	return p.change(late, early)
 }
 
-// change is when the clocks are put forward, between two times.
+// change returns when the clocks go forward between two times.
 func (p Plan) change(low, high time.Time) time.Time {
 	_, offset := low.In(p.zone).Zone()
 	for high.Sub(low) > time.Second {
@@ -185,10 +185,11 @@ func (p Plan) change(low, high time.Time) time.Time {
 	return high.Truncate(time.Second).In(p.zone)
 }
 
-// day is the number of minutes of a day without a clock change.
+// day is the number of minutes in a day without a clock change.
 const day = 24 * 60
 
-// Shortest is the shortest time between two of the plan's times, in minutes, apart from days on which clocks are changed; at most a day.
+// Shortest returns the shortest time between two of the plan's times, in minutes, ignoring days on which clocks
+// change; at most a day.
 func (p Plan) Shortest() (minutes int) {
 	var times []int
 	for hour := range 24 {
@@ -208,7 +209,7 @@ func (p Plan) Shortest() (minutes int) {
 	return minutes
 }
 
-// hasNeighbouringDays reports whether the plan names two consecutive days, within four years, in which every
+// hasNeighbouringDays reports whether the plan includes two consecutive days. It checks four years, in which every
 // date occurs.
 func (p Plan) hasNeighbouringDays() bool {
 	days := *p.fields
@@ -226,7 +227,7 @@ func (p Plan) hasNeighbouringDays() bool {
 	}
 }
 
-// Missed counts the times after one moment up to another, but not beyond most.
+// Missed counts the plan's times after one moment up to another, up to most.
 func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {
 		count++
@@ -243,7 +244,7 @@ func (p Plan) Shape() Shape {
 	return Shape{named(p.fields.Minute, 0, 59), named(p.fields.Hour, 0, 23), named(p.fields.Dom, 1, 31), named(p.fields.Month, 1, 12), named(p.fields.Dow, 0, 6)}
 }
 
-// star is set in a field that is *, or */n.
+// star is set in the parser's result for * and */n.
 const star = 1 << 63
 
 func named(bits uint64, least, most int) (values []int) {

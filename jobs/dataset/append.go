@@ -36,7 +36,7 @@ func (d *Dataset) Arrange(variables []string) error {
 	return nil
 }
 
-// RefuseKnown returns an *Error for the rows whose question_id or conversation a task has already.
+// RefuseKnown returns an *Error for the rows whose question_id or conversation the task already has.
 func (d *Dataset) RefuseKnown(ids, series []string) error {
 	e := problem(CodeDuplicateID, "append_known", "Count", 0)
 	count := 0
@@ -58,7 +58,7 @@ func (d *Dataset) RefuseKnown(ids, series []string) error {
 	return e
 }
 
-// TooMuch is the error for rows that bring a task, which has some already, above MaxRows or, if they are too long, above MaxBytes.
+// TooMuch is the error for rows that would bring a task above MaxRows or, if isTooLong, above MaxBytes.
 func TooMuch(has int, isTooLong bool) error {
 	if isTooLong {
 		return problem(CodeTooManyRows, "append_too_long", "Has", has, "Max", MaxBytes>>20)

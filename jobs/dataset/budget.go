@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Limits of reading one file. A file above any of them is refused with CodeTooComplex, which names the limit;
-// files that people make stay far below all of them.
+// Limits of reading one file. A file above any of them is refused with CodeTooComplex, which names the limit; files
+// made by people stay far below all of them.
 const (
-	// maxTokens is how many XML tokens, records or cells are looked at.
+	// maxTokens is how many XML tokens, records or cells may be read.
 	maxTokens = 4_000_000
-	// MaxText is the maximum total size of a dataset's cells, in bytes: a text that many cells of a workbook
-	// share counts for each of them.
+	// MaxText is the maximum total size of a dataset's cells, in bytes; a text that many cells of a workbook share
+	// counts once for each cell.
 	MaxText = 32 << 20
 	// maxRowCells is how many cells a row of a CSV file may have.
 	maxRowCells = 65_536
@@ -27,11 +27,10 @@ const (
 	maxDepth = 64
 )
 
-// maxTime is the maximum CPU time for reading. Tests change it: under the race detector everything takes
-// longer.
+// maxTime is the maximum CPU time for reading. Tests change it, because the race detector slows everything down.
 var maxTime = 2 * time.Second
 
-// budget counts what reading one file has cost. It belongs to one thread.
+// budget counts what reading one file has cost. It is bound to one thread.
 type budget struct {
 	ctx          context.Context
 	began        time.Duration
@@ -40,7 +39,7 @@ type budget struct {
 
 func newBudget(ctx context.Context) *budget { return &budget{ctx: ctx, began: ProcessorTime()} }
 
-// spend pays for one token. It fails if too many were spent, the time is over, or the request has ended.
+// spend counts one token. It fails if there were too many, the time is up, or the request has ended.
 func (b *budget) spend() error {
 	b.tokens++
 	if b.tokens > maxTokens {
@@ -59,7 +58,7 @@ func (b *budget) checkTime() error {
 	return b.ctx.Err()
 }
 
-// spendText pays for the texts of a row's cells.
+// spendText counts the texts of a row's cells.
 func (b *budget) spendText(cells []string) error {
 	for _, cell := range cells {
 		b.text += len(cell)
@@ -70,13 +69,13 @@ func (b *budget) spendText(cells []string) error {
 	return nil
 }
 
-// tooComplex names the limit that a file is above.
+// tooComplex returns the error that names the exceeded limit.
 func tooComplex(limit string, most int) *Error {
 	return problem(CodeTooComplex, limit, "Max", most)
 }
 
-// meteredReader passes a part on and checks the time before each piece, so that a long part without tokens ends too.
-// sinceToken is how much was read since it was last set to 0.
+// meteredReader reads a part of a file and checks the time before each piece, so that even a long part without
+// tokens ends. sinceToken is how much was read since it was last reset.
 type meteredReader struct {
 	io.Reader
 	budget     *budget

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ProcessorTime returns how long the calling thread has run: on a busy machine a file must not count as complex only
-// because others were served in between.
+// ProcessorTime returns the CPU time of the calling thread: on a busy machine a file must not count as complex just
+// because other threads were running.
 func ProcessorTime() time.Duration {
 	const thread = 1 // RUSAGE_THREAD of getrusage(2), which package syscall lacks
 	var usage syscall.Rusage

@@ -6,5 +6,5 @@ import "time"
 
 var started = time.Now()
 
-// ProcessorTime returns the time since the program's start, where a thread's own is not known.
+// ProcessorTime returns the time since the program's start, on systems that do not report a thread's CPU time.
 func ProcessorTime() time.Duration { return time.Since(started) }

@@ -9,8 +9,8 @@ import (
 )
 
 // readCSV reads text, UTF-8 unless the layout names another encoding, with commas and double quotes (RFC 4180).
-// Cells are returned verbatim, including their line ends, which encoding/csv would change. A lone CR ends a row
-// only in a file that has no LF.
+// Cells are returned verbatim, including their line ends, which encoding/csv would change. A CR alone ends a row
+// only if the file has no LF.
 func readCSV(content []byte, c *collector) error {
 	content, err := decode(content, c.layout.Encoding)
 	if err != nil {
@@ -134,7 +134,8 @@ func (p *csvParser) quoted(number int) (string, error) {
 	}
 }
 
-// decode returns a file as UTF-8. GB18030 is read only where the content can be it: nearly any bytes decode somehow.
+// decode returns a file as UTF-8. It decodes GB18030 only if the content looks like it, because nearly any bytes
+// can be decoded as GB18030.
 func decode(content []byte, encoding string) ([]byte, error) {
 	if encoding != GB18030 || utf8.Valid(content) {
 		return content, checkEncoding(content)
@@ -161,7 +162,7 @@ func checkEncoding(content []byte) error {
 	return problem(CodeEncodingInvalid, "invalid_utf8", "Line", invalidLine(content))
 }
 
-// isUTF16 recognises UTF-16 without a mark by its NULs: ASCII characters have one at every other place.
+// isUTF16 recognises UTF-16 without a byte order mark by its NULs: every other byte of ASCII text is one.
 func isUTF16(content []byte) bool {
 	var even, odd int
 	sample := content[:min(len(content), 4096)]
@@ -175,8 +176,8 @@ func isUTF16(content []byte) bool {
 	return even+odd > len(sample)/16 && (even == 0 || odd == 0)
 }
 
-// isGB18030 reports whether the content reads as GB18030 throughout, and mostly as Chinese: nearly any bytes
-// decode somehow, but not to common characters.
+// isGB18030 reports whether all of the content decodes as GB18030, and mostly to common Chinese characters: nearly
+// any bytes decode to something, but rarely to those.
 func isGB18030(content []byte) bool {
 	decoded, err := simplifiedchinese.GB18030.NewDecoder().Bytes(content)
 	if err != nil {
@@ -197,7 +198,7 @@ func isGB18030(content []byte) bool {
 	if other > common {
 		return false
 	}
-	// A file that is partly valid UTF-8 beyond ASCII is a mixture, and no GB18030.
+	// Text with some valid UTF-8 beyond ASCII is a mixture of encodings, not GB18030.
 	for rest := content; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
 		if size >= 3 && r >= 0x4E00 && r <= 0x9FFF {
@@ -208,8 +209,8 @@ func isGB18030(content []byte) bool {
 	return true
 }
 
-// looksLikeOneEncoding reports that no line with bytes beyond ASCII is valid UTF-8 by itself: in a real
-// GB18030 file a short line may be so by chance, most are not.
+// looksLikeOneEncoding reports that no line with bytes beyond ASCII is valid UTF-8. In real GB18030 a short line
+// may be valid by chance, but most are not.
 func looksLikeOneEncoding(content []byte) bool {
 	valid, invalid := 0, 0
 	for line := range bytes.SplitSeq(content, []byte("\n")) {

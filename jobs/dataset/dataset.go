@@ -26,13 +26,14 @@ const (
 	MaxRows  = 1000
 	// MaxColumns is far above any real file; a file beyond it is damaged or hostile.
 	MaxColumns = 256
-	// MaxColumnName is how many characters a column's name may have, MaxID how many a question_id or the name of a conversation.
+	// MaxColumnName is the maximum length of a column's name in characters, MaxID that of a question_id or the name
+	// of a conversation.
 	MaxColumnName = 255
 	MaxID         = 255
-	// maxBlankRows is how many blank rows in a row are looked through: a sheet formatted down to its last
-	// row has a million, and reading them all takes seconds.
+	// maxBlankRows is how many consecutive blank rows are read: a sheet that is formatted down to its last row has
+	// a million, and reading them all takes seconds.
 	maxBlankRows = 100_000
-	// maxRowErrors is how many row errors are listed.
+	// maxRowErrors is the maximum number of row errors that are listed.
 	maxRowErrors = 20
 )
 
@@ -64,30 +65,30 @@ const (
 	ColumnContext  = "user_context"
 )
 
-// The columns that turn rows into turns of a conversation, with their possible names: the first one present
-// counts. Their values are also variables, and only variables if the other column is missing.
+// The columns that turn rows into turns of a conversation, with their possible names, of which the first one
+// present counts. Their values are also variables; if one of the two columns is missing, they are nothing else.
 var (
 	columnsSeries = []string{"series", "session_group", "series_index"}
 	columnsTurn   = []string{"turn", "order_in_series"}
 )
 
-// Layout is how a file is to be read.
+// Layout describes how to read a file.
 type Layout struct {
 	// ID, Question and Answer are the columns used as question_id, question and standard_answer; empty means
 	// the columns with those names.
 	ID, Question, Answer string
-	// Encoding is the encoding of a CSV file: GB18030, or empty for UTF-8. Workbooks define their own.
+	// Encoding is the encoding of a CSV file: GB18030, or empty for UTF-8. Workbooks define their own encoding.
 	Encoding string
 }
 
 // GB18030 is the encoding in which Chinese versions of Excel save CSV files; it includes GBK.
 const GB18030 = "gb18030"
 
-// Encodings are the encodings of CSV files that are supported on request.
+// Encodings lists the encodings of CSV files that can be requested.
 var Encodings = []string{"", GB18030}
 
-// Guess returns the columns that probably hold ids, questions and standard answers, by their names; empty if no
-// column does.
+// Guess returns the columns that probably hold ids, questions and standard answers, judging by their names; empty
+// if no column does.
 func Guess(columns []string) (guess Layout) {
 	likely := func(names []string) string {
 		for _, name := range names {
@@ -110,14 +111,14 @@ func Guess(columns []string) (guess Layout) {
 type Dataset struct {
 	// Extension is csv, xlsx or xls.
 	Extension string
-	// Columns are the names of the file's columns as they are used: trimmed, and the known ones in lower case.
+	// Columns are the names of the file's columns in normalised form: trimmed, and the known ones in lower case.
 	Columns []string
 	// VariableNames are the columns that the product does not know, in the file's order.
 	VariableNames []string
 	Rows          []Row
 	// HasIDs reports that a column holds the ids of the questions; otherwise ids are derived from the file.
 	HasIDs bool
-	// IgnoredSheets are further sheets of a workbook that hold data too.
+	// IgnoredSheets are the other sheets of a workbook that hold data.
 	IgnoredSheets []string
 }
 
@@ -127,14 +128,15 @@ type Row struct {
 	Number                               int
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
-	// Series names the conversation that the row is a turn of, Turn is which: 1, 2, 3 …; empty and 0 for a single question.
+	// Series names the conversation that the row is a turn of, Turn is the turn's number: 1, 2, 3 …; empty and 0
+	// for a single question.
 	Series string
 	Turn   int
-	// Variables are the row's values of Dataset.VariableNames, in their order.
+	// Variables are the row's values of Dataset.VariableNames, in order.
 	Variables []string
 }
 
-// Conversations is how many conversations there are, including conversations of one turn.
+// Conversations returns the number of conversations, including conversations of one turn.
 func (d *Dataset) Conversations() (count int) {
 	for _, row := range d.Rows {
 		if row.Turn == 1 {
@@ -144,13 +146,13 @@ func (d *Dataset) Conversations() (count int) {
 	return count
 }
 
-// Error describes a fault in a file. Problem, with Args, names the message in the catalogues.
+// Error describes a fault in a file. Problem is the key of the message in the catalogues, Args are its arguments.
 type Error struct {
 	Code    string
 	Problem string
 	Args    map[string]any
 	Details []RowError
-	// Columns are the columns of a file in which question or standard_answer is missing.
+	// Columns are the columns of a file that lacks question or standard_answer.
 	Columns []string
 }
 
@@ -172,10 +174,10 @@ func problem(code, name string, args ...any) *Error {
 	return e
 }
 
-// Extensions are the endings of file names that are read.
+// Extensions are the extensions of file names that are accepted.
 var Extensions = []string{"csv", "xlsx", "xls"}
 
-// Read reads a file of at most MaxBytes. Every failure is an *Error, unless ctx ended.
+// Read reads a file of at most MaxBytes. Every failure is an *Error, unless ctx has ended.
 func Read(ctx context.Context, name string, content []byte, layout Layout) (set *Dataset, err error) {
 	extension := strings.ToLower(strings.TrimPrefix(filepath.Ext(name), "."))
 	if !slices.Contains(Extensions, extension) {
@@ -191,13 +193,13 @@ func Read(ctx context.Context, name string, content []byte, layout Layout) (set 
 		}
 		return nil, problem(CodeFormatUnsupported, "mismatch", "Extension", extension, "Found", found)
 	}
-	// The parsers of foreign formats must not take the program down, no matter what the file contains.
+	// Parsers of other formats must not crash the program, whatever the file contains.
 	defer func() {
 		if r := recover(); r != nil {
 			set, err = nil, problem(CodeUnreadable, "damaged", "Extension", extension)
 		}
 	}()
-	runtime.LockOSThread() // whose time is counted
+	runtime.LockOSThread() // the thread whose CPU time is counted
 	defer runtime.UnlockOSThread()
 	c := &collector{set: &Dataset{Extension: extension}, budget: newBudget(ctx), layout: layout}
 	switch extension {
@@ -253,7 +255,7 @@ func sniff(content []byte) string {
 	return "csv"
 }
 
-// hasOLEName looks for a stream's name as a compound file's directory spells it: UTF-16.
+// hasOLEName looks for a stream's name in the form in which a compound file's directory stores it: UTF-16.
 func hasOLEName(content []byte, name string) bool {
 	var wide []byte
 	for _, c := range name {
@@ -262,28 +264,28 @@ func hasOLEName(content []byte, name string) bool {
 	return bytes.Contains(content, append(wide, 0, 0))
 }
 
-// collector turns rows of cells into a Dataset. Readers hand it every row, also blank ones.
+// collector turns rows of cells into a Dataset. Readers pass every row to it, including blank ones.
 type collector struct {
 	set    *Dataset
 	budget *budget
 	layout Layout
 	// columnOf holds the positions of the known columns.
 	columnOf map[string]int
-	// names has every column's name, by its position; an empty name is a column without one.
+	// names has the name of every column, by position; it is empty for a column without a name.
 	names []string
 	// series and turn are the positions of the columns of conversations; -1 unless the file has both.
 	series, turn int
 	// variables are the positions of the columns that are kept as variables.
 	variables []int
 	invalid   []RowError
-	// isStrict means that short rows are errors: in CSV they are, in a sheet blank cells are just not there.
+	// isStrict means that short rows are errors, as in CSV; sheets simply leave out blank cells.
 	isStrict bool
 	// filled is the number of the last row that was not blank.
 	filled int
 }
 
-// add takes the next row and does not retain the slice. Rows that are left out are blank. An error ends the
-// reading.
+// add processes the next row and does not retain the slice. Skipped row numbers count as blank rows. An error ends
+// the reading.
 func (c *collector) add(number int, cells []string) error {
 	if err := c.budget.spendText(cells); err != nil {
 		return err
@@ -389,7 +391,7 @@ func (c *collector) positionOf(names []string) int {
 	return -1
 }
 
-// role returns the role of a column, by its name in lower case; empty for a variable.
+// role returns the role of a column, given its name in lower case; empty for a variable.
 func (c *collector) role(folded string) string {
 	id, question, answer := strings.ToLower(clean(c.layout.ID)), strings.ToLower(clean(c.layout.Question)), strings.ToLower(clean(c.layout.Answer))
 	switch {
@@ -402,7 +404,7 @@ func (c *collector) role(folded string) string {
 	case folded == answer:
 		return ColumnAnswer
 	case folded == ColumnID && id != "", folded == ColumnQuestion && question != "", folded == ColumnAnswer && answer != "":
-		return "" // another column has its place
+		return "" // another column has its role
 	case slices.Contains([]string{ColumnID, ColumnQuestion, ColumnAnswer, ColumnSystem, ColumnContext}, folded):
 		return folded
 	}
@@ -432,7 +434,7 @@ func shorten(text string, limit int) string {
 // excelErrors are the values of cells whose formula failed.
 var excelErrors = []string{"#N/A", "#REF!", "#VALUE!", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!"}
 
-// row takes a row of the file, or records its error.
+// row processes a row of the file, or records its error.
 func (c *collector) row(number int, cells []string) {
 	fail := func(column, name string, args ...any) {
 		e := problem("", name, args...)
@@ -461,11 +463,11 @@ func (c *collector) row(number int, cells []string) {
 	c.set.Rows = append(c.set.Rows, row)
 }
 
-// failure records the error in a row: the column, empty for the row as a whole, the problem's name and its
-// arguments.
+// failure records the error in a row. column is empty if the error concerns the row as a whole; problem is the key
+// of the message, args are its arguments.
 type failure func(column, name string, args ...any)
 
-// fits reports whether the cells of a row can be read as the header's columns with a question in them.
+// fits reports whether the cells of a row match the header's columns and contain a question.
 func (c *collector) fits(cells []string, fail failure) bool {
 	switch {
 	case c.isStrict && len(cells) < len(c.names):
@@ -491,7 +493,7 @@ func (c *collector) fits(cells []string, fail failure) bool {
 	return true
 }
 
-// readTurn reads a row's place in a conversation, and reports whether it has one or needs none.
+// readTurn reads a row's position in a conversation, and reports whether the row has a valid one or needs none.
 func (c *collector) readTurn(row *Row, cells []string, fail failure) bool {
 	series, turn := clean(at(cells, c.series)), clean(at(cells, c.turn))
 	switch number, isTurn := turnOf(turn); {
@@ -512,7 +514,7 @@ func (c *collector) readTurn(row *Row, cells []string, fail failure) bool {
 	return false
 }
 
-// at returns a cell of a row, whose last cells may be missing.
+// at returns a cell of a row, which may lack cells at its end.
 func at(cells []string, n int) string {
 	if n < len(cells) {
 		return cells[n]
@@ -520,7 +522,7 @@ func at(cells []string, n int) string {
 	return ""
 }
 
-// cell returns the cell of a column; empty if the file does not have it.
+// cell returns the cell of a column; empty if the file does not have the column.
 func (c *collector) cell(cells []string, name string) string {
 	if n, ok := c.columnOf[name]; ok {
 		return at(cells, n)
@@ -528,7 +530,7 @@ func (c *collector) cell(cells []string, name string) string {
 	return ""
 }
 
-// optional is cell, nil if it is blank.
+// optional is like cell, but returns nil if the cell is blank.
 func (c *collector) optional(cells []string, name string) *string {
 	if text := c.cell(cells, name); clean(text) != "" {
 		return &text
@@ -536,7 +538,7 @@ func (c *collector) optional(cells []string, name string) *string {
 	return nil
 }
 
-// turnOf reads the number of a turn. Sheets write whole numbers with a fraction of zeros, too.
+// turnOf parses the number of a turn. Sheets may write whole numbers with a fraction of zeros.
 func turnOf(text string) (turn int, isTurn bool) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	turn, err := strconv.Atoi(whole)
@@ -573,7 +575,7 @@ func WrongTurns(rows []Row, column string) (wrong []RowError) {
 	return wrong
 }
 
-// finish assigns ids to rows without one and reports all row errors together.
+// finish assigns ids to rows without one, and returns an error that lists all row errors.
 func (c *collector) finish(content []byte) error {
 	if c.names == nil {
 		return problem(CodeEmpty, "empty")
@@ -593,7 +595,7 @@ func (c *collector) finish(content []byte) error {
 		}
 		rowOf[row.QuestionID] = row.Number
 	}
-	if len(c.invalid) == 0 && c.turn >= 0 { // otherwise turns may be missing because their rows are invalid
+	if len(c.invalid) == 0 && c.turn >= 0 { // otherwise turns may only be missing because their rows are invalid
 		c.invalid = WrongTurns(c.set.Rows, c.names[c.turn])
 	}
 	var e *Error
@@ -613,8 +615,9 @@ func (c *collector) finish(content []byte) error {
 	return e
 }
 
-// stableID makes the id of the nth row of a file without ids from the file's checksum: the same file gives the same
-// ids. It is a UUID of version 8 (RFC 9562) that begins with n, so that ids sort as the file does.
+// stableID derives the id of the nth row of a file without ids from the file's checksum, so that the same file
+// gives the same ids. The id is a UUID of version 8 (RFC 9562) that begins with n, so that ids sort in the file's
+// order.
 func stableID(fileSum [sha256.Size]byte, n int) string {
 	var seed [8]byte
 	binary.BigEndian.PutUint64(seed[:], uint64(n))
@@ -627,7 +630,7 @@ func stableID(fileSum [sha256.Size]byte, n int) string {
 	return id.String()
 }
 
-// asError returns err as an *Error if it is one.
+// asError returns the *Error in err, or nil.
 func asError(err error) (*Error, bool) {
 	var e *Error
 	return e, errors.As(err, &e)

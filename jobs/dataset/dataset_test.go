@@ -22,7 +22,7 @@ func readFile(t *testing.T, path string) (*dataset.Dataset, error) {
 	return dataset.Read(t.Context(), filepath.Base(path), content, dataset.Layout{})
 }
 
-// The same rows in other containers read as the CSV does, cell by cell.
+// The same rows in other formats are read exactly as from CSV, cell by cell.
 func TestEveryFormatReadsToTheRowsOfItsCSV(t *testing.T) {
 	t.Parallel()
 	formats, qa := filepath.Join("testdata", "formats"), filepath.Join("testdata", "qa")
@@ -41,7 +41,7 @@ func TestEveryFormatReadsToTheRowsOfItsCSV(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want.Columns, got.Columns)
 			require.Len(t, got.Rows, len(want.Rows))
-			for n := range want.Rows { // row by row: a difference of whole data sets would fill the screen
+			for n := range want.Rows { // row by row, because a difference of whole datasets would fill the screen
 				require.Equal(t, want.Rows[n], got.Rows[n])
 			}
 		})
@@ -112,7 +112,7 @@ func TestTurnsOfConversations(t *testing.T) {
 	}
 }
 
-// The verdict on every bad file: the error's code and what it names, or how many rows are accepted.
+// The result for every bad file: the error's code and what it names, or how many rows are accepted.
 func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
 	bad := filepath.Join("testdata", "bad")
 	const accepted = ""
@@ -258,7 +258,7 @@ func FuzzCSV(f *testing.F)  { fuzz(f, "q.csv") }
 func FuzzXLSX(f *testing.F) { fuzz(f, "q.xlsx") }
 func FuzzXLS(f *testing.F)  { fuzz(f, "q.xls") }
 
-// fuzz checks that a reader never panics and that everything it accepts keeps the rules.
+// fuzz checks that a reader never panics, and that the datasets it accepts satisfy all rules.
 func fuzz(f *testing.F, name string) {
 	seeds, _ := filepath.Glob(filepath.Join("testdata", "seeds", "*"+filepath.Ext(name)))
 	for _, seed := range seeds {
@@ -291,7 +291,7 @@ func fuzz(f *testing.F, name string) {
 	})
 }
 
-// Cells of every kind read as a sheet shows them, in both Excel formats.
+// Cells of every kind are read as a sheet shows them, in both Excel formats.
 func TestCellsOfEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kinds.xls", "kinds.xlsx"} {
@@ -313,7 +313,7 @@ func TestCellsOfEveryKind(t *testing.T) {
 	}
 }
 
-// Shared strings go on across CONTINUE records, where their characters may change width.
+// Shared strings continue across CONTINUE records, where the width of their characters may change.
 func TestLongSharedStringsOfAnXLS(t *testing.T) {
 	t.Parallel()
 	set, err := readFile(t, filepath.Join("testdata", "seeds", "long.xls"))
@@ -329,7 +329,7 @@ func TestLongSharedStringsOfAnXLS(t *testing.T) {
 	}
 }
 
-// Other columns can take the places of question and standard_answer; one of that name is a variable then.
+// Other columns can be used as question and standard_answer; columns with those names are variables then.
 func TestOtherColumnsTakeThePlaces(t *testing.T) {
 	t.Parallel()
 	content := []byte("question,Prompt,答案,level\nold,new,a,easy\n")
@@ -353,7 +353,7 @@ func TestOtherColumnsTakeThePlaces(t *testing.T) {
 	require.Equal(t, dataset.Layout{}, dataset.Guess([]string{"x", "y"}))
 }
 
-// A file that Excel saved in China is read where that is asked for, and what is something else is not.
+// A file that Excel saved in China is read if its encoding is requested; a file in another encoding is refused.
 func TestGB18030IsReadWhereItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("testdata/formats/chinese_simpleqa_1000.gb18030.csv")
@@ -365,7 +365,7 @@ func TestGB18030IsReadWhereItIsAskedFor(t *testing.T) {
 	requireCode(t, err, dataset.CodeEncodingInvalid)
 	got, err := dataset.Read(t.Context(), "q.csv", content, layout)
 	require.NoError(t, err)
-	plain, err := dataset.Read(t.Context(), "q.csv", want, layout) // UTF-8 stays what it is
+	plain, err := dataset.Read(t.Context(), "q.csv", want, layout) // UTF-8 is still read as UTF-8
 	require.NoError(t, err)
 	require.Len(t, got.Rows, len(plain.Rows))
 	for n, row := range got.Rows {
@@ -379,7 +379,7 @@ func TestGB18030IsReadWhereItIsAskedFor(t *testing.T) {
 	}
 }
 
-// The ids of a file may stand in a column of another name; a column that is named and not there is an error.
+// The ids of a file may be in a column with another name; naming a column that does not exist is an error.
 func TestAnotherColumnHasTheIDs(t *testing.T) {
 	t.Parallel()
 	content := []byte("编号,题目,参考答案,question_id\nQ001,a,b,x\nQ002,c,d,y\n")

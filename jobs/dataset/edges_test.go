@@ -14,7 +14,7 @@ import (
 	"wending/jobs/dataset/datasettest"
 )
 
-// At the edges of what a file may be: one more, one less, and what it is refused with.
+// Files at the limits and just beyond them, with the error that refuses the latter.
 func TestTheEdgesOfCSV(t *testing.T) {
 	t.Parallel()
 	const head = "question,standard_answer\n"
@@ -37,7 +37,7 @@ func TestTheEdgesOfCSV(t *testing.T) {
 	rows := func(count int) string { return strings.Repeat("q,a\n", count) }
 	for name, test := range map[string]struct {
 		content string
-		refusal string // code, problem and arguments; empty: it is read
+		refusal string // code, problem and arguments; empty means that the file is read
 		rows    int
 		last    string // the last question
 	}{
@@ -108,7 +108,8 @@ func refusal(t *testing.T, err error) string {
 	return fmt.Sprintf("%s %s %v", refused.Code, refused.Problem, refused.Args)
 }
 
-// Numbers are read as a spreadsheet shows them: at most 15 digits, dates by their formats, texts with their escapes.
+// Numbers are read as a spreadsheet shows them: with at most 15 digits, dates in their formats, and texts with
+// their escapes.
 func TestTheEdgesOfNumbersInSheets(t *testing.T) {
 	t.Parallel()
 	const ns = ` xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"`
@@ -170,7 +171,7 @@ func TestTheEdgesOfNumbersInSheets(t *testing.T) {
 	}
 }
 
-// The same in the older format, where numbers are binary.
+// The same in the older format, in which numbers are binary.
 func TestTheEdgesOfNumbersInXLS(t *testing.T) {
 	t.Parallel()
 	record := func(kind uint16, data ...byte) []byte {
@@ -228,7 +229,7 @@ func TestTheEdgesOfNumbersInXLS(t *testing.T) {
 	}
 }
 
-// Rows and columns of a sheet at the edges of what there may be, and which other sheets are named as left out.
+// Rows and columns of a sheet at the limits, and the other sheets that are reported as ignored.
 func TestTheEdgesOfSheets(t *testing.T) {
 	t.Parallel()
 	text := func(reference, content string) string {
@@ -262,7 +263,7 @@ func TestTheEdgesOfSheets(t *testing.T) {
 		require.Equal(t, "q2", set.Rows[0].Question, name)
 		require.Equal(t, fmt.Sprintf("q%d", set.Rows[len(set.Rows)-1].Number), set.Rows[len(set.Rows)-1].Question, name)
 	}
-	// Without references cells follow one another, and rows too.
+	// Without references cells follow one another, and so do rows.
 	set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+`<row><c t="inlineStr"><is><t>first</t></is></c><c t="str"><v>x</v></c></row><row r="5"/><row><c t="str"><v>second</v></c></row>`), dataset.Layout{})
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 6}, []int{set.Rows[0].Number, set.Rows[1].Number})

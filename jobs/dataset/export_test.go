@@ -2,7 +2,7 @@ package dataset
 
 import "time"
 
-// LimitTime changes how long reading may take.
+// LimitTime changes the maximum time for reading.
 func LimitTime(limit time.Duration) (previous time.Duration) {
 	previous, maxTime = maxTime, limit
 	return previous

@@ -24,7 +24,7 @@ import (
 	"wending/jobs/dataset/datasettest"
 )
 
-// TestMain gives readers the time that the race detector takes.
+// TestMain gives readers the extra time that the race detector needs.
 func TestMain(m *testing.M) {
 	dataset.LimitTime(time.Minute)
 	os.Exit(m.Run())
@@ -46,9 +46,9 @@ func TestHostileFilesAreRefusedWithinTheirBudget(t *testing.T) {
 	}
 }
 
-// peak returns by how many bytes the heap grew at most while work ran.
+// peak returns the maximum growth of the heap, in bytes, while work runs.
 func peak(work func()) (grown int64) {
-	defer debug.SetGCPercent(debug.SetGCPercent(10)) // so that little garbage counts
+	defer debug.SetGCPercent(debug.SetGCPercent(10)) // keeps the amount of garbage low
 	runtime.GC()
 	heap := func() int64 {
 		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -74,7 +74,7 @@ func peak(work func()) (grown int64) {
 	return grown
 }
 
-// A file that takes too long is left, with the reason. Not parallel: it changes the limit.
+// Reading a file that takes too long stops, with that reason. Not parallel, because it changes the limit.
 func TestReadingEndsAfterItsTime(t *testing.T) {
 	defer dataset.LimitTime(dataset.LimitTime(time.Millisecond))
 	_, err := dataset.Read(t.Context(), "junk.xlsx", datasettest.Sheet(t, strings.Repeat("<x/>", 1<<20)), dataset.Layout{})
@@ -83,7 +83,7 @@ func TestReadingEndsAfterItsTime(t *testing.T) {
 	require.Equal(t, "complex_seconds", refused.Problem)
 }
 
-// Just below a limit everything is accepted and nothing is lost.
+// Files just below a limit are accepted, and no text is lost.
 func TestFilesJustBelowTheLimitsAreRead(t *testing.T) {
 	t.Parallel()
 	header := "question,standard_answer"
@@ -141,7 +141,7 @@ func TestReadingEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// The reader gives the same rows as the library for all good workbooks.
+// The reader returns the same rows as the library for all valid workbooks.
 func TestWorkbooksReadAsTheLibraryReadsThem(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("testdata", "*", "*.xlsx"))
@@ -152,7 +152,7 @@ func TestWorkbooksReadAsTheLibraryReadsThem(t *testing.T) {
 		require.NoError(t, err)
 		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Layout{})
 		if err != nil {
-			continue // whether it should be refused is another test's question
+			continue // another test checks whether it is refused
 		}
 		book, err := excelize.OpenReader(bytes.NewReader(content), excelize.Options{ShortDatePattern: "yyyy-mm-dd"})
 		require.NoError(t, err, file)
@@ -176,7 +176,7 @@ func TestWorkbooksReadAsTheLibraryReadsThem(t *testing.T) {
 	require.Greater(t, compared, 1000)
 }
 
-// Numbers are written as the library writes them in each of a workbook's formats.
+// Numbers are formatted as the library formats them, in each of a workbook's formats.
 func TestNumbersAreShownInTheirFormats(t *testing.T) {
 	t.Parallel()
 	book := excelize.NewFile()
@@ -200,7 +200,7 @@ func TestNumbersAreShownInTheirFormats(t *testing.T) {
 	require.Equal(t, []string{"0.3", "12.50%", "3.14", "2023-03-15 12:00", "1,234.50 元", "TRUE", "45000"}, set.Rows[0].Variables)
 }
 
-// A byte of a sheet or of the shared texts that changed on its way is found out, or changes nothing.
+// A changed byte in a sheet or in the shared texts is detected, or makes no difference.
 func TestAFlippedByteIsFoundOut(t *testing.T) {
 	t.Parallel()
 	flips := 150
@@ -236,7 +236,7 @@ func TestAFlippedByteIsFoundOut(t *testing.T) {
 
 func crc32Of(text string) uint64 { return uint64(crc32.ChecksumIEEE([]byte(text))) }
 
-// placesOf are the offsets of the bytes of a workbook's sheets and shared texts.
+// placesOf returns the offsets of the bytes of a workbook's sheets and shared texts.
 func placesOf(t *testing.T, content []byte) (places []int) {
 	t.Helper()
 	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
@@ -254,7 +254,8 @@ func placesOf(t *testing.T, content []byte) (places []int) {
 	return places
 }
 
-// FuzzSheet reads sheets and shared texts of any XML. What the reader accepts it reads as the library does.
+// FuzzSheet reads sheets and shared texts with arbitrary XML. Anything that the reader accepts must equal the
+// library's result.
 func FuzzSheet(f *testing.F) {
 	f.Add(datasettest.HeaderRow+datasettest.OneRow, `<si><t>a</t></si>`)
 	f.Add(`<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row><row r="4"><c r="A4"><v>1.50</v></c><c r="B4" t="b"><v>1</v></c></row>`, `<si><t>question</t></si><si><r><t>standard</t></r><r><t>_answer</t></r><rPh sb="0" eb="1"><t>x</t></rPh></si>`)
@@ -275,7 +276,7 @@ func FuzzSheet(f *testing.F) {
 		defer book.Close()
 		rows, err := book.GetRows("S1")
 		if err != nil || len(rows) == 0 {
-			return // the library is not strict, and leaves out what it cannot read
+			return // the library is lenient, and skips what it cannot read
 		}
 		for _, row := range set.Rows {
 			if row.Number > len(rows) || !slices.Contains(rows[row.Number-1], row.Question) {
@@ -285,7 +286,7 @@ func FuzzSheet(f *testing.F) {
 	})
 }
 
-// Elements of extensions have names of elements proper; what programs write that is not quite right is read.
+// Elements of extensions may have the names of standard elements, and sloppy output of common programs is accepted.
 func TestOddButHonestWorkbooksAreRead(t *testing.T) {
 	t.Parallel()
 	const ns = ` xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"`

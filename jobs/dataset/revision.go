@@ -7,18 +7,18 @@ import (
 
 // RowChange is a row in which two datasets differ.
 type RowChange struct {
-	// Before is nil for a row that was added, After for one that was removed.
+	// Before is nil for an added row, After for a removed one.
 	Before, After *Row
-	// Fields are the columns with other values, of a row that both have.
+	// Fields are the columns that changed, in a row that both datasets have.
 	Fields []ChangedField
 }
 
 // ChangedField is a column whose value changed.
 type ChangedField struct{ Column, Before, After string }
 
-// Changes returns the differences between two datasets: first the rows that the later one added or altered, in
-// its order, then the removed rows. Rows are recognised by their ids where both files have ids, and otherwise
-// by their questions.
+// Changes returns the differences between two datasets: first the rows that the later one added or altered, in its
+// order, then the removed rows. Rows are matched by their ids if both files have ids, and otherwise by their
+// questions.
 func Changes(before, after *Dataset) (changes []RowChange) {
 	hasIDs := slices.Contains(before.Columns, ColumnID) && slices.Contains(after.Columns, ColumnID)
 	earlier, keys := map[string]*Row{}, rowKeys(before, hasIDs)
@@ -45,7 +45,7 @@ func Changes(before, after *Dataset) (changes []RowChange) {
 	return changes
 }
 
-// rowKeys name the rows of a dataset; equal questions are counted.
+// rowKeys returns keys that identify the rows of a dataset; equal questions are numbered.
 func rowKeys(d *Dataset, hasIDs bool) []string {
 	keys, seen := make([]string, len(d.Rows)), map[string]int{}
 	for n, row := range d.Rows {

@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// maxHeldRows is how many rows with cells are held before their shared texts are known: only then is it clear
-	// which of them are blank.
+	// maxHeldRows is how many rows with cells are held until the shared texts are known: only then is it clear
+	// which rows are blank.
 	maxHeldRows = 4 * MaxRows
 	// maxHeldCells is the maximum number of cells in those rows: twice as many as the widest dataset has.
 	maxHeldCells = 2 * MaxColumns * MaxRows
-	// sheetRows and sheetColumns are how large a sheet can be (ECMA-376 18.3.1.73, 18.3.1.13).
+	// sheetRows and sheetColumns are the maximum size of a sheet (ECMA-376 18.3.1.73, 18.3.1.13).
 	sheetRows, sheetColumns = 1 << 20, 16_384
 )
 
-// sheetCell is a cell whose text is known or refers to the shared strings.
+// sheetCell is a cell with its own text or a reference to the shared strings.
 type sheetCell struct {
 	column int
 	text   string
-	// shared is the text's index among the shared strings; -1 means that text is the text.
+	// shared is the index of the text among the shared strings; -1 means that the cell has its own text.
 	shared int
 }
 
@@ -37,11 +37,11 @@ type sheetRow struct {
 	cells  []sheetCell
 }
 
-// errEnough ends the reading of a sheet whose further rows are not wanted.
+// errEnough ends the reading of a sheet whose remaining rows are not needed.
 var errEnough = errors.New("enough rows")
 
-// read hands the rows of a sheet to the collector. It reads the sheet first and the shared strings second, so
-// that it only keeps the strings that a cell refers to.
+// read passes the rows of a sheet to the collector. It reads the sheet first and the shared strings second, so that
+// it only keeps the strings that a cell refers to.
 func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	var rows []sheetRow
 	var held int
@@ -83,7 +83,7 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	return nil
 }
 
-// hasData looks at the first rows of a sheet.
+// hasData reports whether the first rows of a sheet hold data.
 func (b *xlsxBook) hasData(sheet xlsxSheet) (hasData bool, err error) {
 	const looked = 20
 	var rows []sheetRow
@@ -102,7 +102,7 @@ func (b *xlsxBook) hasData(sheet xlsxSheet) (hasData bool, err error) {
 	return hasData, err
 }
 
-// eachRow calls yield with the rows of a sheet that have cells with something in them, until it returns errEnough.
+// eachRow calls yield with the rows of a sheet that have non-empty cells, until yield returns errEnough.
 func (b *xlsxBook) eachRow(sheet xlsxSheet, yield func(sheetRow) error) error {
 	return b.parts.scan(sheet.part, func(part *xmlPart) error {
 		if err := b.rowsOf(part, yield); !errors.Is(err, errEnough) {
@@ -156,7 +156,7 @@ func (b *xlsxBook) rowsOf(part *xmlPart, yield func(sheetRow) error) error {
 	return err
 }
 
-// rowOf returns the number of a row, by default the next number.
+// rowOf returns the number of a row; by default it is the next number.
 func rowOf(start xml.StartElement, next int) (number int, err error) {
 	given := attribute(start, "r")
 	if given == "" {
@@ -168,7 +168,7 @@ func rowOf(start xml.StartElement, next int) (number int, err error) {
 	return number, nil
 }
 
-// cellColumn returns the column of a cell, by default the next column.
+// cellColumn returns the column of a cell; by default it is the next column.
 func cellColumn(start xml.StartElement, next int) (column int, err error) {
 	if column = next; attribute(start, "r") != "" {
 		if column, err = columnOf(attribute(start, "r")); err != nil {
@@ -228,7 +228,7 @@ func (b *xlsxBook) cell(part *xmlPart, start xml.StartElement) (sheetCell, error
 	case "str", "e":
 		cell.text = value
 	default:
-		style, _ := strconv.Atoi(attribute(start, "s")) // none is the first
+		style, _ := strconv.Atoi(attribute(start, "s")) // without a style, the first one applies
 		if kind == "d" && b.numbers.hasFormat(style) {
 			value = serialOf(value)
 		}
@@ -239,8 +239,8 @@ func (b *xlsxBook) cell(part *xmlPart, start xml.StartElement) (sheetCell, error
 	return cell, nil
 }
 
-// within calls yield with every token up to the end of the element that was just begun; the end of the part before
-// that is damage.
+// within calls yield with every token up to the end of the element that has just begun; if the part ends before
+// that, it is damaged.
 func (p *xmlPart) within(yield func(xml.Token) error) error {
 	for depth := p.depth; p.depth >= depth; {
 		token, err := p.next()
@@ -275,14 +275,14 @@ func (p *xmlPart) cellTexts() (value, inline string, err error) {
 	return value, inline, err
 }
 
-// richText reads to the end of an element that holds a text, whole (t) or in runs (r), and returns it without
-// formatting and without pronunciation (rPh).
+// richText reads to the end of an element that holds a text, as a whole (t) or in runs (r), and returns the text
+// without formatting and phonetic hints (rPh).
 func (p *xmlPart) richText() (string, error) {
 	var whole strings.Builder
 	err := p.within(func(token xml.Token) error {
 		start, isStart := token.(xml.StartElement)
 		switch {
-		case !isStart, start.Name.Local == "r": // a run's text follows
+		case !isStart, start.Name.Local == "r": // a run's text is in an element of its own
 			return nil
 		case start.Name.Local == "t":
 			text, err := p.text()
@@ -310,7 +310,7 @@ func (p *xmlPart) text() (string, error) {
 // skip reads to the end of an element.
 func (p *xmlPart) skip() error { return p.within(func(xml.Token) error { return nil }) }
 
-// resolve replaces references to shared strings by their texts.
+// resolve replaces references to shared strings with their texts.
 func (b *xlsxBook) resolve(rows []sheetRow) error {
 	var wanted []int
 	for _, row := range rows {
@@ -340,7 +340,7 @@ func (b *xlsxBook) resolve(rows []sheetRow) error {
 	return nil
 }
 
-// readSharedStrings returns the texts at the wanted places, which ascend.
+// readSharedStrings returns the texts at the wanted indexes, which must be in ascending order.
 func (b *xlsxBook) readSharedStrings(wanted []int) ([]string, error) {
 	texts, bytes, index := make([]string, 0, len(wanted)), 0, -1
 	err := b.parts.scan(b.sharedStrings, func(part *xmlPart) error {
@@ -399,23 +399,23 @@ func unescape(text string) string {
 // numberFormats writes numbers as a workbook shows them.
 type numberFormats struct {
 	is1904 bool
-	// codes are the workbook's own formats, formatOf the format of each cell style.
+	// codes are the workbook's own formats, formatOf is the format of each cell style.
 	codes    map[int]string
 	formatOf []int
-	// scratch is a workbook with which the library writes a number in a format; cells are its cells by format.
+	// scratch is a workbook in which the library formats numbers; cells holds its cells, by format.
 	scratch *excelize.File
 	cells   map[int]string
-	// written are texts already known: sheets repeat dates and amounts.
+	// written caches formatted numbers, because sheets repeat dates and amounts.
 	written map[formatted]string
 }
 
-// formatted is a number in a format.
+// formatted is the key of written: a number in a format.
 type formatted struct {
 	value  string
 	format int
 }
 
-// maxWritten is how many texts are kept.
+// maxWritten is how many texts are cached.
 const maxWritten = 65_536
 
 // readStyles reads the number formats of cell styles.
@@ -430,14 +430,14 @@ func (f *numberFormats) readStyles(part *xmlPart) error {
 				f.codes[id] = attribute(start, "formatCode")
 			}
 		case isCell && part.depth == 3 && name == "xf":
-			format, _ := strconv.Atoi(attribute(start, "numFmtId")) // none is the general one
+			format, _ := strconv.Atoi(attribute(start, "numFmtId")) // without a format, the general one applies
 			f.formatOf = append(f.formatOf, format)
 		}
 		return nil
 	})
 }
 
-// hasFormat reports whether a style shows numbers other than plain.
+// hasFormat reports whether a style formats numbers other than plainly.
 func (f *numberFormats) hasFormat(style int) bool {
 	return style > 0 && style < len(f.formatOf) && f.formatOf[style] != 0
 }
@@ -468,7 +468,7 @@ func (f *numberFormats) text(value string, style int) (string, error) {
 
 const scratchSheet = "Sheet1"
 
-// cell returns the scratch workbook's cell that has a format.
+// cell returns the scratch workbook's cell with a format.
 func (f *numberFormats) cell(format int) (cell string, err error) {
 	if cell, isKnown := f.cells[format]; isKnown {
 		return cell, nil
@@ -490,7 +490,7 @@ func (f *numberFormats) cell(format int) (cell string, err error) {
 	}
 	style, err := f.scratch.NewStyle(&made)
 	if err != nil {
-		style = 0 // the library does not know the format: the number stays plain
+		style = 0 // the library does not know the format, so the number stays plain
 	}
 	if cell, err = excelize.CoordinatesToCellName(1, len(f.cells)+1); err != nil {
 		return "", err
@@ -499,13 +499,13 @@ func (f *numberFormats) cell(format int) (cell string, err error) {
 	return cell, f.scratch.SetCellStyle(scratchSheet, cell, cell, style)
 }
 
-// isLocalDate reports whether a built-in format shows a date in a way that depends on the language: those of Chinese,
-// Japanese and Korean spreadsheets (ECMA-376 18.8.30).
+// isLocalDate reports whether a built-in format shows a date in a language-dependent way: in Chinese, Japanese and
+// Korean spreadsheets (ECMA-376 18.8.30).
 func isLocalDate(format int) bool {
 	return format >= 27 && format <= 36 || format >= 50 && format <= 58
 }
 
-// plainNumber writes a number with at most 15 digits, as spreadsheets show it; anything else is returned
+// plainNumber formats a number with at most 15 digits, as spreadsheets show it; any other text is returned
 // unchanged.
 func plainNumber(value string) string {
 	if strings.Contains(value, "_") {
@@ -522,7 +522,7 @@ func plainNumber(value string) string {
 	return plain
 }
 
-// serialOf converts an ISO 8601 date to a serial number, which its cell's format then shows; anything else is
+// serialOf converts an ISO 8601 date to a serial number, which its cell's format then shows; any other text is
 // returned unchanged.
 func serialOf(value string) string {
 	for _, layout := range []string{"2006-01-02T15:04:05.999Z07:00", "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999", "2006-01-02"} {

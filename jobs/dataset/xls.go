@@ -16,7 +16,7 @@ import (
 	"github.com/richardlehane/mscfb"
 )
 
-// The records of BIFF8 that are read ([MS-XLS] 2.3).
+// The BIFF8 records that the reader uses ([MS-XLS] 2.3).
 const (
 	recordFormula    = 0x0006
 	recordEOF        = 0x000A
@@ -38,12 +38,12 @@ const (
 	recordBOF        = 0x0809
 )
 
-// biffColumns is how many columns a sheet of BIFF8 has.
+// biffColumns is how many columns a BIFF8 sheet has.
 const biffColumns = 256
 
 var errBIFF = errors.New("damaged BIFF")
 
-// readXLS reads the first sheet that holds anything of an Excel 97–2003 workbook.
+// readXLS reads the first sheet with data of an Excel 97–2003 workbook.
 func readXLS(content []byte, c *collector) error {
 	stream, err := workbookStream(content)
 	if err != nil {
@@ -71,7 +71,7 @@ func readXLS(content []byte, c *collector) error {
 	return nil
 }
 
-// explain converts err for users: anything but a known problem or the end of the context counts as damage.
+// explain converts err for users: any error other than a known problem or the end of the context counts as damage.
 func (b *biffBook) explain(err error) error {
 	if _, isKnown := asError(err); isKnown || b.budget.ctx.Err() != nil {
 		return err
@@ -79,7 +79,7 @@ func (b *biffBook) explain(err error) error {
 	return problem(CodeUnreadable, "damaged", "Extension", "xls")
 }
 
-// addRows hands the rows of a sheet to the collector.
+// addRows passes the rows of a sheet to the collector.
 func addRows(cells []biffCell, c *collector) error {
 	// The records of a sheet need not be in order; if two records describe one cell, the later one counts.
 	slices.SortStableFunc(cells, func(a, b biffCell) int { return cmp.Or(a.row-b.row, a.column-b.column) })
@@ -145,7 +145,7 @@ type biffCell struct {
 	text        string
 }
 
-// record returns the record at offset and where the next one begins.
+// record returns the record at offset and the offset of the next one.
 func (b *biffBook) record(offset int) (kind uint16, data []byte, next int, err error) {
 	if err := b.budget.spend(); err != nil {
 		return 0, nil, 0, err
@@ -161,7 +161,7 @@ func (b *biffBook) record(offset int) (kind uint16, data []byte, next int, err e
 	return kind, b.stream[offset+4 : offset+4+length], offset + 4 + length, nil
 }
 
-// globals reads the workbook's part that all sheets share.
+// globals reads the part of the workbook that all sheets share.
 func (b *biffBook) globals() error {
 	b.dates = map[uint16]bool{}
 	kind, data, next, err := b.record(0)
@@ -240,7 +240,7 @@ func (b *biffBook) addFormat(data []byte) error {
 	return nil
 }
 
-// continued returns a record's data including the CONTINUE records after it, and the offset after them.
+// continued returns a record's data including that of the CONTINUE records after it, and the offset after them.
 func (b *biffBook) continued(data []byte, next int) (parts [][]byte, after int, err error) {
 	parts = [][]byte{data}
 	for {
@@ -313,7 +313,7 @@ func (b *biffBook) sheet(offset int) (cells []biffCell, err error) {
 type cellReader struct {
 	book  *biffBook
 	cells []biffCell
-	// pendingRow and pendingColumn are the position of a formula whose text follows in a STRING record; the row
+	// pendingRow and pendingColumn are the position of a formula whose text follows in a STRING record; pendingRow
 	// is -1 if there is none.
 	pendingRow, pendingColumn int
 }
@@ -411,7 +411,7 @@ func (b *biffBook) cell(kind uint16, format int, body []byte) (string, error) {
 	}
 }
 
-// rkNumber unpacks a number of 30 bits ([MS-XLS] 2.5.122).
+// rkNumber decodes an RK number of 30 bits ([MS-XLS] 2.5.122).
 func rkNumber(rk uint32) float64 {
 	var number float64
 	if rk&2 != 0 {
@@ -440,7 +440,7 @@ func boolOrError(code byte, isError bool) string {
 	return "#N/A"
 }
 
-// number writes a number as a sheet shows it: a date where its format is one, else plain digits.
+// number formats a number as a sheet shows it: as a date if its format is one, otherwise with plain digits.
 func (b *biffBook) number(number float64, format int) string {
 	if format < len(b.formatOf) && b.isDate(b.formatOf[format]) && number >= 0 && number < 2958466 {
 		return dateText(number, b.is1904)
@@ -448,7 +448,7 @@ func (b *biffBook) number(number float64, format int) string {
 	if math.IsNaN(number) || math.IsInf(number, 0) {
 		return "#NUM!"
 	}
-	// Excel keeps 15 digits; more are noise of the binary form.
+	// Excel keeps 15 digits; any more are noise from the binary representation.
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(number, 'g', 15, 64), 64)
 	if err != nil || math.Abs(rounded) >= 1e21 {
 		return strconv.FormatFloat(number, 'G', 15, 64)
@@ -492,7 +492,7 @@ func dateText(days float64, is1904 bool) string {
 	if is1904 {
 		epoch = time.Date(1904, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	seconds := int64(math.Round(days * 86400)) // up to the year 9999: more than a time.Duration holds
+	seconds := int64(math.Round(days * 86400)) // up to the year 9999, which is more than a time.Duration can hold
 	moment := time.Unix(epoch.Unix()+seconds, 0).UTC()
 	switch {
 	case days < 1:
@@ -503,7 +503,7 @@ func dateText(days float64, is1904 bool) string {
 	return moment.Format("2006-01-02 15:04:05")
 }
 
-// shortString reads a string with a length of one byte ([MS-XLS] 2.5.240).
+// shortString reads a string whose length is one byte ([MS-XLS] 2.5.240).
 func shortString(data []byte) (string, error) {
 	if len(data) < 2 {
 		return "", errBIFF
@@ -533,12 +533,12 @@ func decodeChars(data []byte, wide bool) string {
 	return strings.ReplaceAll(string(utf16.Decode(units)), "\x00", "")
 }
 
-// biffReader reads through a record and the CONTINUE records behind it.
+// biffReader reads through a record and the CONTINUE records after it.
 type biffReader struct {
 	parts [][]byte
 }
 
-// take returns the next n bytes, across parts.
+// take returns the next n bytes, even across parts.
 func (r *biffReader) take(n int) (taken []byte, err error) {
 	for {
 		for len(r.parts) > 0 && len(r.parts[0]) == 0 {
@@ -560,8 +560,8 @@ func (r *biffReader) take(n int) (taken []byte, err error) {
 	}
 }
 
-// unicode reads a string with a length of two bytes, with its formatting ([MS-XLS] 2.5.293). Where its
-// characters continue in the next part, that part begins with a flag for their width there.
+// unicode reads a string whose length is two bytes, with its formatting ([MS-XLS] 2.5.293). If the characters
+// continue in the next part, that part begins with a flag for their width.
 func (r *biffReader) unicode() (string, error) {
 	head, err := r.take(3)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/html/charset"
 )
 
-// readXLSX reads the first visible sheet that holds anything (ECMA-376). Every part of the file is read to its end,
-// and so against its checksum: a file whose transfer or storage damaged it is refused, never read in part.
+// readXLSX reads the first visible sheet with data (ECMA-376). It reads every part of the file to its end, which
+// verifies the checksum: a file that was damaged in transfer or storage is refused instead of being read in part.
 func readXLSX(content []byte, c *collector) error {
 	err := readBook(content, c)
 	if err == nil {
@@ -49,7 +49,7 @@ func readBook(content []byte, c *collector) error {
 		return err
 	}
 	for _, sheet := range book.sheets {
-		if c.names != nil { // a sheet before had data: this one is only named
+		if c.names != nil { // an earlier sheet had data, so this one is only named
 			hasData, err := book.hasData(sheet)
 			if err != nil {
 				return err
@@ -66,7 +66,8 @@ func readBook(content []byte, c *collector) error {
 	return parts.drain()
 }
 
-// zipParts are the parts of an Office file by their paths, in lower case: the format compares them so.
+// zipParts are the parts of an Office file, keyed by path in lower case, because the format ignores the case of
+// paths.
 type zipParts struct {
 	budget *budget
 	files  map[string]*zip.File
@@ -98,12 +99,13 @@ func openParts(content []byte, b *budget) (*zipParts, error) {
 	return parts, nil
 }
 
-// partName is a part's path as parts refer to it: some programs write backslashes or a leading slash.
+// partName returns a part's path in the form used by references: some programs write backslashes or a leading
+// slash.
 func partName(name string) string {
 	return strings.ToLower(strings.TrimPrefix(strings.ReplaceAll(name, `\`, "/"), "/"))
 }
 
-// drain reads the parts that have not been read, only to verify their checksums.
+// drain reads the remaining parts only to verify their checksums.
 func (p *zipParts) drain() error {
 	for name, file := range p.files {
 		if p.isRead[name] || file.FileInfo().IsDir() {
@@ -116,7 +118,7 @@ func (p *zipParts) drain() error {
 	return nil
 }
 
-// scan opens a part, lets read consume as much of it as it wants, and reads the rest.
+// scan opens a part, lets read consume as much of it as read needs, and then reads the rest.
 func (p *zipParts) scan(name string, read func(*xmlPart) error) error {
 	file := p.files[name]
 	if file == nil {
@@ -149,7 +151,8 @@ type xmlPart struct {
 	depth   int
 }
 
-// next returns the next start, end or text; io.EOF after the last. Malformed XML never reaches io.EOF.
+// next returns the next start element, end element or text; io.EOF after the last. Malformed XML never leads to
+// io.EOF.
 func (p *xmlPart) next() (xml.Token, error) {
 	for {
 		if err := p.budget.spend(); err != nil {
@@ -175,7 +178,7 @@ func (p *xmlPart) next() (xml.Token, error) {
 	}
 }
 
-// elements calls yield with the start of every element of the part, until its end.
+// elements calls yield with the start of every element of the part.
 func (p *xmlPart) elements(yield func(xml.StartElement) error) error {
 	for {
 		token, err := p.next()
@@ -217,13 +220,13 @@ func attribute(start xml.StartElement, name string) string {
 	return ""
 }
 
-// relation is where a part refers to.
+// relation is the target that a part refers to.
 type relation struct {
 	// kind is the last segment of the relation's type: worksheet, styles, sharedStrings, …
 	kind, target string
 }
 
-// relations returns the relations of a part by their ids; or none if the part does not list any.
+// relations returns the relations of a part by id; none if the part lists no relations.
 func (p *zipParts) relations(name string) (map[string]relation, error) {
 	relations := map[string]relation{}
 	list := partName(path.Join(path.Dir(name), "_rels", path.Base(name)+".rels"))
@@ -249,7 +252,7 @@ func (p *zipParts) relations(name string) (map[string]relation, error) {
 // xlsxBook is a workbook.
 type xlsxBook struct {
 	parts *zipParts
-	// sheets are the visible worksheets, in their order.
+	// sheets are the visible worksheets in order.
 	sheets        []xlsxSheet
 	sharedStrings string // the part
 	numbers       *numberFormats
@@ -283,7 +286,7 @@ func (p *zipParts) workbook() (*xlsxBook, error) {
 			book.sharedStrings = found.target
 		case "styles":
 			if p.files[found.target] == nil {
-				continue // numbers stay plain
+				continue // without styles, numbers stay plain
 			}
 			if err := p.scan(found.target, book.numbers.readStyles); err != nil {
 				return nil, err
@@ -293,12 +296,12 @@ func (p *zipParts) workbook() (*xlsxBook, error) {
 	return book, nil
 }
 
-// readSheets reads the list of sheets in the part of a name.
+// readSheets reads the list of sheets from the part with a name.
 func (p *zipParts) readSheets(name string, relations map[string]relation, book *xlsxBook) error {
 	parts, count := map[string]bool{}, 0
 	return p.scan(name, func(part *xmlPart) error {
 		return part.elements(func(start xml.StartElement) error {
-			switch name := start.Name.Local; { // workbook, sheets, sheet; extensions have elements of these names too
+			switch name := start.Name.Local; { // path: workbook, sheets, sheet; elements of extensions may have the same names
 			case part.depth == 2 && name == "workbookPr":
 				book.numbers.is1904 = isTrue(attribute(start, "date1904"))
 			case part.depth == 3 && name == "sheet":
@@ -306,7 +309,7 @@ func (p *zipParts) readSheets(name string, relations map[string]relation, book *
 					return tooComplex("complex_sheets", maxSheets)
 				}
 				found, isThere := relations[relationID(start)]
-				if !isThere { // a module or dialog of an old version
+				if !isThere { // a module or dialog sheet of an old version
 					return nil
 				}
 				if parts[found.target] {
@@ -322,7 +325,7 @@ func (p *zipParts) readSheets(name string, relations map[string]relation, book *
 	})
 }
 
-// relationID returns the id in the namespace of relations: a sheet also has another id of its own.
+// relationID returns the id in the namespace of relations, because a sheet also has another attribute named id.
 func relationID(start xml.StartElement) string {
 	for _, attr := range start.Attr {
 		if attr.Name.Local == "id" && attr.Name.Space != "" {

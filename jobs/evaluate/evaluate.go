@@ -37,14 +37,14 @@ const (
 	Judge Kind = "judge"
 )
 
-// Kinds are all kinds, in the order in which they are offered.
+// Kinds lists all kinds in the order in which they are offered.
 var Kinds = []Kind{Exact, Contains, Regex, Number, JSONSchema, JSONPath, Similarity, Expression, Latency, Judge}
 
 // Status is how an evaluation ended.
 type Status string
 
-// The ends of evaluations: with a verdict, without one because of a fault, without one because the expected
-// value is blank.
+// The possible ends: with a verdict, without one because of a fault, or without one because the expected value is
+// blank.
 const (
 	Succeeded Status = "SUCCEEDED"
 	Failed    Status = "FAILED"
@@ -67,7 +67,8 @@ const (
 // Subject is an answer to be judged.
 type Subject struct {
 	Answer string
-	// Values are what templates and expressions can name: question, standard_answer, and the question's other columns.
+	// Values are the values that templates and expressions can refer to: question, standard_answer, and the
+	// question's other columns.
 	Values    map[string]string
 	LatencyMS int
 	// Tokens is nil if the target does not report them.
@@ -80,13 +81,13 @@ type Verdict struct {
 	// Score is from 0 to 1; it and Passed are nil without a verdict.
 	Score  *float64
 	Passed *bool
-	// Reason explains why an answer did not pass, and ErrorMessage why there is no verdict, in the form of
+	// Reason explains why an answer did not pass, ErrorMessage why there is no verdict; each is in the form of
 	// reason.Because, or in the words of a judge.
 	Reason                  string
 	ErrorCode, ErrorMessage string
 }
 
-// decided is a verdict of a rule that knows only yes and no.
+// decided returns the verdict of a rule that only knows yes and no.
 func decided(passed bool, reason string) Verdict {
 	score := 0.0
 	if passed {
@@ -95,7 +96,7 @@ func decided(passed bool, reason string) Verdict {
 	return Verdict{Status: Succeeded, Score: &score, Passed: &passed, Reason: reason}
 }
 
-// scored is a verdict with its own score.
+// scored returns a verdict with a score of its own.
 func scored(score float64, passed bool, reason string) Verdict {
 	if passed {
 		reason = ""
@@ -114,15 +115,15 @@ func limited() Verdict { return failed(CodeLimit, reason.Because("limit")) }
 
 // ConfigError describes a fault in an evaluator's configuration.
 type ConfigError struct {
-	// Field is the member that is at fault; empty means the configuration as a whole.
+	// Field is the faulty member; empty means the configuration as a whole.
 	Field string
-	// Detail describes the fault in English, for logs; empty means that it is missing.
+	// Detail describes the fault in English, for logs; empty means that the member is missing.
 	Detail string
-	// Why describes the fault in the form of reason.Because; empty where Limit or Known describe it.
+	// Why describes the fault in the form of reason.Because; empty if Limit or Known describes it.
 	Why string
-	// Limit is the allowed range; empty where Detail is more specific.
+	// Limit is the allowed range; empty if Detail is more specific.
 	Limit Type
-	// Known are the valid choices: the members that the kind has, or the possible values of a member.
+	// Known lists the valid choices: the members that the kind has, or the possible values of a member.
 	Known []string
 }
 
@@ -146,7 +147,7 @@ func Explain(err error) string {
 	return reason.Because("config.field", wrong.Field)
 }
 
-// wrong is the error of a field with a sentence about it. cause is for logs.
+// wrong returns the error of a field with an explanation. cause is for logs.
 func wrong(field string, cause error, key string, values ...string) *ConfigError {
 	because := reason.Because(key, values...)
 	if cause == nil {
@@ -155,36 +156,37 @@ func wrong(field string, cause error, key string, values ...string) *ConfigError
 	return &ConfigError{Field: field, Detail: cut(cause.Error(), 2*maxShown), Why: because}
 }
 
-// limitedTo is the error of a field that is not within a limit.
+// limitedTo returns the error of a field outside its range.
 func limitedTo(field string, limit Type, detail string) *ConfigError {
 	return &ConfigError{Field: field, Detail: detail, Limit: limit}
 }
 
 // Limits of configurations.
 const (
-	// MaxConfig is how many bytes a configuration may have.
+	// MaxConfig is the maximum size of a configuration in bytes.
 	MaxConfig = 64 << 10
-	// maxPattern and maxExpression are how many characters a pattern, a path or an expression may have.
+	// maxPattern and maxExpression are the maximum lengths, in characters, of a pattern or path and of an
+	// expression.
 	maxPattern    = 2000
 	maxExpression = 2000
 )
 
-// Rule is an evaluator that is ready to judge. It may be used by several goroutines.
+// Rule is an evaluator that is ready to judge. Several goroutines may use it at once.
 type Rule struct {
 	// expected is the template of the expected value; empty means the standard answer.
 	expected string
 	// variables are the names of the variables that an expression looks up.
 	variables []string
-	// needsExpected reports that an answer cannot be judged without it.
+	// needsExpected reports that an answer cannot be judged without an expected value.
 	needsExpected bool
 	judge         func(subject Subject, expected string) Verdict
-	// own is the order for a child; nil for a rule that is evaluated in this process.
+	// own is the order for a child process; nil for a rule that is evaluated in this process.
 	own *ordered
-	// limited is how often judging an answer took too much.
+	// limited counts how often judging an answer exceeded a limit.
 	limited atomic.Int32
 }
 
-// builders make the rules whose cost is known beforehand, confined the rules in small languages, which child
+// builders make the rules whose cost is known in advance; confined are the rules in small languages, which child
 // processes evaluate.
 var (
 	builders = map[Kind]func(config json.RawMessage) (*Rule, error){
@@ -195,7 +197,7 @@ var (
 	}
 )
 
-// Compile returns the rule of a kind. Its error is a ConfigError, or that of ctx.
+// Compile returns the rule of a kind. Its error is a ConfigError, or the error of ctx.
 func Compile(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, error) {
 	if _, isKnown := Fields[kind]; !isKnown || kind == Judge {
 		return nil, wrong("kind", fmt.Errorf("not a rule: %s", kind), "config.kind", string(kind))
@@ -214,7 +216,7 @@ func Compile(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, err
 
 var errNotObject = errors.New("not a JSON object")
 
-// CheckConfig refuses configurations that are too long, and members that the kind does not have: a misspelt
+// CheckConfig refuses configurations that are too long, and members that the kind does not have, because a misspelt
 // member would have no effect. Its error is a ConfigError.
 func CheckConfig(kind Kind, config json.RawMessage) error {
 	if len(config) > MaxConfig {
@@ -236,7 +238,7 @@ func CheckConfig(kind Kind, config json.RawMessage) error {
 	return nil
 }
 
-// typeOf is the type that a member of a configuration is read into.
+// typeOf returns the type into which a member of a configuration is parsed.
 func typeOf(member reflect.Type) Type {
 	switch member.Kind() {
 	case reflect.Bool:
@@ -251,7 +253,7 @@ func typeOf(member reflect.Type) Type {
 	return Amount
 }
 
-// ReadConfig reads a configuration into a struct. Its error is a ConfigError.
+// ReadConfig parses a configuration into a struct. Its error is a ConfigError.
 func ReadConfig(config json.RawMessage, into any) error {
 	err := json.Unmarshal(config, into)
 	if mismatch := (*json.UnmarshalTypeError)(nil); errors.As(err, &mismatch) && mismatch.Field != "" {
@@ -263,7 +265,7 @@ func ReadConfig(config json.RawMessage, into any) error {
 	return nil
 }
 
-// limitedMost is how often judging may take too much before a rule judges no more in this launch.
+// limitedMost is how often judging may exceed a limit before a rule stops judging in this launch.
 const limitedMost = 3
 
 // Evaluate judges an answer. The only error is the context's.
@@ -287,7 +289,7 @@ func (r *Rule) isSkipped(expected string) bool {
 
 func (r *Rule) isLimited() bool { return r.limited.Load() >= limitedMost }
 
-// note counts a verdict that took too much.
+// note counts a verdict that exceeded a limit.
 func (r *Rule) note(verdict Verdict) Verdict {
 	if verdict.ErrorCode == CodeLimit {
 		r.limited.Add(1)
@@ -307,11 +309,11 @@ const most = 5
 
 func firstFew(texts []string) []string { return texts[:min(len(texts), most)] }
 
-// figure is a number in a reason. It is exact, so that it can be shown with all necessary digits.
+// figure formats a number for a reason. It is exact, so that it can be shown with all necessary digits.
 func figure(number float64) string { return strconv.FormatFloat(number, 'g', -1, 64) }
 
-// ThresholdOf returns from which number on a verdict of this configuration passes, on the evaluator's own scale: a judge's
-// ends at 100, others at 1. isThere is false for kinds without a threshold.
+// ThresholdOf returns the number from which a verdict of this configuration passes, on the evaluator's own scale: a
+// judge's goes to 100, the others' to 1. isThere is false for kinds without a threshold.
 func ThresholdOf(kind Kind, config json.RawMessage) (threshold float64, isThere bool) {
 	for _, field := range Fields[kind] {
 		if field.Name != "threshold" {

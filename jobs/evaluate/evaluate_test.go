@@ -178,7 +178,7 @@ func TestWhatARuleCannotJudge(t *testing.T) {
 	require.Equal(t, `["expected.number","four"]`, expectation.ErrorMessage)
 }
 
-// Which variables an expression looks up is known before a question is there.
+// The variables that an expression looks up are known before there is a question.
 func TestTheVariablesOfAnExpressionAreKnown(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string][]string{
@@ -243,7 +243,8 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 	}
 }
 
-// hostile are rules and answers that would take for ever, or all memory, or end the process, if nothing bounded them.
+// hostile has rules and answers that would run forever, take all memory, or end the process, if nothing limited
+// them.
 var hostile = map[string]struct {
 	kind           Kind
 	config, answer string
@@ -273,7 +274,8 @@ var hostile = map[string]struct {
 	"a pattern for each number":       {Expression, `{"expression":"all(1..20000, not (answer matches \"(a|a|b|[^c])*(x+x+)+y{20}z\"))"}`, strings.Repeat("x", 20_000)},
 }
 
-// However hostile a rule and an answer are, a verdict comes, and this process lives on: what would end it ends a child.
+// Even a hostile rule and a hostile answer lead to a verdict, and this process survives: at worst a child process
+// ends.
 func TestHostileRulesEnd(t *testing.T) {
 	t.Parallel()
 	for name, test := range hostile {
@@ -293,7 +295,7 @@ func TestHostileRulesEnd(t *testing.T) {
 	}
 }
 
-// Rules that take for ever to compile are refused.
+// Rules that would take forever to compile are refused.
 func TestHostileConfigurationsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -313,8 +315,8 @@ func TestHostileConfigurationsAreRefused(t *testing.T) {
 	}
 }
 
-// A rule that took too much three times judges no more: what it takes is bounded for the whole launch. Others, and other
-// answers, are judged by the next child.
+// A rule that exceeded a limit three times stops judging, so that its cost is bounded for the whole launch. The
+// next child process judges other rules and answers.
 func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	rule := compile(t, Expression, `{"expression":"answer == \"well\" or len(reduce(1..40, #acc + #acc, \"x\")) > 0"}`)
@@ -327,7 +329,8 @@ func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
 	require.True(t, *verdictOf(t, compile(t, Expression, `{"expression":"answer == \"well\""}`), Subject{Answer: "well"}).Passed)
 }
 
-// Nobody waits for a place, or for a verdict, that is not wanted any more; and a rule is not to blame for that.
+// A caller that no longer needs a verdict does not wait for a place or for the verdict, and the rule is not blamed
+// for that.
 func TestJudgingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	full := newPool()
@@ -353,7 +356,7 @@ func TestJudgingEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Rules judge together as each alone, also where one of them takes too much or has nothing to compare with.
+// Rules judge together as each would alone, even if one of them exceeds a limit or has nothing to compare with.
 func TestRulesJudgeTogether(t *testing.T) {
 	t.Parallel()
 	rules := []*Rule{
@@ -374,7 +377,7 @@ func TestRulesJudgeTogether(t *testing.T) {
 	}
 }
 
-// Ten rules on an answer of usual length.
+// Ten rules on an answer of typical length.
 func BenchmarkTenRules(b *testing.B) {
 	var rules []*Rule
 	for kind, config := range map[Kind]string{
@@ -391,7 +394,8 @@ func BenchmarkTenRules(b *testing.B) {
 	}
 }
 
-// What the libraries say in English is never shown: a configuration and an answer that they refuse have sentences of ours.
+// Error messages of libraries, which are in English, are never shown: a refused configuration or answer is
+// explained in sentences of the catalogues.
 func TestLibrariesErrorsAreSentences(t *testing.T) {
 	t.Parallel()
 	because := func(t *testing.T, why, key string, values ...string) {

@@ -33,7 +33,7 @@ func environment(s Subject, expected string) map[string]any {
 	}
 }
 
-// unsteady are functions of the language whose results change by themselves.
+// unsteady lists functions of the language whose results change between calls.
 var unsteady = []string{"now"}
 
 func newExpression(config json.RawMessage) (*Rule, error) {
@@ -53,7 +53,7 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	case !(c.Threshold >= 0 && c.Threshold <= 1):
 		return nil, limitedTo("threshold", Share, "a number from 0 to 1")
 	}
-	none := 0 // for its type
+	none := 0 // passed only for its type
 	options := []expr.Option{expr.Env(environment(Subject{Tokens: &none}, "")), expr.AsAny()}
 	for _, name := range unsteady {
 		options = append(options, expr.DisableBuiltin(name))
@@ -92,7 +92,8 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// variableNames collects the names under which an expression looks variables up: variables.level, variables["level"].
+// variableNames collects the names under which an expression looks up variables: variables.level,
+// variables["level"].
 type variableNames struct{ names []string }
 
 // Visit implements ast.Visitor.
@@ -108,8 +109,8 @@ func (v *variableNames) Visit(node *ast.Node) {
 	}
 }
 
-// VariablesOf returns the names of variables that an evaluator's expression looks up; none for other kinds, and for a
-// configuration that cannot be used. The only error is the context's.
+// VariablesOf returns the names of the variables that an evaluator's expression looks up; none for other kinds, and
+// none for a configuration that cannot be used. The only error is the context's.
 func VariablesOf(ctx context.Context, kind Kind, config json.RawMessage) ([]string, error) {
 	if kind != Expression {
 		return nil, nil
@@ -121,8 +122,8 @@ func VariablesOf(ctx context.Context, kind Kind, config json.RawMessage) ([]stri
 	return rule.variables, nil
 }
 
-// expressionProblems are the sentences for the error messages of the expression library: the groups of a
-// pattern are the sentence's values, after the line and the column.
+// expressionProblems maps the error messages of the expression library to sentences: the groups of a pattern are
+// the sentence's values, after the line and the column.
 var expressionProblems = []struct {
 	says *regexp.Regexp
 	key  string
@@ -140,10 +141,10 @@ var expressionProblems = []struct {
 	{regexp.MustCompile(`^error parsing regexp`), "expression.regex"},
 }
 
-// kinds are the types of values in users' words.
+// kinds names the types of values in users' words.
 var kinds = strings.NewReplacer("map[string]interface {}", "object", "[]interface {}", "list", "<nil>", "null", "float64", "number", "int", "number")
 
-// expressionProblem is why an expression cannot be compiled or evaluated, in the form of reason.Because.
+// expressionProblem returns why an expression cannot be compiled or evaluated, in the form of reason.Because.
 func expressionProblem(expression string, err error) string {
 	place := (*file.Error)(nil)
 	if !errors.As(err, &place) {

@@ -9,7 +9,8 @@ import (
 // Type is the type of a configuration field.
 type Type string
 
-// The types of fields: one line, several lines, a number, true or false, one of a few words, a list of lines, any JSON.
+// The types of fields: one line, several lines, a number, true or false, one of several words, a list of lines, any
+// JSON.
 const (
 	Line   Type = "line"
 	Text   Type = "text"
@@ -22,7 +23,7 @@ const (
 	Model Type = "model"
 )
 
-// Limits that are narrower than a type: a number from 0 to 1, and the limits of a judge's members.
+// Limits that are narrower than a type: a number from 0 to 1, and limits of a judge's members.
 const (
 	Share       Type = "share"
 	Hundred     Type = "hundred"
@@ -44,7 +45,7 @@ type Field struct {
 
 var expectedField = Field{Name: "expected", Type: Line}
 
-// Fields are the members of the configurations of a kind, in the order of forms.
+// Fields returns the members of the configurations of a kind, in the order of forms.
 var Fields = map[Kind][]Field{
 	Exact:      {{Name: "ignore_case", Type: Truth}, {Name: "ignore_whitespace", Type: Truth}, {Name: "ignore_punctuation", Type: Truth}, expectedField},
 	Contains:   {{Name: "values", Type: Lines}, {Name: "mode", Type: Choice, Choices: []string{anyOf, allOf, noneOf}, Default: anyOf}, {Name: "ignore_case", Type: Truth}, expectedField},
@@ -61,11 +62,11 @@ var Fields = map[Kind][]Field{
 	},
 }
 
-// FormField is the name of the field of a form that takes a member of an evaluator's configuration.
+// FormField returns the name of the form field for a member of an evaluator's configuration.
 func FormField(name string) string { return "config_" + name }
 
-// ReadFields makes the configuration of a kind from form fields; empty fields are treated as absent. Its error
-// is a ConfigError.
+// ReadFields makes the configuration of a kind from form fields; empty fields count as absent. Its error is a
+// ConfigError.
 func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, error) {
 	config := map[string]any{}
 	for _, field := range Fields[kind] {
@@ -96,7 +97,7 @@ func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, err
 	return json.Marshal(config)
 }
 
-// WriteFields is a configuration as a form shows it.
+// WriteFields returns a configuration in the form of form fields.
 func WriteFields(kind Kind, config json.RawMessage) map[string]string {
 	shown := map[string]string{}
 	var members map[string]json.RawMessage

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// The digits and places of Chinese numerals.
+// The digits and place values of Chinese numerals.
 var (
 	chineseDigits = map[rune]int64{
 		'零': 0, '〇': 0, '一': 1, '二': 2, '两': 2, '三': 3, '四': 4, '五': 5, '六': 6, '七': 7, '八': 8, '九': 9,
@@ -21,20 +21,20 @@ var (
 
 const (
 	chineseNumerals = `[零〇一二两三四五六七八九壹贰叁肆伍陆柒捌玖十拾百佰千仟万亿]+`
-	// maxChinese is above any number that Chinese numerals are read as.
+	// maxChinese exceeds every number that is read from Chinese numerals.
 	maxChinese = 1e17
 )
 
 var (
 	aChineseNumber = regexp.MustCompile(`(?:([百千万])分之)?(` + chineseNumerals + `)(?:点([零〇一二三四五六七八九]{1,12}))?(?:分之(` + chineseNumerals + `))?`)
-	// aSingle is a single numeral where it can only be a number: alone, or behind a word such as 是, with at most a measure
-	// word and a short name behind it.
+	// aSingle matches a single numeral that can only be a number: it is alone, or follows a word such as 是, and at
+	// most a measure word and a short noun come after it.
 	aSingle = regexp.MustCompile(`(?:^|[\s，。：:；;、（(“"*=]|[是为有共约于达到需要即])(负|零下)?([一二两三四五六七八九十])(\p{Han}{0,4})(?:$|[\s，。；;！!？?、）)”"*])`)
 )
 
-// placesOf reads a number in Chinese such as 一百二十三万 or 二〇二四, and returns how many of its bytes it takes. A last digit
-// without a place is the next lower one, as in 三万五, where nothing else can follow it: isClosed; otherwise it belongs to
-// what follows, as in 五万一年.
+// placesOf parses a number in Chinese such as 一百二十三万 or 二〇二四, and returns how many bytes it takes. A last digit
+// without a place value has the next lower one, as in 三万五, if isClosed reports that nothing else can follow the
+// number; otherwise the digit belongs to what follows, as in 五万一年.
 func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber bool) {
 	if !strings.ContainsFunc(numeral, func(r rune) bool { return placeValues[r] > 0 }) {
 		return digitByDigit(numeral)
@@ -50,7 +50,7 @@ func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber b
 			isAfterZero = digit == 0
 			digit = chineseDigits[r]
 			continue
-		case place < 10_000 && place > 10 && digit < 1: // only 十 stands without a digit
+		case place < 10_000 && place > 10 && digit < 1: // only 十 needs no digit before it
 			return 0, 0, false
 		case place < 10_000:
 			section += max(digit, 1) * place
@@ -80,7 +80,7 @@ func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber b
 	return value, bytes, true
 }
 
-// digitByDigit is placesOf of digits without places, as in 二〇二四.
+// digitByDigit is like placesOf, for digits without place values, as in 二〇二四.
 func digitByDigit(numeral string) (value int64, bytes int, isNumber bool) {
 	for _, r := range numeral {
 		if value = value*10 + chineseDigits[r]; value > maxChinese {
@@ -90,7 +90,7 @@ func digitByDigit(numeral string) (value int64, bytes int, isNumber bool) {
 	return value, len(numeral), true
 }
 
-// readChinese reads numbers of two or more Chinese numerals, which are hardly ever anything else, and fractions.
+// readChinese reads fractions, and numbers of two or more Chinese numerals, which hardly ever mean anything else.
 func readChinese(text string) (found []Numeral) {
 	for _, at := range aChineseNumber.FindAllStringSubmatchIndex(text, -1) {
 		part := func(group int) string {
@@ -128,7 +128,7 @@ func readChinese(text string) (found []Numeral) {
 	return found
 }
 
-// addChineseParts works out 百分之, the digits behind 点, and 分之.
+// addChineseParts evaluates 百分之, the digits after 点, and 分之.
 func (n *Numeral) addChineseParts(of, decimals, numerator string) {
 	scale := big.NewRat(1, 10)
 	for _, r := range decimals {
@@ -149,7 +149,7 @@ func (n *Numeral) addChineseParts(of, decimals, numerator string) {
 	}
 }
 
-// readSingleChinese reads single numerals where they can only be numbers. 一 with a name behind it is an article.
+// readSingleChinese reads single numerals where they can only be numbers. 一 before a noun is an article.
 func readSingleChinese(text string) (found []Numeral) {
 	for _, at := range aSingle.FindAllStringSubmatchIndex(text, -1) {
 		numeral, name := text[at[4]:at[5]], text[at[6]:at[7]]

@@ -19,14 +19,14 @@ import (
 	"wending/jobs/reason"
 )
 
-// maxJSON is how many bytes an answer may have that is read as JSON.
+// maxJSON is the maximum size in bytes of an answer that is read as JSON.
 const maxJSON = 1 << 20
 
-// errNoJSON means that an answer is not JSON.
+// errNoJSON means that an answer does not contain JSON.
 var errNoJSON = errors.New("not JSON")
 
-// answerJSON reads the JSON in an answer: all of it, or a value after thoughts, in prose or in a fence. The
-// last object counts or, without objects, the last list.
+// answerJSON parses the JSON in an answer: the whole answer, or a value after thoughts, in prose or in a fence. The
+// last object counts; if there are no objects, the last list does.
 func answerJSON(answer string) (value any, err error) {
 	text := strings.TrimSpace(wire.AfterThoughts(strings.TrimPrefix(answer, "\uFEFF")))
 	if len(text) > maxJSON {
@@ -45,7 +45,7 @@ func answerJSON(answer string) (value any, err error) {
 	return value, err
 }
 
-// unread is the verdict on an answer that answerJSON does not read.
+// unread returns the verdict on an answer in which answerJSON found no JSON.
 func unread(answer string, err error) Verdict {
 	if errors.Is(err, errLimit) {
 		return limited()
@@ -53,7 +53,7 @@ func unread(answer string, err error) Verdict {
 	return decided(false, reason.Because("json.none", answer))
 }
 
-// schemaReason is the reason of an answer that does not fit a schema.
+// schemaReason returns the reason why an answer does not match a schema.
 func schemaReason(invalid *jsonschema.ValidationError) string {
 	path := "/" + strings.Join(invalid.InstanceLocation, "/")
 	counted := func(key string, got, want int) string {
@@ -102,7 +102,7 @@ func schemaReason(invalid *jsonschema.ValidationError) string {
 	return rareSchemaReason(path, invalid)
 }
 
-// rareSchemaReason is the reason of an answer that does not fit one of the less common keywords.
+// rareSchemaReason returns the reason why an answer violates one of the less common keywords.
 func rareSchemaReason(path string, invalid *jsonschema.ValidationError) string {
 	switch k := invalid.ErrorKind.(type) {
 	case *kind.Not:
@@ -133,13 +133,13 @@ func rareSchemaReason(path string, invalid *jsonschema.ValidationError) string {
 	return reason.Because("schema.fails", path)
 }
 
-// ratio is a number of a schema as a reason holds it.
+// ratio formats a number of a schema for a reason.
 func ratio(number *big.Rat) string {
 	near, _ := number.Float64()
 	return figure(near)
 }
 
-// noFiles refuses to load what a schema refers to: neither files nor addresses.
+// noFiles refuses to load files or addresses that a schema refers to.
 type noFiles struct{}
 
 // Load implements jsonschema.URLLoader.
@@ -147,7 +147,7 @@ func (noFiles) Load(address string) (any, error) {
 	return nil, fmt.Errorf("%s: a schema cannot refer to other documents", address)
 }
 
-// innermost is the first of the causes that a value does not fit a schema.
+// innermost returns the innermost of the causes why a value does not match a schema.
 func innermost(invalid *jsonschema.ValidationError) *jsonschema.ValidationError {
 	for len(invalid.Causes) > 0 {
 		invalid = invalid.Causes[0]
@@ -155,7 +155,7 @@ func innermost(invalid *jsonschema.ValidationError) *jsonschema.ValidationError 
 	return invalid
 }
 
-// wrongSchema is the error of a schema that cannot be compiled.
+// wrongSchema returns the error of a schema that cannot be compiled.
 func wrongSchema(err error) error {
 	var (
 		invalid   *jsonschema.SchemaValidationError
@@ -187,7 +187,7 @@ func wrongSchema(err error) error {
 	return wrong("schema", err, "schema.unusable")
 }
 
-// fragmentOf is the part of a schema that an address names.
+// fragmentOf returns the part of a schema that an address names.
 func fragmentOf(address string) string {
 	_, fragment, _ := strings.Cut(address, "#")
 	return "#" + fragment
@@ -234,7 +234,7 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 // pathPlace matches the position of a path error in the library's message.
 var pathPlace = regexp.MustCompile(` at (\d+) in `)
 
-// wrongPath is the error of a path that cannot be read.
+// wrongPath returns the error of a path that cannot be parsed.
 func wrongPath(path string, err error) error {
 	place := 1
 	if found := pathPlace.FindStringSubmatch(err.Error()); found != nil {
@@ -290,8 +290,8 @@ func newJSONPath(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// withNumbers converts the numbers of a value to types that filters can compare: integers and floats. A number
-// that fits neither stays as written.
+// withNumbers converts the numbers of a value to types that filters can compare: integers and floats. Numbers that
+// fit neither are left unchanged.
 func withNumbers(value any) any {
 	switch value := value.(type) {
 	case json.Number:
@@ -341,7 +341,7 @@ func textOf(value any) string {
 	return strings.TrimSpace(text.String())
 }
 
-// sameJSON reports whether two JSON values are equal: numbers by their value, objects in any order.
+// sameJSON reports whether two JSON values are equal: numbers by value, members of objects in any order.
 func sameJSON(a, b any) bool {
 	if one, isNumber := written(a); isNumber {
 		other, areNumbers := written(b)
@@ -388,7 +388,7 @@ func written(value any) (json.Number, bool) {
 	return "", false
 }
 
-// sameNumber compares numbers exactly, unless their exponents are too large to be written out.
+// sameNumber compares numbers exactly, unless their exponents are too large for that.
 func sameNumber(a, b json.Number) bool {
 	one, isA := exactly(a)
 	other, isB := exactly(b)

@@ -21,8 +21,8 @@ import (
 // CodeJudgeUnreadable marks ratings that could not be read from the model's reply.
 const CodeJudgeUnreadable = "JUDGE_UNREADABLE"
 
-// JudgeUnanswered is why a judge's call gave no reply, in the form of reason.Because: the call's code, and the words of the model's
-// server if it has any.
+// JudgeUnanswered returns why a judge's call gave no reply, in the form of reason.Because: the call's code, and the
+// message of the model's server if there is one.
 func JudgeUnanswered(code, message string) string {
 	if _, words, hasWords := strings.Cut(message, ": "); hasWords && (strings.HasPrefix(code, "HTTP_") || code == protocol.CodeAgent) {
 		return reason.Because("judge.answered", code, words)
@@ -30,19 +30,19 @@ func JudgeUnanswered(code, message string) string {
 	return reason.Because("judge.call", code)
 }
 
-// JudgeUnreadable is the reason why a reply gives no rating, in the form of reason.Because.
+// JudgeUnreadable returns why a reply gives no rating, in the form of reason.Because.
 func JudgeUnreadable(reply []byte) string {
 	return reason.Because("judge.unreadable", strings.ToValidUTF8(string(wire.Cut(reply, wire.ExcerptBytes)), "\uFFFD"))
 }
 
 // Vote is one reply of a model about an answer.
 type Vote struct {
-	// Ratings are from 0 to 100, by the dimensions; a dimension that the model left out is missing.
+	// Ratings are from 0 to 100, by dimension; dimensions that the model left out are missing.
 	Ratings map[string]float64
 	Reason  string
 }
 
-// overall is the rating that decides: Overall, or else the mean.
+// overall returns the rating that decides: Overall or, without it, the mean.
 func (v Vote) overall() float64 {
 	if rating, isThere := v.Ratings[Overall]; isThere {
 		return rating
@@ -58,9 +58,10 @@ func (v Vote) overall() float64 {
 const maxRead = 200_000
 
 // Read reads a model's ratings: one JSON object, in any notation that wire.Passages accepts, or else lines such as
-// "overall: 90". Of several objects the last one counts that has a rating, because models quote before they conclude; a reply
-// that begins with one rating and ends with another is ambiguous. isRead is false if there is no rating, if the reply is
-// ambiguous about Overall, or if Overall is there without being a number from 0 to 100: no other dimension replaces it.
+// "overall: 90". The last object with a rating counts, because models quote before they conclude; a reply that
+// begins with one rating and ends with another is ambiguous. isRead is false if there is no rating, if the reply is
+// ambiguous about Overall, or if Overall is there without being a number from 0 to 100: no other dimension replaces
+// it.
 func (j LLMJudge) Read(text string) (vote Vote, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
 	if said, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && said.Kind == wire.String { // JSON within a JSON text
@@ -90,12 +91,12 @@ func (j LLMJudge) Read(text string) (vote Vote, isRead bool) {
 // reading holds the ratings read from a reply or a part of it.
 type reading struct {
 	ratings map[string]float64
-	// isInvalid reports that Overall is there without being one number from 0 to 100.
+	// isInvalid reports that Overall is present but is not a single number from 0 to 100.
 	isInvalid bool
 	reason    string
 	// reasons are the reasons for single dimensions.
 	reasons []string
-	// begins reports that the reply begins with it.
+	// begins reports that the reply begins with this object.
 	begins bool
 }
 
@@ -137,7 +138,7 @@ func (r *reading) add(part reading) {
 	r.reasons = append(r.reasons, part.reasons...)
 }
 
-// The names that models give to the parts of a rating, and to what they quote, which holds no rating.
+// The names that models give to the parts of a rating, and to quotations, which hold no rating.
 var (
 	scores   = []string{"score", "rating", "value", "points", "分数", "得分", "评分"}
 	subjects = []string{"name", "dimension", "criterion", "metric", "维度", "名称"}
@@ -145,7 +146,7 @@ var (
 	quotes   = regexp.MustCompile(`answer|response|question|expected|reference|history|quot|example|回答|答案|问题|引用`)
 )
 
-// maxNesting is how deep ratings are looked for in objects and lists within one another.
+// maxNesting is the maximum nesting of objects and lists in which ratings are looked for.
 const maxNesting = 4
 
 // read reads the ratings in a value: under the names of the dimensions, in a list of names with scores, or in an object or
@@ -213,7 +214,7 @@ func (j LLMJudge) named(item wire.Value) (dimension string, isNamed bool) {
 	return "", false
 }
 
-// dimension returns the dimension of a name.
+// dimension returns the dimension with a name.
 func (j LLMJudge) dimension(name string) (dimension string, isOne bool) {
 	place := slices.IndexFunc(j.Dimensions, func(one string) bool { return strings.ToLower(one) == name })
 	if place < 0 {
@@ -243,11 +244,11 @@ func textIn(value wire.Value) string {
 	return strings.Join(lines, "\n")
 }
 
-// aLine is a line that names a dimension and its rating: "- **overall**: 90".
+// aLine matches a line that names a dimension and its rating: "- **overall**: 90".
 var aLine = regexp.MustCompile(`^\s*(?:[-*•]\s+)?[*_"'“‘]*([^:：=*_"'“”‘’]{1,40}?)[*_"'”’]*\s*[:：=]\s*[*_"'“‘]*(.+?)[*_"'”’,;，；。\s]*$`)
 
-// maxWord is the maximum length, in characters, of a line that rates with a word; a longer one without a digit
-// is prose.
+// maxWord is the maximum length, in characters, of a line whose rating is a word: a longer line without a digit is
+// prose.
 const maxWord = 20
 
 // readLines reads ratings from lines.
@@ -269,10 +270,10 @@ func (j LLMJudge) readLines(text string) reading {
 	return found
 }
 
-// rated is a rating that is written as a text: 85, 85/100, 85分, 85 %.
+// rated matches a rating in a text: 85, 85/100, 85分, 85 %.
 var rated = regexp.MustCompile(`^\s*\+?(\d+(?:\.\d+)?)\s*(?:分?\s*/\s*100\s*分?|out of 100|分|%|points?)?\s*$`)
 
-// ratingOf is a rating from 0 to 100, in the digits of any width.
+// ratingOf parses a rating from 0 to 100, in digits of any width.
 func ratingOf(value wire.Value) (rating float64, isRating bool) {
 	switch value.Kind {
 	case wire.Number:
@@ -293,19 +294,19 @@ func ratingOf(value wire.Value) (rating float64, isRating bool) {
 
 // JudgeVerdict is the result of a judge's votes.
 type JudgeVerdict struct {
-	// Ratings are the medians of the dimensions that were rated, from 0 to 100.
+	// Ratings are the medians of the rated dimensions, from 0 to 100.
 	Ratings map[string]float64
-	// Score is Overall, or the mean of the dimensions without it, from 0 to 1. Passed is nil for defaults.
+	// Score is Overall or, without it, the mean of the dimensions, from 0 to 1. Passed is nil for defaults.
 	Score  float64
 	Passed *bool
-	// Reason is given by the vote whose overall rating is nearest to the median.
+	// Reason is taken from the vote whose overall rating is nearest to the median.
 	Reason string
 	// IsDefault reports that no vote could be read: every dimension is DefaultRating.
 	IsDefault bool
 }
 
 // JudgeUnrated returns the verdict on an answer that a judge with this configuration never rated: its score and its ratings by dimension.
-// A configuration of a later version has no dimensions here.
+// If a later version wrote the configuration, there are no dimensions.
 func JudgeUnrated(config json.RawMessage) (score float64, ratings map[string]float64) {
 	asked, err := ParseJudge(config)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestWhatAJudgeSaysIsRead(t *testing.T) {
 	require.Equal(t, "wrong\ncapital", vote.Reason)
 }
 
-// Whoever can read a reply would say what it rates: so does the judge's reader.
+// A reply whose rating is clear to a human reader is read the same way.
 func TestARatingIsReadInEveryNotation(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m","dimensions":["overall","accuracy"]}`)
@@ -81,7 +81,8 @@ func TestARatingIsReadInEveryNotation(t *testing.T) {
 	}
 }
 
-// The dimension that decides is never guessed: from the others where it is there but not a rating, or where there are two.
+// The deciding dimension is never guessed: neither from the others if it is there without a rating, nor if it is
+// there twice.
 func TestAnInvalidOverallIsUnreadable(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)
@@ -117,7 +118,7 @@ func TestAnInvalidOverallIsUnreadable(t *testing.T) {
 	require.Equal(t, map[string]float64{"overall": 90}, vote.Ratings)
 }
 
-// What a judge quotes of an answer rates nothing, however it is quoted.
+// A rating that a judge quotes from an answer does not count, however it is quoted.
 func TestWhatAJudgeQuotesIsNoRating(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)
@@ -148,7 +149,7 @@ func TestWhatAJudgeQuotesIsNoRating(t *testing.T) {
 	}
 }
 
-// However a reply is made, it is read within a moment.
+// Any reply is read within a moment.
 func TestAHostileReplyIsReadQuickly(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)
@@ -182,7 +183,7 @@ func TestVotesAreDecidedByTheirMedian(t *testing.T) {
 	require.Equal(t, map[string]float64{"overall": 50, "accuracy": 50, "completeness": 50, "relevance": 50}, verdict.Ratings)
 }
 
-// An answer cannot leave its marks, whatever it says: it does not know them.
+// An answer cannot break out of its marks, whatever it contains, because its author does not know them.
 func TestTheAnswerIsEnclosedAsData(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)

@@ -17,13 +17,14 @@ const (
 	lastOne = "last"
 )
 
-// numberWithin is how many bytes of a text are looked at for its first or last number, numbersWithin for any.
+// numberWithin is how many bytes of a text are searched for its first or last number, numbersWithin for any number.
 const (
 	numberWithin  = 20_000
 	numbersWithin = 200_000
 )
 
-// numbersOf returns the numbers of a text that count, the decisive one last. It returns errLimit for a text that is too long.
+// numbersOf returns the numbers of a text that count, the decisive one last. It returns errLimit if the text is too
+// long.
 func numbersOf(text, which string) ([]Numeral, error) {
 	isNumeral := func(r rune) bool { return unicode.IsDigit(r) || chineseDigits[r] > 0 || placeValues[r] > 0 }
 	switch first, last := strings.IndexFunc(text, isNumeral), strings.LastIndexFunc(text, isNumeral); {
@@ -43,7 +44,8 @@ func numbersOf(text, which string) ([]Numeral, error) {
 	return numbers, nil
 }
 
-// expectedNumber returns the number that a text expects: its last, an ordinal only if it has no other.
+// expectedNumber returns the number that a text expects: its last one, which is an ordinal only if the text has no
+// other.
 func expectedNumber(text string) (number Numeral, isThere bool) {
 	numbers, _ := numbersOf(text, lastOne)
 	plain := slices.DeleteFunc(slices.Clone(numbers), func(n Numeral) bool { return n.IsOrdinal })
@@ -56,8 +58,8 @@ func expectedNumber(text string) (number Numeral, isThere bool) {
 	return numbers[len(numbers)-1], true
 }
 
-// candidates returns the numbers of an answer that may match the expected number: a year is compared with
-// years, an ordinal with ordinals; everything else is compared by value.
+// candidates returns the numbers of an answer that may match the expected number: a year is compared with years, an
+// ordinal with ordinals, and any other number by value.
 func candidates(numbers []Numeral, should Numeral) []Numeral {
 	alike := func(isAlike func(Numeral) bool) []Numeral {
 		var some []Numeral
@@ -86,7 +88,7 @@ type closeness struct {
 	isRelative bool
 }
 
-// holds reports whether a number is the expected one: for a date, all expected parts must match.
+// holds reports whether a number matches the expected one; for a date all expected parts must match.
 func (c closeness) holds(is, should Numeral) bool {
 	if is.Unit == "" || should.Unit == "" {
 		return c.isNear(is.Value, should.Value)
@@ -108,7 +110,7 @@ func (c closeness) isNear(is, should *big.Rat) bool {
 	return distance.Abs(distance).Cmp(most) <= 0
 }
 
-// dated returns a number in its original notation; for a date, with the other parts of the date.
+// dated returns a number in its original notation; for a date, together with the date's other parts.
 func dated(number Numeral) (written string) {
 	for _, part := range number.Date {
 		written += part.Written + part.Unit

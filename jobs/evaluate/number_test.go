@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers that a text states, each worked out.
+// The numbers that a text states, each fully evaluated.
 func TestNumbersAreReadAsPeopleWriteThem(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -35,7 +35,7 @@ func TestNumbersAreReadAsPeopleWriteThem(t *testing.T) {
 		// dates
 		"2024年5月1日": "2024年 5月 1日", "5月3号": "5月 3日", "2024-05-01": "2024年 5月 1日", "2024/5/1": "2024年 5月 1日", "二〇二四年五月一日": "2024年 5月 1日", "1.5年": "1.5",
 		"2024年5月": "2024年 5月", "3个月": "3",
-		// what is no statement of a number
+		// texts that state no number
 		"答案是 12 [1]": "12", "12[^1]": "12", "12【3】": "12", "12【4†source】": "12", "答案是 12 [来源2]": "12", "12（来源：报告3）": "12", "12 [1, 2] [3-5]": "12", "[12]": "12",
 		"答案是12，见第3题": "12", "12，详见第3章": "12", "12，参见图 3": "12", "12 (see section 3.2)": "12", "收到意见5条": "5", "12，见 https://example.com/2024/05": "12", "参考 3 篇": "3",
 		"1. 答案是 12\n2. 完毕": "12", "1、共 5 个\n2、共 6 个": "5 6", "42. That is it.": "42", "- 3 apples\n- 4 pears": "3 4",

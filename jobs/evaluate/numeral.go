@@ -12,20 +12,21 @@ import (
 
 // Numeral is a number that a text states.
 type Numeral struct {
-	// Value is the numeric value, with signs, 万 and 亿, powers of ten, percent and fractions applied. It is nil
-	// for a number that is too long.
+	// Value is the numeric value, with signs, 万 and 亿, powers of ten, percent and fractions applied. It is nil if
+	// the number is too long.
 	Value *big.Rat
-	// Written is the number's original notation, which is between the bytes From and To.
+	// Written is the number in its original notation, which is between the bytes From and To.
 	Written  string
 	From, To int
-	// Unit is 年, 月 or 日 for a part of a date, and Date all parts of that date; otherwise they are empty.
+	// Unit is 年, 月 or 日 for a part of a date, and Date holds all parts of that date; for other numbers both are
+	// empty.
 	Unit string
 	Date []Numeral
-	// IsOrdinal reports that the number counts something through: 第3题.
+	// IsOrdinal reports that the number gives a position in a sequence: 第3题.
 	IsOrdinal bool
 }
 
-// Limits of numbers: how many digits one may have, how large its power of ten may be.
+// Limits of numbers: how many digits a number may have, and how large its power of ten may be.
 const (
 	maxDigits   = 400
 	maxExponent = 400
@@ -33,7 +34,7 @@ const (
 
 // NumeralsIn returns the numbers that a text states, in order, in digits of any width or in Chinese. Citation
 // marks, addresses, list numbers, exponents of variables and parts of versions do not count. A single Chinese
-// numeral counts only where the text has no other number and nothing else can be meant by it.
+// numeral counts only if the text has no other number and the numeral cannot mean anything else.
 func NumeralsIn(text string) []Numeral {
 	plain := withoutReferences(plainWidth(text))
 	found := readDates(plain)
@@ -48,7 +49,7 @@ func NumeralsIn(text string) []Numeral {
 	return found
 }
 
-// plainWidth writes digits and signs of full width, and other forms of a minus, in ASCII.
+// plainWidth replaces full-width digits and signs, and other forms of the minus, with ASCII.
 func plainWidth(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -71,7 +72,7 @@ func plainWidth(text string) string {
 	}, strings.ToValidUTF8(text, " "))
 }
 
-// References, which do not state a number: addresses, citation marks, references to other places, and list
+// Matches references, which do not state a number: addresses, citation marks, references to other places, and list
 // numbers. The reference is the first matching group, or the whole match.
 var (
 	anAddress = regexp.MustCompile(`(?i)\b(?:https?://|www\.)[^\s<>"'，。；）)】\]]+`)
@@ -120,7 +121,7 @@ var (
 	isoDate  = regexp.MustCompile(`\b(\d{4})([-/.])(\d{1,2})([-/.])(\d{1,2})\b`)
 )
 
-// readDates reads the parts of dates: each is a number with its unit.
+// readDates reads the parts of dates, each of which is a number with its unit.
 func readDates(text string) (found []Numeral) {
 	add := func(at []int, units ...string) {
 		var date []Numeral
@@ -157,11 +158,11 @@ func readDates(text string) (found []Numeral) {
 	return found
 }
 
-// aNumber is a decimal number with optional thousands separators and an optional exponent.
+// aNumber matches a decimal number with optional thousands separators and an optional exponent.
 var aNumber = regexp.MustCompile(`[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+`)
 
-// The parts of a number after its digits: the rest of 1 1/2, a power of ten or of the number, a denominator, 万
-// and the like, a sign of percent.
+// The parts of a number after its digits: the rest of 1 1/2, a power of ten or of the number, a denominator, 万 and
+// similar characters, a percent sign.
 var (
 	raised       = `[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+`
 	aMixedPart   = regexp.MustCompile(`^ (\d+)/(\d+)`)
@@ -184,7 +185,7 @@ var (
 	currencies = "¥￥$€£"
 )
 
-// overwritten is a text in which numbers that are known are overwritten, so that no part of them is read again.
+// overwritten is a text in which the numbers found so far are overwritten, so that no part of them is read again.
 func overwritten(text string, known []Numeral, with byte) string {
 	plain := []byte(text)
 	for _, number := range known {
@@ -210,7 +211,7 @@ func readDigits(text string) (found []Numeral) {
 		}
 		if before := text[:from]; text[from] == '.' {
 			if endsWithDigit(before) {
-				continue // part of a version: 1.2.3
+				continue // a part of a version: 1.2.3
 			}
 			if strings.HasSuffix(before, ".") || endsWithWord(before) {
 				from++ // a full stop: No.42, …42
@@ -226,12 +227,12 @@ func readDigits(text string) (found []Numeral) {
 	return found
 }
 
-// lastOf returns the part of a text that is examined before a number, and firstOfRest the part examined after
+// lastOf returns the part of a text that is examined before a number, firstOfRest the part that is examined after
 // it.
 func lastOf(text string) string      { return text[max(0, len(text)-30):] }
 func firstOfRest(text string) string { return text[:min(len(text), maxDigits)] }
 
-// times multiplies a number with the factor in the next bytes of the text; a nil factor means that it is too
+// times multiplies a number by the factor in the next bytes of the text; a nil factor means that the number is too
 // large.
 func (n *Numeral) times(factor *big.Rat, bytes int) {
 	if n.To += bytes; n.Value != nil && factor != nil {
@@ -268,8 +269,8 @@ func (n *Numeral) readBehind(text string) {
 	}
 }
 
-// multiplierAt returns the factor of 万 and the like at the beginning of a text, and their length in bytes; 0
-// means none.
+// multiplierAt returns the factor of 万 and similar characters at the beginning of a text, and their length in
+// bytes; 0 means that there are none.
 func multiplierAt(text string) (factor int64, bytes int) {
 	match := aMultiplier.FindStringSubmatch(text)
 	if match == nil || noMultiplier.MatchString(text) {
@@ -282,7 +283,8 @@ func multiplierAt(text string) (factor int64, bytes int) {
 	return factor, len(match[0])
 }
 
-// readMultipliers works out 万, 亿 and the like, and smaller numbers that follow at once: 1亿2000万, 3万5千, 3万5, 3万5000.
+// readMultipliers evaluates 万, 亿 and similar characters, and smaller numbers that follow directly: 1亿2000万, 3万5千,
+// 3万5, 3万5000.
 func (n *Numeral) readMultipliers(text string) {
 	unit, length := multiplierAt(firstOfRest(text[n.To:]))
 	if unit == 0 {
@@ -320,7 +322,7 @@ func (n *Numeral) readBefore(text string) {
 	n.IsOrdinal = isOrdinal.MatchString(lastOf(before))
 	before = strings.TrimRight(before, currencies)
 	if strings.HasSuffix(before, "-") && !endsWithWord(strings.TrimSuffix(before, "-")) {
-		n.negate(len(before) - 1) // a minus, and not a hyphen or the sign between two numbers: 3-5, GPT-4
+		n.negate(len(before) - 1) // a minus, as opposed to a hyphen or the sign between two numbers: 3-5, GPT-4
 		return
 	}
 	word := aMinus.FindString(lastOf(before))
@@ -329,7 +331,7 @@ func (n *Numeral) readBefore(text string) {
 	}
 }
 
-// negate turns the sign of a number around that begins with it at a place.
+// negate changes the sign of the number that begins at a position.
 func (n *Numeral) negate(from int) {
 	if n.From = from; n.Value != nil {
 		n.Value = new(big.Rat).Neg(n.Value)
@@ -338,12 +340,12 @@ func (n *Numeral) negate(from int) {
 
 var lowered = strings.NewReplacer("⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4", "⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9", "⁻", "-", "⁺", "+")
 
-// exponentOf is an exponent in one of the notations of an expression.
+// exponentOf returns an exponent, given a match in one of the notations.
 func exponentOf(groups []string) string {
 	return strings.TrimPrefix(lowered.Replace(strings.Join(groups, "")), "+")
 }
 
-// powerOf is a number to the power of a small one; nil for one that is too large.
+// powerOf returns a number raised to a small power; nil if the result is too large.
 func powerOf(base *big.Rat, exponent string) *big.Rat {
 	power, err := strconv.Atoi(exponent)
 	size := max(power, -power)
@@ -360,7 +362,7 @@ func powerOf(base *big.Rat, exponent string) *big.Rat {
 	return value
 }
 
-// quotient is a fraction; nil for one that divides by 0.
+// quotient returns a fraction; nil if it divides by 0.
 func quotient(numerator, denominator string) *big.Rat {
 	above, below := rational(numerator), rational(denominator)
 	if above == nil || below == nil || below.Sign() == 0 {
@@ -369,7 +371,7 @@ func quotient(numerator, denominator string) *big.Rat {
 	return above.Quo(above, below)
 }
 
-// rational is a number in digits; nil for one that is too long.
+// rational parses a number in digits; nil if it is too long.
 func rational(digits string) *big.Rat {
 	value, isExact := exactly(json.Number(strings.ReplaceAll(digits, ",", "")))
 	if !isExact {
@@ -378,7 +380,7 @@ func rational(digits string) *big.Rat {
 	return value
 }
 
-// exactly is the exact value of a number, unless it has too many digits or too large an exponent.
+// exactly returns the exact value of a number, unless it has too many digits or too large an exponent.
 func exactly(number json.Number) (*big.Rat, bool) {
 	_, exponent, hasExponent := strings.Cut(strings.ToLower(string(number)), "e")
 	size, err := strconv.Atoi(exponent)
@@ -392,7 +394,7 @@ func endsWithDigit(text string) bool {
 	return text != "" && text[len(text)-1] >= '0' && text[len(text)-1] <= '9'
 }
 
-// endsWithWord reports whether a text ends with a letter or a digit of ASCII, or the end of an expression.
+// endsWithWord reports whether a text ends with an ASCII letter or digit, or with the end of an expression.
 func endsWithWord(text string) bool {
 	if text == "" {
 		return false

@@ -11,14 +11,14 @@ import (
 	"wending/jobs/reason"
 )
 
-// maxInstructions is how many instructions a pattern may compile to, maxSteps how many times they are followed at most:
-// matching takes a step for each instruction and byte of the text in the worst case.
+// maxInstructions is how many instructions a pattern may compile to; maxSteps limits the steps of matching, which
+// takes one for each instruction and byte of the text in the worst case.
 const (
 	maxInstructions = 5000
 	maxSteps        = 50_000_000
 )
 
-// pattern is a regular expression whose cost is known before it is matched.
+// pattern is a regular expression whose cost is known before matching.
 type pattern struct {
 	*regexp.Regexp
 	instructions int
@@ -46,12 +46,12 @@ func compilePattern(text string) (*pattern, error) {
 	return &pattern{compiled, len(program.Inst)}, nil
 }
 
-// maxPart is how many characters of a pattern or an expression a sentence shows.
+// maxPart is how many characters of a pattern or an expression an explanation shows.
 const maxPart = 40
 
 var errLargePattern = errors.New("too large when its repetitions are written out")
 
-// wrongPattern is the error of a pattern that cannot be compiled.
+// wrongPattern returns the error of a pattern that cannot be compiled.
 func wrongPattern(text string, err error) error {
 	part, key := text, "regex.other"
 	if found := (*syntax.Error)(nil); errors.As(err, &found) {
@@ -74,7 +74,7 @@ func wrongPattern(text string, err error) error {
 	return wrong("", err, key, cut(part, maxPart))
 }
 
-// matches reports whether a text has a match, or errLimit.
+// matches reports whether a text has a match; it returns errLimit if finding out would take too long.
 func (p *pattern) matches(text string) (bool, error) {
 	if len(text) > maxSteps/p.instructions {
 		return false, errLimit

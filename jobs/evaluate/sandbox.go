@@ -17,9 +17,9 @@ import (
 )
 
 // Expressions, schemas and paths are small languages: the cost of a hostile one cannot be known in advance, and
-// some failures, such as a stack overflow, are fatal to a Go program. They are compiled and evaluated in a
-// separate child process, which exits when one takes too much; its parent then starts another. The child is
-// this same program, started with an environment variable.
+// some failures, such as a stack overflow, are fatal to a Go program. They are compiled and evaluated in a separate
+// child process, which exits when a limit is exceeded; the parent then starts another. The child is this same
+// program, started with an environment variable.
 
 // childVariable is set in the environment of a child process.
 const childVariable = "WENDING_RULES_CHILD"
@@ -33,7 +33,7 @@ const (
 	maxCompiled = 100
 )
 
-// order is a request to a child: to compile rules and, if there is a subject, to judge it by each.
+// order is a request to a child process: to compile rules and, if there is a subject, to judge it by each of them.
 type order struct {
 	Rules   []ordered
 	Subject *Subject
@@ -56,8 +56,8 @@ type childAnswer struct {
 	Verdict       Verdict
 }
 
-// pool are the children of this process: those that are idle, and a place for each that works. As many as there
-// are processors work at once.
+// pool holds the child processes of this process: the idle ones, and a place for each busy one. There are as many
+// places as processors.
 type pool struct {
 	idle    chan *child
 	working chan struct{}
@@ -77,7 +77,8 @@ type child struct {
 	out     *bufio.Reader
 }
 
-// ask has a child carry out an order. It returns errLimit if that takes too much, and ctx's error if ctx ends first.
+// ask has a child process carry out an order. It returns errLimit if that exceeds a limit, and ctx's error if ctx
+// ends first.
 func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err error) {
 	message, err := json.Marshal(o)
 	if err != nil {
@@ -109,11 +110,11 @@ func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err err
 	}
 	isAnswered := err == nil && len(answers) == len(o.Rules)
 	if isAlive := stop(); isAlive && isAnswered {
-		p.idle <- c // as many as may work fit in
+		p.idle <- c // the capacity is the number of places, so this never blocks
 		return answers, nil
 	}
 	c.end()
-	if isAnswered { // and was killed just after it
+	if isAnswered { // and was killed just after its answer
 		return answers, nil
 	}
 	if ctx.Err() != nil {
@@ -123,7 +124,8 @@ func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err err
 }
 
 func startChild() (*child, error) {
-	c := &child{process: exec.Command("/proc/self/exe")} // also where a new version has taken this one's place
+	// this works even if a new version has replaced the program's file
+	c := &child{process: exec.Command("/proc/self/exe")}
 	c.process.Env = []string{childVariable + "=1", "GOMAXPROCS=2", "GOTRACEBACK=none"}
 	c.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
@@ -135,7 +137,7 @@ func startChild() (*child, error) {
 		return nil, err
 	}
 	c.out = bufio.NewReaderSize(out, 64<<10)
-	// A child dies with the thread that started it, so this one must not end.
+	// A child process dies with the thread that started it, so this thread must not end.
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -144,7 +146,7 @@ func startChild() (*child, error) {
 			return
 		}
 		started <- nil
-		_ = c.process.Wait() // its end is seen where its answer is read
+		_ = c.process.Wait() // the reader of its answer notices its end
 	}()
 	return c, <-started
 }
@@ -154,8 +156,8 @@ func (c *child) end() {
 	_ = c.process.Process.Kill()
 }
 
-// init makes the process a child if its parent wants one, before it does anything else. The child is any program
-// that has this package, a test among them: that is why no main does it.
+// init makes the process a child process if its parent wants one, before anything else happens. Every program with
+// this package can be one, including tests, so this cannot be the job of a main function.
 func init() {
 	if os.Getenv(childVariable) == "" {
 		return
@@ -167,7 +169,7 @@ func init() {
 // serve carries out orders until there are no more.
 func serve(in io.Reader, out io.Writer) {
 	debug.SetMaxStack(64 << 20)
-	busySince := new(atomic.Int64) // the CPU time when the current order began; −1 means there is no order
+	busySince := new(atomic.Int64) // the CPU time when the current order began; −1 means that there is no order
 	busySince.Store(-1)
 	go watch(busySince)
 	orders, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
@@ -212,7 +214,7 @@ func carryOut(o ordered, subject *Subject, compiled map[string]*Rule) (answer ch
 	return answer
 }
 
-// watch ends the child when an order takes too much.
+// watch ends the child process when an order exceeds a limit.
 func watch(busySince *atomic.Int64) {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	for range time.Tick(watchEvery) {
@@ -235,7 +237,7 @@ func processorTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// confine makes a rule that is compiled and evaluated in children.
+// confine makes a rule that is compiled and evaluated in child processes.
 func confine(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, error) {
 	own := ordered{Kind: kind, Config: config}
 	answers, err := children.ask(ctx, order{Rules: []ordered{own}})
@@ -251,7 +253,7 @@ func confine(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, err
 	return &Rule{expected: ready.Expected, variables: ready.Variables, needsExpected: ready.NeedsExpected, own: &own}, nil
 }
 
-// ask has a child judge an answer by the rule.
+// ask has a child process judge an answer by the rule.
 func (r *Rule) ask(ctx context.Context, subject Subject, expected string) (Verdict, error) {
 	one := *r.own
 	one.Expected = expected
@@ -265,8 +267,8 @@ func (r *Rule) ask(ctx context.Context, subject Subject, expected string) (Verdi
 	return answers[0].Verdict, nil
 }
 
-// EvaluateAll judges an answer by rules, in their order: those that children evaluate by one child together, which spares
-// the others' messages. The only error is the context's.
+// EvaluateAll judges an answer by rules, in their order. One child process evaluates all rules that need one, which
+// saves messages. The only error is the context's.
 func EvaluateAll(ctx context.Context, rules []*Rule, subject Subject) ([]Verdict, error) {
 	verdicts := make([]Verdict, len(rules))
 	var together []int
@@ -285,7 +287,8 @@ func EvaluateAll(ctx context.Context, rules []*Rule, subject Subject) ([]Verdict
 	}
 	var answers []childAnswer
 	if len(together) > 1 {
-		answers, _ = children.ask(ctx, o) // if it fails, each is asked alone: one of them may have taken too much
+		// if that fails, each rule is asked alone, because one of them may have exceeded a limit
+		answers, _ = children.ask(ctx, o)
 	}
 	for place, n := range together {
 		if answers != nil {

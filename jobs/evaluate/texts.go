@@ -15,8 +15,8 @@ import (
 	"wending/jobs/reason"
 )
 
-// plainForm writes letters, digits and punctuation of every width and shape alike (NFKC), and composed characters as one. It
-// leaves what else NFKC would change: ² is not 2.
+// plainForm makes letters, digits and punctuation of every width and shape alike (NFKC), and composes characters.
+// It leaves alone other characters that NFKC would change: ² is not 2.
 func plainForm(text string) string {
 	var plain strings.Builder
 	for _, r := range width.Fold.String(text) {
@@ -55,7 +55,7 @@ func newExact(config json.RawMessage) (*Rule, error) {
 		if !utf8.ValidString(s.Answer) {
 			return decided(s.Answer == expected, reason.Because("differs", s.Answer, expected))
 		}
-		// Once more trimmed: punctuation may have stood before white space.
+		// Trimmed once more, because white space may have preceded punctuation.
 		is, should := strings.TrimSpace(reduce(s.Answer)), strings.TrimSpace(reduce(expected))
 		if should == "" {
 			return failed(CodeExpectation, reason.Because("expected.blank", expected))
@@ -64,10 +64,10 @@ func newExact(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// maxSearched is how many bytes are searched for texts in all: the answer's once for each.
+// maxSearched is how many bytes are searched in total: the answer's bytes once for each text.
 const maxSearched = 64 << 20
 
-// Modes of contains.
+// The modes of contains.
 const (
 	anyOf  = "any"
 	allOf  = "all"
@@ -123,7 +123,7 @@ func newContains(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// defaultSimilarity is the similarity from which on answers differ in their wording only.
+// defaultSimilarity is the similarity from which answers are considered to differ only in wording.
 const defaultSimilarity = 0.8
 
 func newSimilarity(config json.RawMessage) (*Rule, error) {

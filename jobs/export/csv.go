@@ -24,7 +24,8 @@ func (c *CSV) Write(item Item) error { return c.table.Row(c.report.cells(item)) 
 // Close ends the report.
 func (c *CSV) Close() error { return c.table.Close() }
 
-// Table writes CSV as UTF-8 with a byte order mark, commas and CRLF, so that Excel opens it as it is. No cell runs as a formula.
+// Table writes CSV as UTF-8 with a byte order mark, commas and CRLF, so that Excel opens it correctly. No cell can
+// run as a formula.
 type Table struct{ w *bufio.Writer }
 
 // NewTable writes the header row.
@@ -36,17 +37,17 @@ func NewTable(w io.Writer, columns []string) (*Table, error) {
 	if err := t.Row(columns); err != nil {
 		return nil, err
 	}
-	return t, t.w.Flush() // the download begins at once
+	return t, t.w.Flush() // so that the download begins at once
 }
 
 // Close ends the table.
 func (t *Table) Close() error { return t.w.Flush() }
 
-// Row writes cells. encoding/csv is not used: it changes line ends inside cells.
+// Row writes cells. It does not use encoding/csv, which changes line ends inside cells.
 func (t *Table) Row(cells []string) error {
 	for n, cell := range cells {
 		if n > 0 {
-			_ = t.w.WriteByte(',') // a failed write stays with the writer and returns below
+			_ = t.w.WriteByte(',') // a failed write is remembered by the writer and returned below
 		}
 		t.cell(cell)
 	}
@@ -76,8 +77,8 @@ func (t *Table) cell(cell string) {
 	_ = t.w.WriteByte('"')
 }
 
-// startsFormula reports whether a spreadsheet might run the cell. Such a cell gets one ' in front; a cell
-// that begins with ' itself too, so that stripping exactly one restores every cell.
+// startsFormula reports whether a spreadsheet might run the cell as a formula. Such a cell is prefixed with one '.
+// A cell that begins with ' itself is prefixed too, so that stripping exactly one ' restores every cell.
 func startsFormula(cell string) bool {
 	return cell != "" && strings.ContainsRune("=+-@\t\r\n'", rune(cell[0]))
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Evaluation is what an evaluator says of an answer.
+// Evaluation is an evaluator's verdict on an answer.
 type Evaluation struct {
-	// Number is the evaluator's within the task, from 1.
+	// Number is the evaluator's number within the task, from 1.
 	Number      int                `json:"-"`
 	EvaluatorID *uuid.UUID         `json:"evaluator_id" doc:"null for a rule that is tried out"`
 	Version     *int               `json:"version" example:"1"`
@@ -29,7 +29,7 @@ type Evaluation struct {
 	Error       *string            `json:"error_message"`
 }
 
-// FailedAttempt is an attempt of a call that failed and was made again.
+// FailedAttempt is an attempt of a call that failed and was followed by another.
 type FailedAttempt struct {
 	Attempt      int    `json:"attempt" doc:"From 1" example:"1"`
 	StartedAt    string `json:"started_at" format:"date-time" doc:"RFC 3339, +08:00" example:"2026-11-21T22:55:08+08:00"`
@@ -43,11 +43,12 @@ type FailedAttempt struct {
 // Evaluator is one of the evaluators of a task.
 type Evaluator struct {
 	Number int
-	// Column is the name that its columns have: of no other evaluator of the task.
+	// Column is the name of the evaluator's columns, unique within the task.
 	Column string
 }
 
-// evaluationCells are the score, the verdict and the reason of one evaluator; empty where it has none.
+// evaluationCells returns the score, the verdict and the reason of one evaluator; the cells are empty if it has
+// none.
 func evaluationCells(evaluations []Evaluation, number int) []string {
 	for _, one := range evaluations {
 		if one.Number != number {

@@ -14,7 +14,7 @@ import (
 	"wending/jobs/cron"
 )
 
-// Report is what a report says of its task.
+// Report describes the task of a report.
 type Report struct {
 	TaskName, AgentURL, AgentModel string
 	RunsPerItem                    int
@@ -22,21 +22,21 @@ type Report struct {
 	CompletedAt                    *time.Time
 	// VariableNames are the dataset's further columns, in order.
 	VariableNames []string
-	// IncludeErrors keeps the columns of error codes.
+	// IncludeErrors includes the columns of error codes.
 	IncludeErrors bool
-	// HasReviews adds people's verdicts: there are some.
+	// HasReviews includes people's verdicts, because there are some.
 	HasReviews bool
-	// HasAssets adds the files that agents produced: there are some.
+	// HasAssets includes the files that agents produced, because there are some.
 	HasAssets bool
-	// Variants are what the task compares; empty for a plain task.
+	// Variants are the variants that the task compares; empty for a plain task.
 	Variants []Variant
-	// Evaluators judge its answers.
+	// Evaluators are the evaluators of the task's answers.
 	Evaluators []Evaluator
-	// Items and the runs that succeeded, failed and never took place are counted for the information page.
+	// The numbers of items, and of runs that succeeded, failed and never took place, are for the information page.
 	Items, Succeeded, Failed, Stopped int
 }
 
-// Variant is one of the things that a task compares.
+// Variant is one of the variants that a task compares.
 type Variant struct {
 	Number               int
 	Name, Prompt, Target string
@@ -44,18 +44,18 @@ type Variant struct {
 	Currency string
 }
 
-// Item is one question with the runs of one variant.
+// Item is one question with its runs of one variant.
 type Item struct {
-	// Variant is its number; 1 for a plain task.
+	// Variant is the variant's number; 1 for a plain task.
 	Variant                              int
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
-	// Variables are the values of Report.VariableNames, in their order.
+	// Variables are the values of Report.VariableNames, in order.
 	Variables []string
-	// Series and Turn say which turn of which conversation the question is; nil for a single one.
+	// Series names the conversation, and Turn is the question's turn in it; nil for a single question.
 	Series *string
 	Turn   *int
-	// Number is the question's, 1-based in the order of pages.
+	// Number is the question's number, 1-based in the order of pages.
 	Number int
 	Likeness
 	Runs []Run
@@ -65,20 +65,23 @@ type Item struct {
 
 // Review is a person's verdict.
 type Review struct {
-	// Variant is the number of the variant that it is about.
+	// Variant is the number of the variant that the review is about.
 	Variant int
-	// RunIndex is the answer's; nil means the question as a whole.
+	// RunIndex identifies the answer; nil means the question as a whole.
 	RunIndex                *int
 	Reviewer, Verdict, Note string
-	// Reasons are codes, or the texts of a project's own; ReasonsText has them in the language of the report.
+	// Reasons are codes, or the texts of a project's own reasons; ReasonsText has them in the language of the
+	// report.
 	Reasons     []string
 	ReasonsText string
 	Version     int
 	IsOutdated  bool
 	CreatedAt   time.Time
+	// CarriedBy is who took the verdict over from an earlier task; nil for one that was given here.
+	CarriedBy *string
 }
 
-// verdicts are the cells of an item's verdicts as a whole: verdicts, notes and reviewers, several joined by "; ".
+// verdicts returns the cells for an item's verdicts: verdicts, notes and reviewers, each joined by "; ".
 func (i Item) verdicts() []string {
 	var verdicts, notes, reviewers []string
 	for _, review := range i.Reviews {
@@ -89,25 +92,26 @@ func (i Item) verdicts() []string {
 	const between = "; "
 	note := strings.Join(notes, between)
 	if strings.Join(notes, "") == "" {
-		note = "" // not the blanks between nothing
+		note = "" // without separators between empty notes
 	}
 	return []string{strings.Join(verdicts, between), note, strings.Join(reviewers, between)}
 }
 
-// Likeness is how alike the answers to a question are; its zero value says that it is not known yet.
+// Likeness is how alike the answers to a question are; its zero value means that this is not known yet.
 type Likeness struct {
 	Level                 string
 	Agreement, Similarity *float64
 	Distinct              *int
 	Letters               string
-	// FactsDiffer is empty with fewer than two answers; Facts are those in which the answers differ, conflicts first.
+	// FactsDiffer is empty if there are fewer than two answers; Facts are the facts on which the answers differ,
+	// conflicts first.
 	FactsDiffer string
 	Facts       []measure.Fact
 	// Expected are the facts of the standard answer that answers contradict.
 	Expected []measure.ExpectedFact
 }
 
-// changes writes the facts in which answers contradict each other, the most common value first: 14 日 → 19 日.
+// changes formats the facts on which answers contradict each other, the most common value first: 14 日 → 19 日.
 func (l Likeness) changes() string {
 	var all []string
 	for _, fact := range l.Facts {
@@ -123,7 +127,8 @@ func (l Likeness) changes() string {
 	return strings.Join(all, "; ")
 }
 
-// contradictions writes the facts of the standard answer that answers contradict, each with what they state: 30 日 → 35 日.
+// contradictions formats the facts of the standard answer that answers contradict, each with the answers' values:
+// 30 日 → 35 日.
 func (l Likeness) contradictions() string {
 	all := make([]string, len(l.Expected))
 	for n, fact := range l.Expected {
@@ -135,22 +140,22 @@ func (l Likeness) contradictions() string {
 // Run is one answer.
 type Run struct {
 	Index int
-	// ID is the run's own; 0 for one that never took place.
+	// ID is the run's id; 0 for a run that never took place.
 	ID int64
-	// SessionID is a conversation's; empty for a single question.
+	// SessionID is the conversation's id; empty for a single question.
 	SessionID string
 	Status    string
 	Response  *string
-	// Exact is the answer byte for byte where it is not valid text; else nil.
+	// Exact is the answer byte for byte if it is not valid text; otherwise nil.
 	Exact        []byte
 	LatencyMS    *int
 	ErrorCode    *string
 	ErrorMessage *string
-	// FinishReason is why the answer ended; nil means that the agent did not say.
+	// FinishReason is why the answer ended; nil means that the agent did not report it.
 	FinishReason *string
 	Usage
 	Evaluations []Evaluation
-	// FailedAttempts are those before the last.
+	// FailedAttempts are the attempts before the last.
 	FailedAttempts []FailedAttempt
 	// Assets are the files that the agent produced.
 	Assets []Asset
@@ -158,11 +163,11 @@ type Run struct {
 
 // Asset is a file that an agent produced.
 type Asset struct {
-	// Path is by which it is known within its run, Type what kind of file it is, State how far its copy is.
+	// Path is the file's name within its run, Type its kind, State the state of its copy.
 	Path  string `json:"path"`
 	Type  string `json:"type"`
 	State string `json:"state"`
-	// MediaType and the others are the copy's; nil until there is one.
+	// MediaType and the fields that follow describe the copy; they are nil until there is one.
 	MediaType *string `json:"media_type"`
 	Size      *int64  `json:"size"`
 	SHA256    *string `json:"sha256"`
@@ -170,7 +175,7 @@ type Asset struct {
 	URL string `json:"url"`
 }
 
-// assetCell names the files of a run.
+// assetCell lists the files of a run.
 func assetCell(run Run) string {
 	names := make([]string, len(run.Assets))
 	for n, one := range run.Assets {
@@ -179,7 +184,7 @@ func assetCell(run Run) string {
 	return strings.Join(names, "; ")
 }
 
-// Usage is what a run took; nil means unknown.
+// Usage is the usage of a run; nil means unknown.
 type Usage struct {
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// Cost is a decimal number in the variant's currency.
@@ -187,8 +192,8 @@ type Usage struct {
 	FirstTokenMS *int
 }
 
-// columns are the report's columns (spec/004 US-04): the item's, four for each run, the task's times, and
-// the variables.
+// columns returns the report's columns (spec/004 US-04): the item's, four for each run, the task's times, and the
+// variables.
 func (r Report) columns() []string {
 	columns := []string{"question_id", "question", "standard_answer", "_system_prompt", "_user_context"}
 	for n := 1; n <= r.RunsPerItem; n++ {
@@ -235,13 +240,14 @@ func (r Report) runColumns() []string {
 	return names
 }
 
-// hasFinish reports whether the report has the columns of why answers ended: a plain task's report is as spec/004 has it.
+// hasFinish reports whether the report has columns for why answers ended. A plain task's report has none, as
+// spec/004 requires.
 func (r Report) hasFinish() bool { return len(r.Variants) > 0 }
 
 // stopped is the status of a run that never took place.
 const stopped = "STOPPED"
 
-// variant is an item's.
+// variant returns an item's variant.
 func (r Report) variant(item Item) Variant {
 	for _, variant := range r.Variants {
 		if variant.Number == item.Variant {
@@ -251,7 +257,7 @@ func (r Report) variant(item Item) Variant {
 	return Variant{Number: item.Variant}
 }
 
-// runs are an item's runs in order of their index; one that never took place has its status and nothing else.
+// runs returns an item's runs in order of their index; a run that never took place has only its status.
 func (r Report) runs(item Item) []Run {
 	runs := make([]Run, r.RunsPerItem)
 	for n := range runs {
@@ -265,7 +271,7 @@ func (r Report) runs(item Item) []Run {
 	return runs
 }
 
-// cells are an item's texts under columns.
+// cells returns an item's texts for the columns.
 func (r Report) cells(item Item) []string {
 	cells := []string{item.QuestionID, item.Question, item.StandardAnswer, deref(item.SystemPrompt), deref(item.UserContext)}
 	for _, run := range r.runs(item) {
@@ -317,17 +323,17 @@ func deref(text *string) string {
 	return *text
 }
 
-// ContentDisposition names a report's download: an ASCII name for old clients, the task's own beside it
-// (RFC 6266).
+// ContentDisposition returns the header for a report's download: with an ASCII name for old clients and the task's
+// own name (RFC 6266).
 func ContentDisposition(taskName, extension string) string {
 	name := safeName(taskName, "task")
 	return disposition("attachment", asciiName(name, "task")+"_report."+extension, name+"_评测报告."+extension)
 }
 
-// Attachment names the download of a file.
+// Attachment returns the header for the download of a file.
 func Attachment(name string) string { return named("attachment", name) }
 
-// Inline names a file that a browser may show instead of saving it.
+// Inline returns the header for a file that a browser may show instead of saving it.
 func Inline(name string) string { return named("inline", name) }
 
 func named(kind, name string) string {
@@ -339,7 +345,7 @@ func disposition(kind, ascii, full string) string {
 	return fmt.Sprintf(`%s; filename="%s"; filename*=UTF-8''%s`, kind, ascii, strings.ReplaceAll(url.QueryEscape(full), "+", "%20"))
 }
 
-// safeName takes out what a file system or a header could stumble over.
+// safeName removes characters that a file system or a header may not accept.
 func safeName(name, fallback string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`/\:*?"<>|`, r) || r == utf8.RuneError {

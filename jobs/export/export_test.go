@@ -31,7 +31,7 @@ func report() export.Report {
 		VariableNames: []string{"level"}, IncludeErrors: true, Items: 2, Succeeded: 2, Failed: 2}
 }
 
-// awkward are cells that a spreadsheet, an XML parser or a CSV reader could change.
+// awkward has cells that a spreadsheet, an XML parser or a CSV reader might change.
 var awkward = []string{"=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "'x", "''x", "a,b", `a"b`, "a\r\nb", "a\rb", " a ", "_x0041_", "_x005F_", "_x0041_x0042_", "_x0041\rz", "<b>&amp;</b>", "e\u0301 é",
 	"👩‍👩‍👧 𠮷", "\u202eevil", "bell\aesc\x1b", "\uFFFD", "nul\u2400", strings.Repeat("长", 100)}
 
@@ -79,7 +79,7 @@ func TestTheFormulaGuardIsReversible(t *testing.T) {
 	writer, err := export.NewCSV(&out, report())
 	require.NoError(t, err)
 	write(t, writer, items())
-	// encoding/csv folds CRLF inside cells; what it cannot tell apart is compared folded.
+	// encoding/csv turns CRLF inside cells into LF, so cells are compared in that form.
 	fold := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(out.Bytes(), []byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestAWorkbookHoldsEveryTextAsItIs(t *testing.T) {
 	}
 }
 
-// The last sheet says how alike the answers are; what is not known yet is empty.
+// The last sheet has the likeness of answers; unknown values are empty.
 func TestAWorkbookSaysHowAlikeAnswersAre(t *testing.T) {
 	t.Parallel()
 	third, whole, two := 1.0/3, 1.0, 2
@@ -170,7 +170,7 @@ func TestATextOverTheCellLimitIsCutVisibly(t *testing.T) {
 	require.Greater(t, units, 32700)
 }
 
-// LibreOffice reads the workbook too; where it is not installed the test is skipped.
+// LibreOffice reads the workbook, too; if it is not installed, the test is skipped.
 func TestLibreOfficeOpensTheWorkbook(t *testing.T) {
 	t.Parallel()
 	office := dbtest.Need(t, "soffice")

@@ -10,7 +10,7 @@ import (
 	"wending/jobs/cron"
 )
 
-// JSONL writes a report as one JSON object a line, one line an item, with every text exact.
+// JSONL writes a report as one JSON object per line, one for each item, with exact texts.
 type JSONL struct {
 	report  Report
 	w       *bufio.Writer
@@ -61,7 +61,7 @@ type jsonVariant struct {
 	jsonFacts
 }
 
-// jsonFacts are the facts in which answers differ, and those of the standard answer that answers contradict.
+// jsonFacts are the facts on which answers differ, and the facts of the standard answer that answers contradict.
 type jsonFacts struct {
 	FactsDiffer *string                `json:"facts_differ"`
 	Facts       []measure.Fact         `json:"facts"`
@@ -73,25 +73,27 @@ type jsonReview struct {
 	RunIndex *int   `json:"run_index"`
 	Reviewer string `json:"reviewer"`
 	Verdict  string `json:"verdict"`
-	// Reasons are codes, or the texts of a project's own.
+	// Reasons are codes, or the texts of a project's own reasons.
 	Reasons    []string `json:"reasons"`
 	Note       string   `json:"note"`
 	Version    int      `json:"version"`
 	IsOutdated bool     `json:"is_outdated"`
 	CreatedAt  string   `json:"created_at"`
+	// CarriedBy is who took the verdict over from an earlier task.
+	CarriedBy *string `json:"carried_by,omitempty"`
 }
 
 type jsonRun struct {
 	Variant  int `json:"variant"`
 	RunIndex int `json:"run_index"`
-	// SessionID is a conversation's.
+	// SessionID is the conversation's id.
 	SessionID string  `json:"session_id,omitempty"`
 	Output    *string `json:"output"`
-	// OutputBase64 has the exact bytes where the output is not valid UTF-8.
+	// OutputBase64 has the exact bytes if the output is not valid UTF-8.
 	OutputBase64    []byte  `json:"output_base64,omitempty"`
 	Status          string  `json:"status"`
 	LatencyMS       *int    `json:"latency_ms"`
-	*jsonError              // nil leaves the columns out
+	*jsonError              // nil omits the columns
 	FinishReason    *string `json:"finish_reason"`
 	InputTokens     *int    `json:"input_tokens"`
 	OutputTokens    *int    `json:"output_tokens"`
@@ -109,11 +111,11 @@ type jsonRun struct {
 type jsonError struct {
 	ErrorCode    *string `json:"error_code"`
 	ErrorMessage *string `json:"error_message"`
-	// FailedAttempts are those before the last.
+	// FailedAttempts are the attempts before the last.
 	FailedAttempts []FailedAttempt `json:"failed_attempts"`
 }
 
-// variables are an item's values by their names; nil if there are none.
+// variables returns an item's values by name; nil if there are none.
 func (r Report) variables(item Item) map[string]string {
 	if len(item.Variables) == 0 {
 		return nil
@@ -125,7 +127,7 @@ func (r Report) variables(item Item) map[string]string {
 	return variables
 }
 
-// Write adds an item, or one more variant of the last one.
+// Write adds an item, or one more variant of the last item.
 func (j *JSONL) Write(item Item) error {
 	if j.line != nil && j.line.QuestionID != item.QuestionID {
 		if err := j.flush(); err != nil {
@@ -162,7 +164,7 @@ func (j *JSONL) Write(item Item) error {
 			out.Currency = &variant.Currency
 		}
 		if run.Exact != nil {
-			if utf8.Valid(run.Exact) { // only a NUL, which JSON can hold
+			if utf8.Valid(run.Exact) { // only a NUL, which JSON can represent
 				exact := string(run.Exact)
 				out.Output = &exact
 			} else {
@@ -176,16 +178,16 @@ func (j *JSONL) Write(item Item) error {
 	}
 	for _, r := range item.Reviews {
 		line.Reviews = append(line.Reviews, jsonReview{
-			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated, cron.BeijingRFC3339(r.CreatedAt),
+			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated, cron.BeijingRFC3339(r.CreatedAt), r.CarriedBy,
 		})
 	}
-	if len(line.Variants) >= len(j.report.Variants) { // with the last of its variants it can go
+	if len(line.Variants) >= len(j.report.Variants) { // after its last variant the item can be written
 		return j.flush()
 	}
 	return nil
 }
 
-// begin is an item without its runs.
+// begin returns an item without its runs.
 func (j *JSONL) begin(item Item) *jsonItem {
 	line := &jsonItem{
 		QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,

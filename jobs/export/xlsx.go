@@ -16,66 +16,70 @@ import (
 	"wending/jobs/cron"
 )
 
-// maxCellUnits is Excel's limit of a cell, in UTF-16 code units.
+// maxCellUnits is Excel's limit for a cell, in UTF-16 code units.
 const maxCellUnits = 32767
 
-// MaxCellText is how many characters of a text a cell can show at most: one more than fit, so that a longer text is
-// seen to be cut. No more of an answer need be read for a workbook.
+// MaxCellText is how many characters of a text need to be read for a cell: one more than fits, so that a longer
+// text is recognised and marked as cut.
 const MaxCellText = maxCellUnits + 1
 
-// Texts are the words of a workbook.
+// Texts are the words in a workbook.
 type Texts struct {
 	// Info are the labels and contents of the information page, in order.
 	Info                    [][2]string
 	InfoSheet, ResultsSheet string
-	// Variants is the sheet of the variants' numbers; nil for a task that compares none.
+	// Variants is the sheet of the variants' numbers; nil if the task compares no variants.
 	Variants *Sheet
-	// ReviewSheet is used if there are reviews.
+	// ReviewSheet is the name of the sheet of reviews, used if there are any.
 	StabilitySheet, ReviewSheet string
-	// FactsColumn heads the facts that answers state differently, ExpectedColumn those of the standard answer that they contradict.
+	// FactsColumn is the header of the facts that answers state differently, ExpectedColumn that of the facts of
+	// the standard answer that they contradict.
 	FactsColumn, ExpectedColumn string
-	// CutMark ends a text that is too long for a cell and names where the whole one is found.
+	// CutMark ends a text that is too long for a cell, and names the place of the whole text.
 	CutMark string
 }
 
-// Sheet is a table of its own in a workbook.
+// Sheet is an additional table in a workbook.
 type Sheet struct {
 	Name    string
 	Columns []Column
-	// Rows have a cell for each column; an empty one is left out.
+	// Rows have a cell for each column; empty cells are left out.
 	Rows [][]string
+	// Read calls write for each row that comes from a cursor, behind Rows; nil means that there are none.
+	Read func(write func(row []string) error) error
 }
 
-// Column is one of a sheet.
+// Column is a column of a sheet.
 type Column struct {
 	Title string
 	Holds Cells
 }
 
-// Cells is what the cells of a column hold.
+// Cells is the type of a column's cells.
 type Cells int
 
-// What cells hold: texts, numbers written as decimals, or shares of 1 that are shown in percent. What is not a number is a text.
+// The types of cells: texts, numbers in decimal notation, and shares of 1 that are shown in percent. A value that
+// is not a number is written as a text.
 const (
 	HoldsText Cells = iota
 	HoldsNumber
 	HoldsShare
 )
 
-// XLSX writes a report as a workbook: the information page, the rows as text cells, how alike the answers to each question are, and
-// where there are some the numbers of the variants and the reviews. Texts are written into the cells themselves, so that of the answers nothing has to be
-// kept until the end.
+// XLSX writes a report as a workbook: the information page, the rows as text cells, the likeness of the answers to
+// each question and, if there are any, the numbers of the variants and the reviews. Texts are written directly into
+// their cells, so that no answers need to be kept until the end.
 type XLSX struct {
 	report      Report
 	zip         *zip.Writer
 	w           *bufio.Writer
 	row         int
-	columns     []string // their names: A, B … AA
+	columns     []string // the names of columns: A, B … AA
 	cutMark     string
 	factColumns []string
 	scratch     []byte
 	variants    *Sheet
-	// stability and reviews are the rows of the sheets behind the results.
+	// stability and reviews are the rows of the sheets after the results.
 	stability, reviews [][]string
 }
 
@@ -93,8 +97,8 @@ const (
 	variantsType  = `<Override PartName="/xl/worksheets/sheet5.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
 	variantsRel   = `<Relationship Id="rId6" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet5.xml"/>`
 	variantsSheet = `<sheet name="%s" sheetId="5" r:id="rId6"/>`
-	// Style 1 is a bold head, style 2 text at the top of its cell, wrapped; both of number format 49, text. Styles 3 and 4 are numbers,
-	// general and in percent (format 10).
+	// Style 1 is a bold header, style 2 wrapped text at the top of its cell; both have number format 49, text.
+	// Styles 3 and 4 are for numbers, in general format and in percent (format 10).
 	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0" applyAlignment="1"><alignment vertical="top"/></xf><xf numFmtId="10" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top"/></xf></cellXfs></styleSheet>`
 	sheetBegin = xmlHeader + `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`
 	frozenHead = `<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>`
@@ -107,15 +111,14 @@ const (
 	styleShare  = 4
 )
 
-// compressionLevel is the fastest that keeps workbooks small.
+// compressionLevel is the fastest level that keeps workbooks small.
 const compressionLevel = 1
+
+func compressor(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, compressionLevel) }
 
 // NewXLSX writes the information page and the header row.
 func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
-	x := &XLSX{report: report, zip: zip.NewWriter(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, variants: texts.Variants}
-	x.zip.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, compressionLevel)
-	})
+	x := &XLSX{report: report, zip: newZip(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, variants: texts.Variants}
 	var moreTypes, moreRels, ofReviews, ofVariants string
 	if report.HasReviews {
 		moreTypes, moreRels, ofReviews = reviewType, reviewRel, fmt.Sprintf(reviewSheet, xmlText(texts.ReviewSheet))
@@ -123,15 +126,13 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	if x.variants != nil {
 		moreTypes, moreRels, ofVariants = moreTypes+variantsType, moreRels+variantsRel, fmt.Sprintf(variantsSheet, xmlText(x.variants.Name))
 	}
-	for _, part := range [][2]string{
+	err := x.parts([][2]string{
 		{"[Content_Types].xml", fmt.Sprintf(contentTypes, moreTypes)}, {"_rels/.rels", packageRels},
 		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, moreRels)},
 		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), ofVariants, xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
-	} {
-		if err := x.begin(part[0]); err != nil {
-			return nil, err
-		}
-		_, _ = x.w.WriteString(part[1])
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := x.begin("xl/worksheets/sheet1.xml"); err != nil {
 		return nil, err
@@ -149,19 +150,19 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	if err := x.w.Flush(); err != nil {
 		return nil, err
 	}
-	return x, x.zip.Flush() // the download begins at once
+	return x, x.zip.Flush() // so that the download begins at once
 }
 
-// Columns of the sheets behind the results.
+// The columns of the sheets after the results.
 var (
 	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
 	reviewColumns    = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note", "is_outdated", "created_at"}
 )
 
-// numeric are the columns of these sheets that hold numbers.
+// numeric are the columns of these sheets that contain numbers.
 var numeric = map[string]Cells{"number": HoldsNumber, "agreement": HoldsShare, "similarity": HoldsShare, "distinct": HoldsNumber, "variant": HoldsNumber, "run_index": HoldsNumber}
 
-// columnsOf are the columns of such a sheet.
+// columnsOf returns the columns of such a sheet.
 func columnsOf(names []string) (columns []Column) {
 	for _, name := range names {
 		columns = append(columns, Column{Title: name, Holds: numeric[name]})
@@ -169,7 +170,7 @@ func columnsOf(names []string) (columns []Column) {
 	return columns
 }
 
-// beginTable begins a sheet with its head.
+// beginTable begins a sheet with its header.
 func (x *XLSX) beginTable(part string, columns []string) error {
 	if err := x.begin(part); err != nil {
 		return err
@@ -180,7 +181,7 @@ func (x *XLSX) beginTable(part string, columns []string) error {
 	return x.cells(columns, styleHead)
 }
 
-// begin ends the part before and opens the next.
+// begin ends the previous part and opens the next one.
 func (x *XLSX) begin(name string) error {
 	if x.w != nil {
 		if err := x.w.Flush(); err != nil {
@@ -215,7 +216,7 @@ func (x *XLSX) Write(item Item) error {
 	return x.cells(x.report.cells(item), styleText)
 }
 
-// decimal writes a number with four places; empty if it is not known.
+// decimal formats a number with four decimal places; empty if it is not known.
 func decimal(number *float64) string {
 	if number == nil {
 		return ""
@@ -230,23 +231,23 @@ func count(number *int) string {
 	return strconv.Itoa(*number)
 }
 
-// Close ends the workbook. Without it the file is damaged, and known to be.
+// Close ends the workbook. Without it the file is recognisably damaged.
 func (x *XLSX) Close() error {
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
 	columns := slices.Concat(stabilityColumns, x.factColumns)
 	if len(x.report.Variants) > 0 {
 		columns = append(columns, "variant", "variant_name")
 	}
-	if err := x.table("xl/worksheets/sheet3.xml", columnsOf(columns), x.stability); err != nil {
+	if err := x.sheet("xl/worksheets/sheet3.xml", Sheet{Columns: columnsOf(columns), Rows: x.stability}); err != nil {
 		return err
 	}
 	if x.report.HasReviews {
-		if err := x.table("xl/worksheets/sheet4.xml", columnsOf(reviewColumns), x.reviews); err != nil {
+		if err := x.sheet("xl/worksheets/sheet4.xml", Sheet{Columns: columnsOf(reviewColumns), Rows: x.reviews}); err != nil {
 			return err
 		}
 	}
 	if x.variants != nil {
-		if err := x.table("xl/worksheets/sheet5.xml", x.variants.Columns, x.variants.Rows); err != nil {
+		if err := x.sheet("xl/worksheets/sheet5.xml", *x.variants); err != nil {
 			return err
 		}
 	}
@@ -254,24 +255,6 @@ func (x *XLSX) Close() error {
 		return err
 	}
 	return x.zip.Close()
-}
-
-// table writes a whole sheet.
-func (x *XLSX) table(part string, columns []Column, rows [][]string) error {
-	titles := make([]string, len(columns))
-	for n, column := range columns {
-		titles[n] = column.Title
-	}
-	if err := x.beginTable(part, titles); err != nil {
-		return err
-	}
-	for _, row := range rows {
-		if err := x.typed(row, columns); err != nil {
-			return err
-		}
-	}
-	_, err := x.w.WriteString(`</sheetData></worksheet>`)
-	return err
 }
 
 // cells writes a row of text cells; empty ones are left out.
@@ -284,7 +267,7 @@ func (x *XLSX) cells(cells []string, style int) error {
 	return err
 }
 
-// typed writes a row of cells that hold what their columns do.
+// typed writes a row of cells whose types are those of their columns.
 func (x *XLSX) typed(cells []string, columns []Column) error {
 	row := x.beginRow(cells)
 	for n, cell := range cells {
@@ -327,7 +310,7 @@ func (x *XLSX) text(n int, row, cell string, style int) {
 	_, _ = x.w.WriteString(`</t></is></c>`)
 }
 
-// columnName is how spreadsheets name the nth column, counted from 0: A to Z, then AA, AB …
+// columnName returns a spreadsheet's name for the nth column, counted from 0: A to Z, then AA, AB …
 func columnName(n int) string {
 	name := string(rune('A' + n%26))
 	if n >= 26 {
@@ -336,7 +319,7 @@ func columnName(n int) string {
 	return name
 }
 
-// cutCell cuts a text that Excel would refuse, visibly: it ends with mark.
+// cutCell cuts a text that is too long for Excel; the result ends with mark.
 func cutCell(text, mark string) string {
 	if len(text) <= maxCellUnits || utf16Units(text) <= maxCellUnits {
 		return text
@@ -364,12 +347,12 @@ func utf16Width(r rune) int {
 	return 1
 }
 
-// escapeLike is text that a reader of workbooks would take for an escaped character (ECMA-376 22.4.2.4),
-// regardless of what follows: an underscore may come from the next one's escape.
+// escapeLike matches text that a reader of workbooks would take for an escaped character (ECMA-376 22.4.2.4),
+// whatever follows it: an underscore may belong to the escape that comes next.
 var escapeLike = regexp.MustCompile(`_(x[0-9A-Fa-f]{4})`)
 
-// xmlText writes text for XML. Characters that XML cannot hold, and CR, which parsers turn into LF, are
-// written as _xHHHH_; text that looks so already has its underscore escaped.
+// xmlText writes text for XML. Characters that XML cannot hold, and CR, which parsers turn into LF, are written as
+// _xHHHH_; in text that already looks like that, the underscore is escaped.
 func xmlText(text string) string {
 	if strings.Contains(text, "_x") {
 		text = escapeLike.ReplaceAllString(text, "_x005F_$1")
@@ -408,7 +391,7 @@ func mayNeedEscape(text string) bool {
 	return strings.Contains(text, "\uFFFE") || strings.Contains(text, "\uFFFF") || !utf8.ValidString(text)
 }
 
-// isEscaped has the bytes that XML needs escaped.
+// isEscaped marks the bytes that must be escaped in XML.
 var isEscaped = func() (is [256]bool) {
 	for c := range 0x20 {
 		is[c] = c != '\t' && c != '\n'

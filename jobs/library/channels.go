@@ -26,7 +26,8 @@ type Channel struct {
 	IsDefault bool
 }
 
-// SaveChannel stores a channel, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
+// SaveChannel stores a channel, a new one if id is uuid.Nil, and returns its id. A change discards the result of
+// the last test.
 func (s *Service) SaveChannel(ctx context.Context, scope db.Scope, id uuid.UUID, c Channel) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
@@ -43,8 +44,8 @@ func (s *Service) SaveChannel(ctx context.Context, scope db.Scope, id uuid.UUID,
 	return id, save(ctx, scope, s.Entries.Channels, row, isNew)
 }
 
-// shownAddress returns the public part of an address: for a webhook all but the query, for a chat program the
-// host, because the path is its key.
+// shownAddress returns the public part of an address: of a webhook everything but the query, of a chat program only
+// the host, because the path is its key.
 func shownAddress(to notify.Target) string {
 	u, err := url.Parse(to.URL)
 	if err != nil || to.URL == "" {
@@ -69,7 +70,7 @@ type Opener interface {
 	Open(sealed []byte, owner string, value any) error
 }
 
-// OpenTarget opens where a channel's messages go.
+// OpenTarget opens the address of a channel's messages.
 func OpenTarget(sealer Opener, row entries.Channel) (to notify.Target, err error) {
 	owner := row.ID.String()
 	to.Kind, to.Recipients = notify.Kind(row.Kind), entries.Recipients(row)
@@ -81,7 +82,7 @@ func (s *Service) Channel(ctx context.Context, scope db.Scope, id uuid.UUID) (en
 	return s.Entries.Channels.Get(ctx, scope, id)
 }
 
-// ChannelNames are the names of the channels that receive messages about a task.
+// ChannelNames returns the names of the channels that receive messages about a task.
 func (s *Service) ChannelNames(ctx context.Context, task db.Task) (names []string, err error) {
 	ids, err := s.Outbox.ChannelsOf(ctx, task.ID)
 	for _, id := range ids {
@@ -94,7 +95,7 @@ func (s *Service) ChannelNames(ctx context.Context, task db.Task) (names []strin
 	return names, err
 }
 
-// NextTime returns the next time of a plan by the database's clock.
+// NextTime returns the next time of a plan, by the database's clock.
 func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, error) {
 	now, err := entries.NewSchedules(s.Tasks.Store).Now(ctx)
 	return plan.Next(now), err

@@ -18,10 +18,10 @@ import (
 
 // Demo holds the parts of the comparison demo.
 type Demo struct {
-	// BaseURL is where the demo's models are.
+	// BaseURL is the base URL of the demo's models.
 	BaseURL string
-	// Headers let the task through to them. They belong to the task and not to the saved provider, because
-	// other tasks with the saved models are not the demo.
+	// Headers give the task access to the models. They belong to the task and not to the saved provider, because
+	// other tasks with the saved models are not part of the demo.
 	Headers map[string]string
 	// Questions is the file of questions.
 	Questions tasks.File
@@ -43,7 +43,7 @@ type DemoModel struct{ Name, ID, InputPrice, OutputPrice string }
 // DemoPrompt is a prompt of the demo.
 type DemoPrompt struct{ Name, System, User string }
 
-// CreateDemo saves the entries that the demo compares, unless they exist, and creates the task.
+// CreateDemo saves the entries that the demo compares, if they do not exist yet, and creates the task.
 func (s *Service) CreateDemo(ctx context.Context, scope db.Scope, by db.Actor, demo Demo) (uuid.UUID, error) {
 	set, err := dataset.Read(ctx, demo.Questions.Name, demo.Questions.Content, dataset.Layout{})
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Service) demoModel(ctx context.Context, scope db.Scope, demo Demo, prov
 	}, func(row entries.Model) bool { return row.ProviderID == provider.ID || row.ModelID != one.ID })
 }
 
-// demoEvaluators saves a rule and a judge that asks a model.
+// demoEvaluators saves a rule, and a judge that calls a model.
 func (s *Service) demoEvaluators(ctx context.Context, scope db.Scope, demo Demo, model uuid.UUID) (evaluators []tasks.NewEvaluator, err error) {
 	asked, err := json.Marshal(map[string]string{"model_id": model.String(), "prompt": demo.JudgePrompt})
 	if err != nil {
@@ -140,15 +140,15 @@ func (s *Service) demoEvaluators(ctx context.Context, scope db.Scope, demo Demo,
 	return evaluators, nil
 }
 
-// ensure returns the offered entry with a name, and saves it first if it is missing or isRight returns false.
-// save receives the entry that it replaces; its id is uuid.Nil if there is none.
+// ensure returns the offered entry with a name. If it is missing, or isRight returns false for it, ensure first
+// saves one. save receives the id of the entry to replace; it is uuid.Nil if there is none.
 func ensure[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
 	row, err := kind.Named(ctx, scope, name)
 	if err == nil && isRight(row) || err != nil && !errors.Is(err, db.ErrNotFound) {
 		return row, err
 	}
 	id, err := save(row)
-	if errors.Is(err, entries.ErrNameTaken) { // by the same, a moment ago
+	if errors.Is(err, entries.ErrNameTaken) { // by the same request, a moment ago
 		return kind.Named(ctx, scope, name)
 	}
 	if err != nil {

@@ -41,20 +41,21 @@ type Service struct {
 	Files   *blob.Disk
 	Sealer  *secret.Sealer
 	Tasks   *tasks.Service
-	// Agents calls agents, Models calls models: each has its own rules about addresses.
+	// Agents calls agents, Models calls models: different rules apply to their addresses.
 	Agents *agent.Client
 	Models *agent.Client
-	// Sender reaches channels, Outbox has their deliveries.
+	// Sender sends messages to channels; Outbox stores their deliveries.
 	Sender *notify.Sender
 	Outbox outbox.Outbox
 	// DefaultRate is the rate limit of targets that set none.
 	DefaultRate string
-	// ScheduleMinutes is how far apart the times of a schedule must be; 0 means that they may be as close as cron allows.
+	// ScheduleMinutes is the minimum distance between two times of a schedule in minutes; 0 means no minimum beyond
+	// cron's own.
 	ScheduleMinutes int
 	Log             *slog.Logger
 }
 
-// Provider is an account at which models are called, with its secrets.
+// Provider is an account through which models are called, with its secrets.
 type Provider struct {
 	Name, Protocol, BaseURL, APIKey string
 	Headers                         map[string]string
@@ -68,7 +69,7 @@ type Model struct {
 	Name       string
 	ProviderID uuid.UUID
 	ModelID    string
-	// Parameters is a JSON object; nil means there are none.
+	// Parameters is a JSON object; nil means that there is none.
 	Parameters json.RawMessage
 	Prices
 }
@@ -90,19 +91,19 @@ func pricesOf(row entries.Prices) Prices {
 // Agent is an agent with its secrets.
 type Agent struct {
 	Name, Protocol string
-	// URL has its query.
+	// URL includes its query.
 	URL     string
 	Headers map[string]string
-	// ExtraPayload and Template are JSON objects; nil means there is none.
+	// ExtraPayload and Template are JSON objects; nil means none.
 	ExtraPayload, Template json.RawMessage
-	// Poll is how to poll the agent if it accepts jobs; nil means that it answers at once.
+	// Poll describes how to poll an agent that accepts jobs; nil means that the agent answers directly.
 	Poll      *protocol.Poll
 	RateLimit string
 	RetryOn   []string
 	Prices
 }
 
-// Each secret is sealed for its entry and its place.
+// Each secret is sealed for its entry and its place in it.
 const (
 	keyPlace        = "/key"
 	headersPlace    = "/headers"
@@ -122,8 +123,8 @@ func (s *Service) seal(has bool, value any, id uuid.UUID, place string, into *[]
 	return err
 }
 
-// Reseal reseals, with the sealer's current key, the library's secrets sealed with its other keys. progress
-// receives how many values were changed, and how many were left because none of the keys opens them.
+// Reseal reseals, with the sealer's current key, the library's secrets that were sealed with its other keys.
+// progress is called with the number of values changed so far, and of values left because no key opens them.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
 	again := func(old []byte, owner string) ([]byte, error) {
 		var value json.RawMessage
@@ -170,7 +171,8 @@ func (s *Service) OpenProvider(row entries.Provider) (p Provider, err error) {
 	return p, err
 }
 
-// SaveModel stores a model, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
+// SaveModel stores a model, a new one if id is uuid.Nil, and returns its id. A change discards the result of the
+// last test.
 func (s *Service) SaveModel(ctx context.Context, scope db.Scope, id uuid.UUID, m Model) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
@@ -191,7 +193,8 @@ func (s *Service) OpenModel(row entries.Model) (m Model, err error) {
 	return m, s.Sealer.Open(row.SealedParameters, row.ID.String()+parametersPlace, &m.Parameters)
 }
 
-// SaveAgent stores an agent, a new one if id is uuid.Nil, and returns its id. A change forgets the last test.
+// SaveAgent stores an agent, a new one if id is uuid.Nil, and returns its id. A change discards the result of the
+// last test.
 func (s *Service) SaveAgent(ctx context.Context, scope db.Scope, id uuid.UUID, a Agent) (uuid.UUID, error) {
 	isNew := id == uuid.Nil
 	if isNew {
@@ -232,7 +235,7 @@ func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 	return a, err
 }
 
-// agentTarget is an agent as a task keeps it.
+// agentTarget returns an agent as a task stores it.
 func (s *Service) agentTarget(a Agent) tasks.NewTarget {
 	prices := a.row()
 	return tasks.NewTarget{
@@ -277,7 +280,7 @@ func (s *Service) modelTarget(ctx context.Context, scope db.Scope, m Model) (tas
 	}, nil
 }
 
-// testTimeout is how long a test call may take.
+// testTimeout is the maximum duration of a test call.
 const testTimeout = 60 * time.Second
 
 // Tested is how a test call ended.
@@ -287,12 +290,12 @@ type Tested struct {
 	protocol.Answer
 }
 
-// TryAgent sends a question to an agent, which may not be saved yet.
+// TryAgent sends a question to an agent, which need not be saved yet.
 func (s *Service) TryAgent(ctx context.Context, a Agent, question string) (Tested, error) {
 	return s.try(ctx, s.Agents, s.agentTarget(a), question)
 }
 
-// TryModel sends a question to a model, which may not be saved yet.
+// TryModel sends a question to a model, which need not be saved yet.
 func (s *Service) TryModel(ctx context.Context, scope db.Scope, m Model, question string) (Tested, error) {
 	target, err := s.modelTarget(ctx, scope, m)
 	if err != nil {
@@ -327,7 +330,7 @@ func (s *Service) TestModel(ctx context.Context, scope db.Scope, row entries.Mod
 	return tested, NoteTest(ctx, scope, s.Entries.Models, row.ID, tested)
 }
 
-// NoteTest stores how a test call of a saved target ended, and its measure if it succeeded: estimates use it
+// NoteTest stores how a test call of a saved target ended and, if it succeeded, its measure, which estimates use
 // until there are runs.
 func NoteTest[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
 	if err := kind.NoteTest(ctx, scope, id, tested.ErrorCode); err != nil || tested.Status != protocol.Succeeded {
@@ -347,7 +350,7 @@ func (s *Service) try(ctx context.Context, client *agent.Client, target tasks.Ne
 	return Tested{target.Protocol, answer}, nil
 }
 
-// slotPatience is how long a test waits for the target's rate limit.
+// slotPatience is how long a test waits for a slot of the target's rate limit.
 const slotPatience = 10 * time.Second
 
 func testRequest(target tasks.NewTarget, question string) protocol.Request {
@@ -363,7 +366,7 @@ func (s *Service) Detect(ctx context.Context, address string, headers map[string
 	if err := awaitSlot(); err != nil {
 		return Tested{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, testTimeout) // for all its calls
+	ctx, cancel := context.WithTimeout(ctx, testTimeout) // one deadline for all its calls
 	defer cancel()
 	target := tasks.NewTarget{Secrets: tasks.Target{URL: address, Headers: headers, Payload: payload}}
 	name, answer := s.Agents.Detect(ctx, testRequest(target, question), func() bool { return awaitSlot() == nil })
@@ -373,14 +376,14 @@ func (s *Service) Detect(ctx context.Context, address string, headers map[string
 // ErrUnknownReference means that an entry named by a task is not in the library, or is archived.
 var ErrUnknownReference = errors.New("not in the library")
 
-// Reference names an entry of the library: <id> or <id>@<version>.
+// Reference refers to an entry of the library: <id> or <id>@<version>.
 type Reference struct {
 	ID uuid.UUID
-	// Version is 0 for the newest.
+	// Version is 0 for the newest version.
 	Version int
 }
 
-// ParseReference reads a reference.
+// ParseReference parses a reference.
 func ParseReference(text string) (r Reference, err error) {
 	id, version, hasVersion := strings.Cut(strings.TrimSpace(text), "@")
 	if r.ID, err = uuid.Parse(id); err != nil || len(id) != 36 {
@@ -394,7 +397,7 @@ func ParseReference(text string) (r Reference, err error) {
 	return r, nil
 }
 
-// offered turns an entry that is not there, or not offered, into ErrUnknownReference.
+// offered turns the error for a missing entry, and an entry that is no longer offered, into ErrUnknownReference.
 func offered(archivedAt *time.Time, err error) error {
 	if errors.Is(err, db.ErrNotFound) || err == nil && archivedAt != nil {
 		return ErrUnknownReference
@@ -402,7 +405,7 @@ func offered(archivedAt *time.Time, err error) error {
 	return err
 }
 
-// ModelTarget returns the copy of a saved model that a task keeps, and whether its last test failed.
+// ModelTarget returns the copy of a saved model that a task stores, and whether the model's last test failed.
 func (s *Service) ModelTarget(ctx context.Context, scope db.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
 	row, err := s.Entries.Models.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
@@ -417,7 +420,7 @@ func (s *Service) ModelTarget(ctx context.Context, scope db.Scope, r Reference) 
 	return target, row.HasFailed(), err
 }
 
-// AgentTarget returns the copy of a saved agent that a task keeps, and whether its last test failed.
+// AgentTarget returns the copy of a saved agent that a task stores, and whether the agent's last test failed.
 func (s *Service) AgentTarget(ctx context.Context, scope db.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
 	row, err := s.Entries.Agents.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
@@ -429,7 +432,7 @@ func (s *Service) AgentTarget(ctx context.Context, scope db.Scope, r Reference) 
 	return target, row.HasFailed(), err
 }
 
-// Prompt returns a version of a saved prompt as a task keeps it.
+// Prompt returns a version of a saved prompt as a task stores it.
 func (s *Service) Prompt(ctx context.Context, scope db.Scope, r Reference) (tasks.NewPrompt, error) {
 	row, err := s.Entries.Prompts.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
@@ -444,7 +447,7 @@ func (s *Service) Prompt(ctx context.Context, scope db.Scope, r Reference) (task
 	return tasks.NewPrompt{ID: row.ID, Version: version.Version, Name: row.Name, System: version.System, User: version.User}, nil
 }
 
-// Evaluator returns a version of a saved evaluator as a task keeps it, of a judge with its model.
+// Evaluator returns a version of a saved evaluator as a task stores it; for a judge, with its model.
 func (s *Service) Evaluator(ctx context.Context, scope db.Scope, r Reference) (tasks.NewEvaluator, error) {
 	row, err := s.Entries.Evaluators.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
@@ -469,13 +472,13 @@ func (s *Service) Evaluator(ctx context.Context, scope db.Scope, r Reference) (t
 	return evaluator, nil
 }
 
-// TriedJudge is the result of trying out a judge on an answer, in one vote.
+// TriedJudge is the result of trying a judge on an answer, with one vote.
 type TriedJudge struct {
 	evaluate.JudgeVerdict
 	protocol.Answer
 }
 
-// TryJudge has a judge with this configuration rate an answer once. values are the values of its template.
+// TryJudge has a judge with this configuration rate an answer once. values are the values for its template.
 func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawMessage, values map[string]string) (tried TriedJudge, err error) {
 	read, err := evaluate.ParseJudge(config)
 	if err != nil {
@@ -527,7 +530,7 @@ func datasetKey(id uuid.UUID, version int, extension string) string {
 	return fmt.Sprintf("datasets/%s/%d/dataset.%s", id, version, extension)
 }
 
-// NewDataset is a version of a dataset to store: its file, read.
+// NewDataset is a version of a dataset to store, with the content of its file.
 type NewDataset struct {
 	Name, Description, Note string
 	File                    tasks.File
@@ -571,7 +574,7 @@ func (s *Service) DatasetFile(ctx context.Context, id uuid.UUID, version entries
 	return s.Files.Open(ctx, datasetKey(id, version.Version, version.Extension))
 }
 
-// LayoutOf is how the file of a dataset's version is read.
+// LayoutOf returns how to read the file of a dataset's version.
 func LayoutOf(version entries.DatasetVersion) dataset.Layout {
 	return dataset.Layout{ID: version.IDColumn, Question: version.QuestionColumn, Answer: version.AnswerColumn, Encoding: version.Encoding}
 }
@@ -591,7 +594,7 @@ func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID, version entries
 	return tasks.File{Name: version.FileName, Content: content}, set, err
 }
 
-// Dataset returns the version of a saved dataset that a reference names.
+// Dataset returns the version of a saved dataset to which a reference refers.
 func (s *Service) Dataset(ctx context.Context, scope db.Scope, r Reference) (entries.Dataset, error) {
 	row, err := s.Entries.Datasets.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
@@ -605,7 +608,7 @@ func (s *Service) Dataset(ctx context.Context, scope db.Scope, r Reference) (ent
 	return row, nil
 }
 
-// RemoveDataset removes a dataset with its files, or archives it where tasks used it.
+// RemoveDataset removes a dataset with its files, or archives it if tasks have used it.
 func (s *Service) RemoveDataset(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 	isGone, err := s.Entries.Datasets.Remove(ctx, scope, id)
 	if isGone {
@@ -619,7 +622,7 @@ func (s *Service) RemoveDataset(ctx context.Context, scope db.Scope, id uuid.UUI
 // maxSpellings is how many names are tried for an agent without a given name.
 const maxSpellings = 100
 
-// maxAgentName is how many characters of a host an agent is named by.
+// maxAgentName is how many characters of a host are used as an agent's name.
 const maxAgentName = 50
 
 // agentName returns the host of an address in the form used for connecting.
@@ -638,10 +641,10 @@ func agentName(address string) string {
 	return name
 }
 
-// SaveTyped saves the agent whose address was typed into a task, under the name of its host, and returns it.
+// SaveTyped saves the agent whose address was typed into a task, under the name of its host, and returns the agent.
 func (s *Service) SaveTyped(ctx context.Context, scope db.Scope, n tasks.New) (entries.Agent, error) {
 	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: maps.Clone(n.Headers), RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
-	delete(a.Headers, guard.TicketHeader) // what is saved is no longer the demo
+	delete(a.Headers, guard.TicketHeader) // a saved agent is no longer part of the demo
 	members := map[string]json.RawMessage{}
 	if n.Payload != nil {
 		if err := json.Unmarshal(*n.Payload, &members); err != nil {

@@ -18,20 +18,21 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The lengths of a password, in characters.
+// The limits of a password's length, in characters.
 const (
 	MinLength = 10
 	MaxLength = 256
 )
 
-// What is wrong with a password.
+// Why a password is refused.
 var (
 	ErrShort  = errors.New("the password is too short")
 	ErrLong   = errors.New("the password is too long")
 	ErrCommon = errors.New("the password is easy to guess")
 )
 
-// common are passwords that many people use, in lower case, of @zxcvbn-ts/language-common 4.1.3 (MIT, see static/licences).
+// common has passwords that many people use, in lower case, from @zxcvbn-ts/language-common 4.1.3 (MIT, see
+// static/licences).
 //
 //go:embed common.txt.gz
 var common []byte
@@ -40,7 +41,7 @@ var isCommon = sync.OnceValue(func() map[string]bool {
 	words := map[string]bool{}
 	file, err := gzip.NewReader(bytes.NewReader(common))
 	if err != nil {
-		panic(err) // it is compiled in
+		panic(err) // this cannot fail: the list is compiled in
 	}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
@@ -52,7 +53,7 @@ var isCommon = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// Check returns the fault of an account's new password, nil for a good one. Any characters are allowed.
+// Check returns the fault of an account's new password; nil if it is good enough. Any characters are allowed.
 func Check(password, userName string) error {
 	text := normalised(password)
 	switch length := utf8.RuneCountInString(text); {
@@ -71,8 +72,7 @@ func Check(password, userName string) error {
 	return nil
 }
 
-// isMonotonous reports whether a text has few distinct characters, or only steps by one from each character to
-// the next.
+// isMonotonous reports whether a text has few distinct characters, or only consecutive ones such as abcd or 4321.
 func isMonotonous(text string) bool {
 	different, steps, last := map[rune]bool{}, 0, rune(0)
 	for _, r := range text {
@@ -90,10 +90,10 @@ func normalised(text string) string { return norm.NFKC.String(text) }
 // params cost 19 MiB and about 30 ms, the minimum that OWASP recommends.
 var params = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// places limit how many passwords are hashed at once: each takes params.Memory.
+// places limits how many passwords are hashed at once, because each takes params.Memory.
 var places = semaphore.NewWeighted(4)
 
-// Hash returns the stored form of a password. It waits while many are being hashed.
+// Hash returns the stored form of a password. It waits while too many are being hashed.
 func Hash(ctx context.Context, password string) (string, error) {
 	if err := places.Acquire(ctx, 1); err != nil {
 		return "", err

@@ -20,35 +20,37 @@ import (
 	"wending/jobs/tasks"
 )
 
-// MaxDays is how long tokens and links may last.
+// MaxDays is the maximum lifetime of tokens and links, in days.
 const MaxDays = 3650
 
-// The errors of use cases. Invalid values are FieldErrors that wrap one of these or an error of naming or
-// password.
+// The errors of use cases. An invalid value is reported as a FieldError that wraps one of these or an error of
+// naming or password.
 var (
 	ErrUnknownRole = errors.New("there is no such role")
 	ErrDays        = errors.New("outside the days that it may last")
 	ErrQuota       = errors.New("outside the bounds of a quota")
 	ErrCost        = errors.New("not an amount of money")
-	// ErrReasons means that a list of reasons is too long, ErrReason that one of them is not a short text in one line.
+	// ErrReasons means that a list of reasons is too long; ErrReason means that one of them is not a short text on
+	// one line.
 	ErrReasons = errors.New("too many reasons")
 	ErrReason  = errors.New("not a short text in one line")
-	// ErrForbidden means that the maker may do less than what was asked for.
+	// ErrForbidden means that the creator has fewer rights than were requested.
 	ErrForbidden = errors.New("not allowed to its maker")
-	// ErrOfProvider means that an account has no password here: the OpenID Connect provider signs it in.
+	// ErrOfProvider means that an account has no password here, because the OpenID Connect provider signs its owner
+	// in.
 	ErrOfProvider = errors.New("the account is signed in by the OpenID Connect provider")
-	// ErrDisabled and ErrNoGroup refuse an account to a user signed in by the provider.
+	// ErrDisabled and ErrNoGroup refuse an account to a user whom the provider has signed in.
 	ErrDisabled = errors.New("the account is disabled")
 	ErrNoGroup  = errors.New("no group of the provider may do anything here")
 	// ErrNotFinished means that a task has no report yet.
 	ErrNotFinished = errors.New("the task has no report yet")
 )
 
-// FieldError is the fault of one value. A use case returns all of them, joined.
+// FieldError is the fault of one value. A use case returns all faults, joined.
 type FieldError struct {
 	Field string
 	Err   error
-	// Least and Most are the bounds of a number.
+	// Least and Most are the limits of a number.
 	Least, Most int
 }
 
@@ -58,7 +60,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns the fault.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// TakenError means that another account has a name, or one that looks like it.
+// TakenError means that another account already has the name, or one that looks like it.
 type TakenError struct {
 	// Other is the name of the other account.
 	Other string
@@ -69,10 +71,10 @@ type TakenError struct {
 // Error implements error.
 func (e *TakenError) Error() string { return "the name looks like that of the account " + e.Other }
 
-// Service changes who may do what.
+// Service changes accounts, projects, tokens and links.
 type Service struct{ store people.People }
 
-// New returns the use cases on a store.
+// New returns the use cases for the data in a store.
 func New(store *db.Store) Service { return Service{people.New(store)} }
 
 // checks collects the faults in the values of a use case.
@@ -121,10 +123,10 @@ type UserDraft struct {
 	membership people.Membership
 }
 
-// Role is the account's in its first project.
+// Role is the account's role in its first project.
 func (d UserDraft) Role() people.Role { return d.membership.Role }
 
-// DraftUser checks a new account. What is wrong with it is FieldErrors of "name", "password" and "role".
+// DraftUser checks a new account. Faults are returned as FieldErrors of "name", "password" and "role".
 func (s Service) DraftUser(ctx context.Context, n NewUser) (UserDraft, error) {
 	var c checks
 	draft := UserDraft{
@@ -160,7 +162,7 @@ func newHash(ctx context.Context, text, userName string) (string, error) {
 	return hash, err
 }
 
-// AddUser makes an account.
+// AddUser creates an account.
 func (s Service) AddUser(ctx context.Context, draft UserDraft) (people.User, error) {
 	if err := s.store.AddUser(ctx, draft.User, draft.membership); err != nil {
 		return people.User{}, err
@@ -170,13 +172,13 @@ func (s Service) AddUser(ctx context.Context, draft UserDraft) (people.User, err
 
 // Change is a change of an account; nil leaves a field as it is.
 type Change struct {
-	// Password ends its sessions and tokens, IsDisabled its sessions.
+	// Password ends the account's sessions and tokens, IsDisabled its sessions.
 	Password            *string
 	IsAdmin, IsDisabled *bool
 }
 
-// ChangeUser changes an account, all or nothing. It returns ErrOfProvider, a FieldError of "password", or
-// people.ErrLastAdmin if no account that may manage accounts would be left.
+// ChangeUser makes a change to an account completely or not at all. It returns ErrOfProvider, a FieldError of
+// "password", or people.ErrLastAdmin if no account that may manage accounts would be left.
 func (s Service) ChangeUser(ctx context.Context, user people.User, change Change) error {
 	stored := people.Change{IsAdmin: change.IsAdmin, IsDisabled: change.IsDisabled}
 	if change.Password != nil {
@@ -192,8 +194,8 @@ func (s Service) ChangeUser(ctx context.Context, user people.User, change Change
 	return s.store.ChangeUser(ctx, user.ID, stored)
 }
 
-// ReplacePassword sets the password that a signed-in user chose: it ends the user's other sessions, and all
-// tokens except those kept.
+// ReplacePassword sets a password that a signed-in user chose. It ends the user's other sessions, and all tokens
+// except those kept.
 func (s Service) ReplacePassword(ctx context.Context, user people.User, text string, session uuid.UUID, kept []uuid.UUID) error {
 	hash, err := newHash(ctx, text, user.Name)
 	if err != nil {
@@ -204,7 +206,7 @@ func (s Service) ReplacePassword(ctx context.Context, user people.User, text str
 
 // Provided holds an OpenID Connect provider's claims about a user who signs in.
 type Provided struct {
-	// Subject is issuer and subject, which alone identify an account.
+	// Subject is the issuer and subject, which alone identify an account.
 	Subject string
 	// Names are possible names for the account, the best first.
 	Names       []string
@@ -212,8 +214,8 @@ type Provided struct {
 	Memberships []people.Membership
 }
 
-// TakeProvided creates or updates an account from its provider's claims; a name that another account has is not
-// taken. It returns ErrDisabled, or ErrNoGroup for a new user without any rights.
+// TakeProvided creates or updates an account from its provider's claims; it does not take over a name that another
+// account has. It returns ErrDisabled, or ErrNoGroup for a new user without any rights.
 func (s Service) TakeProvided(ctx context.Context, p Provided) (user people.User, err error) {
 	user, err = s.store.UserOf(ctx, p.Subject)
 	isNew := errors.Is(err, db.ErrNotFound)
@@ -241,7 +243,8 @@ func (s Service) TakeProvided(ctx context.Context, p Provided) (user people.User
 	return user, err
 }
 
-// AddProject makes a project; manager manages it, unless it is uuid.Nil. What is wrong is a FieldError of "name".
+// AddProject creates a project; manager becomes its manager, unless it is uuid.Nil. Faults are returned as a
+// FieldError of "name".
 func (s Service) AddProject(ctx context.Context, name string, manager uuid.UUID) (people.Project, error) {
 	var c checks
 	project := people.Project{ID: uuid.New(), Name: c.name(name)}
@@ -266,7 +269,7 @@ func takenName(err error) error {
 	return err
 }
 
-// The most that a quota may be; the least is 1.
+// The maximum values of quotas; the minimum is 1.
 const (
 	MaxCallsPerDay   = 1_000_000_000
 	MaxUploadsPerDay = 1_000_000
@@ -274,7 +277,7 @@ const (
 	MaxDiskBytes     = 1 << 50
 )
 
-// ChangeProject stores a project's name and quotas. What is wrong is FieldErrors of the columns' names.
+// ChangeProject stores a project's name and quotas. Faults are returned as FieldErrors, named like the columns.
 func (s Service) ChangeProject(ctx context.Context, project people.Project) (people.Project, error) {
 	var c checks
 	project.Name = c.name(project.Name)
@@ -294,8 +297,8 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 	return s.store.Project(ctx, project.ID)
 }
 
-// SetReviewReasons replaces a project's own reasons of verdicts: each once, without those that every project has. What is wrong
-// is a FieldError of "review_reasons".
+// SetReviewReasons replaces a project's own reasons for verdicts, without duplicates and without the common
+// reasons. Faults are returned as a FieldError of "review_reasons".
 func (s Service) SetReviewReasons(ctx context.Context, projectID uuid.UUID, reasons []string) (people.Project, error) {
 	var c checks
 	own := []string{}
@@ -319,15 +322,15 @@ func (s Service) SetReviewReasons(ctx context.Context, projectID uuid.UUID, reas
 	return s.store.Project(ctx, projectID)
 }
 
-// quota checks an amount; nil is any.
+// quota checks an amount; nil means any amount.
 func quota[N int | int64](c *checks, field string, amount *N, most int) {
 	if amount != nil {
 		c.within(field, int(*amount), 1, most, ErrQuota)
 	}
 }
 
-// SetMember gives an account a role in a project, and returns the role that it had, empty for none. A role that does not exist is a
-// FieldError of "role".
+// SetMember gives an account a role in a project, and returns its previous role, empty for none. A role that does
+// not exist is a FieldError of "role".
 func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID, role people.Role) (before people.Role, err error) {
 	var c checks
 	if c.role(role); c.err() != nil {
@@ -339,13 +342,14 @@ func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID, rol
 	return before, s.store.SetMember(ctx, projectID, userID, role)
 }
 
-// Maker is the account or token that makes a token.
+// Maker is the account or token that creates a token.
 type Maker struct {
-	// IsOperator reports the command line, which may make any token; the other fields are empty then.
+	// IsOperator reports that the command line creates it, which may create any token; the other fields are empty
+	// then.
 	IsOperator bool
-	// UserID and TokenID are uuid.Nil where it is no account, or does not act by a token.
+	// UserID is uuid.Nil if the maker is not an account, TokenID if it does not use a token.
 	UserID, TokenID uuid.UUID
-	// Role is the maker's in the token's project.
+	// Role is the maker's role in the token's project.
 	Role people.Role
 }
 
@@ -365,8 +369,9 @@ type TokenDraft struct {
 	lasts time.Duration
 }
 
-// DraftToken checks a new token, which may do no more than its maker, and only what manages a project makes tokens by a token: otherwise it
-// returns ErrForbidden. What is wrong is FieldErrors of "name", "role" and "days".
+// DraftToken checks a new token. It may not have more rights than its maker, and a maker that uses a token must be
+// allowed to manage the project; otherwise DraftToken returns ErrForbidden. Faults are returned as FieldErrors of
+// "name", "role" and "days".
 func (s Service) DraftToken(maker Maker, n NewToken) (TokenDraft, error) {
 	if maker.TokenID != uuid.Nil && !maker.Role.Allows(people.Admin) {
 		return TokenDraft{}, ErrForbidden
@@ -392,7 +397,7 @@ func (s Service) DraftToken(maker Maker, n NewToken) (TokenDraft, error) {
 	return draft, nil
 }
 
-// AddToken makes a token, and returns its value, which nobody can read again.
+// AddToken creates a token and returns its value, which nobody can read again.
 func (s Service) AddToken(ctx context.Context, draft TokenDraft) (token people.Token, value string, err error) {
 	if value, err = s.store.AddToken(ctx, draft.Token, draft.lasts); err != nil {
 		return token, "", err
@@ -401,8 +406,8 @@ func (s Service) AddToken(ctx context.Context, draft TokenDraft) (token people.T
 	return token, value, err
 }
 
-// RevokeToken revokes a token of a project with immediate effect. Unless owner is nil, only the owner's tokens
-// count; for others it returns db.ErrNotFound. It returns the token as it was.
+// RevokeToken revokes a token of a project with immediate effect, and returns the token as it was. If owner is not
+// nil, it returns db.ErrNotFound for tokens of other accounts.
 func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uuid.UUID, id uuid.UUID) (people.Token, error) {
 	token, err := s.store.Token(ctx, id)
 	if err != nil {
@@ -414,8 +419,8 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 	return token, s.store.RevokeToken(ctx, id)
 }
 
-// AddShare makes a link to a task's report, and returns its secret, which nobody can read again. It returns ErrNotFinished, or a
-// FieldError of "days", of which there must be one.
+// AddShare creates a link to a task's report, and returns its secret, which nobody can read again. It returns
+// ErrNotFinished, or a FieldError of "days", which must be at least one.
 func (s Service) AddShare(ctx context.Context, task db.Task, by string, days int) (share people.Share, secret string, err error) {
 	if !task.HasResults {
 		return share, "", ErrNotFinished

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const goodPassword = "correct horse battery"
 
-// wrong are the fields that an error names, with what is wrong with them.
+// wrong returns the fields that an error names, each with its fault.
 func wrong(t *testing.T, err error) map[string]error {
 	t.Helper()
 	all := []error{err}
@@ -93,7 +93,7 @@ func TestAProviderOpensNoAccountForNothing(t *testing.T) {
 	p.IsAdmin = true
 	user, err := s.TakeProvided(t.Context(), p)
 	require.NoError(t, err)
-	p.Names, p.IsAdmin = []string{"Daniel"}, false // known now, though no group is left
+	p.Names, p.IsAdmin = []string{"Daniel"}, false // the account exists now, although the user is in no group any more
 	again, err := s.TakeProvided(t.Context(), p)
 	require.NoError(t, err)
 	require.Equal(t, user.ID, again.ID)

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Reason is the key of a sentence and the values inserted in it: why an answer has its verdict, why there is
-// none, why a file was not copied.
+// Reason is an explanation – of a verdict, of a missing verdict, of a file that was not copied – as the key of a
+// sentence and the values inserted in it.
 type Reason struct {
 	Key string
-	// Values are the values of the sentence's names, in the order of Sentences. If the last name is a list, it
-	// takes all remaining values.
+	// Values are the values of the names that Sentences lists, in order. If the last name is a list, it takes all
+	// remaining values.
 	Values []string
 }
 
-// Lists are the names of sentences that take several values.
+// Lists are the names that take several values.
 var Lists = []string{"Values", "Names"}
 
-// Sentences are the keys of all reasons, each with the names that its sentence inserts.
+// Sentences has the keys of all reasons, each with the names that its sentence inserts.
 var Sentences = map[string][]string{
 	"differs":           {"Is", "Should"},
 	"contains.missing":  {"Values"},
@@ -121,11 +121,11 @@ var Sentences = map[string][]string{
 	"file.store":      {},
 }
 
-// IsOfCall reports whether a reason is that a judge's call gave no reply: a sentence that needs no other before it.
+// IsOfCall reports whether a reason is that a judge's call gave no reply: such a sentence is shown without an
+// introduction.
 func (r Reason) IsOfCall() bool { return r.Key == "judge.call" || r.Key == "judge.answered" }
 
-// Because is a reason in the form in which it is stored: a list of JSON with the key and the values, cut to the
-// shown length.
+// Because returns a reason in its stored form: a JSON list of the key and the values, cut to the shown length.
 func Because(key string, values ...string) string {
 	list := []string{key}
 	for _, value := range values {
@@ -140,8 +140,8 @@ func Because(key string, values ...string) string {
 	return strings.TrimSpace(text.String())
 }
 
-// Read reads a reason that Because wrote. isOne is false for any other text: a judge's own words, or what earlier
-// versions stored.
+// Read parses a reason that Because wrote. isOne is false for any other text, such as a judge's own words or a text
+// stored by earlier versions.
 func Read(stored string) (reason Reason, isOne bool) {
 	var list []string
 	if !strings.HasPrefix(stored, `["`) || json.Unmarshal([]byte(stored), &list) != nil {

@@ -10,19 +10,19 @@ import (
 	"wending/db/report"
 )
 
-// Change is a question that a variant answers otherwise than before, beyond chance.
+// Change is a question to which a variant's answers changed, beyond chance.
 type Change struct {
-	// Variant is the number and Name the name of one of several; the name is empty for a plain task.
+	// Variant is the number and Name the name of the variant; the name is empty for a plain task.
 	Variant     int
 	Name        string
 	Before, Now measure.ComparedQuestion
-	// IsVerdict reports that the verdicts changed; otherwise there are no verdicts, and the answers changed.
+	// IsVerdict reports that the verdicts changed. Otherwise there are no verdicts, and the answers changed.
 	IsVerdict bool
 	// Adjusted is the p-value, adjusted for all questions that were compared.
 	Adjusted float64
 }
 
-// Shares are the shares of passes before and now; without verdicts they are the agreement of the answers.
+// Shares are the shares of passes before and now or, without verdicts, the agreement of the answers.
 func (c Change) Shares() (before, now *float64) {
 	if c.IsVerdict {
 		return c.Before.PassShare, c.Now.PassShare
@@ -30,15 +30,16 @@ func (c Change) Shares() (before, now *float64) {
 	return c.Before.Agreement, c.Now.Agreement
 }
 
-// IsWorse reports that fewer runs pass than before; without verdicts, that fewer answers agree.
+// IsWorse reports that fewer runs pass than before or, without verdicts, that fewer answers agree.
 func (c Change) IsWorse() bool {
 	before, now := c.Shares()
 	return before != nil && now != nil && *now < *before
 }
 
 // Changed returns the questions that changed from one task of a schedule to another, of all variants, the least likely to be chance
-// first. A question changed if Fisher's exact test of its verdicts says so or, where there are none, the permutation test of its
-// answers; of all that are listed about measure.ListedShare may be chance (metrics.md, family e).
+// first. Fisher's exact test of its verdicts decides whether a question changed or, if there are none, the
+// permutation test of its answers. About measure.ListedShare of the listed questions may be there by chance
+// (metrics.md, family e).
 func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes []Change, err error) {
 	results := report.New(store)
 	earlier, err := results.Matrix(ctx, before)
@@ -72,7 +73,7 @@ func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes
 	return changes, nil
 }
 
-// probabilities are the p-values of questions; nil where there is nothing to test.
+// probabilities returns the p-values of questions; nil if there is nothing to test.
 func probabilities(ctx context.Context, results report.Report, before, now db.Task, compared []Change) ([]*float64, error) {
 	var keys [2]map[report.Asked][]string
 	if slices.ContainsFunc(compared, func(c Change) bool { return !c.IsVerdict }) {

@@ -31,7 +31,7 @@ type Scheduler struct {
 // maxMissed is the maximum number of missed times to count.
 const maxMissed = 10_000
 
-// maxName is how many characters of a schedule's name the name of a copy has.
+// maxName is how many characters of a schedule's name are used in the name of a copy.
 const maxName = 47
 
 // Fire fires the due schedules, and plans those without a planned time.
@@ -43,7 +43,7 @@ func (s *Scheduler) Fire(ctx context.Context) error {
 	var failures []error
 	for _, one := range due {
 		plan, err := cron.Parse(one.Cron, one.Timezone)
-		if err != nil { // it was valid when it was saved
+		if err != nil { // the expression was checked when it was saved
 			failures = append(failures, fmt.Errorf("schedule %s: %w", one.ID, err))
 			continue
 		}
@@ -76,7 +76,7 @@ func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entri
 	return nil
 }
 
-// copy makes the task that a firing starts; a failure to make it is returned as a reason, not an error.
+// copy makes the task that a firing starts; if that fails, it returns the reason instead of an error.
 func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.FiringCopy, error) {
 	if due.TaskID == nil {
 		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
@@ -92,7 +92,7 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 	if due.Channels != nil {
 		channels = &[]uuid.UUID{}
 		for _, text := range *due.Channels {
-			*channels = append(*channels, uuid.MustParse(text)) // of a column of uuids
+			*channels = append(*channels, uuid.MustParse(text)) // for a column of uuids
 		}
 	}
 	task, err := s.Tasks.CopyRows(ctx, db.Actor{Via: db.ViaSchedule}, source, CopyName(due), channels)
@@ -110,7 +110,7 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 	return entries.FiringCopy{Task: task}, err
 }
 
-// CopyName is the name of the task that a schedule makes at its next time.
+// CopyName returns the name of the task that a schedule makes at its next time.
 func CopyName(s entries.Schedule) string {
 	name := []rune(s.Name)
 	if len(name) > maxName {
@@ -125,7 +125,7 @@ const baseline = 5
 // summedAtOnce is how many firings one round summarises.
 const summedAtOnce = 20
 
-// Summarise writes the numbers of firings whose tasks have ended, and announces alerts.
+// Summarise stores the summaries of firings whose tasks have ended, and announces alerts.
 func (s *Scheduler) Summarise(ctx context.Context) error {
 	found, err := entries.NewSchedules(s.Store).Unsummed(ctx, summedAtOnce)
 	if err != nil {
@@ -163,6 +163,9 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: measure.PointsOf(matrix[n], variant.Cost),
 		})
 	}
+	if summary.ChangedFacts, err = s.changedFacts(ctx, task); err != nil {
+		return err
+	}
 	if entry.AlertMetric != nil {
 		if summary.Alerts, err = s.findings(ctx, entry, task, summary, matrix); err != nil {
 			return err
@@ -182,6 +185,16 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 		return err
 	}
 	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
+}
+
+// changedFacts returns the questions whose facts changed since the firing before; nil without one.
+func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.ChangedFacts, error) {
+	previous, err := Previous(ctx, s.Store, task)
+	if err != nil || previous == nil {
+		return nil, err
+	}
+	changed, err := ChangedFacts(ctx, s.Store, *previous, task)
+	return &changed, err
 }
 
 // findings returns the reasons for an alert at a firing.
@@ -209,7 +222,7 @@ func (s *Scheduler) findings(
 	return watch.Look(variants), nil
 }
 
-// before reads the results of each question in the last firings before a task.
+// before returns the results of each question in the last firings before a task.
 func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]measure.ComparedQuestion, err error) {
 	earlier, err := entries.NewSchedules(s.Store).Before(ctx, task.ID, baseline)
 	if err != nil {

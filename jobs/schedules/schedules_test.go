@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// nobody wakes no worker.
+// nobody is a Waker that wakes no worker.
 type nobody struct{}
 
 func (nobody) EnqueueLaunch(context.Context, uuid.UUID) error { return nil }
@@ -39,7 +39,7 @@ func newScheduler(t *testing.T, url string) *schedules.Scheduler {
 	return &schedules.Scheduler{Store: store, Tasks: service, Log: log}
 }
 
-// dueSchedule stores a schedule of a task whose time has come.
+// dueSchedule stores a due schedule of a task.
 func dueSchedule(t *testing.T, store *db.Store, tables *sqlx.DB) uuid.UUID {
 	t.Helper()
 	task := dbtest.Seed(t, tables, 1, 3, 2)
@@ -76,7 +76,7 @@ func TestManyWorkersFireOnce(t *testing.T) {
 	require.Equal(t, 3, count(t, tables, `SELECT count(*) FROM evaluation_items i JOIN evaluation_tasks t ON t.id = i.task_id WHERE t.schedule_id = $1`, id))
 }
 
-// A leader that dies in the middle of a firing leaves nothing behind; the next one fires once.
+// A leader that dies in the middle of a firing leaves nothing behind; the next leader fires once.
 func TestALeaderDiesWhileItFires(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -85,7 +85,7 @@ func TestALeaderDiesWhileItFires(t *testing.T) {
 	dying := newScheduler(t, url+" application_name=dying")
 	next := newScheduler(t, url)
 
-	// It has claimed the schedule and made the copy, and waits to store the firing.
+	// The first leader has claimed the schedule and made the copy, and waits to store the firing.
 	holder, err := tables.Beginx()
 	require.NoError(t, err)
 	_, err = holder.Exec(`LOCK TABLE firings IN EXCLUSIVE MODE`)

@@ -19,26 +19,27 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// ErrKey reports that a value was sealed with another key or for another owner, or was changed.
+// ErrKey means that a value was sealed with another key or for another owner, or was changed.
 var ErrKey = errors.New("cannot decrypt: SECRET_KEY is not the one the value was stored with")
 
-// Errors of signatures: a signature by another key, and a signature of another message.
+// Why a signature is invalid: another key made it, or it belongs to another message.
 var (
 	ErrSigner    = errors.New("cannot verify: SECRET_KEY is not the one the signature was made with")
 	ErrSignature = errors.New("the signature does not match")
 )
 
-// Keys are the texts that keys are made from: 32 bytes in base64 or hexadecimal, or any other text, which is stretched.
+// Keys are the texts from which keys are made: 32 bytes in base64 or hexadecimal, or any other text, which is
+// stretched.
 type Keys struct {
 	// Current seals and opens; Previous ones only open.
 	Current  string
 	Previous []string
-	// Salt is the installation's.
+	// Salt is the installation's salt.
 	Salt []byte
 }
 
-// Sealer encrypts values with AES-256-GCM: the head names the key, then come a random nonce, the ciphertext and its
-// tag. Values of early versions have no head. It is safe for concurrent use.
+// Sealer encrypts values with AES-256-GCM: a head names the key, followed by a random nonce, the ciphertext and its
+// tag. Values of early versions have no head. A Sealer is safe for concurrent use.
 type Sealer struct {
 	current key
 	// all are the keys that may open a value, the current one first.
@@ -47,10 +48,10 @@ type Sealer struct {
 
 type key struct {
 	head []byte
-	// root is what the keys of signatures are derived from.
+	// root is the key from which the keys of signatures are derived.
 	root []byte
 	aead cipher.AEAD
-	// early opens what versions without heads sealed: they hashed a phrase once.
+	// early opens values that were sealed by versions without heads, which hashed a phrase once.
 	early cipher.AEAD
 }
 
@@ -80,7 +81,7 @@ func newKey(text string, salt []byte) (k key, err error) {
 	switch {
 	case secret == nil: // the parameters are those of RFC 9106, section 4, second choice
 		secret = argon2.IDKey([]byte(text), salt, 3, 64<<10, 4, 32)
-		debug.FreeOSMemory() // it was much for a small process, and is not needed again
+		debug.FreeOSMemory() // that much memory matters in a small process, and is not needed again
 	case len(text) != hex.EncodedLen(32):
 		early = [32]byte(secret)
 	}
@@ -93,7 +94,7 @@ func newKey(text string, salt []byte) (k key, err error) {
 	return k, err
 }
 
-// strongKey returns the 32 bytes that a text stands for; nil means that it is a phrase.
+// strongKey returns the 32 bytes that a text encodes; nil means that the text is a phrase.
 func strongKey(text string) []byte {
 	if raw, err := base64.StdEncoding.DecodeString(text); err == nil && len(raw) == 32 {
 		return raw
@@ -117,7 +118,7 @@ func (s *Sealer) Knows(head []byte) bool {
 	return slices.ContainsFunc(s.all, func(k key) bool { return bytes.Equal(k.head, head) })
 }
 
-// HasHead reports whether a value names its key: those of early versions do not.
+// HasHead reports whether a value names its key, which values of early versions do not.
 func HasHead(sealed []byte) bool { return bytes.HasPrefix(sealed, mark) }
 
 // Head returns the beginning of every value that the current key sealed.
@@ -129,11 +130,11 @@ func (s *Sealer) Seal(value any, owner string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	//nolint:gosec // the cipher draws a nonce of its own and takes none
+	// nolint:gosec // the cipher generates its own nonce and takes none
 	return s.current.aead.Seal(bytes.Clone(s.current.head), nil, text, []byte(owner)), nil
 }
 
-// Open decrypts what Seal made into value, or returns ErrKey. If sealed is empty, value stays as it is.
+// Open decrypts a value made by Seal into value, or returns ErrKey. If sealed is empty, value is left unchanged.
 func (s *Sealer) Open(sealed []byte, owner string, value any) error {
 	if sealed == nil {
 		return nil
@@ -151,11 +152,12 @@ func (s *Sealer) Open(sealed []byte, owner string, value any) error {
 	return ErrKey
 }
 
-// sign is the signature of a message: HMAC-SHA256 with a key derived for the purpose (RFC 5869), after the head that names the key.
+// sign returns the signature of a message: HMAC-SHA256 with a key derived for the purpose (RFC 5869), preceded by
+// the head that names the key.
 func (k key) sign(purpose string, message []byte) []byte {
 	derived, err := hkdf.Key(sha256.New, k.root, nil, "wending "+purpose, sha256.Size)
 	if err != nil {
-		panic(err) // only where the length is not possible
+		panic(err) // only fails if the length is impossible
 	}
 	mac := hmac.New(sha256.New, derived)
 	mac.Write(message)

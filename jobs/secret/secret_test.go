@@ -14,7 +14,7 @@ import (
 
 const owner = "6f0d3c1e-0000-4000-8000-000000000001"
 
-// strong is a key of 32 bytes.
+// strong returns a key of 32 bytes.
 func strong(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
 
 func newSealer(t *testing.T, current string, previous ...string) *secret.Sealer {
@@ -24,7 +24,7 @@ func newSealer(t *testing.T, current string, previous ...string) *secret.Sealer 
 	return sealer
 }
 
-// A new key seals; what the one before sealed can still be read.
+// A new key seals; values sealed with the previous key can still be read.
 func TestAPreviousKeyOpensWhatItSealed(t *testing.T) {
 	t.Parallel()
 	old := newSealer(t, strong(1))
@@ -45,7 +45,7 @@ func TestAPreviousKeyOpensWhatItSealed(t *testing.T) {
 	require.Equal(t, both.Head(), newSealer(t, strong(2)).Head(), "the key's id does not change")
 }
 
-// A phrase is stretched with the installation's salt; 32 bytes in hexadecimal are a key as they are.
+// A phrase is stretched with the installation's salt; 32 bytes in hexadecimal are used directly as a key.
 func TestAPhraseIsStretched(t *testing.T) {
 	t.Parallel()
 	salted := func(key, salt string) []byte {
@@ -62,7 +62,7 @@ func TestAPhraseIsStretched(t *testing.T) {
 	require.NotEqual(t, hashed[:4], salted("a phrase", "salt of one")[4:])
 }
 
-// Values that versions before this package stored (with Tink's AES-GCM) must stay readable.
+// Values that versions before this package stored (with Tink's AES-GCM) must remain readable.
 func TestValuesSealedByEarlierVersionsAreReadable(t *testing.T) {
 	t.Parallel()
 	for key, sealed := range map[string]string{

@@ -14,7 +14,7 @@ import (
 // assessedAtOnce is how many questions are assessed between two transactions.
 const assessedAtOnce = 100
 
-// Assess stores how alike the answers to questions of a task are, by their current runs.
+// Assess stores how alike the answers to questions of a task are, based on their current runs.
 func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs []int64) error {
 	for len(itemIDs) > 0 {
 		some := itemIDs[:min(len(itemIDs), assessedAtOnce)]
@@ -51,8 +51,8 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 	return nil
 }
 
-// assess sums up the runs of one question. Where all answers are equal, and there is no standard answer,
-// their text matters only if it is empty.
+// assess sums up the runs of one question. If all answers are equal, and there is no standard answer, it only
+// matters whether their text is empty.
 func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (report.Assessed, error) {
 	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
@@ -79,7 +79,7 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 	return assessed, err
 }
 
-// AssessWhole assesses those of the questions that have all their runs.
+// AssessWhole assesses the given questions that have all their runs.
 func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []int64) error {
 	whole, err := report.New(store).Whole(ctx, itemIDs, task.RunsOfItem())
 	if err != nil {
@@ -88,7 +88,7 @@ func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []i
 	return Assess(ctx, report.New(store).Assessor(), task, whole)
 }
 
-// AssessTask assesses all questions of a task that have runs by which they were not assessed yet.
+// AssessTask assesses all questions of a task whose last assessment does not cover their current runs.
 func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
 	task, err := store.Task(ctx, db.AllProjects(), taskID)
 	if err != nil {
@@ -105,7 +105,7 @@ func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
 	}
 }
 
-// AssessEnded assesses one task that ended before its questions were, and reports whether there was one.
+// AssessEnded assesses one task that ended before its questions were assessed, and reports whether there was one.
 func AssessEnded(ctx context.Context, store *db.Store) (found bool, err error) {
 	id, err := report.New(store).UnassessedTask(ctx)
 	if err != nil || id == uuid.Nil {
@@ -117,7 +117,7 @@ func AssessEnded(ctx context.Context, store *db.Store) (found bool, err error) {
 	return true, store.MarkAssessed(ctx, id)
 }
 
-// FinishLaunch ends a launch that has nothing left to run (db.Store.FinishLaunch), its questions assessed.
+// FinishLaunch ends a launch that has nothing left to run (db.Store.FinishLaunch), after assessing its questions.
 func FinishLaunch(ctx context.Context, store *db.Store, launchID uuid.UUID) (finished bool, err error) {
 	for {
 		finished, err = store.FinishLaunch(ctx, launchID)

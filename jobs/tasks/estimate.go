@@ -16,15 +16,15 @@ import (
 )
 
 // Estimate is the expected duration, tokens and cost of a task, including judges, based on earlier calls of its
-// targets or, without any, on the last test.
+// targets or, if there were none, on their last test.
 type Estimate struct {
 	Calls, JudgeCalls int
 	Variants          []db.Variant
-	// Duration is nil where no rate limit holds and nothing is known of a target's calls.
+	// Duration is nil if there is no rate limit and nothing is known about a target's calls.
 	Duration *time.Duration
-	// Tokens is nil if those of a target are unknown.
+	// Tokens is nil if they are unknown for a target.
 	Tokens *int
-	// Cost is nil where tokens or prices are unknown, or currencies differ.
+	// Cost is nil if tokens or prices are unknown, or currencies differ.
 	Cost     *decimal.Decimal
 	Currency string
 	// IsUnpriced reports that the cost is unknown because a target has no prices.
@@ -34,7 +34,7 @@ type Estimate struct {
 
 // Warning is something that a user should know before the start.
 type Warning struct {
-	// Code is one of the constants below; Names are the objects it is about.
+	// Code is one of the constants below; Names are the names of the objects concerned.
 	Code  string
 	Names []string
 }
@@ -45,14 +45,14 @@ const (
 	WarnPriceMissing     = "PRICE_MISSING"
 	WarnTestFailed       = "TEST_FAILED"
 	WarnCurrenciesDiffer = "CURRENCIES_DIFFER"
-	// WarnOneTest means that only a test call indicates what the calls of a target take.
+	// WarnOneTest means that the only known call of a target is a test.
 	WarnOneTest = "ESTIMATED_FROM_ONE_TEST"
 )
 
-// WarningCodes are all of them.
+// WarningCodes lists all of them.
 var WarningCodes = []string{WarnUnknownVariables, WarnPriceMissing, WarnTestFailed, WarnCurrenciesDiffer, WarnOneTest}
 
-// estimatedPlaces is to how many decimal places a cost is estimated.
+// estimatedPlaces is the number of decimal places of an estimated cost.
 const estimatedPlaces = 12
 
 // Estimate returns the expected cost of a task and the warnings before its start. It creates nothing.
@@ -84,16 +84,16 @@ func (n New) Warnings() (warnings []Warning) {
 	return warnings
 }
 
-// load is how often a target is called, and the past measures of its calls.
+// load is how often a target is called, and the measures of its past calls.
 type load struct {
 	NewTarget
 	calls int
 	past  report.Past
-	// isTest means that past is what a single test call took.
+	// isTest means that past is from a single test call.
 	isTest bool
 }
 
-// loads returns the loads of all targets and judges. A judge's calls that none has made before are taken to be
+// loads returns the loads of all targets and judges. If a judge has made no calls yet, its calls are assumed to be
 // like other calls of its model.
 func (s *Service) loads(ctx context.Context, n New) (loads []load, err error) {
 	results, targets := report.New(s.Store), n.AllTargets()
@@ -130,7 +130,7 @@ func (s *Service) loads(ctx context.Context, n New) (loads []load, err error) {
 	return loads, nil
 }
 
-// measure takes the last test of a saved target, if there is one, for its calls where there are none before.
+// measure uses the last test of a saved target, if there is one, when no calls are known.
 func (l *load) measure(ctx context.Context, results report.Report) (err error) {
 	if l.past.LatencyMS != nil {
 		return nil
@@ -153,9 +153,10 @@ func (e *Estimate) warnOfTests(loads []load) {
 	}
 }
 
-// duration is how long loads take: as long as the lanes need for all calls, and no less than the rate limits allow.
+// duration returns how long loads take: the time that the lanes need for all calls, but at least the time that the
+// rate limits require.
 func (s *Service) duration(ctx context.Context, loads []load, concurrency int) (*time.Duration, error) {
-	var work time.Duration // of all lanes together
+	var work time.Duration // summed over all lanes
 	isKnown := len(loads) > 0
 	intervals, calls := map[string]time.Duration{}, map[string]int{}
 	for _, one := range loads {
@@ -256,7 +257,7 @@ func (l load) costOfCall() (decimal.Decimal, error) {
 	return cost.Shift(-6), nil
 }
 
-// lanes are how many calls of a task the workers that are there can make at once.
+// lanes returns how many calls of a task the living workers can make at once.
 func (s *Service) lanes(ctx context.Context, concurrency int) (int, error) {
 	workers, err := report.NewMonitor(s.Store).Workers(ctx)
 	if err != nil {
@@ -268,13 +269,13 @@ func (s *Service) lanes(ctx context.Context, concurrency int) (int, error) {
 			lanes += worker.Lanes
 		}
 	}
-	if lanes == 0 { // none is there yet
+	if lanes == 0 { // there is no worker yet
 		lanes = concurrency
 	}
 	return max(1, min(lanes, concurrency)), nil
 }
 
-// unknownVariables are the names in the prompts and the targets' templates that no column has.
+// unknownVariables returns the names in the prompts and the targets' templates that match no column.
 func (n New) unknownVariables() []string {
 	if n.Dataset == nil {
 		return nil
@@ -286,7 +287,8 @@ func (n New) unknownVariables() []string {
 		templates = append(templates, one.System, one.User)
 	}
 	unknown := protocol.MissingNames(values, templates...)
-	for _, name := range []string{"session_id", "model", "history", "conversation_id"} { // what bodies may hold too
+	// names that bodies may contain as well
+	for _, name := range []string{"session_id", "model", "history", "conversation_id"} {
 		values[name] = ""
 	}
 	for _, target := range n.Targets {

@@ -31,7 +31,7 @@ type rule struct {
 	err error
 }
 
-// RulesOf makes the rules of a task's evaluators. Judges are not rules. The only error is the context's.
+// RulesOf compiles the rules of a task's evaluators. Judges are not rules. The only error is the context's.
 func RulesOf(ctx context.Context, task db.Task) (Rules, error) {
 	rules := Rules{isAll: true}
 	for _, evaluator := range task.Evaluators {
@@ -49,7 +49,7 @@ func RulesOf(ctx context.Context, task db.Task) (Rules, error) {
 	return rules, nil
 }
 
-// only are the rules with these numbers.
+// only returns the rules with these numbers.
 func (r Rules) only(numbers []int64) (some Rules) {
 	for _, rule := range r.rules {
 		if slices.Contains(numbers, int64(rule.number)) {

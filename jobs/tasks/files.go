@@ -23,7 +23,7 @@ func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/
 
 const pendingKey = "pending"
 
-// pending is where the files of a task are while its rows are being made or removed. After a crash the rows
+// pending is the folder of a task's files while its rows are being created or removed. After a crash the rows
 // determine what happens to them (Sweep).
 func pending(key string) string { return path.Join(pendingKey, key) }
 
@@ -33,13 +33,13 @@ type Questions struct {
 	Layout          dataset.Layout
 }
 
-// LayoutOf is how the file of a task's questions is read.
+// LayoutOf returns how to read the file of a task's questions.
 func LayoutOf(task db.Task) dataset.Layout {
 	return dataset.Layout{ID: task.IDColumn, Question: task.QuestionColumn, Answer: task.AnswerColumn, Encoding: task.DatasetEncoding}
 }
 
-// DatasetFile returns a file of a task's questions: the one that it was made from, or a CSV file of all, if some were appended or
-// the file is gone; a schedule's copies have none. The caller closes it.
+// DatasetFile returns a file of a task's questions: the original file or, if questions were appended, or the file
+// does not exist (a schedule's copies have none), a new CSV file of all questions. The caller closes it.
 func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
 	if task.AppendedItems > 0 {
 		return s.allQuestions(ctx, task)
@@ -56,7 +56,7 @@ func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekClo
 	return file, questions, err
 }
 
-// allQuestions writes a CSV file of a task's questions, which the limits of files bound.
+// allQuestions writes a CSV file of a task's questions; the limits of datasets limit its size.
 func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
 	questions := Questions{Name: strings.TrimSuffix(task.DatasetName, path.Ext(task.DatasetName)) + ".csv", Extension: "csv"}
 	items, err := engine.NewAdditions(s.Store).Items(ctx, task.ID)
@@ -64,19 +64,19 @@ func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCl
 		return nil, questions, err
 	}
 	var file bytes.Buffer
-	file.WriteString("\uFEFF") // Excel takes it for UTF-8
+	file.WriteString("\uFEFF") // so that Excel recognises UTF-8
 	writer := csv.NewWriter(&file)
 	known := []string{dataset.ColumnID, dataset.ColumnQuestion, dataset.ColumnAnswer, dataset.ColumnSystem, dataset.ColumnContext}
 	_ = writer.Write(slices.Concat(known, task.VariableNames))
 	for _, item := range items {
 		cells := []string{item.QuestionID, item.Question, item.StandardAnswer, TextOf(item.SystemPrompt), TextOf(item.UserContext)}
-		_ = writer.Write(slices.Concat(cells, item.Variables)) // the turns of conversations follow from the variables
+		_ = writer.Write(slices.Concat(cells, item.Variables)) // the variables already contain the turns of conversations
 	}
 	writer.Flush()
 	return inMemory{bytes.NewReader(file.Bytes())}, questions, nil
 }
 
-// inMemory is a file that was just written.
+// inMemory is a file whose content is in memory.
 type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error { return nil }
@@ -94,8 +94,8 @@ func (s *Service) deleteFiles(ctx context.Context, key string) {
 	}
 }
 
-// PruneFiles removes the files of tasks that ended longer ago than age. Their questions stay: a file is written
-// from them on request.
+// PruneFiles removes the files of tasks that ended longer ago than age. Their questions stay, so a file can be
+// written from them on request.
 func (s *Service) PruneFiles(ctx context.Context, age time.Duration) error {
 	folders, err := s.Files.List(ctx, ".")
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *Service) PruneFiles(ctx context.Context, age time.Duration) error {
 	return failure
 }
 
-// Sweep tidies up what crashes left longer ago than age: files whose task was not stored or is removed are deleted,
-// those of tasks that exist are put into their place.
+// Sweep tidies up after crashes that happened longer ago than age: it deletes files whose task was not stored or is
+// removed, and moves the files of existing tasks into place.
 func (s *Service) Sweep(ctx context.Context, age time.Duration) error {
 	failure := s.Files.Sweep(ctx, age)
 	entries, err := s.Files.List(ctx, pendingKey)
@@ -140,7 +140,7 @@ func (s *Service) Sweep(ctx context.Context, age time.Duration) error {
 		case errors.Is(err, db.ErrNotFound):
 			err = s.Files.Delete(ctx, entry.Key)
 		case err == nil:
-			if err = s.Files.Move(ctx, entry.Key, name); errors.Is(err, blob.ErrExists) { // a newer file is there
+			if err = s.Files.Move(ctx, entry.Key, name); errors.Is(err, blob.ErrExists) { // a newer file exists
 				err = s.Files.Delete(ctx, entry.Key)
 			}
 		}

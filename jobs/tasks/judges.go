@@ -21,7 +21,7 @@ type NewEvaluator struct {
 	Model *NewTarget
 }
 
-// BareEvaluators are the evaluators of a new task, without the judges' models.
+// BareEvaluators returns the evaluators of a new task, without the judges' models.
 func (n New) BareEvaluators() []db.Evaluator {
 	bare := make([]db.Evaluator, len(n.Evaluators))
 	for place, evaluator := range n.Evaluators {
@@ -30,7 +30,8 @@ func (n New) BareEvaluators() []db.Evaluator {
 	return bare
 }
 
-// JudgeCalls is how many calls to judges the task makes at its start if every call to its targets succeeds, without retries.
+// JudgeCalls returns how many calls to judges the task makes at its start if every call to its targets succeeds,
+// without retries.
 func (n New) JudgeCalls() (calls int) {
 	for _, evaluator := range n.Evaluators {
 		if evaluator.Model == nil {
@@ -50,11 +51,11 @@ func votesOf(evaluator NewEvaluator) int {
 	return read.Votes
 }
 
-// Judges are a task's judges, by the evaluators' numbers.
+// Judges are a task's judges, by evaluator number.
 type Judges map[int]evaluate.LLMJudge
 
-// JudgesOf reads the judges of a task's evaluators. One that this version of the program cannot read has no
-// dimension, so that nothing in its replies counts as a rating.
+// JudgesOf parses the judges of a task's evaluators. A judge that this version of the program cannot parse has no
+// dimensions, so that nothing in its replies counts as a rating.
 func JudgesOf(task db.Task) Judges {
 	judges := Judges{}
 	for _, evaluator := range task.Evaluators {
@@ -70,7 +71,7 @@ func JudgesOf(task db.Task) Judges {
 	return judges
 }
 
-// withTemperature is a payload that sets a judge's temperature where the protocol has it.
+// withTemperature returns a payload that sets a judge's temperature, in the place where the protocol has it.
 func withTemperature(payload json.RawMessage, spoken string, temperature *float64) (json.RawMessage, error) {
 	if temperature == nil {
 		return payload, nil
@@ -94,7 +95,7 @@ func withTemperature(payload json.RawMessage, spoken string, temperature *float6
 	return json.Marshal(members)
 }
 
-// JudgeTarget is the target of a judge, which asks a saved model.
+// JudgeTarget returns the target of a judge, which calls a saved model.
 func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
 	read, err := evaluate.ParseJudge(config)
 	if err != nil {
@@ -105,7 +106,7 @@ func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
 	return model, err
 }
 
-// Subject reads the answer that a unit's judge rates, with the values of its templates.
+// Subject reads the answer that a unit's judge rates, with the values for its template.
 func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (values map[string]string, err error) {
 	run, err := engine.NewEvaluations(store).Subject(ctx, *unit.SubjectRunID, evaluate.MaxText)
 	if err != nil {
@@ -123,7 +124,7 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 	return values, err
 }
 
-// AskJudge is the request that asks a judge for one of its votes, the first of which is 1.
+// AskJudge returns the request for one of a judge's votes, the first of which is 1.
 func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLMJudge, values map[string]string, launchID uuid.UUID, unitID int64, vote int) protocol.Request {
 	// The marks need not be secret, only unknown to the author of the answer; a repeated attempt uses the same
 	// mark.

@@ -12,9 +12,9 @@ import (
 	"wending/jobs/agent/guard"
 )
 
-// Limits of a task: characters of its name, runs of each question, variants, calls of one launch and at once,
-// seconds that a call may take, attempts after the first, evaluators, and bytes of the JSON that is merged into
-// every request.
+// Limits of a task: characters of its name, runs of each question, variants, calls of one launch, calls at once,
+// seconds for a call, attempts after the first, evaluators, and bytes of the JSON that is merged into every
+// request.
 const (
 	MaxNameLength  = 64
 	MaxRuns        = 20
@@ -27,8 +27,8 @@ const (
 	MaxPayload     = 64 << 10
 )
 
-// Limits of what tasks copy from the library: characters of a name, of a template, of a model's id and of an
-// address, and seconds between two questions for the status of a job.
+// Limits of the entries that tasks copy from the library: characters of a name, of a template, of a model's id and
+// of an address, and seconds between two polls of a job's status.
 const (
 	MaxEntryName    = 64
 	MaxTemplate     = 100_000
@@ -40,8 +40,8 @@ const (
 // Problem is why a field of a task is refused.
 type Problem int
 
-// A field is missing, has too many characters or control characters, is a number outside its range, none of its
-// choices, not a rate, a cost, an address or a JSON object; or the task as a whole has too many variants or calls.
+// A field is missing, too long, or has control characters; it is not one of its choices, or not a number within its
+// range, a rate, a cost, an address or a JSON object; or the task as a whole has too many variants or calls.
 const (
 	Missing Problem = iota + 1
 	TooLong
@@ -54,12 +54,12 @@ const (
 	TooLarge
 )
 
-// InvalidError means that a field of a task, named as in the API, breaks a limit. A task that is too large has no
-// field.
+// InvalidError means that a field of a task, named as in the API, violates a rule. Field is empty if the task as a
+// whole is too large.
 type InvalidError struct {
 	Field   string
 	Problem Problem
-	// Min and Max are the range of a number; a text may have Max characters.
+	// Min and Max are the range of a number; for a text, Max is its maximum length in characters.
 	Min, Max int
 	Choices  []string
 }
@@ -68,7 +68,7 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("field %q of the task is refused (problem %d, %d to %d)", e.Field, e.Problem, e.Min, e.Max)
 }
 
-// Number is a setting that is a whole number, with its range.
+// Number is a setting that is an integer, with its range.
 type Number struct {
 	// Name is its name in the API.
 	Name     string
@@ -83,7 +83,7 @@ func (n Number) check() *InvalidError {
 	return nil
 }
 
-// Numbers are the settings that are whole numbers, in the order of the form.
+// Numbers are the settings that are integers, in the order of the form.
 func (s *Settings) Numbers() []Number {
 	return []Number{
 		{"runs_per_item", 1, MaxRuns, &s.RunsPerItem},
@@ -93,7 +93,7 @@ func (s *Settings) Numbers() []Number {
 	}
 }
 
-// RangeOf is what a setting that is a whole number may be.
+// RangeOf returns the range of an integer setting.
 func RangeOf(name string) (least, most int) {
 	for _, number := range new(Settings).Numbers() {
 		if number.Name == name {
@@ -103,8 +103,8 @@ func RangeOf(name string) (least, most int) {
 	return least, most
 }
 
-// Validate returns what is wrong with settings: numbers, what follows a failed turn, and the ceiling of the cost.
-// Forms, archives and the use cases check the same.
+// Validate returns the faults in settings: numbers, what happens after a failed turn, and the maximum cost. Forms,
+// archives and the use cases all call it.
 func (s Settings) Validate() []*InvalidError {
 	var all refusals
 	for _, number := range s.Numbers() {
@@ -119,8 +119,8 @@ func (s Settings) Validate() []*InvalidError {
 	return all
 }
 
-// Validate returns all that is wrong with a new task, in the order of the form. Its size is checked if nothing
-// else is wrong.
+// Validate returns all faults of a new task, in the order of the form. It checks the task's size only if there are
+// no other faults.
 func (n New) Validate() []*InvalidError {
 	all := refusals{}
 	all.add(CheckName(n.Name))
@@ -140,6 +140,9 @@ func (n New) Validate() []*InvalidError {
 		all.add(&InvalidError{Field: "rate_limit", Problem: NotARate})
 	}
 	all = append(all, n.Settings.Validate()...)
+	if n.Dataset != nil {
+		all.add(CheckClusterBy(n.ClusterBy, n.Dataset.VariableNames))
+	}
 	if len(n.Evaluators) > MaxEvaluators {
 		all.add(&InvalidError{Field: "evaluators", Problem: TooLarge})
 	}
@@ -149,12 +152,12 @@ func (n New) Validate() []*InvalidError {
 	return all
 }
 
-// IsTooLarge reports whether the task would compare more variants, or make more calls at its start, than one may.
+// IsTooLarge reports whether the task would compare too many variants, or make too many calls at its start.
 func (n New) IsTooLarge() bool {
 	return n.VariantCount() > MaxVariants || n.Calls()+n.JudgeCalls() > MaxCalls
 }
 
-// CheckName returns what is wrong with a task's name; nil means nothing.
+// CheckName returns the fault of a task's name; nil means that it has none.
 func CheckName(name string) *InvalidError {
 	switch {
 	case strings.TrimSpace(name) == "":
@@ -176,6 +179,15 @@ func CheckRuns(task db.Task, runs int) *InvalidError {
 	return nil
 }
 
+// CheckClusterBy returns why questions with these further columns cannot be grouped by one of them; nil means that they
+// can, or that none is named.
+func CheckClusterBy(column string, columns []string) *InvalidError {
+	if column == "" || slices.Contains(columns, column) {
+		return nil
+	}
+	return &InvalidError{Field: "cluster_by", Problem: NotAChoice, Choices: columns}
+}
+
 // ParseAddress reads an address that may be called; nil means that it is none.
 func ParseAddress(text string) *url.URL {
 	u, err := url.Parse(text)
@@ -186,7 +198,7 @@ func ParseAddress(text string) *url.URL {
 	return u
 }
 
-// isOtherScript reports whether a character of a host has no place in a name that is connected to.
+// isOtherScript reports whether a character of a host must be encoded before connecting.
 func isOtherScript(r rune) bool { return r > unicode.MaxASCII }
 
 // HasControl reports whether a text has control characters or is not UTF-8.
@@ -194,7 +206,7 @@ func HasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// isLine reports whether a text is one line of at most most characters.
+// isLine reports whether a text is a single line of at most most characters.
 func isLine(text string, most int) bool {
 	return utf8.RuneCountInString(text) <= most && !HasControl(text)
 }
@@ -207,7 +219,7 @@ func turnFailures() []string {
 	return all
 }
 
-// refusals are what is wrong with a task.
+// refusals collects the faults of a task.
 type refusals []*InvalidError
 
 func (r *refusals) add(e *InvalidError) {
@@ -216,7 +228,7 @@ func (r *refusals) add(e *InvalidError) {
 	}
 }
 
-// invalid returns what is wrong with a task as one error; nil means nothing.
+// invalid returns the faults of a task as one error; nil means that there are none.
 func invalid(all []*InvalidError) error {
 	if len(all) == 0 {
 		return nil

@@ -26,7 +26,7 @@ func outside(field string, least, most int) tasks.InvalidError {
 	return tasks.InvalidError{Field: field, Problem: tasks.OutOfRange, Min: least, Max: most}
 }
 
-// A value beyond a limit is refused under the field's name in the API, at every door.
+// A value beyond a limit is refused with the field's name in the API, by page, API and use case.
 func TestEveryLimitOfATaskIsChecked(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, valid().Validate())

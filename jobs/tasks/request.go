@@ -23,7 +23,8 @@ func KnownNames() []string {
 	return []string{"question", "standard_answer", "question_id", "system_prompt", "user_context"}
 }
 
-// Values returns the template values of a row of the dataset, by name. names are the dataset's further columns.
+// Values returns the values that templates can use for a row of the dataset, by name. names are the dataset's
+// further columns.
 func Values(item db.Item, names []string) map[string]string {
 	values := map[string]string{}
 	for n, name := range names {
@@ -36,8 +37,8 @@ func Values(item db.Item, names []string) map[string]string {
 	return values
 }
 
-// Request is the request for a question of one of the task's variants, to its target with these secrets. The caller adds
-// the key of the call.
+// Request returns the request for a question of one of the task's variants, to its target with these secrets. The
+// caller adds the idempotency key of the call.
 func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) protocol.Request {
 	target, values := task.Targets[variant.Target-1], Values(item, task.VariableNames)
 	request := protocol.Request{
@@ -56,13 +57,13 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 		request.Question = protocol.Render(user, values)
 		request.IsTooLong = request.IsTooLong || len(request.Question) > protocol.MaxRendered
 		if protocol, _ := protocol.Of(target.Protocol); !protocol.NamesContext() {
-			request.UserContext = nil // the template says where it stands
+			request.UserContext = nil // the template contains the context itself
 		}
 	}
 	return request
 }
 
-// Continue makes a request the turn of a conversation, with the history.
+// Continue turns a request into a turn of a conversation, with the history.
 func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn engine.NextTurn, sessionID string) {
 	request.IsTurn, request.SessionID, request.ConversationID, request.BegunIn = true, sessionID, turn.ConversationID, sessionID
 	spoken, _ := protocol.Of(request.Protocol)
@@ -84,13 +85,13 @@ func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn 
 	}
 }
 
-// SessionID names a conversation of a unit.
+// SessionID returns the name of a unit's conversation.
 func SessionID(launchID uuid.UUID, unitID int64) string {
 	return uuid.NewSHA1(launchID, []byte(strconv.FormatInt(unitID, 10))).String()
 }
 
-// IdempotencyKey is the same for every attempt of a unit's question on any worker and unique across installations: an agent
-// that has seen it before may return the same answer.
+// IdempotencyKey returns a key that is the same for every attempt of a unit's question on any worker, and unique
+// across installations: an agent that has seen it before may return the same answer.
 func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
 	key := fmt.Sprintf("wending-%s-%d", launchID, unitID)
 	if item.Turn != nil {
@@ -102,7 +103,7 @@ func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
 // Input is the request that was sent for a run, without its secrets.
 type Input struct {
 	Protocol string
-	// URL has no query.
+	// URL lacks its query.
 	URL string
 	// Body is the JSON that was sent; OmitsPayload reports that the extra payload of a typed address is left out of it.
 	Body         json.RawMessage
@@ -141,13 +142,14 @@ func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) 
 		Continue(&request, task, variant, turn, SessionID(run.LaunchID, run.UnitID))
 		request.IsTooLong = request.IsTooLong || isTooLong
 	}
-	if input.Body, err = request.Body(); err != nil { // what could not be sent is no failure of this question
+	// the request could not be made; that is not the fault of this question
+	if input.Body, err = request.Body(); err != nil {
 		input.Body = json.RawMessage("null")
 	}
 	return input, nil
 }
 
-// TextOf returns the text passed to Given.
+// TextOf returns the text whose pointer Given returned; empty for nil.
 func TextOf(text *string) string {
 	if text == nil {
 		return ""

@@ -16,17 +16,18 @@ import (
 
 // Target holds the opened secrets that are needed to call a target.
 type Target struct {
-	// URL has its query.
+	// URL includes its query.
 	URL     string
 	Headers map[string]string
-	// Payload is a JSON object merged into every request body, Template the JSON that replaces it; nil means there is none.
+	// Payload is a JSON object merged into every request body, Template the JSON object that replaces the body; nil
+	// means none.
 	Payload  json.RawMessage
 	Template json.RawMessage
-	// Poll describes how to poll the target if it accepts jobs; it is not secret.
+	// Poll describes how to poll a target that accepts jobs; it is not secret.
 	Poll *protocol.Poll
 }
 
-// Each secret is sealed for its target and its place: so none can be moved elsewhere.
+// Each secret is sealed for its target and its place in it, so that none can be moved elsewhere.
 const (
 	payloadPlace  = "/payload"
 	queryPlace    = "/query"
@@ -59,7 +60,7 @@ func Open(sealer *secret.Sealer, target db.Target) (t Target, err error) {
 	return t, err
 }
 
-// ReadPoll reads how a target is polled; nil means that it answers at once.
+// ReadPoll parses how a target is polled; nil means that it answers directly.
 func ReadPoll(text *string) (*protocol.Poll, error) {
 	if text == nil {
 		return nil, nil
@@ -73,7 +74,7 @@ func IsPoll(poll protocol.Poll) bool {
 	return poll.URLPath != "" && poll.DonePath != "" && poll.ResultPath != "" && len(poll.DoneValues) > 0
 }
 
-// PollText writes how a target is polled.
+// PollText encodes how a target is polled.
 func PollText(poll *protocol.Poll) (*string, error) {
 	if poll == nil {
 		return nil, nil
@@ -82,7 +83,7 @@ func PollText(poll *protocol.Poll) (*string, error) {
 	return Given(string(text)), err
 }
 
-// Seal puts secrets into a target, sealed.
+// Seal seals secrets and stores them in a target.
 func Seal(sealer *secret.Sealer, secrets Target, target *db.Target) (err error) {
 	owner := target.SecretsOwner()
 	address, query, hasQuery := strings.Cut(secrets.URL, "?")
@@ -122,9 +123,9 @@ func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (cou
 	})
 }
 
-// Reseal reseals, with the sealer's current key, the secrets sealed with its other keys. progress receives the
-// number of resealed targets, and of targets whose secrets no key opens: those stay as they are. It may run
-// beside processes that have the same keys, and resumes where it was interrupted.
+// Reseal reseals, with the sealer's current key, the secrets sealed with its other keys. progress is called with
+// the number of resealed targets, and the number of targets whose secrets no key opens and which are left
+// unchanged. Reseal may run beside processes that have the same keys, and resumes after an interruption.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
 	again := func(target db.Target) (*db.Target, error) {
 		secrets, err := Open(sealer, target)
@@ -188,7 +189,7 @@ func FindLoss(ctx context.Context, store *db.Store, keys secret.Keys) (l Loss, e
 }
 
 // GiveUp gives up lost secrets, and makes the current key the installation's key. The library shows code as the
-// last test result of entries that must be completed.
+// last test result of entries whose secrets must be entered again.
 func (l Loss) GiveUp(ctx context.Context, code string) error {
 	fresh, err := l.Sealer.Seal(checkValue, checkOwner)
 	if err != nil {
@@ -198,7 +199,8 @@ func (l Loss) GiveUp(ctx context.Context, code string) error {
 }
 
 // NewSealer returns the sealer with the installation's salt. It returns ErrForeignKey if none of the keys is the
-// installation's. The first process decides which key that is, and one that has it as its previous key replaces it.
+// installation's. The first process decides which key that is, and a process that has it as its previous key
+// replaces it with its current key.
 func NewSealer(ctx context.Context, store *db.Store, keys secret.Keys) (s *secret.Sealer, err error) {
 	if keys.Salt, err = upkeep.NewSecrets(store).Salt(ctx); err != nil {
 		return nil, err
@@ -226,13 +228,13 @@ func NewSealer(ctx context.Context, store *db.Store, keys secret.Keys) (s *secre
 		return nil, err
 	}
 	err = upkeep.NewSecrets(store).ReplaceCheck(ctx, check, fresh)
-	if errors.Is(err, db.ErrConflict) { // another process was first: its key may be another
+	if errors.Is(err, db.ErrConflict) { // another process was first, perhaps with another key
 		return NewSealer(ctx, store, keys)
 	}
 	return s, err
 }
 
-// What the check value holds, and whom it is sealed for.
+// The content of the check value, and the owner for which it is sealed.
 const (
 	checkValue = "wending"
 	checkOwner = "installation/check"

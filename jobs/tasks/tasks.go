@@ -32,7 +32,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// Waker wakes a worker for a launch. A wake-up may be lost: a worker finds the launch a moment later.
+// Waker wakes a worker for a launch. A wake-up may be lost: then a worker finds the launch a moment later.
 type Waker interface {
 	EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error
 }
@@ -42,7 +42,7 @@ type Service struct {
 	Store *db.Store
 	Queue Waker
 	Files *blob.Disk
-	// Assets are the files that agents produced, those of a task below its id.
+	// Assets stores the files that agents produced, those of a task under its id.
 	Assets blob.Store
 	Sealer *secret.Sealer
 	// RateCeiling is the rate limit that no task may exceed: N/s, N/m or unlimited.
@@ -51,7 +51,7 @@ type Service struct {
 	MaxActiveTasks int
 	// DefaultRate is the rate limit of addresses that set none.
 	DefaultRate string
-	// MonthCost is the maximum cost of a month in each currency, a decimal number; empty means any amount.
+	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means any amount.
 	MonthCost string
 	Log       *slog.Logger
 }
@@ -63,8 +63,8 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("%s: %s %s are left of %s", e.Reason, e.Left, e.Currency, e.Ceiling)
 }
 
-// CallInterval returns the least time between two calls of a task with a rate limit, and whether the ceiling holds
-// because it is stricter than the task's own.
+// CallInterval returns the minimum time between two calls of a task with a rate limit, and whether the ceiling
+// applies because it is stricter than the task's own limit.
 func (s *Service) CallInterval(rate string) (interval time.Duration, isCeiling bool, err error) {
 	if interval, err = ParseRate(rate); err != nil {
 		return 0, false, err
@@ -76,11 +76,11 @@ func (s *Service) CallInterval(rate string) (interval time.Duration, isCeiling b
 	return ceiling, true, nil
 }
 
-// ErrNoSlot means that an agent's rate limit leaves no room for a call soon.
+// ErrNoSlot means that an agent's rate limit has no slot for a call soon.
 var ErrNoSlot = errors.New("the agent's rate limit leaves no room for a call now")
 
-// AwaitSlot waits until an agent's rate limit has room for a call that belongs to no task, under its own rate.
-// It returns ErrNoSlot if no slot becomes free within patience.
+// AwaitSlot waits until an agent's rate limit has a slot for a call that belongs to no task, under its own rate. It
+// returns ErrNoSlot if no slot becomes free within patience.
 func (s *Service) AwaitSlot(ctx context.Context, agentURL, rate string, patience time.Duration) error {
 	address, err := url.Parse(agentURL)
 	if err != nil {
@@ -116,9 +116,12 @@ type Settings struct {
 	// OnTurnFailure is what happens after a turn of a conversation fails; empty means that the conversation
 	// stops.
 	OnTurnFailure db.OnTurnFailure
+	// ClusterBy is the column of the dataset whose values group questions that are not independent; empty means that
+	// only the turns of a conversation are grouped.
+	ClusterBy string
 }
 
-// File is a dataset file, at most dataset.MaxBytes large.
+// File is a dataset file of at most dataset.MaxBytes.
 type File struct {
 	Name    string
 	Content []byte
@@ -134,27 +137,27 @@ type New struct {
 	// IsDraft keeps the task from starting.
 	IsDraft bool
 	File    File
-	// Layout is how the file is read.
+	// Layout describes how to read the file.
 	Layout  dataset.Layout
 	Dataset *dataset.Dataset
 	// DatasetID and DatasetVersion identify the saved dataset that the file came from; nil means that it was
 	// uploaded.
 	DatasetID      *uuid.UUID
 	DatasetVersion *int
-	// Targets are saved agents and models that are called beside AgentURL, which may be empty then; Prompts are
-	// the templates for questions; none means that questions are sent as they are.
+	// Targets are saved agents and models that are called in addition to AgentURL, which may then be empty. Prompts
+	// are the templates for questions; without any, questions are sent unchanged.
 	Targets []NewTarget
 	Prompts []NewPrompt
 	// Channels receive messages about the task; nil means the default channels.
 	Channels *[]uuid.UUID
-	// Evaluators judge the answers; their numbers follow from their order.
+	// Evaluators judge the answers; their order determines their numbers.
 	Evaluators []NewEvaluator
 	// Untested are the names of the targets whose last test failed.
 	Untested []string
 }
 
-// Origin returns scheme://host:port of an agent's URL: the key of its rate limit. All spellings of one address –
-// of its port, its case, a dot at its end, IPv4 written as IPv6 – have one origin.
+// Origin returns scheme://host:port of an agent's URL: the key of its rate limit. All spellings of an address –
+// with or without the default port or a trailing dot, in any case, IPv4 written as IPv6 – have the same origin.
 func Origin(u *url.URL) string {
 	port := strings.TrimLeft(u.Port(), "0")
 	if port == "" {
@@ -176,7 +179,8 @@ func OriginOf(address string) string {
 	return Origin(u)
 }
 
-// IsAgentURL reports whether an agent may have an address: requests go nowhere else, and pages make a link of it.
+// IsAgentURL reports whether an address may be an agent's: requests go only to such addresses, and pages link to
+// them.
 func IsAgentURL(u *url.URL) bool {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
 		return false
@@ -185,7 +189,7 @@ func IsAgentURL(u *url.URL) bool {
 	return u.Port() == "" || (err == nil && port >= 1 && port <= 65535)
 }
 
-// Host is the host of an address, with its port.
+// Host returns the host of an address, with its port.
 func Host(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -199,16 +203,16 @@ var (
 	currency = regexp.MustCompile(`^[A-Z]{3}$`)
 )
 
-// IsPrice reports whether a text is a price: a decimal number that is not negative.
+// IsPrice reports whether a text is a valid price: a decimal number that is not negative.
 func IsPrice(text string) bool { return amount.MatchString(text) }
 
 // IsCost reports whether a text is a valid cost: a decimal number above 0.
 func IsCost(text string) bool { return amount.MatchString(text) && strings.Trim(text, "0.") != "" }
 
-// IsCurrency reports whether a text is a currency's code: three letters.
+// IsCurrency reports whether a text has the form of a currency code: three letters.
 func IsCurrency(text string) bool { return currency.MatchString(text) }
 
-// ParseRate reads a rate: N/s, N/m or unlimited. It returns the least time between two calls; zero means
+// ParseRate parses a rate: N/s, N/m or unlimited. It returns the minimum time between two calls; zero means
 // unlimited.
 func ParseRate(text string) (time.Duration, error) {
 	if text == "unlimited" {
@@ -227,8 +231,8 @@ func ParseRate(text string) (time.Duration, error) {
 	return interval, nil
 }
 
-// Create stores a task with its file in the scope's own project and, unless it is a draft, starts it: all or
-// nothing. It returns an *InvalidError if the task is not valid.
+// Create stores a task with its file in the scope's own project and, unless it is a draft, starts the task. It does
+// all of this or nothing. It returns an *InvalidError if the task is not valid.
 func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New) (uuid.UUID, error) {
 	if err := invalid(n.Validate()); err != nil {
 		return uuid.Nil, err
@@ -246,7 +250,7 @@ func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New
 	}
 	launchID, err := s.Store.CreateTask(ctx, record)
 	if err != nil {
-		// The commit's reply may have been lost: then the task exists, and a worker finds its launch. The file is
+		// If the reply to the commit was lost, the task exists, and a worker will find its launch. The file is
 		// removed only if the task certainly does not exist.
 		_, lookup := s.Store.Task(context.WithoutCancel(ctx), scope, id)
 		if errors.Is(lookup, db.ErrNotFound) {
@@ -276,8 +280,9 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	if err := s.admits(ctx, record); err != nil {
 		return err
 	}
-	// The file is stored just before the commit, while nobody can start the draft. A draft whose file is newer than
-	// its questions, because the commit failed, can be edited again; in the reverse case the file would be lost.
+	// The file is stored just before the commit, while nobody can start the draft. If the commit fails, the draft's
+	// file is newer than its questions, and the draft can be edited again; in the opposite order the file would be
+	// lost.
 	launchID, err := s.Store.ReplaceDraft(ctx, record, func() error {
 		return s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
 	})
@@ -289,7 +294,7 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	return nil
 }
 
-// admits returns a *quota.ExceededError unless the quotas of its project let a task exist, and start.
+// admits returns a *people.QuotaExceededError unless the quotas of its project allow the task, and its start.
 func (s *Service) admits(ctx context.Context, n db.NewTask) error {
 	return people.NewQuotas(s.Store).Admits(ctx, n.Task.ProjectID, func() (int, error) {
 		if n.Launch == nil {
@@ -299,12 +304,12 @@ func (s *Service) admits(ctx context.Context, n db.NewTask) error {
 	})
 }
 
-// record is the task as the store takes it, in the project home.
+// record returns the task in the form that the store takes, in the project home.
 func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, ProjectID: home, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
-		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, MaxCost: Given(n.MaxCost),
+		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, ClusterBy: Given(n.ClusterBy), MaxCost: Given(n.MaxCost),
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 		IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer, DatasetEncoding: n.Layout.Encoding,
 		Variants: n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
@@ -338,7 +343,7 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 	return record, nil
 }
 
-// itemsOf returns the rows of a dataset in the form of the store.
+// itemsOf returns the rows of a dataset in the form that the store takes.
 func itemsOf(set *dataset.Dataset) (items []db.NewItem) {
 	for _, row := range set.Rows {
 		items = append(items, db.NewItem{
@@ -367,7 +372,7 @@ func (s *Service) targeted(taskID uuid.UUID, evaluators []NewEvaluator, targets 
 	return all, judges, nil
 }
 
-// newLaunch is a launch of a task under the rate limits that hold now.
+// newLaunch returns a launch of a task under the present rate limits.
 func (s *Service) newLaunch(by db.Actor, task db.Task) (db.NewLaunch, error) {
 	launch := db.NewLaunch{By: by}
 	for _, target := range slices.Concat(task.Targets, task.Judges) {
@@ -384,7 +389,8 @@ func (s *Service) newLaunch(by db.Actor, task db.Task) (db.NewLaunch, error) {
 	return launch, nil
 }
 
-// StorableName makes a file's name fit for storage and pages: no control characters, and its last 200 characters.
+// StorableName makes a file's name suitable for storage and pages: it removes control characters and keeps the last
+// 200 characters.
 func StorableName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -398,13 +404,13 @@ func StorableName(name string) string {
 	return name
 }
 
-// Start starts a draft. Like Stop, Resume and Retry, it returns the task as it is then; Start, Resume and Retry
+// Start starts a draft. Like Stop, Resume and Retry, it returns the task in its new state; Start, Resume and Retry
 // return the errors of db.Store.RequestLaunch.
 func (s *Service) Start(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
 	return s.launch(ctx, by, task, db.LaunchSubmit, db.Selection{})
 }
 
-// Resume continues with the runs that never took place.
+// Resume runs everything that has no run yet.
 func (s *Service) Resume(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
 	return s.launch(ctx, by, task, db.LaunchResume, db.Selection{})
 }
@@ -414,7 +420,7 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 	return s.launch(ctx, by, task, db.LaunchRetry, scope)
 }
 
-// Extend raises the runs of each question of a task that has ended; only the missing ones are asked.
+// Extend raises the number of runs of each question of a task that has ended, and starts the missing runs.
 func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPerItem int) (db.Task, error) {
 	if wrong := CheckRuns(task, runsPerItem); wrong != nil {
 		return task, wrong
@@ -447,8 +453,8 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 	}, "launch requested", "kind", kind)
 }
 
-// begin stores a launch under the rate limits that hold now, unless a budget is spent (*BudgetError), notes it in the log, with further values, and wakes a worker. It
-// returns the task as it is then.
+// begin stores a launch under the present rate limits, unless a budget is used up (*BudgetError), logs it with
+// further values, and wakes a worker. It returns the task in its new state.
 func (s *Service) begin(
 	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string, values ...any,
 ) (db.Task, error) {
@@ -474,8 +480,8 @@ func (s *Service) begin(
 	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
 
-// Evaluate has evaluators judge the answers of a task that has ended; no agent is asked. An evaluator that the
-// task already has replaces its earlier version; an empty list means all evaluators of the task.
+// Evaluate has evaluators judge the answers of a task that has ended, without calling its agents. An evaluator that
+// the task already has replaces its earlier version; an empty list means all evaluators of the task.
 func (s *Service) Evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []NewEvaluator) (db.Task, error) {
 	if len(evaluators) == 0 {
 		return s.evaluateAgain(ctx, by, task)
@@ -531,7 +537,7 @@ func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evalu
 	}, "evaluation requested", "evaluators", len(evaluators))
 }
 
-// Stop stops a task. If no worker has begun it, it is STOPPED at once.
+// Stop stops a task. If no worker has started it, it is STOPPED at once.
 func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
 	launchID, err := s.Store.StopTask(ctx, task.Scope(), task.ID, by)
 	if err != nil {
@@ -567,7 +573,7 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
-			OnTurnFailure: source.OnTurnFailure, MaxCost: TextOf(source.MaxCost),
+			OnTurnFailure: source.OnTurnFailure, ClusterBy: TextOf(source.ClusterBy), MaxCost: TextOf(source.MaxCost),
 		},
 		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
 	}
@@ -616,8 +622,8 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 	return n, nil
 }
 
-// Copy returns a new task with the settings, secrets and questions of another. Its file is missing, and its dataset nil, if an
-// earlier version took a file that this one refuses.
+// Copy returns a new task with the settings, secrets and questions of another. Its file is missing, and its dataset
+// nil, if the file was accepted by an earlier version but is refused by this one.
 func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	n, err := s.CopySettings(ctx, source)
 	if err != nil {
@@ -632,18 +638,18 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 		return n, fmt.Errorf("read the dataset: %w", err)
 	}
 	n.File.Name, n.Layout = questions.Name, questions.Layout
-	if source.AppendedItems > 0 { // no longer those of the saved dataset
+	if source.AppendedItems > 0 { // it no longer matches the saved dataset
 		n.DatasetID, n.DatasetVersion = nil, nil
 	}
 	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content, n.Layout)
-	if refused := (*dataset.Error)(nil); errors.As(err, &refused) { // an earlier version took it
+	if refused := (*dataset.Error)(nil); errors.As(err, &refused) { // an earlier version accepted the file
 		n.File, n.Dataset, err = File{}, nil, nil
 	}
 	return n, err
 }
 
-// CopyRows returns a copy of a task, to be started: with its settings and secrets, and with its questions as the database has
-// them. Nothing is stored.
+// CopyRows returns a copy of a task that can be started: with its settings and secrets, and with its questions from
+// the database. It stores nothing.
 func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, name string, channels *[]uuid.UUID) (db.NewTask, error) {
 	n, err := s.CopySettings(ctx, source)
 	if err != nil {
@@ -680,7 +686,7 @@ func (s *Service) Channels(ctx context.Context, taskID uuid.UUID) ([]uuid.UUID, 
 // Demo is the task that demonstrates the product.
 type Demo struct {
 	Name, AgentURL string
-	// Headers let the task through to the demo agent.
+	// Headers give the task access to the demo agent.
 	Headers map[string]string
 	// Questions is the file of questions.
 	Questions File

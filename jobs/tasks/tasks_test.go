@@ -29,8 +29,8 @@ func TestSpellingsOfAnAddressHaveOneOrigin(t *testing.T) {
 	}
 }
 
-// No task exceeds the site's limit.
-// Names that are connected to at different places are not one origin, however alike they look.
+// No task exceeds the site's limit. Hosts that lead to different servers have different origins, however alike they
+// look.
 func TestNamesThatLookAlikeHaveTheirOwnOrigins(t *testing.T) {
 	t.Parallel()
 	of := func(address string) string {

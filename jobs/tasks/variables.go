@@ -12,11 +12,11 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// UnknownVariableError reports that an evaluator's expression names a variable that the questions do not have: it would be
-// without a value for each of them.
+// UnknownVariableError means that an evaluator's expression names a variable that the questions do not have, and
+// that would therefore never have a value.
 type UnknownVariableError struct {
 	Evaluator, Variable string
-	// Nearest is the name that the questions have and that is most like it.
+	// Nearest is the existing name that resembles it most.
 	Nearest string
 }
 
@@ -25,7 +25,7 @@ func (e *UnknownVariableError) Error() string {
 	return fmt.Sprintf("evaluator %q names variables.%s, which the questions do not have; nearest: %s", e.Evaluator, e.Variable, e.Nearest)
 }
 
-// checkVariables refuses evaluators that name variables which questions with these columns do not have.
+// checkVariables refuses evaluators that name variables missing from the columns of the questions.
 func checkVariables(ctx context.Context, evaluators []db.Evaluator, columns []string) error {
 	known := slices.Sorted(maps.Keys(Values(db.Item{Variables: make([]string, len(columns))}, columns)))
 	for _, evaluator := range evaluators {

@@ -11,7 +11,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// NewTarget is whom a new task calls, with its secrets.
+// NewTarget is a target of a new task, with its secrets.
 type NewTarget struct {
 	db.Target
 	Secrets Target
@@ -27,19 +27,19 @@ func (t *NewTarget) AddHeaders(headers map[string]string) {
 	t.Secrets.Headers = all
 }
 
-// NewPrompt is a version of a prompt that a new task puts its questions into.
+// NewPrompt is a version of a prompt for a new task's questions.
 type NewPrompt struct {
 	ID      uuid.UUID
 	Version int
 	Name    string
-	// System and User are templates; empty means the row's own text.
+	// System and User are templates; if one is empty, the row's own text is used.
 	System, User string
 }
 
-// IsPlain reports whether the task calls one typed address with its questions as they are.
+// IsPlain reports whether the task sends its questions unchanged to one typed address.
 func (n New) IsPlain() bool { return len(n.Targets) == 0 && len(n.Prompts) == 0 }
 
-// AllTargets are the task's targets in their order: saved ones, then the address that was typed.
+// AllTargets returns the task's targets in order: saved ones, then the typed address.
 func (n New) AllTargets() []NewTarget {
 	targets := append([]NewTarget{}, n.Targets...)
 	if n.AgentURL != "" {
@@ -104,10 +104,10 @@ func Given(text string) *string {
 	return &text
 }
 
-// VariantCount is how many variants the task has.
+// VariantCount returns how many variants the task has.
 func (n New) VariantCount() int { return max(1, len(n.Prompts)) * len(n.AllTargets()) }
 
-// Calls is how many calls the task makes at its start, without retries.
+// Calls returns how many calls the task makes at its start, without retries.
 func (n New) Calls() int {
 	if n.Dataset == nil {
 		return 0

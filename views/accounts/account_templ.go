@@ -20,7 +20,7 @@ import (
 	"wending/views/ui"
 )
 
-// AccountPage shows one's own account.
+// AccountPage shows the reader's own account.
 func AccountPage(frame ui.Frame, a Account) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -747,7 +747,7 @@ func AccountPage(frame ui.Frame, a Account) templ.Component {
 	})
 }
 
-// keepTokens asks which tokens stay: the others are revoked.
+// keepTokens asks which tokens to keep; the others are revoked.
 func keepTokens(a Account) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -864,7 +864,7 @@ func keepTokens(a Account) templ.Component {
 	})
 }
 
-// sessions lists the browsers that are signed in; own are the reader's, who can end them.
+// sessions lists the browsers that are signed in; the reader can end own sessions.
 func sessions(list []people.Session, current uuid.UUID, own bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

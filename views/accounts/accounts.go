@@ -20,18 +20,18 @@ import (
 
 // Login is the page on which people sign in.
 type Login struct {
-	// Name is what was typed, Next where to go afterwards, Error what was wrong.
+	// Name is the typed name, Next the page to go to afterwards, Error the message about a failed attempt.
 	Name, Next, Error string
 	// Provider is the host of the OpenID Connect provider; empty means passwords.
 	Provider                  string
 	HasPasswords, HasPasskeys bool
 	// Second proves that the password was right and only a passkey is missing; empty otherwise.
 	Second string
-	// IsAgain reports that somebody is signed in, and proves it again.
+	// IsAgain reports that the user is signed in, and authenticates again.
 	IsAgain bool
 }
 
-// toProvider is the query with which the provider is asked.
+// toProvider returns the query of the link to the provider.
 func (l Login) toProvider() url.Values {
 	query := url.Values{"next": {l.Next}}
 	if l.IsAgain {
@@ -40,28 +40,28 @@ func (l Login) toProvider() url.Values {
 	return query
 }
 
-// Setup makes the first administrator.
+// Setup is the page that creates the first administrator.
 type Setup struct {
 	Key, Name string
-	// Errors are by field.
+	// Errors are the messages by field.
 	Errors map[string]string
 }
 
-// Account is the page of one's own account.
+// Account is the page of the reader's own account.
 type Account struct {
 	User     people.User
 	Projects []people.Membership
 	Sessions []people.Session
-	// Session is the one that asks.
+	// Session is the session of the request.
 	Session  uuid.UUID
 	Passkeys []people.Passkey
-	// CanAddPasskeys reports that this address can have some.
+	// CanAddPasskeys reports that passkeys work at this address.
 	CanAddPasskeys bool
-	// HasPassword reports that a password opens the account.
+	// HasPassword reports that the account has a password.
 	HasPassword bool
 	// NeedsSecond reports that every account needs a passkey.
 	NeedsSecond bool
-	// Tokens are those that can be used, Kept those that were ticked to be kept.
+	// Tokens are the usable tokens, Kept those that were ticked to be kept.
 	Tokens []people.Token
 	Kept   []uuid.UUID
 	Errors map[string]string
@@ -73,11 +73,12 @@ type Users struct {
 	Query    string
 	Pager    ui.Pager
 	Projects []people.Project
-	// Values are what was typed for a new account, Errors what is wrong with it.
+	// Values are the typed values for a new account, Errors the messages about them.
 	Values, Errors map[string]string
-	// HasPasswords reports that accounts are made here, and not by a provider.
+	// HasPasswords reports that accounts are created here, and not by a provider.
 	HasPasswords bool
-	// SignInAgain is where one signs in again to make the account that was typed; empty means that one need not.
+	// SignInAgain is the address for signing in again before creating the account; empty means that this is not
+	// necessary.
 	SignInAgain string
 }
 
@@ -87,14 +88,15 @@ type User struct {
 	Projects []people.Membership
 	Sessions []people.Session
 	Errors   map[string]string
-	// SignInAgain is where one signs in again to change the account; empty means that one need not.
+	// SignInAgain is the address for signing in again before changing the account; empty means that this is not
+	// necessary.
 	SignInAgain string
 }
 
 // Projects is the list of projects.
 type Projects struct {
 	List []people.Membership
-	// MayAdd reports that new ones can be made.
+	// MayAdd reports that the reader may create projects.
 	MayAdd         bool
 	Values, Errors map[string]string
 }
@@ -102,16 +104,17 @@ type Projects struct {
 // Project is the page of a project.
 type Project struct {
 	Project people.Project
-	// MayManage reports that members and tokens can be changed, MaySet name and quotas.
+	// MayManage reports that the reader may change members and tokens, MaySet the name and quotas.
 	MayManage, MaySet bool
 	Members           []people.Member
 	Tokens            []people.Token
 	Used              people.QuotaUsed
-	// Role is the most that a token may have that is made here.
+	// Role is the highest role that a new token may have.
 	Role people.Role
-	// SignInAgain is where one signs in again to make the token that was typed; empty means that one need not.
+	// SignInAgain is the address for signing in again before creating the token; empty means that this is not
+	// necessary.
 	SignInAgain string
-	// NewToken is the value of the token that was just made, shown once.
+	// NewToken is the value of the token that was just created, which is shown once.
 	NewToken       string
 	Values, Errors map[string]string
 }
@@ -119,16 +122,16 @@ type Project struct {
 // Audit is a page of the audit.
 type Audit struct {
 	Entries []audit.Entry
-	// Actor, Action, Object, From and To are the filters as they were typed.
+	// Actor, Action, Object, From and To are the typed filters.
 	Actor, Action, Object, From, To string
 	Actions                         []string
 	Pager                           ui.Pager
-	// IsChecked reports that the chain was read, Count how many entries it has, BrokenAt where it is broken; 0 means nowhere. IsUnsealed
-	// reports that it does not begin or end where it was sealed.
+	// IsChecked reports that the chain was verified. Count is how many entries it has, and BrokenAt where it is
+	// broken; 0 means nowhere. IsUnsealed reports that the chain does not begin or end where it was sealed.
 	IsChecked, IsUnsealed bool
 	Count                 int
 	BrokenAt              int64
-	// Days is how long entries are kept; 0 means for good.
+	// Days is how long entries are kept; 0 means forever.
 	Days int
 }
 
@@ -136,25 +139,25 @@ type Audit struct {
 type Shares struct {
 	TaskID uuid.UUID
 	List   []people.Share
-	// Address is the address of the link that was just made, shown once.
+	// Address is the address of the link that was just created, which is shown once.
 	Address string
 	Errors  map[string]string
 	// IsFinished reports that there is a report.
 	IsFinished bool
 }
 
-// KeepField begins the names of the fields that keep tokens; a token's id follows.
+// KeepField is the prefix of the names of fields that keep tokens; a token's id follows.
 const KeepField = "keep_"
 
-// tokenRole is the choice for the role of a new token.
+// tokenRole returns the choice of a new token's role.
 func (p Project) tokenRole() string {
 	return cmp.Or(p.Values["token_role"], string(people.Least(p.Role, people.Editor)))
 }
 
-// tokenDays is the choice for how long a new token lasts.
+// tokenDays returns the choice of a new token's lifetime.
 func (p Project) tokenDays() string { return cmp.Or(p.Values["token_days"], "90") }
 
-// lifetimes are the days that tokens and links may last, to choose from; 0 is for good.
+// lifetimes returns the choices for the lifetime of tokens and links, in days; 0 means forever.
 var (
 	tokenDays = []int{30, 90, 180, 365, 0}
 	shareDays = []int{1, 7, 30, 90}
@@ -171,7 +174,7 @@ func daysChoices(locale text.Locale, days []int) (choices []ui.Choice) {
 	return choices
 }
 
-// roleChoices are the roles up to one.
+// roleChoices returns the roles up to a given one.
 func roleChoices(locale text.Locale, most people.Role) (choices []ui.Choice) {
 	for _, role := range people.Roles {
 		if most.Allows(role) {
@@ -190,12 +193,12 @@ func projectChoices(projects []people.Project) (choices []ui.Choice) {
 
 func keyID(id []byte) string { return base64.RawURLEncoding.EncodeToString(id) }
 
-// errorOf is the fault that belongs to no field.
+// errorOf returns the message that belongs to no field.
 func errorOf(errors map[string]string) string { return errors[""] }
 
 func isEnabled(at *time.Time) bool { return at == nil }
 
-// number is a quota as its field has it.
+// number returns a quota in the form of its field.
 func number[T int | int64](n *T) string {
 	if n == nil {
 		return ""
@@ -203,7 +206,7 @@ func number[T int | int64](n *T) string {
 	return strconv.FormatInt(int64(*n), 10)
 }
 
-// megabytes is a quota in bytes as its field has it.
+// megabytes returns a quota in bytes in the form of its field.
 func megabytes(n *int64) string {
 	if n == nil {
 		return ""
@@ -218,7 +221,7 @@ func value(text *string) string {
 	return *text
 }
 
-// share is how much of a quota is used, from 0 to 100; of none it is 0.
+// share returns how much of a quota is used, from 0 to 100; 0 if there is no quota.
 func share(used, most float64) int {
 	if most <= 0 {
 		return 0
@@ -226,7 +229,7 @@ func share(used, most float64) int {
 	return int(min(100, used/most*100))
 }
 
-// statusName is the status of an answer that is no success in words.
+// statusName returns the text for the status of an unsuccessful response.
 func statusName(locale text.Locale, status int) string {
 	if status == audit.StatusUnknown {
 		return locale.Text("audit.unknown")
@@ -237,7 +240,7 @@ func statusName(locale text.Locale, status int) string {
 	return locale.Text("audit.failed")
 }
 
-// ActionName is an action of the audit in words.
+// ActionName returns the text for an action of the audit.
 func ActionName(locale text.Locale, action string) string {
 	if slices.Contains(OwnActions, action) {
 		return locale.Text("action." + action)
@@ -246,7 +249,7 @@ func ActionName(locale text.Locale, action string) string {
 	return locale.Text("action.of", "Verb", locale.Text("verb."+verb), "Thing", locale.Text("thing."+object))
 }
 
-// OwnActions are the actions that have a text of their own.
+// OwnActions are the actions that have their own text.
 var OwnActions = []string{
 	"sign-in", "sign-in.refused", "sign-out", "user.password", "user.password_refused", "task.append", "task.archive", "task.extend", "task.run",
 	"task.export", "task.print", "task.sign-off", "member.set", "project.settings", "review.pass", "session.end",

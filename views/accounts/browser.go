@@ -6,7 +6,7 @@ import (
 	"wending/views/text"
 )
 
-// Browser is what a User-Agent says in a few words: what kind of browser, on what.
+// Browser describes a User-Agent in a few words: the kind of browser and the system.
 func Browser(agent string) string {
 	find := func(choices ...string) string {
 		for n := 0; n < len(choices); n += 2 {

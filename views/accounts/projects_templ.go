@@ -19,7 +19,7 @@ import (
 	"wending/views/ui"
 )
 
-// ProjectsPage lists the projects that somebody may choose from.
+// ProjectsPage lists the projects that the reader may choose from.
 func ProjectsPage(frame ui.Frame, p Projects) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -563,7 +563,7 @@ func meters(p Project) templ.Component {
 	})
 }
 
-// stale leads to where one signs in again before what was asked for is done.
+// stale links to signing in again, which the requested action requires.
 func stale(key, again string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -640,7 +640,7 @@ func stale(key, again string) templ.Component {
 	})
 }
 
-// ProjectPage shows a project: who is in it, what it may use, and its tokens.
+// ProjectPage shows a project: its members, its quotas, and its tokens.
 func ProjectPage(frame ui.Frame, p Project) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2095,7 +2095,7 @@ func ProjectPage(frame ui.Frame, p Project) templ.Component {
 	})
 }
 
-// reasons are the project's own reasons of verdicts as they are written, one a line.
+// reasons returns the project's own reasons for verdicts, one per line.
 func (p Project) reasons() string {
 	if typed, isTyped := p.Values["review_reasons"]; isTyped {
 		return typed
@@ -2103,7 +2103,7 @@ func (p Project) reasons() string {
 	return strings.Join(p.Project.ReviewReasons, "\n")
 }
 
-// field is one of the form for name and quotas.
+// field is a field of the form for the name and quotas.
 func (p Project) field(name, label, stored string) ui.Field {
 	if typed, isTyped := p.Values[name]; isTyped {
 		stored = typed

@@ -21,7 +21,7 @@ import (
 //go:embed zh-CN/*.md en/*.md
 var files embed.FS
 
-// order lists the chapters, whose files are named after them.
+// order lists the chapters, whose files have the same names.
 var order = []string{
 	"start", "agents", "datasets", "tasks", "answers", "review", "report", "compare", "evaluators", "judges", "conversations",
 	"replay", "schedules", "library", "programs", "accounts", "system",
@@ -30,7 +30,7 @@ var order = []string{
 // Chapter is a chapter of the guide in one language.
 type Chapter struct {
 	Name, Title string
-	// Lead is its first paragraph, as text.
+	// Lead is the chapter's first paragraph as text.
 	Lead     string
 	Sections []Section
 }
@@ -38,11 +38,11 @@ type Chapter struct {
 // Section is a part of a chapter with a heading that links lead to.
 type Section struct {
 	ID, Title string
-	// HTML is its content; words are what a search looks through.
+	// HTML is the content; words is the text that is searched.
 	HTML, words string
 }
 
-// Chapters are all chapters in a language.
+// Chapters returns all chapters in a language.
 func Chapters(lang string) []Chapter { return chapters()[lang] }
 
 // Find returns a chapter in a language.
@@ -54,7 +54,7 @@ func Find(lang, name string) (chapter Chapter, found bool) {
 	return Chapters(lang)[at], true
 }
 
-// chapters are read once: the files are part of the program, and a test reads all of them.
+// chapters are parsed once: the files are compiled in, and a test parses all of them.
 var chapters = sync.OnceValue(func() map[string][]Chapter {
 	all := map[string][]Chapter{}
 	for _, lang := range text.Languages {
@@ -69,7 +69,7 @@ var chapters = sync.OnceValue(func() map[string][]Chapter {
 	return all
 })
 
-// parse reads a chapter: "# Title", its lead, then sections that begin with "## Title {#id}".
+// parse parses a chapter: "# Title", its lead, then sections that begin with "## Title {#id}".
 func parse(lang, name, content string) Chapter {
 	head, rest, _ := strings.Cut(content, "\n## ")
 	title, lead, _ := strings.Cut(strings.TrimPrefix(head, "# "), "\n")
@@ -85,8 +85,8 @@ func parse(lang, name, content string) Chapter {
 	return chapter
 }
 
-// address returns where a link or a picture of a chapter leads: to another chapter, "tasks#stop", to a picture of the guide
-// in a language, or out of the product.
+// address returns the address of a link or picture in a chapter: of another chapter (tasks#stop), of a picture of
+// the guide in a language, or of another site.
 func address(lang string) func(destination string) string {
 	return func(destination string) string {
 		switch {
@@ -100,10 +100,10 @@ func address(lang string) func(destination string) string {
 	}
 }
 
-// links are those of Markdown, with their texts.
+// links matches Markdown links with their texts.
 var links = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 
-// plain is a text without the marks of Markdown, on one line.
+// plain returns a text on one line, without the marks of Markdown.
 func plain(body string) string {
 	var words []string
 	for line := range strings.Lines(links.ReplaceAllString(body, "$1")) {
@@ -126,17 +126,17 @@ type Hit struct {
 // Part is a piece of an excerpt.
 type Part struct {
 	Text string
-	// IsHit reports that it is one of the words that were searched for.
+	// IsHit reports that the piece is one of the words that were searched for.
 	IsHit bool
 }
 
-// maxQuery is how many characters of a query are looked at, and around how many characters an excerpt shows.
+// maxQuery is how many characters of a query are used, around how many characters an excerpt shows.
 const (
 	maxQuery = 100
 	around   = 60
 )
 
-// Search finds the sections that have every word of a query, those first that have them in their titles.
+// Search finds the sections that contain every word of a query; those with all words in their titles come first.
 func Search(lang, query string) (hits []Hit) {
 	if utf8.RuneCountInString(query) > maxQuery {
 		query = string([]rune(query)[:maxQuery])
@@ -166,12 +166,12 @@ func Search(lang, query string) (hits []Hit) {
 	return append(inTitles, inText...)
 }
 
-// fold makes texts comparable: full and half width, capitals and small letters.
+// fold makes texts comparable: width and case are ignored.
 func fold(s string) string { return strings.ToLower(norm.NFKC.String(s)) }
 
 // excerpt cuts a text around the first of the words and marks all of them.
 func excerpt(content string, words []string) (parts []Part) {
-	folded := make([]string, 0, len(content)) // of each character, so that places stay those of the text
+	folded := make([]string, 0, len(content)) // character by character, so that positions stay the same in the original
 	runes := []rune(content)
 	for _, r := range runes {
 		folded = append(folded, fold(string(r)))
@@ -217,8 +217,8 @@ func excerpt(content string, words []string) (parts []Part) {
 	return parts
 }
 
-// places are the pages by the beginnings of their routes, and the chapters and sections that explain them. The longest
-// beginning counts.
+// places maps the beginnings of routes to the chapters and sections that explain their pages. The longest match
+// counts.
 var places = map[string]string{
 	"/":                            "tasks#create",
 	"/tasks":                       "tasks#list",
@@ -237,6 +237,7 @@ var places = map[string]string{
 	"/tasks/:taskId/shares":        "accounts#share",
 	"/compare":                     "compare#create",
 	"/comparison":                  "compare#two",
+	"/tasks/:taskId/review/carry":  "compare#carry",
 	"/library":                     "library#kinds",
 	"/library/providers":           "library#models",
 	"/library/models":              "library#models",
@@ -259,7 +260,7 @@ var places = map[string]string{
 	"/metrics":                     "system#workers",
 }
 
-// Page is where the guide explains the page of a route; its first page if no chapter does.
+// Page returns the address at which the guide explains the page of a route, or its first page if no chapter does.
 func Page(route string) string {
 	for route != "" {
 		if place, isKnown := places[route]; isKnown {

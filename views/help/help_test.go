@@ -1,13 +1,17 @@
 package help_test
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/PuerkitoBio/goquery"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"wending/views/help"
@@ -15,7 +19,7 @@ import (
 	"wending/views/text"
 )
 
-// anchors are where links into the guide may lead.
+// anchors returns the addresses in the guide that links may have.
 func anchors(lang string) map[string]bool {
 	known := map[string]bool{}
 	for _, chapter := range help.Chapters(lang) {
@@ -27,7 +31,8 @@ func anchors(lang string) map[string]bool {
 	return known
 }
 
-// Both languages have the same chapters and sections, with content, whose links lead somewhere (a picture that does not exist panics).
+// Both languages have the same chapters and sections, with content, whose links lead to existing places. (A picture
+// that does not exist panics.)
 func TestTheGuideIsWholeInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, anchors("en"), anchors("zh-CN"))
@@ -76,32 +81,103 @@ func TestPagesHaveChapters(t *testing.T) {
 	}
 }
 
-// label is a code span that is nothing but Chinese: what a page calls one of its parts.
-var label = regexp.MustCompile("`(\\p{Han}+)`")
+// In Chinese a label is a code span or quoted; in English it is bold.
+var quoted = regexp.MustCompile(`“([^“”]+)”`)
 
-// What the guide calls by name is what pages call it.
-func TestLabelsInTheGuideAreThoseOfPages(t *testing.T) {
-	t.Parallel()
-	catalogues, err := filepath.Glob("../text/locales/*.zh-CN.json")
+// notLabels are the texts in this form that no page has: emphasis, and examples of what users have or write.
+var notLabels = map[string]map[string]bool{
+	"en": {"stable": true, "Stable": true, "Agreement": true, "95% confidence interval": true, "P50 / P90": true},
+	"zh-CN": {
+		"稳定": true, "可以": true, "不可以": true, "题目": true, "参考答案": true, "CSV UTF-8（逗号分隔）": true, "{{任意一列}}": true,
+		"15 段相同 · 3 段少量不同": true, "答复期限 30 日 ×4 · 35 日 ×1 #4": true, "3~5 天": true, "35 天": true,
+	},
+}
+
+var han = regexp.MustCompile(`\p{Han}`)
+
+// labelsIn are the labels that a section names, as texts.
+func labelsIn(t *testing.T, lang string, section help.Section) (labels []string) {
+	t.Helper()
+	content, err := goquery.NewDocumentFromReader(strings.NewReader(section.HTML))
 	require.NoError(t, err)
-	var texts strings.Builder
+	content.Find("pre").Remove()
+	add := func(name string) {
+		if !notLabels[lang][name] {
+			labels = append(labels, name)
+		}
+	}
+	if lang == "en" {
+		content.Find("strong").Each(func(_ int, bold *goquery.Selection) { add(bold.Text()) })
+		return labels
+	}
+	content.Find("code").Each(func(_ int, code *goquery.Selection) {
+		if name := code.Text(); han.MatchString(name) && !strings.HasPrefix(name, "wending ") {
+			add(name)
+		}
+	})
+	for _, name := range quoted.FindAllStringSubmatch(content.Find("body").Text(), -1) {
+		add(name[1])
+	}
+	return labels
+}
+
+// keysOfTexts are the keys under which the catalogues of a language have each text, with … for what is inserted, and without
+// a count in parentheses.
+func keysOfTexts(t *testing.T, lang string) map[string]map[string]bool {
+	t.Helper()
+	keys := map[string]map[string]bool{}
+	inserted := regexp.MustCompile(`\{\{\.\w+\}\}`)
+	catalogues, err := filepath.Glob("../text/locales/*." + lang + ".json")
+	require.NoError(t, err)
 	for _, name := range catalogues {
 		content, err := os.ReadFile(name)
 		require.NoError(t, err)
-		texts.Write(content)
-	}
-	chapters, err := filepath.Glob("zh-CN/*.md")
-	require.NoError(t, err)
-	found := 0
-	for _, name := range chapters {
-		content, err := os.ReadFile(name)
-		require.NoError(t, err)
-		for _, named := range label.FindAllStringSubmatch(string(content), -1) {
-			require.Contains(t, texts.String(), `: "`+named[1]+`"`, name)
-			found++
+		var entries map[string]any
+		require.NoError(t, json.Unmarshal(content, &entries))
+		for key, entry := range entries {
+			if forms, hasForms := entry.(map[string]any); hasForms {
+				entry = forms["other"]
+			}
+			label := strings.NewReplacer(" (…)", "", "（…）", "").Replace(inserted.ReplaceAllString(entry.(string), "…"))
+			if keys[label] == nil {
+				keys[label] = map[string]bool{}
+			}
+			keys[label][key] = true
 		}
 	}
-	require.Greater(t, found, 20)
+	return keys
+}
+
+// What the guide calls by name is what pages call it, and a section names the same things in both languages.
+func TestLabelsInTheGuideAreThoseOfPages(t *testing.T) {
+	t.Parallel()
+	named := map[string]map[string][]map[string]bool{} // by language and section, the keys of each label
+	for _, lang := range text.Languages {
+		named[lang] = map[string][]map[string]bool{}
+		keys := keysOfTexts(t, lang)
+		found := 0
+		for _, chapter := range help.Chapters(lang) {
+			for _, section := range chapter.Sections {
+				place := chapter.Name + "#" + section.ID
+				for _, label := range labelsIn(t, lang, section) {
+					assert.NotEmpty(t, keys[label], "%s %s: no page has “%s”", lang, place, label)
+					named[lang][place] = append(named[lang][place], keys[label])
+					found++
+				}
+			}
+		}
+		require.Greater(t, found, 50)
+	}
+	for _, pair := range [][2]string{{"zh-CN", "en"}, {"en", "zh-CN"}} {
+		for place, labels := range named[pair[0]] {
+			for _, label := range labels {
+				isNamed := slices.ContainsFunc(named[pair[1]][place], func(other map[string]bool) bool {
+					return slices.ContainsFunc(slices.Collect(maps.Keys(label)), func(key string) bool { return other[key] })
+				})
+				assert.True(t, isNamed, "%s names %v in %s only", place, label, pair[0])
+			}
+		}
+	}
 }
 
 func TestTheGuideIsSearched(t *testing.T) {
@@ -131,7 +207,7 @@ func TestTheGuideIsSearched(t *testing.T) {
 	require.Equal(t, []string{"cron", "fields"}, marked)
 }
 
-// Excerpts are text, not Markdown.
+// Excerpts are plain text, not Markdown.
 func TestExcerptsHaveNoMarks(t *testing.T) {
 	t.Parallel()
 	marks := regexp.MustCompile("\\*\\*|`|\\{#|^\\||\\]\\(")

@@ -14,7 +14,7 @@ import (
 	"wending/views/ui"
 )
 
-// Contents is the guide's first page: its chapters, or what a search found.
+// Contents is the guide's first page: its chapters, or the results of a search.
 func Contents(frame ui.Frame, query string, hits []Hit) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -599,7 +599,7 @@ func ChapterPage(frame ui.Frame, chapter Chapter) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "</a></h2><!-- The guide's own HTML, made from files of the program. -->")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "</a></h2><!-- The guide's own HTML, made from compiled-in files. -->")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -630,7 +630,7 @@ func ChapterPage(frame ui.Frame, chapter Chapter) templ.Component {
 	})
 }
 
-// neighbours lead to the chapters before and after one.
+// neighbours links to the chapters before and after this one.
 func neighbours(all []Chapter, name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

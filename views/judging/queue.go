@@ -1,5 +1,5 @@
-// Package judging has the pages on which people judge questions: one at a time by what is at stake, those alike at once, and the
-// summary that is signed off.
+// Package judging has the pages on which people judge questions: one at a time by what is at stake, questions with
+// equal answers at once, and the summary that is signed off.
 package judging
 
 import (
@@ -14,12 +14,12 @@ import (
 	"wending/views/text"
 )
 
-// stages are the parts of the queue of a review in their order, by the levels of the questions in them.
+// stages are the parts of the queue of a review in order, each with the levels of its questions.
 var stages = [][]measure.Level{
 	{measure.Facts}, {measure.Different}, {measure.Wording}, {measure.Unknown, measure.Empty}, {measure.Identical, measure.FormatOnly},
 }
 
-// stageSigns stand for the stages beside their names.
+// stageSigns are the signs beside the names of stages.
 var stageSigns = []string{"≠", "↔", "≈", "?", "="}
 
 // sameStage is the stage of questions whose answers have the same content.
@@ -32,7 +32,7 @@ func stageOf(item report.Summary) int {
 	return slices.IndexFunc(stages, func(levels []measure.Level) bool { return slices.Contains(levels, *item.Level) })
 }
 
-// stageName names a stage as its first level is named; the last has two levels.
+// stageName returns the name of a stage, which is that of its first level; the last stage has two levels.
 func stageName(locale text.Locale, stage int) string {
 	if stage == sameStage {
 		return locale.Text("review.stage.same")
@@ -40,22 +40,23 @@ func stageName(locale text.Locale, stage int) string {
 	return locale.Text("level." + string(stages[stage][0]))
 }
 
-// Queue are all questions in the order of review: by level, the one with most at stake first, and within it by risk.
+// Queue is all questions in the order of review: by level, the one with most at stake first, and within a level by
+// risk.
 func Queue(r results.Report) []report.Summary {
 	queue := r.Shown(results.Query{Sort: results.DefaultSort})
 	slices.SortStableFunc(queue, func(a, b report.Summary) int { return cmp.Compare(stageOf(a), stageOf(b)) })
 	return queue
 }
 
-// stage is how far the review of one level is.
+// stage is the progress of the review at one level.
 type stage struct {
 	number, all, done int
-	// first is the number of the first question that waits, or of the first one.
+	// first is the number of the first question that waits or, if none waits, of the first question.
 	first  int
 	isHere bool
 }
 
-// stagesOf are those that have questions; here is the question that is shown.
+// stagesOf returns the stages that have questions; here is the question that is shown.
 func stagesOf(r results.Report, queue []report.Summary, here int) (shown []stage) {
 	isOpen := false
 	for _, item := range queue {
@@ -75,7 +76,7 @@ func stagesOf(r results.Report, queue []report.Summary, here int) (shown []stage
 	return shown
 }
 
-// position says where in the queue a question is: of all, and of its level.
+// position returns a question's position in the queue: among all questions, and within its level.
 func position(locale text.Locale, queue []report.Summary, number int) string {
 	at := slices.IndexFunc(queue, func(item report.Summary) bool { return item.Number == number })
 	if at < 0 {
@@ -93,7 +94,7 @@ func position(locale text.Locale, queue []report.Summary, number int) string {
 	return locale.Text("review.position", "Place", at+1, "Total", len(queue), "Level", stageName(locale, level), "At", place, "All", all)
 }
 
-// precedingNumber is the number of the question before another in the queue; 0 means that there is none.
+// precedingNumber returns the number of the question before another in the queue; 0 means that there is none.
 func precedingNumber(queue []report.Summary, number int) int {
 	at := slices.IndexFunc(queue, func(item report.Summary) bool { return item.Number == number })
 	if at < 1 {
@@ -102,16 +103,17 @@ func precedingNumber(queue []report.Summary, number int) int {
 	return queue[at-1].Number
 }
 
-// Same are the questions whose answers have the same content, for a verdict on all of them at once.
+// Same holds the questions whose answers have the same content, so that they can be judged at once.
 type Same struct {
-	// Passable wait for a verdict, and nothing speaks against passing them.
+	// Passable are the questions that wait for a verdict, without any reason against passing them.
 	Passable []report.Summary
-	// Judged, Failed, Against and WithFiles are how many are left out, and why: each for the first reason that it has.
+	// Judged, Failed, Against and WithFiles are how many questions are left out for each reason; a question counts
+	// only for its first reason.
 	Judged, Failed, Against, WithFiles int
 }
 
-// SameOf sorts the questions whose answers have the same content. Files of answers differ though their texts do not: hasFiles are
-// the items of which an answer has some.
+// SameOf sorts the questions whose answers have the same content. Files may differ although the texts do not:
+// hasFiles are the items of which an answer has files.
 func SameOf(r results.Report, hasFiles map[int64]bool) (same Same) {
 	for _, item := range Queue(r) {
 		switch {
@@ -131,12 +133,13 @@ func SameOf(r results.Report, hasFiles map[int64]bool) (same Same) {
 	return same
 }
 
-// open are the questions without a verdict, in the order of review.
+// open returns the questions without a verdict, in the order of review.
 func open(r results.Report) []report.Summary {
 	return slices.DeleteFunc(Queue(r), func(item report.Summary) bool { return len(r.Reviews[item.QuestionID]) > 0 })
 }
 
-// openByStage says which questions have no verdict, level by level: how many, and the numbers of the first.
+// openByStage returns a text about the questions without a verdict, level by level: how many there are, and the
+// numbers of the first ones.
 func openByStage(locale text.Locale, r results.Report) (lines []string) {
 	const named = 12
 	numbers := map[int][]string{}

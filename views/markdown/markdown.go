@@ -1,4 +1,4 @@
-// Package markdown shows texts of agents as their authors meant them: Markdown and JSON.
+// Package markdown shows texts of agents in the format their authors intended: Markdown and JSON.
 package markdown
 
 import (
@@ -22,25 +22,28 @@ import (
 )
 
 const (
-	// maxFormatted is up to how many characters a text is formatted; longer ones are shown as they are.
+	// maxFormatted is the maximum length, in characters, of a text that is formatted; longer ones are shown
+	// unformatted.
 	maxFormatted = 10_000
-	// formattingTime is how long formatting the texts of one page may take; those after it are shown as they are.
+	// formattingTime limits the time for formatting the texts of one page; texts after that are shown unformatted.
 	formattingTime = time.Second
-	// maxNesting is how deeply formatted parts may be nested: Markdown that is deeper is left as text, JSON is shown as it
-	// is.
+	// maxNesting is the maximum nesting of formatted parts: Markdown that is nested more deeply is left as text,
+	// JSON is shown unformatted.
 	maxNesting = 20
-	// maxCells is how many cells tables may have: a table of Markdown has all cells of its widest row in every other.
+	// maxCells is the maximum number of cells in tables: in Markdown each row of a table has as many cells as the
+	// widest one.
 	maxCells = 5_000
-	// maxGrowth is how many times as long as a text its HTML may be, and maxFormattedPage how long one page's HTML is.
+	// maxGrowth limits the length of a text's HTML as a multiple of the text, maxFormattedPage the length of one
+	// page's HTML.
 	maxGrowth        = 8
 	maxFormattedPage = 8 << 20
 )
 
-// Formatter shows texts as their authors meant them: Markdown and JSON. An agent's text is hostile: only the nodes that
-// are written here exist, no links, no images, and HTML is text.
+// Formatter formats texts as Markdown or JSON. An agent's text is hostile: only the nodes that are written here
+// exist, there are no links or images, and HTML stays text.
 type Formatter struct {
 	deadline time.Time
-	left     int // bytes of HTML
+	left     int // the length of the HTML so far in bytes
 }
 
 // New returns a formatter for one page.
@@ -57,15 +60,15 @@ var (
 	markdownWithoutTables = markdownParser(extension.Strikethrough)
 )
 
-// HTML returns a text as HTML; "" if it must be shown as it is.
+// HTML returns a text as HTML; "" if it must be shown unformatted.
 func (f *Formatter) HTML(content string) string {
 	html, _ := f.Head(content, 0)
 	return html
 }
 
-// Head returns the beginning of a text as HTML: about as many characters as limit, or all of them if that is 0. It ends
-// behind a whole block – a row of a table, an item of a list, a line of code, a sentence of a first paragraph that is
-// longer – because half a cell is another number. isCut reports that there is more.
+// Head returns the beginning of a text as HTML: about limit characters, or all of them if limit is 0. It ends after
+// a whole block – a row of a table, a list item, a line of code, or a sentence if the first paragraph is longer –
+// because half a cell would be another number. isCut reports that there is more.
 func (f *Formatter) Head(content string, limit int) (html string, isCut bool) {
 	if utf8.RuneCountInString(content) > maxFormatted || time.Now().After(f.deadline) {
 		return "", false
@@ -81,8 +84,8 @@ func (f *Formatter) Head(content string, limit int) (html string, isCut bool) {
 	return html, isCut
 }
 
-// Trusted returns Markdown of the product's own as HTML, with links and pictures: address turns their destinations into
-// addresses.
+// Trusted returns the product's own Markdown as HTML, with links and pictures: address turns their destinations
+// into addresses.
 func Trusted(content string, address func(destination string) string) string {
 	source := []byte(content)
 	w := formatting{source: source, address: address}
@@ -94,7 +97,8 @@ func Trusted(content string, address func(destination string) string) string {
 func formatJSON(content string, limit int) (html string, isCut bool) {
 	canonical := measure.CanonicalJSON(content)
 	depth, deepest := 0, 0
-	for _, r := range canonical { // brackets within texts count too: better once too often
+	// this also counts brackets in strings, which may format a text unnecessarily but does no harm
+	for _, r := range canonical {
 		switch r {
 		case '{', '[':
 			depth++
@@ -138,13 +142,14 @@ func formatMarkdown(content string, limit int) (html string, isCut bool) {
 type formatting struct {
 	source []byte
 	html   bytes.Buffer
-	// limit is after how many characters no other block begins; 0 means never. shown counts those that are written, and
-	// isCut reports that blocks were left out.
+	// limit is the number of characters after which no further block begins; 0 means no limit. shown counts the
+	// written characters, and isCut reports that blocks were left out.
 	limit, shown int
 	isCut        bool
 	// isCell reports that a cell of a table is being written.
 	isCell bool
-	// address turns the destinations of links and pictures into addresses; nil means that the text is hostile and has neither.
+	// address turns the destinations of links and pictures into addresses; nil means that the text is hostile and
+	// may have neither.
 	address func(destination string) string
 }
 
@@ -155,7 +160,7 @@ func (w *formatting) link(node *ast.Link, depth int) {
 	w.html.WriteString("</a>")
 }
 
-// picture writes a picture of a trusted text, which leads to the file itself.
+// picture writes a picture in a trusted text, linked to the file itself.
 func (w *formatting) picture(node *ast.Image, depth int) {
 	address := templ.EscapeString(w.address(string(node.Destination)))
 	w.html.WriteString(`<a class="picture-of" href="` + address + `"><img loading="lazy" src="` + address + `" alt="`)
@@ -174,7 +179,7 @@ func (w *formatting) text(content []byte) {
 // isFull reports that no more may be shown.
 func (w *formatting) isFull() bool { return w.limit > 0 && w.shown > w.limit }
 
-// children writes the children of a node. A block that does not fit behind another is left out, with all that follows.
+// children writes the children of a node. A block that does not fit is left out, with all that follow.
 func (w *formatting) children(node ast.Node, depth int) {
 	for child := node.FirstChild(); child != nil && !w.isCut; child = child.NextSibling() {
 		length, shown := w.html.Len(), w.shown
@@ -188,7 +193,7 @@ func (w *formatting) children(node ast.Node, depth int) {
 	}
 }
 
-// prose writes a stretch of a text; a sentence that ends beyond the limit is the last one.
+// prose writes a part of a text; the last sentence is the one that ends beyond the limit.
 func (w *formatting) prose(node *ast.Text, content []byte) {
 	_, isHeading := node.Parent().(*ast.Heading)
 	if w.limit == 0 || isHeading || w.isCell {
@@ -230,7 +235,7 @@ func (w *formatting) lines(node ast.Node) {
 	}
 }
 
-// node writes a node: a block with its element, or what stands in a line.
+// node writes a node: a block with its element, or an inline node.
 func (w *formatting) node(node ast.Node, depth int) {
 	switch {
 	case depth > maxNesting && node.HasChildren():
@@ -283,7 +288,7 @@ func (w *formatting) block(node ast.Node, depth int) {
 			w.text(node.ClosureLine.Value(w.source))
 		}
 		w.html.WriteString("</p>")
-	default: // a text block in a tight list, and whatever the parser may know one day
+	default: // a text block in a tight list, and any node that the parser may support in the future
 		w.children(node, depth)
 	}
 }
@@ -294,7 +299,7 @@ func (w *formatting) inline(node ast.Node, depth int) {
 		w.element([]string{"em", "strong"}[min(1, node.Level-1)], node, depth)
 	case *extended.Strikethrough:
 		w.element("s", node, depth)
-	case *ast.CodeSpan: // in code a sign is that sign
+	case *ast.CodeSpan: // in code, characters have no special meaning
 		w.html.WriteString("<code>")
 		for child := node.FirstChild(); child != nil; child = child.NextSibling() {
 			if part, isText := child.(*ast.Text); isText {
@@ -332,7 +337,7 @@ func (w *formatting) inline(node ast.Node, depth int) {
 			segment := node.Segments.At(n)
 			w.text(segment.Value(w.source))
 		}
-	default: // whatever the parser may know one day
+	default: // any node that the parser may support in the future
 		w.children(node, depth)
 	}
 }

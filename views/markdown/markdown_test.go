@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What an agent sends may be made to cost much more than it is long: then it is shown as it is.
+// A text from an agent may cost far more to format than its length suggests; then it is shown unformatted.
 func TestHostileTextsAreNotFormatted(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
@@ -47,7 +47,7 @@ func TestEveryTextStays(t *testing.T) {
 	}
 }
 
-// The beginning of a text ends behind a whole block: half a cell, item or line would be another number.
+// The beginning of a text ends after a whole block: half a cell, item or line would be another number.
 func TestABeginningEndsBehindABlock(t *testing.T) {
 	t.Parallel()
 	table := "| 项目 | 金额 |\n| --- | --- |\n"

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/a-h/templ"
@@ -14,9 +15,9 @@ import (
 	"wending/db/measure/blocks"
 )
 
-// Blocks are written by hand, like all texts of answers: white space between elements would be added to them.
+// Blocks are written by hand, like all texts of answers, because a template would add white space between elements.
 
-// style is what the marks of Markdown make of a stretch of text.
+// style is the style that the marks of Markdown give to a part of a text.
 type style byte
 
 const (
@@ -25,7 +26,7 @@ const (
 	code
 	// hidden are the marks themselves.
 	hidden
-	// bullet is the mark of an entry in a list.
+	// bullet is the mark of a list item.
 	bullet
 )
 
@@ -38,9 +39,13 @@ func styles(kind blocks.Kind, text string) []style {
 		}
 	}
 	for _, mark := range []struct {
+		sign    string
 		pattern *regexp.Regexp
 		style   style
-	}{{strong, bold}, {inCode, code}} {
+	}{{"**", strong, bold}, {"`", inCode, code}} {
+		if !strings.Contains(text, mark.sign) {
+			continue
+		}
 		for _, at := range mark.pattern.FindAllStringSubmatchIndex(text, -1) {
 			if slices.Contains(all[at[0]:at[1]], code) || slices.Contains(all[at[0]:at[1]], hidden) {
 				continue
@@ -71,14 +76,14 @@ var (
 type writer struct {
 	html strings.Builder
 	kind blocks.Kind
-	// isWritten shows the block as it was written, with the marks of Markdown.
+	// isWritten shows the block in its source form, with the marks of Markdown.
 	isWritten bool
 }
 
-// degreeClasses tell the style how much a difference matters.
+// degreeClasses are the CSS classes that show how much a difference matters.
 var degreeClasses = map[blocks.Degree]string{blocks.Form: ` class="form"`, blocks.Fact: ` class="fact"`}
 
-// put writes a stretch of a text; all are the styles of its bytes, nil as it was written.
+// put writes a part of a text; all are the styles of its bytes, nil for the source form.
 func (w *writer) put(content string, all []style, tag, class string) {
 	for from := 0; from < len(content); {
 		to := from + 1
@@ -97,7 +102,7 @@ func (w *writer) put(content string, all []style, tag, class string) {
 			part = "<code>" + part + "</code>"
 		case bullet:
 			part = "•"
-		case hidden: // shown where all that differs is marked
+		case hidden: // visible only if all differences are marked
 			if tag == "" {
 				continue
 			}
@@ -118,7 +123,7 @@ func (w *writer) styles(content string) []style {
 	return styles(w.kind, content)
 }
 
-// part is the styles of the next n bytes, which are taken off.
+// part returns the styles of the next n bytes and removes them from the list.
 func part(all *[]style, n int) (taken []style) {
 	if *all == nil {
 		return nil
@@ -128,7 +133,7 @@ func part(all *[]style, n int) (taken []style) {
 	return taken
 }
 
-// pieces writes how a block differs from base, the most common answer's.
+// pieces writes the differences between a block and base, the most common answer's block.
 func (w *writer) pieces(base string, other blocks.Other, pieces []blocks.Piece) {
 	var mine []style
 	if !other.IsReworded {
@@ -149,7 +154,7 @@ func (w *writer) pieces(base string, other blocks.Other, pieces []blocks.Piece) 
 	}
 }
 
-// stated writes a block with the terms that others state in another way.
+// stated writes a block with those terms marked that other answers state differently.
 func (w *writer) stated(content string, terms []string) {
 	all := w.styles(content)
 	rest := content
@@ -171,7 +176,7 @@ func (w *writer) stated(content string, terms []string) {
 	w.put(rest, part(&all, len(rest)), "", "")
 }
 
-// row writes a row of a table cell by cell: write writes the cells, each with the mark behind it, one after another.
+// row writes a row of a table cell by cell. write writes the cells in order, each with the mark that follows it.
 func row(cells []string, write func(n int) string) string {
 	var html strings.Builder
 	html.WriteString("<tr>")
@@ -185,17 +190,17 @@ func row(cells []string, write func(n int) string) string {
 	return html.String()
 }
 
-// bare is a cell without the marks around it.
+// bare returns a cell without the marks around it.
 func bare(cell string) string { return strings.Trim(strings.TrimSpace(cell), "|") }
 
-// cell writes a cell of a row as it is, with the terms that others state in another way.
+// cell writes a cell of a row, with those terms marked that other answers state differently.
 func cell(content string, terms []string) string {
 	w := writer{kind: blocks.Row}
 	w.stated(strings.TrimSpace(bare(content)), terms)
 	return w.html.String()
 }
 
-// table writes a row beneath the head of its table, so that its columns have names.
+// table writes a row below the head of its table, so that its columns have names.
 func table(head, rows string) string {
 	html := `<table class="cells">`
 	if head != "" {
@@ -204,7 +209,7 @@ func table(head, rows string) string {
 	return html + "<tbody>" + rows + "</tbody></table>"
 }
 
-// cellsOfRow cuts the pieces of a row, which were found cell by cell, into those of each cell; nil if they were not.
+// cellsOfRow divides the pieces of a row, which were computed cell by cell, among the cells; nil if they were not.
 func cellsOfRow(text string, pieces []blocks.Piece) (all [][]blocks.Piece) {
 	cells := blocks.Cells(text)
 	var now []blocks.Piece
@@ -226,7 +231,7 @@ func cellsOfRow(text string, pieces []blocks.Piece) (all [][]blocks.Piece) {
 	return all
 }
 
-// component is HTML that was made here of escaped texts.
+// component is HTML that was made here from escaped texts.
 func component(html string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		_, err := io.WriteString(w, html)
@@ -237,11 +242,13 @@ func component(html string) templ.Component {
 // Answers writes the blocks of answers that are aligned.
 type Answers struct {
 	Reading *blocks.Reading
-	// IsWritten shows texts with the marks of Markdown that are in them.
+	// IsWritten shows texts in their source form, with the marks of Markdown.
 	IsWritten bool
+	// Timed runs what looks for the difference of two blocks, with the time that it may take.
+	Timed func(find func(within time.Duration))
 }
 
-// Block is a block as most answers have it.
+// Block shows a block as most answers have it.
 func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 	terms := termsStated(unit)
 	if unit.Kind == blocks.Row && !a.IsWritten {
@@ -253,10 +260,11 @@ func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 	return component(w.html.String())
 }
 
-// Other is a block that says what most answers say in another way, with what differs marked.
+// Other shows a block that differs from the most common answer's, with the differences marked.
 func (a Answers) Other(unit blocks.Unit, other blocks.Other) templ.Component {
-	pieces := a.Reading.Pieces(unit, other)
-	if len(pieces) == 0 { // the others have nothing here
+	var pieces []blocks.Piece
+	a.Timed(func(within time.Duration) { pieces = a.Reading.Pieces(unit, other, within) })
+	if len(pieces) == 0 { // the other answers have nothing here
 		return a.Block(blocks.Unit{Kind: unit.Kind, Head: unit.Head}, other.Text)
 	}
 	if cells := cellsOfRow(other.Text, pieces); unit.Kind == blocks.Row && !a.IsWritten && cells != nil {
@@ -268,7 +276,7 @@ func (a Answers) Other(unit blocks.Unit, other blocks.Other) templ.Component {
 	return component(w.html.String())
 }
 
-// cellPieces writes how a cell differs, without the marks of the table around it.
+// cellPieces writes the differences in a cell, without the marks of the table around it.
 func cellPieces(pieces []blocks.Piece) string {
 	w := writer{kind: blocks.Row}
 	for n, piece := range pieces {
@@ -285,7 +293,7 @@ func cellPieces(pieces []blocks.Piece) string {
 	return w.html.String()
 }
 
-// List writes blocks one after another; the rows of a table are one table.
+// List writes blocks one after another, and consecutive rows as one table.
 func (a Answers) List(list []blocks.Block) templ.Component {
 	var html strings.Builder
 	for n := 0; n < len(list); n++ {
@@ -308,7 +316,7 @@ func (a Answers) List(list []blocks.Block) templ.Component {
 	return component(html.String())
 }
 
-// termsStated are the terms of the most common answer in a unit that others state in another way.
+// termsStated returns the terms of the most common answer in a unit that other answers state differently.
 func termsStated(unit blocks.Unit) (terms []string) {
 	for _, other := range unit.Others {
 		for _, term := range other.Against {
@@ -320,7 +328,7 @@ func termsStated(unit blocks.Unit) (terms []string) {
 	return terms
 }
 
-// FirstLine is the beginning of a block in one line.
+// FirstLine returns the beginning of a block on one line.
 func FirstLine(content string, most int) string {
 	content = strings.Join(strings.Fields(content), " ")
 	if utf8.RuneCountInString(content) <= most {

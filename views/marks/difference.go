@@ -15,17 +15,17 @@ import (
 	"wending/views/text"
 )
 
-// Texts of answers are written by hand here: between the elements of a template there is white space, and an answer must
-// not get any.
+// Texts of answers are written by hand here, because a template has white space between its elements, and an answer
+// must not get any.
 
-// keptEqual is how many equal characters stay beside a difference, and foldEqual from how many on those between are
-// folded.
+// keptEqual is how many equal characters stay visible beside a difference, foldEqual how many there must be between
+// two differences before they are folded.
 const (
 	keptEqual = 15
 	foldEqual = 40
 )
 
-// Difference shows how the most common answer becomes another: what is equal is folded where it is long.
+// Difference shows how the most common answer becomes another: long equal parts are folded.
 func Difference(pieces []measure.Piece) templ.Component {
 	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error {
 		var html strings.Builder
@@ -49,8 +49,8 @@ func Difference(pieces []measure.Piece) templ.Component {
 	})
 }
 
-// Marked shows an answer as it is, with what the most common one has not marked and what that has instead struck
-// out, and what follows it.
+// Marked shows an answer and marks the text that the most common one lacks. The text that the most common one has
+// instead is struck out, and what follows it is appended.
 func Marked(pieces []measure.Piece, behind string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		var html strings.Builder
@@ -80,19 +80,20 @@ func Head(head string) templ.Component {
 
 var lineBreaks = regexp.MustCompile(`[\r\n][\s]*`)
 
-// inLine is a text whose line breaks take no lines: they stay in it, and the style shows a sign in their place.
+// inLine returns a text whose line breaks take no lines: they stay in the text, and the style sheet shows a sign in
+// their place.
 func inLine(content string) string {
 	return lineBreaks.ReplaceAllString(templ.EscapeString(content), `<span class="nl">$0</span>`)
 }
 
-// foldedSame is a stretch of text that answers share, folded.
+// foldedSame is a folded part of a text that answers share.
 func foldedSame(ctx context.Context, same string) string {
 	return `<details class="same"><summary>` + templ.EscapeString(text.T(ctx, "results.same", "Count", utf8.RuneCountInString(same))) +
 		"</summary>" + templ.EscapeString(same) + "</details>"
 }
 
-// foldedEqual are the parts of a stretch of equal text: what stays before and behind what is folded, which is empty if
-// the stretch is short. Nothing stays at the ends of the whole text.
+// foldedEqual divides a stretch of equal text into the parts that stay visible before and after the fold, and the
+// folded part, which is empty if the stretch is short. At the ends of the whole text everything is folded.
 func foldedEqual(equal string, isFirst, isLast bool) (before, hidden, behind string) {
 	runes := []rune(equal)
 	from, to := keptEqual, len(runes)-keptEqual

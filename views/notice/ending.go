@@ -2,29 +2,28 @@ package notice
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/entries"
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/outbox"
 	"wending/db/report"
 	"wending/jobs/courier/notify"
 	"wending/jobs/schedules"
+	"wending/views/summary"
 	"wending/views/text"
 )
 
-// stats are the statistics of a task as a webhook has them.
+// stats are the statistics of a task as a webhook receives them.
 type stats struct {
 	db.TaskStatistics
 	// Statistics are the verdicts of a task with one variant and evaluators.
 	*measure.Statistics
-	// PassRate and ScoreMean are in both.
+	// PassRate and ScoreMean occur in both embedded structs.
 	PassRate  *float64       `json:"pass_rate,omitempty"`
 	ScoreMean *float64       `json:"score_mean,omitempty"`
 	Variants  []variantStats `json:"variants,omitempty"`
@@ -42,7 +41,7 @@ type variantStats struct {
 	Currency    *string  `json:"currency"`
 }
 
-// winner is the variant of a comparison that is better than every other, as a webhook has it.
+// winner is the variant of a comparison that beats every other, as a webhook receives it.
 type winner struct {
 	Variant    int       `json:"variant"`
 	Name       string    `json:"name"`
@@ -54,22 +53,25 @@ type winner struct {
 	Adjusted   float64   `json:"p_adjusted"`
 }
 
-// ended is what there is to say of a launch that has ended.
+// ended holds everything that can be reported about a launch that has ended.
 type ended struct {
 	task       db.Task
 	launch     engine.PastLaunch
 	statistics db.TaskStatistics
 	variants   []report.VariantStatistics
 	verdicts   map[int]measure.Statistics
-	// winner is nil if the task has one variant, or the data show no winner by the metric.
+	// winner is nil if the task has one variant, or if the data show no winner by the metric.
 	winner *winner
 	metric string
-	// worse are the questions that got worse since the task before.
+	// worse are the questions that got worse since the previous task.
 	worse  []schedules.Change
 	before string
+	// changed are the questions whose facts changed since then; nil if there was none.
+	changed *measure.ChangedFacts
 }
 
-// ending tells how a launch ended: what ran, its headline numbers, which variant won, what got worse.
+// ending returns the message about the end of a launch: what ran, its headline numbers, which variant won, what got
+// worse.
 func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
 	e, err := w.ended(ctx, d, task)
 	if err != nil {
@@ -90,11 +92,13 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 		Stats  stats    `json:"stats"`
 		Winner *winner  `json:"winner,omitempty"`
 		Worse  []string `json:"worse"`
-	}{data, e.stats(), e.winner, append([]string{}, m.Worse...)}
+		// FactsChanged is null without an earlier firing.
+		FactsChanged *measure.ChangedFacts `json:"facts_changed"`
+	}{data, e.stats(), e.winner, append([]string{}, m.Worse...), e.changed}
 	return nil
 }
 
-// ended reads what there is to say.
+// ended reads the data for the message.
 func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e ended, err error) {
 	e.task, e.metric = task, "agreement"
 	if e.launch, err = engine.NewHistory(w.Store).Launch(ctx, task.ID, *d.LaunchID); err != nil {
@@ -119,11 +123,10 @@ func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e e
 		}
 		e.winner = winnerOf(e.metric, e.variants, matrix)
 	}
-	e.worse, e.before, err = w.worse(ctx, task)
-	return e, err
+	return e, w.compareWithPrevious(ctx, &e)
 }
 
-// metricsOf are the numbers that a winner is found by, with the names of the API.
+// metricsOf are the numbers by which a winner is found, with their names in the API.
 var metricsOf = map[string]struct {
 	name string
 	of   func(measure.ComparedQuestion) *float64
@@ -143,15 +146,18 @@ func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]mea
 	}
 }
 
-// variantsShown is how many variants a message has.
+// variantsShown is how many variants a message lists.
 const variantsShown = 6
 
-// facts are the lines of the message; what is not known is left out.
+// facts returns the lines of the message; unknown values are left out.
 func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	add := func(key, value string) {
 		if value != "" && value != "–" {
 			lines = append(lines, notify.Fact{Name: l.Text(key), Value: value})
 		}
+	}
+	if said := e.levels(l); said != "" {
+		lines = append(lines, notify.Fact{Name: l.Text("notify.levels", "Total", e.task.TotalItems), Value: said})
 	}
 	if e.launch.Kind != db.LaunchSubmit {
 		add("notify.launch", l.Text("launch.kind."+string(e.launch.Kind)))
@@ -171,8 +177,11 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 		add("notify.agreement", text.Percent(e.statistics.Agreement))
 		add("notify.latency", text.Millis(e.statistics.LatencyP50))
 	}
-	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 {
+	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 && len(e.variants) > 1 {
 		add("notify.facts", l.Text("notify.facts.count", "Count", count))
+	}
+	if e.changed != nil && e.changed.Questions > 0 {
+		add("notify.facts.changed", e.changedText(l))
 	}
 	add("notify.cost", text.Cost(e.statistics.Cost, e.statistics.Currency))
 	add("notify.cost.judges", text.Cost(e.statistics.JudgeCost, e.statistics.JudgeCurrency))
@@ -182,7 +191,35 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	return lines
 }
 
-// scoreText writes a mean score; empty if it is unknown.
+// changedShown is how many questions whose facts changed a message names.
+const changedShown = 3
+
+// changedText says of how many questions the facts changed, and names the first.
+func (e ended) changedText(l text.Locale) string {
+	said := l.Text("notify.facts.changed.count", "Count", e.changed.Questions)
+	for _, one := range e.changed.Items[:min(len(e.changed.Items), changedShown)] {
+		question := one.QuestionID
+		if one.Variant != "" {
+			question = l.Text("notify.of", "Question", question, "Name", one.Variant)
+		}
+		said += l.Text("notify.facts.changed.one", "Question", question, "Before", text.Cut(one.Before, 40), "Now", text.Cut(one.Now, 40))
+	}
+	return said
+}
+
+// levels is the sentence that the report begins with; empty of several variants, of which each has levels of its own.
+func (e ended) levels(l text.Locale) string {
+	if len(e.variants) > 1 {
+		return ""
+	}
+	counts := make(map[measure.Level]int, len(e.statistics.Levels))
+	for level, count := range e.statistics.Levels {
+		counts[measure.Level(level)] = count
+	}
+	return summary.LevelsText(l, counts)
+}
+
+// scoreText formats a mean score; empty if it is unknown.
 func scoreText(score *float64) string {
 	if score == nil {
 		return ""
@@ -190,7 +227,7 @@ func scoreText(score *float64) string {
 	return text.Score(score)
 }
 
-// variantText is the line of one variant: its name and its numbers.
+// variantText returns the line of one variant: its name and its numbers.
 func (e ended) variantText(l text.Locale, one report.VariantStatistics) string {
 	verdict := e.verdicts[one.Number]
 	parts := []string{one.Name}
@@ -207,7 +244,7 @@ func (e ended) variantText(l text.Locale, one report.VariantStatistics) string {
 	return strings.Join(parts, l.Text("notify.comma"))
 }
 
-// winnerText says which variant won and by how much, or that the data do not show it.
+// winnerText returns the sentence that names the winner and its lead, or that the data show no winner.
 func (e ended) winnerText(l text.Locale) string {
 	metric := l.Text("notify." + e.metric)
 	if e.winner == nil {
@@ -215,7 +252,7 @@ func (e ended) winnerText(l text.Locale) string {
 	}
 	points := func(share float64) string { return text.Signed(100*share, 1) }
 	return l.Text("notify.winner.by", "Name", e.winner.Name, "Metric", metric, "Value", text.Percent(&e.winner.Value), "RunnerUp", e.nameOf(e.winner.RunnerUp),
-		"Points", points(e.winner.Difference), "Low", points(e.winner.Interval[0]), "High", points(e.winner.Interval[1]))
+		"Points", strings.TrimPrefix(points(e.winner.Difference), "+"), "Low", points(e.winner.Interval[0]), "High", points(e.winner.Interval[1]))
 }
 
 func (e ended) nameOf(number int) string {
@@ -227,7 +264,7 @@ func (e ended) nameOf(number int) string {
 	return ""
 }
 
-// stats are the statistics as a webhook has them.
+// stats returns the statistics as a webhook receives them.
 func (e ended) stats() stats {
 	own := stats{TaskStatistics: e.statistics, PassRate: e.statistics.PassRate, ScoreMean: e.statistics.ScoreMean}
 	for _, one := range e.variants {
@@ -245,29 +282,28 @@ func (e ended) stats() stats {
 	return own
 }
 
-// worse returns which questions of a task that a schedule made got worse since the firing before, whose task has the name before:
-// those that the schedule's page shows as worse.
-func (w Writer) worse(ctx context.Context, task db.Task) (worse []schedules.Change, before string, err error) {
-	earlier, err := entries.NewSchedules(w.Store).Before(ctx, task.ID, 1)
-	if err != nil || len(earlier) == 0 {
-		return nil, "", err
+// compareWithPrevious finds which questions of a task that a schedule made got worse since the firing before – those that the
+// schedule's page shows as worse –, and whose facts changed.
+func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
+	previous, err := schedules.Previous(ctx, w.Store, e.task)
+	if err != nil || previous == nil {
+		return err
 	}
-	previous, err := w.Store.Task(ctx, db.AllProjects(), *earlier[0].TaskID)
-	if errors.Is(err, db.ErrNotFound) {
-		return nil, "", nil
-	}
+	changes, err := schedules.Changed(ctx, w.Store, *previous, e.task)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	changes, err := schedules.Changed(ctx, w.Store, previous, task)
-	worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
-	return worse, previous.Name, err
+	e.before = previous.Name
+	e.worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
+	changed, err := schedules.ChangedFacts(ctx, w.Store, *previous, e.task)
+	e.changed = &changed
+	return err
 }
 
 // worseShown is how many questions that got worse a message names.
 const worseShown = 5
 
-// worseLines are the questions that got worse, a line each.
+// worseLines returns a line for each question that got worse.
 func (e ended) worseLines(l text.Locale) (lines []string) {
 	for _, one := range e.worse[:min(len(e.worse), worseShown)] {
 		key := "notify.worse.agreement"

@@ -26,11 +26,11 @@ import (
 type Writer struct {
 	Store *db.Store
 	Texts *text.Catalogue
-	// PublicURL is where people find the site, without a slash at its end; without one messages have no links.
+	// PublicURL is the address of this site, without a trailing slash; if it is empty, messages have no links.
 	PublicURL string
 }
 
-// Message writes what a delivery announces.
+// Message writes the message of a delivery.
 func (w Writer) Message(ctx context.Context, d outbox.Delivery, channel entries.Channel) (notify.Message, error) {
 	l := w.Texts.Locale(channel.Lang, "")
 	m := notify.Message{At: d.CreatedAt, Type: "task." + string(d.Event), Tone: notify.Neutral, Colon: l.Text("notify.colon"), LinkText: l.Text("notify.link")}
@@ -56,7 +56,7 @@ func (w Writer) Message(ctx context.Context, d outbox.Delivery, channel entries.
 	return m, w.ending(ctx, l, d, task, data, &m)
 }
 
-// taskData is what every webhook is told.
+// taskData is the part of the data that every webhook receives.
 type taskData struct {
 	TaskID   uuid.UUID       `json:"task_id"`
 	TaskName string          `json:"task_name"`
@@ -66,7 +66,7 @@ type taskData struct {
 	URL      *string         `json:"url"`
 }
 
-// progress tells how far a launch is.
+// progress returns the message about the progress of a launch.
 func (w Writer) progress(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
 	now, err := report.NewMonitor(w.Store).TaskProgress(ctx, task.ID)
 	if err != nil {
@@ -86,7 +86,7 @@ func (w Writer) progress(ctx context.Context, l text.Locale, d outbox.Delivery, 
 	return nil
 }
 
-// alert tells what a firing was reason for, as it was found.
+// alert returns the message about the alert of a firing, with the findings.
 func (w Writer) alert(l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
 	var found measure.Alert
 	if d.Detail != nil {
@@ -94,7 +94,7 @@ func (w Writer) alert(l text.Locale, d outbox.Delivery, task db.Task, data taskD
 			return err
 		}
 	}
-	if len(found.Findings) == 0 { // an earlier version announced each by itself
+	if len(found.Findings) == 0 { // an earlier version announced each finding separately
 		found.Findings = []measure.Finding{found.Finding}
 	}
 	m.Tone = notify.Bad
@@ -116,7 +116,7 @@ func (w Writer) alert(l text.Locale, d outbox.Delivery, task db.Task, data taskD
 	return nil
 }
 
-// findingTexts say in words why a variant is reason for an alert.
+// findingTexts returns sentences about a variant's findings.
 func findingTexts(l text.Locale, metric measure.Metric, f measure.Finding) (texts []string) {
 	value := metricText(metric, f.Value)
 	if f.Below != nil {
@@ -128,7 +128,7 @@ func findingTexts(l text.Locale, metric measure.Metric, f measure.Finding) (text
 	return texts
 }
 
-// metricText writes the value of a metric.
+// metricText formats the value of a metric.
 func metricText(metric measure.Metric, value float64) string {
 	switch {
 	case metric == measure.MetricLatency:
@@ -139,7 +139,7 @@ func metricText(metric measure.Metric, value float64) string {
 	return text.Percent(&value)
 }
 
-// pushedRun is a run as a webhook is given it.
+// pushedRun is a run as a webhook receives it.
 type pushedRun struct {
 	RunID        int64               `json:"run_id"`
 	QuestionID   string              `json:"question_id"`
@@ -167,7 +167,7 @@ type pushedRun struct {
 	CompletedAt  string              `json:"completed_at"`
 }
 
-// results carries a batch of runs that have ended.
+// results returns the message with a batch of runs that have ended.
 func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
 	ids, err := w.Store.Outbox().Batch(ctx, *d.LaunchID, d.Sequence)
 	if err != nil {
@@ -201,7 +201,7 @@ func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, t
 	return nil
 }
 
-// Test is the message that tries a channel.
+// Test returns the message for testing a channel.
 func Test(l text.Locale, channel entries.Channel) notify.Message {
 	return notify.Message{
 		Type: "channel.test", At: time.Now(), Title: l.Text("notify.test", "Name", channel.Name), Tone: notify.Neutral, Colon: l.Text("notify.colon"),

@@ -31,43 +31,46 @@ const (
 	Help    = "/help"
 	Metrics = "/metrics"
 	OpenAPI = "/api/openapi.json"
-	// API is where the API's collections are.
+	// API is the prefix of the API's paths.
 	API = "/api/v1"
 	// APITasks is the API's collection of tasks.
 	APITasks = "/api/v1/evaluation-tasks"
 	// APIComparison compares two tasks.
 	APIComparison = "/api/v1/comparison"
 	Comparison    = "/comparison"
+	// PrintComparison is the comparison of two tasks as one document.
+	PrintComparison = "/comparison/print"
 	// NewComparison is the form for a task that compares prompts, models and agents.
 	NewComparison      = "/compare"
 	EstimateComparison = "/compare/estimate"
-	// Library is where what is saved for tasks is; LibraryPreview renders templates, LibraryDetect recognises protocols.
+	// Library is the path of the library; LibraryPreview renders templates, LibraryDetect recognises protocols.
 	Library        = "/library"
 	LibraryPreview = "/library/prompts/preview"
 	LibraryDetect  = "/library/agents/detect"
-	// Login is where people sign in, Logout where they sign out, Setup where the first administrator is made.
+	// Login is the page for signing in, Logout the one for signing out, Setup the one for creating the first
+	// administrator.
 	Login  = "/login"
 	Logout = "/logout"
 	Setup  = "/setup"
 	// Passkey and PasskeyDone are the two halves of signing in with a passkey.
 	Passkey     = "/login/passkey"
 	PasskeyDone = "/login/passkey/done"
-	// OpenID leads to the OpenID Connect provider, OpenIDDone back.
+	// OpenID redirects to the OpenID Connect provider, OpenIDDone receives the redirect back.
 	OpenID      = "/login/oidc"
 	OpenIDDone  = "/login/oidc/callback"
 	OpenIDEnded = "/login/oidc/backchannel"
-	// Account is one's own account.
+	// Account is the page of the reader's own account.
 	Account  = "/account"
 	Users    = "/admin/users"
 	Audit    = "/admin/audit"
 	Projects = "/projects"
-	// Shared is where links to reports lead.
+	// Shared is the prefix of links to reports.
 	Shared = "/shared"
-	// ScheduleTimes says when a cron expression comes.
+	// ScheduleTimes shows the next times of a cron expression.
 	ScheduleTimes = "/library/schedules/times"
 )
 
-// HelpChapter is a chapter of the guide, at one of its sections unless that is empty.
+// HelpChapter returns the path of a chapter of the guide, at one of its sections unless that is empty.
 func HelpChapter(chapter, section string) string {
 	path := Help + "/" + chapter
 	if section != "" {
@@ -82,13 +85,13 @@ func LibraryKind(kind string) string { return Library + "/" + kind }
 // LibraryNew is the form for a new entry.
 func LibraryNew(kind string) string { return LibraryKind(kind) + "/new" }
 
-// LibraryTest is where a target is asked a question before it is saved.
+// LibraryTest tests a target before it is saved.
 func LibraryTest(kind string) string { return LibraryKind(kind) + "/test" }
 
 // LibraryEntry is an entry's page.
 func LibraryEntry(kind string, id uuid.UUID) string { return LibraryKind(kind) + "/" + id.String() }
 
-// Delivery is where what a channel was told is sent again.
+// Delivery sends a message to a channel again.
 func Delivery(channel uuid.UUID, id int64) string {
 	return LibraryEntry("channels", channel) + "/deliveries/" + strconv.FormatInt(id, 10)
 }
@@ -98,16 +101,24 @@ func LibraryVersion(kind string, id uuid.UUID, number int) string {
 	return LibraryEntry(kind, id) + "/versions/" + strconv.Itoa(number)
 }
 
-// LibraryVersions is where the next version of a dataset is added.
+// LibraryVersions adds the next version of a dataset.
 func LibraryVersions(id uuid.UUID) string { return LibraryEntry("datasets", id) + "/versions" }
 
-// Compare leads from a task to the choice of another to compare it with.
+// Compare offers tasks with which to compare a task.
 func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 
 // CompareWith compares two tasks.
 func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
 
-// taskForm is the form that fits a task: one for a typed address alone, one for what is compared.
+// CarryReviews lists the verdicts that a task can take over from another, whose reference names its variant.
+func CarryReviews(id uuid.UUID, from string, variant int) string {
+	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
+}
+
+// ReviewCarry is where a task takes verdicts over.
+func ReviewCarry(id uuid.UUID) string { return Task(id) + "/review/carry" }
+
+// taskForm returns the form that fits a task: the one for a typed address, or the one for comparisons.
 func taskForm(isPlain bool) string {
 	if isPlain {
 		return Create
@@ -118,7 +129,7 @@ func taskForm(isPlain bool) string {
 // CreateFrom is the form for a copy of a task.
 func CreateFrom(id uuid.UUID, isPlain bool) string { return taskForm(isPlain) + "?from=" + id.String() }
 
-// EditDraft is the form that a draft is edited in.
+// EditDraft is the form for editing a draft.
 func EditDraft(id uuid.UUID, isPlain bool) string { return taskForm(isPlain) + "?draft=" + id.String() }
 
 // Task is a task's page.
@@ -127,22 +138,22 @@ func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }
 // TaskLive is the part of a task's page that changes while it runs.
 func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
 
-// TaskAction is where a task is run, stopped, resumed or retried.
+// TaskAction runs, stops, resumes or retries a task.
 func TaskAction(id uuid.UUID, action string) string { return Task(id) + "/" + action }
 
-// TaskDelete is where a task is deleted.
+// TaskDelete deletes a task.
 func TaskDelete(id uuid.UUID) string { return Task(id) + "/delete" }
 
-// TaskAgent is where the agent whose address was typed into a task is saved.
+// TaskAgent saves the agent whose address was typed into a task.
 func TaskAgent(id uuid.UUID) string { return Task(id) + "/agent" }
 
-// TaskDataset is the file that a task was made from.
+// TaskDataset is the file from which a task was created.
 func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
 
 // Results is a task's report.
 func Results(id uuid.UUID) string { return Task(id) + "/results" }
 
-// PartialResults leads to the questions of a report that are done before the others.
+// PartialResults leads to the questions of a report that are finished before the others.
 func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
 
 // Conversation leads to the turns of one conversation in a report.
@@ -159,7 +170,7 @@ func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sen
 // QuestionReviews is the history of the verdicts on a question.
 func QuestionReviews(id uuid.UUID, number int) string { return Question(id, number) + "/reviews" }
 
-// News tells whether more questions of a running task are done than are known.
+// News reports whether more questions of a running task are finished than the page shows.
 func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + strconv.Itoa(known) }
 
 // Variants compares the variants of a task.
@@ -176,22 +187,22 @@ func ReportBy(id uuid.UUID, column string) string {
 // Review leads to the next question that waits for the reader's verdict.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 
-// ReviewOf is one question on a page of its own, for a verdict.
+// ReviewOf shows one question on its own page, for a verdict.
 func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strconv.Itoa(number) }
 
-// ReviewSame is the list of questions whose answers have the same content, which are passed at once.
+// ReviewSame lists the questions whose answers have the same content, which can be passed at once.
 func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
 
-// SignOff is the summary of a review, where it is signed off.
+// SignOff is the summary of a review, in which the report is signed off.
 func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 
-// Assignments is where questions are given to reviewers.
+// Assignments assigns questions to reviewers.
 func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
 
-// Print is a task's report as one document, for paper.
+// Print is a task's report as one document, for printing.
 func Print(id uuid.UUID) string { return Results(id) + "/print" }
 
-// PrintDiffering is the report of a task as one document, with the questions that differ or failed.
+// PrintDiffering is the report of a task as one document, with only the questions that differ or failed.
 func PrintDiffering(id uuid.UUID) string { return Print(id) + "?only=differing" }
 
 // Launches is the list of a task's launches.
@@ -256,27 +267,27 @@ func WithQuery(path string, query url.Values) string {
 // TaskFlights is the list of a task's calls under way.
 func TaskFlights(id uuid.UUID) string { return Task(id) + "/flights" }
 
-// UnitFiles is what a unit's calls have reported so far, as a part of its page.
+// UnitFiles lists the files that a unit's calls have reported so far, for a part of its page.
 func UnitFiles(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/files" }
 
-// Unit is where a call is followed while it is under way, and played again afterwards.
+// Unit shows a call while it is under way, and replays it afterwards.
 func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
 
-// UnitLog is the log of a call as a part of its page.
+// UnitLog is the log of a call, for a part of its page.
 func UnitLog(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/log" }
 
-// ReplayBeside plays the runs of a question side by side.
+// ReplayBeside replays the runs of a question side by side.
 func ReplayBeside(id uuid.UUID, number int) string {
 	return Task(id) + "/replay/" + strconv.Itoa(number)
 }
 
-// Assets is where the files that a task's agents produced are.
+// Assets is the API's collection of the files that a task's agents produced.
 func Assets(id uuid.UUID) string { return APITasks + "/" + id.String() + "/assets" }
 
 // Asset is a file that an agent produced.
 func Asset(id, asset uuid.UUID) string { return Assets(id) + "/" + asset.String() }
 
-// Thumbnail is a small picture of one.
+// Thumbnail is a small version of an image.
 func Thumbnail(id, asset uuid.UUID) string { return Asset(id, asset) + "/thumbnail" }
 
 // Gallery shows the files that a task's agents produced.
@@ -287,7 +298,7 @@ func APIUnitEvents(id uuid.UUID, unit int64) string {
 	return APITasks + "/" + id.String() + "/units/" + strconv.FormatInt(unit, 10) + "/events"
 }
 
-// APIRunEvents lists what happened during a run.
+// APIRunEvents lists the events of a run.
 func APIRunEvents(id uuid.UUID, run int64) string {
 	return APITasks + "/" + id.String() + "/runs/" + strconv.FormatInt(run, 10) + "/events"
 }
@@ -295,18 +306,19 @@ func APIRunEvents(id uuid.UUID, run int64) string {
 // LoginFor leads to the sign-in, and afterwards to a path of this site.
 func LoginFor(back string) string { return WithQuery(Login, url.Values{"next": {back}}) }
 
-// LoginAgain is LoginFor for somebody who is signed in and must prove it again.
+// LoginAgain is like LoginFor, for a user who is signed in and must authenticate again.
 func LoginAgain(back string) string {
 	return WithQuery(Login, url.Values{"again": {"1"}, "next": {back}})
 }
 
-// Where one's password is changed, and a passkey is registered, alone.
+// The page for changing the password, and the one for registering a passkey.
 const (
 	OwnPassword = Account + "/password"
 	OwnPasskeys = Account + "/passkeys"
 )
 
-// DutyFor leads to what somebody must do first, password or passkey, and afterwards to a path of this site.
+// DutyFor leads to the user's duty, choosing a password or registering a passkey, and afterwards to a path of this
+// site.
 func DutyFor(duty, back string) string {
 	page := OwnPassword
 	if duty == "passkey" {

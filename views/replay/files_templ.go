@@ -24,19 +24,19 @@ import (
 	"wending/views/ui"
 )
 
-// FilesView is what the page shows.
+// FilesView is the data of the page.
 type FilesView struct {
 	Task   db.Task
 	Assets []journal.PlacedAsset
 	// Kind and Variant narrow the list; empty and 0 mean all.
 	Kind    string
 	Variant int
-	// Counts are how many there are of each kind in all.
+	// Counts are the total numbers of files of each kind.
 	Counts map[string]int
 	Pager  ui.Pager
 }
 
-// FileKinds are the kinds that a list can be narrowed to.
+// FileKinds are the kinds by which a list can be filtered.
 var FileKinds = []string{event.Image, event.Audio, event.Video, event.File}
 
 func (v FilesView) total() (all int) {
@@ -46,7 +46,7 @@ func (v FilesView) total() (all int) {
 	return all
 }
 
-// href is the page with another kind or variant.
+// href returns the address of the page with another kind or variant.
 func (v FilesView) href(kind string, variant int) string {
 	query := url.Values{}
 	if kind != "" {
@@ -775,12 +775,12 @@ func FilesPage(frame ui.Frame, view FilesView) templ.Component {
 	})
 }
 
-// isPicture reports whether browsers show a file as a picture.
+// isPicture reports whether browsers display a file as an image.
 func isPicture(a journal.Asset) bool {
 	return a.MediaType != nil && a.Kind == event.Image && *a.MediaType != "image/svg+xml"
 }
 
-// figure is one file: a picture's thumbnail, a player, a link – or why there is none.
+// figure shows one file: an image's thumbnail, a player, a link, or why there is none.
 func figure(a journal.Asset, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1117,8 +1117,8 @@ func FileStrip(assets []journal.Asset) templ.Component {
 	})
 }
 
-// HiddenFiles has the files that calls reported where a script shows each when its moment has come. It is read again from href
-// when the script asks for files that are still being copied.
+// HiddenFiles contains the files that calls reported; a script shows each at its time. The script loads it again
+// from href while files are still being copied.
 func HiddenFiles(href string, assets []journal.Asset) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1202,7 +1202,8 @@ func HiddenFiles(href string, assets []journal.Asset) templ.Component {
 	})
 }
 
-// EnclosedFiles lists the files of one run in a document that stands alone, with the pictures that it holds: data URLs by the assets' ids.
+// EnclosedFiles lists the files of one run in a standalone document. The images that the document contains are data
+// URLs, by asset id.
 func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1242,7 +1243,7 @@ func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.
 					var templ_7745c5c3_Var58 string
 					templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(picture)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 211, Col: 24}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 212, Col: 24}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
 					if templ_7745c5c3_Err != nil {
@@ -1255,7 +1256,7 @@ func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.
 					var templ_7745c5c3_Var59 string
 					templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(path.Base(one.Path))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 211, Col: 52}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 212, Col: 52}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 					if templ_7745c5c3_Err != nil {
@@ -1269,7 +1270,7 @@ func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.
 				var templ_7745c5c3_Var60 string
 				templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(one.Path)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 213, Col: 15}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 214, Col: 15}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
 				if templ_7745c5c3_Err != nil {
@@ -1287,7 +1288,7 @@ func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.
 					var templ_7745c5c3_Var61 string
 					templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "asset.failed"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 215, Col: 39}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 216, Col: 39}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 					if templ_7745c5c3_Err != nil {
@@ -1305,7 +1306,7 @@ func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.
 						var templ_7745c5c3_Var62 string
 						templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(*one.Error))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 217, Col: 48}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 218, Col: 48}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 						if templ_7745c5c3_Err != nil {
@@ -1325,7 +1326,7 @@ func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.
 					var templ_7745c5c3_Var63 string
 					templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs(text.Bytes(int(*one.Size)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 221, Col: 35}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 222, Col: 35}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
 					if templ_7745c5c3_Err != nil {

@@ -10,11 +10,11 @@ import (
 	"wending/views/text"
 )
 
-// Line is what the log says of one event, or of a text that came in pieces.
+// Line is the log's line about one event, or about a text that arrived in pieces.
 type Line struct {
-	// AtMS is since the call's start.
+	// AtMS is the time since the call's start.
 	AtMS int
-	// Type is the event's, Label its word, Text what it says.
+	// Type is the event's type, Label the word for it, Text its content.
 	Type  event.Type
 	Label string
 	Text  string
@@ -28,31 +28,31 @@ const (
 
 // Tail is where the log of a call under way continues.
 type Tail struct {
-	// At is the last event that is shown.
+	// At is the position of the last event that is shown.
 	At journal.Position `query:"-"`
-	// Within is the type of the text that the last line shows; empty if that line is of another event. Room is how
-	// many characters the line can still take; it is negative once the line has been cut.
+	// Within is the type of the text in the last line; empty if that line is about another event. Room is how many
+	// characters the line can still take; it is negative once the line has been cut.
 	Within event.Type `query:"within"`
 	Room   int        `query:"room"`
-	// Lines, Events and Tools are how many of each are shown, lines left out included.
+	// Lines, Events and Tools are how many of each are shown, including lines left out.
 	Lines  int `query:"lines"`
 	Events int `query:"events"`
 	Tools  int `query:"tools"`
 }
 
-// log is what the events behind a tail add to a log.
+// log is what the events after a tail add to a log.
 type log struct {
 	// Continued is appended to the text of the last line that was shown.
 	Continued string
-	// Lines follow it. Left is how many lines are missing in their middle.
+	// Lines are the new lines that follow it. Left is how many lines are left out in the middle.
 	Lines []Line
 	Left  int
 	// Tail is where the log continues after them.
 	Tail Tail
 }
 
-// logOf writes events as a log that continues behind a tail: pieces of text that follow one another are one line, and of many lines the
-// first and the last are kept.
+// logOf writes events as a log that continues after a tail: consecutive pieces of text form one line, and of too
+// many lines the first and the last are kept.
 func logOf(locale text.Locale, events []event.Event, tail Tail) (made log) {
 	var pieces strings.Builder
 	flush := func() {
@@ -107,7 +107,7 @@ func stateOf(status string) string {
 	return status
 }
 
-// says is what an event of another type than text says, in one line.
+// says returns the text of an event that is not a piece of text, on one line.
 func says(locale text.Locale, e event.Event) string {
 	d := e.Data
 	var parts []string
@@ -146,10 +146,10 @@ func percent(progress float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", progress), ".0") + "%"
 }
 
-// seconds writes milliseconds as seconds.
+// seconds formats milliseconds as seconds.
 func seconds(ms int) string { return fmt.Sprintf("%.2f s", float64(ms)/1000) }
 
-// perSecond is how many tokens came in a second once the first had come; empty if it is not known.
+// perSecond returns how many tokens arrived per second after the first one; empty if that is not known.
 func perSecond(track Track) string {
 	run := track.Run
 	if run == nil || run.AnswerTokens == nil || run.LatencyMS == nil || run.FirstMS == nil || *run.LatencyMS <= *run.FirstMS {

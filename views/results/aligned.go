@@ -6,37 +6,50 @@ import (
 	"strings"
 	"time"
 
-	"github.com/a-h/templ"
-
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/measure/blocks"
 	"wending/db/measure/facts"
+	"wending/db/report"
 	"wending/views/marks"
 	"wending/views/text"
 )
 
 const (
-	// alignFor is how long aligning the answers to one question may take before differences become coarse.
-	alignFor = 150 * time.Millisecond
+	// markFor is how long looking for what differs inside of the blocks of one question may take before differences become coarse, and
+	// alignFor how long laying out the questions of a page may take before the rest of them waits until a reader opens it.
+	markFor  = 100 * time.Millisecond
+	alignFor = 300 * time.Millisecond
+	// lightAnswers is up to how many bytes of different answers a question is among the usual ones.
+	lightAnswers = 40_000
 	// foldedHere is up to how many bytes of answers in other words a page holds folded for one question; more come when they are opened.
 	foldedHere = 40_000
 )
 
-// aligned are a question's distinct answers, block by block.
+// laidOut are a question's distinct answers beside each other, block by block. Once made it does not change.
+type laidOut struct {
+	*blocks.Reading
+	// haveFacts reports that the answers contradict each other in a fact that was found in them.
+	haveFacts bool
+	places    []place
+	// stating are the numbers of the places that state a value of a fact, by the value as it is written.
+	stating map[string]int
+	// length is how many bytes the answers have, folded how many of them are in other words than the most common answer's.
+	length, folded int
+}
+
+// aligned are the answers on a card.
 type aligned struct {
-	blocks.Reading
+	*laidOut
 	marks.Answers
 	card    Card
 	answers []distinct
 	task    db.Task
-	// haveFacts reports that the answers contradict each other in a fact that was found in them.
-	haveFacts bool
 	// comesLater reports that what is folded comes when it is opened.
 	comesLater bool
-	places     []place
-	// stating are the ids of the places that state a value of a fact, by the value as it is written.
-	stating map[string]string
+	// isPostponed reports that there was no time to lay the answers out.
+	isPostponed bool
+	spent       time.Duration
 }
 
 // place is a block of the answers, or several in a row that the same answers have and the same ones have not.
@@ -48,50 +61,93 @@ type place struct {
 
 // aligned aligns a card's answers; nil if they are fewer than two, or shown in another way.
 func (r Report) aligned(c Card) *aligned {
-	a := aligned{card: c, answers: c.distincts(), task: r.Task, stating: map[string]string{}}
+	a := aligned{card: c, answers: c.distincts(), task: r.Task}
 	if len(a.answers) < 2 || r.View != Merged && !r.IsAligned {
 		return nil
 	}
-	answers := make([]blocks.Answer, len(a.answers))
-	for n, one := range a.answers {
+	a.Answers = marks.Answers{IsWritten: r.Format == nil, Timed: a.timed}
+	var key layoutKey
+	if c.Layouts != nil {
+		key = c.layoutKey(a.answers)
+		a.laidOut = c.Layouts.of(key)
+	}
+	switch {
+	case a.laidOut != nil:
+	case !c.Allowance.allows(c.length(a.answers)) && !r.IsDocument:
+		a.laidOut, a.isPostponed = &laidOut{}, true
+		return &a
+	default:
+		start := time.Now()
+		a.laidOut = c.layOut(a.answers)
+		c.Allowance.spend(time.Since(start))
+		c.Layouts.keep(key, a.laidOut)
+	}
+	a.Answers.Reading = a.laidOut.Reading
+	a.comesLater = a.folded > foldedHere && !r.IsDocument
+	return &a
+}
+
+// timed looks for the difference of two blocks, in what is left of the question's time.
+func (a *aligned) timed(find func(within time.Duration)) {
+	start := time.Now()
+	find(markFor - a.spent)
+	took := time.Since(start)
+	a.spent += took
+	a.card.Allowance.spend(took)
+}
+
+// layOut lays distinct answers out.
+func (c Card) layOut(all []distinct) *laidOut {
+	answers := make([]blocks.Answer, len(all))
+	l := laidOut{stating: map[string]int{}}
+	for n, one := range all {
 		answers[n] = blocks.Answer{Text: c.textOf(one.letter)}
 		answers[n].Terms = c.terms(answers[n].Text, one.runs)
 	}
-	a.Reading = blocks.Align(answers, alignFor)
-	a.Answers = marks.Answers{Reading: &a.Reading, IsWritten: r.Format == nil}
-	a.arrange()
-	folded := 0
-	for _, p := range a.places {
-		a.haveFacts = a.haveFacts || p.degree == blocks.Fact
+	l.length = c.length(all)
+	l.Reading = blocks.Align(answers)
+	l.arrange()
+	for _, p := range l.places {
+		l.haveFacts = l.haveFacts || p.degree == blocks.Fact
 		for _, unit := range p.units {
 			for _, other := range unit.Others {
-				if folded += len(other.Text); other.Degree == blocks.Fact {
-					a.note(p, other)
+				if l.folded += len(other.Text); other.Degree == blocks.Fact {
+					l.note(p, other)
 				}
 			}
 		}
 	}
-	a.comesLater = folded > foldedHere && !r.IsDocument
-	return &a
+	for _, n := range l.Apart {
+		l.folded += len(answers[n].Text)
+	}
+	return &l
+}
+
+// length is how many bytes different answers have.
+func (c Card) length(answers []distinct) (length int) {
+	for _, one := range answers {
+		length += len(c.textOf(one.letter))
+	}
+	return length
 }
 
 // note remembers where the values of a fact are stated.
-func (a *aligned) note(p place, other blocks.Other) {
+func (l *laidOut) note(p place, other blocks.Other) {
 	for _, term := range slices.Concat(other.Against, other.Terms) {
-		if _, isKnown := a.stating[term]; !isKnown {
-			a.stating[term] = a.placeID(p)
+		if _, isKnown := l.stating[term]; !isKnown {
+			l.stating[term] = p.number
 		}
 	}
 }
 
 // arrange puts the units into places.
-func (a *aligned) arrange() {
-	for n, unit := range a.Units {
-		if last := len(a.places) - 1; last >= 0 && onlyThere(unit) && sameVoices(a.places[last].units[0], unit) {
-			a.places[last].units = append(a.places[last].units, unit)
+func (l *laidOut) arrange() {
+	for n, unit := range l.Units {
+		if last := len(l.places) - 1; last >= 0 && onlyThere(unit) && sameVoices(l.places[last].units[0], unit) {
+			l.places[last].units = append(l.places[last].units, unit)
 			continue
 		}
-		a.places = append(a.places, place{number: n, units: []blocks.Unit{unit}, degree: unit.Degree})
+		l.places = append(l.places, place{number: n, units: []blocks.Unit{unit}, degree: unit.Degree})
 	}
 }
 
@@ -126,6 +182,9 @@ func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 				}
 				term := value.Text
 				if !strings.Contains(answer, term) {
+					if len(answer) > lightAnswers { // where it is, is not worth reading all of it
+						continue
+					}
 					if read == nil {
 						read = facts.Read(answer)
 					}
@@ -145,8 +204,8 @@ func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 // maxFacts is more than the facts that a question may have.
 const maxFacts = 10_000
 
-func (a *aligned) placeID(p place) string {
-	return CardID(a.card.Item.ID) + "-" + strconv.Itoa(p.number+1)
+func (a *aligned) placeID(number int) string {
+	return CardID(a.card.Item.ID) + "-" + strconv.Itoa(number+1)
 }
 
 // placeOf is the id of the place that states a value; empty if none is known.
@@ -154,7 +213,18 @@ func (a *aligned) placeOf(value string) string {
 	if a == nil {
 		return ""
 	}
-	return a.stating[value]
+	if number, isKnown := a.stating[value]; isKnown {
+		return a.placeID(number)
+	}
+	return ""
+}
+
+// toName are the facts that a card names: answers that have nothing in common leave out nearly all that is in the others.
+func (a *aligned) toName(differing report.Facts) report.Facts {
+	if a != nil && !a.isPostponed && a.areUnlike() {
+		return Conflicts(differing)
+	}
+	return differing
 }
 
 // stretch is a run of places that are folded together, or one that is shown.
@@ -166,11 +236,14 @@ type stretch struct {
 }
 
 // stretches are all places in order: those in which facts differ are shown, the others folded. A long question shows the first few.
-func (a *aligned) stretches() (all []stretch) {
+func (a *aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fact) }
+
+// stretchesFrom are all places in order: those that differ by a degree at least are shown.
+func (a *aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
 	var heading *blocks.Unit
 	shown := 0
 	for _, p := range a.places {
-		if p.degree == blocks.Fact && (shown < mostShown || !a.comesLater) {
+		if p.degree >= least && (shown < mostShown || !a.comesLater) {
 			shown++
 			all, heading = append(all, stretch{isShown: true, places: []place{p}, heading: heading}), nil
 			continue
@@ -253,14 +326,15 @@ func (a *aligned) voice(answers []int) (v voice) {
 }
 
 const (
-	// maxLetters is how many letters a row names, fewRuns how many runs.
+	// maxLetters is how many letters a row names, fewRuns how many runs, maxListed how many runs an answer's own line does.
 	maxLetters = 6
 	fewRuns    = 3
+	maxListed  = 10
 	// mostShown is how many places a question shows whose answers are long, mostOthers how many ways to say a thing at each of them.
 	mostShown  = 5
 	mostOthers = 5
 	// besideBlocks is how many blocks of an answer are shown that is not compared.
-	besideBlocks = 4
+	besideBlocks = 3
 	// apartChars is how much of an answer is shown in one line.
 	apartChars = 60
 )
@@ -301,37 +375,28 @@ func (c Card) relation(letter string) string {
 			}
 		}
 	}
-	if difference := c.difference(letter); difference != nil {
-		equal, all := 0, 0
-		for _, step := range difference.Steps {
-			all += step.Length
-			if step.Op == measure.Equal {
-				equal, all = equal+2*step.Length, all+step.Length
-			}
-		}
-		if 2*equal < all {
-			return "different"
-		}
+	if difference := c.difference(letter); difference != nil && isApart(*difference) {
+		return "different"
 	}
 	return "wording"
+}
+
+// isApart reports that two texts have less in common than not: marks would cover them.
+func isApart(difference measure.Difference) bool {
+	equal, all := 0, 0
+	for _, step := range difference.Steps {
+		all += step.Length
+		if step.Op == measure.Equal {
+			equal, all = equal+2*step.Length, all+step.Length
+		}
+	}
+	return 2*equal < all
 }
 
 // letterClass is how a letter of this question is coloured.
 func (c Card) letterClass(letter string) string { return "letter is-" + c.relation(letter) }
 
-// agrees reports whether a value of a fact is the standard answer's.
-func (c Card) agrees(fact measure.Fact, value measure.Value) bool {
-	return slices.ContainsFunc(facts.Read(c.Item.StandardAnswer), func(one facts.Fact) bool {
-		return one.Kind == fact.Kind && one.Value == value.Value
-	})
-}
-
 // likenessText is how alike an answer is to the most common one.
 func (a *aligned) likenessText(locale text.Locale, n int) string {
 	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
-}
-
-// standard is the standard answer, formatted where the answers are.
-func (r Report) standard(content string) templ.Component {
-	return marks.Answers{IsWritten: r.Format == nil}.List(blocks.Cut(content))
 }

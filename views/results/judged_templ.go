@@ -323,7 +323,9 @@ func (l Laid) Voices() templ.Component {
 }
 
 // Standard is the standard answer, written as its marks mean it.
-func (l Laid) Standard() templ.Component { return l.report.standard(l.card.Item.StandardAnswer) }
+func (l Laid) Standard() templ.Component {
+	return standardText(l.report, l.card.Item.StandardAnswer)
+}
 
 // Ways are how the answers can be shown.
 func (l Laid) Ways() templ.Component {

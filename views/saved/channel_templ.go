@@ -392,7 +392,7 @@ func languageChoices(locale text.Locale) (choices []ui.Choice) {
 	return choices
 }
 
-// deliveries shows what a channel was told.
+// deliveries shows the messages sent to a channel.
 func deliveries(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -515,7 +515,7 @@ func deliveries(form Form) templ.Component {
 	})
 }
 
-// DeliveryTable lists deliveries, which can be sent again: those of a channel with their tasks, or those about task with their
+// DeliveryTable lists deliveries, which can be sent again: a channel's with their tasks, or a task's with their
 // channels.
 func DeliveryTable(list []outbox.Delivery, task *uuid.UUID) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -1023,7 +1023,7 @@ func DeliveryTable(list []outbox.Delivery, task *uuid.UUID) templ.Component {
 	})
 }
 
-// stateTag is the state of a task whose colours fit a delivery's.
+// stateTag returns the state of a task whose colours suit a delivery's state.
 func stateTag(state outbox.State) string {
 	return map[outbox.State]string{outbox.Pending: "PENDING", outbox.Sent: "SUCCEEDED", outbox.GivenUp: "FAILED"}[state]
 }

@@ -26,11 +26,11 @@ type Content struct {
 	VariableNames []string
 	Rows          []dataset.Row
 	Pager         ui.Pager
-	// Changes lead from the version before; nil for the first version.
+	// Changes are the changes from the previous version; nil for the first version.
 	Changes *Changed
 }
 
-// Changed says how a version of a dataset differs from the one before it.
+// Changed is how a version of a dataset differs from the previous one.
 type Changed struct {
 	// From is the number of that version.
 	From                               int
@@ -43,7 +43,7 @@ type Changed struct {
 // ChangedRow is a row that was added, removed or altered.
 type ChangedRow struct {
 	Kind string
-	// Number is the row's in its file, of a removed one in the file before.
+	// Number is the row's number in its file; for a removed row, in the previous file.
 	Number   int
 	Question string
 	Fields   []ChangedField
@@ -102,7 +102,7 @@ func datasetFields(form Form) templ.Component {
 	})
 }
 
-// nextVersion takes the file of a dataset's next version.
+// nextVersion is the form for the file of a dataset's next version.
 func nextVersion(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -254,7 +254,7 @@ func nextVersion(form Form) templ.Component {
 	})
 }
 
-// content shows what a version of a dataset holds.
+// content shows the content of a version of a dataset.
 func content(entry entries.Entry, c Content) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -597,7 +597,7 @@ func content(entry entries.Entry, c Content) templ.Component {
 	})
 }
 
-// changes says what is different from the version before.
+// changes shows the differences from the previous version.
 func changes(c Changed) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -19,15 +19,15 @@ import (
 	"wending/views/ui"
 )
 
-// Rendered is what a prompt becomes with the values of a row.
+// Rendered is a prompt with the values of a row.
 type Rendered struct {
 	System, User string
 	// Templates are the templates cut at their variables; those in Missing have no value.
 	SystemPieces, UserPieces []protocol.TemplatePiece
 	Missing                  []string
-	// Names are the variables that the row has.
+	// Names are the names of the row's variables.
 	Names []string
-	// Row says which row it is: "3 / 100"; empty for made-up values.
+	// Row is the row's position: "3 / 100"; empty for made-up values.
 	Row string
 	// Message is set if the row cannot be shown.
 	Message string
@@ -78,7 +78,7 @@ func promptFields(form Form) templ.Component {
 	})
 }
 
-// template is a field for a template. Its script shows the variables in colour; without one the preview does.
+// template is a field for a template. Its script highlights the variables; without scripts the preview does.
 func template(field ui.Field, rows string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -290,7 +290,7 @@ func template(field ui.Field, rows string) templ.Component {
 	})
 }
 
-// previewPanel shows what the templates become with a row of a dataset.
+// previewPanel shows the templates with the values of a dataset's row.
 func previewPanel(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -545,7 +545,7 @@ func orOne(value string) string {
 	return value
 }
 
-// RenderedPart is what the templates become.
+// RenderedPart shows the rendered templates.
 func RenderedPart(rendered Rendered) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -751,10 +751,10 @@ func braced(names []string) string {
 // PromptVersion is one version of a prompt beside another.
 type PromptVersion struct {
 	Form Form
-	// Number is the version's, Against the other's; 0 if there is none to compare with.
+	// Number is the version's number, Against the other version's; 0 if there is none to compare with.
 	Number, Against int
 	System, User    string
-	// SystemChanges and UserChanges lead from the other version to this one.
+	// SystemChanges and UserChanges are the changes from the other version to this one.
 	SystemChanges, UserChanges []measure.Piece
 }
 
@@ -974,7 +974,7 @@ func PromptVersionPage(frame ui.Frame, version PromptVersion) templ.Component {
 	})
 }
 
-// templateText shows a template: with the changes that led to it, or with its variables.
+// templateText shows a template, with its changes or with its variables.
 func templateText(title, template string, changes []measure.Piece, isCompared bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

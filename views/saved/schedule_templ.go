@@ -19,11 +19,11 @@ import (
 	"wending/views/ui"
 )
 
-// Times say when a cron expression comes.
+// Times are the times at which a cron expression fires.
 type Times struct {
-	// Message is what is wrong with it; empty if nothing is.
+	// Message is the fault of the expression; empty if there is none.
 	Message string
-	// Words say it in plain words, Next are the next times.
+	// Words describe the times in plain language, Next are the next times.
 	Words string
 	Next  []time.Time
 }
@@ -384,7 +384,7 @@ func zoneField(locale text.Locale, form Form) ui.Field {
 	return timed(placed(form.field("timezone", locale.Text("schedule.timezone")), "Asia/Shanghai"), "zones")
 }
 
-// timed makes a field show when the expression comes, as soon as it changes.
+// timed makes a field show the times of the expression as soon as it changes.
 func timed(field ui.Field, list string) ui.Field {
 	field.Attributes = templ.Attributes{
 		"autocomplete": "off", "list": list, "spellcheck": "false", "hx-post": paths.ScheduleTimes, "hx-trigger": "input changed delay:300ms", "hx-include": "#cron, #timezone",
@@ -393,7 +393,7 @@ func timed(field ui.Field, list string) ui.Field {
 	return field
 }
 
-// TimesPart says when an expression comes.
+// TimesPart shows the times of an expression.
 func TimesPart(times *Times) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

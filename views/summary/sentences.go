@@ -16,7 +16,7 @@ import (
 	"wending/views/text"
 )
 
-// name is a variant's, with its number; a plain task's is the task's.
+// name returns a variant's name with its number; for a plain task, the task's name.
 func (s Summary) name(row report.VariantStatistics) string {
 	if len(s.Numbers) == 1 {
 		if row.Name != "" {
@@ -27,7 +27,7 @@ func (s Summary) name(row report.VariantStatistics) string {
 	return strconv.Itoa(row.Number) + " " + row.Name
 }
 
-// short is a variant's name where there is little room.
+// short returns a variant's name for places with little space.
 func (s Summary) short(locale text.Locale, row report.VariantStatistics) string {
 	if len(s.Numbers) == 1 {
 		return locale.Text("summary.count")
@@ -35,7 +35,7 @@ func (s Summary) short(locale text.Locale, row report.VariantStatistics) string 
 	return strconv.Itoa(row.Number)
 }
 
-// compared says what was asked of what.
+// compared returns the sentence about what was compared.
 func (s Summary) compared(locale text.Locale) string {
 	key := "summary.compared"
 	if s.Task.TotalVariants > 1 {
@@ -45,10 +45,22 @@ func (s Summary) compared(locale text.Locale) string {
 	if s.Task.CompletedAt != nil {
 		sentence += locale.Text("summary.at", "Time", cron.BeijingSecond(*s.Task.CompletedAt))
 	}
-	return sentence
+	return sentence + s.clustered(locale)
 }
 
-// told are the measures that sentences are about: what a decision is made on. The others say the same in other words.
+// clustered says what intervals take as independent where questions are not; empty where they are.
+func (s Summary) clustered(locale text.Locale) string {
+	if len(s.Numbers) == 0 || s.Numbers[0].Clusters == s.Numbers[0].Items {
+		return ""
+	}
+	if column := s.Task.ClusterBy; column != nil {
+		return locale.Text("summary.clusters.column", "Column", *column, "Clusters", s.Numbers[0].Clusters)
+	}
+	return locale.Text("summary.clusters.conversations", "Clusters", s.Numbers[0].Clusters, "Turns", s.Numbers[0].Items)
+}
+
+// told are the measures that sentences are about: those on which decisions are based. The other measures express
+// the same in other ways.
 var told = map[string]bool{"pass": true, "success": true, "agreement": true, "latency": true, "cost": true}
 
 func (s Summary) measures() (list []Measure) {
@@ -60,7 +72,7 @@ func (s Summary) measures() (list []Measure) {
 	return list
 }
 
-// measureName is a measure in a sentence: of latencies, means are compared.
+// measureName returns the name of a measure in a sentence: latencies are compared by their means.
 func measureName(locale text.Locale, name string) string {
 	if name == "pass" || name == "latency" || name == "success" {
 		return locale.Text("compare.measure." + name)
@@ -68,7 +80,7 @@ func measureName(locale text.Locale, name string) string {
 	return locale.Text("variants.measure." + name)
 }
 
-// said are the sentences that the data show.
+// said returns the sentences that the data support.
 func (s Summary) said(locale text.Locale) (said []string) {
 	if len(s.Numbers) == 1 {
 		return s.saidOfOne(locale, s.Numbers[0])
@@ -98,7 +110,7 @@ func (s Summary) said(locale text.Locale) (said []string) {
 	return append(said, s.price(locale)...)
 }
 
-// leadOfEach says by how much the leader is ahead of the next best where that is told of no other sentence.
+// leadOfEach returns a sentence about the leader's lead, unless another sentence is about that.
 func (s Summary) leadOfEach(locale text.Locale, name string) string {
 	ranking := s.Rankings[name]
 	if lead := s.Leads[name]; lead == nil || len(ranking.Worse) > 0 || !slices.Contains(ranking.Each, lead.Over) {
@@ -107,14 +119,15 @@ func (s Summary) leadOfEach(locale text.Locale, name string) string {
 	return s.lead(locale, name)
 }
 
-// Differences of the means that are called small: they decide nothing, however sure they are. Of shares it is a part of 1, of times and
-// costs a part of the next best.
+// Differences of means up to which a lead is called small: they decide nothing, however certain they are. For
+// shares the limit is a part of 1, for times and costs a part of the next best.
 const (
 	smallShare = 0.01
 	smallPart  = 0.05
 )
 
-// lead says by how much the leader of a measure is ahead of the next best; empty if it is not, or if that is not known.
+// lead returns the sentence about how far the leader of a measure is ahead of the next best; empty if it is not
+// ahead, or if that is not known.
 func (s Summary) lead(locale text.Locale, name string) string {
 	lead := s.Leads[name]
 	if lead == nil {
@@ -144,7 +157,7 @@ func (s Summary) lead(locale text.Locale, name string) string {
 	if isAmount { // less is better
 		key, sign = "summary.lead.lower", -1
 	}
-	if sign**lead.Change.Mean <= 0 { // on the questions that both answered it is not ahead
+	if sign**lead.Change.Mean <= 0 { // on the questions that both answered the leader is not ahead
 		return ""
 	}
 	said := locale.Text(key, "Next", s.Numbers[lead.Over].Number, "Difference", write(sign**lead.Change.Mean))
@@ -163,7 +176,7 @@ func (s Summary) lead(locale text.Locale, name string) string {
 	return said
 }
 
-// decimalsOf is with how many decimals milliseconds are written: none but for a few.
+// decimalsOf returns how many decimals a number of milliseconds is written with: only small numbers have any.
 func decimalsOf(ms float64) int {
 	if math.Abs(ms) < 10 {
 		return 1
@@ -171,7 +184,8 @@ func decimalsOf(ms float64) int {
 	return 0
 }
 
-// price says what the variant with the best pass rate costs and takes beside the next best; nil if that is not known of both.
+// price returns the cost and latency of the variant with the best pass rate compared with the next best; nil if
+// that is not known for both.
 func (s Summary) price(locale text.Locale) []string {
 	ranking, lead := s.Rankings["pass"], s.Leads["pass"]
 	if lead == nil || len(ranking.Worse)+len(ranking.Each) == 0 {
@@ -199,7 +213,7 @@ func (s Summary) price(locale text.Locale) []string {
 	return []string{locale.Text("summary.price", "Variant", leader.Number, "Next", next.Number, "Parts", strings.Join(parts, locale.Text("summary.price.and")))}
 }
 
-// costOfRun is what a run whose cost is known cost on average; 0 if none is.
+// costOfRun returns the average cost of the runs whose cost is known; 0 if there are none.
 func costOfRun(row report.VariantStatistics) float64 {
 	if row.Cost == nil || row.RunsWithCost == 0 {
 		return 0
@@ -211,13 +225,13 @@ func costOfRun(row report.VariantStatistics) float64 {
 	return cost / float64(row.RunsWithCost)
 }
 
-// listed are variants by their numbers.
+// listed returns the names of variants, given their numbers.
 func (s Summary) listed(locale text.Locale, places []int) string {
 	numbers := make([]string, len(places))
 	for n, place := range places {
 		numbers[n] = strconv.Itoa(s.Numbers[place].Number)
 	}
-	return strings.Join(numbers, locale.Text("create.missing.separator"))
+	return locale.Text("summary.listed", "Count", len(numbers), "Numbers", strings.Join(numbers, locale.Text("create.missing.separator")))
 }
 
 func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []string) {
@@ -225,7 +239,7 @@ func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (sa
 		said = append(said, locale.Text("summary.passed", "Rate", intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged", text.Number(verdicts.Judged)))
 	}
 	if row.Agreement != nil {
-		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, measure.MeanInterval(s.Agreements[row.Number]))))
+		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, s.Agreements[row.Number].Share())))
 	}
 	if row.IdenticalRate != nil {
 		said = append(said, locale.Text("summary.identical", "Rate", text.Percent(row.IdenticalRate)))
@@ -233,12 +247,12 @@ func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (sa
 	return said
 }
 
-// unsaid are the sentences about what the data do not show.
+// unsaid returns the sentences about what the data do not show.
 func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 	var open []string
 	if len(s.Numbers) > 1 {
 		for _, measure := range s.measures() {
-			if s.Rankings[measure.Name].ShowsNone() { // what is known of none has no ranking
+			if s.Rankings[measure.Name].ShowsNone() { // a measure that is known for no variant has no ranking
 				open = append(open, measureName(locale, measure.Name))
 			}
 		}
@@ -293,12 +307,13 @@ func (s Summary) methods() []string {
 	return append(methods, "latency", "cost")
 }
 
-// Lines are the report in a few lines of text: what a decision needs, what was compared, what can be said, what cannot.
+// Lines returns the report as a few lines of text: what a decision needs, what was compared, which conclusions are
+// supported, and which are not.
 func (s Summary) Lines(locale text.Locale) []string {
 	return slices.Concat(s.decided(locale), []string{s.compared(locale)}, s.said(locale), s.rated(locale), s.unsaid(locale))
 }
 
-// rated are the mean ratings of each judge, a line for each variant.
+// rated returns the mean ratings of each judge, a line for each variant.
 func (s Summary) rated(locale text.Locale) (lines []string) {
 	for _, judge := range s.Judges {
 		for _, row := range s.Numbers {
@@ -313,12 +328,12 @@ func (s Summary) rated(locale text.Locale) (lines []string) {
 	return lines
 }
 
-// resultsHref leads to the report with one variant's runs.
+// resultsHref returns the address of the report with one variant's runs.
 func (s Summary) resultsHref(variant int, filter, sort string) string {
 	return s.queryHref(variant, results.Query{Filter: filter, Sort: sort})
 }
 
-// queryHref leads to the questions of one variant that a query asks for.
+// queryHref returns the address of the questions of one variant that match a query.
 func (s Summary) queryHref(variant int, query results.Query) string {
 	if len(s.Numbers) > 1 {
 		query.Variant = variant
@@ -326,12 +341,12 @@ func (s Summary) queryHref(variant int, query results.Query) string {
 	return paths.WithQuery(paths.Results(s.Task.ID), query.Values())
 }
 
-// hasTruncated reports whether an answer ran out of length.
+// hasTruncated reports whether an answer was cut off at its maximum length.
 func (s Summary) hasTruncated() bool {
 	return slices.ContainsFunc(s.Numbers, func(row report.VariantStatistics) bool { return row.Truncated > 0 })
 }
 
-// costOfPass is what a run that passed cost, on average: all that the variant cost by its passes.
+// costOfPass returns the average cost of a run that passed: the variant's total cost divided by its passes.
 func costOfPass(row report.VariantStatistics, verdicts measure.Statistics) string {
 	if row.Cost == nil || verdicts.PassCount == 0 {
 		return "–"

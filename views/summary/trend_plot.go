@@ -11,7 +11,7 @@ import (
 	"wending/views/text"
 )
 
-// plotWidth and plotHeight are the units that a plot is drawn in, with room for what is written beside its axes.
+// plotWidth and plotHeight are the units in which a plot is drawn, with space for the labels of its axes.
 const (
 	plotWidth, plotHeight      = 640.0, 190.0
 	left, right, top, bottom   = 56.0, 12.0, 12.0, 26.0
@@ -31,7 +31,7 @@ type curve struct {
 type dot struct {
 	x, y       string
 	title, url string
-	// isAlert marks a firing that was reason for an alert about the variant's metric.
+	// isAlert marks a firing that raised an alert about the variant's metric.
 	isAlert bool
 }
 
@@ -39,15 +39,15 @@ type dot struct {
 type plot struct {
 	metric measure.Metric
 	curves []curve
-	axis   []mark // values, from below
+	axis   []mark // values, from bottom to top
 	times  []mark
-	limit  *mark // below which there is an alert; nil for none
+	limit  *mark // the limit below which there is an alert; nil for none
 }
 
-// mark is a label; anchor is the side of it that is at its place.
+// mark is a label; anchor is the side of the label that is at its position.
 type mark struct{ at, text, anchor string }
 
-// newPlot draws a metric; ok is false if no firing knows it.
+// newPlot draws a metric; ok is false if it is known for no firing.
 func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 	drawn = plot{metric: metric}
 	lowest, highest := math.Inf(1), math.Inf(-1)
@@ -99,7 +99,8 @@ func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 	return drawn, true
 }
 
-// timeLabels returns how the firings' times are written: with the time of day where two are less than a day apart.
+// timeLabels returns the labels of the firings' times: with the time of day if two firings are less than a day
+// apart.
 func (p TrendPage) timeLabels() func(time.Time) string {
 	for n := 1; n < len(p.Firings); n++ {
 		if p.Firings[n].PlannedAt.Sub(p.Firings[n-1].PlannedAt) < shortestDay {
@@ -109,10 +110,10 @@ func (p TrendPage) timeLabels() func(time.Time) string {
 	return func(at time.Time) string { return cron.BeijingMinute(at)[5:10] }
 }
 
-// shortestDay is less than any day: where clocks are put forward one has 23 hours.
+// shortestDay is shorter than any day: on the day when clocks go forward there are only 23 hours.
 const shortestDay = 22 * time.Hour
 
-// timeMark is a label below the plot; at its edges it stays within.
+// timeMark returns a label below the plot; at the plot's edges it stays within it.
 func timeMark(x float64, label string) mark {
 	half := float64(len(label)) * widthOfDigit / 2
 	switch {
@@ -124,10 +125,10 @@ func timeMark(x float64, label string) mark {
 	return mark{coordinate(x), label, "middle"}
 }
 
-// widthOfDigit is about how wide a digit of the axes' font is.
+// widthOfDigit is the approximate width of a digit in the axes' font.
 const widthOfDigit = 7.0
 
-// frame is the part of the axis that is drawn.
+// frame is the range of the axis that is drawn.
 func frame(metric measure.Metric, lowest, highest float64) (low, high float64) {
 	pad := max((highest-lowest)*0.08, math.Abs(highest)*0.02, 1e-6)
 	low, high = max(0, lowest-pad), highest+pad
@@ -190,7 +191,7 @@ func given(value *float64, otherwise float64) float64 {
 
 func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', coordinateDecimals, 64) }
 
-// valueText writes a metric's value.
+// valueText formats a metric's value.
 func valueText(metric measure.Metric, value float64, currency *string) string {
 	switch {
 	case metric == measure.MetricLatency:
@@ -202,7 +203,7 @@ func valueText(metric measure.Metric, value float64, currency *string) string {
 	return text.Percent(&value)
 }
 
-// pointText writes a point with its interval: 82.0 % [78.1, 85.9].
+// pointText formats a point with its interval: 82.0 % [78.1, 85.9].
 func pointText(metric measure.Metric, point measure.Point, currency *string) string {
 	written := valueText(metric, point.Value, currency)
 	if point.Low != nil && point.High != nil {

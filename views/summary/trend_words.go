@@ -10,10 +10,11 @@ import (
 	"wending/views/text"
 )
 
-// timesShown is up to how many times of a day are named one by one.
+// timesShown is the maximum number of times of a day that are named individually.
 const timesShown = 6
 
-// PlanWords says in plain words when a plan comes; expression is what it was made from.
+// PlanWords describes in plain language when a plan fires; expression is the expression from which the plan was
+// made.
 func PlanWords(l text.Locale, plan cron.Plan, expression string) string {
 	shape := plan.Shape()
 	isEveryDay := shape.Days == nil && shape.Weekdays == nil && shape.Months == nil
@@ -32,7 +33,7 @@ func PlanWords(l text.Locale, plan cron.Plan, expression string) string {
 	return dayWords(l, shape, expression)
 }
 
-// dayWords is Words of a plan that comes at certain times of certain days.
+// dayWords is like Words, for a plan that fires at certain times on certain days.
 func dayWords(l text.Locale, shape cron.Shape, expression string) string {
 	times := timesOf(shape)
 	if times == nil || shape.Months != nil || shape.Days != nil && shape.Weekdays != nil {
@@ -58,7 +59,7 @@ func dayWords(l text.Locale, shape cron.Shape, expression string) string {
 	return l.Text("cron.daily", "Times", joined)
 }
 
-// timesOf are the times of a day; nil if they are too many to be named.
+// timesOf returns the times of a day; nil if there are too many to be named.
 func timesOf(shape cron.Shape) (times []string) {
 	if shape.Hours == nil || shape.Minutes == nil || len(shape.Hours)*len(shape.Minutes) > timesShown {
 		return nil

@@ -32,7 +32,7 @@ type VariantTable struct {
 	Levels  map[int]map[string]int
 	// Verdicts are what evaluators say of each variant; nil without evaluators.
 	Verdicts map[int]measure.Statistics
-	// Rankings say which variant leads, by the names of measures.
+	// Rankings show which variant leads, by the names of measures.
 	Rankings map[string]measure.Ranking
 	// Agreements are the 95 % intervals of the variants' agreement, by their numbers.
 	Agreements map[int]measure.Interval
@@ -1661,7 +1661,7 @@ func (t VariantTable) numberOf(row report.VariantStatistics) *float64 {
 	return &cost
 }
 
-// resultsHref leads to the report with one variant's runs.
+// resultsHref returns the address of the report with one variant's runs.
 func (t VariantTable) resultsHref(variant int, filter, sort string) string {
 	return paths.WithQuery(paths.Results(t.Task.ID), results.Query{Variant: variant, Filter: filter, Sort: sort}.Values())
 }

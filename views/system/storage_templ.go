@@ -18,16 +18,16 @@ import (
 	"wending/views/ui"
 )
 
-// Storage is what takes space.
+// Storage is the disk usage of the installation.
 type Storage struct {
 	upkeep.SpaceUsage
 	Files      blob.Usage
 	MeasuredAt time.Time
-	// HistoryDays and UploadDays are how long replaced runs and files are kept; 0 means for good.
+	// HistoryDays is how long replaced runs, UploadDays how long files are kept; 0 means forever.
 	HistoryDays, UploadDays int
 }
 
-// StoragePage shows what takes space, and what is removed by itself.
+// StoragePage shows the disk usage, and what is removed automatically.
 func StoragePage(frame ui.Frame, s Storage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

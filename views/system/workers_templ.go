@@ -89,8 +89,8 @@ func WorkersPage(frame ui.Frame, workers []report.Worker) templ.Component {
 	})
 }
 
-// head is the head of the pages, with their tabs; shown is the address of the one that it stands on. Storage is the
-// operator's.
+// head is the head of the pages, with their tabs; shown is the address of the current page. Only operators see the
+// page of the storage.
 func head(frame ui.Frame, shown string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -220,7 +220,7 @@ func head(frame ui.Frame, shown string) templ.Component {
 	})
 }
 
-// WorkersPart is the list of workers, which replaces itself every second.
+// WorkersPart is the list of workers, which refreshes itself every second.
 func WorkersPart(workers []report.Worker) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -18,14 +18,14 @@ import (
 	"wending/views/ui"
 )
 
-// Launches is what the list of a task's launches shows.
+// Launches is the data of the list of a task's launches.
 type Launches struct {
 	Task     db.Task
 	Launches []engine.PastLaunch
 	Pager    ui.Pager
 }
 
-// Launch is what the page of one launch shows.
+// Launch is the data of the page of one launch.
 type Launch struct {
 	Task   db.Task
 	Launch engine.PastLaunch
@@ -33,7 +33,7 @@ type Launch struct {
 	Pager  ui.Pager
 }
 
-// KindText says why a launch was made.
+// KindText returns the reason for a launch.
 func KindText(locale text.Locale, task db.Task, launch engine.PastLaunch) string {
 	if launch.QuestionNumber == nil && launch.Variant != nil && *launch.Variant <= len(task.Variants) {
 		return locale.Text("launch.kind.variant", "Name", task.Variants[*launch.Variant-1].Name)
@@ -44,7 +44,7 @@ func KindText(locale text.Locale, task db.Task, launch engine.PastLaunch) string
 	return locale.Text("launch.kind." + string(launch.Kind))
 }
 
-// byText says who requested a launch.
+// byText returns who requested a launch.
 func byText(locale text.Locale, launch engine.PastLaunch) string {
 	if launch.RequestedVia == "" {
 		return "–"
@@ -52,7 +52,7 @@ func byText(locale text.Locale, launch engine.PastLaunch) string {
 	return locale.Text("launch.by."+launch.RequestedVia, "Address", launch.RequestedBy)
 }
 
-// launchTable lists launches; the page of one launch shows it without a link to itself.
+// launchTable lists launches; the page of one launch uses it without links.
 func launchTable(task db.Task, launches []engine.PastLaunch, isLinked bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -297,7 +297,7 @@ func hasTokens(launches []engine.PastLaunch) bool {
 	})
 }
 
-// did is what a launch did, in the counts of a row: of one that asked judges alone, what they did.
+// did returns the counts for a launch's row; for a launch that only ran judges, those of the judges.
 type did struct{ succeeded, failed, stopped int }
 
 func didBy(launch engine.PastLaunch) did {
@@ -308,7 +308,7 @@ func didBy(launch engine.PastLaunch) did {
 	return did{of.Succeeded, of.Failed + of.TimedOut, of.Stopped}
 }
 
-// asksJudgesAlone reports whether a launch had judges rate answers and asked no agent.
+// asksJudgesAlone reports whether a launch had judges rate answers without asking an agent.
 func asksJudgesAlone(launch engine.PastLaunch) bool {
 	return launch.Statistics.Runs+launch.Statistics.Stopped == 0 && launch.Statistics.JudgeCalls+launch.Statistics.JudgeStopped > 0
 }
@@ -682,7 +682,7 @@ func launchRow(task db.Task, launch engine.PastLaunch, isLinked, hasTokens bool)
 	})
 }
 
-// LaunchesPage lists every start of a task.
+// LaunchesPage lists all launches of a task.
 func LaunchesPage(frame ui.Frame, list Launches) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -768,7 +768,7 @@ func LaunchesPage(frame ui.Frame, list Launches) templ.Component {
 	})
 }
 
-// LaunchPage shows one start of a task and the runs it made.
+// LaunchPage shows one launch of a task and the runs it made.
 func LaunchPage(frame ui.Frame, page Launch) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

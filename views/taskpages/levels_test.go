@@ -11,7 +11,7 @@ import (
 	"wending/views/text"
 )
 
-// Questions that still wait for answers are not called undecidable while their task runs.
+// Questions that still wait for answers are not called undecidable while their task is running.
 func TestUnansweredQuestionsAreUnfinishedWhileTheTaskRuns(t *testing.T) {
 	t.Parallel()
 	catalogue, err := text.NewCatalogue()

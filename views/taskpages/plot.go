@@ -7,10 +7,10 @@ import (
 	"wending/db/report"
 )
 
-// plotWidth and plotHeight are the units that plots are drawn in; the page stretches them.
+// plotWidth and plotHeight are the units in which plots are drawn; the page stretches them.
 const plotWidth, plotHeight = 600.0, 100.0
 
-// column is one bar of a plot as it is drawn: failures are on top of successes.
+// column is one bar of a plot as drawn: failures are on top of successes.
 type column struct {
 	report.Bar
 	x, width          float64
@@ -29,7 +29,7 @@ func newColumns(bars []report.Bar, top int) []column {
 	return columns
 }
 
-// axisTop is the number at the top of a plot's axis: even, and not below the tallest bar.
+// axisTop returns the number at the top of a plot's axis: even, and not below the tallest bar.
 func axisTop(bars []report.Bar) int {
 	tallest := 0
 	for _, bar := range bars {
@@ -42,7 +42,7 @@ func axisTop(bars []report.Bar) int {
 	return (tallest + unit - 1) / unit * unit
 }
 
-// height is at least one unit for what is there at all.
+// height is at least one unit, so that even a single run is visible.
 func height(count int, scale float64) float64 {
 	if count == 0 {
 		return 0
@@ -52,7 +52,7 @@ func height(count int, scale float64) float64 {
 
 func coordinate(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-// latencyPlace is where a latency lies on the axis: within its bar, at its share of it.
+// latencyPlace returns the position of a latency on the axis: within its bar, in proportion.
 func latencyPlace(bars []report.Bar, ms *float64) (x float64, isThere bool) {
 	if ms == nil || len(bars) == 0 {
 		return 0, false

@@ -15,7 +15,7 @@ import (
 	"wending/views/ui"
 )
 
-// emptyPlot takes the room of a plot. No part of one is made of the same element: where the page is followed, none of
+// emptyPlot takes the space of a plot. It shares no element with a plot's parts, so that on a live page none of
 // them moves into its place.
 func emptyPlot(isActive bool, none string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -720,7 +720,7 @@ func latencyPlot(bars []report.Bar, statistics db.TaskStatistics, isActive bool)
 	})
 }
 
-// launchState is the class and icon of a launch's state; a launch that is being stopped still runs.
+// launchState returns the class and icon of a launch's state; a launch that is being stopped is still running.
 func launchState(status db.LaunchStatus) string {
 	if status == db.LaunchStopping {
 		return string(db.LaunchRunning)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Run names a run of a question: #3, and of a task with several variants 2#3.
+// Run returns the short name of a run of a question: #3 or, in a task with several variants, 2#3.
 func Run(variants, variant, runIndex int) string {
 	name := "#" + strconv.Itoa(runIndex)
 	if variants > 1 {
@@ -18,7 +18,7 @@ func Run(variants, variant, runIndex int) string {
 	return name
 }
 
-// Number writes an integer with separators: 20,000.
+// Number formats an integer with separators: 20,000.
 func Number(n int) string {
 	digits := strconv.Itoa(n)
 	sign := ""
@@ -31,7 +31,7 @@ func Number(n int) string {
 	return sign + digits
 }
 
-// Percent writes a share between 0 and 1 with one decimal: 87.4%; nil is unknown.
+// Percent formats a share between 0 and 1 with one decimal: 87.4%; nil means unknown.
 func Percent(share *float64) string {
 	if share == nil {
 		return "–"
@@ -39,7 +39,7 @@ func Percent(share *float64) string {
 	return strconv.FormatFloat(100**share, 'f', 1, 64) + "%"
 }
 
-// Score writes a mean score between 0 and 1 with three decimals: 0.874; nil is unknown.
+// Score formats a mean score between 0 and 1 with three decimals: 0.874; nil means unknown.
 func Score(score *float64) string {
 	if score == nil {
 		return "–"
@@ -47,16 +47,16 @@ func Score(score *float64) string {
 	return strconv.FormatFloat(*score, 'f', 3, 64)
 }
 
-// Significant writes a number with that many significant digits and no exponent: 0.0000396, 1230.
+// Significant formats a number with this many significant digits and no exponent: 0.0000396, 1230.
 func Significant(value float64, digits int) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'e', digits-1, 64), 64)
-	if err != nil { // it is near the end of what a number may be
+	if err != nil { // near the largest possible number, rounding may overflow
 		rounded = value
 	}
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// Signed writes a difference with its sign, none if it is rounded to 0: +12.0, −1,401.
+// Signed formats a difference with its sign, without one if it is rounded to 0: +12.0, −1,401.
 func Signed(difference float64, decimals int) string {
 	digits := strconv.FormatFloat(math.Abs(difference), 'f', decimals, 64)
 	if strings.Trim(digits, "0.") == "" {
@@ -75,7 +75,7 @@ func Signed(difference float64, decimals int) string {
 	return "+" + digits
 }
 
-// Millis writes a latency in milliseconds: 401 ms. nil is unknown.
+// Millis formats a latency in milliseconds: 401 ms. nil means unknown.
 func Millis[N int | float64](ms *N) string {
 	if ms == nil {
 		return "–"
@@ -83,7 +83,7 @@ func Millis[N int | float64](ms *N) string {
 	return Number(int(math.Round(float64(*ms)))) + " ms"
 }
 
-// Cost writes what calls cost: 0.42 USD. nil is unknown, a currency may be.
+// Cost formats a cost: 0.42 USD. nil means unknown; the currency may be unknown, too.
 func Cost(cost, currency *string) string {
 	switch {
 	case cost == nil:
@@ -94,7 +94,7 @@ func Cost(cost, currency *string) string {
 	return *cost + " " + *currency
 }
 
-// Span writes a span of milliseconds, for the axes of plots: 401 ms, 1.5 s, 20 s.
+// Span formats a number of milliseconds for the axes of plots: 401 ms, 1.5 s, 20 s.
 func Span(ms float64) string {
 	switch {
 	case ms < 1000:
@@ -105,7 +105,7 @@ func Span(ms float64) string {
 	return fmt.Sprintf("%.0f s", ms/1000)
 }
 
-// Clock writes seconds since a start as m:ss or h:mm:ss.
+// Clock formats seconds since a start as m:ss or h:mm:ss.
 func Clock(seconds float64) string {
 	total := int(math.Round(seconds))
 	if total < 3600 {
@@ -114,7 +114,7 @@ func Clock(seconds float64) string {
 	return fmt.Sprintf("%d:%02d:%02d", total/3600, total/60%60, total%60)
 }
 
-// Duration writes a duration in the locale's words: 401 ms, 9.0 秒, 31 秒, 2 分 5 秒, 1 小时 51 分.
+// Duration formats a duration in the locale's words: 401 ms, 9.0 秒, 31 秒, 2 分 5 秒, 1 小时 51 分.
 func Duration(locale Locale, d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -131,7 +131,7 @@ func Duration(locale Locale, d time.Duration) string {
 	return locale.Text("duration.hours", "H", int(d.Hours()), "M", int(d.Minutes())%60)
 }
 
-// Seconds is Duration of a number of seconds; nil is unknown.
+// Seconds is like Duration, for a number of seconds; nil means unknown.
 func Seconds(locale Locale, seconds *float64) string {
 	if seconds == nil {
 		return "–"
@@ -139,7 +139,7 @@ func Seconds(locale Locale, seconds *float64) string {
 	return Duration(locale, time.Duration(*seconds*float64(time.Second)))
 }
 
-// Bytes writes a size in the unit that fits it.
+// Bytes formats a size in the unit that fits it.
 func Bytes(n int) string {
 	switch {
 	case n < 1024:
@@ -153,8 +153,8 @@ func Bytes(n int) string {
 	return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
 }
 
-// Shown makes bytes of an agent fit for a page: invalid UTF-8 and NUL are replaced visibly, and the text is cut
-// after limit characters.
+// Shown makes bytes from an agent suitable for a page: invalid UTF-8 and NUL are visibly replaced, and the text is
+// cut after limit characters.
 func Shown(text []byte, limit int) string {
 	return Cut(strings.ReplaceAll(strings.ToValidUTF8(string(text), "\uFFFD"), "\x00", "\u2400"), limit)
 }

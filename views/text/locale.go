@@ -1,4 +1,4 @@
-// Package text holds every text of the product in all its languages, and writes numbers, units and times.
+// Package text holds every text of the product in all its languages, and formats numbers, units and times.
 package text
 
 import (
@@ -24,15 +24,15 @@ var Languages = []string{"zh-CN", "en"}
 // Catalogue holds every text of the product in all languages.
 type Catalogue struct{ languages map[string]*texts }
 
-// texts are those of one language.
+// texts are the texts of one language.
 type texts struct {
 	localizer *i18n.Localizer
-	// plain are the texts without arguments that were asked for, by key: pages consist of them, and the localizer
-	// takes a microsecond for each.
+	// plain caches the texts without arguments that were requested, by key: pages consist mainly of them, and the
+	// localizer takes a microsecond for each.
 	plain sync.Map
 }
 
-// NewCatalogue reads the texts that are compiled in.
+// NewCatalogue reads the compiled-in texts.
 func NewCatalogue() (*Catalogue, error) {
 	bundle := i18n.NewBundle(language.SimplifiedChinese)
 	bundle.RegisterUnmarshalFunc("json", json.Unmarshal)
@@ -52,7 +52,7 @@ func NewCatalogue() (*Catalogue, error) {
 	return c, nil
 }
 
-// Locale is how one request is answered: its language and theme.
+// Locale is the language and theme in which one request is answered.
 type Locale struct {
 	Lang string
 	// Theme is light, dark, or empty for the system's.
@@ -66,9 +66,9 @@ func (c *Catalogue) Locale(lang, theme string) Locale {
 	return Locale{Lang: lang, Theme: theme, texts: c.languages[lang], catalogue: c}
 }
 
-// Text returns a text of the catalogue with the arguments, which are pairs of name and value, inserted. An
-// integer named Count selects the plural form and is written with separators, as are all integers. A missing key
-// is shown as it is: a test keeps that from happening.
+// Text returns a text of the catalogue with the arguments, which are pairs of name and value, inserted. An integer
+// named Count selects the plural form and is written with separators, as are all integers. A missing key is
+// returned unchanged; a test makes sure that none is missing.
 func (l Locale) Text(key string, args ...any) string {
 	if len(args) == 0 {
 		return l.plain(key)
@@ -92,7 +92,7 @@ func (l Locale) plain(key string) string {
 	return message
 }
 
-// TextWith is Text with its arguments in a map, which it does not change.
+// TextWith is like Text, with the arguments in a map, which it does not change.
 func (l Locale) TextWith(key string, args map[string]any) string {
 	config := &i18n.LocalizeConfig{MessageID: key}
 	data := make(map[string]any, len(args))
@@ -120,7 +120,7 @@ func WithLocale(ctx context.Context, locale Locale) context.Context {
 	return context.WithValue(ctx, localeKey{}, locale)
 }
 
-// LocaleOf returns the locale of a context that WithLocale made.
+// LocaleOf returns the locale of a context made by WithLocale.
 func LocaleOf(ctx context.Context) Locale {
 	locale, _ := ctx.Value(localeKey{}).(Locale)
 	return locale
@@ -129,7 +129,7 @@ func LocaleOf(ctx context.Context) Locale {
 // T is Locale.Text in the locale of a context, for templates.
 func T(ctx context.Context, key string, args ...any) string { return LocaleOf(ctx).Text(key, args...) }
 
-// In is the locale in another of Languages.
+// In returns the locale in another of Languages.
 func (l Locale) In(lang string) Locale {
 	return l.catalogue.Locale(lang, l.Theme)
 }

@@ -8,8 +8,8 @@ import (
 	"wending/jobs/reason"
 )
 
-// Reason is why an answer has its verdict as a sentence. What is not stored as a sentence – a judge's own words, and what
-// earlier versions stored – is shown as it is.
+// Reason returns, as a sentence, why an answer has its verdict. Texts that are not stored as a key – a judge's own
+// words, and texts of earlier versions – are returned unchanged.
 func (l Locale) Reason(stored string) string {
 	told, isOne := reason.Read(stored)
 	if !isOne {
@@ -37,10 +37,11 @@ func (l Locale) Reason(stored string) string {
 	return l.TextWith("reason."+told.Key, args)
 }
 
-// maxDecimals is how many decimals a number is shown with at most.
+// maxDecimals is the maximum number of decimals with which a number is shown.
 const maxDecimals = 12
 
-// Apart writes two numbers with that many decimals, and with more where they would otherwise look equal without being it.
+// Apart formats two numbers with this many decimals, and with more if they would otherwise look equal without being
+// equal.
 func Apart(a, b float64, decimals int) (one, other string) {
 	for ; decimals <= maxDecimals; decimals++ {
 		one, other = strconv.FormatFloat(a, 'f', decimals, 64), strconv.FormatFloat(b, 'f', decimals, 64)

@@ -24,6 +24,7 @@ import (
 	"wending/db/people"
 	"wending/db/review"
 	"wending/handlers/access"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -88,7 +89,7 @@ func placeholders(forms []string) []string {
 	return names
 }
 
-// sources returns the product's own sources, templates instead of what is generated from them.
+// sources returns the product's own sources, with templates in place of their generated code.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -121,7 +122,8 @@ func TestCataloguesHaveTheSameTexts(t *testing.T) {
 	}
 }
 
-// A language with a singular has it for every text that counts: without it, one of something has no text at all.
+// A language with a singular has it for every text that counts: otherwise there would be no text at all for one of
+// something.
 func TestWhatCountsHasASingular(t *testing.T) {
 	t.Parallel()
 	english := locale(t, "en")
@@ -135,7 +137,7 @@ func TestWhatCountsHasASingular(t *testing.T) {
 	}
 }
 
-// Chinese sentences end and pause with the signs of Chinese; spec/004 fixes the exceptions.
+// Chinese sentences use Chinese punctuation, except where spec/004 prescribes otherwise.
 func TestChineseTextsUseFullWidthPunctuation(t *testing.T) {
 	t.Parallel()
 	halfWidth := regexp.MustCompile(`\p{Han}[,;!?()]|[,;!?(]\p{Han}|\p{Han}:( |$)`)
@@ -172,7 +174,7 @@ func TestKeysOfSourcesAndCatalogueAreTheSame(t *testing.T) {
 	}
 }
 
-// dynamicKeys are the keys that sources put together, from the values they are made of.
+// dynamicKeys are the keys that sources put together, with the values of which they consist.
 func dynamicKeys(t *testing.T) map[string]bool {
 	t.Helper()
 	keys := map[string]bool{}
@@ -229,9 +231,17 @@ func dynamicKeys(t *testing.T) map[string]bool {
 			}
 		}
 	}
-	for _, part := range summary.ComparisonParts()[1:] {
+	for _, group := range measure.ChangeGroups {
+		add("compare.group.", string(group))
+	}
+	for _, loss := range measure.Losses {
+		add("compare.loss.", string(loss))
+	}
+	for _, part := range summary.ComparisonParts()[1+len(measure.ChangeGroups):] {
 		add("compare.", part)
 	}
+	add("compare.carry.without.", "judged", "changed", "failed", "standard", "files", "replaced")
+	add("export.compare.", reading.ComparedTexts()...)
 	add("results.text.", results.RunTexts...)
 	add("results.align.", results.Alignments...)
 	add("results.fingerprint.", "a", "b", "c", "d")
@@ -256,7 +266,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "stored", "version", "removed", "archived", "restored",
+	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, number := range []string{"latency_ms", "total_tokens", "cost"} {
 		add("results.slice.", number, "min_"+number, "max_"+number)
@@ -318,7 +328,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("results.export.", format, "failed."+format)
 		add("results.exporting.", format)
 	}
-	// What the reader of datasets finds wrong is collected from its source.
+	// The problems that the reader of datasets reports are collected from its source.
 	problems := regexp.MustCompile(`(?:problem\(Code\w+, |tooComplex\()"(\w+)"`)
 	rows := regexp.MustCompile(`fail\([^,]+, "(\w+)"|Problem: "(\w+)"`)
 	found := 0
@@ -391,17 +401,18 @@ func TestTextsAreCutAtCharactersAndMadeFitForAPage(t *testing.T) {
 	require.Equal(t, "a\uFFFD\u2400b…", text.Shown([]byte("a\xff\x00bc"), 4))
 }
 
-// A reason is a sentence in the reader's language. A judge's words, and what earlier versions stored, are shown as they are.
+// A reason is a sentence in the reader's language. A judge's own words, and texts of earlier versions, are shown
+// unchanged.
 func TestAReasonIsASentence(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ stored, chinese, english string }{
 		{reason.Because("contains.missing", "巴黎", "首都"), "回答中缺少“巴黎”、“首都”", "The answer lacks “巴黎”, “首都”"},
-		{reason.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42", "The number in the answer is 41.4, expected 42"},
-		{reason.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000", "The similarity to what is expected is 0.7999, below 0.8000"},
-		{reason.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒", "It took 800 ms, more than 799 ms"},
+		{reason.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42", "The number in the answer is 41.4; expected 42"},
+		{reason.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000", "The similarity to the expected value is 0.7999, below 0.8000"},
+		{reason.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒", "The answer took 800 ms, more than the limit of 799 ms"},
 		{reason.Because("schema.required", "/a", "b"), "/a 缺少字段“b”", "/a lacks “b”"},
 		{reason.Because("expression.false"), "表达式的结果为假", "The expression is false"},
-		{reason.Because("differs", "<b>", `a "b"`), "回答是“<b>”，应为“a \"b\"”", "The answer is “<b>”, expected “a \"b\"”"},
+		{reason.Because("differs", "<b>", `a "b"`), "回答是“<b>”，应为“a \"b\"”", "The answer is “<b>”; expected “a \"b\"”"},
 		{"∌ “巴黎”", "∌ “巴黎”", "∌ “巴黎”"},
 		{`["unknown","x"]`, `["unknown","x"]`, `["unknown","x"]`},
 		{`["differs","x"]`, `["differs","x"]`, `["differs","x"]`},

@@ -6,11 +6,11 @@ import (
 	"github.com/a-h/templ"
 )
 
-// Variant is how a button looks among others.
+// Variant is the look of a button.
 type Variant string
 
-// Primary is a page's main action; Outline accompanies it, Ghost is the least prominent, Secondary is the
-// place where one is, and Destructive removes something.
+// Primary is a page's main action; Outline accompanies it, Ghost is the least prominent, Secondary marks the
+// current place, and Destructive removes something.
 const (
 	Primary     Variant = ""
 	Outline     Variant = "outline"
@@ -19,7 +19,7 @@ const (
 	Destructive Variant = "destructive"
 )
 
-// Size is how large a button is.
+// Size is the size of a button.
 type Size string
 
 // Square and SmallSquare are for buttons without words.
@@ -31,8 +31,8 @@ const (
 	SmallSquare Size = "icon-sm"
 )
 
-// Button are the attributes that make a button of an element – <button>, <a>, <summary> –, with further classes of
-// its own.
+// Button returns the attributes that turn an element – <button>, <a>, <summary> – into a button, with additional
+// classes.
 func Button(variant Variant, size Size, classes ...string) templ.OrderedAttributes {
 	attributes := templ.OrderedAttributes{{Key: "class", Value: strings.Join(append([]string{"btn"}, classes...), " ")}}
 	if variant != Primary {

@@ -26,7 +26,7 @@ func TestAButtonHasNoAttributesThatItDoesNotNeed(t *testing.T) {
 	}
 }
 
-// Pages make buttons with Button.
+// Pages use Button for all buttons.
 func TestPagesMakeTheirButtonsWithButton(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {

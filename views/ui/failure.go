@@ -11,7 +11,7 @@ import (
 
 // Failure is why a call did not succeed.
 type Failure struct {
-	// Code is the run's; Message is the detail, in English or in the agent's own words.
+	// Code is the run's error code; Message is the detail, in English or in the agent's own words.
 	Code, Message string
 }
 
@@ -27,7 +27,7 @@ func FailureOf(run db.Run) *Failure {
 	return &failure
 }
 
-// ShownCode is the code as pages show it (spec/004 US-02 5).
+// ShownCode returns the code as pages show it (spec/004 US-02 5).
 func (f Failure) ShownCode() string {
 	if f.Code == "TIMEOUT" {
 		return "TIMEOUT_ERROR"
@@ -35,15 +35,15 @@ func (f Failure) ShownCode() string {
 	return f.Code
 }
 
-// The ways in which a call can end that readers must see beside its status.
+// The ways in which a call can end that readers must see in addition to its status.
 const (
 	EndedTruncated = "truncated"
 	EndedRefused   = "refused"
 	EndedFiltered  = "filtered"
 )
 
-// EndedOf returns which of these ways a run ended in, by its status, its error code and why its answer ended; empty means
-// none of them.
+// EndedOf returns in which of these ways a run ended, based on its status, its error code and why its answer ended;
+// empty means none of them.
 func EndedOf(status db.RunStatus, code, finish *string) string {
 	switch {
 	case status == db.RunSucceeded && finish != nil && *finish == string(protocol.FinishLength):
@@ -56,12 +56,12 @@ func EndedOf(status db.RunStatus, code, finish *string) string {
 	return ""
 }
 
-// remedied are the codes after which a user can do something that the explanation does not say.
+// remedied are the codes after which a user can do something that the explanation does not mention.
 var remedied = []string{
 	protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeParse, protocol.CodeIncomplete, "HTTP_401", "HTTP_403", "HTTP_404", "HTTP_429",
 }
 
-// Remedy returns what can be done about it; empty where nothing general can be said.
+// Remedy returns what can be done about the failure; empty if there is no general advice.
 func (f Failure) Remedy(locale text.Locale) string {
 	switch {
 	case slices.Contains(remedied, f.Code):

@@ -10,8 +10,8 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "wending/views/text"
 
-// FailurePart explains why a run has no answer in the reader's words, then what can be done; the code and the agent's own
-// words follow.
+// FailurePart explains why a run has no answer, in the reader's language, and what can be done; the code and the
+// agent's own words follow.
 func FailurePart(failure Failure) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -111,7 +111,7 @@ func FailurePart(failure Failure) templ.Component {
 	})
 }
 
-// Ended marks an answer that was truncated, refused or filtered; ended is one of EndedOf's.
+// Ended marks an answer that was truncated, refused or filtered; ended is a result of EndedOf.
 func Ended(ended string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -187,7 +187,7 @@ func Ended(ended string) templ.Component {
 	})
 }
 
-// CutMark stands behind a text of which only the beginning is shown.
+// CutMark follows a text of which only the beginning is shown.
 func CutMark(isCut bool) string {
 	if isCut {
 		return "…"

@@ -18,7 +18,7 @@ type Field struct {
 	Attributes templ.Attributes
 }
 
-// DescribedBy are the ids of what describes the field: its hint, if it has one, and its error.
+// DescribedBy returns the ids of the elements that describe the field: its hint, if it has one, and its error.
 func (f Field) DescribedBy() string {
 	if f.Hint != "" {
 		return f.Name + "-hint " + f.Name + "-error"
@@ -26,7 +26,7 @@ func (f Field) DescribedBy() string {
 	return f.Name + "-error"
 }
 
-// Invalid is the value of attributes that mark a field with an error.
+// Invalid returns the value of the attributes that mark a field with an error.
 func Invalid(message string) string {
 	if message != "" {
 		return "true"
@@ -112,8 +112,8 @@ func fieldLabel(f Field) templ.Component {
 	})
 }
 
-// fieldNotes are the hint and the error of a field. The error keeps its line when it is empty, so that nothing
-// moves when it appears.
+// fieldNotes are the hint and the error of a field. The line for the error exists even if there is none, so that
+// nothing moves when an error appears.
 func fieldNotes(f Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -549,11 +549,11 @@ func FileRow(f Field) templ.Component {
 // Choice is one of the values that a field offers.
 type Choice struct {
 	Value, Label string
-	// Group is what neighbours that belong together are called; empty means that the choice stands alone.
+	// Group is the name of a group of neighbouring choices; empty means that the choice belongs to no group.
 	Group string
 }
 
-// grouped are choices, neighbours of one group together.
+// grouped returns the choices, divided into groups of neighbours.
 func grouped(choices []Choice) (groups [][]Choice) {
 	for n, choice := range choices {
 		if n > 0 && choice.Group != "" && choice.Group == choices[n-1].Group {
@@ -632,7 +632,7 @@ func options(f Field, choices []Choice) templ.Component {
 	})
 }
 
-// Select is a field that takes one of the choices; an empty Placeholder offers no empty one.
+// Select is a field with a list of choices; if Placeholder is empty, there is no empty choice.
 func Select(f Field, choices []Choice) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -19,7 +19,7 @@ import (
 	"wending/views/text"
 )
 
-// Crumb is a step of the breadcrumb; the last one has no link.
+// Crumb is a step of the breadcrumbs; the last one has no link.
 type Crumb struct {
 	Text, Href string
 }
@@ -39,31 +39,31 @@ const (
 	SectionSystem  Section = "system"
 )
 
-// Frame is what every page has around its content.
+// Frame is the part that all pages have around their content.
 type Frame struct {
 	Title   string
 	Section Section
 	// Here is the path and query of the page, to return to after a switch.
 	Here string
-	// Help is where the guide explains the page.
+	// Help is the address at which the guide explains the page.
 	Help   string
 	Crumbs []Crumb
-	// Width is the content's: empty, narrow for forms, wide for the whole window.
+	// Width is the width of the content: empty, narrow for forms, wide for the whole window.
 	Width string
-	// Toast is shown once when the page opens; empty means none.
+	// Toast is a message shown once when the page opens; empty means none.
 	Toast string
 	// LeftOut is the parameter that the page left out of the address that led to it, because it asks for something that does not
 	// exist; empty means none.
 	LeftOut string
-	// Styles and Scripts are the files that this page needs besides those of every page.
+	// Styles and Scripts are the files that this page needs in addition to those of every page.
 	Styles, Scripts []string
-	// FormID is a form that the language switch submits, so that nothing typed into it is lost; empty means none.
-	// FormLanguage is where it goes; empty means paths.Language.
+	// FormID is a form that the language switch submits, so that no typed value is lost; empty means none.
+	// FormLanguage is the address to which it is submitted; empty means paths.Language.
 	FormID, FormLanguage string
-	// Version is the program's.
+	// Version is the program's version.
 	Version string
-	// Account is who is signed in; nil without accounts. IsSignedOut reports that somebody should be, or must do something
-	// else first: there is nothing to go to.
+	// Account is the account that is signed in; nil without accounts. IsSignedOut reports that a user should sign
+	// in, or must do something else first, so that there are no other pages to go to.
 	Account     *Account
 	IsSignedOut bool
 }
@@ -71,9 +71,9 @@ type Frame struct {
 // Account is the account that is signed in.
 type Account struct {
 	Name string
-	// IsAdmin reports that they manage accounts and projects.
+	// IsAdmin reports that the account manages accounts and projects.
 	IsAdmin bool
-	// Project is the one that the page is about, Projects those to choose from.
+	// Project is the project that the page is about, Projects those to choose from.
 	Project  uuid.UUID
 	Projects []people.Membership
 	Role     people.Role
@@ -775,7 +775,7 @@ func navLink(frame Frame, section Section, path string) templ.Component {
 	})
 }
 
-// switches change language and theme. Where the page is a form, the language switch submits that form.
+// switches change the language and theme. If the page is a form, the language switch submits that form.
 func switches(frame Frame, locale text.Locale) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -881,7 +881,7 @@ func switches(frame Frame, locale text.Locale) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 64, "<!-- Enter in a field presses the form's first submit button in the page: this one. --> <button class=\"sr-only\" type=\"submit\" form=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 64, "<!-- Enter in a field presses the form's first submit button, which is this one. --> <button class=\"sr-only\" type=\"submit\" form=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1174,7 +1174,7 @@ func crumbs(list []Crumb) templ.Component {
 	})
 }
 
-// accountMenu says who is signed in and in which project, and leads to what is theirs.
+// accountMenu shows the signed-in account and the project, and links to the account's pages.
 func accountMenu(frame Frame) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -17,7 +17,7 @@ import (
 	"wending/views/text"
 )
 
-// Pager leads through the pages of a list; its links keep the rest of the query.
+// Pager links to the pages of a list; its links keep the rest of the query.
 type Pager struct {
 	Path  string
 	Query url.Values
@@ -26,10 +26,10 @@ type Pager struct {
 	Total int
 }
 
-// Pages is how many pages there are, at least one.
+// Pages returns how many pages there are, at least one.
 func (p Pager) Pages() int { return max(1, (p.Total+p.Size-1)/p.Size) }
 
-// Href leads to a page of the list.
+// Href returns the address of a page of the list.
 func (p Pager) Href(page int) string {
 	query := maps.Clone(p.Query)
 	if query == nil {
@@ -42,7 +42,7 @@ func (p Pager) Href(page int) string {
 	return paths.WithQuery(p.Path, query)
 }
 
-// WithQuery leads to the list with another value of the query.
+// WithQuery returns the address of the list with another value in the query.
 func (p Pager) WithQuery(name, value string) string {
 	query := maps.Clone(p.Query)
 	if query == nil {
@@ -52,7 +52,7 @@ func (p Pager) WithQuery(name, value string) string {
 	return paths.WithQuery(p.Path, query)
 }
 
-// shown are the pages that have a link: the first, the last and those around this one; 0 is a gap.
+// shown returns the pages that have a link: the first, the last and those around this one; 0 is a gap.
 func (p Pager) shown() (pages []int) {
 	last := 0
 	for page := 1; page <= p.Pages(); page++ {
@@ -67,7 +67,7 @@ func (p Pager) shown() (pages []int) {
 	return pages
 }
 
-// Pages shows where one is in a list, with links to its other pages.
+// Pages shows the position in a list, with links to its other pages.
 func Pages(p Pager) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -231,7 +231,7 @@ func Pages(p Pager) templ.Component {
 	})
 }
 
-// pageLink leads to a neighbouring page; beyond the ends it is disabled, so that the links keep their places.
+// pageLink links to a neighbouring page; beyond the ends it is disabled, so that the links keep their places.
 func pageLink(p Pager, page int, rel, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

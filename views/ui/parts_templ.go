@@ -86,7 +86,7 @@ func Tag(state, label string) templ.Component {
 	})
 }
 
-// Tile is a number with its label, in a list of such; class may be empty.
+// Tile is a number with its label, in a list of tiles; class may be empty.
 func Tile(label, number, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -173,7 +173,7 @@ func Tile(label, number, class string) templ.Component {
 	})
 }
 
-// TileLink is a tile whose number leads to what it counts.
+// TileLink is a tile whose number links to what it counts.
 func TileLink(label, number, class, href string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -273,7 +273,7 @@ func TileLink(label, number, class, href string) templ.Component {
 	})
 }
 
-// Fact is a term and its description, in a list of such.
+// Fact is a term and its description, in a list of facts.
 func Fact(label, content string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -425,7 +425,7 @@ func NearQuota(near []people.QuotaNear) templ.Component {
 	})
 }
 
-// nearText lists quotas with how much of each is used.
+// nearText lists quotas with the used part of each.
 func nearText(locale text.Locale, near []people.QuotaNear) string {
 	var parts []string
 	for _, one := range near {
@@ -434,7 +434,7 @@ func nearText(locale text.Locale, near []people.QuotaNear) string {
 	return strings.Join(parts, locale.Text("quota.near.and"))
 }
 
-// Blank is the content of a page or list that has nothing to show; its children say what to do next.
+// Blank is the content of a page or list that has nothing to show; its children explain what to do next.
 func Blank(title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -597,7 +597,7 @@ func Second(t time.Time) templ.Component {
 	})
 }
 
-// Bar is a progress bar whose failed part is red. The label says what its parts are.
+// Bar is a progress bar whose failed part is red. The label describes its parts.
 func Bar(label string, total, succeeded, failed int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -751,7 +751,7 @@ func Details(label string) templ.Component {
 	})
 }
 
-// ErrorPage says what went wrong and leads back: to the list and, if the fault concerns a task, to the task.
+// ErrorPage shows an error and links back: to the list and, if the fault concerns a task, to the task.
 func ErrorPage(frame Frame, message, list, task string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1038,7 +1038,7 @@ func levelParts(counts map[string]int) (parts []levelPart) {
 	return parts
 }
 
-// LevelsText counts questions by their levels in words.
+// LevelsText returns, in words, how many questions have each level.
 func LevelsText(counts map[string]int, name func(measure.Level) string) string {
 	var words []string
 	for _, part := range levelParts(counts) {

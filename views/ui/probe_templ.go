@@ -19,7 +19,7 @@ import (
 type Probe struct {
 	// Message is set if no call could be made.
 	Message string
-	// Status is a run's; Failure is nil if it SUCCEEDED.
+	// Status is a run's status; Failure is nil if it SUCCEEDED.
 	Status  string
 	Failure *Failure
 	Latency time.Duration
@@ -27,12 +27,12 @@ type Probe struct {
 	HTTPStatus           int
 	ContentType          string
 	Text, Reasoning, Raw []byte
-	// FirstToken is zero unless the answer was streamed; tokens are nil where they are unknown.
+	// FirstToken is zero unless the answer was streamed; tokens are nil if they are unknown.
 	FirstToken                time.Duration
 	InputTokens, OutputTokens *int
 }
 
-// ProbePart shows the outcome of a test call; nil means none was made.
+// ProbePart shows the outcome of a test call; nil means that none was made.
 func ProbePart(probe *Probe) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -94,7 +94,7 @@ func ProbePart(probe *Probe) templ.Component {
 	})
 }
 
-// FieldProblem replaces what is said below a field that is on the page already, by what is wrong with it.
+// FieldProblem replaces the message below a field of the page with another one.
 func FieldProblem(name, message string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,7 +8,7 @@ import (
 	"wending/views/text"
 )
 
-// Reason names a reason of a verdict: one that every project has, or a project's own, which is its own name.
+// Reason returns the name of a reason for a verdict; a project's own reason is its own name.
 func Reason(locale text.Locale, reason string) string {
 	if slices.Contains(review.Reasons, reason) {
 		return locale.Text("review.reason." + reason)
@@ -16,7 +16,7 @@ func Reason(locale text.Locale, reason string) string {
 	return reason
 }
 
-// Reasons names the reasons of a verdict.
+// Reasons returns the names of a verdict's reasons.
 func Reasons(locale text.Locale, reasons []string) string {
 	names := make([]string, len(reasons))
 	for n, one := range reasons {

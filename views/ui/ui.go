@@ -6,7 +6,7 @@ import (
 	"github.com/a-h/templ"
 )
 
-// percent is a length on a scale of 100 for SVG; what is there at all is visible.
+// percent is a length on a scale of 100 for SVG; anything above 0 is visible.
 func percent(part, total int) string {
 	if part <= 0 || total <= 0 {
 		return "0"
@@ -22,15 +22,15 @@ func Bad(is bool) string {
 	return ""
 }
 
-// Region are the attributes of a part that scrolls by itself: the keyboard reaches it, and its name is read out.
+// Region are the attributes of a part that scrolls: the keyboard can reach it, and its name is read out.
 func Region(label string) templ.Attributes {
 	return templ.Attributes{"tabindex": "0", "role": "region", "aria-label": label}
 }
 
-// Rows is the class of a list that keeps room for count rows, from one to eight, whatever it shows.
+// Rows returns the class of a list that reserves space for count rows, from one to eight, whatever it shows.
 func Rows(count int) string { return "rows-" + strconv.Itoa(max(1, min(8, count))) }
 
-// YesNo is the key of the word for a boolean.
+// YesNo returns the key of the word for a boolean.
 func YesNo(is bool) string {
 	if is {
 		return "word.yes"

@@ -23,7 +23,8 @@ import (
 	"wending/views/text"
 )
 
-// VerdictTag says how an evaluation ended, after the name of its evaluator if there is one, with its score as ScoreText has it.
+// VerdictTag shows how an evaluation ended, after the name of its evaluator if there is one, with its score as
+// formatted by ScoreText.
 func VerdictTag(name, status string, passed *bool, score string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -75,9 +76,9 @@ func verdictText(name, verdict, score string) string {
 	return strings.TrimSpace(name + " " + verdict + " " + score)
 }
 
-// ScoreText is a score on the scale of its evaluator – a judge's ends at 100 –, over the threshold from which it passes where
-// the configuration is known. It has as many decimals as the verdict takes, and is empty where it says no more than that: 1
-// or 0 of a rule.
+// ScoreText formats a score on the scale of its evaluator – a judge's ends at 100 – together with the threshold
+// from which it passes, if the configuration is known. It has as many decimals as are needed to agree with the
+// verdict. It is empty if it adds nothing to the verdict: a rule's 1 or 0.
 func ScoreText(kind string, config json.RawMessage, score *float64) string {
 	isJudge := evaluate.Kind(kind) == evaluate.Judge
 	if score == nil || !isJudge && (*score == 0 || *score == 1) {
@@ -91,7 +92,7 @@ func ScoreText(kind string, config json.RawMessage, score *float64) string {
 	if config == nil || !isThere {
 		threshold, decimals = value, decimals+2
 	}
-	value = math.Round(value*1e9) / 1e9 // 0.07 · 100 is not quite 7
+	value = math.Round(value*1e9) / 1e9 // 0.07 · 100 is not exactly 7
 	shown, limit := text.Apart(value, threshold, decimals)
 	if isJudge {
 		shown, limit = strings.TrimRight(strings.TrimRight(shown, "0"), "."), strings.TrimRight(strings.TrimRight(limit, "0"), ".")
@@ -102,7 +103,7 @@ func ScoreText(kind string, config json.RawMessage, score *float64) string {
 	return shown + " / " + limit
 }
 
-// Verdicts are what a task's evaluators say of a run.
+// Verdicts shows the verdicts of a task's evaluators on a run.
 func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -154,7 +155,7 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator) templ.Compo
 	})
 }
 
-// VerdictOf is what one evaluator says, with its reason.
+// VerdictOf shows the verdict of one evaluator, with its reason.
 func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -195,7 +196,7 @@ func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 			var templ_7745c5c3_Var4 string
 			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluation.why"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 87, Col: 43}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 88, Col: 43}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -208,7 +209,7 @@ func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 			var templ_7745c5c3_Var5 string
 			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(one.Reason))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 88, Col: 60}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 89, Col: 60}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -227,7 +228,7 @@ func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(dimension)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 92, Col: 22}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 93, Col: 22}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -240,7 +241,7 @@ func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(rating)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 93, Col: 145}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 94, Col: 145}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 				if templ_7745c5c3_Err != nil {
@@ -253,7 +254,7 @@ func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 				var templ_7745c5c3_Var8 string
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(rating)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 94, Col: 16}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 95, Col: 16}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -276,7 +277,7 @@ func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 			var templ_7745c5c3_Var9 string
 			templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(EvaluationProblem(text.LocaleOf(ctx), one.ErrorCode, one.ErrorMessage))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 99, Col: 95}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 100, Col: 95}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 			if templ_7745c5c3_Err != nil {
@@ -294,7 +295,7 @@ func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 			var templ_7745c5c3_Var10 string
 			templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(one.Reason))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 101, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 102, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 			if templ_7745c5c3_Err != nil {
@@ -309,7 +310,8 @@ func VerdictOf(evaluator db.Evaluator, one db.Evaluation) templ.Component {
 	})
 }
 
-// ScaleWarning says that a judge seems to rate on a scale of its own, and what to do about it; nothing if scale is 0.
+// ScaleWarning warns that a judge seems to rate on a scale of its own, and explains what to do; it shows nothing if
+// scale is 0.
 func ScaleWarning(name string, scale int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -343,7 +345,7 @@ func ScaleWarning(name string, scale int) templ.Component {
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "evaluation.scale", "Name", name, "Most", scale))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 110, Col: 65}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/verdict.templ`, Line: 112, Col: 65}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -358,10 +360,10 @@ func ScaleWarning(name string, scale int) templ.Component {
 	})
 }
 
-// codesOfRules are the error codes of evaluations that are not those of calls.
+// codesOfRules are the error codes of evaluations that differ from those of calls.
 var codesOfRules = []string{evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, evaluate.CodeJudgeUnreadable}
 
-// configOf is the configuration by which an evaluation came about; nil if an earlier version's was used.
+// configOf returns the configuration that led to an evaluation; nil if an earlier version's was used.
 func configOf(evaluator db.Evaluator, one db.Evaluation) json.RawMessage {
 	if one.Version != nil && *one.Version != evaluator.Version {
 		return nil
@@ -369,8 +371,8 @@ func configOf(evaluator db.Evaluator, one db.Evaluation) json.RawMessage {
 	return evaluator.Config
 }
 
-// EvaluationProblem says why an evaluation ended without a verdict: what a rule could not do, or how a judge's call ended, with
-// the model's own words if it has any.
+// EvaluationProblem explains why an evaluation ended without a verdict: why a rule failed, or how a judge's call
+// ended, with the model's own words if there are any.
 func EvaluationProblem(locale text.Locale, code, message string) string {
 	if told, isOne := reason.Read(message); isOne && told.IsOfCall() {
 		return text.Cut(locale.Reason(message), 300)
@@ -388,7 +390,7 @@ func EvaluationProblem(locale text.Locale, code, message string) string {
 	return problem + " · " + text.Cut(detail, 300)
 }
 
-// EvaluatorNames are evaluators with their versions.
+// EvaluatorNames lists evaluators with their versions.
 func EvaluatorNames(evaluators []db.Evaluator) string {
 	names := make([]string, len(evaluators))
 	for n, one := range evaluators {
@@ -397,7 +399,7 @@ func EvaluatorNames(evaluators []db.Evaluator) string {
 	return strings.Join(names, " · ")
 }
 
-// GroupVerdict says how many of the runs with one answer passed; nothing where none is judged.
+// GroupVerdict shows how many of the runs with one answer passed; nothing if none is judged.
 func GroupVerdict(runs []db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -14,107 +15,117 @@ import (
 // Answer is one of the distinct answers to a question.
 type Answer struct {
 	Text string
-	// Terms are how the answer states the facts in which answers contradict each other.
+	// Terms are the answer's wordings of facts on which answers contradict each other.
 	Terms []Term
 }
 
-// Term is how an answer states one of those facts; it is marked as a whole.
+// Term is an answer's wording of one such fact; it is marked as a whole.
 type Term struct {
-	// Fact numbers the fact: terms of two answers with the same number state it.
+	// Fact is the number of the fact: terms with the same number state the same fact.
 	Fact int
 	// Text is the term as it is written in the answer.
 	Text string
 }
 
-// Degree is how much a difference matters.
+// Degree is how much a difference matters to a reader.
 type Degree int
 
-// The degrees, from what need not be seen to what must be.
+// The degrees, from the least to the most important.
 const (
-	// Same: nothing differs.
+	// Same: no difference.
 	Same Degree = iota
-	// Form: punctuation, white space, Markdown, the number of a list's entry.
+	// Form: punctuation, white space, Markdown, or the number of a list item.
 	Form
-	// Wording: anything else, and what only one of two answers has.
+	// Wording: any other difference, and text that only one of two answers has.
 	Wording
-	// Fact: how a fact is stated in which the answers contradict each other.
+	// Fact: a different wording of a fact on which the answers contradict each other.
 	Fact
 )
 
-// Piece is a stretch of two blocks that follows the one before it.
+// Piece is one of the consecutive stretches into which the difference of two blocks is divided.
 type Piece struct {
 	Op     measure.Op
 	Text   string
 	Degree Degree
 }
 
-// Other is a block that answers have in the place of the most common answer's.
+// Other is a block that answers have in place of the most common answer's block.
 type Other struct {
-	// Answers are their places in the list that was aligned.
+	// Answers are the indexes of these answers in the list passed to Align.
 	Answers []int
-	// Text is the block; empty where the answers have none.
+	// Text is the block; empty if the answers have none here.
 	Text   string
 	Degree Degree
 	// IsReworded reports that the block states the same facts in other words: only facts are marked.
 	IsReworded bool
-	// Terms are how the block states facts in which it contradicts the most common answer's, Against what that has at the same place
-	// of its list.
+	// Terms are the block's wordings of facts that contradict the most common answer; Against are the most common
+	// answer's wordings, at the same indexes.
 	Terms, Against []string
 }
 
-// Unit is one place of all answers.
+// Unit is one place in the answers, with what each of them has there.
 type Unit struct {
 	Kind Kind
-	// Text is the most common answer's block; empty where it has none.
+	// Text is the most common answer's block; empty if it has none here.
 	Text string
-	// Head is the head of the table that a Row is in; empty where the row is the head.
+	// Head is the head of the table that a Row belongs to; empty if the row is itself the head.
 	Head string
-	// Sharing are the answers that have it, but for its form.
+	// Sharing are the answers that have the block too, except perhaps in another form.
 	Sharing []int
 	Others  []Other
-	// Degree is the greatest of its Others'.
+	// Degree is the greatest degree among Others.
 	Degree Degree
 }
 
 // Reading is a question's answers, aligned.
 type Reading struct {
 	Units []Unit
-	// Likeness says how alike each answer is to the most common one, from 0 to 1.
+	// Likeness is how alike each answer is to the most common one, from 0 to 1.
 	Likeness []float64
 	// Apart are the answers that are too unlike to be aligned.
 	Apart []int
+	// Blocks are those of each answer.
+	Blocks [][]Block
 
-	answers  []Answer
-	deadline time.Time
-	words    map[string][]string
+	answers []Answer
+	// mu guards what is found as it is asked for: the words of texts and how blocks differ, by both texts.
+	mu     sync.Mutex
+	words  map[string][]string
+	pieces map[[2]string][]Piece
 }
 
 // apartBelow is the likeness below which marks would cover the whole answer.
 const apartBelow = 0.5
 
-// likeEnough is how alike two blocks must be that stand at the same place; elsewhere they must be likeElsewhere.
+// likeEnough is the minimum likeness of two blocks at the same place to be paired, likeElsewhere that of blocks at
+// different places.
 const (
 	likeEnough    = 0.4
 	likeElsewhere = 0.7
-	// mostCells bounds how many pairs of blocks are compared at one place.
+	// mostCells limits how many pairs of blocks are compared at one place.
 	mostCells = 900
-	// blockTime is how long looking for the difference of two blocks may take.
+	// blockTime limits how long the difference of two blocks is searched for.
 	blockTime = 20 * time.Millisecond
 )
 
-// Align aligns answers with the first one, which is the most common. If that and the Pieces that are asked for later take longer than
-// within, the differences inside of blocks become coarse: what lies between their common beginning and end.
-func Align(answers []Answer, within time.Duration) Reading {
-	r := Reading{Likeness: make([]float64, len(answers)), answers: answers, deadline: time.Now().Add(within), words: map[string][]string{}}
+// Align aligns answers with the first one, which is the most common.
+func Align(answers []Answer) *Reading {
+	r := &Reading{
+		Likeness: make([]float64, len(answers)), Blocks: make([][]Block, len(answers)), answers: answers,
+		words: map[string][]string{}, pieces: map[[2]string][]Piece{},
+	}
 	if len(answers) == 0 {
 		return r
 	}
 	cut := cutter{}
-	base := cut.answer(answers[0].Text)
+	for n, answer := range answers {
+		r.Blocks[n] = cut.answer(answer.Text)
+	}
+	base := r.Blocks[0]
 	r.Likeness[0] = 1
-	builder := newBuilder(&r, base)
+	builder := newBuilder(r, base)
 	for n := 1; n < len(answers); n++ {
-		other := cut.answer(answers[n].Text)
+		other := r.Blocks[n]
 		pairs := pair(base, other)
 		pairFacts(pairs, base, other, answers[0].Terms, answers[n].Terms)
 		r.Likeness[n] = likenessOf(base, other, pairs)
@@ -128,7 +139,7 @@ func Align(answers []Answer, within time.Duration) Reading {
 	return r
 }
 
-// pair finds the block of other that stands for each of base's; -1 where there is none.
+// pair finds the block of other that corresponds to each block of base; -1 if there is none.
 func pair(base, other []Block) []int {
 	pairs := make([]int, len(base))
 	for n := range pairs {
@@ -159,7 +170,7 @@ func pair(base, other []Block) []int {
 	return pairs
 }
 
-// compareBlocks finds which blocks are equal in the same order.
+// compareBlocks finds the blocks that are equal and in the same order.
 func compareBlocks(base, other []Block) []measure.Step {
 	numbers := map[string]string{}
 	code := func(blocks []Block) []string {
@@ -177,8 +188,8 @@ func compareBlocks(base, other []Block) []measure.Step {
 	return measure.CompareTokens(code(base), code(other), measure.DifferenceTime).Steps
 }
 
-// pairGap pairs the blocks between two that are equal, in their order, so that the sum of their likeness is greatest. Where there are too
-// many, blocks at the same place are compared.
+// pairGap pairs the blocks between two equal ones, in order, so that the sum of their likeness is greatest. If
+// there are too many blocks, those at the same index are compared instead.
 func pairGap(pairs []int, base, other []Block, from, fromOther, until, untilOther int) {
 	n, m := until-from, untilOther-fromOther
 	if n == 0 || m == 0 {
@@ -226,7 +237,7 @@ func pairGap(pairs []int, base, other []Block, from, fromOther, until, untilOthe
 	}
 }
 
-// pairMoved pairs what is left with blocks at other places: an answer in another order says the same.
+// pairMoved pairs the remaining blocks with blocks at other places: an answer may say the same in another order.
 func pairMoved(pairs []int, base, other []Block) {
 	isTaken := make([]bool, len(other))
 	for _, to := range pairs {
@@ -260,8 +271,8 @@ func pairMoved(pairs []int, base, other []Block) {
 	}
 }
 
-// pairFacts pairs blocks that contradict each other in a fact, even if they are worded differently: a reader wants to see one beneath
-// the other.
+// pairFacts pairs blocks that contradict each other on a fact even if their wording differs, so that a reader sees
+// one beneath the other.
 func pairFacts(pairs []int, base, other []Block, mine, theirs []Term) {
 	isTaken := make([]bool, len(other))
 	for _, to := range pairs {
@@ -280,7 +291,7 @@ func pairFacts(pairs []int, base, other []Block, mine, theirs []Term) {
 			if indexOf(base[i].Text, my.Text) < 0 {
 				continue
 			}
-			if pairs[i] >= 0 && indexOf(other[pairs[i]].Text, their) >= 0 { // they are beneath each other
+			if pairs[i] >= 0 && indexOf(other[pairs[i]].Text, their) >= 0 { // they are already beneath each other
 				from = -1
 				break
 			}
@@ -299,7 +310,7 @@ func pairFacts(pairs []int, base, other []Block, mine, theirs []Term) {
 	}
 }
 
-// byFact are the texts of terms by the facts that they state.
+// byFact returns the texts of terms, keyed by fact.
 func byFact(terms []Term) map[int]string {
 	texts := make(map[int]string, len(terms))
 	for _, term := range terms {
@@ -308,7 +319,8 @@ func byFact(terms []Term) map[int]string {
 	return texts
 }
 
-// indexOf returns the position of a term in a text, ignoring matches inside a longer number; -1 if there is none.
+// indexOf returns the position of a term in a text, ignoring matches inside a longer number; -1 if the text does
+// not contain it.
 func indexOf(text, term string) int {
 	if term == "" {
 		return -1
@@ -325,7 +337,7 @@ func indexOf(text, term string) int {
 	}
 }
 
-// likenessOf is how alike two answers are, by their blocks.
+// likenessOf returns how alike two answers are, judged by their blocks.
 func likenessOf(base, other []Block, pairs []int) float64 {
 	total, shared := 0.0, 0.0
 	for n, block := range base {
@@ -343,14 +355,15 @@ func likenessOf(base, other []Block, pairs []int) float64 {
 	return shared / total
 }
 
-// builder collects what the answers have at each place of the most common one.
+// builder collects, for each place of the most common answer, what the other answers have there.
 type builder struct {
 	reading *Reading
 	base    []Block
-	// at are the units of base's blocks, after what stands behind each of them, and at 0 before the first.
+	// at holds the units of base's blocks. after[0] holds the units before the first block, and after[n] those that
+	// follow block n-1.
 	at    []Unit
 	after [][]Unit
-	// stated are the terms in each of base's blocks, theirs those of the answer that is being added.
+	// stated holds the terms in each of base's blocks, theirs the terms of the answer that is being added.
 	stated [][]Term
 	theirs map[int]string
 }
@@ -370,10 +383,10 @@ func newBuilder(reading *Reading, base []Block) *builder {
 	return b
 }
 
-// add takes an answer with the pairs of its blocks.
+// add adds an answer, given the pairs of its blocks.
 func (b *builder) add(answer int, other []Block, pairs []int) {
 	b.theirs = byFact(b.reading.answers[answer].Terms)
-	before := make([]int, len(other)) // after which block of base each stands
+	before := make([]int, len(other)) // for each block, the block of base that it follows
 	for n := range before {
 		before[n] = -1
 	}
@@ -401,7 +414,7 @@ func (b *builder) add(answer int, other []Block, pairs []int) {
 	}
 }
 
-// insert takes a block that the most common answer has not.
+// insert adds a block that the most common answer does not have.
 func (b *builder) insert(answer, place int, block Block) {
 	for n := range b.after[place] {
 		if known := &b.after[place][n].Others[0]; known.Text == block.Text {
@@ -415,7 +428,7 @@ func (b *builder) insert(answer, place int, block Block) {
 	})
 }
 
-// addOther takes what an answer has at the unit's place, with those that have the same.
+// addOther adds an answer's block to a unit, together with other answers that have the same block.
 func (u *Unit) addOther(answer int, other Other) {
 	u.Degree = max(u.Degree, other.Degree)
 	for n := range u.Others {
@@ -429,8 +442,8 @@ func (u *Unit) addOther(answer int, other Other) {
 	u.Others = append(u.Others, other)
 }
 
-// compare adds how a block of an answer differs from the most common answer's. What differs inside of the blocks waits until it is
-// asked for.
+// compare records how a block of an answer differs from the most common answer's block. Differences inside the
+// blocks are computed only when Pieces is called.
 func (b *builder) compare(place, answer int, other Block) {
 	unit, base := &b.at[place], b.base[place]
 	found := Other{Text: other.Text, Degree: Form}
@@ -443,13 +456,14 @@ func (b *builder) compare(place, answer int, other Block) {
 	unit.addOther(answer, found)
 }
 
-// isSentence reports that a term is too long to be marked as a whole: of a sentence that is denied, what differs is marked.
+// isSentence reports that a term is too long to be marked as a whole: of a negated sentence, only the differing
+// words are marked.
 func isSentence(term string) bool { return utf8.RuneCountInString(term) > longestTerm }
 
-// longestTerm is how many characters a term that is marked as a whole may have.
+// longestTerm is the maximum length, in characters, of a term that is marked as a whole.
 const longestTerm = 16
 
-// markAll marks all that differs as a fact.
+// markAll marks every difference as a fact.
 func markAll(pieces []Piece) {
 	for n := range pieces {
 		if pieces[n].Op != measure.Equal && pieces[n].Degree == Wording {
@@ -458,8 +472,8 @@ func markAll(pieces []Piece) {
 	}
 }
 
-// contradicting are the terms of two blocks that state one fact in two ways: those at one place of both lists belong together. Terms
-// that both blocks have were not changed.
+// contradicting returns the terms of two blocks that state the same facts differently, at the same indexes of both
+// lists. Terms that both blocks have in common are left out.
 func contradicting(base string, mine []Term, other string, theirs map[int]string) (inBase, inOther []string) {
 	isKnown := map[[2]string]bool{}
 	for _, my := range mine {
@@ -474,22 +488,32 @@ func contradicting(base string, mine []Term, other string, theirs map[int]string
 }
 
 // Pieces are how a block differs from the most common answer's; none where one of them has no such block. Blocks that have less in
-// common than not are not marked.
-func (r *Reading) Pieces(unit Unit, other Other) []Piece {
+// common than not are not marked. If looking for it takes longer than within, the difference is coarse: what lies between the common
+// beginning and end.
+func (r *Reading) Pieces(unit Unit, other Other, within time.Duration) []Piece {
 	if unit.Text == "" || other.Text == "" {
 		return nil
 	}
-	pieces := r.piecesOf(unit, other)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	both := [2]string{unit.Text, other.Text}
+	if known, isKnown := r.pieces[both]; isKnown {
+		return known
+	}
+	pieces, isHurried := r.piecesOf(unit, other, within)
 	switch {
 	case other.Degree == Wording && !areAlike(pieces):
-		return []Piece{{Op: measure.Equal, Text: other.Text}}
+		pieces = []Piece{{Op: measure.Equal, Text: other.Text}}
 	case slices.ContainsFunc(other.Terms, isSentence) || slices.ContainsFunc(other.Against, isSentence):
 		markAll(pieces)
+	}
+	if !isHurried {
+		r.pieces[both] = pieces
 	}
 	return pieces
 }
 
-// areAlike reports that two blocks have at least as much in common as not.
+// areAlike reports whether two blocks have at least half in common.
 func areAlike(pieces []Piece) bool {
 	equal, different := 0, 0
 	for _, piece := range pieces {
@@ -502,29 +526,32 @@ func areAlike(pieces []Piece) bool {
 	return equal >= different
 }
 
-// piecesOf compares two blocks: rows of tables cell by cell where they have as many.
-func (r *Reading) piecesOf(unit Unit, other Other) (pieces []Piece) {
+// piecesOf compares two blocks: rows of tables cell by cell where they have as many. isHurried reports that there was not the time for
+// all that differs.
+func (r *Reading) piecesOf(unit Unit, other Other, within time.Duration) (pieces []Piece, isHurried bool) {
 	if other.IsReworded {
-		return reworded(other.Text, other.Against, other.Terms)
+		return reworded(other.Text, other.Against, other.Terms), false
 	}
 	from, to := Cells(unit.Text), Cells(other.Text)
 	if unit.Kind != Row || len(from) != len(to) {
-		return r.within(unit.Text, other.Text, other.Against, other.Terms)
+		return r.within(unit.Text, other.Text, other, within)
 	}
+	deadline := time.Now().Add(within)
 	for n := range from {
-		pieces = append(pieces, r.within(from[n], to[n], other.Against, other.Terms)...)
+		cell, isCoarse := r.within(from[n], to[n], other, time.Until(deadline))
+		pieces, isHurried = append(pieces, cell...), isHurried || isCoarse
 	}
-	return pieces
+	return pieces, isHurried
 }
 
-// within compares two texts word by word.
-func (r *Reading) within(base, other string, mine, theirs []string) (pieces []Piece) {
-	mine, theirs = slices.DeleteFunc(slices.Clone(mine), isSentence), slices.DeleteFunc(slices.Clone(theirs), isSentence)
-	if base == other {
-		return []Piece{{Op: measure.Equal, Text: other}}
+// within compares two texts word by word, with the terms of the blocks that they are from.
+func (r *Reading) within(base, text string, other Other, within time.Duration) (pieces []Piece, isHurried bool) {
+	if base == text {
+		return []Piece{{Op: measure.Equal, Text: text}}, false
 	}
-	steps := measure.CompareTokens(r.tokens(base, mine), r.tokens(other, theirs), min(blockTime, time.Until(r.deadline)))
-	for _, piece := range joined(steps.Pieces(base, other)) {
+	mine, theirs := slices.DeleteFunc(slices.Clone(other.Against), isSentence), slices.DeleteFunc(slices.Clone(other.Terms), isSentence)
+	difference := measure.CompareTokens(r.tokens(base, mine), r.tokens(text, theirs), min(blockTime, within))
+	for _, piece := range joined(difference.Pieces(base, text)) {
 		switch piece.Op {
 		case measure.Equal:
 			pieces = append(pieces, piece)
@@ -534,10 +561,11 @@ func (r *Reading) within(base, other string, mine, theirs []string) (pieces []Pi
 			pieces = append(pieces, graded(piece, theirs)...)
 		}
 	}
-	return pieces
+	return pieces, difference.IsCoarse && within < blockTime
 }
 
-// reworded marks the terms of a block that says in other words what the most common answer says, and what that has instead.
+// reworded marks the terms of a block that says the same as the most common answer's block in other words, and the
+// terms of that block.
 func reworded(other string, mine, theirs []string) (pieces []Piece) {
 	rest := other
 	for rest != "" {
@@ -564,7 +592,7 @@ func reworded(other string, mine, theirs []string) (pieces []Piece) {
 	return pieces
 }
 
-// graded cuts the terms out of what was deleted or inserted, and says how much each part matters.
+// graded cuts the terms out of deleted or inserted text and assigns a degree to each part.
 func graded(piece Piece, terms []string) (parts []Piece) {
 	rest := piece.Text
 	add := func(text string, degree Degree) {
@@ -590,7 +618,7 @@ func graded(piece Piece, terms []string) (parts []Piece) {
 	return parts
 }
 
-// degreeOf is how much a text matters in which there is no term.
+// degreeOf returns how much a difference matters in a text that contains no term.
 func degreeOf(text string) Degree {
 	if measure.Plain(text) == "" {
 		return Form
@@ -598,7 +626,7 @@ func degreeOf(text string) Degree {
 	return Wording
 }
 
-// tokens cuts a text into words, with each of the terms in it as one.
+// tokens cuts a text into words; each term in it becomes a single token.
 func (r *Reading) tokens(text string, terms []string) (tokens []string) {
 	var found []string
 	for _, term := range terms {
@@ -640,7 +668,8 @@ func isWhole(text string, from, to int) bool {
 	return !isCutBefore && !isCutBehind
 }
 
-// joined puts what is deleted before what is inserted, and joins changes with less than two characters between them: a reader sees one.
+// joined puts deleted text before inserted text, and joins changes with fewer than two characters between them,
+// because a reader sees them as one.
 func joined(pieces []measure.Piece) (all []Piece) {
 	var deleted, inserted string
 	flush := func() {
@@ -669,7 +698,7 @@ func joined(pieces []measure.Piece) (all []Piece) {
 	return all
 }
 
-// units are all places in the order of the most common answer.
+// units returns all units in the order of the most common answer.
 func (b *builder) units() []Unit {
 	all := slices.Clone(b.after[0])
 	for n, unit := range b.at {

@@ -12,7 +12,7 @@ import (
 	"wending/db/measure/blocks"
 )
 
-// texts of blocks with the first letter of their kinds.
+// texts returns the texts of blocks, each after the first letter of its kind.
 func cut(answer string) (written []string) {
 	for _, block := range blocks.Cut(answer) {
 		written = append(written, string(block.Kind[0])+" "+block.Text)
@@ -40,7 +40,7 @@ func TestAnAnswerIsCutIntoBlocks(t *testing.T) {
 	require.Equal(t, long, whole)
 }
 
-// termsOf are the terms of facts in their order.
+// termsOf makes terms of texts; their order numbers the facts.
 func termsOf(texts []string) (terms []blocks.Term) {
 	for n, text := range texts {
 		terms = append(terms, blocks.Term{Fact: n, Text: text})
@@ -48,14 +48,15 @@ func termsOf(texts []string) (terms []blocks.Term) {
 	return terms
 }
 
-// marks writes the pieces of the only block that differs: [-deleted-], [+inserted+], facts with two signs, form with a dot.
+// marks writes the pieces of the only block that differs: [-deleted-], [+inserted+]; facts have two signs, form has
+// a dot.
 func marks(t *testing.T, terms [2][]string, a, b string) (written string, unit blocks.Unit) {
 	t.Helper()
-	reading := blocks.Align([]blocks.Answer{{a, termsOf(terms[0])}, {b, termsOf(terms[1])}}, time.Minute)
+	reading := blocks.Align([]blocks.Answer{{a, termsOf(terms[0])}, {b, termsOf(terms[1])}})
 	for _, one := range reading.Units {
 		for _, other := range one.Others {
 			unit = one
-			for _, piece := range reading.Pieces(one, other) {
+			for _, piece := range reading.Pieces(one, other, time.Second) {
 				sign := map[blocks.Degree]string{blocks.Form: "·", blocks.Wording: "", blocks.Fact: "!"}[piece.Degree]
 				switch piece.Op {
 				case measure.Delete:
@@ -99,10 +100,10 @@ func TestAFactIsFoundBeneathItsLikeInOtherWords(t *testing.T) {
 
 func TestWithoutTimeADifferenceIsCoarseButNeverWithinANumber(t *testing.T) {
 	t.Parallel()
-	reading := blocks.Align([]blocks.Answer{{"在 30 日内书面答复，并保留回执。", termsOf([]string{"30 日"})}, {"在 35 日内书面答复，并留存回执。", termsOf([]string{"35 日"})}}, 0)
+	reading := blocks.Align([]blocks.Answer{{"在 30 日内书面答复，并保留回执。", termsOf([]string{"30 日"})}, {"在 35 日内书面答复，并留存回执。", termsOf([]string{"35 日"})}})
 	unit := reading.Units[0]
 	require.Equal(t, blocks.Fact, unit.Degree)
-	pieces := reading.Pieces(unit, unit.Others[0])
+	pieces := reading.Pieces(unit, unit.Others[0], 0)
 	require.Equal(t, blocks.Piece{Op: measure.Delete, Text: "30 日", Degree: blocks.Fact}, pieces[1])
 	require.Equal(t, "在 ", pieces[0].Text)
 }
@@ -122,7 +123,7 @@ func TestEqualBlocksAreSharedAndUnlikeAnswersStandApart(t *testing.T) {
 		{Text: "一样的一段话在这里。\n补偿为 4 个月工资。\n结束语也一样。"},
 		{Text: "一样的一段话在这里。\n补偿为 4 个月工资。\n还要补充一点：注意时效。\n结束语也一样。"},
 		{Text: "抱歉，我无法确认合同条款，请拨打客服热线。"},
-	}, time.Minute)
+	})
 	require.Len(t, reading.Units, 4)
 	require.Equal(t, []int{0, 1, 2}, reading.Units[0].Sharing)
 	require.Equal(t, blocks.Same, reading.Units[0].Degree)
@@ -143,7 +144,7 @@ func TestOneChangeInAJSONInAnotherOrderIsOneChange(t *testing.T) {
 	require.Equal(t, blocks.Member, unit.Kind)
 }
 
-// Nothing that an agent says makes aligning slow, and nothing of it is lost.
+// No output of an agent makes aligning slow, and none of its text is lost.
 func TestHostileAnswersAreAligned(t *testing.T) {
 	t.Parallel()
 	rows := func(n, changed int) string {
@@ -171,17 +172,17 @@ func TestHostileAnswersAreAligned(t *testing.T) {
 		"a thousand changes in one order": {rows(1000, -1), strings.ReplaceAll(rows(1000, -1), "7", "8")},
 	} {
 		start := time.Now()
-		reading := blocks.Align([]blocks.Answer{{Text: pair[0]}, {Text: pair[1]}}, 100*time.Millisecond)
+		reading := blocks.Align([]blocks.Answer{{Text: pair[0]}, {Text: pair[1]}})
 		require.Less(t, time.Since(start), 5*time.Second, name) // far from what quadratic time would take
 		for _, unit := range reading.Units {
 			for _, other := range unit.Others {
 				whole := ""
-				for _, piece := range reading.Pieces(unit, other) {
+				for _, piece := range reading.Pieces(unit, other, time.Second) {
 					if piece.Op != measure.Delete {
 						whole += piece.Text
 					}
 				}
-				if len(reading.Pieces(unit, other)) > 0 {
+				if len(reading.Pieces(unit, other, time.Second)) > 0 {
 					require.Equal(t, other.Text, whole, name)
 				}
 			}
@@ -194,7 +195,7 @@ func FuzzAlign(f *testing.F) {
 	f.Add(`{"a": [1, {"b": null}]}`, "{}", "1")
 	f.Add("\xff\n。", "", "\xff")
 	f.Fuzz(func(t *testing.T, a, b, term string) {
-		reading := blocks.Align([]blocks.Answer{{a, []blocks.Term{{Text: term}}}, {b, []blocks.Term{{Text: term}}}}, time.Second)
+		reading := blocks.Align([]blocks.Answer{{a, []blocks.Term{{Text: term}}}, {b, []blocks.Term{{Text: term}}}})
 		require.Len(t, reading.Likeness, 2)
 		for _, like := range reading.Likeness {
 			require.True(t, like >= 0 && like <= 1.0001, like)
@@ -202,7 +203,7 @@ func FuzzAlign(f *testing.F) {
 		for _, unit := range reading.Units {
 			for _, other := range unit.Others {
 				mine, theirs := "", ""
-				for _, piece := range reading.Pieces(unit, other) {
+				for _, piece := range reading.Pieces(unit, other, time.Second) {
 					if piece.Op != measure.Delete {
 						theirs += piece.Text
 					}
@@ -210,7 +211,7 @@ func FuzzAlign(f *testing.F) {
 						mine += piece.Text
 					}
 				}
-				if len(reading.Pieces(unit, other)) > 0 {
+				if len(reading.Pieces(unit, other, time.Second)) > 0 {
 					require.Equal(t, other.Text, theirs)
 					if !other.IsReworded {
 						require.Equal(t, unit.Text, mine)
@@ -221,7 +222,7 @@ func FuzzAlign(f *testing.F) {
 	})
 }
 
-// Twenty answers of 3,000 characters, each in its own words.
+// Twenty answers of 3,000 characters, each worded differently.
 func BenchmarkAlignTwenty(b *testing.B) {
 	var answers []blocks.Answer
 	for n := range 20 {
@@ -232,6 +233,6 @@ func BenchmarkAlignTwenty(b *testing.B) {
 		answers = append(answers, blocks.Answer{Text: text.String(), Terms: []blocks.Term{{Text: "30 日"}}})
 	}
 	for b.Loop() {
-		blocks.Align(answers, time.Second)
+		blocks.Align(answers)
 	}
 }

@@ -1,6 +1,6 @@
-// Package blocks lays the answers to a question beside each other for reading: each is cut into blocks – headings, paragraphs,
-// entries of lists, rows of tables, code, the values of a JSON –, the blocks are aligned with those of the most common answer, and
-// what differs inside of two is marked by how much it matters.
+// Package blocks lays the answers to a question beside each other for reading: each is cut into blocks – headings,
+// paragraphs, entries of lists, rows of tables, code, the values of a JSON –, the blocks are aligned with those of
+// the most common answer, and differences inside them are marked by how much they matter.
 package blocks
 
 import (
@@ -16,7 +16,7 @@ import (
 	"wending/db/measure"
 )
 
-// Kind is what sort of thing a block is.
+// Kind is the kind of a block.
 type Kind string
 
 // The kinds of blocks.
@@ -26,43 +26,74 @@ const (
 	Item      Kind = "item"
 	Row       Kind = "row"
 	Code      Kind = "code"
-	Member    Kind = "member" // a value of a JSON with its path
+	Member    Kind = "member" // a value of a JSON text, with its path
 )
 
 // Block is a part of an answer that is read as a whole.
 type Block struct {
 	Kind Kind
-	// Text is the block as it was written, without the line break at its end; of a Member, its path and value.
+	// Text is the block as it was written, without the line break at its end; for a Member it is the path and
+	// value.
 	Text string
-	// Head is, of a Row, the head of its table; empty of the head itself.
+	// Head is the head of the table that a Row belongs to; it is empty for the head itself.
 	Head string
-	// plain is the text without what is format and without the number of a list's entry: equal ones say the same.
+	// plain is the text without its format and without the number of its list item: blocks with equal plain texts
+	// say the same.
 	plain string
-	// pairs are the pairs of neighbouring characters of plain, sorted, by which blocks are compared.
+	// shape has the pairs of neighbouring characters of plain, once they are needed.
+	shape *shape
+}
+
+// shape is what blocks that are not equal are compared by.
+type shape struct {
+	// pairs are the pairs of neighbouring characters of a block, sorted.
 	pairs []uint32
 }
 
 const (
-	// longLine is how many bytes of a line are one block; a longer line is cut after sentences.
+	// longLine is the maximum length of a block in bytes: longer lines are cut after sentences.
 	longLine = 1500
-	// mostBlocks is how many blocks an answer has at most; the last one holds the rest.
+	// mostBlocks is the maximum number of blocks in an answer; the last one holds the rest.
 	mostBlocks = 6000
-	// mostPairs is how much of a block is compared.
+	// mostPairs limits how much of a block is compared.
 	mostPairs = 600
 )
 
 var (
-	heading  = regexp.MustCompile(`^\s*#{1,6}\s`)
-	entry    = regexp.MustCompile(`^\s*(?:[-*+•·]\s|(?:\d{1,3}[.)、]|[（(]\d{1,3}[)）]|[一二三四五六七八九十]{1,3}、)\s?)`)
-	tableRow = regexp.MustCompile(`^\s*\|.*\|\s*$`)
-	rule     = regexp.MustCompile(`^[\s|:\-]+$`)
+	heading = regexp.MustCompile(`^\s*#{1,6}\s`)
+	entry   = regexp.MustCompile(`^\s*(?:[-*+•·]\s|(?:\d{1,3}[.)、]|[（(]\d{1,3}[)）]|[一二三四五六七八九十]{1,3}、)\s?)`)
 )
 
-// Cut cuts an answer into blocks. Blank lines and the rule below a table's head are in none; a JSON's values come in the order of their
-// keys.
+const (
+	// blanks are the characters of white space that a line is indented with.
+	blanks = " \t\f\r\v"
+	// entryBegins are the characters that the number or mark of a list's entry may begin with.
+	entryBegins = "-*+•·0123456789（(一二三四五六七八九十"
+)
+
+// isRow reports whether a line is a row of a table.
+func isRow(line string) bool {
+	line = strings.Trim(line, blanks)
+	return len(line) > 1 && line[0] == '|' && line[len(line)-1] == '|'
+}
+
+// isRule reports whether a line is blank or the rule below a table's head.
+func isRule(line string) bool { return strings.Trim(line, blanks+"|:-") == "" }
+
+// entryMark is the number or mark with which a line begins as the entry of a list; empty if it does not.
+func entryMark(line string) string {
+	first, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, blanks))
+	if !strings.ContainsRune(entryBegins, first) {
+		return ""
+	}
+	return entry.FindString(line)
+}
+
+// Cut cuts an answer into blocks. Blank lines and the rule below a table's head belong to no block; the values of a
+// JSON text are in the order of their keys.
 func Cut(answer string) []Block { return cutter{}.answer(answer) }
 
-// cutter cuts answers that have many blocks in common; it has those that it knows, by their texts.
+// cutter cuts answers that have many blocks in common; known holds the blocks seen so far, by their texts.
 type cutter map[string]Block
 
 func (c cutter) answer(answer string) []Block {
@@ -70,22 +101,22 @@ func (c cutter) answer(answer string) []Block {
 		return members
 	}
 	var cut []Block
-	var code []string
+	var code, rest []string
 	isCode := false
-	head := "" // of the table that the line may belong to
+	head := "" // of the table that the current line may belong to
 	for line := range strings.Lines(answer) {
 		line = strings.TrimRight(line, "\r\n")
 		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
 		switch {
 		case len(cut) == mostBlocks:
-			cut[mostBlocks-1].Text += "\n" + line
+			rest = append(rest, line)
 		case isCode:
 			if code = append(code, line); isFence {
 				cut, code, isCode = append(cut, c.block(Code, strings.Join(code, "\n"))), nil, false
 			}
 		case isFence:
 			code, isCode = []string{line}, true
-		case tableRow.MatchString(line) && !rule.MatchString(line):
+		case isRow(line) && !isRule(line):
 			row := c.block(Row, line)
 			row.Head = head
 			cut, head = append(cut, row), cmp.Or(head, line)
@@ -93,29 +124,29 @@ func (c cutter) answer(answer string) []Block {
 		default:
 			cut = append(cut, c.line(line)...)
 		}
-		if !rule.MatchString(line) || strings.TrimSpace(line) == "" {
+		if !isRule(line) || strings.TrimSpace(line) == "" {
 			head = ""
 		}
 	}
-	if isCode { // it was not closed
+	if isCode { // an unclosed fence
 		cut = append(cut, c.block(Code, strings.Join(code, "\n")))
 	}
-	if len(cut) >= mostBlocks {
+	if len(rest) > 0 {
 		last := &cut[mostBlocks-1]
-		*last = newBlock(last.Kind, last.Text)
+		*last = newBlock(last.Kind, last.Text+"\n"+strings.Join(rest, "\n"))
 	}
 	return cut
 }
 
 func (c cutter) line(line string) []Block {
 	switch {
-	case strings.TrimSpace(line) == "", rule.MatchString(line):
+	case isRule(line), strings.TrimSpace(line) == "":
 		return nil
-	case heading.MatchString(line):
+	case strings.HasPrefix(strings.TrimLeft(line, blanks), "#") && heading.MatchString(line):
 		return []Block{c.block(Heading, line)}
 	}
 	kind := Paragraph
-	if entry.MatchString(line) {
+	if entryMark(line) != "" {
 		kind = Item
 	}
 	var cut []Block
@@ -125,7 +156,8 @@ func (c cutter) line(line string) []Block {
 	return cut
 }
 
-// Cells cuts a row of a table into its cells, each with the mark behind it: together they are the row.
+// Cells cuts a row of a table into its cells, each including the mark that follows it, so that the cells add up to
+// the row.
 func Cells(row string) (cells []string) {
 	from := 0
 	for at := range len(row) {
@@ -145,7 +177,7 @@ func sentences(line string) (parts []string) {
 	from := 0
 	for at, r := range line {
 		next := at + utf8.RuneLen(r)
-		if r == utf8.RuneError { // an invalid byte is shorter than the character that stands for it
+		if r == utf8.RuneError { // an invalid byte is shorter than the character that replaces it
 			continue
 		}
 		if next-from >= longLine && strings.ContainsRune("。！？!?；;", r) && next < len(line) {
@@ -156,7 +188,7 @@ func sentences(line string) (parts []string) {
 	return append(parts, line[from:])
 }
 
-// block is a block with a text; a text that was cut before is not read again.
+// block returns a block with the given text; it is computed only once for equal texts.
 func (c cutter) block(kind Kind, text string) Block {
 	known, isKnown := c[text]
 	if !isKnown || known.Kind != kind {
@@ -167,46 +199,53 @@ func (c cutter) block(kind Kind, text string) Block {
 }
 
 func newBlock(kind Kind, text string) Block {
-	b := Block{Kind: kind, Text: text}
+	b := Block{Kind: kind, Text: text, shape: &shape{}}
 	said := text
 	if kind == Item || kind == Paragraph {
-		said = text[len(entry.FindString(text)):]
+		said = text[len(entryMark(text)):]
 	}
 	b.plain = measure.Plain(said)
-	last := uint32(0)
-	for _, r := range b.plain {
-		if b.pairs = append(b.pairs, last*31+uint32(r)); len(b.pairs) == mostPairs {
-			break
-		}
-		last = uint32(r)
-	}
-	slices.Sort(b.pairs)
 	return b
 }
 
-// likeness is how alike two blocks are, from 0 to 1.
+// pairs are the pairs of neighbouring characters of a block, sorted.
+func (b Block) pairs() []uint32 {
+	if b.shape.pairs == nil {
+		b.shape.pairs = make([]uint32, 0, min(mostPairs, len(b.plain)))
+		last := uint32(0)
+		for _, r := range b.plain {
+			if b.shape.pairs = append(b.shape.pairs, last*31+uint32(r)); len(b.shape.pairs) == mostPairs {
+				break
+			}
+			last = uint32(r)
+		}
+		slices.Sort(b.shape.pairs)
+	}
+	return b.shape.pairs
+}
+
+// likeness returns how alike two blocks are, from 0 to 1.
 func (b Block) likeness(other Block) float64 {
 	if b.plain == other.plain {
 		return 1
 	}
-	if len(b.pairs)+len(other.pairs) == 0 {
-		return 0
-	}
+	mine, theirs := b.pairs(), other.pairs()
 	common := 0
-	for i, j := 0, 0; i < len(b.pairs) && j < len(other.pairs); {
+	for i, j := 0, 0; i < len(mine) && j < len(theirs); {
 		switch {
-		case b.pairs[i] < other.pairs[j]:
+		case mine[i] < theirs[j]:
 			i++
-		case b.pairs[i] > other.pairs[j]:
+		case mine[i] > theirs[j]:
 			j++
 		default:
 			common, i, j = common+1, i+1, j+1
 		}
 	}
-	return 2 * float64(common) / float64(len(b.pairs)+len(other.pairs))
+	return 2 * float64(common) / float64(len(mine)+len(theirs))
 }
 
-// json cuts an answer that is one object or list, also in a fence, into its values; nil if it is none.
+// json cuts an answer that is a single JSON object or list, possibly in a fence, into its values; nil if it is not
+// one.
 func (c cutter) json(answer string) []Block {
 	canonical := measure.CanonicalJSON(answer)
 	if canonical == "" {
@@ -223,7 +262,7 @@ func (c cutter) json(answer string) []Block {
 	return cut
 }
 
-// addMembers adds what a value holds, each with its path, until there are mostBlocks.
+// addMembers adds the values inside a value, each with its path, up to mostBlocks.
 func (c cutter) addMembers(cut *[]Block, path string, value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -250,7 +289,7 @@ func (c cutter) addMembers(cut *[]Block, path string, value any) {
 	}
 }
 
-// scalar writes a text as it is and everything else as JSON has it.
+// scalar writes a string as it is, and any other value as JSON.
 func scalar(value any) string {
 	if text, isText := value.(string); isText {
 		return text
@@ -258,6 +297,6 @@ func scalar(value any) string {
 	var written bytes.Buffer
 	encoder := json.NewEncoder(&written)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // what was decoded can be encoded
+	_ = encoder.Encode(value) // cannot fail: the value was decoded from JSON
 	return strings.TrimSpace(written.String())
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sort"
-	"strings"
 
+	"wending/db/measure/claim"
 	"wending/db/measure/passage"
 )
 
@@ -21,18 +21,19 @@ const (
 	onlyOne       = 0.17 // is added where each answer has the value once
 	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
-	sameAllowed   = 0.48 // what one answer allows and the other one bans
+	sameAllowed   = 0.40 // what one answer allows and the other one bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
 // comparison is what is known of two answers.
 type comparison struct {
 	passage.Vocabulary
-	a, b    *side
-	found   []Difference
-	states  [2][]state
-	links   []link
-	settled int // how many links are of settled sentences
+	a, b         *side
+	found        []Difference
+	states       [2][]state
+	links        []link
+	counterparts []int32 // by claim of a: the number of the claim of b that states the same, plus 1
+	settled      int     // how many links are of settled sentences
 
 	isShared []bool    // by token: both answers have it
 	words    [2][]word // of the two sentences that are compared word by word
@@ -56,14 +57,18 @@ const (
 
 // compare reads two answers side by side. It takes time in proportion to their length: what one fact or sentence is
 // compared with is bounded by passage.MostCandidates.
-func compare(a, b *document) *comparison {
+func compare(a, b *answer) *comparison {
 	c := &comparison{a: newSide(a), b: newSide(b)}
-	c.states = [2][]state{make([]state, len(a.facts)), make([]state, len(b.facts))}
+	c.states = [2][]state{make([]state, len(a.Claims)), make([]state, len(b.Claims))}
 	c.settle()
 	c.settled = len(c.links)
 	c.weigh()
 	c.equals()
 	c.reconsider()
+	c.noteCounterparts()
+	if !c.isShort() {
+		c.weighed()
+	}
 	c.conflicts()
 	c.stray()
 	c.polarities()
@@ -83,10 +88,10 @@ func compare(a, b *document) *comparison {
 	return c
 }
 
-func newSide(d *document) *side {
+func newSide(d *answer) *side {
 	return &side{
-		document: d, isSettled: make([]bool, len(d.Sentences)), isTurned: make([]bool, len(d.Sentences)),
-		vectors: make([]*passage.Vector, len(d.facts)), scopes: make([]*passage.Vector, len(d.facts)),
+		answer: d, isSettled: make([]bool, len(d.Sentences)), isTurned: make([]bool, len(d.Sentences)),
+		besides: make([]*passage.Vector, len(d.Claims)), vectors: make([]*passage.Vector, len(d.Claims)), scopes: make([]*passage.Vector, len(d.Claims)),
 		sentenceTokens: make([]*passage.Vector, len(d.Sentences)), denials: make([]denial, len(d.Sentences)),
 	}
 }
@@ -125,16 +130,16 @@ func (c *comparison) match(i, j int) {
 }
 
 // factsOf returns which facts a sentence has.
-func (d *document) factsOf(n int) passage.Span {
+func (d *answer) factsOf(n int) passage.Span {
 	return passage.Span{From: d.firstFact(d.Sentences[n].From), To: d.firstFact(d.Sentences[n].To)}
 }
 
 // firstFact returns the first fact at or after a character.
-func (d *document) firstFact(from int) int {
-	low, high := 0, len(d.facts)
+func (d *answer) firstFact(from int) int {
+	low, high := 0, len(d.Claims)
 	for low < high {
 		middle := (low + high) / 2
-		if d.facts[middle].From < from {
+		if d.Claims[middle].From < from {
 			low = middle + 1
 		} else {
 			high = middle
@@ -143,79 +148,18 @@ func (d *document) firstFact(from int) int {
 	return low
 }
 
-// agree reports whether two facts of a class state the same.
-func agree(x, y *fact) bool {
-	if x.class != y.class { // a number whose unit is not written again
-		return (x.isBare() || y.isBare()) && x.raw == y.raw
-	}
-	switch x.class {
-	case classDate:
-		return x.date.agrees(y.date)
-	case classTime:
-		return x.key == y.key || (x.isEitherHalf || y.isEitherHalf) && isHalfDayLater(x.key, y.key)
-	case classCount:
-		return (x.key == y.key || x.isNextTo(y) || y.isNextTo(x)) && (x.unit == y.unit || x.isUncounted() || y.isUncounted())
-	case classMass, classVolume:
-		return x.key == y.key && x.unit == y.unit
-	case classCitation:
-		return x.key == y.key || strings.HasPrefix(x.key, y.key+"-") || strings.HasPrefix(y.key, x.key+"-")
-	case classDuration:
-		return x.key == y.key || x.isHalfMonth() && y.isHalfMonth()
-	case classMoney:
-		return x.key == y.key || (x.unit == cents || y.unit == cents) && strings.TrimSuffix(x.key, x.unit) == strings.TrimSuffix(y.key, y.unit)
-	case classPercent:
-		return x.key == y.key
-	}
-	return x.key == y.key && x.unit == y.unit
-}
-
-// isNextTo reports whether x is the open limit of whole things that y closes: more than 7 is 8 or more.
-func (f *fact) isNextTo(y *fact) bool {
-	step := 0.0
-	switch {
-	case f.bound == moreThan && y.bound == atLeast:
-		step = 1
-	case f.bound == lessThan && (y.bound == atMost || y.bound == exact):
-		step = -1
-	default:
-		return false
-	}
-	return f.per == "" && y.per == "" && f.raw != "" && y.raw != "" && !strings.Contains(f.raw, ".") && f.amount()+step == y.amount()
-}
-
-// isHalfDayLater reports whether two times are twelve hours apart.
-func isHalfDayLater(x, y string) bool {
-	if x > y {
-		x, y = y, x
-	}
-	if len(x) != 5 || x[2:] != y[2:] {
-		return false
-	}
-	hour := func(s string) int { return int(s[0]-'0')*10 + int(s[1]-'0') }
-	return hour(y)-hour(x) == 12
-}
-
-// isHalfMonth reports whether a duration is 半个月, which is 15 days.
-func (f *fact) isHalfMonth() bool { return f.key == "0.5month" || f.key == "1296000s" }
-
-// isUncounted reports whether a number counts things without naming them: 32, 32 个.
-func (f *fact) isUncounted() bool { return f.unit == "" || f.unit == "个" }
-
 type pair struct {
 	i, j  int
 	score float32
 }
 
-// isBare reports whether a fact is a number without a unit.
-func (f *fact) isBare() bool { return f.class == classCount && f.unit == "" && f.raw != "" }
-
 // nearby narrows a long list of the second answer's facts to those at about the same position as f.
-func (c *comparison) nearby(list []int, f *fact) []int {
+func (c *comparison) nearby(list []int, f *claim.Claim) []int {
 	if len(list) <= passage.MostCandidates {
 		return list
 	}
 	at := sort.Search(len(list), func(k int) bool {
-		return c.b.facts[list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
+		return c.b.Claims[list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
 	})
 	from := max(0, min(at-passage.MostCandidates/2, len(list)-passage.MostCandidates))
 	return list[from : from+passage.MostCandidates]
@@ -223,35 +167,35 @@ func (c *comparison) nearby(list []int, f *fact) []int {
 
 // pairs pairs the facts of a class that may belong together, for each at most passage.MostCandidates.
 func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) bool) []pair {
-	byClass := map[class][]int{}
-	for j := range c.b.facts {
-		if f := &c.b.facts[j]; f.class != classPolarity && isOpen(1, j) {
-			byClass[f.class] = append(byClass[f.class], j)
+	byClass := map[claim.Class][]int{}
+	for j := range c.b.Claims {
+		if f := &c.b.Claims[j]; f.Class != claim.ClassPolarity && isOpen(1, j) {
+			byClass[f.Class] = append(byClass[f.Class], j)
 		}
 	}
 	var pairs []pair
-	for i := range c.a.facts {
-		f := &c.a.facts[i]
-		if f.class == classPolarity || !isOpen(0, i) {
+	for i := range c.a.Claims {
+		f := &c.a.Claims[i]
+		if f.Class == claim.ClassPolarity || !isOpen(0, i) {
 			continue
 		}
-		for _, j := range c.nearby(byClass[f.class], f) {
+		for _, j := range c.nearby(byClass[f.Class], f) {
 			if isPair(i, j) {
 				pairs = append(pairs, pair{i: i, j: j})
 			}
 		}
 		switch {
-		case f.isBare():
-			for class := classCount + 1; class <= classPercent; class++ {
+		case f.IsBare():
+			for class := claim.ClassCount + 1; class <= claim.ClassPercent; class++ {
 				for _, j := range c.nearby(byClass[class], f) {
 					if isPair(i, j) {
 						pairs = append(pairs, pair{i: i, j: j})
 					}
 				}
 			}
-		case f.class > classCount && f.class <= classPercent:
-			for _, j := range c.nearby(byClass[classCount], f) {
-				if c.b.facts[j].isBare() && isPair(i, j) {
+		case f.Class > claim.ClassCount && f.Class <= claim.ClassPercent:
+			for _, j := range c.nearby(byClass[claim.ClassCount], f) {
+				if c.b.Claims[j].IsBare() && isPair(i, j) {
 					pairs = append(pairs, pair{i: i, j: j})
 				}
 			}
@@ -284,29 +228,29 @@ func sortPairs(pairs []pair) {
 // equals matches the facts that agree, one to one, the most alike surroundings first.
 func (c *comparison) equals() {
 	pairs := c.pairs(
-		func(i, j int) bool { return agree(&c.a.facts[i], &c.b.facts[j]) },
+		func(i, j int) bool { return c.a.Claims[i].Agrees(&c.b.Claims[j]) },
 		func(k, i int) bool { return c.states[k][i] == open })
-	inA, inB := make([]int, len(c.a.facts)), make([]int, len(c.b.facts))
+	inA, inB := make([]int, len(c.a.Claims)), make([]int, len(c.b.Claims))
 	for _, p := range pairs {
 		inA[p.i]++
 		inB[p.j]++
 	}
 	for n := range pairs {
 		p := &pairs[n]
-		x, y := &c.a.facts[p.i], &c.b.facts[p.j]
-		if x.class == y.class && x.bound == y.bound && x.event == y.event && inA[p.i] == 1 && inB[p.j] == 1 {
+		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
+		if x.Class == y.Class && x.Bound == y.Bound && x.Event == y.Event && inA[p.i] == 1 && inB[p.j] == 1 {
 			continue // nothing else to match either with
 		}
 		p.score = c.similarity(p.i, p.j)
-		if x.class != y.class {
+		if x.Class != y.Class {
 			p.score -= 0.1
 		}
 		switch {
-		case x.bound == y.bound && x.event == y.event:
+		case x.Bound == y.Bound && x.Event == y.Event:
 			p.score += 0.1
-		case x.event != exact && y.event != exact && x.event != y.event: // 48 小时 before one thing, and after another
+		case x.Event != claim.Exact && y.Event != claim.Exact && x.Event != y.Event: // 48 小时 before one thing, and after another
 			p.score -= 0.2
-		case x.bound.contradicts(y.bound):
+		case x.Bound.Contradicts(y.Bound):
 			p.score -= 0.2
 		}
 	}
@@ -315,7 +259,7 @@ func (c *comparison) equals() {
 		if c.states[0][p.i] != open || c.states[1][p.j] != open {
 			continue
 		}
-		if c.a.facts[p.i].class != c.b.facts[p.j].class && p.score < sameBare {
+		if c.a.Claims[p.i].Class != c.b.Claims[p.j].Class && p.score < sameBare {
 			continue
 		}
 		isOnlyOne := inA[p.i] == 1 && inB[p.j] == 1
@@ -335,16 +279,16 @@ func (c *comparison) equals() {
 // reconsider separates equal facts that are about different things, where one of them has a counterpart of its own with
 // another value: 24 小时 beside 48 小时 of the same test, and 一天 elsewhere.
 func (c *comparison) reconsider() {
-	byClass := map[class][]int{} // links by the class of their facts
+	byClass := map[claim.Class][]int{} // links by the class of their facts
 	for n, l := range c.links[c.settled:] {
-		f := &c.a.facts[l.i]
-		byClass[f.class] = append(byClass[f.class], c.settled+n)
+		f := &c.a.Claims[l.i]
+		byClass[f.Class] = append(byClass[f.Class], c.settled+n)
 	}
 	for k, s := range [2]*side{c.a, c.b} {
-		for o := range s.facts {
-			f := &s.facts[o]
-			list := byClass[f.class]
-			if c.states[k][o] != open || f.class > classPercent || f.isWorking || len(list) == 0 {
+		for o := range s.Claims {
+			f := &s.Claims[o]
+			list := byClass[f.Class]
+			if c.states[k][o] != open || f.Class > claim.ClassPercent || f.IsWorking || len(list) == 0 {
 				continue
 			}
 			if len(list) > passage.MostCandidates {
@@ -367,8 +311,8 @@ func (c *comparison) reconsiderFor(k, o int, list []int) {
 		if k == 1 {
 			i, j = l.i, o
 		}
-		x, y := &c.a.facts[i], &c.b.facts[j]
-		if x.unit != y.unit || x.isRange() != y.isRange() || agree(x, y) || areFarApart(x, y) || x.isLoose || y.isLoose {
+		x, y := &c.a.Claims[i], &c.b.Claims[j]
+		if x.Unit != y.Unit || x.IsRange() != y.IsRange() || x.Agrees(y) || claim.AreFarApart(x, y) || x.IsLoose || y.IsLoose {
 			continue
 		}
 		if score := float64(c.similarity(i, j)); score > best && score > float64(c.similarity(l.i, l.j))+muchMore {
@@ -382,45 +326,45 @@ func (c *comparison) reconsiderFor(k, o int, list []int) {
 	l.isCut = true
 	if k == 0 {
 		c.states[0][l.i] = repeated
-		c.conflict(o, l.j, c.a.facts[o].kind)
+		c.conflict(o, l.j, kindOf(&c.a.Claims[o]))
 		return
 	}
 	c.states[1][l.j] = repeated
-	c.conflict(l.i, o, c.a.facts[l.i].kind)
+	c.conflict(l.i, o, kindOf(&c.a.Claims[l.i]))
 }
 
 // isOtherLimit reports whether equal numbers limit in two directions. isOnlyOne says that each answer has the number once.
 func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
-	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
-	if c.isShort() && len(c.a.facts) == 1 && len(c.b.facts) == 1 && (x.bound == exact) != (y.bound == exact) {
-		return x.bound.isLower() || y.bound.isLower()
+	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
+	if c.isShort() && len(c.a.Claims) == 1 && len(c.b.Claims) == 1 && (x.Bound == claim.Exact) != (y.Bound == claim.Exact) {
+		return x.Bound.IsLower() || y.Bound.IsLower()
 	}
-	if x.bound.completes(y.bound) { // up to 5,000 nothing is due; above 5,000 something is
-		return x.bound.contradicts(y.bound) && p.score+0.2 >= clearly && c.a.isDenied(p.i) == c.b.isDenied(p.j)
+	if x.Bound.Completes(y.Bound) { // up to 5,000 nothing is due; above 5,000 something is
+		return x.Bound.Contradicts(y.Bound) && p.score+0.2 >= clearly && c.a.isDenied(p.i) == c.b.isDenied(p.j)
 	}
-	isOtherSide := x.event != exact && y.event != exact && x.event != y.event
-	return isOtherSide && isOnlyOne && p.score >= sameLimit || x.bound.contradicts(y.bound) && p.score+0.2 >= sameLimit
+	isOtherSide := x.Event != claim.Exact && y.Event != claim.Exact && x.Event != y.Event
+	return isOtherSide && isOnlyOne && p.score >= sameLimit || x.Bound.Contradicts(y.Bound) && p.score+0.2 >= sameLimit
 }
 
 // markRepeated marks what is open although the other answer has the value.
 func (c *comparison) markRepeated(k int, s, other *side) {
 	type value struct {
-		class class
+		class claim.Class
 		key   string
 	}
 	has, bare := map[value]bool{}, map[string]bool{}
-	for j := range other.facts {
-		if f := &other.facts[j]; f.class == classCount && f.unit == "" && !f.isWorking {
-			bare[other.facts[j].key] = true
+	for j := range other.Claims {
+		if f := &other.Claims[j]; f.Class == claim.ClassCount && f.Unit == "" && !f.IsWorking {
+			bare[other.Claims[j].Key] = true
 		}
-		has[value{other.facts[j].class, other.facts[j].key}] = true
+		has[value{other.Claims[j].Class, other.Claims[j].Key}] = true
 	}
-	for i := range s.facts {
-		f := &s.facts[i]
-		if c.states[k][i] != open || f.class == classPolarity {
+	for i := range s.Claims {
+		f := &s.Claims[i]
+		if c.states[k][i] != open || f.Class == claim.ClassPolarity {
 			continue
 		}
-		if has[value{f.class, f.key}] || f.raw != "" && bare[f.raw+"|"] {
+		if has[value{f.Class, f.Key}] || f.Raw != "" && bare[f.Raw+"|"] {
 			c.states[k][i] = repeated
 		}
 	}
@@ -430,9 +374,9 @@ func (c *comparison) markRepeated(k int, s, other *side) {
 func (c *comparison) conflicts() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
-		x, y := &c.a.facts[i], &c.b.facts[j]
-		isOtherWay := x.class == classPercent && x.unit != y.unit // 六折, 优惠 40%
-		return !agree(x, y) && !x.isLoose && !y.isLoose && (x.class == y.class || areSums(x, y)) && x.isWorking == y.isWorking && (!isOtherWay || c.isShort())
+		x, y := &c.a.Claims[i], &c.b.Claims[j]
+		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
+		return !x.Agrees(y) && !x.IsLoose && !y.IsLoose && (x.Class == y.Class || areSums(x, y)) && x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
 	}, isOpen)
 	c.score(pairs)
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
@@ -441,69 +385,57 @@ func (c *comparison) conflicts() {
 			continue
 		}
 		least := c.least(p)
-		x, y := &c.a.facts[p.i], &c.b.facts[p.j]
-		if !isOtherUnit(x, y) && x.isRange() == y.isRange() && alone[0][x.measure()] != "" && alone[1][y.measure()] != "" {
+		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
+		if !isOtherUnit(x, y) && x.IsRange() == y.IsRange() && alone[0][measureOf(x)] != "" && alone[1][measureOf(y)] != "" {
 			least *= 0.2
-			if x.class == classDate || x.class == classTime || x.class == classURL {
+			if x.Class == claim.ClassDate || x.Class == claim.ClassTime || x.Class == claim.ClassURL {
 				least *= 0.4
 			}
 			isBare := len(c.surroundings(c.a, p.i).Entries) == 0 || len(c.surroundings(c.b, p.j).Entries) == 0
-			if c.isShort() || isBare || x.isName() && areLookalikes(x.key, y.key) {
+			if c.isShort() || isBare || x.IsName() && areLookalikes(x.Key, y.Key) {
 				least = 0
 			}
 		}
-		if x.class < classDate && areFarApart(x, y) && x.raw != y.raw && !c.isShort() {
+		if x.Class < claim.ClassDate && claim.AreFarApart(x, y) && x.Raw != y.Raw && !c.isShort() {
 			least = max(least, surely)
 		}
-		if p.score < least || x.class >= classSet && !c.areOfOneThing(p) {
+		if p.score < least || x.Class >= claim.ClassSet && !c.areOfOneThing(p) {
 			continue
 		}
-		c.conflict(p.i, p.j, c.a.facts[p.i].kind)
+		c.conflict(p.i, p.j, kindOf(&c.a.Claims[p.i]))
 	}
 }
 
 // areSums reports whether one of two facts is money, and the other a number that may be.
-func areSums(x, y *fact) bool {
-	return (x.class == classMoney || y.class == classMoney) && min(x.amount(), y.amount()) >= 100 && !areFarApart(x, y)
-}
-
-// areFarApart reports whether one of two amounts is many times the other one: they hardly state the same thing.
-func areFarApart(x, y *fact) bool {
-	less, more := x.amount(), y.amount()
-	if x.class == y.class && x.unit == y.unit {
-		less, more = x.inUnit(), y.inUnit()
-	}
-	if less > more {
-		less, more = more, less
-	}
-	return (x.unit == y.unit || x.class != y.class) && more > 50*less
+func areSums(x, y *claim.Claim) bool {
+	return (x.Class == claim.ClassMoney || y.Class == claim.ClassMoney) && min(x.Amount(), y.Amount()) >= 100 && !claim.AreFarApart(x, y)
 }
 
 // measure is what a fact measures, without regard to its value.
 type measure struct {
-	class class
+	class claim.Class
 	unit  string // of counts
 }
 
-func (f *fact) measure() measure {
-	if f.class == classCount {
-		return measure{f.class, f.unit}
+func measureOf(f *claim.Claim) measure {
+	if f.Class == claim.ClassCount {
+		return measure{f.Class, f.Unit}
 	}
-	return measure{f.class, ""}
+	return measure{f.Class, ""}
 }
 
 // alone returns the measures of which an answer has one open value only, with that value.
 func (c *comparison) alone(k int, s *side) map[measure]string {
 	values := map[measure]string{}
-	for i := range s.facts {
-		f := &s.facts[i]
-		if c.states[k][i] != open || f.isWorking {
+	for i := range s.Claims {
+		f := &s.Claims[i]
+		if c.states[k][i] != open || f.IsWorking {
 			continue
 		}
-		if value, isKnown := values[f.measure()]; isKnown && value != f.key {
-			values[f.measure()] = ""
+		if value, isKnown := values[measureOf(f)]; isKnown && value != f.Key {
+			values[measureOf(f)] = ""
 		} else if !isKnown {
-			values[f.measure()] = f.key
+			values[measureOf(f)] = f.Key
 		}
 	}
 	return values
@@ -513,7 +445,9 @@ func (c *comparison) alone(k int, s *side) map[measure]string {
 func (c *comparison) isAlike() bool {
 	count := 0
 	for _, isSettled := range c.a.isSettled {
-		count += int(boolean(isSettled))
+		if isSettled {
+			count++
+		}
 	}
 	return 2*count >= len(c.a.Sentences)-1 && 2*count >= len(c.b.Sentences)-1 || c.isShort()
 }
@@ -525,29 +459,29 @@ func (c *comparison) isShort() bool { return len(c.a.Sentences) <= 2 && len(c.b.
 // answer and once in the other.
 func (c *comparison) stray() {
 	isStray := func(k, i int) bool {
-		return c.states[k][i] == open && !c.sideOf(k).isSettled[c.sideOf(k).facts[i].sentence]
+		return c.states[k][i] == open && !c.sideOf(k).isSettled[c.sideOf(k).Claims[i].Sentence]
 	}
 	pairs := c.pairs(
 		func(i, j int) bool {
-			x, y := &c.a.facts[i], &c.b.facts[j]
-			return isStray(0, i) != isStray(1, j) && x.class < classSet && x.class != classVerdict && x.class != classWeekday &&
-				x.isWorking == y.isWorking && (x.unit == y.unit || x.class > classTime || x.raw == y.raw && x.raw != "") && !agree(x, y)
+			x, y := &c.a.Claims[i], &c.b.Claims[j]
+			return isStray(0, i) != isStray(1, j) && x.Class < claim.ClassSet && x.Class != claim.ClassVerdict && x.Class != claim.ClassWeekday &&
+				x.IsWorking == y.IsWorking && (x.Unit == y.Unit || x.Class > claim.ClassTime || x.Raw == y.Raw && x.Raw != "") && !x.Agrees(y)
 		},
 		func(k, i int) bool { return isStray(k, i) || c.states[k][i] == matched })
 	c.score(pairs)
 	for _, p := range pairs {
-		x, y := &c.a.facts[p.i], &c.b.facts[p.j]
+		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 		least := float32(sameStray)
 		switch {
-		case x.class == classVersion && areLookalikes(x.key, y.key):
+		case x.Class == claim.ClassVersion && areLookalikes(x.Key, y.Key):
 			least = 0.25
-		case x.class == classCitation:
+		case x.Class == claim.ClassCitation:
 			least = sameSet
 		}
 		if p.score < least || isStray(0, p.i) == isStray(1, p.j) {
 			continue
 		}
-		c.contradiction(p.i, p.j, x.kind)
+		c.contradiction(p.i, p.j, kindOf(x))
 		if isStray(0, p.i) {
 			c.states[0][p.i] = conflicting
 		} else {
@@ -565,41 +499,41 @@ func (c *comparison) sideOf(k int) *side {
 
 // least is the similarity from which on two facts are about the same.
 func (c *comparison) least(p pair) float32 {
-	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
+	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated
 	switch {
-	case x.class >= classSet && isRepeated:
+	case x.Class >= claim.ClassSet && isRepeated:
 		return clearly
-	case x.class >= classSet:
+	case x.Class >= claim.ClassSet:
 		return sameSet
-	case x.class == classVerdict:
-		if x.sentence == 0 && y.sentence == 0 {
+	case x.Class == claim.ClassVerdict:
+		if x.Sentence == 0 && y.Sentence == 0 {
 			return 0
 		}
 		return clearly
-	case x.class == classChoice:
+	case x.Class == claim.ClassChoice:
 		return 0
-	case x.class == classWork:
+	case x.Class == claim.ClassWork:
 		return sameRepeated
-	case x.class == classWeekday && x.isRange() != y.isRange():
+	case x.Class == claim.ClassWeekday && x.IsRange() != y.IsRange():
 		return surely
-	case x.class == classWeekday:
+	case x.Class == claim.ClassWeekday:
 		return sameSet
 	case isRepeated:
 		return sameRepeated
 	case isOtherUnit(x, y):
 		return sameSet
-	case x.isRange() != y.isRange():
+	case x.IsRange() != y.IsRange():
 		return sameRepeated
-	case x.class == classCount && x.unit != y.unit, x.class != y.class:
+	case x.Class == claim.ClassCount && x.Unit != y.Unit, x.Class != y.Class:
 		return sameRepeated
-	case x.class == classCount && x.unit == "" && y.unit == "" && len(x.raw) >= 5 && areLookalikes(x.raw, y.raw):
+	case x.Class == claim.ClassCount && x.Unit == "" && y.Unit == "" && len(x.Raw) >= 5 && areLookalikes(x.Raw, y.Raw):
 		return sameStatement / 3
-	case x.isName():
-		if areLookalikes(x.key, y.key) && len(x.key) >= 8 {
+	case x.IsName():
+		if areLookalikes(x.Key, y.Key) && len(x.Key) >= 8 {
 			return 0
 		}
-		if areLookalikes(x.key, y.key) {
+		if areLookalikes(x.Key, y.Key) {
 			return sameStatement / 3
 		}
 	}
@@ -607,13 +541,8 @@ func (c *comparison) least(p pair) float32 {
 }
 
 // isOtherUnit reports whether two quantities have neither the number nor the unit in common.
-func isOtherUnit(x, y *fact) bool {
-	return x.class < classMoney && x.unit != y.unit && x.raw != y.raw && x.unit != "" && y.unit != ""
-}
-
-// isName reports whether a fact names one thing: a code, an address, a version.
-func (f *fact) isName() bool {
-	return f.class == classCode || f.class == classURL || f.class == classVersion
+func isOtherUnit(x, y *claim.Claim) bool {
+	return x.Class < claim.ClassMoney && x.Unit != y.Unit && x.Raw != y.Raw && x.Unit != "" && y.Unit != ""
 }
 
 // areLookalikes reports whether two codes have the same length and mostly the same characters.
@@ -637,21 +566,21 @@ func (c *comparison) conflict(i, j int, kind Kind) {
 }
 
 func (c *comparison) contradiction(i, j int, kind Kind) {
-	x, y := c.a.export(&c.a.facts[i]), c.b.export(&c.b.facts[j])
+	x, y := c.a.export(&c.a.Claims[i]), c.b.export(&c.b.Claims[j])
 	c.found = append(c.found, Difference{Kind: kind, IsConflict: true, Label: x.About, A: &x, B: &y})
-	c.a.isTurned[c.a.facts[i].sentence] = c.a.isTurned[c.a.facts[i].sentence] || kind == Polarity
+	c.a.isTurned[c.a.Claims[i].Sentence] = c.a.isTurned[c.a.Claims[i].Sentence] || kind == Polarity
 }
 
 // omissions notes what only one answer has.
 func (c *comparison) omissions() {
 	for k, s := range []*side{c.a, c.b} {
-		for i := range s.facts {
-			f := &s.facts[i]
-			if c.states[k][i] != open || f.class == classPolarity || f.class >= classSet {
+		for i := range s.Claims {
+			f := &s.Claims[i]
+			if c.states[k][i] != open || f.Class == claim.ClassPolarity || f.Class >= claim.ClassSet {
 				continue
 			}
 			x := s.export(f)
-			d := Difference{Kind: f.kind, Label: x.About, A: &x}
+			d := Difference{Kind: kindOf(f), Label: x.About, A: &x}
 			if k == 1 {
 				d.A, d.B = nil, &x
 			}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"wending/db/measure/claim"
 	"wending/db/measure/passage"
 )
 
@@ -13,15 +14,37 @@ const longestLabel = 20
 // longestText is how many characters of a statement are quoted.
 const longestText = 200
 
+// kinds are those of the classes of claims that are no mere numbers.
+var kinds = map[claim.Class]Kind{
+	claim.ClassDuration: Duration, claim.ClassMoney: Money, claim.ClassPercent: Percent, claim.ClassDate: Date, claim.ClassTime: Time, claim.ClassWeekday: Date,
+	claim.ClassCitation: Citation, claim.ClassWork: Citation, claim.ClassVersion: Code, claim.ClassCode: Code, claim.ClassURL: Code, claim.ClassChoice: Choice,
+	claim.ClassVerdict: Polarity, claim.ClassPolarity: Polarity,
+}
+
+func kindOf(f *claim.Claim) Kind {
+	kind, isNamed := kinds[f.Class]
+	switch {
+	case f.IsRange():
+		return Range
+	case isNamed:
+		return kind
+	case f.Class < claim.ClassSet:
+		return Number
+	case f.Class.IsQuantifier():
+		return Quantifier
+	}
+	return Entity
+}
+
 // export makes a Fact of what was read. Both ends of a range are exported as the whole range.
-func (d *document) export(f *fact) Fact {
-	value, place, kind := f.value, f.Span, f.kind
-	if f.isRange() {
-		first, last := &d.facts[f.first], &d.facts[f.last]
-		value, place, kind = rangeValue(first.value, last.value), passage.Span{From: first.From, To: last.To}, Range
+func (d *answer) export(f *claim.Claim) Fact {
+	value, place, kind := f.Value, f.Span, kindOf(f)
+	if f.IsRange() {
+		first, last := &d.Claims[f.First], &d.Claims[f.Last]
+		value, place, kind = rangeValue(first.Value, last.Value), passage.Span{From: first.From, To: last.To}, Range
 	}
 	return Fact{
-		Kind: kind, Value: f.bound.sign() + value, Unit: f.unit, Text: d.Slice(place), About: d.about(f),
+		Kind: kind, Value: sign(f.Bound) + value, Unit: f.Unit, Text: d.Slice(place), About: d.about(f),
 		Start: int(d.Start[place.From]), End: int(d.End[place.To-1]),
 	}
 }
@@ -35,15 +58,15 @@ func rangeValue(first, last string) string {
 }
 
 // sign is what a limit's value begins with.
-func (b bound) sign() string {
+func sign(b claim.Bound) string {
 	switch b {
-	case atLeast:
+	case claim.AtLeast:
 		return "≥ "
-	case moreThan:
+	case claim.MoreThan:
 		return "> "
-	case atMost:
+	case claim.AtMost:
 		return "≤ "
-	case lessThan:
+	case claim.LessThan:
 		return "< "
 	}
 	return ""
@@ -53,16 +76,16 @@ func (b bound) sign() string {
 const fewWords = 5
 
 // about returns the words around a fact: its row and column, the clause of a statement, what stands before a value.
-func (d *document) about(f *fact) string {
-	x := d.Sentences[f.sentence]
+func (d *answer) about(f *claim.Claim) string {
+	x := d.Sentences[f.Sentence]
 	if !x.Row.IsEmpty() || !x.Column.IsEmpty() {
 		return clip(strings.TrimSpace(d.head(x.Row, longestLabel) + " " + d.head(x.Column, longestLabel)))
 	}
-	if f.class == classPolarity || f.class == classVerdict || f.class >= classSet {
-		from := max(f.clause.From, min(f.From-longestLabel/2, f.clause.To-longestLabel))
-		return d.label(passage.Span{From: from, To: min(f.clause.To, from+longestLabel)}, f.clause.From, f.clause.To)
+	if f.Class == claim.ClassPolarity || f.Class == claim.ClassVerdict || f.Class >= claim.ClassSet {
+		from := max(f.Clause.From, min(f.From-longestLabel/2, f.Clause.To-longestLabel))
+		return d.label(passage.Span{From: from, To: min(f.Clause.To, from+longestLabel)}, f.Clause.From, f.Clause.To)
 	}
-	from := f.clause.From
+	from := f.Clause.From
 	if f.From-from < fewWords {
 		from = x.From
 	}
@@ -74,18 +97,18 @@ func (d *document) about(f *fact) string {
 		return clip(strings.TrimSpace(about + " " + label))
 	}
 	if utf8.RuneCountInString(label) < 2 {
-		return d.label(passage.Span{From: f.clause.From, To: min(f.clause.To, f.clause.From+longestLabel)}, f.clause.From, f.clause.To)
+		return d.label(passage.Span{From: f.Clause.From, To: min(f.Clause.To, f.Clause.From+longestLabel)}, f.Clause.From, f.Clause.To)
 	}
 	return label
 }
 
 // label returns the words of a span without marks around them; what is cut of the text from – to begins and ends with a word,
 // and where it can with a clause.
-func (d *document) label(s passage.Span, from, to int) string {
+func (d *answer) label(s passage.Span, from, to int) string {
 	isPart := func(i int) bool { return passage.IsLatin(d.At(i)) || passage.IsDigit(d.At(i)) }
 	if s.From > from {
 		for i := s.From; i < s.To-fewWords; i++ {
-			if d.isClauseEnd(i) {
+			if d.IsClauseEnd(i) {
 				s.From = i + 1
 				break
 			}
@@ -116,7 +139,7 @@ func isMark(r rune) bool {
 }
 
 // head returns the bytes of the answer that the first characters of a span cover.
-func (d *document) head(s passage.Span, characters int) string {
+func (d *answer) head(s passage.Span, characters int) string {
 	return d.Slice(passage.Span{From: s.From, To: min(s.To, s.From+characters)})
 }
 

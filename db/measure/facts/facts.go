@@ -1,8 +1,9 @@
-// Package facts finds what a reader of two answers would check – numbers with their units, money, percentages, dates,
-// times, citations, codes, choices, negations, who bears a duty – and where two answers contradict each other in it. It
-// is deterministic, offline, and reads Chinese and English mixed. What counts as the same is written in
+// Package facts compares what answers claim: which claims of one answer are those of another one, where two contradict each
+// other, and what only one of them states. It is deterministic and offline. What counts as the same is written in
 // testdata/README.md, how well it is found in testdata/floors.json.
 package facts
+
+import "wending/db/measure/claim"
 
 // Kind is what sort of thing a fact states.
 type Kind string
@@ -54,10 +55,21 @@ func Read(answer string) []Fact {
 	return read(answer).exported()
 }
 
-func (d *document) exported() []Fact {
-	list := make([]Fact, 0, len(d.facts))
-	for i := range d.facts {
-		if f := &d.facts[i]; !f.isRange() || f.first == i {
+// answer is one whose claims have been read.
+type answer struct {
+	*claim.Document
+	signatures []uint64 // by sentence
+}
+
+func read(text string) *answer {
+	d := claim.Read(text)
+	return &answer{Document: d, signatures: d.Signatures()}
+}
+
+func (d *answer) exported() []Fact {
+	list := make([]Fact, 0, len(d.Claims))
+	for i := range d.Claims {
+		if f := &d.Claims[i]; !f.IsRange() || f.First == i {
 			list = append(list, d.export(f))
 		}
 	}

@@ -98,7 +98,7 @@ func readLines[T any](t testing.TB, name string) []T {
 func corpora(t testing.TB) map[string][]pair {
 	t.Helper()
 	all := map[string][]pair{}
-	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl"} {
+	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl"} {
 		for _, b := range readLines[base](t, name) {
 			corpus := strings.TrimSuffix(name, ".jsonl")
 			if b.HeldOut {

@@ -4,11 +4,9 @@ import (
 	"sort"
 	"strings"
 
+	"wending/db/measure/claim"
 	"wending/db/measure/passage"
 )
-
-// longestScope is how many characters behind a negation say what it denies.
-const longestScope = 14
 
 // scope is the predicate that a polarity affirms or denies: what follows it in its clause, or what precedes it where
 // nothing does.
@@ -16,17 +14,17 @@ func (c *comparison) scope(s *side, i int) *passage.Vector {
 	if s.scopes[i] != nil {
 		return s.scopes[i]
 	}
-	f := &s.facts[i]
-	length := longestScope
+	f := &s.Claims[i]
+	length := claim.LongestScope
 	if passage.IsLatin(s.At(f.From)) {
-		length = 3 * longestScope
+		length = 3 * claim.LongestScope
 	}
 	c.Begin()
-	c.collect(s, passage.Span{From: f.To, To: min(f.clause.To, f.To+length)}, 1, nil)
+	c.collect(s, passage.Span{From: f.To, To: min(f.Clause.To, f.To+length)}, 1, nil)
 	if c.Size() < 2 {
-		from := max(f.clause.From, f.From-length)
+		from := max(f.Clause.From, f.From-length)
 		if from == f.From {
-			from = max(s.Sentences[f.sentence].From, f.From-length)
+			from = max(s.Sentences[f.Sentence].From, f.From-length)
 		}
 		c.collect(s, passage.Span{From: from, To: f.From}, 1, nil)
 	}
@@ -36,9 +34,9 @@ func (c *comparison) scope(s *side, i int) *passage.Vector {
 
 func (c *comparison) openPolarities(k int, s *side) []int {
 	var list []int
-	for i := range s.facts {
-		f := &s.facts[i]
-		if f.class == classPolarity && c.states[k][i] == open && !s.isConsequence(f) && !s.Sentences[f.sentence].IsQuestion {
+	for i := range s.Claims {
+		f := &s.Claims[i]
+		if f.Class == claim.ClassPolarity && !f.IsLoose && c.states[k][i] == open && !s.isConsequence(f) && !s.Sentences[f.Sentence].IsQuestion {
 			list = append(list, i)
 		}
 	}
@@ -51,7 +49,7 @@ func (c *comparison) polarities() {
 	if len(as) == 0 && len(bs) == 0 {
 		return
 	}
-	known := c.NewIndex(len(c.b.facts))
+	known := c.NewIndex(len(c.b.Claims))
 	for _, j := range bs {
 		for _, e := range c.surroundings(c.b, j).Entries {
 			known.Add(e.Token, j)
@@ -60,7 +58,7 @@ func (c *comparison) polarities() {
 	var pairs []pair
 	var near []int
 	for _, i := range as {
-		near = known.Near(c.surroundings(c.a, i), c.b.firstFact(proportion(c.a.facts[i].From, c.a, c.b)))
+		near = known.Near(c.surroundings(c.a, i), c.b.firstFact(proportion(c.a.Claims[i].From, c.a, c.b)))
 		from := len(pairs)
 		for _, j := range near {
 			pairs = append(pairs, pair{i, j, c.similarity(i, j)})
@@ -68,10 +66,10 @@ func (c *comparison) polarities() {
 		kept := pairs[:from]
 		for _, p := range pairs[from:] {
 			p.score = 0.55*c.Shared(c.scope(c.a, i), c.scope(c.b, p.j)) + 0.45*p.score
-			x, y := c.a.facts[i].polarity, c.b.facts[p.j].polarity
+			x, y := c.a.Claims[i].Polarity, c.b.Claims[p.j].Polarity
 			if x == y {
 				p.score += 0.1
-			} else if x.isNegative() == y.isNegative() {
+			} else if x.IsNegative() == y.IsNegative() {
 				p.score += 0.05
 			}
 			if p.score >= sameSubject || c.isShort() {
@@ -85,16 +83,16 @@ func (c *comparison) polarities() {
 		if c.states[0][p.i] != open || c.states[1][p.j] != open {
 			continue
 		}
-		x, y := c.a.facts[p.i].polarity, c.b.facts[p.j].polarity
+		x, y := c.a.Claims[p.i].Polarity, c.b.Claims[p.j].Polarity
 		isOnly := c.isShort() && len(as) == 1 && len(bs) == 1
 		switch {
-		case x.isNegative() != y.isNegative() && isOnly && !c.complete(p),
-			x.isNegative() != y.isNegative() && p.score >= leastFor(x, y) && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
+		case x.IsNegative() != y.IsNegative() && isOnly && !c.complete(p),
+			x.IsNegative() != y.IsNegative() && p.score >= leastFor(x, y) && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
 			areOpposite(x, y) && p.score >= sameAllowed && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
-			x == must && y == may && p.score >= 0.85, x == may && y == must && p.score >= 0.85,
-			x == banned && y == exempt && p.score >= 0.85, x == exempt && y == banned && p.score >= 0.85:
+			x == claim.Must && y == claim.May && p.score >= 0.85, x == claim.May && y == claim.Must && p.score >= 0.85,
+			x == claim.Banned && y == claim.Exempt && p.score >= 0.85, x == claim.Exempt && y == claim.Banned && p.score >= 0.85:
 			c.conflict(p.i, p.j, Polarity)
-		case x.isNegative() == y.isNegative() && p.score >= sameSubject:
+		case x.IsNegative() == y.IsNegative() && p.score >= sameSubject:
 			c.match(p.i, p.j)
 		}
 	}
@@ -104,8 +102,8 @@ func (c *comparison) polarities() {
 
 // leastFor is the score from which on two polarities are opposite. A duty and a ban seldom are: must be at least two apart,
 // cannot be closer than two.
-func leastFor(x, y polarity) float32 {
-	if x == must && y == banned || x == banned && y == must {
+func leastFor(x, y claim.Polarity) float32 {
+	if x == claim.Must && y == claim.Banned || x == claim.Banned && y == claim.Must {
 		return sameDuty
 	}
 	return samePredicate
@@ -113,19 +111,19 @@ func leastFor(x, y polarity) float32 {
 
 // areOpposite reports whether one of two polarities allows what the other one bans, or demands what it waives: that is said of
 // few things in one answer.
-func areOpposite(x, y polarity) bool {
-	return x == may && y == banned || x == banned && y == may || x == must && y == exempt || x == exempt && y == must
+func areOpposite(x, y claim.Polarity) bool {
+	return x == claim.May && y == claim.Banned || x == claim.Banned && y == claim.May || x == claim.Must && y == claim.Exempt || x == claim.Exempt && y == claim.Must
 }
 
 // isElliptic reports whether a negation leaves out what it denies: the fee is not.
-func (d *document) isElliptic(f *fact) bool {
+func (d *answer) isElliptic(f *claim.Claim) bool {
 	at := d.Blanks(f.To)
-	return passage.IsLatin(d.Runes[f.From]) && (at >= f.clause.To || strings.ContainsRune(".;!", d.Runes[at]))
+	return passage.IsLatin(d.Runes[f.From]) && (at >= f.Clause.To || strings.ContainsRune(".;!", d.Runes[at]))
 }
 
 // isConsequence reports whether a clause says what happens otherwise: 否则改不了.
-func (d *document) isConsequence(f *fact) bool {
-	at := d.Blanks(f.clause.From)
+func (d *answer) isConsequence(f *claim.Claim) bool {
+	at := d.Blanks(f.Clause.From)
 	for _, word := range []string{"否则", "不然", "要不然", "otherwise", "or else"} {
 		if d.Has(at, word) {
 			return true
@@ -140,7 +138,7 @@ const clearly = 0.9
 // areOfOneSubject reports whether two opposite polarities can be of one statement: neither says of whom something holds, or
 // what is excepted, and each names what the other one is about.
 func (c *comparison) areOfOneSubject(p pair) bool {
-	x, y := &c.a.facts[p.i], &c.b.facts[p.j]
+	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	if c.a.isCondition(x) != c.b.isCondition(y) || c.complete(p) {
 		return false
 	}
@@ -150,7 +148,7 @@ func (c *comparison) areOfOneSubject(p pair) bool {
 	if c.hasUnknownPredicate(c.a, p.i) || c.hasUnknownPredicate(c.b, p.j) {
 		return false
 	}
-	if c.a.hasException(c.a.Sentences[x.sentence].Span) != c.b.hasException(c.b.Sentences[y.sentence].Span) {
+	if c.a.hasException(c.a.Sentences[x.Sentence].Span) != c.b.hasException(c.b.Sentences[y.Sentence].Span) {
 		return false
 	}
 	return c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
@@ -167,10 +165,10 @@ func (c *comparison) names(s *side, i int, other *side, j int) bool {
 
 // hasUnknownPredicate reports whether the other answer uses none of the words that a polarity affirms or denies.
 func (c *comparison) hasUnknownPredicate(s *side, i int) bool {
-	f := &s.facts[i]
-	to := min(f.clause.To, f.To+longestScope)
+	f := &s.Claims[i]
+	to := min(f.Clause.To, f.To+claim.LongestScope)
 	if passage.IsLatin(s.At(f.From)) {
-		to = min(f.clause.To, f.To+3*longestScope)
+		to = min(f.Clause.To, f.To+3*claim.LongestScope)
 	}
 	hasWords := false
 	for at := f.To; at < to; at++ {
@@ -186,11 +184,11 @@ func (c *comparison) hasUnknownPredicate(s *side, i int) bool {
 
 // complete reports whether the sentences of two polarities limit one number from both sides.
 func (c *comparison) complete(p pair) bool {
-	n, m := c.a.factsOf(c.a.facts[p.i].sentence), c.b.factsOf(c.b.facts[p.j].sentence)
-	for i := n.From; i < min(n.To, n.From+longestScope); i++ {
-		for j := m.From; j < min(m.To, m.From+longestScope); j++ {
-			x, y := &c.a.facts[i], &c.b.facts[j]
-			if x.class < classDate && x.class == y.class && x.key == y.key && (x.bound.completes(y.bound) || x.bound.contradicts(y.bound)) {
+	n, m := c.a.factsOf(c.a.Claims[p.i].Sentence), c.b.factsOf(c.b.Claims[p.j].Sentence)
+	for i := n.From; i < min(n.To, n.From+claim.LongestScope); i++ {
+		for j := m.From; j < min(m.To, m.From+claim.LongestScope); j++ {
+			x, y := &c.a.Claims[i], &c.b.Claims[j]
+			if x.Class < claim.ClassDate && x.Class == y.Class && x.Key == y.Key && (x.Bound.Completes(y.Bound) || x.Bound.Contradicts(y.Bound)) {
 				return true
 			}
 		}
@@ -200,9 +198,9 @@ func (c *comparison) complete(p pair) bool {
 
 // subject are the words before a fact in its clause that both answers use.
 func (c *comparison) subject(s *side, i int) *passage.Vector {
-	f := &s.facts[i]
+	f := &s.Claims[i]
 	c.Begin()
-	for at := max(f.clause.From, f.From-longestContext); at < f.From; at++ {
+	for at := max(f.Clause.From, f.From-claim.LongestContext); at < f.From; at++ {
 		if token := s.pairs[at]; token != 0 && c.isShared[token] {
 			c.Add(token, 1)
 		}
@@ -211,13 +209,13 @@ func (c *comparison) subject(s *side, i int) *passage.Vector {
 }
 
 // exceptionWords mark an exception, or a statement that holds for nothing else.
-var exceptionWords = [][]rune{[]rune("only"), []rune("才"), []rune("仅"), []rune("只"), []rune("除外"), []rune("例外"), []rune("除非"), []rune("except"), []rune("unless"), []rune("other than")}
+var exceptionWords = []string{"only", "才", "仅", "只", "除外", "例外", "除非", "except", "unless", "other than"}
 
 // hasException reports whether a span contains an exception.
-func (d *document) hasException(x passage.Span) bool {
-	for i := x.From; i < min(x.To, x.From+2*longestContext); i++ {
+func (d *answer) hasException(x passage.Span) bool {
+	for i := x.From; i < min(x.To, x.From+2*claim.LongestContext); i++ {
 		for _, word := range exceptionWords {
-			if d.hasRunes(i, word) {
+			if d.Has(i, word) {
 				return true
 			}
 		}
@@ -226,20 +224,20 @@ func (d *document) hasException(x passage.Span) bool {
 }
 
 // isCondition reports whether a negation says of whom something holds, not what holds: 没有户口簿的可以…, 未登记的，…
-func (d *document) isCondition(f *fact) bool {
-	start := d.Blanks(f.clause.From)
+func (d *answer) isCondition(f *claim.Claim) bool {
+	start := d.Blanks(f.Clause.From)
 	for _, word := range []string{"如果", "若", "要是", "假如", "if ", "when ", "unless ", "until "} {
 		if d.Has(start, word) {
 			return true
 		}
 	}
-	if d.Has(f.clause.To-2, "的话") {
+	if d.Has(f.Clause.To-2, "的话") {
 		return true
 	}
-	if f.polarity != denied {
+	if f.Polarity != claim.Denied {
 		return false
 	}
-	for at := f.To; at < min(f.clause.To, f.To+longestScope) && passage.IsHan(d.Runes[at]); at++ {
+	for at := f.To; at < min(f.Clause.To, f.To+2*claim.LongestScope) && (passage.IsHan(d.Runes[at]) || d.Runes[at] == '、'); at++ {
 		if d.Runes[at] == '的' {
 			return true
 		}
@@ -260,8 +258,8 @@ func (c *comparison) plain(k int, s, other *side) {
 		least = surely
 	}
 	for _, i := range c.openPolarities(k, s) {
-		f := &s.facts[i]
-		if !f.polarity.isNegative() || s.Sentences[f.sentence].IsName || s.isCondition(f) {
+		f := &s.Claims[i]
+		if !f.Polarity.IsNegative() || s.Sentences[f.Sentence].IsName || s.isCondition(f) {
 			continue
 		}
 		scope := c.scope(s, i)
@@ -284,11 +282,11 @@ func (c *comparison) plain(k int, s, other *side) {
 				best, place = score, n
 			}
 		}
-		if place < 0 || best < least || f.polarity == exempt && best < 0.8 || s.isElliptic(f) || !c.isStated(s, i, other, place) || c.isDenied(1-k, other, place, scope, best) {
+		if place < 0 || best < least || f.Polarity == claim.Exempt && best < 0.8 || s.isElliptic(f) || !c.isStated(s, i, other, place) || c.isDenied(1-k, other, place, scope, best) {
 			continue
 		}
 		c.states[k][i] = conflicting
-		s.isTurned[f.sentence], other.isTurned[place] = true, true
+		s.isTurned[f.Sentence], other.isTurned[place] = true, true
 		x := s.export(f)
 		y := other.statement(place)
 		d := Difference{Kind: Polarity, IsConflict: true, Label: x.About, A: &x, B: &y}
@@ -303,7 +301,7 @@ func (c *comparison) plain(k int, s, other *side) {
 func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
 	x := other.Sentences[n]
 	scope := c.scope(s, i)
-	if other.hasException(x.Span) != s.hasException(s.Sentences[s.facts[i].sentence].Span) {
+	if other.hasException(x.Span) != s.hasException(s.Sentences[s.Claims[i].Sentence].Span) {
 		return false
 	}
 	clause := c.clauseOf(other, x.Span, scope)
@@ -338,16 +336,16 @@ func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *passage
 }
 
 // sentenceAt returns the sentence at or after a character.
-func (d *document) sentenceAt(at int) int {
+func (d *answer) sentenceAt(at int) int {
 	return sort.Search(len(d.Sentences), func(n int) bool { return d.Sentences[n].To > at })
 }
 
 // hasAmount reports whether the clause of a fact states money or a percentage.
 func (s *side) hasAmount(i int) bool {
-	f := &s.facts[i]
-	to := min(f.clause.To, f.To+longestContext)
-	for k := s.firstFact(max(f.clause.From, f.From-longestContext)); k < len(s.facts) && s.facts[k].From < to; k++ {
-		if s.facts[k].class == classMoney || s.facts[k].class == classPercent {
+	f := &s.Claims[i]
+	to := min(f.Clause.To, f.To+claim.LongestContext)
+	for k := s.firstFact(max(f.Clause.From, f.From-claim.LongestContext)); k < len(s.Claims) && s.Claims[k].From < to; k++ {
+		if s.Claims[k].Class == claim.ClassMoney || s.Claims[k].Class == claim.ClassPercent {
 			return true
 		}
 	}
@@ -362,22 +360,22 @@ func (c *comparison) areOfOneThing(p pair) bool {
 
 // isDenied reports whether the clause of a fact denies something.
 func (s *side) isDenied(i int) bool {
-	f := &s.facts[i]
-	to := min(f.clause.To, f.To+longestContext)
+	f := &s.Claims[i]
+	to := min(f.Clause.To, f.To+claim.LongestContext)
 	isDenied := false
-	for k := s.firstFact(max(f.clause.From, f.From-longestContext)); k < len(s.facts) && s.facts[k].From < to; k++ {
-		isDenied = isDenied != s.facts[k].polarity.isNegative()
+	for k := s.firstFact(max(f.Clause.From, f.From-claim.LongestContext)); k < len(s.Claims) && s.Claims[k].From < to; k++ {
+		isDenied = isDenied != s.Claims[k].Polarity.IsNegative()
 	}
 	return isDenied
 }
 
 // endings say that something is no more, without a negation.
-var endings = [][]rune{
-	[]rune("消灭"), []rune("失效"), []rune("终止"), []rune("取消"), []rune("过期"), []rune("清零"), []rune("免收"), []rune("免费"), []rune("免"), []rune("除外"), []rune("逾期"),
-	[]rune("ended"), []rune("gone"), []rune("removed"), []rune("expire"), []rune("except"), []rune("exempt"), []rune("unless"), []rune("only"), []rune("rather than"),
-	[]rune("nothing"), []rune("nobody"), []rune("without"), []rune("waive"), []rune("free"), []rune("closed"), []rune("refuse"), []rune("exclude"), []rune("avoid"), []rune("摘"), []rune("避免"), []rune("decline"),
-	[]rune("block"), []rune("banned"), []rune("off limits"), []rune("lack"), []rune("omit"),
-	[]rune("中止"), []rune("作废"), []rune("无"), []rune("停"), []rune("谢绝"), []rune("拒"), []rune("逾"),
+var endings = []string{
+	"消灭", "失效", "终止", "取消", "过期", "清零", "免收", "免费", "免", "除外", "逾期",
+	"ended", "gone", "removed", "expire", "except", "exempt", "unless", "only", "rather than",
+	"nothing", "nobody", "without", "waive", "free", "closed", "refuse", "exclude", "avoid", "摘", "避免", "decline",
+	"block", "banned", "off limits", "lack", "omit",
+	"中止", "作废", "无", "停", "谢绝", "拒", "逾",
 }
 
 // denial is what is known of a sentence: nothing yet, or whether anything in it denies.
@@ -390,7 +388,7 @@ const (
 )
 
 // mostlyStated is the score from which on a sentence of a paraphrase states what the other answer denies.
-const mostlyStated = 0.8
+const mostlyStated = 0.7
 
 // surely is the score from which on a statement is recognised although another clause of its sentence denies something.
 const surely = 0.7
@@ -400,7 +398,7 @@ const surely = 0.7
 func (c *comparison) isDenied(k int, s *side, n int, scope *passage.Vector, score float32) bool {
 	x := s.Sentences[n]
 	for _, part := range [4]passage.Span{x.Row, x.Column, x.Label, x.Heading} {
-		part.To = min(part.To, part.From+longestContext)
+		part.To = min(part.To, part.From+claim.LongestContext)
 		if s.hasDenial(part) {
 			return true
 		}
@@ -414,7 +412,7 @@ func (c *comparison) isDenied(k int, s *side, n int, scope *passage.Vector, scor
 	if s.denials[n] == affirms {
 		return false
 	}
-	if score < surely || x.To-x.From > longestContext || s.hasEnding(x.Span) {
+	if score < surely || x.To-x.From > claim.LongestContext || s.hasEnding(x.Span) {
 		return true
 	}
 	clause := c.clauseOf(s, x.Span, scope)
@@ -423,7 +421,7 @@ func (c *comparison) isDenied(k int, s *side, n int, scope *passage.Vector, scor
 	}
 	facts := s.factsOf(n)
 	for i := facts.From; i < facts.To; i++ {
-		if s.facts[i].polarity.isNegative() && c.states[k][i] != matched {
+		if s.Claims[i].Polarity.IsNegative() && c.states[k][i] != matched {
 			return true
 		}
 	}
@@ -435,7 +433,7 @@ func (c *comparison) clauseOf(s *side, x passage.Span, scope *passage.Vector) pa
 	best, place := float32(-1), x
 	from := x.From
 	for i := x.From; i <= x.To; i++ {
-		if i < x.To && !s.isClauseEnd(i) {
+		if i < x.To && !s.IsClauseEnd(i) {
 			continue
 		}
 		clause := passage.Span{From: from, To: i}
@@ -462,8 +460,8 @@ func (s *side) isContinued(clause passage.Span) bool {
 
 // hasDenial reports whether anything in a span denies.
 func (s *side) hasDenial(x passage.Span) bool {
-	for k := s.firstFact(x.From); k < len(s.facts) && s.facts[k].From < x.To; k++ {
-		if s.facts[k].polarity.isNegative() || s.facts[k].class == classVerdict {
+	for k := s.firstFact(x.From); k < len(s.Claims) && s.Claims[k].From < x.To; k++ {
+		if s.Claims[k].Polarity.IsNegative() || s.Claims[k].Class == claim.ClassVerdict {
 			return true
 		}
 	}
@@ -480,7 +478,7 @@ func (s *side) hasEnding(x passage.Span) bool {
 			return true
 		}
 		for _, ending := range endings {
-			if s.hasRunes(i, ending) {
+			if s.Has(i, ending) {
 				return true
 			}
 		}
@@ -494,7 +492,7 @@ func (s *side) statement(n int) Fact {
 	x.To = min(x.To, x.From+longestText)
 	text := s.Slice(x.Span)
 	return Fact{
-		Kind: Polarity, Value: affirmed.String(), Text: text, About: clip(text),
+		Kind: Polarity, Value: claim.Affirmed.String(), Text: text, About: clip(text),
 		Start: int(s.Start[x.From]), End: int(s.End[x.To-1]),
 	}
 }

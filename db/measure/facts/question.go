@@ -81,7 +81,7 @@ func Expected(standard, answer string) []Difference {
 
 // question is what is known of the different answers of a question, the most frequent first.
 type question struct {
-	documents []*document
+	documents []*answer
 	runs      [][]int // by document: the answers that are equal to it
 	nodes     []node
 	known     map[place]int // by place: the number of the node
@@ -116,7 +116,7 @@ func newQuestion(answers []string) *question {
 	for _, runs := range q.runs {
 		d := read(answers[runs[0]])
 		q.documents = append(q.documents, d)
-		q.numbers = append(q.numbers, make([]int, len(d.facts)))
+		q.numbers = append(q.numbers, make([]int, len(d.Claims)))
 	}
 	return q
 }
@@ -170,7 +170,7 @@ func (q *question) nodeOf(document, i int) int {
 	n := &q.numbers[document][i]
 	if *n == 0 {
 		d := q.documents[document]
-		*n = q.node(document, d.export(&d.facts[i])) + 1
+		*n = q.node(document, d.export(&d.Claims[i])) + 1
 	}
 	return *n - 1
 }

@@ -3,60 +3,22 @@ package facts
 import (
 	"math"
 
+	"wending/db/measure/claim"
 	"wending/db/measure/passage"
 )
 
 // side is one of two answers that are compared.
 type side struct {
-	*document
+	*answer
 	pairs, singles []int32 // by character: the token of it and the next one, of it alone
 	factTokens     []int32
 	isSettled      []bool // sentences that the other answer has, too
 	vectors        []*passage.Vector
+	besides        []*passage.Vector
 	scopes         []*passage.Vector
 	sentenceTokens []*passage.Vector
 	isTurned       []bool // sentences of which a polarity contradicts the other answer
 	denials        []denial
-}
-
-// tokenize finds the words and pairs of characters that are not part of a fact.
-func (d *document) tokenize() {
-	d.pairHashes, d.singleHashes = make([]uint32, len(d.Runes)), make([]uint32, len(d.Runes))
-	var buffer [24]byte
-	for i := 0; i < len(d.Runes); i++ {
-		r := d.Runes[i]
-		switch {
-		case d.taken[i]:
-		case passage.IsHan(r):
-			isFunction := passage.IsFunctionCharacter(r)
-			if next := d.At(i + 1); passage.IsHan(next) && !d.taken[i+1] && (!isFunction || !passage.IsFunctionCharacter(next)) {
-				d.pairHashes[i] = passage.HashPair(r, next)
-			}
-			if !isFunction {
-				d.singleHashes[i] = passage.HashPair(r, 0)
-			}
-		case passage.IsLatin(r) || passage.IsDigit(r):
-			word := buffer[:0]
-			end := i
-			for end < len(d.Runes) && (passage.IsLatin(d.Runes[end]) || passage.IsDigit(d.Runes[end])) && !d.taken[end] {
-				if r := passage.Lower(d.Runes[end]); r < 0x80 && len(word) < len(buffer) {
-					word = append(word, byte(r))
-				}
-				end++
-			}
-			d.pairHashes[i] = passage.HashWord(word)
-			i = end - 1
-		}
-	}
-}
-
-// token stands for a fact among the words around another one.
-func (f *fact) token() uint32 {
-	h := uint32(f.class)*31 + 7
-	for i := range len(f.key) {
-		h = (h ^ uint32(f.key[i])) * 16777619
-	}
-	return h | 1
 }
 
 // weigh numbers the tokens of both answers and counts in how many sentences each is: rare ones say more. What only one
@@ -88,15 +50,15 @@ func (c *comparison) weigh() {
 			return token
 		}
 		s.pairs, s.singles = make([]int32, len(s.Runes)), make([]int32, len(s.Runes))
-		s.factTokens = make([]int32, len(s.facts))
+		s.factTokens = make([]int32, len(s.Claims))
 		next := 0
 		for _, x := range s.Sentences {
 			sentence++
 			for i := x.From; i < x.To; i++ {
-				s.pairs[i], s.singles[i] = note(s.pairHashes[i]), note(s.singleHashes[i])
+				s.pairs[i], s.singles[i] = note(s.PairHashes[i]), note(s.SingleHashes[i])
 			}
-			for ; next < len(s.facts) && s.facts[next].From < x.To; next++ {
-				s.factTokens[next] = note(s.facts[next].token())
+			for ; next < len(s.Claims) && s.Claims[next].From < x.To; next++ {
+				s.factTokens[next] = note(s.Claims[next].Token())
 			}
 		}
 	}
@@ -113,17 +75,14 @@ func (c *comparison) weigh() {
 	c.Vocabulary = passage.NewVocabulary(weights)
 }
 
-// longestContext is how many characters of what a fact is about are compared.
-const longestContext = 200
-
 // collect adds the tokens of a span to the vector that was begun.
-func (c *comparison) collect(s *side, part passage.Span, weight float32, self *fact) {
-	part.To = min(part.To, part.From+longestContext)
+func (c *comparison) collect(s *side, part passage.Span, weight float32, self *claim.Claim) {
+	part.To = min(part.To, part.From+claim.LongestContext)
 	if part.IsEmpty() {
 		return
 	}
-	for k := s.firstFact(part.From); k < len(s.facts) && s.facts[k].From < part.To; k++ {
-		if f := &s.facts[k]; f != self && f.class != classPolarity {
+	for k := s.firstFact(part.From); k < len(s.Claims) && s.Claims[k].From < part.To; k++ {
+		if f := &s.Claims[k]; f != self && f.Class != claim.ClassPolarity {
 			c.Add(s.factTokens[k], 0.6*weight)
 		}
 	}
@@ -142,10 +101,10 @@ func (c *comparison) surroundings(s *side, i int) *passage.Vector {
 	if s.vectors[i] != nil {
 		return s.vectors[i]
 	}
-	f := &s.facts[i]
-	x := s.Sentences[f.sentence]
+	f := &s.Claims[i]
+	x := s.Sentences[f.Sentence]
 	c.Begin()
-	c.collect(s, passage.Span{From: max(f.clause.From, f.From-60), To: min(f.clause.To, f.To+60)}, 1, f)
+	c.collect(s, passage.Span{From: max(f.Clause.From, f.From-60), To: min(f.Clause.To, f.To+60)}, 1, f)
 	c.collect(s, passage.Span{From: max(x.From, f.From-100), To: min(x.To, f.To+100)}, 0.5, f)
 	c.collect(s, passage.Span{From: max(x.Line.From, f.From-100), To: min(x.Line.To, f.To+100)}, 0.25, f)
 	c.collect(s, x.Row, 1, f)

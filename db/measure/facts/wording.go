@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"wending/db/measure/claim"
 	"wending/db/measure/passage"
 )
 
@@ -113,7 +114,7 @@ func (c *comparison) hasOpenFact(k int, words []word) bool {
 		if !w.isFact {
 			continue
 		}
-		if i := s.firstFact(w.From); i < len(s.facts) && s.facts[i].class >= classSet && c.states[k][i] == open {
+		if i := s.firstFact(w.From); i < len(s.Claims) && s.Claims[i].Class >= claim.ClassSet && c.states[k][i] == open {
 			return true
 		}
 	}
@@ -181,9 +182,11 @@ func (c *comparison) replaced(n, m int, x, y []word) {
 }
 
 func (s *side) wordFact(n int, words []word) Fact {
-	f := fact{Span: passage.Span{From: words[0].From, To: words[len(words)-1].To}, kind: Entity, sentence: n, clause: s.Sentences[n].Span}
-	f.value = strings.TrimSpace(string(s.Runes[f.From:f.To]))
-	return s.export(&f)
+	f := claim.Claim{Span: passage.Span{From: words[0].From, To: words[len(words)-1].To}, Sentence: n, Clause: s.Sentences[n].Span}
+	f.Value = strings.TrimSpace(string(s.Runes[f.From:f.To]))
+	x := s.export(&f)
+	x.Kind = Entity
+	return x
 }
 
 // wordsOf appends the words, characters and facts of a sentence; marks are left out.
@@ -191,24 +194,24 @@ func (s *side) wordsOf(n int, words []word) []word {
 	x := s.Sentences[n]
 	k := s.firstFact(x.From)
 	for i := x.From; i < x.To && len(words) <= longestWording; {
-		for k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].To <= i {
+		for k < len(s.Claims) && s.Claims[k].Sentence == n && s.Claims[k].To <= i {
 			k++
 		}
-		if k < len(s.facts) && s.facts[k].sentence == n && s.facts[k].From <= i {
-			f := &s.facts[k]
-			words = append(words, word{f.Span, "\x00" + f.key + f.unit, true, false, f.polarity.isNegative()})
+		if k < len(s.Claims) && s.Claims[k].Sentence == n && s.Claims[k].From <= i {
+			f := &s.Claims[k]
+			words = append(words, word{f.Span, "\x00" + f.Key + f.Unit, true, false, f.Polarity.IsNegative()})
 			i = f.To
 			continue
 		}
 		r := s.Runes[i]
 		switch {
-		case s.taken[i]: // says how a number limits
+		case s.Taken[i]: // says how a number limits
 			i++
 		case passage.IsHan(r):
 			words = append(words, word{passage.Span{From: i, To: i + 1}, s.Slice(passage.Span{From: i, To: i + 1}), false, passage.IsFunctionCharacter(r), false})
 			i++
 		case passage.IsLatin(r) || passage.IsDigit(r):
-			end := s.step(i, x.To)
+			end := s.Step(i, x.To)
 			end = max(end, i+1)
 			key := strings.ToLower(string(s.Runes[i:end]))
 			words = append(words, word{passage.Span{From: i, To: end}, key, false, passage.IsFunctionWord(key), false})

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// A Sentence is the smallest thing that states something: a sentence, a cell of a table, a value of a JSON. The spans
-// name what it is about; in a JSON, Heading is the key around the one of Column, and Row the first text beside it.
+// A Sentence is the smallest unit that states something: a sentence, a cell of a table, a value in a JSON text. The
+// spans name what it is about; in a JSON text, Column is its key, Heading the key of the enclosing object, and Row
+// the first string beside it.
 type Sentence struct {
 	Span
 	Heading, Label, Row, Column Span
-	Line                        Span // the paragraph, list item or cell that it is in
-	// IsName reports whether it names what follows, without stating anything: a heading, the first cell of a row.
+	Line                        Span // the paragraph, list item or cell that contains it
+	// IsName reports whether it only names what follows, such as a heading or the first cell of a row.
 	IsName bool
-	// IsQuestion reports whether it asks.
+	// IsQuestion reports whether it is a question.
 	IsQuestion bool
 }
 
@@ -28,10 +29,10 @@ type layout struct {
 	blocks       int
 }
 
-// mostBlocks is how many beginnings of a JSON inside of an answer are tried.
+// mostBlocks is how many possible beginnings of a JSON text inside an answer are tried.
 const mostBlocks = 16
 
-// block reads a JSON over several lines and returns where it ends, or from.
+// block reads a JSON text that spans several lines and returns where it ends; from if there is none.
 func (l *layout) block(from int) int {
 	if l.Runes[from] != '{' && l.Runes[from] != '[' || l.blocks == mostBlocks {
 		return from
@@ -116,7 +117,7 @@ func (l *layout) line(from, to int) {
 	l.cut(item, Sentence{Heading: l.title, Label: label})
 }
 
-// isRule reports whether a line is nothing but dashes, as below a table's head, or opens and closes code.
+// isRule reports whether a line consists of dashes, as below a table's head, or opens or closes a code block.
 func (l *layout) isRule(line Span) bool {
 	dashes := 0
 	for _, r := range l.Runes[line.From:line.To] {
@@ -202,7 +203,8 @@ func (l *layout) row(line Span) {
 	}
 }
 
-// isTitle reports whether a line heads what follows: all of it is bold, or it is short and ends with a colon.
+// isTitle reports whether a line is a heading of what follows: all of it is bold, or it is short and ends with a
+// colon.
 func (l *layout) isTitle(line Span) bool {
 	if line.IsEmpty() {
 		return false
@@ -213,7 +215,7 @@ func (l *layout) isTitle(line Span) bool {
 	return l.boldEnd(line) == line.To
 }
 
-// boldEnd returns where the bold beginning of a line ends, or line.from.
+// boldEnd returns where the bold beginning of a line ends, or line.from if there is none.
 func (l *layout) boldEnd(line Span) int {
 	for l.nextBold < len(l.bold) && l.bold[l.nextBold] < line.From {
 		l.nextBold++
@@ -224,7 +226,7 @@ func (l *layout) boldEnd(line Span) int {
 	return line.From
 }
 
-// lead returns what a line names before its first sentence: bold, or up to a colon.
+// lead returns the label at the beginning of a line: bold text, or text up to a colon.
 func (l *layout) lead(line Span) Span {
 	if to := l.boldEnd(line); to > line.From && to-line.From <= 40 {
 		return Span{From: line.From, To: to}
@@ -240,7 +242,7 @@ func (l *layout) lead(line Span) Span {
 	return Span{}
 }
 
-// mark returns where a line begins after the mark or the number of its list item.
+// mark returns where the text of a line begins, after the mark or number of its list item.
 func (l *layout) mark(line Span) int {
 	i := line.From
 	r := l.At(i)
@@ -269,7 +271,7 @@ func (l *layout) mark(line Span) int {
 			if !IsDigit(l.At(end + 1)) {
 				return l.Blanks(end + 1)
 			}
-		case '、', ')':
+		case '、', ')', '\u20e3': // 1⃣
 			return l.Blanks(end + 1)
 		}
 	}
@@ -340,10 +342,10 @@ func (l *layout) isEnd(i, to int) bool {
 	return false
 }
 
-// abbreviations are words before a number that end with a full stop which does not end a sentence: Jan. 3, max. 5 kg.
+// abbreviations are words that end with a full stop before a number without ending a sentence: Jan. 3, max. 5 kg.
 var abbreviations = strings.Fields("jan feb mar apr jun jul aug sep sept oct nov dec approx max min art sec fig incl ca est tel ext no vol")
 
-// isAbbreviated reports whether one of them ends before i.
+// isAbbreviated reports whether an abbreviation ends before i.
 func (l *layout) isAbbreviated(i int) bool {
 	for _, word := range abbreviations {
 		if from := i - len(word); l.Has(from, word) && !IsLatin(l.At(from-1)) {
@@ -353,7 +355,7 @@ func (l *layout) isAbbreviated(i int) bool {
 	return false
 }
 
-// readJSON adds the values of a JSON text, each about its key and about the first words beside it.
+// readJSON adds the values of a JSON text, each with its key and the first strings beside it.
 func (l *layout) readJSON(from, to int) bool {
 	s := l.trim(Span{From: from, To: to})
 	for !s.IsEmpty() && (l.Runes[s.From] == '\n' || l.Runes[s.To-1] == '\n') {

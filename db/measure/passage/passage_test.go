@@ -20,7 +20,7 @@ func told(t *passage.Text, s passage.Sentence) string {
 	return strings.Join(parts, " < ")
 }
 
-// A text falls into sentences, cells and values, each with the heading, label, row and column that it is about.
+// A text is divided into sentences, cells and values, each with its heading, label, row and column.
 func TestSentencesKnowWhatTheyAreAbout(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string][]string{
@@ -42,7 +42,7 @@ func TestSentencesKnowWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// Marks, tags and width are not read, and every character knows its bytes.
+// Marks, tags and character width are ignored, and every character maps to its bytes in the answer.
 func TestMarksAreNotRead(t *testing.T) {
 	t.Parallel()
 	answer := "**押金**<br>１００　元 1½ 杯"
@@ -51,7 +51,8 @@ func TestMarksAreNotRead(t *testing.T) {
 	require.Equal(t, "１００", text.Slice(passage.Span{From: 3, To: 6}))
 }
 
-// Sentences that are equal but for form have the same signature; those about another thing, or with other numbers, do not.
+// Sentences that are equal except for form have the same signature; those about another subject, or with other
+// numbers, do not.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	of := func(answer string) uint64 { return passage.Read(answer).Signatures()[0] }

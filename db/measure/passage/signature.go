@@ -1,6 +1,7 @@
 package passage
 
-// Signatures returns a number for each sentence: those that are equal but for form, and about the same, have the same.
+// Signatures returns a number for each sentence. Sentences that are equal except for form, and about the same
+// subject, have the same number.
 func (t *Text) Signatures() []uint64 {
 	signatures := make([]uint64, len(t.Sentences))
 	known := map[Span]uint64{}

@@ -1,5 +1,6 @@
-// Package passage reads an answer as people do: as text without marks, cut into the smallest things that state something –
-// sentences, cells of tables, values of a JSON –, each with what it is about; and weighs how alike passages are by their words.
+// Package passage reads an answer as people do: as text without marks, divided into the smallest units that state
+// something – sentences, cells of tables, values in a JSON text –, each with what it is about. It also compares
+// passages by their words, weighted by how rare these are.
 package passage
 
 import (
@@ -10,17 +11,18 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// A Text is an answer in NFKC, without HTML tags and Markdown marks; each character knows its bytes in the answer.
+// A Text is an answer in NFKC, without HTML tags and Markdown marks; each character maps to its bytes in the
+// answer.
 type Text struct {
 	Source     string
 	Runes      []rune
-	Start, End []int32    // by character: its first byte in Source, and the one after its last
-	Sentences  []Sentence // in the order of their places, without overlap
+	Start, End []int32    // for each character: its first byte in Source, and the byte after its last
+	Sentences  []Sentence // in the order of their positions, without overlap
 
-	bold []int // before which character a ** stood
+	bold []int // for each **, the character that follows it
 }
 
-// Read reads an answer. Bytes that are not UTF-8 are read as blanks. It takes time in proportion to the answer's length.
+// Read reads an answer, in time proportional to its length. Bytes that are not UTF-8 are read as blanks.
 func Read(answer string) *Text {
 	t := normalise(answer)
 	t.Sentences = sentencesOf(t)
@@ -143,11 +145,11 @@ func (t *Text) Slice(s Span) string {
 	return t.Source[t.Start[s.From]:t.End[s.To-1]]
 }
 
-// longestTag is after how many bytes a < without its > is taken as text.
+// longestTag is the number of bytes after which a < without a closing > is taken as text.
 const longestTag = 300
 
-// tag reads an HTML tag at the beginning of s: what it stands for (0 for nothing) and its length; length 0 means that it is
-// not one.
+// tag reads an HTML tag at the beginning of s. It returns the character that replaces the tag (0 for none) and the
+// tag's length, which is 0 if there is no tag.
 func tag(s string) (rune, int) {
 	limit := min(len(s), longestTag)
 	if limit < 3 {
@@ -210,7 +212,7 @@ func IsLatin(r rune) bool {
 // IsLetter reports whether r is a letter or a character of any script.
 func IsLetter(r rune) bool { return IsHan(r) || IsLatin(r) || r >= 0x80 && unicode.IsLetter(r) }
 
-// Lower returns the small letter of an ASCII capital, and other characters as they are.
+// Lower returns the small letter for an ASCII capital, and any other character unchanged.
 func Lower(r rune) rune {
 	if r >= 'A' && r <= 'Z' {
 		return r + 32

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Weighted is a token with its weight. A token is a pair of Chinese characters, a character, a word or a fact. In a text
-// tokens are hashes; in a comparison of two they are numbered from 1 on, and 0 is none.
+// Weighted is a token with its weight. A token is a pair of Chinese characters, a character, a word or a fact.
+// Within one text tokens are hashes; when two texts are compared they are numbered from 1, and 0 means none.
 type Weighted struct {
 	Token  int32
 	weight float32
 }
 
-// A Vector is what surrounds something, each token once with its greatest weight.
+// A Vector holds the tokens around a fact or sentence, each once with its greatest weight.
 type Vector struct {
 	Entries []Weighted
 	Total   float32
@@ -20,21 +20,21 @@ type Vector struct {
 
 // A Vocabulary weighs the tokens of two answers and compares vectors of them.
 type Vocabulary struct {
-	weights []float32 // by token: rare ones say more
+	weights []float32 // by token: rare tokens weigh more
 
-	made   []int32 // by token: the last vector that was made with it, and where it is there
+	made   []int32 // by token: the last vector that contains it, and its index there
 	place  []int32
 	making int32
-	draft  Vector     // the vector that is being made
-	store  []Weighted // entries of finished vectors
+	draft  Vector     // the vector that is being built
+	store  []Weighted // the entries of finished vectors
 
-	loaded     *Vector // by token: the weights of the vector that was compared last
+	loaded     *Vector // by token: the weights in the vector that was compared last
 	load       []float32
 	isLoaded   []int32
 	generation int32
 }
 
-// NewVocabulary returns the vocabulary of tokens with these weights; token 0 is none.
+// NewVocabulary returns the vocabulary of tokens with these weights; token 0 means none.
 func NewVocabulary(weights []float32) Vocabulary {
 	return Vocabulary{
 		weights: weights, made: make([]int32, len(weights)), place: make([]int32, len(weights)),
@@ -42,13 +42,13 @@ func NewVocabulary(weights []float32) Vocabulary {
 	}
 }
 
-// Begin begins a vector.
+// Begin starts a new vector.
 func (v *Vocabulary) Begin() {
 	v.making++
 	v.draft.Entries, v.draft.Total = v.draft.Entries[:0], 0
 }
 
-// Add adds a token to the vector that was begun, with the greater weight if it is there already.
+// Add adds a token to the vector that is being built; if the token is already there, the greater weight counts.
 func (v *Vocabulary) Add(token int32, weight float32) {
 	x := &v.draft
 	weight *= v.weights[token]
@@ -64,7 +64,7 @@ func (v *Vocabulary) Add(token int32, weight float32) {
 	}
 }
 
-// Finished returns the vector that was begun.
+// Finished returns the vector that was built.
 func (v *Vocabulary) Finished() *Vector {
 	size := len(v.draft.Entries)
 	if cap(v.store)-len(v.store) < size {
@@ -75,7 +75,7 @@ func (v *Vocabulary) Finished() *Vector {
 	return &Vector{Entries: v.store[from : from+size : from+size], Total: v.draft.Total}
 }
 
-// Overlap is the weight that two vectors share. Comparing one x with many y is cheapest.
+// Overlap returns the weight that two vectors share. Comparing one x with many y in a row is cheapest.
 func (v *Vocabulary) Overlap(x, y *Vector) float32 {
 	if v.loaded != x {
 		v.loaded = x
@@ -93,7 +93,7 @@ func (v *Vocabulary) Overlap(x, y *Vector) float32 {
 	return sum
 }
 
-// Shared is which part of the lighter of two vectors the other one has.
+// Shared returns the part of the lighter vector that the other one shares.
 func (v *Vocabulary) Shared(x, y *Vector) float32 {
 	least := min(x.Total, y.Total)
 	if least <= 0 {
@@ -102,20 +102,20 @@ func (v *Vocabulary) Shared(x, y *Vector) float32 {
 	return v.Overlap(x, y) / least
 }
 
-// Size returns how many tokens the vector that was begun has.
+// Size returns how many tokens the vector that is being built has.
 func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
 
-// MostCandidates is with how many others one fact or sentence is compared, where it could be compared with all.
+// MostCandidates limits with how many others one fact or sentence is compared.
 const MostCandidates = 48
 
 // An Index lists facts or sentences by the tokens in them, each list in ascending order.
 type Index struct {
 	lists    [][]int32
-	seen     []int32 // by fact or sentence: the search that found it last
+	seen     []int32 // by fact or sentence: the last search that found it
 	searches int32
 }
 
-// Add lists something under a token; what is listed comes in ascending order.
+// Add lists fact or sentence n under a token; calls must come in ascending order of n.
 func (p *Index) Add(token int32, n int) {
 	list := p.lists[token]
 	if len(list) == 0 || list[len(list)-1] != int32(n) {
@@ -123,13 +123,13 @@ func (p *Index) Add(token int32, n int) {
 	}
 }
 
-// NewIndex returns an empty index of facts or sentences by their tokens.
+// NewIndex returns an empty index.
 func (v *Vocabulary) NewIndex(size int) *Index {
 	return &Index{lists: make([][]int32, len(v.weights)), seen: make([]int32, size)}
 }
 
-// Near returns what shares tokens with a vector: all that shares a rare one, and of what shares a frequent one that which
-// stands at about the same place. It returns at most about 4·MostCandidates.
+// Near returns facts or sentences that share tokens with a vector: all that share a rare token, and of those that
+// share a frequent one only the ones at about the same position. It returns at most about 4·MostCandidates.
 func (p *Index) Near(v *Vector, at int) []int {
 	p.searches++
 	var found []int
@@ -177,15 +177,15 @@ var functionWords = func() map[string]bool {
 	return all
 }()
 
-// IsFunctionWord reports whether a word in small letters only joins others.
+// IsFunctionWord reports whether a word in small letters only joins other words.
 func IsFunctionWord(word string) bool { return functionWords[word] }
 
-// IsFunctionCharacter reports whether a Chinese character only joins others: 的, 和, 将.
+// IsFunctionCharacter reports whether a Chinese character only joins other words: 的, 和, 将.
 func IsFunctionCharacter(r rune) bool {
 	return IsHan(r) && functionBits[(r-0x3400)>>6]&(1<<(r&63)) != 0
 }
 
-// functionBits is a bit for each Chinese character.
+// functionBits has a bit for each Chinese character.
 var functionBits = func() [(0xA000 - 0x3400) >> 6]uint64 {
 	var all [(0xA000 - 0x3400) >> 6]uint64
 	for _, r := range functionCharacters {
@@ -194,7 +194,7 @@ var functionBits = func() [(0xA000 - 0x3400) >> 6]uint64 {
 	return all
 }()
 
-// HashPair returns the hash of two Chinese characters; b is 0 for one alone.
+// HashPair returns the hash of two Chinese characters; b is 0 for a single one.
 func HashPair(a, b rune) uint32 {
 	h := uint32(2166136261)
 	for _, r := range [2]rune{a, b} {
@@ -204,7 +204,7 @@ func HashPair(a, b rune) uint32 {
 	return h | 1
 }
 
-// HashWord returns the hash of a word in small letters without its ending, or 0 if it only joins others.
+// HashWord returns the hash of a word in small letters without its ending, or 0 for a function word.
 func HashWord(word []byte) uint32 {
 	if functionWords[string(word)] {
 		return 0

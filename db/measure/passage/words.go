@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ChineseScale returns what a Chinese character multiplies a number by: 十, 百, 千, 万, 亿; 0 for any other.
+// ChineseScale returns the factor by which a Chinese character multiplies a number: 十, 百, 千, 万, 亿; 0 for any other.
 func ChineseScale(r rune) float64 {
 	switch r {
 	case '十', '拾':
@@ -22,7 +22,7 @@ func ChineseScale(r rune) float64 {
 	return 0
 }
 
-// EnglishNumbers are the numbers in words, in small letters.
+// EnglishNumbers maps numbers written as words, in small letters, to their values.
 var EnglishNumbers = map[string]float64{
 	"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
 	"twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19,
@@ -30,24 +30,25 @@ var EnglishNumbers = map[string]float64{
 	"hundred": 100, "thousand": 1000, "million": 1e6, "billion": 1e9, "zero": 0,
 }
 
-// EnglishMonths are the names of the months, whole and short, in small letters.
+// EnglishMonths maps the names of months, full and abbreviated, in small letters, to their numbers.
 var EnglishMonths = map[string]int{
 	"january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7, "august": 8, "september": 9,
 	"october": 10, "november": 11, "december": 12, "jan": 1, "feb": 2, "mar": 3, "apr": 4, "jun": 6, "jul": 7, "aug": 8,
 	"sep": 9, "sept": 9, "oct": 10, "nov": 11, "dec": 12,
 }
 
-// Weekdays are the names of the days of the week, from 1 on.
+// Weekdays are the Chinese names of the days of the week, from 1 on.
 var Weekdays = [8]string{1: "Monday", 2: "Tuesday", 3: "Wednesday", 4: "Thursday", 5: "Friday", 6: "Saturday", 7: "Sunday"}
 
-// EnglishWeekdays are their numbers by their names, whole and short, in small letters. Sun is a star, too.
+// EnglishWeekdays maps the names of weekdays, full and abbreviated, in small letters, to their numbers. "sun" is
+// missing because it is also a star.
 var EnglishWeekdays = map[string]int{
 	"monday": 1, "tuesday": 2, "wednesday": 3, "thursday": 4, "friday": 5, "saturday": 6, "sunday": 7,
 	"mondays": 1, "tuesdays": 2, "wednesdays": 3, "thursdays": 4, "fridays": 5, "saturdays": 6, "sundays": 7,
 	"mon": 1, "tue": 2, "tues": 2, "wed": 3, "thu": 4, "thurs": 4, "fri": 5, "sat": 6,
 }
 
-// synonyms are characters and words that stand for each other without changing a fact.
+// synonyms are characters and words that replace each other without changing a fact.
 var synonyms = func() map[string]int {
 	all := map[string]int{}
 	for i, line := range strings.Split(synonymLines, "\n") {
@@ -72,7 +73,7 @@ begin start commence begins starts
 end finish terminate ends
 sufficient enough suffices
 about roughly approximately around
-约 大约 大概 左右
+约 大约 大概 左右 上下 前后
 help assistance
 further more additional
 points notes
@@ -82,7 +83,8 @@ get receive obtain
 cap limit ceiling maximum
 空间 剩余 容量
 存 留 放
-合 共 合计 共计 总计
+合 共 合计 共计 总计 累计 一共 总共
+封顶 最高 最多 至多 上限 最多赔
 算 参与 参加 计
 monday mon
 tuesday tue tues
@@ -93,8 +95,8 @@ saturday sat
 sunday sun
 周 星期 礼拜`
 
-// AreSynonyms reports whether two phrases without blanks, in small letters, mean the same: equal, synonyms, or the same
-// characters in another order.
+// AreSynonyms reports whether two phrases without blanks, in small letters, mean the same: they are equal,
+// synonyms, or consist of the same characters in another order.
 func AreSynonyms(a, b string) bool {
 	letters := func(s string) string {
 		runes := []rune(s)

@@ -1,6 +1,6 @@
-// Package embedded runs a private PostgreSQL and a private Redis for a program that was not given any, from the
-// binaries on the machine. Both listen on Unix sockets only, in folders that nobody else may enter, and both
-// stop when the program ends, for any reason.
+// Package embedded runs a private PostgreSQL and a private Redis for a program that was not configured with any,
+// from the binaries on the machine. Both listen on Unix sockets only, in folders that nobody else may enter, and
+// both stop when the program ends, for any reason.
 package embedded
 
 import (
@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrDataDirInUse means that another instance works on the same data folder.
+// ErrDataDirInUse means that another instance uses the same data folder.
 var ErrDataDirInUse = errors.New("the data folder is in use by another instance")
 
-// LockDataDir makes the folder and takes it for this process. The lock is held until the file is closed
-// or the process ends.
+// LockDataDir creates the data folder if necessary and locks it for this process. The lock is held until the file
+// is closed or the process ends.
 func LockDataDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // PostgreSQL runs under an account of its own
 		return nil, fmt.Errorf("make the data folder: %w", err)
@@ -48,9 +48,9 @@ type child struct {
 	exited chan struct{}
 }
 
-// startChild starts cmd in its own process group (Ctrl-C reaches only this program, which drains first) and has
-// the kernel send it dieWith when the thread that started it ends. So that thread is kept for as long as the
-// child lives: Pdeathsig follows the thread, not the process.
+// startChild starts cmd in its own process group (Ctrl-C reaches only this program, which drains first) and has the
+// kernel send it dieWith when the thread that started it ends. Pdeathsig follows the thread and not the process, so
+// the thread is kept for as long as the child lives.
 func startChild(cmd *exec.Cmd, dieWith syscall.Signal, credential *syscall.Credential) (*child, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: dieWith, Credential: credential}
 	c := &child{cmd: cmd, exited: make(chan struct{})}
@@ -63,7 +63,7 @@ func startChild(cmd *exec.Cmd, dieWith syscall.Signal, credential *syscall.Crede
 			return
 		}
 		started <- nil
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // the server's log has the reason
 		close(c.exited)
 	}()
 	if err := <-started; err != nil {
@@ -72,7 +72,7 @@ func startChild(cmd *exec.Cmd, dieWith syscall.Signal, credential *syscall.Crede
 	return c, nil
 }
 
-// stop sends the signals one after another, each with its own grace period, and returns when the child is gone.
+// stop sends the signals one after another, with a grace period after each, and returns when the child is gone.
 func (c *child) stop(patience time.Duration, signals ...syscall.Signal) {
 	for _, signal := range signals {
 		_ = c.cmd.Process.Signal(signal)
@@ -85,8 +85,8 @@ func (c *child) stop(patience time.Duration, signals ...syscall.Signal) {
 	<-c.exited
 }
 
-// serverCredential returns the account servers run under: nil for the program's own, or, when it is
-// root (which PostgreSQL refuses to be), postgres or nobody.
+// serverCredential returns the account under which servers run: nil means the program's own. If that is root, which
+// PostgreSQL refuses, it is postgres or nobody.
 func serverCredential() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -109,11 +109,11 @@ func serverCredential() (*syscall.Credential, error) {
 	return nil, errors.New("running as root, but there is neither a postgres nor a nobody account for the database to run under")
 }
 
-// maxSocketDir is how long a socket folder's path may be: a socket's whole path ends at 107 bytes.
+// maxSocketDir is the maximum length of a socket folder's path: the whole path of a socket can have 107 bytes.
 const maxSocketDir = 85
 
-// socketDir makes a folder for sockets, open to the server's account alone: at path where that is short
-// enough, so that a killed program leaves nothing elsewhere, else under /tmp.
+// socketDir creates a folder for sockets that only the server's account can open: at path if that is short enough,
+// so that a killed program leaves nothing elsewhere, otherwise under /tmp.
 func socketDir(path string, credential *syscall.Credential) (string, error) {
 	var err error
 	if len(path) > maxSocketDir || strings.Contains(path, ",") {

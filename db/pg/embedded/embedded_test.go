@@ -19,7 +19,7 @@ import (
 	"wending/db/pg/embedded"
 )
 
-// TestMain plays the program that is killed when it is started for that.
+// TestMain acts as the program that is killed, if the test binary was started for that.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("EMBEDDED_TEST_HOLD"); dir != "" {
 		if _, err := embedded.StartPostgres(context.Background(), filepath.Join(dir, "postgres")); err != nil {
@@ -55,7 +55,7 @@ func TestTheDatabaseEndsWithItsKilledProgramAndKeepsItsData(t *testing.T) {
 	require.NoError(t, program.Process.Kill())
 	_ = program.Wait()
 
-	// The next start waits for the orphan that is still shutting down.
+	// The next start waits for the orphaned server that is still shutting down.
 	second, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
 	require.NoError(t, err)
 	defer second.Stop()
@@ -106,7 +106,7 @@ func TestASecondInstanceGetsAClearError(t *testing.T) {
 	require.NoError(t, lock.Close())
 }
 
-// Whatever a folder is called, the servers in it start, answer and keep what they are given.
+// Servers start, answer and keep their data whatever the name of their folder.
 func TestServersWorkInFoldersOfAnyName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"with blanks  in it", `it's "quoted" back\slash`, "数据 稳定", "100% #1?x=y&z", "a, b", strings.Repeat("长", 40)} {
@@ -127,7 +127,7 @@ func TestServersWorkInFoldersOfAnyName(t *testing.T) {
 
 func requireServersIn(t *testing.T, dir string) {
 	t.Helper()
-	for range 2 { // made, and found again
+	for range 2 { // created, and found again
 		database, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
 		require.NoError(t, err)
 		pool, err := pg.Open(t.Context(), database.URL()+" search_path=public", 1)
@@ -147,7 +147,7 @@ func requireServersIn(t *testing.T, dir string) {
 	require.NoError(t, client.Ping())
 }
 
-// A folder that cannot be written to is named, and nothing is started.
+// If a folder cannot be written to, the error names it, and nothing is started.
 func TestAFolderThatCannotBeWrittenToIsNamed(t *testing.T) {
 	t.Parallel()
 	file := os.Args[0]

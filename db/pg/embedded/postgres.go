@@ -25,8 +25,8 @@ type Postgres struct {
 	log     string
 }
 
-// StartPostgres starts the server whose data is in dir, making it on the first start, and returns when it
-// answers. The settings, each name=value, are added to the server's own.
+// StartPostgres starts the server whose data is in dir, which it creates on the first start, and returns when the
+// server answers. The settings, each name=value, are added to its own.
 func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgres, error) {
 	binaries, err := FindPostgres()
 	if err != nil {
@@ -59,12 +59,12 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	}
 	defer log.Close() //nolint:errcheck // the server has its own handle
 	cmd := exec.Command(filepath.Join(binaries, "postgres"), "-D", dir, "-k", quotedFolder(sockets),
-		"-c", "jit=off", // compiling the statements of a page takes longer than running them
+		"-c", "jit=off", // compiling a page's statements takes longer than running them
 		"-c", "listen_addresses=", "-c", "unix_socket_permissions=0700", "-c", "log_timezone=UTC", "-c", "timezone=UTC")
 	for _, setting := range settings {
 		cmd.Args = append(cmd.Args, "-c", setting)
 	}
-	cmd.Dir = "/" // the working folder may be closed to the server's account
+	cmd.Dir = "/" // the server's account may not be able to enter the working folder
 	cmd.Env = []string{"LC_ALL=C.UTF-8", "PATH=" + os.Getenv("PATH")}
 	cmd.Stdout, cmd.Stderr = log, log
 	// SIGINT is PostgreSQL's fast shutdown: a killed program leaves a clean database behind.
@@ -79,8 +79,8 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	return p, nil
 }
 
-// prepareFolder makes the parent of the data folder, and returns the canonical name of dir, by which a server
-// that outlived its program is recognised. The account of credential may enter it.
+// prepareFolder creates the parent of the data folder, and returns the canonical name of dir, which identifies a
+// server that outlived its program. The account of credential may enter it.
 func prepareFolder(dir string, credential *syscall.Credential) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -100,14 +100,15 @@ func prepareFolder(dir string, credential *syscall.Credential) (string, error) {
 	return dir, err
 }
 
-// URL is the address for db.Open. As root the program connects as the cluster's superuser all the same:
-// the socket's folder keeps everybody else out.
+// URL returns the address for db.Open. As root the program still connects as the cluster's superuser: only the
+// server's account can enter the socket's folder.
 func (p *Postgres) URL() string { return urlOf(p.sockets) }
 
-// socketsLine is the line of postmaster.pid that has the folder of the sockets (PostgreSQL: src/include/utils/pidfile.h).
+// socketsLine is the number of the line in postmaster.pid that names the folder of the sockets (PostgreSQL:
+// src/include/utils/pidfile.h).
 const socketsLine = 4
 
-// RunningURL is the address of the server whose data is in dir, which another process runs.
+// RunningURL returns the address of the server whose data is in dir and which another process runs.
 func RunningURL(dir string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(dir, "postmaster.pid"))
 	if err != nil {
@@ -134,7 +135,7 @@ func quotedFolder(dir string) string {
 // Exited is closed when the server has ended for any reason.
 func (p *Postgres) Exited() <-chan struct{} { return p.child.exited }
 
-// Stop ends the server: transactions are rolled back, data is safe on disk.
+// Stop ends the server: it rolls back transactions, and committed data is safe on disk.
 func (p *Postgres) Stop() {
 	p.child.stop(20*time.Second, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL)
 	_ = os.RemoveAll(p.sockets)
@@ -168,7 +169,7 @@ func (p *Postgres) lastLogLines() string {
 	return strings.Join(lines[max(0, len(lines)-5):], " | ")
 }
 
-// FindPostgres returns the folder of initdb and postgres: on PATH, or in the newest of Debian's folders.
+// FindPostgres returns the folder that has initdb and postgres: on PATH, or the newest of Debian's folders.
 func FindPostgres() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if resolved, err := filepath.EvalSymlinks(path); err == nil {
@@ -182,7 +183,7 @@ func FindPostgres() (string, error) {
 		return "", ErrNoPostgres
 	}
 	newest := slices.MaxFunc(found, func(a, b string) int {
-		if len(a) != len(b) { // 9 before 15
+		if len(a) != len(b) { // 9 before 15: numerically
 			return len(a) - len(b)
 		}
 		return strings.Compare(a, b)
@@ -190,7 +191,7 @@ func FindPostgres() (string, error) {
 	return filepath.Dir(newest), nil
 }
 
-// initialise makes the cluster in a temporary folder and renames it, so that an interrupted start leaves
+// initialise creates the cluster in a temporary folder and renames that, so that an interrupted start leaves
 // nothing that looks like a database.
 func initialise(ctx context.Context, binaries, dir string, credential *syscall.Credential) error {
 	if _, err := os.Stat(filepath.Join(dir, "PG_VERSION")); err == nil {
@@ -217,7 +218,7 @@ func initialise(ctx context.Context, binaries, dir string, credential *syscall.C
 	return os.Rename(fresh, dir)
 }
 
-// checkVersion refuses a database that another major version made, without touching it.
+// checkVersion refuses a database of another major version, without changing it.
 func checkVersion(ctx context.Context, binaries, dir string) error {
 	made, err := os.ReadFile(filepath.Join(dir, "PG_VERSION"))
 	if err != nil {
@@ -235,9 +236,9 @@ func checkVersion(ctx context.Context, binaries, dir string) error {
 	return nil
 }
 
-// removeStalePID removes postmaster.pid unless the process it names still works on this folder. The
-// caller holds the lock of the data folder, so such a process is an orphan that is shutting down: it is
-// waited for. A zombie, or a stranger that was given the same number, blocks nothing.
+// removeStalePID removes postmaster.pid unless the process it names still works on this folder. The caller holds
+// the lock of the data folder, so such a process is an orphan that is shutting down, and removeStalePID waits for
+// it. It does not wait for a zombie, or for an unrelated process that has the same number by now.
 func removeStalePID(dir string) error {
 	path := filepath.Join(dir, "postmaster.pid")
 	deadline := time.Now().Add(30 * time.Second)
@@ -256,11 +257,12 @@ func removeStalePID(dir string) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("process %s still serves %s; stop it first", pid, dir)
 		}
-		time.Sleep(50 * time.Millisecond) // the file of another process: nothing to wait on
+		time.Sleep(50 * time.Millisecond) // the file belongs to another process, so there is nothing to wait for
 	}
 }
 
-// servesFolder reports whether the process runs PostgreSQL on dir, by its command line, which is empty for a zombie.
+// servesFolder reports whether the process runs PostgreSQL on dir, judging by its command line, which is empty for
+// a zombie.
 func servesFolder(pid, dir string) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
 	if err != nil || pid == "" {

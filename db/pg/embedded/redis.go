@@ -15,18 +15,18 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Redis is a running private server: redis-server, or one inside this process where the machine has none.
+// Redis is a running private server: redis-server, or a server inside this process if the machine has none.
 type Redis struct {
 	child   *child
 	sockets string
 	socket  string
 	mini    *miniredis.Miniredis
-	// password keeps other accounts of the machine out of the server in this process, which has a port.
+	// password keeps other accounts of the machine out of the in-process server, which listens on a port.
 	password string
 	stopped  chan struct{}
 }
 
-// StartRedis starts a server whose append-only file is in dir and returns when it answers.
+// StartRedis starts a server whose append-only file is in dir, and returns when the server answers.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -58,7 +58,7 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	return r, nil
 }
 
-// URL is the address as asynq reads it.
+// URL returns the address in the form that asynq reads.
 func (r *Redis) URL() string {
 	if r.mini != nil {
 		address := url.URL{Scheme: "redis", User: url.UserPassword("", r.password), Host: r.mini.Addr()}
@@ -68,10 +68,11 @@ func (r *Redis) URL() string {
 	return address.String()
 }
 
-// IsInProcess reports that the machine has no redis-server and the queue lives in this process.
+// IsInProcess reports that the machine has no redis-server, so the queue is in this process.
 func (r *Redis) IsInProcess() bool { return r.mini != nil }
 
-// Exited is closed when the server has ended for any reason. For a server in this process it is nil, so never.
+// Exited is closed when the server has ended for any reason. It is nil for an in-process server, which ends only
+// with the process.
 func (r *Redis) Exited() <-chan struct{} {
 	if r.mini != nil {
 		return nil
@@ -124,7 +125,7 @@ func (r *Redis) answersPing() bool {
 	return err == nil && string(answer[:n]) == "+PONG\r\n"
 }
 
-// startMini runs the queue inside this process. Its clock stands still unless it is pushed.
+// startMini runs the queue inside this process. The server's clock has to be advanced by hand.
 func startMini() (*Redis, error) {
 	mini, password := miniredis.NewMiniRedis(), rand.Text()
 	mini.RequireAuth(password)

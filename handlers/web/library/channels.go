@@ -97,7 +97,7 @@ func (h *handler) testChannel(c echo.Context) error {
 	return pages.Done(c, path, "tested")
 }
 
-// sendAgain makes a delivery due now, and returns to the page of the channel, or of the task that the form names.
+// sendAgain makes a delivery due now, and returns to the page of the channel, or to the task named in the form.
 func (h *handler) sendAgain(c echo.Context) error {
 	row, err := h.channels().named(c, c.Param("id"))
 	if err != nil {

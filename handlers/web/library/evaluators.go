@@ -34,8 +34,8 @@ func (h *handler) evaluators() kind[entries.Evaluator] {
 	}
 }
 
-// tasksShown is how many finished tasks an evaluator can be tried on at once, of the copies of a schedule the newest alone; a search
-// finds all others.
+// tasksShown is how many finished tasks are listed for trying an evaluator; of a schedule's copies only the newest
+// is listed. A search finds all others.
 const tasksShown = 100
 
 // fillEvaluator shows the newest version of an evaluator, or the fields of the kind that the query names.
@@ -51,7 +51,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.E
 		for _, version := range versions {
 			view.Versions = append(view.Versions, saved.Version{Number: version.Version, Note: saved.ConfigLine(pages.Locale(c), evaluate.Kind(version.Rule), version.Config), SavedAt: version.SavedAt})
 		}
-		if _, isTyped := view.Values["kind"]; !isTyped { // a box that was cleared is not in what was typed
+		if _, isTyped := view.Values["kind"]; !isTyped { // a checkbox that was cleared is missing from the typed values
 			for name, value := range evaluate.WriteFields(evaluate.Kind(row.Rule), row.Config) {
 				values[evaluate.FormField(name)] = value
 			}
@@ -174,12 +174,12 @@ func (h *handler) findTasks(c echo.Context, k kind[entries.Evaluator], submitted
 	return h.render(c, http.StatusOK, view)
 }
 
-// What of a task a rule is tried on at most: questions, answers, and characters of each.
+// Limits of trying a rule on a task: questions, answers, and characters of each answer.
 const (
 	triedQuestions = 10
 	triedAnswers   = 30
 	triedText      = 20_000
-	// triedByJudge is how many answers a judge is tried on: each takes a call.
+	// triedByJudge is how many answers a judge is tried on, because each takes a call.
 	triedByJudge = 3
 )
 
@@ -197,7 +197,7 @@ func (h *handler) askJudge(ctx context.Context, config json.RawMessage, subject 
 	return verdict, err
 }
 
-// tryOnTask judges the first answers of a task, of a few questions.
+// tryOnTask judges the answers to the first few questions of a task.
 func (h *handler) tryOnTask(
 	ctx context.Context, ask func(evaluate.Subject) (evaluate.Verdict, error), isJudge bool, text string,
 ) (rows []saved.TriedRow, questions int, err error) {
@@ -222,7 +222,7 @@ func (h *handler) tryOnTask(
 	if err != nil {
 		return nil, 0, err
 	}
-	seen := map[uuid.UUID]bool{} // an answer that was given often is judged once
+	seen := map[uuid.UUID]bool{} // an answer that was given several times is judged once
 	for _, run := range runs {
 		item := byID[run.ItemID]
 		key := uuid.NewSHA1(uuid.Nil, append([]byte(item.QuestionID+"\x00"), run.AnswerKey...))

@@ -95,7 +95,7 @@ type kind[T any] struct {
 	// save stores the values of a form in the entry row, or in a new entry if row is nil.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, scope db.Scope, id uuid.UUID) error
-	// secrets are fields that are never shown, address is the field with the address that they are sent to.
+	// secrets are the fields that are never shown, address is the field with the address to which they are sent.
 	secrets []string
 	address string
 }
@@ -137,7 +137,7 @@ func (k kind[T]) register(group *echo.Group, h *handler) {
 	}))
 }
 
-// named returns the entry of an id.
+// named returns the entry with an id.
 func (k kind[T]) named(c echo.Context, text string) (*T, error) {
 	id, err := request.ID(text, entries.KindEntry)
 	if err != nil {
@@ -147,7 +147,7 @@ func (k kind[T]) named(c echo.Context, text string) (*T, error) {
 	return &row, err
 }
 
-// removing is Remove of a kind whose entries have nothing beside their rows.
+// removing returns the Remove of a kind whose entries consist of their rows alone.
 func removing[T any](rows entries.Kind[T]) func(context.Context, db.Scope, uuid.UUID) error {
 	return func(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 		_, err := rows.Remove(ctx, scope, id)
@@ -249,7 +249,8 @@ func (k kind[T]) store(c echo.Context, h *handler, row *T) error {
 	return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "stored")
 }
 
-// admit takes a place at the gate of files and, unless the form contains a file, reads the file staged for it.
+// admit takes a place at the gate for files and, unless the form contains a file, reads the file that is staged for
+// it.
 func (h *handler) admit(c echo.Context, submitted *form.Upload) error {
 	ctx, token := c.Request().Context(), submitted.Value("dataset_token")
 	if submitted.File == nil && token == "" {
@@ -286,7 +287,7 @@ func (h *handler) render(c echo.Context, status int, view saved.Form) error {
 	return pages.Render(c, status, saved.EntryPage(h.frame(c, view), view))
 }
 
-// form is the view of a form.
+// form returns the view of a form.
 func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload, faults []form.FieldFault) (saved.Form, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
 	view := saved.Form{Kind: k.kind, Values: maps.Clone(submitted.Values), Errors: map[string]string{}, Kept: map[string]string{}, Saved: map[string]string{}}
@@ -294,7 +295,7 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 		if typed := submitted.Value(name); typed != "" {
 			view.Kept[name] = h.keeper.Keep(pages.Browser(c), submitted.Value(k.address), typed)
 			if view.Kept[name] != "" && !slices.ContainsFunc(faults, func(f form.FieldFault) bool { return f.Field == name }) {
-				delete(view.Values, name) // what is wrong stays, to be corrected
+				delete(view.Values, name) // invalid input stays, to be corrected
 			}
 		}
 	}
@@ -322,7 +323,7 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 	return view, nil
 }
 
-// frame is the frame of a form.
+// frame returns the frame of a form.
 func (h *handler) frame(c echo.Context, view saved.Form) ui.Frame {
 	l := pages.Locale(c)
 	title := l.Text("library.new." + string(view.Kind))
@@ -342,7 +343,7 @@ func (h *handler) frame(c echo.Context, view saved.Form) ui.Frame {
 	return frame
 }
 
-// crumbs lead from the library over a kind to a page of it.
+// crumbs returns the breadcrumbs from the library through a kind to one of its pages.
 func (h *handler) crumbs(c echo.Context, kind saved.Kind, more ...ui.Crumb) []ui.Crumb {
 	l := pages.Locale(c)
 	return append([]ui.Crumb{
@@ -369,7 +370,7 @@ func protocols(isOfModels bool) (choices []ui.Choice) {
 	return choices
 }
 
-// rateText shows a rate limit.
+// rateText returns a rate limit in the form shown to users.
 func (h *handler) rateText(c echo.Context, rate *string) string {
 	switch {
 	case rate == nil:
@@ -380,7 +381,7 @@ func (h *handler) rateText(c echo.Context, rate *string) string {
 	return *rate
 }
 
-// testCell shows how the last test of a target ended.
+// testCell returns the cell that shows how the last test of a target ended.
 func testCell(c echo.Context, test entries.Test) saved.Cell {
 	l := pages.Locale(c)
 	switch {
@@ -421,7 +422,7 @@ func (h *handler) fillProvider(c echo.Context, view *saved.Form, row *entries.Pr
 	return nil
 }
 
-// number returns a version's number; anything else is not a version.
+// number parses a version's number; any other text is a fault.
 func number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

@@ -57,7 +57,7 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []saved.Ce
 	return []saved.Cell{{Text: when}, next, task}
 }
 
-// tasksOffered is how many tasks a schedule can be made for in its form.
+// tasksOffered is how many tasks a schedule's form offers.
 const tasksOffered = 50
 
 // fillSchedule shows a schedule with its trend, or the form for a new one; the query can name its task.
@@ -101,7 +101,7 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 	return err
 }
 
-// choicesOfTasks are the newest tasks that match a filter, including the chosen one, and how many match.
+// choicesOfTasks returns the newest tasks that match a filter, including the chosen one, and how many match.
 func (h *handler) choicesOfTasks(ctx context.Context, filter report.TaskFilter, most int, chosen string) (choices []ui.Choice, total int, err error) {
 	store := h.Library.Tasks.Store
 	found, total, err := report.NewTaskList(store).Tasks(ctx, request.ScopeOf(ctx), filter, db.Page{Number: 1, Size: most})
@@ -119,7 +119,7 @@ func (h *handler) choicesOfTasks(ctx context.Context, filter report.TaskFilter, 
 	}
 	for _, task := range found {
 		label := task.Name
-		if task.DatasetVersion != nil { // which decides what a copy asks
+		if task.DatasetVersion != nil { // the task decides what a copy asks
 			label += " · " + task.DatasetName + " v" + strconv.Itoa(*task.DatasetVersion)
 		}
 		choices = append(choices, ui.Choice{Value: task.ID.String(), Label: label})
@@ -163,7 +163,7 @@ func (h *handler) showTimes(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, saved.TimesPart(h.timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
 }
 
-// How many firings a trend shows as lines, and how many questions that changed.
+// How many firings a trend shows as lines, and how many changed questions it lists.
 const (
 	firingsDrawn = 60
 	shiftsShown  = 20
@@ -172,10 +172,10 @@ const (
 // excerpt is how many characters of an answer are compared.
 const excerpt = 2000
 
-// differencesWithin is how long the differences of a page's answers are computed.
+// differencesWithin limits the time for computing the differences of a page's answers.
 const differencesWithin = 50 * time.Millisecond
 
-// trend reads how the numbers of a schedule's copies move.
+// trend reads how the numbers of a schedule's copies have changed over time.
 func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPage, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
 	place := paths.LibraryEntry(string(saved.Schedules), row.ID)
@@ -230,7 +230,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 	return page, h.changes(ctx, page, row.ID, at)
 }
 
-// firings are firings as the page shows them, with the states of their tasks.
+// firings returns firings as the page shows them, with the states of their tasks.
 func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []summary.Firing, err error) {
 	var ids []uuid.UUID
 	for _, firing := range found {
@@ -255,14 +255,14 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 			if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
 				return nil, err
 			}
-			one.Variants, one.Alerts = summary.Variants, summary.Alerts
+			one.Variants, one.Alerts, one.FactsChanged = summary.Variants, summary.Alerts, summary.ChangedFacts
 		}
 		shown = append(shown, one)
 	}
 	return shown, nil
 }
 
-// changes adds the questions that changed at the firing of a schedule that made a task, since the firing before.
+// changes adds the questions that changed between the firing that made a task and the firing before it.
 func (h *handler) changes(ctx context.Context, page *summary.TrendPage, scheduleID, last uuid.UUID) error {
 	store := h.Library.Tasks.Store
 	earlier, err := entries.NewSchedules(store).Before(ctx, last, 1)
@@ -286,11 +286,11 @@ func (h *handler) changes(ctx context.Context, page *summary.TrendPage, schedule
 	return h.showChanges(ctx, page, changes[:min(len(changes), shiftsShown)])
 }
 
-// showChanges adds changes with their questions, and how the most common answers differ.
+// showChanges adds changes with their questions and the differences between the most common answers.
 func (h *handler) showChanges(ctx context.Context, page *summary.TrendPage, changes []schedules.Change) error {
 	results := report.New(h.Library.Tasks.Store)
 	ids := make([]int64, len(changes))
-	answers := map[int][2]map[int64]report.CommonAnswer{} // by variant, before and now
+	answers := map[int][2]map[int64]report.CommonAnswer{} // for each variant, before and now
 	for n, change := range changes {
 		ids[n] = change.Now.ID
 		answers[change.Variant] = [2]map[int64]report.CommonAnswer{}

@@ -131,7 +131,7 @@ func (h *handler) testAgent(c echo.Context) error {
 	})
 }
 
-// trial is how a kind of target is tried out.
+// trial describes how to try out one kind of target.
 type trial[T, V any] struct {
 	read func(ctx context.Context, row *T, f *form.Upload) (V, []form.FieldFault, error)
 	open func(row T) (V, error)
@@ -193,19 +193,19 @@ func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error 
 	return h.render(c, http.StatusOK, view)
 }
 
-// note stores how a test ended if the tested target equals the saved one.
+// note stores how a test ended, if the tested target equals the saved one.
 func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, error), target V, tested library.Tested) error {
 	if row == nil {
 		return nil
 	}
-	// Secrets that cannot be opened were typed again, and are not saved yet.
+	// Secrets that could not be opened have been typed again, and are not saved yet.
 	if stored, err := open(*row); err == nil && reflect.DeepEqual(stored, target) {
 		return library.NoteTest(ctx, request.ScopeOf(ctx), k.rows, k.entry(*row).ID, tested)
 	}
 	return nil
 }
 
-// asked makes a call once there is a place for it, with the form's question.
+// asked makes a call with the form's question, once there is a place for it.
 func (h *handler) asked(c echo.Context, submitted *form.Upload, ask func(question string) (library.Tested, error)) (library.Tested, error) {
 	leave, err := pages.Gates(c).Probes.Enter(c.Request().Context())
 	if err != nil {

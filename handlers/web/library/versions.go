@@ -36,7 +36,7 @@ func (h *handler) prompts() kind[entries.Prompt] {
 	}
 }
 
-// fillPrompt shows the newest version, or the one that the query names, to be edited.
+// fillPrompt shows the newest version for editing, or the version that the query names.
 func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prompt) error {
 	ctx := c.Request().Context()
 	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 100})
@@ -73,7 +73,7 @@ func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []
 	return versions, err
 }
 
-// rendered returns the templates of a form, rendered with the row that it names.
+// rendered returns the templates of a form, rendered with the row that the form names.
 func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rendered, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
 	item, names := db.Item{QuestionID: "1", Question: l.Text("create.probe.default"), StandardAnswer: l.Text("library.preview.answer")}, []string(nil)
@@ -134,7 +134,7 @@ func (h *handler) previewPrompt(c echo.Context) error {
 	return k.show(c, h, row, submitted, nil)
 }
 
-// differenceTime is how long looking for all differences of a page may take.
+// differenceTime limits the time for finding all differences on a page.
 const differenceTime = 2 * time.Second
 
 // pieces returns the pieces of the difference between two texts.
@@ -166,7 +166,7 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 	if asked, err := strconv.Atoi(c.QueryParam("against")); err == nil && asked != wanted {
 		against = asked
 	}
-	if against >= 1 && against <= row.Version { // versions are numbered without a gap
+	if against >= 1 && against <= row.Version { // versions are numbered without gaps
 		other, err := h.Library.Entries.PromptVersion(ctx, request.ScopeOf(ctx), row.ID, against)
 		if err != nil {
 			return err
@@ -248,13 +248,13 @@ func (h *handler) fillDataset(c echo.Context, view *saved.Form, row *entries.Dat
 	return nil
 }
 
-// changesShown is how many changed rows a page lists, and changeShown how many characters of a value.
+// changesShown is how many changed rows a page lists, changeShown how many characters of a value it shows.
 const (
 	changesShown = 100
 	changeShown  = 2000
 )
 
-// readDataset reads a version of a dataset when there is a place for it.
+// readDataset reads a version of a dataset once there is a place for it.
 func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.DatasetVersion) (*dataset.Dataset, error) {
 	leave, err := pages.Gates(c).Files.Enter(c.Request().Context())
 	if err != nil {
@@ -302,14 +302,14 @@ func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *save
 		return nil
 	}
 	chosen := pages.Chosen{File: submitted.File.File}
-	chosen.Layout, _ = form.Layout(submitted) // an encoding that is not known is the form's error
+	chosen.Layout, _ = form.Layout(submitted) // an unknown encoding is a fault of the form
 	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, chosen.Layout)
 	if chosen.Set = set; err != nil {
 		chosen.Fault = request.DatasetFault(err)
 	}
 	preview := h.Questions.Preview(c, submitted, &chosen)
 	if preview != nil {
-		view.Errors["file"] = "" // the preview says what is wrong with it
+		view.Errors["file"] = "" // the preview shows the fault of the file
 	}
 	return preview
 }

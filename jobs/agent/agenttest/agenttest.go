@@ -29,14 +29,14 @@ type Call struct {
 	Body      map[string]any
 }
 
-// Agent is a scripted agent that remembers its calls.
+// Agent is a scripted agent that records its calls.
 type Agent struct {
 	*httptest.Server
 	mu    sync.Mutex
 	calls []Call
 }
 
-// New starts an agent on loopback that answers with script and ends with the test.
+// New starts an agent on loopback that answers with script, and stops when the test ends.
 func New(t testing.TB, script func(w http.ResponseWriter, call Call)) *Agent {
 	t.Helper()
 	a := &Agent{}
@@ -88,7 +88,7 @@ func writeEvent(w http.ResponseWriter, event any) {
 //go:embed testdata/wire
 var wire embed.FS
 
-// Recording is an entry of the recorded answers' index.json.
+// Recording is an entry in index.json, the index of recorded answers.
 type Recording struct {
 	File        string            `json:"file"`
 	Protocol    string            `json:"protocol"`
@@ -134,7 +134,7 @@ func (r Recording) Body(t testing.TB) []byte {
 	return read(t, r.File)
 }
 
-// Chunks returns the body cut where it was cut when it was recorded.
+// Chunks returns the body in the chunks in which it was recorded.
 func (r Recording) Chunks(t testing.TB) [][]byte {
 	t.Helper()
 	body := r.Body(t)
@@ -174,7 +174,7 @@ func (r Recording) Plain(t testing.TB) []byte {
 	return plain
 }
 
-// Serve starts a server that plays the recording to every caller, and returns its URL.
+// Serve starts a server that plays the recording to every client, and returns its URL.
 func (r Recording) Serve(t testing.TB) string {
 	t.Helper()
 	if filepath.Ext(r.File) == ".http" {

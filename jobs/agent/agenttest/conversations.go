@@ -13,18 +13,18 @@ import (
 // series.
 type Conversations struct {
 	mu   sync.Mutex
-	said map[string]said // by the answer
-	// wrong are the histories that the agent did not produce.
+	said map[string]said // by answer
+	// wrong holds the histories that do not match what the agent answered.
 	wrong []string
 }
 
-// said is an answer: the question and the history that it was given to.
+// said is the context of an answer: the question and the history it was given.
 type said struct {
 	question string
 	history  []string
 }
 
-// Answer checks the history of a call and returns an answer that is like no other.
+// Answer checks the history of a call and returns an answer that differs from every other.
 func (c *Conversations) Answer(call Call) string {
 	c.mu.Lock()
 	answer := fmt.Sprintf("answer %d to %s", len(c.said)+1, call.Question)
@@ -60,15 +60,15 @@ func (c *Conversations) Give(call Call, answer string) {
 	c.said[answer] = said{call.Question, history}
 }
 
-// Wrong returns the histories that the agent did not produce.
+// Wrong returns the histories that do not match what the agent answered.
 func (c *Conversations) Wrong() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.wrong)
 }
 
-// HistoryOf returns the history in a call of the default protocol: alternating questions and answers. The roles
-// must alternate, too.
+// HistoryOf returns the history in a call of the default protocol: alternating questions and answers. It checks
+// that the roles alternate, too.
 func HistoryOf(call Call) (history []string) {
 	text, _ := json.Marshal(call.Body["history"])
 	var messages []struct{ Role, Content string }

@@ -11,7 +11,7 @@ import (
 // its first use.
 func (g *Guard) Client(idlePerHost int, adjust ...func(*http.Transport)) *http.Client {
 	transport := &http.Transport{
-		Proxy:                  nil, // a proxy would resolve and connect behind the guard's back
+		Proxy:                  nil, // a proxy would resolve names and connect without the guard
 		DialContext:            g.Dial,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    idlePerHost,

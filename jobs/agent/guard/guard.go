@@ -1,5 +1,5 @@
-// Package guard decides which addresses may be called: by allowlist, and never the machine's own services or,
-// unless it lists them, those of an internal network.
+// Package guard decides which addresses may be called: an allowlist can restrict them. The machine's own services
+// are never allowed, and addresses of an internal network only if the allowlist names them.
 package guard
 
 import (
@@ -19,20 +19,20 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Guard decides which addresses may be called. It checks the address that a connection is actually made to,
-// after the name was resolved, so that the name cannot be repointed in between.
+// Guard decides which addresses may be called. It checks the address to which a connection is actually made, after
+// the name was resolved, so that the name cannot be repointed in between.
 type Guard struct {
 	variable      string
 	rules         []rule // empty means no allowlist
 	allowLoopback bool
 	public        *ssrf.Guardian
-	// own are the addresses of this program's own servers, ownPorts the ports of the servers on this machine:
-	// if one of the machine's addresses leads to such a server, the others may too.
+	// own are the addresses of this program's own servers, ownPorts the ports of those on this machine: if one of
+	// the machine's addresses leads to such a server, its other addresses may, too.
 	own      []netip.AddrPort
 	ownPorts []uint16
 	// local are the addresses of this machine.
 	local []netip.Addr
-	// demo is the demo agent's address, which requests with its ticket may be sent to; an invalid address means
+	// demo is the demo agent's address, to which requests with its ticket may be sent; an invalid address means
 	// that there is none.
 	demo   netip.AddrPort
 	ticket string
@@ -42,31 +42,32 @@ type Guard struct {
 type Config struct {
 	// Variable is the name of the setting that holds the allowlist; errors mention it.
 	Variable string
-	// Allowlist is comma-separated: host, host:port, *.domain, IP, CIDR. Empty means every public address.
+	// Allowlist is a comma-separated list of host, host:port, *.domain, IP or CIDR. Empty means every public
+	// address.
 	Allowlist string
 	// AllowLoopback allows loopback addresses if there is no allowlist.
 	AllowLoopback bool
-	// Own are host:port addresses of this program's own servers, which are never called. A host that is empty
-	// or unspecified means every address of this machine.
+	// Own are the host:port addresses of this program's own servers, which are never called. An empty or
+	// unspecified host means every address of this machine.
 	Own []string
-	// Demo is the IP:port address of the demo agent, and Ticket the value of TicketHeader in the requests of
-	// its tasks: such requests are allowed regardless of the rules. Empty means that there is no demo agent.
+	// Demo is the IP:port address of the demo agent, and Ticket the value of TicketHeader in the requests of its
+	// tasks: such requests are always allowed. An empty Demo means that there is no demo agent.
 	Demo, Ticket string
 }
 
 // rule is one entry of the allowlist.
 type rule struct {
-	host   string // exact, lower case
+	host   string // an exact name in lower case
 	suffix string // ".domain" of *.domain
 	prefix netip.Prefix
 	port   uint16 // 0 means any
 }
 
-// NotAllowedError reports which address the guard refused, as it was written: a name may resolve to an internal
-// address, which must not be disclosed.
+// NotAllowedError names the address that the guard refused in its original form: the address that it resolves to
+// may be internal and must not be disclosed.
 type NotAllowedError struct {
 	Address string
-	// Variable is the name of the setting whose allowlist would allow the address.
+	// Variable is the name of the setting that would have to list the address.
 	Variable string
 }
 
@@ -74,7 +75,7 @@ func (e *NotAllowedError) Error() string {
 	return fmt.Sprintf("The address %s is not allowed; see %s", e.Address, e.Variable)
 }
 
-// neverCalled are addresses of cloud metadata and platform services that lie outside link-local.
+// neverCalled are addresses of cloud metadata and platform services outside the link-local range.
 var neverCalled = []netip.Prefix{
 	netip.MustParsePrefix("168.63.129.16/32"),
 	netip.MustParsePrefix("100.100.100.200/32"),
@@ -82,7 +83,7 @@ var neverCalled = []netip.Prefix{
 	netip.MustParsePrefix("fd20:ce::254/128"),
 }
 
-// New reads the allowlist; the error names the entry that cannot be read.
+// New parses the allowlist; the error names the entry that cannot be parsed.
 func New(config Config) (*Guard, error) {
 	guard := &Guard{variable: config.Variable, allowLoopback: config.AllowLoopback, public: ssrf.New(ssrf.WithAnyPort())}
 	for entry := range strings.SplitSeq(config.Allowlist, ",") {
@@ -151,8 +152,9 @@ func parseRule(entry string) (rule, error) {
 	return r, nil
 }
 
-// Host is the name that is connected to for a host of a URL: in lower case, without a dot at its end, other scripts in the
-// encoding of IDNA. Two hosts are the same if theirs are; folding case alone would join names that are not.
+// Host returns the name under which a URL's host is connected to: in lower case, without a trailing dot, other
+// scripts in IDNA encoding. Two hosts are the same if their names are; folding case alone would equate names that
+// differ.
 func Host(host string) string {
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 		host = ascii
@@ -177,7 +179,7 @@ func (r rule) allowsAddress(address netip.AddrPort) bool {
 	return (r.port == 0 || r.port == address.Port()) && r.prefix.IsValid() && r.prefix.Contains(address.Addr())
 }
 
-// resolveOwn turns a listening address into the addresses it is reached at.
+// resolveOwn returns the addresses under which a listening address can be reached.
 func resolveOwn(address string) ([]netip.AddrPort, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -195,7 +197,7 @@ func resolveOwn(address string) ([]netip.AddrPort, error) {
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		ips, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host) // a name that has no address is nothing to guard
+		ips, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host) // a name without an address needs no guarding
 		var own []netip.AddrPort
 		for _, ip := range ips {
 			own = append(own, netip.AddrPortFrom(ip.Unmap(), port))
@@ -236,8 +238,8 @@ func (g *Guard) Names(u *url.URL) bool {
 	})
 }
 
-// CheckURL refuses a URL whose host is known to be forbidden without resolving it. Names are checked
-// again, by their address, when a connection is made.
+// CheckURL refuses a URL whose host is known to be forbidden without resolving it. When a connection is made, the
+// address of a name is checked again.
 func (g *Guard) CheckURL(u *url.URL) error {
 	host, port := hostPort(u)
 	if strings.EqualFold(host, "localhost") {
@@ -250,7 +252,7 @@ func (g *Guard) CheckURL(u *url.URL) error {
 		return &NotAllowedError{u.Host, g.variable}
 	}
 	if len(g.rules) == 0 || g.Names(u) || slices.ContainsFunc(g.rules, func(r rule) bool { return r.prefix.IsValid() }) {
-		return nil // decided by its address when connecting
+		return nil // decided by the name's address when connecting
 	}
 	return &NotAllowedError{u.Host, g.variable}
 }
@@ -291,7 +293,7 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return dialer.DialContext(ctx, network, address)
 }
 
-// allows decides about one address. isNamed means that the allowlist names the host that the address came from;
+// allows decides about one address. isNamed means that the allowlist names the host that resolved to the address;
 // ctx is the context of the request, which may carry the demo's ticket.
 func (g *Guard) allows(ctx context.Context, target netip.AddrPort, isNamed bool) bool {
 	if g.demo.IsValid() && target == g.demo && isOfDemo(ctx) {
@@ -331,8 +333,8 @@ var (
 	isatap         = [2][4]byte{{0, 0, 0x5E, 0xFE}, {2, 0, 0x5E, 0xFE}} // RFC 5214 6.1
 )
 
-// embeddedIPv4 returns the IPv4 addresses that a gateway may translate an IPv6 address to. An IPv4 address
-// written as an IPv6 one (::ffff:0:0/96) is not among them: it was unmapped before.
+// embeddedIPv4 returns the IPv4 addresses that a gateway may translate an IPv6 address to. IPv4-mapped addresses
+// (::ffff:0:0/96) need not be handled here: they were unmapped before.
 func embeddedIPv4(ip netip.Addr) (embedded []netip.Addr) {
 	if !ip.Is6() {
 		return nil
@@ -344,7 +346,7 @@ func embeddedIPv4(ip netip.Addr) (embedded []netip.Addr) {
 	switch {
 	case compatibleIPv4.Contains(ip) && !ip.IsLoopback() && !ip.IsUnspecified(), nat64.Contains(ip):
 		add(12, 13, 14, 15)
-	case localNAT64.Contains(ip): // how long the network's own prefix is, only the network knows (RFC 6052 2.2)
+	case localNAT64.Contains(ip): // only the network knows the length of its own prefix (RFC 6052 2.2)
 		add(6, 7, 9, 10)
 		add(7, 9, 10, 11)
 		add(9, 10, 11, 12)

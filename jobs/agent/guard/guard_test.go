@@ -18,7 +18,7 @@ func TestTheGuardDecidesByAddress(t *testing.T) {
 		isAllowed bool
 	}{
 		{"", false, "https://8.8.8.8/", true},
-		{"", false, "http://agent.example/", true}, // its address decides when it is called
+		{"", false, "http://agent.example/", true}, // decided by its address when it is called
 		{"", false, "http://127.0.0.1:9000/", false},
 		{"", true, "http://127.0.0.1:9000/", true},
 		{"", true, "http://localhost:9000/", true},
@@ -33,9 +33,9 @@ func TestTheGuardDecidesByAddress(t *testing.T) {
 		{"", true, "http://[fd00:ec2::254]/", false},
 		{"", true, "http://[::ffff:169.254.169.254]/", false},
 		{"", true, "http://0.0.0.0:9000/", false},
-		{"", true, "http://127.0.0.1:8080/", false}, // our own server
+		{"", true, "http://127.0.0.1:8080/", false}, // one of our own servers
 		{"127.0.0.0/8", false, "http://127.0.0.1:8080/", false},
-		{"127.0.0.0/8", false, "http://127.0.0.2:8080/", false}, // leads to our own server too
+		{"127.0.0.0/8", false, "http://127.0.0.2:8080/", false}, // leads to our own server, too
 		{"127.0.0.0/8, ::1", false, "http://[::1]:8080/", false},
 		{"127.0.0.0/8", false, "http://127.0.0.2:9000/", true},
 		{"", false, "http://[64:ff9b::a9fe:a9fe]/", false}, // 169.254.169.254 in IPv6
@@ -73,7 +73,8 @@ func TestTheGuardDecidesByAddress(t *testing.T) {
 	}
 }
 
-// Own servers are known by all their addresses, and a URL without a port has its scheme's.
+// Own servers are recognised by each of their addresses, and a URL without a port has the default port of its
+// scheme.
 func TestTheGuardKnowsPortsAndOwnAddresses(t *testing.T) {
 	t.Parallel()
 	guard, err := New(Config{Allowlist: "agent.example:443,127.0.0.0/8", Own: []string{":7001", "localhost:7002", "0.0.0.0:7003"}})

@@ -8,9 +8,9 @@ import (
 	"net/url"
 )
 
-// TicketHeader is the header in which the tasks of the demo carry its ticket. Headers are never shown, and
-// copies of a task keep them only for the same origin: so only the demo's tasks and their copies reach the demo
-// agent, and no typed address does.
+// TicketHeader is the header in which the tasks of the demo carry its ticket. Headers are never shown, and copies
+// of a task keep them only for the same origin, so only the demo's tasks and their copies reach the demo agent; a
+// typed address does not.
 const TicketHeader = "Wending-Demo"
 
 // Ticket returns the headers of the demo's tasks; nil means that there is no ticket.
@@ -26,7 +26,8 @@ type ticketKey struct{}
 
 func isOfDemo(ctx context.Context) bool { return ctx.Value(ticketKey{}) != nil }
 
-// isDemo reports whether a URL is written with the demo agent's own address; a name for it has no ticket.
+// isDemo reports whether a URL contains the demo agent's own address; the ticket is not valid for a name that leads
+// there.
 func (g *Guard) isDemo(u *url.URL) bool {
 	host, port := hostPort(u)
 	ip, err := netip.ParseAddr(host)
@@ -37,7 +38,7 @@ func (g *Guard) isTicket(ticket string) bool {
 	return g.ticket != "" && subtle.ConstantTimeCompare([]byte(ticket), []byte(g.ticket)) == 1
 }
 
-// CheckRequest is CheckURL for a request with these headers, which may carry the demo's ticket.
+// CheckRequest is like CheckURL, for a request with these headers, which may carry the demo's ticket.
 func (g *Guard) CheckRequest(u *url.URL, headers map[string]string) error {
 	if g.isDemo(u) && g.isTicket(headers[TicketHeader]) {
 		return nil
@@ -45,8 +46,8 @@ func (g *Guard) CheckRequest(u *url.URL, headers map[string]string) error {
 	return g.CheckURL(u)
 }
 
-// doorkeeper is a transport that checks the tickets of requests to the demo agent. A connection does not know
-// its request and is reused, so every request to that address is checked, not only the one that connects.
+// doorkeeper is a transport that checks the tickets of requests to the demo agent. Connections are reused and do
+// not know their requests, so every request to that address is checked, not only the one that opens the connection.
 type doorkeeper struct {
 	*http.Transport
 	guard *Guard

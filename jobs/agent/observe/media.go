@@ -9,7 +9,7 @@ import (
 	"wending/db/event"
 )
 
-// mediaTypes are the media types of the files that agents make, by file extension.
+// mediaTypes maps file extensions to the media types of files that agents produce.
 var mediaTypes = map[string]string{
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".bmp": "image/bmp",
 	".avif": "image/avif", ".svg": "image/svg+xml",
@@ -33,7 +33,7 @@ func extensionOf(mediaType string) string {
 	return ""
 }
 
-// KindOf returns the kind of asset that a media type implies.
+// KindOf returns the kind of asset to which a media type belongs.
 func KindOf(mediaType string) string {
 	switch kind, _, _ := strings.Cut(mediaType, "/"); kind {
 	case event.Image, event.Audio, event.Video:
@@ -59,14 +59,13 @@ func mediaTypeOf(address string) string {
 	return mediaTypes[strings.ToLower(path.Ext(parsed.Path))]
 }
 
-// Markdown's images, and lines that are nothing but a URL – bare, in angle brackets or as a Markdown link.
+// Images in Markdown, and lines that consist of a URL: bare, in angle brackets or as a Markdown link.
 var (
 	markdownImage = regexp.MustCompile(`!\[[^\]\n]{0,1000}\]\(\s*<?((?:https?://|data:)[^\s)>]+)>?[^)\n]{0,300}\)`)
 	lonelyURL     = regexp.MustCompile(`(?m)^[ \t]*(?:[-*+][ \t]+)?(?:\[[^\]\n]{0,1000}\]\()?<?(https?://[^\s<>)"']+)>?\)?[ \t]*\r?$`)
 )
 
-// Answer reports the files that an answer's text names: pictures in Markdown, and URLs of media alone on a
-// line.
+// Answer reports the files that an answer's text names: images in Markdown, and URLs of media alone on a line.
 func (w *Watcher) Answer(text []byte) {
 	for _, found := range markdownImage.FindAllSubmatch(text, maxAssets) {
 		w.file(false, event.Data{Kind: event.Image, URL: string(found[1])})

@@ -20,25 +20,25 @@ import (
 type Watcher struct {
 	sink event.Sink
 	read func(*Watcher, string, wire.Value)
-	// mask blacks out the request's secrets.
+	// mask redacts the request's secrets.
 	mask func(string) string
-	// made are the URLs and contents of the files so far, previews is the number of previews so far.
+	// made holds the URLs and hashed contents of the files so far, previews is the number of previews so far.
 	made     map[string]bool
 	assets   int
 	previews int
-	// tools are the names of tools by the ids of their calls.
+	// tools maps the ids of tool calls to the tools' names.
 	tools map[string]string
-	// calls are the tools whose input is still arriving, by the protocol's identifier.
+	// calls are the tool calls whose input is still arriving, by the protocol's identifier.
 	calls map[string]*call
-	// stage is the last state or node that was reported, for protocols that repeat it.
+	// stage is the last state or node that was reported, because some protocols repeat it.
 	stage string
-	// events counts the events of agents with their own event names; step is the agent's current step, unless
+	// events counts the events of agents that use their own event names; step is the agent's current step, unless
 	// the agent reports it.
 	events int
 	step   string
 	// polled is the last status of an accepted job.
 	polled string
-	// countsToOne reports that progress has been reported as a fraction of 1.
+	// countsToOne reports that the agent reports progress as a fraction of 1.
 	countsToOne bool
 }
 
@@ -48,7 +48,7 @@ type call struct {
 	input    strings.Builder
 }
 
-// How many files and previews of one attempt are reported at most.
+// The maximum number of files and of previews that are reported of one attempt.
 const (
 	maxAssets   = 200
 	maxPreviews = 500
@@ -90,7 +90,7 @@ func (w *Watcher) Value(e wire.Event) {
 	w.read(w, name, e.Value)
 }
 
-// maxName is how many bytes of a name are kept.
+// maxName is the maximum length of a name in bytes.
 const maxName = 200
 
 // emit reports an event, with its texts cut and its progress clamped to 0–100.
@@ -112,14 +112,14 @@ func (w *Watcher) node(name, id, status string) {
 	}
 }
 
-// other keeps an event that has no type of its own.
+// other reports an event for which the vocabulary has no type.
 func (w *Watcher) other(name string, v wire.Value) {
 	if name != "" {
 		w.emit(event.Other, event.Data{Name: name, Raw: w.raw(v)})
 	}
 }
 
-// raw returns a value as JSON; if it is too long, its beginning as text.
+// raw returns a value as JSON or, if that is too long, the beginning of it as a JSON string.
 func (w *Watcher) raw(v wire.Value) json.RawMessage {
 	if v.Kind == wire.Null {
 		return nil
@@ -134,12 +134,12 @@ func (w *Watcher) raw(v wire.Value) json.RawMessage {
 	}
 	text, err := json.Marshal(w.mask(wire.Cut(source, event.MaxRaw)))
 	if err != nil {
-		return nil // a text can always be written
+		return nil // encoding a string cannot fail
 	}
 	return text
 }
 
-// jsonOf is a text as JSON: itself if it is some, otherwise a string.
+// jsonOf returns a text as JSON: unchanged if it already is JSON, otherwise as a string.
 func (w *Watcher) jsonOf(text string) json.RawMessage {
 	if v, isJSON := wire.Parse([]byte(text)); isJSON && v.Kind != wire.String {
 		return w.raw(v)
@@ -159,7 +159,7 @@ func (w *Watcher) begin(key, id, name string) {
 	w.emit(event.Tool, event.Data{Name: name, ID: id, Status: event.Started})
 }
 
-// more adds a piece of a tool's input.
+// more appends a piece to a tool's input.
 func (w *Watcher) more(key, piece string) {
 	if known := w.calls[key]; known != nil && known.input.Len() <= event.MaxRaw {
 		known.input.WriteString(piece)
@@ -176,8 +176,8 @@ func (w *Watcher) end(key, status string, output json.RawMessage) {
 	w.emit(event.Tool, event.Data{Name: known.name, ID: known.id, Status: status, Input: w.jsonOf(known.input.String()), Output: output})
 }
 
-// file reports a file or a preview: url is its address or a data URL, content its inline bytes. A file is
-// reported only once; a preview at the same address counts as a new one at each step.
+// file reports a file or a preview: url is its address or a data URL, content its inline bytes. A file is reported
+// only once; a preview at the same address is reported once per step.
 func (w *Watcher) file(isPreview bool, data event.Data) {
 	kind := event.Asset
 	if isPreview {
@@ -198,10 +198,10 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 		count, most = &w.previews, maxPreviews
 	}
 	key := string(kind) + " " + data.URL
-	if data.URL == "" { // a status that is asked for again brings the same again
+	if data.URL == "" { // polling a status again returns the same files again
 		sum := sha256.Sum256(data.Content)
 		key += string(sum[:])
-	} else if isPreview { // an agent may write each step's picture to the same address
+	} else if isPreview { // an agent may write the picture of each step to the same address
 		key += " " + w.stepOf(data.Progress)
 	}
 	if w.made[key] || *count >= most {
@@ -216,7 +216,7 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 	w.emit(kind, data)
 }
 
-// stepOf distinguishes the steps of a call: by their progress, if it is known.
+// stepOf distinguishes the steps of a call, by their progress if it is known.
 func (w *Watcher) stepOf(progress *float64) string {
 	if progress != nil {
 		return strconv.FormatFloat(*progress, 'f', -1, 64)
@@ -243,10 +243,11 @@ func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
 	return data.Kind + "-" + strconv.Itoa(number) + extensionOf(data.MediaType)
 }
 
-// maxPath is how many bytes a path may have.
+// maxPath is the maximum length of a path in bytes.
 const maxPath = 200
 
-// CleanPath is a path that stays within its folder and can be shown and written anywhere; empty if nothing of it is left.
+// CleanPath returns a path that stays within its folder and that can be shown and written on any system; empty if
+// nothing is left of it.
 func CleanPath(given string) string {
 	given = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`:*?"<>|`, r) || r == unicode.ReplacementChar {
@@ -265,7 +266,7 @@ func CleanPath(given string) string {
 	return wire.Cut(clean, maxPath)
 }
 
-// inline reads a data URL.
+// inline decodes a data URL.
 func inline(address string) (mediaType string, content []byte, isInline bool) {
 	rest, isData := strings.CutPrefix(address, "data:")
 	head, body, hasBody := strings.Cut(rest, ",")
@@ -281,7 +282,8 @@ func inline(address string) (mediaType string, content []byte, isInline bool) {
 	return mediaType, content, true
 }
 
-// fromBase64 decodes either alphabet, padded or not; nil if the text is not base64.
+// fromBase64 decodes base64 in the standard or the URL alphabet, with or without padding; nil if the text is not
+// base64.
 func fromBase64(text string) []byte {
 	text = strings.TrimRight(strings.TrimSpace(text), "=")
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {

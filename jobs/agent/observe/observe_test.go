@@ -12,7 +12,7 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// told are the events that a watcher tells of.
+// told collects the events that a watcher reports.
 type told []event.Event
 
 func (l *told) Emit(kind event.Type, data event.Data) {
@@ -31,7 +31,7 @@ func watch(t *testing.T, values ...string) told {
 	return list
 }
 
-// Whatever an agent sends as progress can be stored, and names are cut.
+// Whatever an agent sends as progress can be stored, and long names are cut.
 func TestHostileValuesAreTamed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 100_000)
@@ -63,7 +63,7 @@ func TestProgressStaysBetween0And100(t *testing.T) {
 	}
 }
 
-// What is told of again – by its address, or by the same content – is one file.
+// A file that is reported several times – by its address, or with the same content – is one file.
 func TestTheSameFileIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	list := watch(t, `{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`, `{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`,
@@ -71,7 +71,8 @@ func TestTheSameFileIsToldOfOnce(t *testing.T) {
 	require.Len(t, list, 3)
 }
 
-// A member that is named for a film, a sound or, in a job's result, a picture announces one, whatever its address looks like.
+// A member whose name stands for a video, a sound or, in a job's result, an image announces one, whatever its
+// address looks like.
 func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	list := watch(t, `{"event":"tool_finished","data":{"tool":"speak","output":{"audioUrl":"https://x/a/42"}}}`)
@@ -91,7 +92,7 @@ func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 	require.Equal(t, []string{"audio https://x/a/42", "video https://x/v/42?sign=1", "image https://x/i/42"}, found)
 }
 
-// Paths stay within their folder and can be written anywhere.
+// Paths stay within their folder and can be written on any system.
 func TestPathsAreCleaned(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -104,8 +105,8 @@ func TestPathsAreCleaned(t *testing.T) {
 	require.True(t, strings.HasSuffix(observe.CleanPath(strings.Repeat("长", 500)+".png"), ".png"))
 }
 
-// Tools that write every step's picture to one address have a preview at each step; a status that says the same again
-// has none.
+// Tools that write the picture of every step to one address have a preview for each step; a repeated status has
+// none.
 func TestAPreviewThatReusesAnAddressIsToldOfAtEachStep(t *testing.T) {
 	t.Parallel()
 	step := func(percent string) string {
@@ -140,7 +141,7 @@ func TestAPreviewThatReusesAnAddressIsToldOfAtEachStep(t *testing.T) {
 	require.Equal(t, 2, previews, "a status that is asked for again and says the same is no other step")
 }
 
-// An event about a call that is known by its id has the name of the call's tool; one of an unknown call has the id.
+// An event about a tool call whose id is known has the name of the tool; one about an unknown call has the id.
 func TestACallIsNamedByItsID(t *testing.T) {
 	t.Parallel()
 	list := watch(t, `{"event":"tool_started","data":{"tool":"画师","id":"c1"}}`, `{"event":"tool_progress","data":{"id":"c1","progress":25}}`,

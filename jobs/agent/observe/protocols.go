@@ -8,8 +8,8 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// readers read the values that are neither answer nor reasoning, by the protocol's name. Unlisted protocols are
-// read by custom. The event names come from the sources that package protocol cites.
+// readers maps the names of protocols to functions that read the values which are neither answer nor reasoning.
+// Unlisted protocols are read by custom. The event names come from the sources that package protocol cites.
 var readers = map[string]func(*Watcher, string, wire.Value){
 	"openai": (*Watcher).openAI, "openai-responses": (*Watcher).responses, "anthropic": (*Watcher).anthropic, "ollama": (*Watcher).ollama,
 	"dify-chat": (*Watcher).dify, "dify-workflow": (*Watcher).dify, "coze": (*Watcher).coze, "coze-workflow": (*Watcher).cozeWorkflow,
@@ -17,7 +17,7 @@ var readers = map[string]func(*Watcher, string, wire.Value){
 	"langserve": (*Watcher).nothing, "langgraph": (*Watcher).langGraph, "a2a": (*Watcher).a2a, "ag-ui": (*Watcher).agUI,
 }
 
-// nothing is for protocols whose events are text only.
+// nothing serves protocols whose events contain nothing but text.
 func (w *Watcher) nothing(string, wire.Value) {}
 
 func (w *Watcher) openAI(_ string, v wire.Value) {
@@ -31,7 +31,7 @@ func (w *Watcher) openAI(_ string, v wire.Value) {
 				w.begin(key, one.TextOf("id"), one.At("function").TextOf("name"))
 				w.more(key, one.At("function").TextOf("arguments"))
 			}
-			for _, image := range from.At("images").Items { // as some gateways send what image models make
+			for _, image := range from.At("images").Items { // the form in which some gateways send the output of image models
 				w.fileOf(firstOf(image, "image_url", "image"), event.Image)
 			}
 		}
@@ -273,7 +273,7 @@ func (w *Watcher) langGraph(name string, v wire.Value) {
 	}
 }
 
-// langMessage reports the tools that a message of LangChain calls, or the result of one.
+// langMessage reports the tools that a message of LangChain calls, or the result of a tool.
 func (w *Watcher) langMessage(message wire.Value) {
 	if message.TextOf("type") == "tool" {
 		w.emit(event.Tool, event.Data{

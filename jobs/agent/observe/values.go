@@ -10,7 +10,7 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// firstText returns the first text that v holds under one of the names.
+// firstText returns the first text among the members of v with these names.
 func firstText(v wire.Value, names ...string) string {
 	for _, name := range names {
 		if text := v.TextOf(name); text != "" {
@@ -20,7 +20,7 @@ func firstText(v wire.Value, names ...string) string {
 	return ""
 }
 
-// firstOf returns the first member of v under one of the names.
+// firstOf returns the first member of v that has one of these names.
 func firstOf(v wire.Value, names ...string) wire.Value {
 	for _, name := range names {
 		if member, ok := v.Get(name); ok && member.Kind != wire.Null {
@@ -30,8 +30,7 @@ func firstOf(v wire.Value, names ...string) wire.Value {
 	return wire.Value{}
 }
 
-// numberOf returns v as a number, even if it is written as a text with a percent sign; nil if v is not a
-// number.
+// numberOf returns v as a number, also if it is a text such as "50%"; nil if v is not a number.
 func numberOf(v wire.Value) *float64 {
 	if v.Kind != wire.Number && v.Kind != wire.String {
 		return nil
@@ -43,7 +42,7 @@ func numberOf(v wire.Value) *float64 {
 	return &number
 }
 
-// percentOf returns progress in per cent; nil if v holds none. An agent that reports 0.5 counts to 1: from then
+// percentOf returns progress in per cent; nil if v holds none. An agent that reports 0.5 counts up to 1: from then
 // on 1 means complete.
 func (w *Watcher) percentOf(v wire.Value) *float64 {
 	for _, name := range []string{"percent", "progress", "percentage"} {
@@ -59,11 +58,11 @@ func (w *Watcher) percentOf(v wire.Value) *float64 {
 	if done == nil || total == nil || *total <= 0 {
 		return nil
 	}
-	percent := min(max(100**done / *total, 0), 100) // also where a division by next to nothing is infinite
+	percent := min(max(100**done / *total, 0), 100) // also refuses the infinite result of dividing by almost nothing
 	return &percent
 }
 
-// statusOf reads the protocols' words for the status of a node or a tool.
+// statusOf maps the protocols' words for the status of a node or a tool to the common ones.
 func statusOf(word string) string {
 	switch word = strings.ToLower(word); {
 	case word == "":
@@ -125,7 +124,8 @@ func (w *Watcher) custom(name string, v wire.Value) {
 			w.fileOf(data, "")
 		}
 		w.files(data)
-	case word == "error", strings.HasSuffix(word, "_error"), strings.HasSuffix(word, "_failed"): // the call's end tells it
+	// reported when the call ends
+	case word == "error", strings.HasSuffix(word, "_error"), strings.HasSuffix(word, "_failed"):
 	default:
 		w.other(name, v)
 	}
@@ -140,7 +140,7 @@ func firstWord(words ...string) string {
 	return ""
 }
 
-// tool reads an event about a tool's call, the record of spec/003.
+// tool reads an event about a tool call, which is the record of spec/003.
 func (w *Watcher) tool(word string, data wire.Value) {
 	name, id := firstText(data, "tool", "tool_name", "toolName", "toolId", "tool_id", "name"), firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id")
 	switch {
@@ -198,8 +198,8 @@ func (w *Watcher) files(v wire.Value) {
 	}
 }
 
-// namedFiles maps the members that hold the address of one file each to the kind of the file, which the address
-// may not reveal. A picture is a preview until the work is done.
+// namedFiles maps members that hold the address of one file to the kind of that file, which the address alone may
+// not reveal. An image counts as a preview until the call is done.
 var namedFiles = []struct {
 	kind  string
 	names []string
@@ -233,7 +233,7 @@ func (w *Watcher) fileOf(v wire.Value, group string) {
 	}
 }
 
-// Polled takes the status of an accepted job and reports it when it changes.
+// Polled reads the status of an accepted job and reports it if it has changed.
 func (w *Watcher) Polled(state string, v wire.Value) {
 	data := v
 	if inner := v.At("data"); inner.Kind == wire.Object {
@@ -257,16 +257,16 @@ func (w *Watcher) Polled(state string, v wire.Value) {
 	w.files(data)
 	result := firstOf(data, "result", "output")
 	w.files(result)
-	if address := firstText(result, "image_url", "imageUrl"); address != "" { // beside the result it is a preview
+	if address := firstText(result, "image_url", "imageUrl"); address != "" { // next to a result it is a preview
 		w.file(false, event.Data{Kind: event.Image, URL: address})
 	}
 }
 
-// stringJSON is a text as JSON's string.
+// stringJSON returns a text as a JSON string.
 func stringJSON(text string) json.RawMessage {
 	encoded, err := json.Marshal(wire.Cut(text, event.MaxRaw))
 	if err != nil {
-		return nil // a text can always be written
+		return nil // encoding a string cannot fail
 	}
 	return encoded
 }

@@ -7,13 +7,13 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// a2a is the Agent2Agent protocol over JSON-RPC, in the words of version 0.3 – or of 1.0 where the extra payload names a
-// method of it (SendMessage, SendStreamingMessage). Source: a2a-protocol.org, specification.
+// a2a is the Agent2Agent protocol over JSON-RPC, in version 0.3, or in version 1.0 if the extra payload names one
+// of its methods (SendMessage, SendStreamingMessage). Source: a2a-protocol.org, specification.
 var a2a = Protocol{
 	Name: "a2a", Label: "A2A", paths: []string{"/a2a"},
 	body: func(q Request) map[string]any {
 		var given struct{ Method string }
-		_ = json.Unmarshal(q.ExtraPayload, &given) // merging it reports what is wrong with it
+		_ = json.Unmarshal(q.ExtraPayload, &given) // an error is reported when the payload is merged
 		part := map[string]any{"text": q.whole()}
 		message := map[string]any{"messageId": q.IdempotencyKey, "role": "ROLE_USER", "parts": []any{part}}
 		if q.ConversationID != "" {
@@ -89,7 +89,7 @@ func (r *a2aReader) take(e wire.Event) {
 	r.state(task.At("status"), result.At("final").IsTrue() || task.At("final").IsTrue())
 }
 
-// artifact takes the text of an artifact, or of a further piece of one.
+// artifact reads the text of an artifact, or a further piece of it.
 func (r *a2aReader) artifact(v wire.Value, isAppended bool) {
 	id, text := v.TextOf("artifactId")+v.TextOf("name"), partsText(v)
 	for n := range r.artifacts {
@@ -105,8 +105,8 @@ func (r *a2aReader) artifact(v wire.Value, isAppended bool) {
 	r.add(&r.artifacts[len(r.artifacts)-1].text, text)
 }
 
-// state takes a task's state: in a terminal state the artifacts are the answer or, without artifacts, the
-// status text.
+// state reads a task's state. In a terminal state the artifacts are the answer or, if there are none, the status
+// text is.
 func (r *a2aReader) state(status wire.Value, isFinal bool) {
 	if text := partsText(status.At("message")); len(text) > 0 {
 		r.said = append([]byte{}, r.whole(text)...)
@@ -124,7 +124,7 @@ func (r *a2aReader) state(status wire.Value, isFinal bool) {
 		r.replace(text)
 		r.finishAs(state)
 		r.close()
-	case "rejected": // the agent decided not to do it: what it says is why
+	case "rejected": // the agent decided not to do it; its message is the reason
 		r.replace(r.said)
 		r.finishAs("refusal")
 		r.close()
@@ -135,14 +135,14 @@ func (r *a2aReader) state(status wire.Value, isFinal bool) {
 			r.failWith("The task ended as " + state)
 		}
 	case "input-required":
-		if isFinal || len(r.said) > 0 { // it asks back: that is its answer
+		if isFinal || len(r.said) > 0 { // the agent asks a question in return: that is its answer
 			r.replace(r.said)
 			r.close()
 		}
 	}
 }
 
-// partsText joins the texts of a message's or an artifact's parts.
+// partsText joins the texts of the parts of a message or an artifact.
 func partsText(v wire.Value) (text []byte) {
 	for _, part := range v.At("parts").Items {
 		text = append(text, bytesOf(part, "text")...)

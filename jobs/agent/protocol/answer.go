@@ -20,7 +20,7 @@ const (
 // Statuses lists all outcomes.
 var Statuses = []Status{Succeeded, Failed, TimedOut}
 
-// Error codes of calls that did not succeed; beside them HTTP_<status>.
+// Error codes of calls that did not succeed, in addition to HTTP_<status>.
 const (
 	CodeTimeout           = "TIMEOUT"
 	CodeNetwork           = "NETWORK_ERROR"
@@ -32,7 +32,7 @@ const (
 	CodeRefused           = "REFUSED"
 	CodeFiltered          = "CONTENT_FILTERED"
 	CodeNoAnswer          = "NO_ANSWER"
-	// CodeInterrupted marks a call that another worker continues and that has no outcome here.
+	// CodeInterrupted means that another worker continues the call, so that it has no outcome here.
 	CodeInterrupted = "CALL_INTERRUPTED"
 )
 
@@ -42,17 +42,17 @@ type Request struct {
 	Protocol string
 	URL      string
 	Headers  map[string]string
-	// Question and the texts that belong to it; a nil pointer means that there is none.
+	// Question and the texts that belong to it; nil means that there is none.
 	Question       string
 	StandardAnswer string
 	SystemPrompt   *string
 	UserContext    *string
-	// Variables are the row's other values, for Template.
+	// Variables are the row's other values, for use in Template.
 	Variables map[string]string
-	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation,
-	// History holds the earlier turns, oldest first, and ConversationID is the agent's own id for the
-	// conversation, empty until it is known. BegunIn is the session in which the agent's conversation began:
-	// another one if an earlier launch asked the first turns.
+	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation, History
+	// holds the earlier turns, oldest first, and ConversationID is the agent's own id for the conversation, empty
+	// until it is known. BegunIn is the session in which the agent's conversation began, which is another one if an
+	// earlier launch asked the first turns.
 	IsTurn         bool
 	SessionID      string
 	ConversationID string
@@ -61,52 +61,53 @@ type Request struct {
 	Stream         bool
 	// Model is the name of the model, for protocols that have one.
 	Model string
-	// Template is a JSON object that replaces the protocol's body: its strings may hold {{question}},
+	// Template is a JSON object that replaces the protocol's body: its strings may contain {{question}},
 	// {{session_id}} and other names; nil means that there is none.
 	Template json.RawMessage
 	// ExtraPayload is a JSON object whose members are merged into the body, overriding the fields above; nil
 	// means there are none.
 	ExtraPayload json.RawMessage
-	// IsTooLong reports that a prompt became too long with its variables: there is no request.
+	// IsTooLong reports that a prompt became too long once its variables were filled in, so that no request can be
+	// made.
 	IsTooLong bool
 	// IdempotencyKey is new for each call and the same for each of its attempts, so that the agent can recognise a retry.
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
-	// Poll is how to wait for an agent that accepts jobs; nil means that it answers at once. Accepted is called
-	// with the accepted job; a later request continues it with Job, where nil means that none was accepted.
-	// Leaving ends the waiting when it is closed; nil means never.
+	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly.
+	// Accepted is called with the accepted job; a later request continues the job as Job, where nil means that none
+	// was accepted. When Leaving is closed, the waiting ends; a nil Leaving never is.
 	Poll     *Poll
 	Accepted func(Job)
 	Job      *Job
 	Leaving  <-chan struct{}
-	// Events receives the events of the call; nil means that they are not needed.
+	// Events receives the events of the call; nil means that nobody needs them.
 	Events event.Sink
 	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
 	RawLimit int
 }
 
-// Poll describes how to poll an agent that accepts jobs for their results. Paths lead into JSON: data.url,
-// items[0].status.
+// Poll describes how to poll an agent that accepts jobs for their results. Paths such as data.url or
+// items[0].status lead into JSON.
 type Poll struct {
 	// URLPath is where the response to the question holds the status URL, or header:NAME.
 	URLPath         string `json:"url_path"`
 	IntervalSeconds int    `json:"interval_seconds"`
-	// DonePath is where a status holds the job's state: one of DoneValues, FailedValues or anything else;
-	// ResultPath is where it holds the answer.
+	// DonePath is where a status holds the job's state: one of DoneValues, one of FailedValues, or anything else
+	// while the job is under way; ResultPath is where it holds the answer.
 	DonePath     string   `json:"done_path"`
 	DoneValues   []string `json:"done_values"`
 	FailedValues []string `json:"failed_values"`
 	ResultPath   string   `json:"result_path"`
-	// CancelURLPath is where the response holds a URL to which a POST cancels the job; empty means that there
-	// is none.
+	// CancelURLPath is where the response holds a URL to which a POST cancels the job; empty means that jobs cannot
+	// be cancelled.
 	CancelURLPath string `json:"cancel_url_path,omitempty"`
 }
 
 // Job is a job that an agent has accepted.
 type Job struct {
 	StatusURL string `json:"status_url"`
-	// CancelURL is empty if there is none.
+	// CancelURL is empty if the job cannot be cancelled.
 	CancelURL string    `json:"cancel_url,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 }
@@ -121,11 +122,12 @@ type Message struct {
 // Answer is the outcome of a call.
 type Answer struct {
 	Status Status
-	// Text is the answer byte for byte, or the part that had arrived when the call failed; nil means nothing had arrived.
+	// Text is the answer byte for byte, or the part that had arrived when the call failed; nil means that nothing
+	// had arrived.
 	Text []byte
 	// Reasoning is the agent's reasoning text, kept separate from the answer.
 	Reasoning []byte
-	// ErrorCode and ErrorMessage are empty when Status is Succeeded.
+	// ErrorCode and ErrorMessage are empty if Status is Succeeded.
 	ErrorCode, ErrorMessage string
 	Latency                 time.Duration
 	// Finish is why the answer ended, as reported by the agent.
@@ -138,17 +140,16 @@ type Answer struct {
 	ConversationID string
 	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
 	RetryAfter time.Duration
-	// RefusesStream reports that the agent does not stream, and responded with that instead of an answer.
+	// RefusesStream reports that the agent does not stream, and reported that instead of answering.
 	RefusesStream bool
 	// HTTPStatus is zero if no response arrived.
 	HTTPStatus  int
 	ContentType string
-	// LooksLike is the label of the protocol that an unreadable answer seems to belong to; empty if none is
-	// known.
+	// LooksLike is the label of the protocol to which an unreadable answer seems to belong; empty if none is known.
 	LooksLike string
 	// IsSilent reports that the connection broke before anything arrived.
 	IsSilent bool
-	// Raw is the beginning of the body, as far as the request's RawLimit goes.
+	// Raw is the beginning of the body, up to the request's RawLimit.
 	Raw []byte
 }
 
@@ -158,7 +159,7 @@ func (a Answer) IsRead() bool {
 	return a.Status == Succeeded || a.ErrorCode == CodeRefused || a.ErrorCode == CodeFiltered || a.ErrorCode == CodeNoAnswer
 }
 
-// Failure is the answer of a call that failed.
+// Failure returns the answer of a call that failed.
 func Failure(code, message string) Answer {
 	return Answer{Status: Failed, ErrorCode: code, ErrorMessage: message}
 }

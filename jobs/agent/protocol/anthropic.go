@@ -8,12 +8,12 @@ var anthropic = Protocol{
 	headers: map[string]string{"anthropic-version": "2023-06-01"}, keyHeader: "x-api-key",
 	body: func(q Request) map[string]any {
 		body := map[string]any{
-			"max_tokens": 4096, // the protocol demands a number; parameters may give another
+			"max_tokens": 4096, // the protocol requires a number; parameters may override it
 			"stream":     q.Stream,
 		}
 		if system := q.system(); system != "" {
 			body["system"] = system
-			q.SystemPrompt = nil // it is no message
+			q.SystemPrompt = nil // the system prompt is not a message
 		}
 		body["messages"] = q.chat()
 		return q.withModel(body)
@@ -68,7 +68,7 @@ func (r *anthropicReader) take(e wire.Event) {
 	}
 }
 
-// setAnthropic takes a usage whose input tokens exclude the tokens that were read from or written to a cache.
+// setAnthropic reads a usage whose input tokens exclude those that were read from or written to a cache.
 func (u *Usage) setAnthropic(usage wire.Value) {
 	u.set(usage, "input_tokens", "output_tokens", "")
 	if numberOf(usage, "input_tokens") == nil {

@@ -79,7 +79,7 @@ func (r *cozeReader) take(e wire.Event) {
 	}
 }
 
-// takeVerbose takes the reason that a bot's answer ended: 0 is a normal end, and no other number is documented.
+// takeVerbose reads the reason why a bot's answer ended: 0 is a normal end; no other number is documented.
 func (r *cozeReader) takeVerbose(content []byte) {
 	said, _ := wire.Parse(content)
 	if said.TextOf("msg_type") != "generate_answer_finish" {
@@ -129,7 +129,7 @@ func (r *cozeWorkflowReader) take(e wire.Event) {
 	}
 }
 
-// lastNode takes the output of the last node: if the output is repeated as JSON, the text in it.
+// lastNode reads the output of the last node: if the output is repeated as JSON, the text in that.
 func (r *cozeWorkflowReader) lastNode(content []byte) {
 	if v, isJSON := wire.Parse(content); isJSON && v.Kind == wire.Object {
 		if text := outputText(v); text != nil {

@@ -90,7 +90,7 @@ func TestTextOverTheLimitIsCutAtACharacterAndMarked(t *testing.T) {
 	require.LessOrEqual(t, len(answer.Text), MaxText+40)
 }
 
-// Just below wire.MaxRead pings harm nothing.
+// Pings that add up to just below wire.MaxRead do no harm.
 func TestPingsBelowTheLimitArePassedOver(t *testing.T) {
 	t.Parallel()
 	last := `{"event":"node_finished","output":"x"}`
@@ -102,8 +102,8 @@ func TestPingsBelowTheLimitArePassedOver(t *testing.T) {
 	require.Equal(t, Succeeded, answer.Status)
 }
 
-// What the reader does not keep may be the answer: more parts than it keeps are a failure, unless they are members of
-// a list that is no text.
+// Parts that the reader does not keep may contain the answer, so having more parts than it keeps is a failure,
+// unless they are members of a list without text.
 func TestAnAnswerBehindTooManyPartsIsNotLost(t *testing.T) {
 	t.Parallel()
 	numbers := "[" + strings.Repeat("0.5,", 101_000) + "1]"
@@ -126,7 +126,8 @@ func TestAnAnswerBehindTooManyPartsIsNotLost(t *testing.T) {
 	require.Equal(t, strings.Repeat("a\n", wire.MaxItems-1)+"b", string(answer.Text))
 }
 
-// Lines that each begin a value and never end it must not take time that grows with their square.
+// The time for reading lines that each begin a value without ending it must not grow with the square of their
+// number.
 func TestHostileBracketsAreReadInLinearTime(t *testing.T) {
 	t.Parallel()
 	done := make(chan Answer, 1)
@@ -139,7 +140,8 @@ func TestHostileBracketsAreReadInLinearTime(t *testing.T) {
 	}
 }
 
-// A value of very many parts costs little more memory than its text. Not parallel: it measures.
+// A value with very many parts needs little more memory than its text. The test is not parallel because it measures
+// memory.
 func TestManyPartsAreOnlyPassedOver(t *testing.T) {
 	body := []byte(`{"event":"node_finished","output":"x","embedding":[` + strings.Repeat("0,", 7<<20) + "0]}")
 	var before, after runtime.MemStats
@@ -171,7 +173,7 @@ func TestABrokenConnectionIsIncompleteOnceSomethingCame(t *testing.T) {
 	require.True(t, All[0].Read(iotest.ErrReader(broken), time.Now(), func() {}, error.Error, nil).IsSilent)
 }
 
-// FuzzDecode checks that no bytes bring the decoder down, and that it reads the same regardless of the chunking.
+// FuzzDecode checks that no input crashes the decoder, and that the result does not depend on the chunking.
 func FuzzDecode(f *testing.F) {
 	for _, recording := range agenttest.Recordings(f) {
 		if body := recording.Body(f); len(body) < 16<<10 {

@@ -13,12 +13,12 @@ type defaultReader struct {
 
 	sawChunk bool
 
-	sawFinal     bool   // a node_finished came
-	final        []byte // the text of the last one that carried any
-	isFinalBlank bool   // the very last one carried none: the chunks are the answer, where there are any
+	sawFinal     bool   // a node_finished has arrived
+	final        []byte // the text of the last node_finished that had any
+	isFinalBlank bool   // whether the very last one had none: then the chunks, if any, are the answer
 
-	sawEnvelope bool   // a bare JSON value that is not an event but holds an answer
-	envelope    []byte // its text
+	sawEnvelope bool   // whether a bare JSON value that is not an event holds an answer
+	envelope    []byte // that answer
 }
 
 func (d *defaultReader) take(e wire.Event) {
@@ -46,12 +46,12 @@ func (d *defaultReader) take(e wire.Event) {
 	case eventName == "node_finished":
 		text := finalText(v)
 		d.takeMeta(v)
-		if len(text) == 0 && d.IsPassedOver() { // it may be in what was not kept
+		if len(text) == 0 && d.IsPassedOver() { // the answer may be in the part that was not kept
 			d.TooLarge = true
 			return
 		}
 		if len(text) == 0 && holdsOutputs(v) {
-			return // another protocol's event of the same name: where its text is would be a guess
+			return // another protocol has an event of the same name; where its text is would be a guess
 		}
 		d.sawFinal = true
 		d.isFinalBlank = len(text) == 0
@@ -63,19 +63,19 @@ func (d *defaultReader) take(e wire.Event) {
 	}
 }
 
-// holdsOutputs recognises the node_finished of workflow engines, which holds named "outputs".
+// holdsOutputs recognises the node_finished of workflow engines, which have named "outputs".
 func holdsOutputs(v wire.Value) bool {
 	data, _ := v.Get("data")
 	return holdsAny(v, "outputs") || holdsAny(data, "outputs")
 }
 
-// isErrorEvent recognises error, llm_error, node_error, workflow_failed and their like.
+// isErrorEvent recognises error, llm_error, node_error, workflow_failed and similar names.
 func isErrorEvent(name string) bool {
 	return name == "error" || strings.HasSuffix(name, "_error") || strings.HasSuffix(name, "_failed")
 }
 
-// takeEnvelope takes a value that is not one of our events: an answer in a single JSON value, or the {code,
-// msg} of a failure. A value after "data:" belongs to a stream, so it may be a fragment and is never an answer.
+// takeEnvelope takes a value that is not one of our events: an answer in a single JSON value, or the {code, msg} of
+// a failure. A value after "data:" belongs to a stream: it may be a fragment, so it never counts as an answer.
 func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 	d.takeMeta(v)
 	if text, ok := envelopeText(v, 0); ok && (!isFailureCode(v) || !isOnlyData(v)) {
@@ -92,7 +92,7 @@ func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 	d.TooLarge = d.TooLarge || d.IsPassedOver()
 }
 
-// takeMeta takes the metadata of an event or a body: why the answer ended, and its usage. Both are at the top,
+// takeMeta reads the metadata of an event or a body: why the answer ended, and the usage. Both are at the top,
 // under data, or under the output.
 func (d *defaultReader) takeMeta(v wire.Value) {
 	for _, of := range []wire.Value{v, v.At("data"), v.At("output"), v.At("data", "output"), v.At("data", "data")} {
@@ -155,8 +155,8 @@ func firstChoice(v wire.Value) (wire.Value, bool) {
 	return choices.Items[0], true
 }
 
-// finalText returns what a node_finished carries in output or content, at the top or under data; nil if there
-// is nothing.
+// finalText returns the text that a node_finished has in output or content, at the top or under data; nil if there
+// is none.
 func finalText(v wire.Value) []byte {
 	if text, ok := namedText(v, 0, "output", "content"); ok {
 		return text
@@ -169,8 +169,8 @@ func finalText(v wire.Value) []byte {
 	return text
 }
 
-// namedText returns the text of the first member of v with one of the names that has a text: a string, a list
-// of strings (joined by LF), an object that holds such a member itself, or other JSON verbatim.
+// namedText returns the text of the first member of v that has one of the names and a text. A text is a string, a
+// list of strings (joined by LF), an object with such a member, or any other JSON verbatim.
 func namedText(v wire.Value, depth int, names ...string) ([]byte, bool) {
 	for _, name := range names {
 		member, ok := v.Get(name)
@@ -206,7 +206,7 @@ func namedText(v wire.Value, depth int, names ...string) ([]byte, bool) {
 	return nil, false
 }
 
-// joined joins a list of strings by LF; false when it holds anything else.
+// joined joins a list of strings by LF; it returns false if the list holds anything else.
 func joined(list wire.Value) ([]byte, bool) {
 	lines := make([][]byte, len(list.Items))
 	for n, item := range list.Items {
@@ -219,7 +219,8 @@ func joined(list wire.Value) ([]byte, bool) {
 	return text, len(text) > 0
 }
 
-// holdsAny reports whether v has a member of that name: {"output": ""} means "no text", not "this object".
+// holdsAny reports whether v has a member with one of the names, even an empty one: {"output": ""} means "no text",
+// not "not this object".
 func holdsAny(v wire.Value, names ...string) bool {
 	for _, name := range names {
 		if _, ok := v.Get(name); ok {
@@ -232,9 +233,9 @@ func holdsAny(v wire.Value, names ...string) bool {
 // envelopeNames are the members in which an envelope may hold its answer.
 var envelopeNames = []string{"output", "content", "text", "answer"}
 
-// envelopeText finds the answer in one JSON value: a bare string, the only string of a list, a named member,
-// the same under data, or the message of a chat completion. A member that lists objects is another protocol's
-// parts, not an answer.
+// envelopeText finds the answer in one JSON value: a bare string, the only string of a list, a named member, such a
+// member under data, or the message of a chat completion. A member that lists objects contains the parts of another
+// protocol, not an answer.
 func envelopeText(v wire.Value, depth int) ([]byte, bool) {
 	if depth > 4 {
 		return nil, false
@@ -263,8 +264,8 @@ func envelopeText(v wire.Value, depth int) ([]byte, bool) {
 	return nil, false
 }
 
-// isOnlyData reports whether the only text of an envelope is its data, which in a failure is the reason and not
-// an answer.
+// isOnlyData reports whether an envelope's only text is in data. In a failure that text is the reason and not an
+// answer.
 func isOnlyData(v wire.Value) bool {
 	data, _ := v.Get("data")
 	_, isNamed := namedText(v, 0, envelopeNames...)
@@ -308,21 +309,21 @@ func (d *defaultReader) answer(broken error) Answer {
 	case d.isOneEnvelope():
 		return Answer{Status: Succeeded, Text: text}
 	case d.endedWithoutText():
-		return Answer{Status: Succeeded, Text: []byte{}} // its reason makes a failure of it
+		return Answer{Status: Succeeded, Text: []byte{}} // its finish reason makes it a failure
 	case d.sawEnvelope && d.looksLike == "":
 		return Failure(CodeParse, "The response holds several values, none of which is marked as the whole answer: "+Excerpt(d.Begin()))
 	}
 	return d.unread()
 }
 
-// endedWithoutText reports whether the body is one JSON value that holds no text, but gives the reason.
+// endedWithoutText reports whether the body is one JSON value without text that gives a finish reason.
 func (d *defaultReader) endedWithoutText() bool {
 	hasReason := d.finish != "" && d.finish != FinishStop || d.calledTools
 	return hasReason && !d.sawEnvelope && d.Values == 1 && len(d.Excerpt) == 0 && d.foreign() == ""
 }
 
-// isOneEnvelope reports whether the body is one JSON value that holds an answer, and belongs to no other
-// protocol. If the body has anything else, such a value may be a fragment.
+// isOneEnvelope reports whether the body is one JSON value that holds an answer and does not belong to another
+// protocol. If anything else is in the body, such a value may be a fragment.
 func (d *defaultReader) isOneEnvelope() bool {
 	return d.sawEnvelope && d.Values == 1 && len(d.Excerpt) == 0 && d.looksLike == ""
 }

@@ -33,8 +33,8 @@ func difyMode(stream bool) string {
 	return "blocking"
 }
 
-// caller is the user name for platforms that require one. It is new for each call, or each conversation: a
-// platform that remembers its users must not let one answer shape the next.
+// caller returns the user name for platforms that require one. It is new for each call or conversation, because a
+// platform that remembers its users must not let one answer influence the next.
 func caller(q Request) string {
 	if q.IsTurn {
 		return "wending-" + q.BegunIn
@@ -73,7 +73,7 @@ func (r *difyChatReader) take(e wire.Event) {
 	case "message_end":
 		r.isOwn = r.isOwn || holdsAny(v, "conversation_id")
 		r.difyUsage(v)
-		if r.hasMessage { // there always is one
+		if r.hasMessage { // an answer always exists
 			r.close()
 		}
 	case "node_finished":
@@ -99,7 +99,7 @@ func (r *difyChatReader) difyUsage(v wire.Value) {
 	r.usage.set(v.At("metadata", "usage"), "prompt_tokens", "completion_tokens", "total_tokens")
 }
 
-// failEnvelope takes a refusal: one JSON value with a code other than success.
+// failEnvelope reads a refusal: one JSON value with a code other than success.
 func (s *strict) failEnvelope(e wire.Event) {
 	if s.body(e) && e.Value.Kind == wire.Object && isFailureCode(e.Value) {
 		s.isOwn = true
@@ -112,7 +112,7 @@ type difyWorkflowReader struct{ strict }
 func (r *difyWorkflowReader) take(e wire.Event) {
 	v := e.Value
 	if holdsAny(v, "conversation_id") {
-		return // of a chat, whose nodes say the same as a workflow's
+		return // an event of a chat, whose nodes look like those of a workflow
 	}
 	data := v.At("data")
 	switch v.TextOf("event") {
@@ -137,11 +137,11 @@ func (r *difyWorkflowReader) take(e wire.Event) {
 	}
 }
 
-// finishNode takes the reason that a node's model ended its text; the last node's reason counts, because it
-// gave the answer.
+// finishNode records why a node's model ended its text; the last node's reason counts, because that node gave the
+// answer.
 func (s *strict) finishNode(data wire.Value) { s.finishIn(data.At("outputs"), "finish_reason") }
 
-// takeEnd takes the workflow's end: its only output is the answer; several outputs become one JSON text.
+// takeEnd reads the workflow's end: a single output is the answer; several outputs become one JSON text.
 func (r *difyWorkflowReader) takeEnd(data wire.Value) {
 	r.isOwn = true
 	r.usage.set(data, "", "", "total_tokens")
@@ -164,8 +164,8 @@ func (r *difyWorkflowReader) takeEnd(data wire.Value) {
 	r.close()
 }
 
-// outputText returns the answer among named outputs: the only text, or the text with one of the usual names for
-// answers; otherwise all of the outputs, as JSON. nil means that there are none.
+// outputText returns the answer among named outputs: the only text, or the text under one of the usual names for
+// answers; otherwise all outputs as JSON. nil means that there are none.
 func outputText(outputs wire.Value) []byte {
 	if outputs.Kind == wire.String {
 		return outputs.Text

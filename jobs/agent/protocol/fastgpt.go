@@ -7,7 +7,7 @@ import "wending/jobs/agent/wire"
 var fastGPT = Protocol{
 	Name: "fastgpt", Label: "FastGPT", takesSession: true, paths: []string{"/api/v1/chat/completions", "/api/v2/chat/completions"},
 	body: func(q Request) map[string]any {
-		q.History = nil // the server keeps it
+		q.History = nil // the server keeps the history
 		return map[string]any{
 			"chatId": q.conversation(caller(q)), "stream": q.Stream, "detail": true, "variables": map[string]any{}, "messages": q.chat(),
 		}
@@ -19,7 +19,7 @@ var fastGPT = Protocol{
 
 type fastGPTReader struct {
 	openAIReader
-	// flow is the usage of the run's nodes.
+	// flow is the summed usage of the run's nodes.
 	flow Usage
 }
 
@@ -30,7 +30,7 @@ func (r *fastGPTReader) take(e wire.Event) {
 		r.fail(e.Value)
 	case "flowResponses":
 		r.takeFlow(e.Value)
-	case "interactive": // the run pauses for a person: there is no text
+	case "interactive": // the run waits for a person, so there is no text
 		r.isOwn = true
 	case "", "answer", "fastAnswer":
 		if e.IsDone {
@@ -46,7 +46,7 @@ func (r *fastGPTReader) take(e wire.Event) {
 	}
 }
 
-// takeFlow takes the nodes of a run, whose tokens are the complete usage: the usage field beside them is not
+// takeFlow reads the nodes of a run. Their tokens are the complete usage: the usage field beside them is not
 // measured.
 func (r *fastGPTReader) takeFlow(nodes wire.Value) {
 	flow := flowUsage{finish: func(word string) { r.finishAs(word) }}
@@ -69,7 +69,7 @@ type flowUsage struct {
 	finish        func(word string)
 }
 
-// maxFlowDepth is how deep nodes lie within others at most.
+// maxFlowDepth is the maximum nesting of nodes.
 const maxFlowDepth = 8
 
 func (f *flowUsage) add(nodes wire.Value, depth int) {
@@ -80,7 +80,7 @@ func (f *flowUsage) add(nodes wire.Value, depth int) {
 		for _, within := range []string{"toolDetail", "pluginDetail", "loopDetail"} {
 			f.add(node.At(within), depth+1)
 		}
-		// A node that calls tools has its own tokens under other names.
+		// A node that calls tools reports its own tokens under other names.
 		sum(&f.input, node, "inputTokens", "toolCallInputTokens")
 		sum(&f.output, node, "outputTokens", "toolCallOutputTokens")
 		if depth == 0 {
@@ -89,7 +89,7 @@ func (f *flowUsage) add(nodes wire.Value, depth int) {
 	}
 }
 
-// sum adds the first count that v holds under one of the names to a total.
+// sum adds the first count among the members of v with these names to a total.
 func sum(to **int, v wire.Value, names ...string) {
 	for _, name := range names {
 		if number := numberOf(v, name); number != nil {

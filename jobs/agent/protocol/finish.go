@@ -7,8 +7,8 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// Finish is the reason that an answer ended, as reported by the agent; empty means that the agent reports none
-// or uses an unknown word.
+// Finish is the reason why an answer ended, as reported by the agent; empty means that the agent reports none or
+// uses an unknown word.
 type Finish string
 
 // The known reasons.
@@ -20,16 +20,16 @@ const (
 	FinishTools   Finish = "tool_calls"
 )
 
-// Finishes are all reasons.
+// Finishes lists all reasons.
 var Finishes = []string{string(FinishStop), string(FinishLength), string(FinishFilter), string(FinishRefusal), string(FinishTools)}
 
-// finishes are the agents' words for the reasons, in lower case. Sources: the descriptions that the protocols name, and
-// those of the models behind them (DeepSeek, Gemini, Mistral, Qwen, vLLM, Zhipu).
+// finishes maps the agents' words for the reasons, in lower case. Sources: the documents that the protocols cite,
+// and those of the models behind them (DeepSeek, Gemini, Mistral, Qwen, vLLM, Zhipu).
 var finishes = map[string]Finish{
 	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "eos": FinishStop, "completed": FinishStop,
 	"length": FinishLength, "max_tokens": FinishLength, "max_output_tokens": FinishLength, "model_length": FinishLength,
 	"model_context_window_exceeded": FinishLength,
-	"pause_turn":                    FinishLength, // the server stopped a long turn: what came is its beginning
+	"pause_turn":                    FinishLength, // the server paused a long turn, so only the beginning arrived
 	"content_filter":                FinishFilter, "content_filtered": FinishFilter, "safety": FinishFilter, "sensitive": FinishFilter,
 	"recitation": FinishFilter, "blocklist": FinishFilter, "prohibited_content": FinishFilter, "spii": FinishFilter,
 	"guardrail_intervened": FinishFilter,
@@ -37,16 +37,15 @@ var finishes = map[string]Finish{
 	"tool_calls":           FinishTools, "tool_use": FinishTools, "function_call": FinishTools,
 }
 
-// interruptions are the words of agents that could not finish their answer: such an answer is incomplete.
+// interruptions are the words of agents that could not finish their answer, which is therefore incomplete.
 var interruptions = map[string]bool{
 	"error": true, "insufficient_system_resource": true, "network_error": true, "abort": true, "aborted": true,
 }
 
-// finishIn records the reason that v holds under a name.
+// finishIn records the finish reason that v holds under a name.
 func (t *transcript) finishIn(v wire.Value, name string) { t.finishAs(v.TextOf(name)) }
 
-// finishAs records an agent's word for why its answer ended. The last word counts, but never replaces a
-// refusal.
+// finishAs records an agent's word for why its answer ended. The last word counts, but it never replaces a refusal.
 func (t *transcript) finishAs(word string) {
 	word = strings.ToLower(word)
 	if interruptions[word] {

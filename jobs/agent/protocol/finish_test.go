@@ -25,7 +25,7 @@ func events(pairs ...string) string {
 	return stream.String()
 }
 
-// Why an answer ended is read in every protocol that says it, and decides whether there is an answer.
+// The finish reason is read in every protocol that reports one, and decides whether there is an answer.
 func TestWhyAnAnswerEndedDecidesWhatItIs(t *testing.T) {
 	t.Parallel()
 	const done = "[DONE]"
@@ -169,7 +169,8 @@ func TestWhyAnAnswerEndedDecidesWhatItIs(t *testing.T) {
 	}
 }
 
-// A connection that broke after the reason came keeps the reason, and is no refusal that counts as whole.
+// If a connection breaks after the finish reason arrived, the reason is kept, but a refusal does not count as a
+// complete answer.
 func TestABrokenConnectionKeepsTheReason(t *testing.T) {
 	t.Parallel()
 	body := io.MultiReader(strings.NewReader(lines(`{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"content_filter"}]}`)), iotest.ErrReader(errors.New("reset")))
@@ -179,7 +180,8 @@ func TestABrokenConnectionKeepsTheReason(t *testing.T) {
 	require.Equal(t, "a", string(answer.Text))
 }
 
-// The first token is the first of the answer: what an agent thinks before it is told as it comes, and timed apart.
+// The first token is the first one of the answer. Reasoning that comes before it is reported while it arrives, and
+// timed separately.
 func TestTheFirstTokenIsTheAnswersOwn(t *testing.T) {
 	t.Parallel()
 	reader, writer := io.Pipe()
@@ -203,7 +205,7 @@ func TestTheFirstTokenIsTheAnswersOwn(t *testing.T) {
 	require.Zero(t, only.FirstToken, "there is no answer whose first token it could be")
 }
 
-// heldTap waits for the first thought.
+// heldTap waits for the first piece of reasoning.
 type heldTap struct {
 	Tap
 	thought chan struct{}
@@ -215,7 +217,7 @@ func (h *heldTap) Rewrite([]byte)   {}
 
 func (h *heldTap) Value(wire.Event) {}
 
-// What a call took is found in the events and bodies of every protocol that says it.
+// Usage is found in the events and bodies of every protocol that reports it.
 func TestTokensAreCountedAsTheProtocolMeansThem(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -246,7 +248,7 @@ func TestTokensAreCountedAsTheProtocolMeansThem(t *testing.T) {
 	}
 }
 
-// A provider's base address works as its documents write it, with the version or without.
+// A provider's base address works as its documents give it, with or without the version.
 func TestABaseAddressWorksWithItsVersionOrWithout(t *testing.T) {
 	t.Parallel()
 	for base, want := range map[string]string{

@@ -6,9 +6,9 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// foreignProtocol names the well-known protocol that a value belongs to if that is not the default one; "" if
-// it cannot be identified. It is only used to explain why an answer could not be read, never to read one.
-// Sources of the marks: the vendors' descriptions, listed in agenttest/testdata/wire/README.md.
+// foreignProtocol names the well-known protocol that a value belongs to if that is not the default one; "" if it
+// cannot be identified. The name only serves to explain why an answer could not be read. The distinguishing marks
+// are from the vendors' documents, listed in agenttest/testdata/wire/README.md.
 func foreignProtocol(eventName string, v wire.Value) string {
 	for _, protocol := range foreignProtocols {
 		if protocol.fits(eventName, v) {
@@ -18,7 +18,7 @@ func foreignProtocol(eventName string, v wire.Value) string {
 	return ""
 }
 
-// foreignProtocols are tried in order: unique marks come first.
+// foreignProtocols are tried in order: those with unique marks come first.
 var foreignProtocols = []struct {
 	name string
 	fits func(eventName string, v wire.Value) bool

@@ -6,7 +6,7 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// langGraph is the protocol of LangGraph's servers. A stream has no terminator: its state at the end is the answer.
+// langGraph is the protocol of LangGraph's servers. A stream has no terminator: the state at its end is the answer.
 // Source: langchain-ai.github.io/langgraph/cloud/reference/api.
 var langGraph = Protocol{
 	Name: "langgraph", Label: "LangGraph", paths: []string{"/runs/stream", "/runs/wait"},
@@ -29,7 +29,7 @@ type langGraphReader struct {
 
 func (r *langGraphReader) take(e wire.Event) {
 	v := e.Value
-	switch name, _, _ := strings.Cut(e.Name, "|"); name { // subgraphs follow a bar
+	switch name, _, _ := strings.Cut(e.Name, "|"); name { // names of subgraphs follow a bar
 	case "messages":
 		r.hasState = false
 		if len(v.Items) > 0 && isOfAssistant(v.Items[0]) {
@@ -53,7 +53,7 @@ func (r *langGraphReader) take(e wire.Event) {
 		r.isOwn = true
 		r.fail(v)
 	case "":
-		if messages, ok := v.Get("messages"); ok && r.body(e) { // of /runs/wait
+		if messages, ok := v.Get("messages"); ok && r.body(e) { // the response of /runs/wait
 			r.last(messages)
 			r.hasState = true
 		}
@@ -62,10 +62,10 @@ func (r *langGraphReader) take(e wire.Event) {
 	}
 }
 
-// last takes the last message of the assistant as the answer so far.
+// last records the assistant's last message as the answer so far.
 func (r *langGraphReader) last(messages wire.Value) {
 	r.isOwn = true
-	if messages.Kind == wire.Object { // a node may return one message alone
+	if messages.Kind == wire.Object { // a node may return a single message instead of a list
 		messages.Items = []wire.Value{messages}
 	}
 	for n := len(messages.Items) - 1; n >= 0; n-- {

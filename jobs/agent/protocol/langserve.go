@@ -26,7 +26,7 @@ func (r *langServeReader) take(e wire.Event) {
 		r.isOwn = true
 		r.fail(v)
 	case "":
-		if output, ok := v.Get("output"); ok && r.body(e) { // of /invoke
+		if output, ok := v.Get("output"); ok && r.body(e) { // the response of /invoke
 			r.usage.setLangChain(output)
 			r.finishLangChain(output)
 			text := messageText(output)
@@ -43,14 +43,14 @@ func (r *langServeReader) take(e wire.Event) {
 	}
 }
 
-// open takes the name of an event: the end's has no data.
+// open reads the name of an event, because the end event has no data.
 func (r *langServeReader) open(name string) {
 	if name == "end" {
 		r.close()
 	}
 }
 
-// messageText is the text of a string or of a message; nil if v is neither.
+// messageText returns the text of a string or of a message; nil if v is neither.
 func messageText(v wire.Value) []byte {
 	if v.Kind == wire.String {
 		return v.Text

@@ -52,7 +52,7 @@ func (r *openAIReader) takeChat(e wire.Event) {
 	for place, choice := range choices.Items {
 		index := numberOf(choice, "index")
 		if index != nil && *index != 0 || index == nil && place != 0 {
-			continue // of several answers the first counts
+			continue // only the first of several answers counts
 		}
 		delta := choice.At("delta")
 		r.think(reasoningOf(delta))
@@ -73,7 +73,7 @@ func (r *openAIReader) takeChat(e wire.Event) {
 	}
 }
 
-// refuse takes a piece of a refusal, which becomes the stored text.
+// refuse reads a piece of a refusal, which is stored as the text.
 func (s *strict) refuse(piece []byte) {
 	if len(piece) > 0 {
 		s.text(piece)
@@ -86,7 +86,7 @@ func (t *transcript) called(message wire.Value) {
 	t.calledTools = t.calledTools || len(message.At("tool_calls").Items) > 0 || message.At("function_call").Kind == wire.Object
 }
 
-// reasoningOf returns the reasoning under any of the names that servers use.
+// reasoningOf returns the reasoning, under any of the names that servers use.
 func reasoningOf(message wire.Value) []byte {
 	for _, name := range []string{"reasoning_content", "reasoning"} {
 		if text := bytesOf(message, name); len(text) > 0 {

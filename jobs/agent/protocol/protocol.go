@@ -21,30 +21,31 @@ const Default = "default"
 
 // Protocol is one way of talking to an agent or a model.
 type Protocol struct {
-	// Name is the protocol's name in the API and the database, Label its name for people.
+	// Name is the protocol's name in the API and the database, Label the name shown to people.
 	Name, Label string
-	// path follows the base URL of a provider of models, such as exampleBase; empty means that providers cannot have the
-	// protocol.
+	// path is appended to the base URL of a provider of models, such as exampleBase; if it is empty, providers
+	// cannot use the protocol.
 	path, exampleBase string
-	// paths are path fragments of the protocol's URLs, used to recognise it.
+	// paths are fragments of the protocol's usual URLs, by which it is recognised.
 	paths []string
-	// body returns the members of the request's JSON, headers the headers of every request.
+	// body returns the members of the request's JSON object, headers the headers of every request.
 	body    func(Request) map[string]any
 	headers map[string]string
 	// keyHeader is the header for a provider's API key; empty means Authorization: Bearer.
 	keyHeader string
-	// namesContext reports that the row's context has its own field; otherwise it precedes the question.
+	// namesContext reports that the body has a field for the row's context; otherwise the context precedes the
+	// question.
 	namesContext bool
-	// takesSession reports that the caller names the conversation: the agent knows it by the session's id from the first turn
-	// on.
+	// takesSession reports that the caller names the conversation: the agent knows it by the session id from the
+	// first turn on.
 	takesSession bool
-	// query returns what is added to the URL's query; nil means nothing.
+	// query returns the parameters to add to the URL's query; nil means none.
 	query func(Request) url.Values
-	// reader reads an answer.
+	// reader returns a reader for an answer.
 	reader func(*transcript) reader
 }
 
-// All are all protocols, in the order in which they are offered.
+// All lists all protocols in the order in which they are offered.
 var All = []Protocol{
 	{Name: Default, Label: "Wending", body: defaultBody, namesContext: true, reader: func(t *transcript) reader { return &defaultReader{transcript: t} }},
 	openAI, responses, anthropic, ollama,
@@ -52,7 +53,7 @@ var All = []Protocol{
 	langServe, langGraph, a2a, agUI,
 }
 
-// Of returns a protocol by its name.
+// Of returns the protocol with a name.
 func Of(name string) (protocol Protocol, isKnown bool) {
 	n := slices.IndexFunc(All, func(p Protocol) bool { return p.Name == name })
 	if n < 0 {
@@ -61,7 +62,7 @@ func Of(name string) (protocol Protocol, isKnown bool) {
 	return All[n], true
 }
 
-// LabelOf returns the name for people of a protocol; the given name itself if it is unknown.
+// LabelOf returns the label of the protocol with a name; the name itself if it is unknown.
 func LabelOf(name string) string {
 	if one, isKnown := Of(name); isKnown {
 		return one.Label
@@ -69,18 +70,18 @@ func LabelOf(name string) string {
 	return name
 }
 
-// IsOfModels reports whether providers of models can have the protocol.
+// IsOfModels reports whether providers of models can use the protocol.
 func (p Protocol) IsOfModels() bool { return p.path != "" }
 
-// ExampleBase is the base URL that a provider's documents give, as an example; empty if providers cannot use
-// the protocol.
+// ExampleBase returns an example of a base URL from a provider's documents; empty if providers cannot use the
+// protocol.
 func (p Protocol) ExampleBase() string { return p.exampleBase }
 
-// NamesContext reports whether the row's context has its own field beside the question.
+// NamesContext reports whether the body has a field for the row's context beside the question.
 func (p Protocol) NamesContext() bool { return p.namesContext }
 
-// ModelURL is the address of a model at a provider's base URL. If the base already ends with the path's
-// version, it is not repeated.
+// ModelURL returns the address of a model at a provider's base URL. If the base already ends with the version that
+// the path begins with, the version is not repeated.
 func (p Protocol) ModelURL(base string) string {
 	base, path := strings.TrimSuffix(base, "/"), p.path
 	if version, rest, isVersioned := strings.Cut(strings.TrimPrefix(path, "/"), "/"); isVersioned && version == "v1" && strings.HasSuffix(base, "/v1") {
@@ -103,12 +104,12 @@ func (p Protocol) SetKey(headers map[string]string, key string) {
 	headers[name] = value
 }
 
-// Usage is how many tokens a call took, as reported by the agent; nil means not reported.
+// Usage is the token usage of a call, as reported by the agent; nil means not reported.
 type Usage struct {
 	Input, Output, Reasoning, Total *int
 }
 
-// set takes the numbers that v holds under these names; empty names are skipped.
+// set reads the numbers that v holds under these names; empty names are skipped.
 func (u *Usage) set(v wire.Value, input, output, total string) {
 	for name, into := range map[string]**int{input: &u.Input, output: &u.Output, total: &u.Total} {
 		if number := numberOf(v, name); number != nil {
@@ -117,7 +118,7 @@ func (u *Usage) set(v wire.Value, input, output, total string) {
 	}
 }
 
-// setLangChain takes the usage of a message of LangChain.
+// setLangChain reads the usage of a message of LangChain.
 func (u *Usage) setLangChain(message wire.Value) {
 	u.set(message.At("usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
 	if reasoning := numberOf(message.At("usage_metadata", "output_token_details"), "reasoning"); reasoning != nil {
@@ -134,7 +135,7 @@ func (u Usage) sum() Usage {
 	return u
 }
 
-// maxTokens is more than any call takes: a larger number is not a token count.
+// maxTokens exceeds the usage of any call: a larger number is not a token count.
 const maxTokens = 1_000_000_000
 
 // numberOf returns the count that v holds under a name; nil if it holds none.
@@ -151,7 +152,7 @@ func numberOf(v wire.Value, name string) *int {
 	return &count
 }
 
-// User is the text of the user's turn where context and question are one text.
+// User returns the text of the user's turn when context and question form one text.
 func (q Request) User() string {
 	if stringOf(q.UserContext) == "" {
 		return q.Question
@@ -159,10 +160,10 @@ func (q Request) User() string {
 	return *q.UserContext + "\n\n" + q.Question
 }
 
-// system is the system prompt; empty means that there is none.
+// system returns the system prompt; empty means that there is none.
 func (q Request) system() string { return stringOf(q.SystemPrompt) }
 
-// whole is the text for protocols that have no system prompt either.
+// whole returns the whole text for protocols that have no system prompt either.
 func (q Request) whole() string {
 	if q.system() == "" {
 		return q.User()
@@ -170,7 +171,7 @@ func (q Request) whole() string {
 	return q.system() + "\n\n" + q.User()
 }
 
-// messages are the messages of the chat protocols, which name the roles user and assistant.
+// messages returns the messages for chat protocols, given their names of the roles user and assistant.
 func (q Request) messages(user, assistant string) (messages []map[string]string) {
 	if q.system() != "" {
 		messages = append(messages, map[string]string{"role": "system", "content": q.system()})
@@ -185,7 +186,7 @@ func (q Request) messages(user, assistant string) (messages []map[string]string)
 	return append(messages, map[string]string{"role": user, "content": q.User()})
 }
 
-// chat are the messages under the roles that most protocols know.
+// chat returns the messages under the role names that most protocols use.
 func (q Request) chat() []map[string]string { return q.messages(RoleUser, RoleAssistant) }
 
 // The roles of messages.
@@ -194,7 +195,7 @@ const (
 	RoleAssistant = "assistant"
 )
 
-// turns is the conversation as one text, for agents that accept only one.
+// turns returns the conversation as one text, for agents that accept only one text.
 func (q Request) turns() string {
 	var text strings.Builder
 	for _, said := range q.History {
@@ -203,16 +204,16 @@ func (q Request) turns() string {
 	return text.String() + q.whole()
 }
 
-// said is the history as JSON.
+// said returns the history as JSON.
 func (q Request) said() string {
 	text, err := json.Marshal(append([]Message{}, q.History...))
 	if err != nil {
-		return "[]" // texts can always be written
+		return "[]" // encoding texts cannot fail
 	}
 	return string(text)
 }
 
-// inputs are the texts besides the question, for platforms with named inputs.
+// inputs returns the texts besides the question, for platforms with named inputs.
 func (q Request) inputs() map[string]string {
 	inputs := map[string]string{}
 	for name, text := range map[string]string{"system_prompt": q.system(), "user_context": stringOf(q.UserContext)} {
@@ -231,7 +232,7 @@ func (q Request) conversation(single string) string {
 	return single
 }
 
-// statelessInputs are the inputs of platforms that do not keep conversations.
+// statelessInputs returns the inputs for platforms that do not keep conversations.
 func (q Request) statelessInputs() map[string]string {
 	inputs := q.inputs()
 	if q.IsTurn {
@@ -255,7 +256,7 @@ func (q Request) withModel(body map[string]any) map[string]any {
 	return body
 }
 
-// Body returns the JSON to send: the protocol's body or the template that replaces it, with the extra payload
+// Body returns the JSON to send: the protocol's body, or the template that replaces it, with the extra payload
 // merged in.
 func (q Request) Body() ([]byte, error) {
 	protocol, isKnown := Of(q.Protocol)
@@ -301,7 +302,7 @@ func (q Request) Body() ([]byte, error) {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
 }
 
-// values are the values available to a template: the request's texts, overriding the row's variables.
+// values returns the values available to a template: the row's variables, overridden by the request's texts.
 func (q Request) values() map[string]string {
 	values := map[string]string{}
 	maps.Copy(values, q.Variables)
@@ -322,7 +323,7 @@ func render(template any, values map[string]string, room *int) any {
 		if *room < 0 {
 			return v
 		}
-		if v == "{{history}}" { // alone it is the list itself
+		if v == "{{history}}" { // a placeholder alone becomes the list itself
 			*room -= len(values["history"])
 			return json.RawMessage(values["history"])
 		}
@@ -341,17 +342,17 @@ func render(template any, values map[string]string, room *int) any {
 	return template
 }
 
-// strict is the part that all protocols but the default one share: the answer is the text before the protocol's
-// own end.
+// strict is what all protocols except the default one share: the answer is the text up to the protocol's own end
+// marker.
 type strict struct {
 	*transcript
-	// end is the name of the protocol's end in messages.
+	// end is the name of the protocol's end marker in error messages.
 	end string
-	// isOwn reports that a value of the protocol arrived.
+	// isOwn reports that a value of the protocol has arrived.
 	isOwn bool
-	// hasEnded reports that the protocol's own end came: after it only usage counts.
+	// hasEnded reports that the protocol's end marker has arrived: after it only usage counts.
 	hasEnded bool
-	// final replaces the pieces of the answer; nil means that they are it.
+	// final replaces the pieces as the answer; nil means that the pieces are the answer.
 	final []byte
 	// isBody reports that the first value was not part of a stream.
 	isBody bool
@@ -389,7 +390,7 @@ func (s *strict) replaceReasoning(text []byte) {
 	}
 }
 
-// done takes [DONE], which ends the protocol's stream once a value of the protocol has arrived.
+// done handles [DONE], which ends the protocol's stream once a value of the protocol has arrived.
 func (s *strict) done() {
 	if s.isOwn {
 		s.close()
@@ -402,7 +403,7 @@ func (s *strict) close() {
 	s.transcript.ended()
 }
 
-// body reports whether a value may be the whole answer, as one JSON value: it is if nothing else follows.
+// body reports whether a value may be the whole answer in one JSON value; it is the answer if nothing else follows.
 func (s *strict) body(e wire.Event) bool {
 	isBody := !e.IsPrefixed && s.Values == 1
 	s.isBody = s.isBody || isBody
@@ -432,7 +433,8 @@ func (s *strict) answer(broken error) Answer {
 	return s.unread()
 }
 
-// Text of parts: a string, or a list of objects each of which may hold text, as chat protocols write content.
+// contentText returns the text of parts: a string, or a list of objects with or without text, the form in which
+// chat protocols write content.
 func contentText(v wire.Value) []byte {
 	if v.Kind == wire.String {
 		return v.Text
@@ -458,7 +460,7 @@ func bytesOf(v wire.Value, name string) []byte {
 	return member.Text
 }
 
-// defaultBody is the body of spec/004. Turns of a conversation also have the history and the session's id.
+// defaultBody returns the body of spec/004. Turns of a conversation also have the history and the session id.
 func defaultBody(q Request) map[string]any {
 	body := map[string]any{
 		"question": q.Question, "standard_answer": q.StandardAnswer,
@@ -487,10 +489,10 @@ func (p Protocol) Address(q Request) (*url.URL, error) {
 	return address, nil
 }
 
-// Headers are the headers of every request of the protocol.
+// Headers returns the headers of every request of the protocol.
 func (p Protocol) Headers() map[string]string { return p.headers }
 
-// Suggests returns how telling it is for the protocol that a URL has this path; 0 means not at all.
+// Suggests returns how strongly a URL with this path suggests the protocol; 0 means not at all.
 func (p Protocol) Suggests(path string) (length int) {
 	for _, mark := range p.paths {
 		if strings.Contains(path+"/", mark) {
@@ -500,8 +502,8 @@ func (p Protocol) Suggests(path string) (length int) {
 	return length
 }
 
-// Read reads the body of an answer. onEnd is called when the protocol's own end has come: the data after it is
-// read for a short time, too. reason describes what broke the connection, if anything did. tap may be nil.
+// Read reads the body of an answer. onEnd is called when the protocol's own end has arrived; data after that is
+// still read for a short time. reason describes what broke the connection, if anything did. tap may be nil.
 func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string, tap Tap) Answer {
 	t := newTranscript(p)
 	t.onEnd, t.tap = onEnd, tap
@@ -532,7 +534,7 @@ func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason fun
 	return answer
 }
 
-// FailureIn returns the message of a failure that a body reports, in any protocol; empty means that it reports none.
+// FailureIn returns the message of a failure that a body reports, in any protocol; empty if it reports none.
 func FailureIn(body io.Reader) string {
 	t := newTranscript(All[0])
 	if t.Read(body, t) != nil || !t.hasFailed {

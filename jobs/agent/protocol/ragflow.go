@@ -13,7 +13,7 @@ var (
 		Name: "ragflow-chat", Label: "RAGFlow Chat", paths: []string{"/api/v1/chats/", "/chat/completion"},
 		body: func(q Request) map[string]any {
 			// Servers before 0.23 read question.
-			q.History = nil // the server keeps it
+			q.History = nil // the server keeps the history
 			return map[string]any{"messages": q.chat(), "question": q.whole(), "session_id": q.ConversationID, "stream": q.Stream}
 		},
 		reader: func(t *transcript) reader {
@@ -78,8 +78,7 @@ func (r *ragflowChatReader) take(e wire.Event) {
 	}
 }
 
-// repeats reports whether a piece begins with all of the earlier text: earlier servers send the whole text each
-// time.
+// repeats reports whether a piece begins with all of the earlier text: older servers send the whole text each time.
 func (r *ragflowChatReader) repeats(answer []byte) bool {
 	before := string(r.chunks)
 	if r.final != nil {
@@ -94,7 +93,7 @@ func (r *ragflowChatReader) repeats(answer []byte) bool {
 	return r.final != nil && before != "" && bytes.HasPrefix(answer, []byte(before))
 }
 
-// takeWhole takes a text that replaces what came before, with its reasoning enclosed in tags.
+// takeWhole reads a text that replaces the earlier pieces, with its reasoning enclosed in tags.
 func (r *ragflowChatReader) takeWhole(answer []byte) {
 	text := string(answer)
 	if thought, rest, isClosed := strings.Cut(strings.TrimPrefix(text, thinkOpen), thinkClose); isClosed && strings.HasPrefix(text, thinkOpen) {

@@ -9,7 +9,7 @@ var responses = Protocol{
 		body := map[string]any{"input": q.User(), "stream": q.Stream}
 		if system := q.system(); system != "" {
 			body["instructions"] = system
-			q.SystemPrompt = nil // it is no message
+			q.SystemPrompt = nil // the system prompt is not a message
 		}
 		if len(q.History) > 0 {
 			body["input"] = q.chat()
@@ -67,8 +67,8 @@ func (r *responsesReader) failResponse(response wire.Value) {
 	r.failWith("The response has failed")
 }
 
-// takeResponse takes a response that has ended: its output if it lists any, otherwise the pieces are the
-// answer.
+// takeResponse reads a response that has ended: the output that it lists is the answer; if it lists none, the
+// pieces are.
 func (r *responsesReader) takeResponse(response wire.Value) {
 	r.isOwn = true
 	r.usage.set(response.At("usage"), "input_tokens", "output_tokens", "total_tokens")

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// place is a name in a template: letters of any script, digits and _.
+// place matches a placeholder, whose name has letters of any script, digits and _.
 var place = regexp.MustCompile(`\{\{\s*([\p{L}\p{M}\p{N}_]+)\s*\}\}`)
 
-// MaxRendered is the approximate maximum length, in bytes, of a rendered text: a template that repeats a long
-// value could otherwise become arbitrarily long.
+// MaxRendered is the approximate maximum length of a rendered text in bytes: a template that repeats a long value
+// could otherwise become arbitrarily long.
 const MaxRendered = 1 << 20
 
-// Render replaces placeholders with their values. A placeholder without a value stays as it is; values are not
+// Render replaces placeholders with their values. A placeholder without a value is left unchanged; values are not
 // rendered again. Render stops soon after MaxRendered bytes, so a longer text is incomplete.
 func Render(template string, values map[string]string) string {
 	if !strings.Contains(template, "{{") {
@@ -36,7 +36,7 @@ func Render(template string, values map[string]string) string {
 	return rendered.String()
 }
 
-// places yields the placeholders of a template: the whole placeholder and the name in it.
+// places yields the placeholders of a template: each with its whole text and its name.
 func places(template string) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		for from := 0; ; {
@@ -54,10 +54,10 @@ func places(template string) iter.Seq[[]int] {
 	}
 }
 
-// maxNames is how many names of a template are looked at.
+// maxNames is the maximum number of names read from a template.
 const maxNames = 1000
 
-// NamesIn returns the first names in a template, each once, in the order of their first places.
+// NamesIn returns the first names in a template, each once, in order of first occurrence.
 func NamesIn(template string) (names []string) {
 	seen := map[string]bool{}
 	for at := range places(template) {
@@ -88,11 +88,11 @@ func MissingNames(values map[string]string, templates ...string) (missing []stri
 // TemplatePiece is a stretch of a template.
 type TemplatePiece struct {
 	Text string
-	// Name is set where Text is the place of a value.
+	// Name is set if Text is a placeholder.
 	Name string
 }
 
-// PiecesOf cuts a template into its texts and the places of values.
+// PiecesOf cuts a template into its literal texts and its placeholders.
 func PiecesOf(template string) (pieces []TemplatePiece) {
 	last := 0
 	for _, at := range place.FindAllStringSubmatchIndex(template, -1) {

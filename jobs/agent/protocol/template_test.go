@@ -33,7 +33,7 @@ func TestValuesTakeThePlacesOfTheirNames(t *testing.T) {
 	require.Equal(t, []string{"b", "c"}, protocol.MissingNames(values, "{{b}} {{answer}}", "{{c}}{{b}}"))
 }
 
-// A template cannot make any number of bytes of its values, nor take long to look for its names.
+// A template can neither expand its values to any number of bytes, nor make finding its names take long.
 func TestATemplateIsBounded(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("x", 40_000)

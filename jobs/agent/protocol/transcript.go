@@ -15,18 +15,18 @@ import (
 // MaxText is the maximum length of an answer's text in bytes; a longer answer fails with RESPONSE_TOO_LARGE.
 const MaxText = wire.MaxText
 
-// BrokenBefore begins the message of an answer that a broken connection cut.
+// BrokenBefore begins the error message of an answer that a broken connection cut off.
 const BrokenBefore = "The connection broke before the answer's end: "
 
 // reader builds an answer from a response in one protocol.
 type reader interface {
 	// take processes the next value.
 	take(wire.Event)
-	// answer returns the answer that the whole response amounts to. broken is the transport's error, if any.
+	// answer returns the answer once the whole response is read. broken is the transport's error, if any.
 	answer(broken error) Answer
 }
 
-// Tap receives the parts of an answer as they arrive. Its arguments are valid during the call only.
+// Tap receives the parts of an answer while they arrive. Its arguments are only valid during the call.
 type Tap interface {
 	// Text and Reasoning take the next pieces; Rewrite takes a text that replaces the whole answer so far.
 	Text(piece []byte)
@@ -42,7 +42,7 @@ type told struct {
 	hash   maphash.Hash
 }
 
-// transcript is the state that the protocols share: the framing and the answer so far.
+// transcript is the state that all protocols share: the framing and the answer so far.
 type transcript struct {
 	wire.Stream
 	protocol Protocol
@@ -50,26 +50,25 @@ type transcript struct {
 
 	chunks    []byte    // pieces of the answer
 	reasoning []byte    // pieces of the reasoning
-	firstAt   time.Time // when the first piece of the answer came
+	firstAt   time.Time // when the first piece of the answer arrived
 	usage     Usage
 	// conversationID is the agent's own id for the conversation.
 	conversationID string
 
-	tap  Tap // nil means that nobody wants to know
+	tap  Tap // nil if nobody listens
 	told told
 	// toldReasoning reports that the tap has received pieces of the reasoning.
 	toldReasoning bool
 
-	isOver bool // nothing that follows is read
+	isOver bool // the rest of the response is not read
 
-	// endedAt is when the protocol's own end came, and onEnd is called at that moment, if the protocol has an
-	// end.
+	// endedAt is when the protocol's own end arrived; onEnd, if not nil, is called at that moment.
 	endedAt time.Time
 	onEnd   func()
 
 	// isEnvelope reports that the last value is a JSON object with an answer, as agents without a protocol send it.
 	isEnvelope bool
-	looksLike  string // the protocol that the values belong to; "" means none that we know of
+	looksLike  string // the protocol that the values belong to; "" means no known one
 
 	// finish is why the answer ended; calledTools reports that the agent called tools on the way.
 	finish      Finish
@@ -132,7 +131,7 @@ func (t *transcript) TakeText(event string, text []byte) {
 
 func (t *transcript) fail(v wire.Value) { t.failWith(failureMessage(v)) }
 
-// failWith and failAs record a failure; the first one counts.
+// failWith and failAs record a failure; only the first one counts.
 func (t *transcript) failWith(message string) { t.failAs(CodeAgent, message) }
 
 func (t *transcript) failAs(code, message string) {
@@ -165,8 +164,8 @@ func (t *transcript) tellPiece(text []byte) {
 	t.tap.Text(text)
 }
 
-// tellWhole passes the whole answer so far to the tap: only the rest, if it continues the text that the tap has
-// received.
+// tellWhole passes the whole answer so far to the tap; if it continues the text that the tap has already received,
+// it passes only the rest.
 func (t *transcript) tellWhole(text []byte) {
 	if t.tap == nil {
 		return
@@ -200,11 +199,11 @@ func (t *transcript) fit(to, text []byte, room int) []byte {
 	return append(to, kept...)
 }
 
-// longText is the length at which a text gets its maximum capacity at once: most texts that reach it never end,
-// and each step of growth would leave a copy behind.
+// longText is the length from which a text gets its maximum capacity at once: most texts that reach this length are
+// endless, and each step of growth would leave a copy behind.
 const longText = 1 << 20
 
-// cutMark ends a text that is too large.
+// cutMark ends a text that was cut because it is too large.
 const cutMark = "…[cut at 8 MiB]"
 
 // cutShort returns the answer if the text is incomplete for a reason outside the protocol; ok is false if there
@@ -212,7 +211,7 @@ const cutMark = "…[cut at 8 MiB]"
 func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool) {
 	switch {
 	case t.TooLarge:
-		text = append(wire.Cut(text, MaxText), cutMark...) // in its own place: what is cut off is not needed
+		text = append(wire.Cut(text, MaxText), cutMark...) // cut in place, because the rest is not needed
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge, ErrorMessage: "The answer is larger than 8 MiB and was cut"}, true
 	case broken != nil:
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
@@ -248,7 +247,7 @@ func (t *transcript) unread() Answer {
 	return Failure(CodeParse, "No answer can be read from: "+Excerpt(t.Begin()))
 }
 
-// foreign is the label of the protocol that was spoken where it is another; "" if it cannot be identified.
+// foreign returns the label of the protocol that the agent seems to speak instead; "" if it cannot be identified.
 func (t *transcript) foreign() string {
 	label := t.looksLike
 	if label == "" && t.isEnvelope && t.Values == 1 {
@@ -260,7 +259,7 @@ func (t *transcript) foreign() string {
 	return label
 }
 
-// Excerpt returns the beginning of text in one line that can be shown.
+// Excerpt returns the beginning of a text as one line that can be shown.
 func Excerpt(text []byte) string {
 	beginning := wire.Cut(text, wire.ExcerptBytes)
 	shown := strings.ToValidUTF8(string(bytes.TrimSpace(beginning)), "\uFFFD")

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// ExcerptBytes is how much of an unreadable answer is kept to be shown.
+// ExcerptBytes is how much of an unreadable answer is kept for showing it.
 const ExcerptBytes = 300
 
 // Event is the next event: a JSON value or [DONE].
 type Event struct {
-	// Name is the value of the line "event:", if there was one.
+	// Name is the name in the preceding "event:" line, if there was one.
 	Name string
-	// IsPrefixed reports that the value came after "data:" or another value, so it belongs to a stream.
+	// IsPrefixed reports that the value follows "data:" or another value, and so belongs to a stream.
 	IsPrefixed bool
 	// Value is valid until the next one is read.
 	Value  Value
@@ -25,15 +25,15 @@ type Event struct {
 
 // Handler receives what a Stream reads.
 type Handler interface {
-	// Open takes the name of an event that begins; it may have no data.
+	// Open receives the name of an event when it begins; the event may have no data.
 	Open(name string)
-	// Take takes a value and reports whether to read on.
+	// Take receives a value and reports whether to continue reading.
 	Take(Event) (more bool)
-	// TakeText takes the beginning of data that is not JSON.
+	// TakeText receives the beginning of data that is not JSON.
 	TakeText(event string, text []byte)
 }
 
-// Stream is a source that was read.
+// Stream describes a source after it was read.
 type Stream struct {
 	w       *window
 	handler Handler
@@ -51,13 +51,13 @@ type Stream struct {
 // Length is how many bytes were read.
 func (t *Stream) Length() int { return t.w.read }
 
-// Begin is how the source begins, a little more than ExcerptBytes.
+// Begin is the beginning of the source, a little more than ExcerptBytes.
 func (t *Stream) Begin() []byte { return t.w.begin }
 
-// IsPassedOver reports that parts of the last value were not kept.
+// IsPassedOver reports that some parts of the last value were not kept.
 func (t *Stream) IsPassedOver() bool { return t.w.isPassedOver }
 
-// Parse reads a text that is one JSON value.
+// Parse parses a text that is one JSON value.
 func Parse(text []byte) (v Value, ok bool) {
 	w := newWindow(bytes.NewReader(text))
 	w.skipSpace()
@@ -71,7 +71,7 @@ func Parse(text []byte) (v Value, ok bool) {
 	return v, !hasMore
 }
 
-// Read reads src to its end. The error is the transport's; nil means a clean end.
+// Read reads src to its end. An error is the transport's; nil means a clean end.
 func (t *Stream) Read(src io.Reader, handler Handler) error {
 	t.w, t.handler = newWindow(src), handler
 	w := t.w
@@ -114,7 +114,7 @@ func (t *Stream) Read(src io.Reader, handler Handler) error {
 	return w.err
 }
 
-// endLine consumes a line end: LF, CR or CRLF, whose halves may arrive apart.
+// endLine consumes a line end: LF, CR or CRLF, whose two bytes may arrive separately.
 func (t *Stream) endLine() {
 	c, ok := t.w.peek()
 	if ok && c == '\r' {
@@ -126,7 +126,7 @@ func (t *Stream) endLine() {
 	}
 }
 
-// payload reads the values on the rest of a line, after "data:" when isPrefixed.
+// payload reads the values on the rest of a line, which follows "data:" if isPrefixed.
 func (t *Stream) payload(eventName string, isPrefixed bool) {
 	w := t.w
 	for {
@@ -165,7 +165,7 @@ func (t *Stream) payload(eventName string, isPrefixed bool) {
 			return
 		}
 		w.skipBlanks()
-		isPrefixed = true // a second value on the line is not a bare body
+		isPrefixed = true // if a second value is on the line, the line is not a bare body
 	}
 }
 
@@ -184,7 +184,7 @@ func (t *Stream) line(keep int) []byte {
 	}
 }
 
-// unreadable takes a line that is neither a field nor JSON, and remembers the beginning of the first ones.
+// unreadable handles a line that is neither a field nor JSON, and keeps the beginning of the first such lines.
 func (t *Stream) unreadable() (begin []byte) {
 	room := ExcerptBytes - len(t.Excerpt)
 	line := t.line(ExcerptBytes)

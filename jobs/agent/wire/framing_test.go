@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ignoring takes everything and nothing in.
+// ignoring accepts everything and keeps nothing.
 type ignoring struct{}
 
 func (ignoring) Open(string)             {}
@@ -27,7 +27,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A stream without end – pings, blanks, events that nobody knows – keeps memory flat and is left at MaxRead.
+// An endless stream of pings, blanks and unknown events does not increase memory, and reading stops at MaxRead.
 func TestAnEndlessStreamIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

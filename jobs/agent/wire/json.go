@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Agents write JSON that standard parsers refuse: raw line feeds and tabs inside strings, bytes that are
-// not UTF-8, numbers no float can hold, values split over several "data:" lines. This reader accepts all of that,
-// works on a stream in one pass, and keeps in memory no more than the value it is reading.
+// Agents write JSON that standard parsers refuse: raw line feeds and tabs inside strings, bytes that are not UTF-8,
+// numbers that no float can hold, values split over several "data:" lines. This reader accepts all of that, works
+// on a stream in one pass, and keeps only the current value in memory.
 
 // Why a value could not be read.
 var (
@@ -21,17 +21,17 @@ var (
 const (
 	// MaxText is the maximum length of an answer's text, in bytes.
 	MaxText = 8 << 20
-	// maxValueBytes bounds one JSON value. MaxText of Chinese, written as \u escapes, takes twice its size.
+	// maxValueBytes limits one JSON value: MaxText bytes of Chinese, written as \u escapes, become twice as long.
 	maxValueBytes = 2*MaxText + 64<<10
-	// maxNodes is how many parts of a value are kept: further lists and objects are skipped, and a value with
-	// more than twice as many is too large. The first MaxItems of a list are kept; a list with more texts,
-	// which may be the answer, is too large.
+	// maxNodes is how many parts of a value are kept: further lists and objects are skipped, and a value with more
+	// than twice as many parts is too large. Of a list the first MaxItems are kept; a list with more texts is too
+	// large, because one of the skipped texts could be the answer.
 	maxNodes = 100_000
-	// MaxItems is how many texts of a list are kept.
+	// MaxItems is how many items of a list are kept.
 	MaxItems = 10_000
 	// MaxRead limits everything that an agent sends for one answer, including pings, blanks and unknown events.
 	MaxRead = 16 * MaxText
-	// maxTreeDepth is the depth to which a value is kept as a tree; deeper parts are checked and kept as text.
+	// maxTreeDepth is the depth up to which a value is kept as a tree; deeper parts are checked and kept as text.
 	maxTreeDepth = 64
 )
 
@@ -48,7 +48,7 @@ const (
 	Object
 )
 
-// Value is one JSON value, valid until the next one is read. Where an object repeats a key, the first counts.
+// Value is one JSON value, valid until the next one is read. If an object repeats a key, the first one counts.
 type Value struct {
 	Kind   Kind
 	Text   []byte // a string's characters; for all others the source text
@@ -62,7 +62,7 @@ type Field struct {
 	Value Value
 }
 
-// Get returns the member of an object.
+// Get returns a member of an object.
 func (v Value) Get(name string) (Value, bool) {
 	for _, f := range v.Fields {
 		if f.Name == name {
@@ -92,19 +92,19 @@ func (v Value) TextOf(name string) string {
 // IsTrue reports whether v is the literal true.
 func (v Value) IsTrue() bool { return v.Kind == Literal && string(v.Text) == "true" }
 
-// window reads src through a buffer that keeps every byte from mark on, so that a value that turns out
-// not to be JSON can be read again as a line of text.
+// window reads src through a buffer that keeps every byte from mark on, so that text that turns out not to be JSON
+// can be read again as a line of text.
 type window struct {
 	src  io.Reader
 	buf  []byte
 	pos  int // the next byte to read
 	mark int // the first byte to keep; -1 means none
 	err  error
-	// reread counts the bytes that were read again. Hostile text could make that quadratic: see rewind.
+	// reread counts the bytes that were read again: hostile text could make that quadratic (see rewind).
 	read, reread int
-	// begin is how the source begins, for error messages: a little more than they show.
+	// begin is the beginning of the source for error messages, a little longer than they show.
 	begin []byte
-	// nodes counts the parts of the value being read; isPassedOver reports that some were not kept.
+	// nodes counts the parts of the current value; isPassedOver reports that some were not kept.
 	nodes        int
 	isPassedOver bool
 }
@@ -132,7 +132,7 @@ func (w *window) more(ahead int) bool {
 			w.pos -= keep
 		}
 		if len(w.buf) == cap(w.buf) {
-			// While a value is read its parts point into the buffer, so the old buffer is left unchanged.
+			// Parts of the current value point into the buffer, so the old buffer is left unchanged.
 			w.buf = append(make([]byte, 0, max(4096, 2*(len(w.buf)-keep))), w.buf[keep:]...)
 			w.pos -= keep
 			if w.mark >= 0 {
@@ -163,8 +163,8 @@ func (w *window) peek() (byte, bool) {
 	return w.buf[w.pos], true
 }
 
-// hasPrefix reports whether the next bytes are prefix (lower case), without regard to case. It waits for no
-// more bytes than it needs to decide.
+// hasPrefix reports whether the next bytes are prefix (lower case), without regard to case. It reads no more bytes
+// than the decision requires.
 func (w *window) hasPrefix(prefix string) bool {
 	for n := range len(prefix) {
 		if !w.more(n) {
@@ -181,8 +181,8 @@ func (w *window) hasPrefix(prefix string) bool {
 	return true
 }
 
-// rewind goes back to the mark. It refuses once the text has been read eight times over: an answer made of
-// lines that each begin a value and never end it would take hours.
+// rewind goes back to the mark. It refuses once the text has been read eight times over: otherwise an answer whose
+// lines each begin a value without ending it would take hours.
 func (w *window) rewind() bool {
 	w.reread += w.pos - w.mark
 	if w.reread > 8*w.read+1<<20 {
@@ -202,7 +202,7 @@ func (w *window) skipBlanks() {
 	}
 }
 
-// skipSpace skips white space inside a value. After a line end it skips a "data:" as well: a value may span
+// skipSpace skips white space inside a value. After a line end it also skips "data:", because a value may span
 // several lines of one server-sent event.
 func (w *window) skipSpace() {
 	for {
@@ -225,7 +225,7 @@ func (w *window) skipSpace() {
 	}
 }
 
-// value reads the value at pos. The caller has set the mark.
+// value parses the value at pos. The caller has set the mark.
 func (w *window) value(depth int) (Value, error) {
 	c, ok := w.peek()
 	if !ok {
@@ -259,12 +259,12 @@ func (w *window) cut() error {
 	return errCut
 }
 
-// source is the text read since start, which counts from the mark. It is valid until the mark is cleared.
+// source returns the text read since start, an offset from the mark. It is valid until the mark is cleared.
 func (w *window) source(start int) []byte {
 	return w.buf[w.mark+start : w.pos : w.pos]
 }
 
-// member moves to the next member of an object or array; isEnd reports that its closing bracket came instead.
+// member moves to the next member of an object or array; isEnd reports that the closing bracket was there instead.
 func (w *window) member(closing byte, isFirst bool) (isEnd bool, err error) {
 	w.skipSpace()
 	c, ok := w.peek()
@@ -358,8 +358,8 @@ func (w *window) array(start, depth int) (Value, error) {
 	}
 }
 
-// skipDeep passes over an object or array of any depth in constant stack, checking only that brackets
-// and strings close.
+// skipDeep skips an object or array of any depth in constant stack space, checking only that brackets and strings
+// close.
 func (w *window) skipDeep(open byte) (Value, error) {
 	start := w.pos - w.mark
 	kindOf := map[byte]Kind{'{': Object, '[': Array}[open]
@@ -424,8 +424,8 @@ func (w *window) literal(start int) (Value, error) {
 	return Value{}, errSyntax
 }
 
-// string reads a string and resolves its escapes. Raw control characters are kept as they are (as
-// Python's strict=False does), and so are bytes that are not UTF-8; a lone surrogate becomes U+FFFD.
+// string parses a string and resolves its escapes. Raw control characters are kept (as Python does with
+// strict=False), and so are bytes that are not UTF-8; a lone surrogate becomes U+FFFD.
 func (w *window) string() ([]byte, error) {
 	w.pos++
 	text := []byte{}
@@ -433,7 +433,7 @@ func (w *window) string() ([]byte, error) {
 		if w.pos >= len(w.buf) && !w.more(0) {
 			return text, w.cut()
 		}
-		// Take the plain run up to the next quote or backslash at once.
+		// Take the plain text up to the next quote or backslash at once.
 		run := w.pos
 		for run < len(w.buf) && w.buf[run] != '"' && w.buf[run] != '\\' {
 			run++
@@ -484,7 +484,8 @@ func (w *window) string() ([]byte, error) {
 	}
 }
 
-// pairWith joins a surrogate with the one that follows, and takes it; U+FFFD when none follows.
+// pairWith consumes the surrogate that follows, if there is one, and joins it with this one; otherwise it returns
+// U+FFFD.
 func (w *window) pairWith(high rune) (rune, error) {
 	if !w.more(1) {
 		return 0, w.cut()
@@ -503,7 +504,7 @@ func (w *window) pairWith(high rune) (rune, error) {
 	return joined, nil
 }
 
-// hex4 reads the four hexadecimal digits at offset ahead, without taking them.
+// hex4 reads the four hexadecimal digits at offset ahead, without consuming them.
 func (w *window) hex4(ahead int) (rune, error) {
 	var unit rune
 	for n := range 4 {

@@ -7,19 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// Models wrap the JSON that they are asked for: in thoughts, prose and fences, with Python's quotes, comments,
-// curly quotes and surplus commas, or cut off in the middle. This reader still finds the JSON.
+// Models surround or change the JSON that they are asked for: with thoughts, prose and fences, Python's quotes,
+// comments, curly quotes and superfluous commas, or they cut it off in the middle. This reader still finds the
+// JSON.
 
 // Passage is a JSON object or list that was found in a text.
 type Passage struct {
 	Value Value
-	// From and To are where it begins and ends in the text.
+	// From and To are where the passage begins and ends in the text.
 	From, To int
-	// IsCut reports that the text ended inside the value: Value then holds the complete part.
+	// IsCut reports that the text ended inside the value; Value then holds the complete part.
 	IsCut bool
 }
 
-// maxTried is how many brackets of a text are tried, so that a text of brackets alone does not take long.
+// maxTried is how many brackets of a text are tried, so that a text that consists of brackets does not take long.
 const maxTried = 400
 
 // The marks that reasoning models put around their thoughts.
@@ -28,7 +29,7 @@ const (
 	thoughtEnds   = "</think>"
 )
 
-// AfterThoughts is a reply without the thoughts that it begins with. Thoughts that do not end leave nothing.
+// AfterThoughts returns a reply without the thoughts at its beginning. If the thoughts do not end, nothing is left.
 func AfterThoughts(reply string) string {
 	rest, isThinking := strings.CutPrefix(strings.TrimSpace(reply), thoughtBegins)
 	if !isThinking {
@@ -38,7 +39,7 @@ func AfterThoughts(reply string) string {
 	return said
 }
 
-// Unfenced is a reply without the fence around all of it.
+// Unfenced returns a reply without the fence that encloses all of it.
 func Unfenced(reply string) string {
 	text := strings.TrimSpace(reply)
 	if _, body, hasLines := strings.Cut(text, "\n"); hasLines && strings.HasPrefix(text, "```") {
@@ -47,8 +48,8 @@ func Unfenced(reply string) string {
 	return text
 }
 
-// Passages returns the objects and lists in a text that are not within another, in order. If an end-of-thoughts
-// mark occurs between them, the earlier ones are left out: some models omit the mark at the beginning.
+// Passages returns the objects and lists in a text, in order, without those inside others. If an end-of-thoughts
+// mark follows some of them, those are left out: some models omit the mark at the beginning.
 func Passages(text string) (found []Passage) {
 	at := 0
 	for tried := 0; tried < maxTried; tried++ {
@@ -75,7 +76,7 @@ func Passages(text string) (found []Passage) {
 	return found
 }
 
-// Loosely reads a text that is one JSON value in any notation that Passages accepts.
+// Loosely parses a text that is one JSON value in any notation that Passages accepts.
 func Loosely(text string) (v Value, ok bool) {
 	r := looseReader{text: text}
 	r.skip()
@@ -84,15 +85,16 @@ func Loosely(text string) (v Value, ok bool) {
 	return v, ok && !r.isCut && r.at == len(text)
 }
 
-// looseReader reads one value from text[at:].
+// looseReader parses one value from text[at:].
 type looseReader struct {
 	text string
 	at   int
-	// isCut reports that the text ended within the value; isSomething that a part of it was complete before.
+	// isCut reports that the text ended within the value; isSomething reports that a part of the value was complete
+	// before that.
 	isCut, isSomething bool
 }
 
-// peek is the next character; 0 at the end.
+// peek returns the next character; 0 at the end.
 func (r *looseReader) peek() rune {
 	if r.at >= len(r.text) {
 		return 0
@@ -107,7 +109,7 @@ func (r *looseReader) next() rune {
 	return c
 }
 
-// skip passes over white space and comments.
+// skip skips white space and comments.
 func (r *looseReader) skip() {
 	for r.at < len(r.text) {
 		rest := r.text[r.at:]
@@ -133,8 +135,8 @@ func endOr(text string, place int, least ...int) int {
 	return place
 }
 
-// value reads a value. ok is false if there is none; a value that is cut off by the end of the text is read as
-// far as it goes.
+// value parses a value. ok is false if there is none; a value that the end of the text cuts off is parsed as far as
+// possible.
 func (r *looseReader) value(depth int) (v Value, ok bool) {
 	if depth > maxTreeDepth {
 		return v, false
@@ -242,7 +244,7 @@ func (r *looseReader) isBetween(end rune) bool {
 
 func isComma(c rune) bool { return c == ',' || c == '，' }
 
-// name reads the name of a member: a text in quotes, or a word.
+// name parses the name of a member: a quoted text, or a word.
 func (r *looseReader) name() (name string, ok bool) {
 	if closersOf(r.peek()) != "" {
 		return r.quoted(true)
@@ -254,7 +256,7 @@ func (r *looseReader) name() (name string, ok bool) {
 	return r.text[from:r.at], r.at > from
 }
 
-// closersOf returns the quotes that close a text opened by c; empty if c opens none.
+// closersOf returns the quotes that close a text opened by c; empty if c is not a quote.
 func closersOf(c rune) string {
 	switch c {
 	case '"':
@@ -267,8 +269,8 @@ func closersOf(c rune) string {
 	return ""
 }
 
-// quoted reads a text in quotes. Only the plain double quote always ends a text; the others may occur within
-// one, as in 'it's', and end it only if the following text does not continue it.
+// quoted parses a quoted text. A plain double quote always ends the text; other quotes may occur within it, as in
+// 'it's', and end it only if what follows does not continue it.
 func (r *looseReader) quoted(isName bool) (text string, ok bool) {
 	var read strings.Builder
 	closers := closersOf(r.next())
@@ -287,10 +289,10 @@ func (r *looseReader) quoted(isName bool) (text string, ok bool) {
 	return "", true
 }
 
-// maxAhead is how many bytes behind a quote are looked at.
+// maxAhead is how many bytes after a quote are examined.
 const maxAhead = 200
 
-// isEndOfText reports whether the text after a quote is what may follow a complete string.
+// isEndOfText reports whether the text after a quote can follow a complete string.
 func (r *looseReader) isEndOfText(isName bool) bool {
 	ahead := looseReader{text: r.text[:min(len(r.text), r.at+maxAhead)], at: r.at}
 	ahead.skip()
@@ -304,7 +306,7 @@ func (r *looseReader) isEndOfText(isName bool) bool {
 	return c == 0 || c == '}' || c == ']' || isComma(c)
 }
 
-// escape reads the characters after a backslash.
+// escape parses the characters after a backslash.
 func (r *looseReader) escape(into *strings.Builder) {
 	if r.at >= len(r.text) {
 		return
@@ -334,7 +336,7 @@ func (r *looseReader) escape(into *strings.Builder) {
 	}
 }
 
-// hex reads four hexadecimal digits.
+// hex parses four hexadecimal digits.
 func (r *looseReader) hex() (value rune, ok bool) {
 	const digits = 4
 	if len(r.text)-r.at < digits {
@@ -351,8 +353,8 @@ func (r *looseReader) hex() (value rune, ok bool) {
 	return value, true
 }
 
-// bare reads a value without quotes: a number in any digits, true, false, null or a word, which counts as a text. A bare
-// value that the text ends with is cut: more of it may have followed.
+// bare parses a value without quotes: a number in any digits, true, false, null or a word, which counts as a text.
+// A bare value at the very end of the text counts as cut, because more of it may have followed.
 func (r *looseReader) bare() (v Value, ok bool) {
 	from := r.at
 	for r.at < len(r.text) {

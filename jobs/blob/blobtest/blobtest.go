@@ -24,7 +24,7 @@ var Credentials = blob.Credentials{AccessKeyID: "wending-test", SecretAccessKey:
 // Bucket is the bucket that each server has.
 const Bucket = "files"
 
-// Start starts a server that ends with the test, and returns its address. The program is installed by make tools.
+// Start starts a server that stops when the test ends, and returns its address. make tools installs the program.
 func Start(t testing.TB) (endpoint string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func Start(t testing.TB) (endpoint string) {
 	return "http://" + address
 }
 
-// program is the path of the server's program, in the project's bin folder.
+// program returns the path of the server's program, in the project's bin folder.
 func program(t testing.TB) string {
 	t.Helper()
 	root, err := os.Getwd()

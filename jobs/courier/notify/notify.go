@@ -25,13 +25,13 @@ const (
 	Email    Kind = "email"
 )
 
-// Kinds are all kinds, in the order of forms.
+// Kinds lists all kinds in the order of forms.
 var Kinds = []Kind{Webhook, DingTalk, Feishu, WeCom, Slack, Email}
 
 // TakesSecret reports whether messages of the kind can be signed.
 func (k Kind) TakesSecret() bool { return k == Webhook || k == DingTalk || k == Feishu }
 
-// Tone is whether news is good.
+// Tone is whether a message is good or bad news.
 type Tone string
 
 // The tones.
@@ -46,9 +46,9 @@ type Fact struct{ Name, Value string }
 
 // Message is a message to a channel, in the channel's language.
 type Message struct {
-	// Type is the type of a webhook event: task.finished.
+	// Type is the type of a webhook event, such as task.finished.
 	Type string
-	// At is when it happened.
+	// At is when the event happened.
 	At    time.Time
 	Title string
 	Tone  Tone
@@ -106,8 +106,8 @@ type letter struct {
 	Text    string `json:"text"`
 }
 
-// list writes a message's facts, its list of what got worse, and its link, one per line; the function link
-// formats the link, nil leaves it out.
+// list writes a message's facts, its list of what got worse, and its link, one per line. The function link formats
+// the link; if it is nil, the link is left out.
 func (m Message) list(bullet string, escape func(string) string, link func(text, address string) string) string {
 	var text strings.Builder
 	for _, fact := range m.Facts {
@@ -127,8 +127,8 @@ func (m Message) list(bullet string, escape func(string) string, link func(text,
 
 func markdownLink(text, address string) string { return "[" + plain(text) + "](" + address + ")" }
 
-// plain keeps names from being read as markup: chat programs know different parts of Markdown, and none has an escape that all
-// of them know.
+// plain keeps names from being read as markup: chat programs support different parts of Markdown, and there is no
+// escape that all of them understand.
 func plain(text string) string { return markup.Replace(oneLine(text)) }
 
 var markup = strings.NewReplacer("<", "＜", ">", "＞", "[", "［", "]", "］", "*", "＊", "`", "｀")
@@ -141,7 +141,7 @@ var slackMarkup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// cut shortens a text to limit bytes, visibly.
+// cut shortens a text to limit bytes, and marks the cut.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -150,7 +150,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// Delay returns the wait after a failed attempt, counted from 1.
+// Delay returns the wait after failed attempt number attempt, counted from 1.
 func Delay(attempt int) time.Duration {
 	first := []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
 	if attempt <= len(first) {

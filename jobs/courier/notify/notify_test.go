@@ -40,7 +40,7 @@ var message = notify.Message{
 	Link: "https://wending.example/tasks/1", LinkText: "查看结果", Data: map[string]any{"task_id": "1"},
 }
 
-// Every chat program's example document says which members a message has; nothing in a name is markup.
+// Messages have the members that each chat program's documents require, and nothing in a name is read as markup.
 func TestMessagesHaveTheFormatsOfTheirVendors(t *testing.T) {
 	t.Parallel()
 	written := func(kind notify.Kind) (read map[string]any) {
@@ -89,7 +89,7 @@ func TestMessagesHaveTheFormatsOfTheirVendors(t *testing.T) {
 	require.NotContains(t, read.Markdown.Content, "\uFFFD")
 }
 
-// The expected values were made with the Python programs of the vendors' documents.
+// The expected values were computed with the Python programs in the vendors' documents.
 func TestSignaturesAreThoseOfTheVendors(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1700000000000)
@@ -134,7 +134,7 @@ func TestTheReferenceLibraryTakesOurSignature(t *testing.T) {
 	require.Equal(t, []error{nil}, failed)
 }
 
-// What is signed is sent where each program looks for it, and what a program refuses with HTTP 200 is a failure.
+// Signatures are sent where each program expects them, and a refusal with HTTP 200 is a failure.
 func TestHowChatProgramsAnswer(t *testing.T) {
 	t.Parallel()
 	var asked *http.Request
@@ -209,7 +209,7 @@ func TestTheTimesOfRetries(t *testing.T) {
 	require.InDelta(t, 33, attempts, 2)
 }
 
-// mailbox is a small SMTP server that keeps what it is sent.
+// mailbox is a small SMTP server that keeps the mail it receives.
 func mailbox(t *testing.T) (address string, letters func() []string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -21,10 +21,10 @@ import (
 	"wending/jobs/agent/guard"
 )
 
-// Target is where a channel's messages go.
+// Target is the address to which a channel's messages are sent.
 type Target struct {
 	Kind Kind
-	// URL has everything that is secret about it; empty for e-mail.
+	// URL is the whole address, including its secret parts; empty for e-mail.
 	URL string
 	// Recipients are the addresses of an e-mail.
 	Recipients []string
@@ -34,16 +34,16 @@ type Target struct {
 
 // Outcome is the outcome of an attempt.
 type Outcome struct {
-	// Status is the HTTP status that was answered, 0 for no answer.
+	// Status is the HTTP status of the response, 0 if there was none.
 	Status int
 	// Error is the reason of the failure, without secrets; empty if the receiver accepted the message.
 	Error string
-	// IsFinal reports that the receiver wants no further attempt; RetryAfter is how long it wants to be left alone.
+	// IsFinal reports that the receiver wants no further attempt; RetryAfter is how long it asks senders to wait.
 	IsFinal    bool
 	RetryAfter time.Duration
 }
 
-// Timeout is how long an attempt takes at most.
+// Timeout is the maximum duration of an attempt.
 const Timeout = 20 * time.Second
 
 // Sender sends messages. It is safe for concurrent use.
@@ -61,15 +61,17 @@ type mailServer struct {
 	isSMTPS                    bool
 }
 
-// NewSender returns a sender that reaches only what allowed allows. smtpURL is smtp:// or
-// smtps://user:password@host:port, which the operator vouches for; empty means that no e-mail can be sent.
+// NewSender returns a sender that only connects to addresses that allowed allows. smtpURL is smtp:// or
+// smtps://user:password@host:port and is not checked against allowed, because the operator set it; empty means that
+// no e-mail can be sent.
 func NewSender(allowed *guard.Guard, smtpURL, smtpFrom string) (*Sender, error) {
 	s := &Sender{now: time.Now, http: allowed.Client(4)}
 	if smtpURL == "" {
 		return s, nil
 	}
 	u, err := url.Parse(smtpURL)
-	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || smtpFrom == "" { // the URL has a password
+	// the error's own text contains the URL with the password
+	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || smtpFrom == "" {
 		return nil, errors.New("SMTP_URL must be smtp:// or smtps://user:password@host:port, with SMTP_FROM beside it")
 	}
 	server := &mailServer{host: u.Hostname(), from: smtpFrom, user: u.User.Username(), isSMTPS: u.Scheme == "smtps", port: mail.DefaultPortTLS}
@@ -95,7 +97,7 @@ func (s *Sender) HasMail() bool { return s.mail != nil }
 // Close drops idle connections.
 func (s *Sender) Close() { s.http.CloseIdleConnections() }
 
-// Send makes one attempt to deliver a body to a target. It never fails: the Outcome describes what happened.
+// Send makes one attempt to deliver a body to a target. It returns no error: the Outcome describes what happened.
 func (s *Sender) Send(ctx context.Context, to Target, id uuid.UUID, body []byte) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -166,7 +168,7 @@ func (s *Sender) request(ctx context.Context, to Target, id uuid.UUID, body []by
 	return request, nil
 }
 
-// answerLimit is how much of an answer is read.
+// answerLimit is how much of a response is read.
 const answerLimit = 64 << 10
 
 func (s *Sender) post(ctx context.Context, to Target, id uuid.UUID, body []byte) Outcome {
@@ -202,8 +204,8 @@ func (s *Sender) post(ctx context.Context, to Target, id uuid.UUID, body []byte)
 	return outcome
 }
 
-// refusal returns the reason that a chat program gives, in a 200 response, for not accepting a message; empty
-// if it accepted it.
+// refusal returns the reason that a chat program gives, in a 200 response, for not accepting a message; empty if it
+// accepted the message.
 func refusal(kind Kind, answer []byte) string {
 	var said struct {
 		ErrCode    *int   `json:"errcode"` // DingTalk, WeCom
@@ -261,7 +263,7 @@ func excerpt(answer []byte) string {
 	return text
 }
 
-// leastSecret is how long a part of an address must be for redact to look for it.
+// leastSecret is the minimum length of a part of an address for which redact looks.
 const leastSecret = 8
 
 // redact removes a target's secrets from a text.

@@ -16,7 +16,7 @@ const secretPrefix = "whsec_"
 // ErrSecret means that a webhook's secret is not a Standard Webhooks secret.
 var ErrSecret = errors.New("a webhook's secret is whsec_ and 24 to 64 bytes in base64")
 
-// WebhookKey reads a webhook's secret: whsec_ and base64, the prefix may be left out.
+// WebhookKey decodes a webhook's secret: base64 with the prefix whsec_, which may be left out.
 func WebhookKey(secret string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 	if err != nil || len(key) < 24 || len(key) > 64 {
@@ -31,14 +31,15 @@ func SignWebhook(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + sum(key, []byte(id+"."+strconv.FormatInt(at.Unix(), 10)+"."+string(body)))
 }
 
-// SignDingTalk returns timestamp and sign of a DingTalk robot with a secret; the timestamp is in milliseconds.
+// SignDingTalk returns the timestamp and signature for a DingTalk robot with a secret; the timestamp is in
+// milliseconds.
 func SignDingTalk(secret string, at time.Time) (timestamp, sign string) {
 	timestamp = strconv.FormatInt(at.UnixMilli(), 10)
 	return timestamp, sum([]byte(secret), []byte(timestamp+"\n"+secret))
 }
 
-// SignFeishu returns timestamp and sign of a Feishu robot with a secret; the timestamp is in seconds. What would be the text is
-// the key there, and the text is empty.
+// SignFeishu returns the timestamp and signature for a Feishu robot with a secret; the timestamp is in seconds.
+// Feishu uses the string to sign as the HMAC key, over an empty text.
 func SignFeishu(secret string, at time.Time) (timestamp, sign string) {
 	timestamp = strconv.FormatInt(at.Unix(), 10)
 	return timestamp, sum([]byte(timestamp+"\n"+secret), nil)
@@ -46,6 +47,6 @@ func SignFeishu(secret string, at time.Time) (timestamp, sign string) {
 
 func sum(key, text []byte) string {
 	mac := hmac.New(sha256.New, key)
-	_, _ = mac.Write(text) // never fails
+	_, _ = mac.Write(text) // cannot fail
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }

@@ -1,4 +1,4 @@
-// Package datasettest makes files for tests: workbooks part by part, and files that cost much more than they are large.
+// Package datasettest makes files for tests: workbooks part by part, and files whose cost far exceeds their size.
 package datasettest
 
 import (
@@ -26,7 +26,7 @@ const (
 	OneRow    = `<row r="2"><c r="A2" t="inlineStr"><is><t>q1</t></is></c><c r="B2" t="inlineStr"><is><t>a1</t></is></c></row>`
 )
 
-// Workbook makes an XLSX file. sheets are the parts that its sheets refer to; parts are further parts by path.
+// Workbook makes an XLSX file. sheets are the XML parts of its sheets; parts are additional parts, by path.
 func Workbook(t testing.TB, sheets []string, parts map[string]string) []byte {
 	t.Helper()
 	var list, relations strings.Builder
@@ -58,12 +58,13 @@ func Workbook(t testing.TB, sheets []string, parts map[string]string) []byte {
 	return file.Bytes()
 }
 
-// Sheet makes a workbook of one sheet.
+// Sheet makes a workbook with one sheet.
 func Sheet(t testing.TB, rows string) []byte {
 	return Workbook(t, []string{"sheet1.xml"}, map[string]string{"xl/worksheets/sheet1.xml": SheetHead + rows + SheetTail})
 }
 
-// BIFF makes a workbook of BIFF8 in a compound file from records of the part that all sheets share, and of a sheet.
+// BIFF makes a BIFF8 workbook in a compound file, from the records of the part that all sheets share and the
+// records of one sheet.
 func BIFF(t testing.TB, sheets int, globals, sheet []byte) []byte {
 	t.Helper()
 	record := func(kind uint16, data ...byte) []byte {
@@ -166,7 +167,7 @@ func label(row, column uint16, text string) []byte {
 	return biffRecord(0x0204, append(append(data, 0), text...))
 }
 
-// Hostile are files that are made to cost much more than they are large.
+// Hostile returns files that are made to cost far more than their size.
 func Hostile(t testing.TB) []File {
 	junk := strings.Repeat("<x/>", 15<<20)
 	refs := func(n int) []string { return slices.Repeat([]string{"sheet1.xml"}, n) }
@@ -234,7 +235,7 @@ type File struct {
 	Code    string
 }
 
-// Amplified is a workbook whose cells all refer to one text.
+// Amplified makes a workbook whose cells all refer to one text.
 func Amplified(t testing.TB, columns, rows, size int) []byte {
 	var sheet strings.Builder
 	sheet.WriteString(`<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c>`)
@@ -252,7 +253,7 @@ func Amplified(t testing.TB, columns, rows, size int) []byte {
 	})
 }
 
-// Dates is a workbook of 1,000 rows with days of three years in all further columns.
+// Dates makes a workbook of 1,000 rows, with the days of three years in all additional columns.
 func Dates(t testing.TB, columns int) []byte {
 	t.Helper()
 	book := excelize.NewFile()

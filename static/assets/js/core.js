@@ -1,10 +1,10 @@
-// What every page does beyond plain HTML. Every page works without scripts.
+// Enhancements of every page. Every page works without scripts.
 (function () {
   "use strict";
   const root = document.documentElement;
   const body = document.body;
 
-  // Toasts say what happened and leave; one under the pointer stays.
+  // Toasts report what happened and disappear; one under the pointer stays.
   const toasts = document.getElementById("toasts");
   function leaveLater(note) {
     setTimeout(() => (note.matches(":hover") ? leaveLater(note) : note.remove()), 5000);
@@ -23,7 +23,7 @@
     history.replaceState(null, "", here);
   }
 
-  // A lasting line shows that the figures are old while the server cannot be reached.
+  // A lasting message shows that the figures are old while the server cannot be reached.
   const offline = document.getElementById("offline");
   let lastContact = Date.now();
   function setOffline(isOffline) {
@@ -35,8 +35,8 @@
   }
   window.wending = { toast, setOffline };
 
-  // The theme changes without a reload, so that nothing on the page is lost. The button offers the other of what is
-  // seen, which may be the system's.
+  // The theme changes without a reload, so that nothing on the page is lost. The button offers the opposite of the
+  // visible theme, which may be the system's.
   const theme = document.getElementById("theme");
   function offerOtherTheme() {
     const isDark = root.classList.contains("dark");
@@ -54,12 +54,12 @@
     fetch(theme.form.getAttribute("action"), { method: "POST", body: new URLSearchParams({ theme: chosen }), redirect: "manual" }).catch(() => {});
   });
 
-  // A switch of language loads the page again: it opens where it was left.
+  // Switching the language loads the page again and restores the reading position.
   const placeKey = "wending-place";
   document.querySelectorAll("[data-keep-place]").forEach((button) => button.addEventListener("click", () => {
     button.form.elements.back.value = location.pathname + location.search + location.hash;
     const opened = [...document.querySelectorAll("details")].map((details, n) => (details.open ? n : -1)).filter((n) => n >= 0);
-    // Texts of another length move everything: what is being read is found again by its id.
+    // Texts have other lengths in another language, so the position is restored by the id of what is being read.
     const read = [...document.querySelectorAll("article[id]")].find((article) => article.getBoundingClientRect().bottom > 160);
     const anchor = read ? { id: read.id, top: read.getBoundingClientRect().top } : null;
     sessionStorage.setItem(placeKey, JSON.stringify({ path: location.pathname + location.search, top: scrollY, anchor, opened }));
@@ -76,7 +76,7 @@
     });
   }
 
-  // What was typed into a form that was sent when nobody was signed in any more is there again after the sign-in.
+  // If a form was sent after the session had ended, its typed values are restored after signing in.
   const typedKey = "wending-typed";
   const signInKey = "wending-sign-in";
   const typed = JSON.parse(sessionStorage.getItem(typedKey) || "null");
@@ -106,15 +106,16 @@
     }));
   });
 
-  // Parts that show the present replace themselves at every tick; there is none while the page is hidden, or while
-  // there is no such part.
+  // Parts that show the present state refresh themselves at every tick; there is no tick while the page is hidden
+  // or has no such part.
   setInterval(() => {
     if (document.visibilityState === "visible" && document.querySelector("[data-active][hx-trigger^=tick]")) {
       body.dispatchEvent(new CustomEvent("tick"));
     }
   }, 1000);
 
-  // What fails in the background is said once, by the lasting line; what a person asked for is said at once.
+  // Failures of background requests are reported once, by the lasting message; failures of a user's own requests
+  // are reported at once.
   function isBackground(event) {
     return /^(tick|rows|progress|events|every)\b/.test(event.detail.elt.getAttribute("hx-trigger") || "");
   }
@@ -134,15 +135,15 @@
   });
   body.addEventListener("htmx:afterSwap", () => { saidFailure = ""; });
 
-  // A page that is asked for shows that it is coming: a line at the top, and the old one is busy. What comes as a file
-  // leaves the page as it is.
+  // While a requested page is loading, a line at the top shows that, and the old page is marked as busy. Downloads
+  // leave the page as it is.
   const main = document.getElementById("main");
   let arrival = null;
   function setLoading(isLoading) {
     clearTimeout(arrival);
     root.classList.toggle("is-loading", isLoading);
     main.setAttribute("aria-busy", String(isLoading));
-    if (isLoading) arrival = setTimeout(() => setLoading(false), 30000); // it did not come
+    if (isLoading) arrival = setTimeout(() => setLoading(false), 30000); // the page did not arrive
   }
   function isPage(link, event) {
     const isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
@@ -158,7 +159,7 @@
   });
   window.addEventListener("pageshow", () => setLoading(false));
 
-  // Small things that markup asks for.
+  // Small behaviours that markup requests.
   document.addEventListener("click", (event) => {
     document.querySelectorAll("details[data-closes][open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
     const closer = event.target.closest("[data-close-details]");
@@ -166,7 +167,8 @@
       const details = closer.closest("details");
       const top = details.getBoundingClientRect().top;
       details.open = false;
-      window.scrollBy({ top: Math.min(0, top - 160), behavior: "instant" }); // its beginning, if that had been scrolled away
+      // back to its beginning, if that had been scrolled away
+      window.scrollBy({ top: Math.min(0, top - 160), behavior: "instant" });
       details.querySelector("summary").focus({ preventScroll: true });
     }
     const copier = event.target.closest("[data-copy]");
@@ -184,13 +186,14 @@
       else show();
     }
   });
-  // Two can be ticked to be compared; a third tick takes the place of the first. ticked are their values, oldest first.
+  // Two items can be ticked for a comparison; a third tick replaces the first. ticked holds their values, oldest
+  // first.
   function tick(ticked, box) {
     const others = ticked.filter((value) => value !== box.value);
     return box.checked ? [...others, box.value].slice(-2) : others;
   }
   window.wending.tick = tick;
-  const tickedIn = new WeakMap(); // by forms
+  const tickedIn = new WeakMap(); // the ticked values, by form
   document.addEventListener("change", (event) => {
     const form = event.target.closest("[data-tick-two]");
     if (!form || event.target.name !== "task") return;
@@ -203,6 +206,7 @@
   });
   document.querySelectorAll("[data-submit-on-change]").forEach((form) => {
     form.addEventListener("change", () => form.requestSubmit());
-    form.addEventListener("formdata", (event) => [...event.formData].forEach(([name, value]) => { if (value === "") event.formData.delete(name); })); // short links
+    // keeps links short
+    form.addEventListener("formdata", (event) => [...event.formData].forEach(([name, value]) => { if (value === "") event.formData.delete(name); }));
   });
 })();

@@ -1,5 +1,5 @@
-// A report as one document: filters that need no server, and folds that open for paper. On paper equal stretches are in
-// the most common answer only.
+// A report as one document: filters that need no server, and folds that open for printing. On paper, text that
+// answers share is printed only in the most common answer.
 (function () {
   "use strict";
   const form = document.querySelector(".query");
@@ -19,7 +19,8 @@
     count.textContent = shown + " / " + cards.length;
   }
   let typed = 0;
-  form.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(apply, 150); }); // all texts are looked through
+  // all texts are searched
+  form.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(apply, 150); });
   form.addEventListener("submit", (event) => event.preventDefault());
   apply();
   let opened = [];

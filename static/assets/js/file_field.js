@@ -1,4 +1,4 @@
-// The field for a file of questions: checks it while it is chosen, and sends it once.
+// The field for a file of questions checks the file when it is chosen, and sends it once.
 (function () {
   "use strict";
   const file = document.getElementById("dataset_file");
@@ -36,7 +36,7 @@
   function clear() {
     document.getElementById("preview").replaceChildren();
   }
-  // A file and a saved dataset take each other's place.
+  // A file and a saved dataset replace each other.
   function chooseNoSaved() {
     if (form.elements.dataset) form.elements.dataset.value = "";
   }
@@ -67,7 +67,7 @@
     isUploading = false;
     document.getElementById("upload").value = 1;
     document.getElementById("upload-percent").textContent = "100%";
-    // The server has the file under a token: it need not be sent again.
+    // The server has the file under a token, so it need not be sent again.
     if (form.querySelector("[name=dataset_token]")) file.value = "";
     refresh();
     form.dispatchEvent(new CustomEvent("uploaded", { detail: event.detail.successful }));

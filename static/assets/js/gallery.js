@@ -1,4 +1,4 @@
-// A picture opens over the page; arrow keys lead to the others. Without scripts its link leads to it.
+// An image opens over the page; arrow keys lead to the others. Without scripts its link leads to it.
 (function () {
   "use strict";
   const box = document.getElementById("lightbox");

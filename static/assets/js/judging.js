@@ -1,4 +1,4 @@
-// Review mode: one question at a time, judged by keys. Verdicts themselves are review.js's.
+// Review mode: one question at a time, judged with the keyboard. Storing verdicts is the job of review.js.
 (function () {
   "use strict";
   const mode = document.querySelector(".review-mode");
@@ -7,7 +7,7 @@
   const places = [...bar.querySelectorAll("[data-judge]")];
   const { save, toggleReason, openNoteOf, undo, isPlaceJudged } = window.wending;
 
-  // Of several variants one is judged at a time: the first without a verdict.
+  // Of several variants one is judged at a time: the first one without a verdict.
   let place = places.find((one) => !isPlaceJudged(one)) || places[0];
   function showVariant() {
     if (places.length < 2) return;
@@ -29,6 +29,12 @@
     showVariant();
   });
 
+  const choose = (by) => () => {
+    if (places.length < 2) return;
+    place = places[(places.indexOf(place) + by + places.length) % places.length];
+    showVariant();
+  };
+
   let isLeaving = false; // to the next question
   const go = (address) => { if (address) location.assign(address); };
   const judge = (verdict) => () => { if (place && !isLeaving) save(place, verdict, true); };
@@ -44,8 +50,8 @@
   });
   window.addEventListener("pageshow", () => { isLeaving = false; });
 
-  // Where the answers differ in a fact, one place after another; side by side nothing says which differences are facts. A jump opens
-  // what hides the place.
+  // Steps through the places where the answers differ on a fact; side by side, facts are not marked. A jump unfolds
+  // the text that hides the place.
   function differs() {
     const places = [...card.querySelectorAll(".judging-text .is-fact")].filter((part) => !part.querySelector(".is-fact"));
     return places.length ? places : [...card.querySelectorAll(".judging-text ins")];
@@ -61,7 +67,7 @@
     all[at].scrollIntoView({ block: "center", behavior: "instant" });
   }
 
-  // Places that differ in words only open by themselves while everything still fits the window.
+  // Places that only differ in words are unfolded as long as everything still fits the window.
   const room = () => bar.getBoundingClientRect().top - card.querySelector(".judging-text").getBoundingClientRect().bottom;
   for (const fold of card.querySelectorAll(".judging-text details:has(.unit):not(:has([hx-get]))")) {
     fold.open = true;
@@ -81,6 +87,8 @@
     k: () => go(mode.dataset.previous),
     x: () => jump(1),
     X: () => jump(-1),
+    b: choose(1),
+    B: choose(-1),
     Escape: () => go(mode.dataset.leave),
   };
 })();

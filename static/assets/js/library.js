@@ -1,4 +1,4 @@
-// The forms of the library: variables of templates stand out while one types, and a recognised protocol is taken over.
+// The forms of the library highlight the variables of templates during typing, and fill in a recognised protocol.
 (function () {
   "use strict";
   const place = /\{\{\s*([\p{L}\p{M}\p{N}_]+)\s*\}\}/gu;

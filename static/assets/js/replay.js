@@ -1,4 +1,4 @@
-// Calls as they happen and again afterwards: every track has the events of one call, and all run on one clock.
+// Calls, live and replayed: every track has the events of one call, and all tracks share one clock.
 (function () {
   "use strict";
   const root = document.getElementById("player");
@@ -17,7 +17,8 @@
     return made;
   };
 
-  // A track shows what its call had reported up to a moment. Going back begins again: events only add.
+  // A track shows what its call had reported by a given time. Going back starts again from the beginning, because
+  // events only add to what is shown.
   class Track {
     constructor(box) {
       this.box = box;
@@ -40,7 +41,7 @@
       this.files = new Map();
     }
     add(event) {
-      if (event.type === "task_started") { // asked again, after its worker was lost
+      if (event.type === "task_started") { // asked again, because its worker was lost
         this.events = [];
         this.reset();
       }
@@ -99,7 +100,8 @@
           break;
       }
     }
-    // span begins or continues a stage or a tool: one with its id, or the last of its name that has not ended.
+    // span begins or continues a stage or a tool: the one with its id, or the last one with its name that has not
+    // ended.
     span(event) {
       const data = event.data;
       let key = event.type + " " + (data.id || data.name);
@@ -139,8 +141,8 @@
       this.drawFiles();
       this.drawSpans(at);
     }
-    // reveal shows a part once there is something in it. While a call is under way what appears stands below what is there
-    // already, and its room stays: nothing that is being read moves.
+    // reveal shows a part once it has content. While a call is under way, new parts appear below existing ones, and
+    // keep their space: nothing that is being read moves.
     reveal(name, isFilled) {
       const part = this.part(name);
       if (isFilled && part.hidden) {
@@ -149,7 +151,7 @@
       }
       part.classList.toggle("is-unfilled", !isFilled);
     }
-    // reserve keeps the room that each part has at the end, so that nothing moves while a call is played again.
+    // reserve keeps the space that each part will have at the end, so that nothing moves during a replay.
     reserve() {
       for (const name of ["stages", "preview", "made", "said", "failed"]) this.part(name).style.minHeight = this.part(name).offsetHeight + "px";
     }
@@ -193,7 +195,7 @@
     }
   }
 
-  // write adds only what is new: a long text is not laid out anew with each piece.
+  // write only adds what is new, so that a long text is not laid out again with each piece.
   function write(box, text) {
     const shown = box.textContent;
     if (shown === text) return;
@@ -201,21 +203,22 @@
     else box.textContent = text;
   }
 
-  // follow writes into a part that scrolls by itself. Its end is seen while it grows, until somebody scrolls away from it.
+  // follow writes into a part that scrolls. The part stays at its end while it grows, until the user scrolls away
+  // from there.
   function follow(box, text) {
     const isAtEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
     write(box, text);
     if (isAtEnd && (isLive || isPlaying)) box.scrollTop = box.scrollHeight;
   }
 
-  // fill replaces what a part shows if that is something else by now.
+  // fill replaces the content of a part if it has changed.
   function fill(part, key, shown) {
     if (part.dataset.shown === key) return;
     part.dataset.shown = key;
     part.replaceChildren(...shown);
   }
-  // exhibit is a file as the server shows it: a picture, a player, a link, or why there is none. While it is being copied,
-  // it is asked for again.
+  // exhibit shows a file in the form that the server provides: an image, a player, a link, or the reason why there
+  // is none. While the file is being copied, it asks again.
   let asking = null;
   let askAfter = 1000;
   function exhibit(id, path) {
@@ -240,7 +243,7 @@
   function duration() {
     return Math.max(0, ...tracks.map((track) => track.end), isLive || root.dataset.live ? liveNow() : 0);
   }
-  // liveNow is the call's age: that of its last event, and the time since that came.
+  // liveNow is the call's age: the time of its last event plus the time since that event arrived.
   function liveNow() {
     return liveSince ? performance.now() - liveSince : 0;
   }
@@ -290,7 +293,7 @@
     }
     show();
   }
-  // step goes to the next moment, forwards or back, at which something happened in any track.
+  // step goes to the next or previous time at which something happened in any track.
   function step(direction) {
     isPlaying = false;
     let next = direction > 0 ? duration() : 0;
@@ -329,7 +332,7 @@
     event.preventDefault();
   });
 
-  // Calls that have ended are read at once, one that is under way as it goes on.
+  // The events of finished calls are read at once, those of a running call as they happen.
   const reading = tracks.filter((track) => track.box.dataset.events).map((track) => fetch(track.box.dataset.events)
     .then((answer) => (answer.ok ? answer.json() : { items: [] }))
     .then((answer) => answer.items.forEach((event) => track.add(event)))
@@ -346,7 +349,7 @@
   const types = ["task_started", "text", "reasoning", "node", "tool", "progress_update", "image_preview", "asset", "error_occurred", "retry", "task_completed", "other"];
   const source = new EventSource(root.dataset.live);
   let telling = null;
-  function tell() { // the log is text that the server writes: it is asked for what is new
+  function tell() { // the server writes the log as text, and is asked for new lines
     if (telling === null) telling = setTimeout(() => {
       telling = null;
       document.body.dispatchEvent(new CustomEvent("events"));
@@ -360,7 +363,7 @@
       location.reload();
       return;
     }
-    if (track.box.dataset.events) return; // of a turn that is over
+    if (track.box.dataset.events) return; // for a turn that is over
     track.add(event);
     if (!liveSince || performance.now() - liveSince < event.at_ms || event.type === "task_started") liveSince = performance.now() - event.at_ms;
     if (isLive && lastFrame === 0) start();
@@ -370,22 +373,23 @@
     source.close();
     delete root.dataset.live;
     if (isLive) location.reload();
-    else if (toLive) { // who looks back is not disturbed: the button leads to the run
+    else if (toLive) { // do not disturb a user who is looking back: the button leads to the run
       toLive.textContent = words.over;
       isOver = true;
     }
   });
-  source.addEventListener("error", () => setOffline(true)); // the browser reconnects by itself
+  source.addEventListener("error", () => setOffline(true)); // the browser reconnects on its own
   source.addEventListener("open", () => {
     setOffline(false);
     tell();
   });
-  // A piece that did not come is asked for again.
+  // A piece that did not arrive is requested again.
   ["htmx:sendError", "htmx:responseError"].forEach((name) => document.body.addEventListener(name, (event) => {
     if (event.detail.elt.id === "log-tail") tell();
   }));
 
-  // Of a log that grows the first and the last lines stay, and its end is seen until somebody scrolls away from it.
+  // Of a growing log the first and the last lines stay, and it stays at its end until the user scrolls away from
+  // there.
   const seen = document.querySelector(".log.is-followed .seen"), list = seen.querySelector(".lines");
   let isAtEnd = true;
   seen.addEventListener("scroll", () => { isAtEnd = seen.scrollTop + seen.clientHeight >= seen.scrollHeight - 40; });

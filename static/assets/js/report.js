@@ -1,4 +1,5 @@
-// The report of a task: keys, the reader's place, folds that do not move what is read, and exports that say how they end.
+// The report of a task: keyboard shortcuts, the reader's position, folds that do not move the text being read, and
+// exports that show how they ended.
 (function () {
   "use strict";
   const { toast } = window.wending;
@@ -9,11 +10,11 @@
   const mode = document.querySelector(".review-mode");
   const isStill = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  // Where cards begin to be covered by the bar once it sticks to the top of the window.
+  // The height at which the bar covers cards once it sticks to the top of the window.
   function barBottom() {
     return getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
   }
-  // The question being read: the first one that is not scrolled away under the bar.
+  // The question being read: the first one that has not been scrolled away under the bar.
   function current() {
     const edge = barBottom() + 40;
     const all = cards();
@@ -24,17 +25,17 @@
   }
   function show(card) {
     const top = card.getBoundingClientRect().top - barBottom() - 12;
-    const isNear = Math.abs(top) <= window.innerHeight; // further than a screen nobody can follow
+    const isNear = Math.abs(top) <= window.innerHeight; // nobody can follow a scroll of more than a screen
     window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
     card.focus({ preventScroll: true });
   }
-  let target = -1; // where a smooth scroll leads; keys pressed until then count from there
+  let target = -1; // the target of a smooth scroll; keys pressed until it ends count from there
   let targetUntil = 0;
   function step(by) {
     const all = cards();
     if (!all.length) return;
     let at = Date.now() < targetUntil ? target : all.indexOf(current());
-    // Back from the middle of a long question leads to its beginning first.
+    // Going back from the middle of a long question first leads to its beginning.
     if (!(by < 0 && Date.now() >= targetUntil && all[at].getBoundingClientRect().top < barBottom() - 40)) at += by;
     else if (isAtTop(all[at])) at += by;
     if (at >= all.length) return turn("next", "#first");
@@ -52,7 +53,7 @@
   if (location.hash === "#last" && atLoad.length) window.addEventListener("load", () => show(atLoad[atLoad.length - 1]));
   if (location.hash === "#first" && atLoad.length) atLoad[0].focus({ preventScroll: true });
 
-  // The bar and the map say where the reader is.
+  // The bar and the map show the reader's position.
   const squares = map ? [...map.querySelectorAll(".squares a")] : [];
   const inOrder = squares.filter((square) => square.dataset.place).sort((a, b) => a.dataset.place - b.dataset.place);
   const squareOf = (card) => card && squares.find((square) => square.hash === "#" + card.id);
@@ -84,14 +85,14 @@
     location.assign(picture.dataset.results + "/" + numbers[Math.max(0, Math.min(numbers.length - 1, at))]);
   });
 
-  // Opens or closes folds and keeps the card that is read where it is.
+  // Opens or closes folds without moving the card that is being read.
   function toggle(folds, anchor) {
     const top = anchor.getBoundingClientRect().top;
     const open = [...folds].some((fold) => !fold.open);
     folds.forEach((fold) => { fold.open = open; });
     window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: "instant" });
   }
-  // Leads to the next question of a kind among those that are shown, regardless of its page: the map has them all.
+  // Leads to the next question of a kind among those shown, on any page: the map has them all.
   function seek(by, kind) {
     const here = inOrder.indexOf(squareOf(current()));
     for (let at = here + by; at >= 0 && at < inOrder.length; at += by) {
@@ -105,7 +106,7 @@
   }
   const unstable = ".is-format_only, .is-facts, .is-wording, .is-different";
   let lastKey = "";
-  // What is marked: what matters, all that differs, nothing.
+  // What is marked: important differences, all differences, or nothing.
   const marks = ["", "all-differences", "without-differences"];
   function nextMarks() {
     const root = document.documentElement.classList;
@@ -122,7 +123,7 @@
   function switchTo(other) {
     if (other) location.assign(other.href + (!mode && current() ? "#" + current().id : ""));
   }
-  // Leads to the next place where facts differ, on the next page where there is none.
+  // Leads to the next place where facts differ, on the next page if there is none on this one.
   function seekFact(by) {
     const all = [...document.querySelectorAll(".is-fact:is(.unit, .aligned)")].filter((one) => one.offsetParent);
     const edge = barBottom() + 12;
@@ -169,14 +170,15 @@
     lastKey = event.key;
   });
 
-  // What was searched for is marked where it stands, without a change to any text; folds that hide it are opened.
+  // Occurrences of the search text are marked without changing any text; folds that hide them are opened.
   const search = document.getElementById("search");
   const wanted = search ? search.defaultValue.trim().toLowerCase() : "";
   function rangesIn(part) {
     const ranges = [];
     const nodes = [];
     let whole = "";
-    const isOwn = (node) => (node.parentElement.closest("del") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT); // what is struck out is another answer's
+    // struck-out text belongs to another answer
+    const isOwn = (node) => (node.parentElement.closest("del") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
     const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT, isOwn);
     while (walker.nextNode()) {
       nodes.push([whole.length, walker.currentNode]);
@@ -215,7 +217,7 @@
     anchor.click();
   }
 
-  // collected is a response's content; null if it is larger than a page should hold.
+  // collected returns a response's content; null if it is larger than a page should hold.
   async function collected(response, most) {
     const reader = response.body.getReader();
     const parts = [];
@@ -231,7 +233,7 @@
     }
   }
 
-  // An export is fetched, so that its button can show that it is being written and what came of it. A large one is left to the
+  // An export is fetched, so that its button can show progress and the result. A large export is left to the
   // browser, once it is known that the server can write it.
   document.querySelectorAll("[data-export]").forEach((link) => {
     const label = link.querySelector("span");
@@ -253,7 +255,7 @@
         let content;
         try {
           content = await collected(response, Number(link.dataset.most));
-        } catch { // it broke off on the way
+        } catch { // it broke off midway
           toast(link.dataset.failed, true);
           return;
         }
@@ -267,7 +269,7 @@
         save(address, name);
         setTimeout(() => URL.revokeObjectURL(address), 60000);
         toast(link.dataset.done, false);
-      } catch { // no answer at all
+      } catch { // no response at all
         toast(document.body.dataset.networkError, true);
       } finally {
         link.removeAttribute("aria-busy");

@@ -1,13 +1,14 @@
-// Verdicts and notes of the person at this browser. What is typed stays here until the server has it.
+// Verdicts and notes of the person using this browser. Typed text is kept here until the server has it.
 (function () {
   "use strict";
   const { toast } = window.wending;
   const who = document.getElementById("who");
 
   function stored(key) { try { return localStorage.getItem(key) || ""; } catch { return ""; } }
-  function store(key, text) { try { if (text) localStorage.setItem(key, text); else localStorage.removeItem(key); } catch { /* a browser that keeps nothing */ } }
+  function store(key, text) { try { if (text) localStorage.setItem(key, text); else localStorage.removeItem(key); } catch { /* the browser stores nothing */ } }
 
-  // The reviewer is who is signed in; without accounts the name is asked for once. It is a cookie, so that pages can tell whose turn a question is.
+  // The reviewer is the signed-in user; without accounts a name is asked for once. It is stored in a cookie, so
+  // that pages can show whose turn a question is.
   function reviewer() {
     if (document.body.dataset.account) return document.body.dataset.account;
     const kept = document.cookie.split("; ").map((cookie) => cookie.split("="));
@@ -15,7 +16,7 @@
     return found ? decodeURIComponent(found[1]) : "";
   }
   function keepReviewer(name) {
-    const isSecure = location.protocol === "https:"; // then no other name of this site can set it
+    const isSecure = location.protocol === "https:"; // so that no other subdomain of this site can set it
     document.cookie = (isSecure ? "__Host-" : "") + "reviewer=" + encodeURIComponent(name) + "; path=/; max-age=31536000; samesite=lax" + (isSecure ? "; secure" : "");
   }
   function askReviewer() {
@@ -32,19 +33,19 @@
     });
   }
 
-  // A place is a group of buttons that judges a question or one of its answers.
+  // A place is a group of buttons with which a question or one of its answers is judged.
   const saidList = (place) => document.getElementById(place.dataset.said);
   const saidBy = (place, name) => [...saidList(place).children].find((said) => said.dataset.reviewer === name && said.dataset.verdict);
   function noteOf(place) {
     const toggle = place.querySelector("[data-note]");
     return toggle && document.getElementById(toggle.dataset.note);
   }
-  // The names of reasons: those that every project has; a project's own are their own names.
+  // The names of reasons. Common reasons have names in the catalogue; a project's own reasons are their own names.
   const reasonNames = JSON.parse(who.dataset.reasonNames);
   const namesOf = (reasons) => reasons.map((reason) => reasonNames[reason] || reason).join(who.dataset.between);
   const storedReasons = (said) => JSON.parse(said.dataset.reasons || "[]");
   const reasonButtons = (place) => (place.querySelectorAll ? [...place.querySelectorAll("[data-reason]")] : []);
-  // Reasons that were found count with a verdict that finds fault; a pass has only those that somebody chose.
+  // Suggested reasons count with a verdict that finds fault; a pass only has reasons that the reviewer chose.
   function chosenReasons(place, verdict, own) {
     const buttons = reasonButtons(place);
     if (!buttons.length) return own ? storedReasons(own) : [];
@@ -77,7 +78,7 @@
     said.querySelector(".said").textContent = who.dataset[review.verdict.toLowerCase()];
     said.querySelector(".remark").textContent = review.note;
   }
-  // The buttons and the note show what this person said, or was about to.
+  // The buttons and the note show this reviewer's verdict or draft.
   function refresh(place) {
     const own = saidBy(place, reviewer());
     place.querySelectorAll("[data-verdict]").forEach((button) => {
@@ -96,7 +97,7 @@
     if (draft) openNote(place, false);
     tellState(place);
   }
-  // A draft is kept in this browser with the time at which it was written.
+  // A draft is stored in this browser with the time at which it was written.
   const timeOfDay = (time) => time.toLocaleTimeString("zh-CN", { timeZone: "Asia/Shanghai", hour12: false });
   function storeDraft(place, text) {
     store(place.dataset.draft, text);
@@ -107,7 +108,7 @@
     store(place.dataset.draft + " reasons", "");
     delete place.dataset.isChosen;
   }
-  // Below a note stands what has become of it: a draft in this browser, or stored with the verdict.
+  // The state of a note is shown below it: a draft in this browser, or stored with the verdict.
   function tellState(place) {
     const note = noteOf(place);
     const own = saidBy(place, reviewer());
@@ -126,7 +127,7 @@
     place.querySelector("[data-note]").setAttribute("aria-expanded", String(!card || card.classList.contains("is-noting")));
     if (withFocus) note.focus();
   }
-  // In review mode a note is always in sight; on a phone it is a sheet above the verdicts.
+  // In review mode a note is always visible; on a phone it is a sheet above the verdicts.
   function closeNote(place) {
     const field = noteOf(place).closest(".note-field");
     const card = field.closest(".judging");
@@ -135,11 +136,12 @@
     place.querySelector("[data-note]").setAttribute("aria-expanded", "false");
   }
 
-  // The last verdict on a question, with what it replaced: what undo takes back.
+  // The last verdict on a question, with the verdict that it replaced, which undo restores.
   const undoKey = "wending-undo";
   function lastVerdict() {
     const last = JSON.parse(sessionStorage.getItem(undoKey) || "null");
     const here = document.querySelector("[data-judge]");
+    if (last && last.batch) return here && here.dataset.judge.includes(last.task) ? last : null;
     const task = (address) => address.slice(0, address.indexOf("/items/"));
     return last && here && task(last.judge) === task(here.dataset.judge) ? last : null;
   }
@@ -154,8 +156,8 @@
     }
     return fetch(place.dataset.judge + "?" + new URLSearchParams({ reviewer: name, version, ...run }), { method: "DELETE" });
   }
-  // Verdicts on one question are stored one after another: each follows the version of the one before. An empty verdict
-  // withdraws the one that is there.
+  // Verdicts on one question are stored one after another, because each names the version of the one before. An
+  // empty verdict withdraws the present one.
   const queues = new Map();
   function save(place, verdict, isChoice) {
     const queued = (queues.get(place) || Promise.resolve()).then(() => saveNow(place, verdict, isChoice));
@@ -170,12 +172,13 @@
     const before = own ? { verdict: own.dataset.verdict, note: own.querySelector(".remark").textContent, reasons: storedReasons(own) } : null;
     const note = field ? field.value : before ? before.note : "";
     const reasons = chosenReasons(place, verdict, own);
-    if (verdict && before && before.verdict === verdict && before.note === note && sameReasons(before.reasons, reasons)) { // said already
+    // reported already
+    if (verdict && before && before.verdict === verdict && before.note === note && sameReasons(before.reasons, reasons)) {
       if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       return undefined;
     }
     if (!verdict && !before) return undefined;
-    // A verdict that was withdrawn leaves its version for the next.
+    // A withdrawn verdict passes its version on to the next one.
     const known = [...saidList(place).children].find((said) => said.dataset.reviewer === name);
     let response;
     try {
@@ -207,11 +210,12 @@
     }
     return refresh(place);
   }
-  // Takes the last verdict back, and leads to its question; its note is in the field again.
+  // Undoes the last verdict, and leads to its question; its note is in the field again.
   async function undo() {
     const last = lastVerdict();
     if (!last) return;
     sessionStorage.removeItem(undoKey);
+    if (last.batch) return undoBatch(last);
     const place = { dataset: { judge: last.judge, variant: last.variant, draft: last.draft } };
     let response;
     try {
@@ -223,6 +227,38 @@
     if (!response.ok) return toast(who.dataset.failed, true);
     if (last.note && !(last.before && last.before.note === last.note)) storeDraft(place, last.note);
     location.assign(last.back);
+  }
+
+  // Questions that were passed together are taken back together, by the form of their list.
+  function undoBatch(last) {
+    const form = document.createElement("form");
+    form.method = "post";
+    form.action = last.action;
+    for (const name of ["batch", "reviewer"]) {
+      const field = document.createElement("input");
+      field.type = "hidden";
+      field.name = name;
+      field.value = last[name];
+      form.append(field);
+    }
+    document.body.append(form);
+    form.submit();
+  }
+  const sameForm = document.querySelector(".same-form");
+  const batch = document.querySelector(".batch [name=batch]");
+  const passedKey = "wending-passed";
+  if (sameForm) sameForm.addEventListener("submit", () => sessionStorage.setItem(passedKey, location.pathname));
+  if (sessionStorage.getItem(passedKey) === location.pathname && batch) {
+    sessionStorage.removeItem(passedKey);
+    const form = batch.form;
+    sessionStorage.setItem(undoKey, JSON.stringify({ batch: batch.value, reviewer: form.elements.reviewer.value, action: form.action, task: location.pathname.split("/")[2] }));
+  }
+  if (batch) {
+    document.addEventListener("keydown", (event) => {
+      if (event.key !== "u" || event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select, dialog")) return;
+      event.preventDefault();
+      batch.form.requestSubmit();
+    });
   }
 
   document.addEventListener("click", (event) => {
@@ -246,7 +282,8 @@
     storeDraft(place, event.target.value);
     tellState(place);
   });
-  // Within a note keys write; with Alt the digits judge, Ctrl or ⌘ and Enter saves, and Esc leaves it as a draft.
+  // In a note keys type text; with Alt the digits judge, Ctrl or ⌘ and Enter saves, and Esc leaves the note as a
+  // draft.
   let isLeft = null; // the note that is left as a draft
   document.addEventListener("keydown", (event) => {
     if (!isNote(event.target) || event.isComposing) return;
@@ -267,14 +304,14 @@
       isLeft = null;
     }
   });
-  // A note that was changed goes with the verdict that is there, unless a button is about to give another.
+  // A changed note is sent with the present verdict, unless a button is about to give another.
   document.addEventListener("focusout", (event) => {
     if (!isNote(event.target)) return;
     const place = placeOf(event.target);
     const own = saidBy(place, reviewer());
     if (own && event.target !== isLeft && !place.contains(event.relatedTarget) && own.querySelector(".remark").textContent !== event.target.value) save(place, own.dataset.verdict, false);
   });
-  // A card is not replaced under the hands of somebody who writes in it; its poll asks again.
+  // A card is not replaced while somebody is typing in it; its poll asks again.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const target = event.detail.target;
     if (target.matches(".result") && target.contains(document.activeElement) && isNote(document.activeElement)) event.detail.shouldSwap = false;
@@ -283,7 +320,7 @@
   refreshAll();
   document.body.addEventListener("htmx:afterSwap", refreshAll);
 
-  // The form that signs a report off knows the reviewer, and tells their name to the other pages.
+  // The form that signs off a report knows the reviewer, and stores the name for other pages.
   const named = document.querySelector("[data-reviewer-name]");
   if (named) named.form.addEventListener("submit", () => { if (named.value.trim()) keepReviewer(named.value.trim()); });
 
@@ -292,7 +329,8 @@
     undoButton.hidden = !lastVerdict();
     undoButton.addEventListener("click", undo);
   }
-  // Keys judge the first of a question's variants that this person has not judged; one that is folded is opened first.
+  // Keys judge the first of a question's variants that this reviewer has not judged; if it is folded, it is opened
+  // first.
   const isJudged = (place) => Boolean(saidBy(place, reviewer()));
   function ofCard(card) {
     const places = placesOf(card);

@@ -1,5 +1,5 @@
-// The page of a task follows its progress: every event asks for the live part, at most once a second and not while
-// the page is hidden. The last event ends it.
+// The page of a task follows the task's progress: every event requests the live part, at most once a second and not
+// while the page is hidden. The last event ends this.
 (function () {
   "use strict";
   const { setOffline } = window.wending;
@@ -29,7 +29,7 @@
     if (state.total > 0 && state.status === "RUNNING") showTitle(Math.floor((100 * state.completed) / state.total) + "%");
     later();
   });
-  events.addEventListener("error", () => setOffline(true)); // the browser reconnects by itself
+  events.addEventListener("error", () => setOffline(true)); // the browser reconnects on its own
   events.addEventListener("open", () => setOffline(false));
   ["completed", "failed", "stopped"].forEach((kind) => events.addEventListener(kind, () => {
     events.close();
@@ -39,7 +39,7 @@
   }));
   document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") later(); });
 
-  // A notification is offered where the browser has them, and shown only if it was asked for on this page.
+  // A notification is offered if the browser supports them, and is shown only if it was requested on this page.
   let isWanted = false;
   function wantsNotification() {
     return isWanted && "Notification" in window && Notification.permission === "granted";

@@ -1,4 +1,4 @@
-// The forms for tasks: check while one types, and say what is still missing.
+// The forms for tasks check values during typing, and show what is still missing.
 (function () {
   "use strict";
   const form = document.getElementById("create");
@@ -9,7 +9,7 @@
   const save = document.getElementById("save");
   const missing = document.getElementById("missing");
   const words = submit.textContent;
-  // The form's own data: a control that is named dataset hides the property of that name.
+  // A control named dataset would hide the property form.dataset, so the attributes are read directly.
   const message = (name) => form.getAttribute("data-" + name);
   let pressed = null; // the button that waits for the upload
   let isSending = false;
@@ -20,10 +20,10 @@
     field.setAttribute("aria-invalid", text ? "true" : "");
     field.closest(".field-row").dataset.invalid = text ? "true" : "";
   }
-  function chosen(list) { // of the library, in boxes to tick or a list to choose from
+  function chosen(list) { // from the library: checkboxes, or a list to choose from
     return [...form.querySelectorAll(`[name=${list}]`)].some((one) => (one.type === "checkbox" ? one.checked : one.value !== ""));
   }
-  // A long list of boxes is narrowed by what is typed; what is ticked stays in sight.
+  // Typing filters a long list of checkboxes; ticked ones stay visible.
   form.querySelectorAll("[data-filter-choices]").forEach((field) => {
     const labels = [...field.closest("fieldset").querySelectorAll("label.choice")];
     field.addEventListener("input", () => {
@@ -32,7 +32,7 @@
         label.hidden = !label.textContent.toLowerCase().includes(wanted) && !label.querySelector("input").checked;
       });
     });
-    field.addEventListener("change", (event) => event.stopPropagation()); // it is no part of the task
+    field.addEventListener("change", (event) => event.stopPropagation()); // the filter is not part of the task
     field.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
   });
   function nameProblem() {
@@ -44,7 +44,7 @@
   function isTargetMissing() {
     return !url.value.trim() && !chosen("models") && !chosen("agents");
   }
-  // What keeps the form from being sent: the fields with what is wrong, in the form's order.
+  // Why the form cannot be sent yet: the invalid fields, in the form's order.
   function problems() {
     const found = [];
     if (!name.value.trim() || nameProblem()) found.push([name, nameProblem() || message("name-missing"), missing.dataset.name]);
@@ -90,14 +90,14 @@
       submit.textContent = message("busy");
       return;
     }
-    // Not before the browser has read the form: a disabled button's value would not be sent.
+    // Not before the browser has read the form, because a disabled button's value would not be sent.
     isSending = true;
     setTimeout(() => {
       submit.textContent = message("busy");
       refresh();
     });
   });
-  // A page that returns from the browser's cache has its buttons as they were left.
+  // A page that is restored from the browser's cache has its buttons in the state in which they were left.
   window.addEventListener("pageshow", () => {
     submit.textContent = words;
     pressed = null;

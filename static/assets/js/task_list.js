@@ -1,5 +1,6 @@
-// The list of tasks: ticks for a comparison, and rows that keep up with the tasks. It asks for all its rows at once, every second while they change, and up to every ten seconds while
-// they do not. The server answers 204 if they are as they were.
+// The list of tasks: ticks for a comparison, and rows that follow the tasks. It requests all its rows at once,
+// every second while they change, and up to every ten seconds while they do not. The server answers 204 if they are
+// unchanged.
 (function () {
   "use strict";
   const least = 1000;
@@ -20,7 +21,7 @@
   }
   document.body.addEventListener("htmx:afterRequest", (event) => {
     if (event.detail.elt.id !== "rows") return;
-    // A running task changes often; without one only new tasks can appear.
+    // A running task changes often; otherwise only new tasks can appear.
     const slowest = document.querySelector("#rows [data-active]") ? 3000 : most;
     wait = event.detail.xhr.status === 200 ? least : Math.min(slowest, wait * 1.5);
     again();
@@ -33,7 +34,7 @@
   });
   again();
 
-  // Ticks outlast the rows they were made in.
+  // Ticks survive the replacement of their rows.
   let ticked = [];
   const comparing = document.getElementById("compare");
   const submit = comparing && comparing.querySelector("button");
@@ -50,7 +51,8 @@
   });
   if (comparing) {
     comparing.querySelector("[data-untick]").addEventListener("click", () => { ticked = []; showTicks(); });
-    document.querySelectorAll("#rows [name=task]:checked").forEach((box) => { ticked = [...ticked, box.value].slice(-2); }); // a browser restores them
+    // browsers restore them
+    document.querySelectorAll("#rows [name=task]:checked").forEach((box) => { ticked = [...ticked, box.value].slice(-2); });
     showTicks();
   }
   document.body.addEventListener("htmx:afterSwap", showTicks);

@@ -1,5 +1,5 @@
-// Runs before the page is drawn: what needs scripts has its place from the first moment, and without a chosen theme, the
-// system's is followed.
+// Runs before the page is drawn: space for elements that need scripts is reserved from the beginning, and unless a
+// theme was chosen, the system's is used.
 (function () {
   var root = document.documentElement;
   root.classList.add("scripted");

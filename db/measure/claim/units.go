@@ -1,4 +1,4 @@
-package facts
+package claim
 
 import (
 	"sort"
@@ -10,7 +10,7 @@ import (
 // unit is what a number counts; base is the unit that equal quantities share, factor how much of it.
 type unit struct {
 	name      string
-	class     class
+	class     Class
 	base      string
 	factor    float64
 	isIgnored bool // counts the points of the answer itself
@@ -29,7 +29,7 @@ var dollars = map[string]string{"hk": "HKD", "us": "USD", "a": "AUD", "c": "CAD"
 // units by how they are written. Each line: class, base, factor, names.
 var units = func() map[string]unit {
 	all := map[string]unit{}
-	define := func(c class, base string, factor float64, names string) {
+	define := func(c Class, base string, factor float64, names string) {
 		for i, name := range strings.Fields(names) {
 			u := unit{name: strings.Fields(names)[0], class: c, base: base, factor: factor}
 			if i > 0 {
@@ -87,41 +87,42 @@ var units = func() map[string]unit {
 	define(classEnergy, "kcal", 1, "kcal 千卡 大卡 calorie calories")
 	define(classEnergy, "kJ", 1, "kj 千焦")
 	define(classEnergy, "kWh", 1, "kwh 千瓦时 度电")
-	define(classDuration, "s", 1e-3, "ms 毫秒 millisecond milliseconds")
-	define(classDuration, "s", 1, "s 秒 秒钟 sec secs second seconds")
-	define(classDuration, "s", 60, "min 分钟 mins minute minutes")
-	define(classDuration, "s", 3600, "h 小时 个小时 钟头 个钟头 hr hrs hour hours")
-	define(classDuration, "s", 86400, "day 天 日 days 昼夜")
-	define(classDuration, "s", 14*86400, "fortnight fortnights")
-	define(classDuration, "s", 7*86400, "week 周 星期 个星期 weeks 个周")
-	define(classDuration, "month", 1, "month 月 个月 月龄 months")
-	define(classDuration, "month", 3, "季度 个季度 quarter quarters")
-	define(classDuration, "month", 12, "year 年 years 周年 学年 个学年")
-	define(classDuration, "workday", 1, "工作日 个工作日")
-	define(classDuration, "natural day", 1, "自然日 个自然日")
-	define(classDuration, "trading day", 1, "交易日 个交易日")
-	define(classMoney, "CNY", 1, "元 块 块钱 元人民币 人民币 yuan rmb cny")
-	define(classMoney, "CNY", 0.1, "角 毛 毛钱 角钱")
-	define(classMoney, cents, 0.01, "cent cents")
-	define(classMoney, "USD", 1, "美元 dollar dollars usd 美金")
-	define(classMoney, "EUR", 1, "欧元 euro euros eur")
-	define(classMoney, "GBP", 1, "英镑 gbp")
-	define(classMoney, "HKD", 1, "港元 港币 hkd")
-	define(classMoney, "JPY", 1, "日元 jpy")
-	define(classPercent, "%", 1, "% percent 个百分点")
-	define(classPercent, "%", 0.1, "‰")
-	define(classPercent, "%", 100, "倍 times")
-	define(classPercent, "%", 10, "成")
-	define(classPercent, "折", 1, "折")
+	define(classEnergy, "kWh", 1e-3, "wh 瓦时")
+	define(ClassDuration, "s", 1e-3, "ms 毫秒 millisecond milliseconds")
+	define(ClassDuration, "s", 1, "s 秒 秒钟 sec secs second seconds")
+	define(ClassDuration, "s", 60, "min 分钟 mins minute minutes")
+	define(ClassDuration, "s", 3600, "h 小时 个小时 钟头 个钟头 hr hrs hour hours")
+	define(ClassDuration, "s", 86400, "day 天 日 days 昼夜")
+	define(ClassDuration, "s", 14*86400, "fortnight fortnights")
+	define(ClassDuration, "s", 7*86400, "week 周 星期 个星期 weeks 个周")
+	define(ClassDuration, "month", 1, "month 月 个月 月龄 months")
+	define(ClassDuration, "month", 3, "季度 个季度 quarter quarters")
+	define(ClassDuration, "month", 12, "year 年 years 周年 学年 个学年")
+	define(ClassDuration, "workday", 1, "工作日 个工作日")
+	define(ClassDuration, "natural day", 1, "自然日 个自然日")
+	define(ClassDuration, "trading day", 1, "交易日 个交易日")
+	define(ClassMoney, "CNY", 1, "元 块 块钱 元人民币 人民币 yuan rmb cny")
+	define(ClassMoney, "CNY", 0.1, "角 毛 毛钱 角钱")
+	define(ClassMoney, cents, 0.01, "cent cents")
+	define(ClassMoney, "USD", 1, "美元 dollar dollars usd 美金")
+	define(ClassMoney, "EUR", 1, "欧元 euro euros eur")
+	define(ClassMoney, "GBP", 1, "英镑 gbp")
+	define(ClassMoney, "HKD", 1, "港元 港币 hkd")
+	define(ClassMoney, "JPY", 1, "日元 jpy")
+	define(ClassPercent, "%", 1, "% percent 个百分点")
+	define(ClassPercent, "%", 0.1, "‰")
+	define(ClassPercent, "%", 100, "倍")
+	define(ClassPercent, "%", 10, "成")
+	define(ClassPercent, "折", 1, "折")
 	for _, name := range strings.Fields("次 人 名 位 片 粒 台 条 张 本 套 辆 箱 包 瓶 盒 支 枚 颗 滴 分 个 只 家 户 级 件 份 间 层 口 股 字 页 字节 口 课时 学分 学时 千克 公顷 岁 周岁 期 笔 台 行 列 人次 部 篇 道 座 所 根") {
 		if _, isKnown := all[name]; !isKnown {
-			define(classCount, name, 1, name)
+			define(ClassCount, name, 1, name)
 		}
 	}
-	define(classCount, "岁", 1, "岁 周岁")
-	define(classCount, "人", 1, "人 名 位 口 口人 people persons guests 个人")
-	for _, names := range []string{"word words", "page pages", "credit credits", "bag bags", "letter letters", "point points", "tablet tablets", "capsule capsules", "item items", "user users", "serving servings", "device devices", "字符 character characters 个字符", "字 个字"} {
-		define(classCount, strings.Fields(names)[0], 1, names)
+	define(ClassCount, "岁", 1, "岁 周岁")
+	define(ClassCount, "人", 1, "人 名 位 口 口人 people persons guests 个人")
+	for _, names := range []string{"word words", "page pages", "credit credits", "bag bags", "letter letters", "point points", "tablet tablets", "capsule capsules", "item items", "user users", "serving servings", "次 time times", "device devices", "字符 character characters 个字符", "字 个字"} {
+		define(ClassCount, strings.Fields(names)[0], 1, names)
 	}
 	for _, name := range strings.Fields("点 步 项 类 种 方面 个方面 档 个步骤 要点 步骤 部分 个部分 大类 者 方 般 些 样 旦 律 定 并 起 个要点") {
 		all[name] = unit{name: name, factor: 1, isIgnored: true}
@@ -145,8 +146,11 @@ var hanUnits = func() map[rune][]string {
 }()
 
 // unit reads the unit at i, after blanks, and returns where it ends; without one, that is i.
-func (d *document) unit(i, to int) (unit, int) {
+func (d *Document) unit(i, to int) (unit, int) {
 	from := d.Blanks(i)
+	if u, end := d.shortUnit(from, to); end > from {
+		return u, end
+	}
 	if from >= to {
 		return unit{factor: 1}, i
 	}
@@ -200,8 +204,26 @@ func (d *document) unit(i, to int) (unit, int) {
 	return unit{factor: 1}, i
 }
 
+// shortUnit reads what a capital alone counts: 60 个 G, 500M.
+func (d *Document) shortUnit(from, to int) (unit, int) {
+	at := from
+	if d.At(at) == '个' {
+		at = d.Blanks(at + 1)
+	}
+	if at >= to || passage.IsLatin(d.At(at+1)) || passage.IsDigit(d.At(at+1)) {
+		return unit{}, from
+	}
+	switch d.Runes[at] {
+	case 'G':
+		return units["gb"], at + 1
+	case 'M':
+		return units["mb"], at + 1
+	}
+	return unit{}, from
+}
+
 // isOther reports whether a Chinese name is the beginning of another word: 分别, 条件, 成为, 日期, 本人.
-func (d *document) isOther(name string, end int) bool {
+func (d *Document) isOther(name string, end int) bool {
 	next := d.At(end)
 	switch name {
 	case "分":
@@ -209,7 +231,7 @@ func (d *document) isOther(name string, end int) bool {
 	case "条":
 		return next == '件' || next == '款'
 	case "成":
-		return next != ' ' && next != '，' && next != '。' && next != '以' && next != '左' && next != 0 && next != '\n'
+		return strings.ContainsRune("为立功本员年人交分果绩长熟语套型品都就效份千百", next)
 	case "日":
 		return next == '期' || next == '常' || next == '元'
 	case "两":

@@ -1,4 +1,4 @@
-package facts
+package claim
 
 import (
 	"fmt"
@@ -40,13 +40,13 @@ func (x date) agrees(y date) bool {
 		(x.year > 0 && y.year > 0 || x.month > 0 && y.month > 0 || x.day > 0 && y.day > 0)
 }
 
-func (d *document) addDate(from, to int, x date) int {
-	d.add(fact{Span: passage.Span{From: from, To: to}, kind: Date, class: classDate, key: x.String(), value: x.String(), date: x})
+func (d *Document) addDate(from, to int, x date) int {
+	d.add(Claim{Span: passage.Span{From: from, To: to}, Class: ClassDate, Key: x.String(), Value: x.String(), date: x})
 	return to
 }
 
 // calendar reads a date that begins with a number.
-func (d *document) calendar(i int, n number, to int) int {
+func (d *Document) calendar(i int, n number, to int) int {
 	value := int(n.value)
 	if n.value != float64(value) || value < 0 || value > 9999 {
 		return i
@@ -60,13 +60,13 @@ func (d *document) calendar(i int, n number, to int) int {
 		if ok {
 			return d.addDate(i, after, date{month: value, day: day})
 		}
-		if !n.isHan || d.At(next+1) == '份' {
+		if !n.isHan || strings.ContainsRune("份底初末中上下", d.At(next+1)) || d.At(i-1) == '年' {
 			return d.addDate(i, next+1, date{month: value})
 		}
-	case (r == '日' || r == '号') && value >= 1 && value <= 31 && d.isDayOfMonth(i, r):
+	case (r == '日' || r == '号') && value >= 1 && value <= 31 && d.isDayOfMonth(i, value, r):
 		x := date{day: value}
-		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && i-d.facts[k].To <= 3 {
-			x.month, x.year = d.facts[k].date.month, d.facts[k].date.year
+		if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassDate && i-d.Claims[k].To <= 3 {
+			x.month, x.year = d.Claims[k].date.month, d.Claims[k].date.year
 		}
 		return d.addDate(i, next+1, x)
 	case n.isHan:
@@ -115,7 +115,7 @@ func (d *document) calendar(i int, n number, to int) int {
 	return i
 }
 
-func (d *document) comma(i int) int {
+func (d *Document) comma(i int) int {
 	if d.At(i) == ',' {
 		return i + 1
 	}
@@ -123,7 +123,7 @@ func (d *document) comma(i int) int {
 }
 
 // isDayOfMonth reports whether 1 日 is a day of the calendar, not a duration.
-func (d *document) isDayOfMonth(i int, unit rune) bool {
+func (d *Document) isDayOfMonth(i, value int, unit rune) bool {
 	before := i - 1
 	for before > 0 && d.Runes[before] == ' ' {
 		before--
@@ -131,13 +131,18 @@ func (d *document) isDayOfMonth(i int, unit rune) bool {
 	if d.At(before) == '月' && strings.ContainsRune("每当次本该上下", d.At(before-1)) {
 		return true
 	}
-	if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classDate && d.facts[k].date.day > 0 && i-d.facts[k].To <= 3 {
+	for k := len(d.Claims) - 1; k >= max(0, len(d.Claims)-4); k-- { // 每月 25 日之前…, 25 日之后…
+		if x := &d.Claims[k]; x.Class == ClassDate && x.date == (date{day: value}) {
+			return true
+		}
+	}
+	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassDate && d.Claims[k].date.day > 0 && i-d.Claims[k].To <= 3 {
 		return strings.ContainsRune("至到-–~、和及", d.At(before))
 	}
 	return unit == '号' && d.At(before) != '第'
 }
 
-func (d *document) smallNumber(i int) (int, int) {
+func (d *Document) smallNumber(i int) (int, int) {
 	value, end := 0, i
 	for end < i+2 && passage.IsDigit(d.At(end)) {
 		value = value*10 + int(d.At(end)-'0')
@@ -146,7 +151,7 @@ func (d *document) smallNumber(i int) (int, int) {
 	return value, end
 }
 
-func (d *document) year(i int) (int, int) {
+func (d *Document) year(i int) (int, int) {
 	value, end := 0, i
 	for end < i+4 && passage.IsDigit(d.At(end)) {
 		value = value*10 + int(d.At(end)-'0')
@@ -159,7 +164,7 @@ func (d *document) year(i int) (int, int) {
 }
 
 // dayOfMonth reads the 3日 of 11月3日.
-func (d *document) dayOfMonth(i, to int) (int, int, bool) {
+func (d *Document) dayOfMonth(i, to int) (int, int, bool) {
 	n, isNumber := d.anyNumber(d.Blanks(i), to)
 	if !isNumber || n.value < 1 || n.value > 31 {
 		return 0, i, false
@@ -172,7 +177,7 @@ func (d *document) dayOfMonth(i, to int) (int, int, bool) {
 }
 
 // yearFirst reads what follows 2024年.
-func (d *document) yearFirst(i, year, next, to int) int {
+func (d *Document) yearFirst(i, year, next, to int) int {
 	x := date{year: year}
 	end := next
 	if year < 1000 {
@@ -192,7 +197,7 @@ func (d *document) yearFirst(i, year, next, to int) int {
 }
 
 // monthFirst reads June 30, 2026.
-func (d *document) monthFirst(i, next, to, month int) int {
+func (d *Document) monthFirst(i, next, to, month int) int {
 	if d.At(next) == '.' {
 		next++
 	}
@@ -215,10 +220,10 @@ func (d *document) monthFirst(i, next, to, month int) int {
 }
 
 // noon reads noon and midnight.
-func (d *document) noon(i int) int {
+func (d *Document) noon(i int) int {
 	for _, l := range []struct{ word, value string }{{"noon", "12:00"}, {"midday", "12:00"}, {"midnight", "00:00"}, {"正午", "12:00"}, {"零点", "00:00"}} {
 		if end := i + len([]rune(l.word)); d.Has(i, l.word) && !passage.IsLatin(d.At(i-1)) && !passage.IsLatin(d.At(end)) {
-			d.add(fact{Span: passage.Span{From: i, To: end}, kind: Time, class: classTime, key: l.value, value: l.value})
+			d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassTime, Key: l.value, Value: l.value})
 			return end
 		}
 	}
@@ -226,7 +231,7 @@ func (d *document) noon(i int) int {
 }
 
 // partOfDay reads 上午 and the like before a number: 'a' before noon, 'n' noon, 'p' after it.
-func (d *document) partOfDay(i, to int) (byte, int) {
+func (d *Document) partOfDay(i, to int) (byte, int) {
 	var part byte
 	switch d.Runes[i] {
 	case '上', '凌', '早', '清':
@@ -257,7 +262,7 @@ func (d *document) partOfDay(i, to int) (byte, int) {
 }
 
 // clock reads a time of day whose hour is n.
-func (d *document) clock(i int, n number, to int, part byte) int {
+func (d *Document) clock(i int, n number, to int, part byte) int {
 	hour := int(n.value)
 	if n.value != float64(hour) || hour < 0 || hour > 24 || n.To-i > 8 {
 		return i
@@ -273,8 +278,8 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 		}
 	case r == '点' || r == '时' && d.At(next+1) != '间' && d.At(next+1) != '候':
 		minute, end, isTime = d.minutes(next+1, to)
-		before := len(d.facts) - 1
-		follows := before >= 0 && d.facts[before].class == classTime && i-d.facts[before].To <= 4
+		before := len(d.Claims) - 1
+		follows := before >= 0 && d.Claims[before].Class == ClassTime && i-d.Claims[before].To <= 4
 		isTime = isTime || part != 0 || follows && r == '点' || r == '点' && n.isHan && d.isHourBefore(next+1) || d.followsDate(i) || !n.isHan && !n.isWord && r == '点'
 	}
 	if suffix, after := d.meridiem(d.Blanks(end)); suffix != 0 && !n.isHan {
@@ -285,7 +290,7 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 	}
 	isEither := part == 0 && hour >= 1 && hour <= 12 && d.At(next) == '点'
 	if part == 0 {
-		if k := len(d.facts) - 1; k >= 0 && d.facts[k].class == classTime && d.facts[k].per == "p" && i-d.facts[k].To <= 2 && hour < 12 {
+		if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassTime && d.Claims[k].per == "p" && i-d.Claims[k].To <= 2 && hour < 12 {
 			part = 'p'
 		}
 	}
@@ -298,18 +303,18 @@ func (d *document) clock(i int, n number, to int, part byte) int {
 		hour = 0
 	}
 	value := fmt.Sprintf("%02d:%02d", hour, minute)
-	f := fact{Span: passage.Span{From: i, To: end}, kind: Time, class: classTime, key: strings.Replace(value, "24:", "00:", 1), value: value}
+	f := Claim{Span: passage.Span{From: i, To: end}, Class: ClassTime, Key: strings.Replace(value, "24:", "00:", 1), Value: value}
 	if part == 'p' {
 		f.per = "p"
 	}
 	f.isEitherHalf = isEither && part == 0
-	f.bound = d.boundOf(&f, i)
+	f.Bound = d.boundOf(&f, i)
 	d.add(f)
 	return end
 }
 
 // isHourBefore reports whether the text after 八点 makes it a time of day rather than a list item.
-func (d *document) isHourBefore(i int) bool {
+func (d *Document) isHourBefore(i int) bool {
 	for _, word := range []string{"以后", "之后", "以前", "之前", "前", "后", "到", "至", "开", "关"} {
 		if d.Has(i, word) {
 			return true
@@ -318,14 +323,14 @@ func (d *document) isHourBefore(i int) bool {
 	return false
 }
 
-// followsDate reports whether the fact before i is a day: 5月6日9时.
-func (d *document) followsDate(i int) bool {
-	k := len(d.facts) - 1
-	return k >= 0 && d.facts[k].class == classDate && d.facts[k].date.day > 0 && i-d.facts[k].To <= 1
+// followsDate reports whether the claim before i is a day: 5月6日9时.
+func (d *Document) followsDate(i int) bool {
+	k := len(d.Claims) - 1
+	return k >= 0 && d.Claims[k].Class == ClassDate && d.Claims[k].date.day > 0 && i-d.Claims[k].To <= 1
 }
 
 // minutes reads what follows 九点: 半, 三十分, 整.
-func (d *document) minutes(i, to int) (minute, end int, isTime bool) {
+func (d *Document) minutes(i, to int) (minute, end int, isTime bool) {
 	switch {
 	case d.At(i) == '半':
 		return 30, i + 1, true
@@ -341,7 +346,7 @@ func (d *document) minutes(i, to int) (minute, end int, isTime bool) {
 }
 
 // meridiem reads a.m., pm.
-func (d *document) meridiem(i int) (byte, int) {
+func (d *Document) meridiem(i int) (byte, int) {
 	r := passage.Lower(d.At(i))
 	if r != 'a' && r != 'p' {
 		return 0, i
@@ -361,7 +366,7 @@ func (d *document) meridiem(i int) (byte, int) {
 }
 
 // weekday reads 周三, 星期天.
-func (d *document) weekday(i int) int {
+func (d *Document) weekday(i int) int {
 	end := i + 1
 	if d.Runes[i] != '周' {
 		if !d.Has(i, "星期") && !d.Has(i, "礼拜") {
@@ -379,8 +384,8 @@ func (d *document) weekday(i int) int {
 	return d.addWeekday(i, end+1, day)
 }
 
-func (d *document) addWeekday(from, to, day int) int {
+func (d *Document) addWeekday(from, to, day int) int {
 	value := passage.Weekdays[day]
-	d.add(fact{Span: passage.Span{From: from, To: to}, kind: Date, class: classWeekday, key: value, value: value})
+	d.add(Claim{Span: passage.Span{From: from, To: to}, Class: ClassWeekday, Key: value, Value: value})
 	return to
 }

@@ -1,4 +1,4 @@
-package facts
+package claim
 
 import (
 	"math"
@@ -15,6 +15,8 @@ type number struct {
 	value   float64
 	isHan   bool // written in Chinese characters
 	isWord  bool // written in English words
+	isPart  bool // 1/3, without a unit
+	isAbout bool // 两三: two or three
 	isLight bool // one Chinese character: a number only before a unit
 }
 
@@ -22,7 +24,7 @@ type number struct {
 const longestNumber = 32
 
 // han reads a number in Chinese characters.
-func (d *document) han(i, to int) (number, bool) {
+func (d *Document) han(i, to int) (number, bool) {
 	n := number{Span: passage.Span{From: i, To: i}, isHan: true}
 	total, section, digit := 0.0, 0.0, -1
 	digits := 0
@@ -59,7 +61,7 @@ func (d *document) han(i, to int) (number, bool) {
 		return n, false
 	}
 	if digit > 0 {
-		section += float64(digit)
+		section += float64(digit) * d.lastScale(n.To)
 	}
 	n.value = total + section
 	n.isLight = n.To == i+1
@@ -76,6 +78,15 @@ func (d *document) han(i, to int) (number, bool) {
 	return n, true
 }
 
+// lastScale is what the last digit of a number counts that ends at end: 一千五 is 1,500.
+func (d *Document) lastScale(end int) float64 {
+	scale := passage.ChineseScale(d.At(end - 2))
+	if scale < 100 || end-2 < 1 || passage.ChineseDigit(d.At(end-3)) < 1 {
+		return 1
+	}
+	return scale / 10
+}
+
 func boolean(b bool) float64 {
 	if b {
 		return 1
@@ -84,7 +95,7 @@ func boolean(b bool) float64 {
 }
 
 // integer reads a whole number in digits or Chinese characters.
-func (d *document) integer(i int) (string, int) {
+func (d *Document) integer(i int) (string, int) {
 	end := i
 	for end < i+9 && passage.IsDigit(d.At(end)) {
 		end++
@@ -103,7 +114,7 @@ func decimal(v float64) string {
 }
 
 // digits reads 1,200.50.
-func (d *document) digits(i, to int) (number, bool) {
+func (d *Document) digits(i, to int) (number, bool) {
 	var small [32]byte
 	n := number{Span: passage.Span{From: i, To: i}}
 	length := 0
@@ -134,7 +145,7 @@ done:
 }
 
 // english reads a number in words: thirty, twenty-one, two hundred.
-func (d *document) english(i, to int) (number, bool) {
+func (d *Document) english(i, to int) (number, bool) {
 	n := number{Span: passage.Span{From: i, To: i}, isWord: true}
 	total := 0.0
 	for found := 0; found < 6; found++ {
@@ -167,7 +178,7 @@ func (d *document) english(i, to int) (number, bool) {
 }
 
 // anyNumber reads a number that begins at i.
-func (d *document) anyNumber(i, to int) (number, bool) {
+func (d *Document) anyNumber(i, to int) (number, bool) {
 	if i >= to {
 		return number{}, false
 	}
@@ -181,7 +192,7 @@ func (d *document) anyNumber(i, to int) (number, bool) {
 		return n, isNumber
 	case passage.ChineseDigit(r) >= 0 || r == '十':
 		if next := passage.ChineseDigit(d.At(i + 1)); next > 1 && next == passage.ChineseDigit(r)+1 && passage.ChineseDigit(d.At(i+2)) < 0 && passage.ChineseScale(d.At(i+2)) == 0 {
-			n := number{Span: passage.Span{From: i, To: i + 1}, value: float64(next - 1), isHan: true} // 两三米
+			n := number{Span: passage.Span{From: i, To: i + 1}, value: float64(next - 1), isHan: true, isAbout: true} // 两三米
 			return n, true
 		}
 		return d.han(i, to)
@@ -192,7 +203,7 @@ func (d *document) anyNumber(i, to int) (number, bool) {
 }
 
 // fraction reads the /4 of 1/4, and the 1/2 of 1 1/2, where a unit follows: 1/4 alone may be a date or a page.
-func (d *document) fraction(n *number, to int) {
+func (d *Document) fraction(n *number, to int) {
 	whole, top, i := 0.0, *n, n.To
 	if d.At(i) == ' ' && passage.IsDigit(d.At(i+1)) {
 		next, isNumber := d.digits(i+1, to)
@@ -206,13 +217,27 @@ func (d *document) fraction(n *number, to int) {
 		return
 	}
 	if u, _ := d.unit(bottom.To, to); u.base == "" && whole == 0 || u.isIgnored {
+		n.isPart = whole == 0 && bottom.value <= 5 && d.isPartOf(top.From, bottom.To)
+		if n.isPart {
+			n.value, n.To = top.value/bottom.value, bottom.To
+		}
 		return
 	}
 	n.value, n.To = whole+top.value/bottom.value, bottom.To
 }
 
+// isPartOf reports whether 1/3 is a part of something, not a date or a page: of what it is the part comes before or behind it.
+func (d *Document) isPartOf(from, to int) bool {
+	before, behind := d.At(from-1), d.At(d.Blanks(to))
+	if before == ' ' {
+		before = d.At(from - 2)
+	}
+	isOther := before == '第' || before == '/' || behind == '/' || strings.ContainsRune("页月号日场章版", behind)
+	return !isOther && (strings.ContainsRune("的为取约到至满剩", before) || passage.IsHan(behind) || d.Has(d.Blanks(to), "of "))
+}
+
 // scale reads 万 or million after digits.
-func (d *document) scale(n *number, to int) {
+func (d *Document) scale(n *number, to int) {
 	d.fraction(n, to)
 	i := d.Blanks(n.To)
 	if i >= to {
@@ -249,7 +274,7 @@ func beginsQuantity(r rune) bool {
 }
 
 // quantity reads what begins with a number, or with what says its sort.
-func (d *document) quantity(i, to, clause int) int {
+func (d *Document) quantity(i, to, clause int) int {
 	if r := d.Runes[i]; r == ' ' || r >= 0x3400 && !beginsQuantity(r) {
 		return i
 	}
@@ -262,6 +287,10 @@ func (d *document) quantity(i, to, clause int) int {
 		return d.partOf(i, i+3, to, clause, 0.1)
 	case d.Has(i, "万分之"):
 		return d.partOf(i, i+3, to, clause, 0.01)
+	case r == 'a' && (d.Has(i, "a quarter of what") || d.Has(i, "a quarter of the")) && !passage.IsLatin(d.At(i-1)):
+		return d.addPercent(i, i+len("a quarter"), 25, clause)
+	case r == 'h' && (d.Has(i, "half of what") || d.Has(i, "half of the")) && !passage.IsLatin(d.At(i-1)):
+		return d.addPercent(i, i+len("half"), 50, clause)
 	case r == '半' || r == 'h' && d.Has(i, "half ") && !passage.IsLatin(d.At(i-1)):
 		return d.half(i, to, clause)
 	case r == 'a' && d.Has(i, "a quarter ") && !passage.IsLatin(d.At(i-1)):
@@ -271,7 +300,11 @@ func (d *document) quantity(i, to, clause int) int {
 		if r == 't' {
 			end = i + 5
 		}
-		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Number, class: classPercent, key: "200%", value: "200%", unit: "%"})
+		if r == 't' && !d.isMultiple(end) {
+			d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassCount, Key: "2|", Value: "2 次", Unit: "次", Raw: "2"})
+			return end
+		}
+		d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassPercent, Key: "200%", Value: "200%", Unit: "%"})
 		return end
 	}
 	if r := passage.Lower(d.Runes[i]); r == 'n' || r == 'm' || r == '正' {
@@ -298,10 +331,13 @@ func (d *document) quantity(i, to, clause int) int {
 	}
 	if d.Has(d.Blanks(n.To), "分之") && n.value > 0 {
 		if part, isPart := d.anyNumber(d.Blanks(d.Blanks(n.To)+2), to); isPart {
-			f := fact{Span: passage.Span{From: i, To: part.To}, kind: Percent, class: classPercent, unit: "%"}
+			f := Claim{Span: passage.Span{From: i, To: part.To}, Class: ClassPercent, Unit: "%"}
 			d.finish(&f, 100*part.value/n.value, clause)
 			return part.To
 		}
+	}
+	if n.isPart {
+		return d.addPercent(i, n.To, 100*n.value, clause)
 	}
 	start := i
 	if d.At(i-1) == '-' && !passage.IsDigit(d.At(i-2)) && !passage.IsLetter(d.At(i-2)) && d.At(i-2) != ')' && d.At(i-2) != '%' && !n.isWord {
@@ -326,7 +362,7 @@ func (d *document) quantity(i, to, clause int) int {
 }
 
 // oneOf reads the article of a quantity, where no rate is meant: for a week, a gram of, within an hour.
-func (d *document) oneOf(i, to int) int {
+func (d *Document) oneOf(i, to int) int {
 	if passage.Lower(d.Runes[i]) != 'a' || passage.IsLatin(d.At(i-1)) {
 		return i
 	}
@@ -339,8 +375,8 @@ func (d *document) oneOf(i, to int) int {
 	}
 	u, after := d.unit(end, to)
 	switch {
-	case u.class == classDuration:
-		for _, word := range []string{"for ", "within ", "in ", "after ", "every ", "until ", "than ", "least ", "under ", "over ", "about "} {
+	case u.class == ClassDuration:
+		for _, word := range []string{"for ", "have ", "has ", "within ", "in ", "after ", "every ", "until ", "than ", "least ", "under ", "over ", "about "} {
 			if d.Has(i-len(word), word) {
 				return end
 			}
@@ -357,7 +393,7 @@ func (d *document) oneOf(i, to int) int {
 }
 
 // digitsCode reads 400-600-1873, 3.8.2, 192.168.31.1, 2.x, 21H2.
-func (d *document) digitsCode(i int, n number, to int) int {
+func (d *Document) digitsCode(i int, n number, to int) int {
 	end, groups, dots := i, 1, 0
 	longest, current := 0, 0
 loop:
@@ -381,15 +417,15 @@ loop:
 	switch {
 	case groups == 1 && dots == 0 && current >= 5 && n.To == end && d.isUnmeasured(end, to) && d.isCue(i):
 		key := string(d.Runes[i:end])
-		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: key})
+		d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassCode, Key: key, Value: key})
 		return end
 	case isPhone && dots == 0:
 		key := string(d.Runes[i:end])
-		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: key})
+		d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassCode, Key: key, Value: key})
 		return end
 	case groups == 1 && (dots >= 2 || dots == 1 && d.At(end-1) == 'x'):
 		key := string(d.Runes[i:end])
-		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classVersion, key: trimVersion(key), value: key})
+		d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassVersion, Key: trimVersion(key), Value: key})
 		return end
 	}
 	if passage.IsLatin(d.At(n.To)) && n.To == d.Blanks(n.To) {
@@ -401,7 +437,7 @@ loop:
 		}
 		if hasDigit {
 			key := string(d.Runes[i:word])
-			d.add(fact{Span: passage.Span{From: i, To: word}, kind: Code, class: classCode, key: strings.ToLower(key), value: key})
+			d.add(Claim{Span: passage.Span{From: i, To: word}, Class: ClassCode, Key: strings.ToLower(key), Value: key})
 			return word
 		}
 	}
@@ -409,13 +445,13 @@ loop:
 }
 
 // isUnmeasured reports whether no unit follows.
-func (d *document) isUnmeasured(i, to int) bool {
+func (d *Document) isUnmeasured(i, to int) bool {
 	_, end := d.unit(i, to)
 	return end == i
 }
 
 // isCue reports whether a telephone number is announced.
-func (d *document) isCue(i int) bool {
+func (d *Document) isCue(i int) bool {
 	for from := max(0, i-8); from < i; from++ {
 		for _, cue := range []string{"电话", "热线", "拨打", "致电", "专线", "客服", "call", "phone", "hotline", "dial"} {
 			if d.Has(from, cue) {
@@ -429,35 +465,41 @@ func (d *document) isCue(i int) bool {
 	return d.At(i-1) == '打' || d.At(i-1) == '拨'
 }
 
-func (d *document) money(i, from, to, clause int, currency string) int {
+func (d *Document) money(i, from, to, clause int, currency string) int {
 	n, isNumber := d.anyNumber(from, to)
 	if !isNumber || n.isWord {
 		return i
 	}
 	end := n.To
-	if word, after := d.word(d.Blanks(end), to); units[word].class == classMoney {
+	if word, after := d.word(d.Blanks(end), to); units[word].class == ClassMoney {
 		end = after
 	} else if d.At(end) == '元' {
 		end++
 	}
-	f := fact{Span: passage.Span{From: i, To: end}, kind: Money, class: classMoney, unit: currency, raw: decimal(n.value)}
+	f := Claim{Span: passage.Span{From: i, To: end}, Class: ClassMoney, Unit: currency, Raw: decimal(n.value)}
 	d.finish(&f, n.value, clause)
 	return end
 }
 
+func (d *Document) addPercent(from, to int, value float64, clause int) int {
+	f := Claim{Span: passage.Span{From: from, To: to}, Class: ClassPercent, Unit: "%"}
+	d.finish(&f, value, clause)
+	return to
+}
+
 // partOf reads 百分之三十.
-func (d *document) partOf(i, from, to, clause int, factor float64) int {
+func (d *Document) partOf(i, from, to, clause int, factor float64) int {
 	n, isNumber := d.anyNumber(from, to)
 	if !isNumber {
 		return i
 	}
-	f := fact{Span: passage.Span{From: i, To: n.To}, kind: Percent, class: classPercent, unit: "%"}
+	f := Claim{Span: passage.Span{From: i, To: n.To}, Class: ClassPercent, Unit: "%"}
 	d.finish(&f, n.value*factor, clause)
 	return n.To
 }
 
 // half reads 半小时, 半个月, half a cup.
-func (d *document) half(i, to, clause int) int {
+func (d *Document) half(i, to, clause int) int {
 	from := i + 1
 	if d.Runes[i] == 'h' {
 		from = d.article(i + len("half"))
@@ -466,7 +508,7 @@ func (d *document) half(i, to, clause int) int {
 }
 
 // article returns what follows of, a and an.
-func (d *document) article(i int) int {
+func (d *Document) article(i int) int {
 	i = d.Blanks(i)
 	for _, word := range []string{"of ", "a ", "an "} {
 		if d.Has(i, word) {
@@ -477,21 +519,21 @@ func (d *document) article(i int) int {
 }
 
 // part reads the unit of which there is a half or a quarter.
-func (d *document) part(i, from, to, clause int, size float64) int {
+func (d *Document) part(i, from, to, clause int, size float64) int {
 	if d.At(from) == '个' {
 		from++
 	}
 	u, end := d.unit(from, to)
 	if size == 0.5 && (d.At(i+1) == '价' || d.Has(i-1, "一半") && d.At(i+1) != '时') {
 		end := i + 1
-		f := fact{Span: passage.Span{From: i, To: end}, kind: Percent, class: classPercent, unit: "%", key: "50%", value: "50%"}
+		f := Claim{Span: passage.Span{From: i, To: end}, Class: ClassPercent, Unit: "%", Key: "50%", Value: "50%"}
 		d.add(f)
 		return end
 	}
-	if u.base == "" || u.isIgnored || u.class == classCount && u.base != "tablet" && u.base != "片" && u.base != "粒" || u.class == classPercent || u.class == classTemperature {
+	if u.base == "" || u.isIgnored || u.class == ClassCount && u.base != "tablet" && u.base != "片" && u.base != "粒" || u.class == ClassPercent || u.class == classTemperature {
 		return i
 	}
-	f := fact{Span: passage.Span{From: i, To: end}, kind: kindOf(u.class), class: u.class, unit: u.base}
+	f := Claim{Span: passage.Span{From: i, To: end}, Class: u.class, Unit: u.base}
 	d.finish(&f, u.factor*size, clause)
 	return end
 }
@@ -500,19 +542,22 @@ func (d *document) part(i, from, to, clause int, size float64) int {
 var articles = set("个 台 家 位 名 户 所 座 部 篇 道")
 
 // measured reads a number with its unit, and the one before it that shares the unit: 5–10 mg/kg.
-func (d *document) measured(start int, n number, to, clause int) int {
+func (d *Document) measured(start int, n number, to, clause int) int {
 	if d.Has(n.To, "个半") { // 四个半小时
-		if u, _ := d.unit(n.To+2, to); u.class == classDuration {
+		if u, _ := d.unit(n.To+2, to); u.class == ClassDuration {
 			n.value, n.To, n.isLight = n.value+0.5, n.To+2, false
 		}
 	}
 	u, end := d.unit(n.To, to)
-	if u.class == classCount && u.base == "" && !d.isInRange { // 1-2-3 is not a range of ranges
+	if u.class == ClassCount && u.base == "" && !d.isInRange { // 1-2-3 is not a range of ranges
 		if second, from, isRange := d.rangeTo(n.To, to); isRange && second.value >= n.value {
 			return d.ranged(start, n, second, from, to, clause)
 		}
 	}
-	if u.base == "" && u.class == classCount && !u.isIgnored && !n.isLight {
+	if u.base == "" && u.class == ClassCount && !u.isIgnored && !n.isHan {
+		u = d.unitBehindProduct(n.To, to, u)
+	}
+	if u.base == "" && u.class == ClassCount && !u.isIgnored && !n.isLight {
 		if about := d.unitOfCell(); about.base != "" {
 			u = about
 		}
@@ -520,21 +565,25 @@ func (d *document) measured(start int, n number, to, clause int) int {
 	if n.isHan && n.value == 1 && !d.isInRange && articles[u.name] { // 一个 is an article
 		return end
 	}
-	isKnown := u.base != "" || u.class != classCount
+	if u.name == "次" && passage.IsLatin(d.At(end-1)) && d.isMultiple(end) {
+		u = units["倍"]
+	}
+	isKnown := u.base != "" || u.class != ClassCount
 	if n.isLight && !isKnown || n.isWord && n.value == 1 && !isKnown || u.isIgnored && (n.isHan || n.value < 13) {
 		return start
 	}
 	if u.isIgnored {
 		u, end = unit{factor: 1}, n.To
 	}
-	if u.class == classDuration && n.value == 1 && n.isHan && d.isRate(start, end, to) {
+	if u.class == ClassDuration && n.value == 1 && n.isHan && d.isRate(start, end, to) {
 		return end
 	}
-	f := fact{Span: passage.Span{From: start, To: end}, kind: kindOf(u.class), class: u.class, unit: u.base, raw: decimal(n.value)}
-	f.isLoose = u.name == "次" && n.isHan && n.value == 1 && passage.IsHan(d.At(end)) // 一次能借五册
-	if u.class != classMoney && u.class != classPercent {
+	f := Claim{Span: passage.Span{From: start, To: end}, Class: u.class, Unit: u.base, Raw: decimal(n.value)}
+	f.IsLoose = n.isAbout || u.name == "次" && n.isHan && n.value == 1 && passage.IsHan(d.At(end)) // 一次能借五册
+	if u.class != ClassMoney && u.class != ClassPercent {
 		f.per, f.To = d.denominator(end, to, start, clause)
 	}
+	f.isShort = u.base == "MB" && (d.At(end-1) == 'M' || d.At(end-1) == 'G')
 	value := n.value * u.factor
 	if u.base == "MB" && math.Mod(n.value, 1024) == 0 { // 1024 GB is 1 TB
 		value = n.value / 1024 * 1000 * u.factor
@@ -548,41 +597,71 @@ func (d *document) measured(start int, n number, to, clause int) int {
 		f.To++
 	}
 	if u.base == "折" {
-		f.unit = "折"
+		f.Unit = "折"
 		for value < 10 && value > 0 {
 			value *= 10
 		}
 	}
-	if u.class == classMoney && d.At(f.To) == '/' {
+	if u.class == ClassMoney && d.At(f.To) == '/' {
 		_, after := d.unit(f.To+1, to)
 		f.To = max(f.To, after)
 	}
-	if u.class == classDuration {
+	if u.class == ClassDuration {
 		var rest float64
 		rest, f.To = d.restOfDuration(u, f.To, to)
 		value += rest
 	}
-	if u.class == classMoney {
+	if u.class == ClassMoney {
 		var rest float64
 		rest, f.To = d.restOfMoney(u, f.To, to)
 		value += rest
 	}
 	if d.At(f.To) == '+' {
-		f.bound = atLeast
+		f.Bound = AtLeast
 		f.To++
 	}
 	d.finish(&f, value, clause)
 	return f.To
 }
 
+// isMultiple reports whether times compares: three times the price, twice as much.
+func (d *Document) isMultiple(i int) bool {
+	i = d.Blanks(i)
+	for _, word := range []string{"the ", "as ", "more", "higher", "your ", "their ", "its ", "that ", "larger", "faster"} {
+		if d.Has(i, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// unitBehindProduct returns the unit of a length that is given by its sides: 55 × 40 × 23 cm.
+func (d *Document) unitBehindProduct(i, to int, none unit) unit {
+	for range 2 {
+		i = d.Blanks(i)
+		if r := d.At(i); r != '×' && r != 'x' && r != '*' {
+			return none
+		}
+		next, isNumber := d.digits(d.Blanks(i+1), to)
+		if !isNumber {
+			return none
+		}
+		if u, _ := d.unit(next.To, to); u.class == classLength {
+			return u
+		}
+		i = next.To
+	}
+	return none
+}
+
 // isRate reports whether one day, month … is per what an amount is: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.
-func (d *document) isRate(start, i, to int) bool {
+func (d *Document) isRate(start, i, to int) bool {
 	for at := start - 1; at >= start-4 && (passage.IsHan(d.At(at)) || d.At(at) == ' '); at-- {
 		if d.Runes[at] == '每' {
 			return true
 		}
 	}
-	if d.At(i) == '半' {
+	if strings.ContainsRune("半内之以后", d.At(i)) {
 		return false
 	}
 	for at := i; at < min(to, i+5); at++ {
@@ -591,7 +670,7 @@ func (d *document) isRate(start, i, to int) bool {
 		}
 		if n, isNumber := d.anyNumber(at, to); isNumber {
 			u, end := d.unit(n.To, to)
-			return end > n.To && u.base != "" && u.class != classDuration
+			return end > n.To && u.base != "" && u.class != ClassDuration
 		}
 		if r := d.At(at); r != ' ' && !passage.IsHan(r) {
 			return false
@@ -601,7 +680,7 @@ func (d *document) isRate(start, i, to int) bool {
 }
 
 // restOfDuration reads the 20 分钟 of 1 小时 20 分钟.
-func (d *document) restOfDuration(u unit, i, to int) (float64, int) {
+func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 	if u.factor < 60 && u.base == "s" {
 		return 0, i
 	}
@@ -620,17 +699,20 @@ func (d *document) restOfDuration(u unit, i, to int) (float64, int) {
 	if u.factor == 3600 && smaller.base == "分" { // 6 小时 15 分
 		smaller = units["分钟"]
 	}
-	if smaller.class != classDuration || smaller.base != u.base || smaller.factor >= u.factor {
+	if smaller.class != ClassDuration || smaller.base != u.base || smaller.factor >= u.factor {
 		return 0, i
 	}
 	return n.value * smaller.factor, end
 }
 
+// LongestContext is how many characters of what a claim is about are read.
+const LongestContext = 200
+
 // unitOfCell returns the unit that the head of the column, the row or the key of a value names in brackets: 电价（元/千瓦时）.
-func (d *document) unitOfCell() unit {
+func (d *Document) unitOfCell() unit {
 	x := d.Sentences[d.reading]
 	for _, head := range [2]passage.Span{x.Column, x.Row} {
-		to := min(head.To, head.From+longestContext)
+		to := min(head.To, head.From+LongestContext)
 		for i := head.From; i < to; i++ {
 			if d.Runes[i] != '(' {
 				continue
@@ -649,7 +731,7 @@ func (d *document) unitOfCell() unit {
 }
 
 // restOfMoney reads the 6 分 of 5 角 6 分.
-func (d *document) restOfMoney(u unit, i, to int) (float64, int) {
+func (d *Document) restOfMoney(u unit, i, to int) (float64, int) {
 	if u.base != "CNY" {
 		return 0, i
 	}
@@ -679,40 +761,40 @@ func (d *document) restOfMoney(u unit, i, to int) (float64, int) {
 	return rest, i
 }
 
-// ranged reads 5–10片: two facts that share a unit.
-func (d *document) ranged(start int, first, second number, from, to, clause int) int {
-	before := len(d.facts)
+// ranged reads 5–10片: two claims that share a unit.
+func (d *Document) ranged(start int, first, second number, from, to, clause int) int {
+	before := len(d.Claims)
 	d.isInRange = true
 	end := d.measured(from, second, to, clause)
 	d.isInRange = false
-	if end == from || len(d.facts) == before {
-		f := fact{Span: passage.Span{From: start, To: first.To}, kind: Number, class: classCount}
+	if end == from || len(d.Claims) == before {
+		f := Claim{Span: passage.Span{From: start, To: first.To}, Class: ClassCount}
 		d.finish(&f, first.value, clause)
 		return first.To
 	}
-	d.facts[len(d.facts)-1].kind = Range
-	f := d.facts[len(d.facts)-1]
+	f := d.Claims[len(d.Claims)-1]
 	u, _ := d.unit(second.To, to)
-	if f.per == "" && (f.class == classMass || f.class == classVolume) {
+	if f.per == "" && (f.Class == classMass || f.Class == classVolume) {
 		f.per, _ = d.denominator(end, to, start, clause)
-		d.facts[len(d.facts)-1].setPer(f.per)
+		d.Claims[len(d.Claims)-1].setPer(f.per)
 	}
-	f.Span, f.raw = passage.Span{From: start, To: first.To}, decimal(first.value)
-	f.bound = exact
+	f.Span, f.Raw = passage.Span{From: start, To: first.To}, decimal(first.value)
+	f.Bound = Exact
 	factor := u.factor
 	if factor == 0 {
 		factor = 1
 	}
 	d.finish(&f, first.value*factor, clause)
-	last := len(d.facts) - 1
-	f = d.facts[last]
-	f.kind = Range
-	d.facts = slices.Insert(d.facts[:last], before, f)
+	last := len(d.Claims) - 1
+	f = d.Claims[last]
+	f.IsLoose = first.isAbout
+	d.Claims[before].IsLoose = first.isAbout
+	d.Claims = slices.Insert(d.Claims[:last], before, f)
 	return end
 }
 
 // rangeTo reports whether another number follows after a dash, 至, 到 or to.
-func (d *document) rangeTo(i, to int) (number, int, bool) {
+func (d *Document) rangeTo(i, to int) (number, int, bool) {
 	from := d.Blanks(i)
 	switch r := d.At(from); {
 	case from == i && passage.ChineseDigit(r) == passage.ChineseDigit(d.At(i-1))+1 && passage.ChineseDigit(r) > 1: // 两三
@@ -732,23 +814,11 @@ func (d *document) rangeTo(i, to int) (number, int, bool) {
 	return n, from, isNumber
 }
 
-func kindOf(c class) Kind {
-	switch c {
-	case classMoney:
-		return Money
-	case classPercent:
-		return Percent
-	case classDuration:
-		return Duration
-	}
-	return Number
-}
-
 // denominator reads /kg after a unit, or 每公斤 before the number.
-func (d *document) denominator(end, to, start, clause int) (string, int) {
+func (d *Document) denominator(end, to, start, clause int) (string, int) {
 	if d.At(end) == '/' || d.Has(end, "每") {
-		if u, after := d.unit(end+1, to); u.class == classMass || u.class == classVolume || u.class == classDuration {
-			if u.class == classDuration {
+		if u, after := d.unit(end+1, to); u.class == classMass || u.class == classVolume || u.class == ClassDuration {
+			if u.class == ClassDuration {
 				return "", after
 			}
 			return u.name, after
@@ -774,40 +844,40 @@ func (d *document) denominator(end, to, start, clause int) (string, int) {
 }
 
 // setPer notes per what a quantity is.
-func (f *fact) setPer(per string) {
+func (f *Claim) setPer(per string) {
 	if per == "" {
 		return
 	}
 	f.per = per
-	f.key += per
-	f.value += "/" + per
+	f.Key += per
+	f.Value += "/" + per
 }
 
 // finish gives a number its key, its value and what limits it.
-func (d *document) finish(f *fact, value float64, clause int) {
+func (d *Document) finish(f *Claim, value float64, clause int) {
 	text := decimal(value)
-	f.key = text + "|" + f.per
-	switch f.class {
-	case classDuration:
-		f.key = text + f.unit
-		f.value = durationValue(value, f.unit)
-	case classMoney:
-		f.key = text + f.unit
-		f.value = text + " " + f.unit
-	case classPercent:
-		f.key = text + f.unit
-		f.value = text + f.unit
+	f.Key = text + "|" + f.per
+	switch f.Class {
+	case ClassDuration:
+		f.Key = text + f.Unit
+		f.Value = durationValue(value, f.Unit)
+	case ClassMoney:
+		f.Key = text + f.Unit
+		f.Value = text + " " + f.Unit
+	case ClassPercent:
+		f.Key = text + f.Unit
+		f.Value = text + f.Unit
 	default:
-		f.value = text
-		if f.unit != "" {
-			f.value += " " + f.unit
+		f.Value = text
+		if f.Unit != "" {
+			f.Value += " " + f.Unit
 		}
 		if f.per != "" {
-			f.value += "/" + f.per
+			f.Value += "/" + f.per
 		}
 	}
-	if f.bound == exact {
-		f.bound = d.boundOf(f, clause)
+	if f.Bound == Exact {
+		f.Bound = d.boundOf(f, clause)
 	}
 	d.add(*f)
 }

@@ -1,18 +1,20 @@
-package facts
+// Package claim reads what an answer states, claim by claim, in one pass over its text: numbers with their units and limits,
+// money, dates, times, citations, codes, choices, words that exclude each other, and what is affirmed, allowed, demanded or
+// denied. It reads Chinese and English mixed, and knows which two claims say the same in other notations.
+package claim
 
 import (
-	"cmp"
-	"strconv"
 	"strings"
 
 	"wending/db/measure/passage"
 )
 
-// class groups facts that can contradict each other.
-type class uint8
+// A Class groups claims that can contradict each other.
+type Class uint8
 
+// The classes of claims; those before ClassDate are quantities.
 const (
-	classCount class = iota
+	ClassCount Class = iota
 	classMass
 	classVolume
 	classLength
@@ -23,51 +25,54 @@ const (
 	classTemperature
 	classElectric
 	classEnergy
-	classDuration
-	classMoney
-	classPercent
-	classDate
-	classTime
-	classCitation
-	classWork
+	ClassDuration
+	ClassMoney
+	ClassPercent
+	ClassDate
+	ClassTime
+	ClassCitation
+	ClassWork
 	classOrdinal
-	classVersion
-	classCode
-	classURL
-	classWeekday
-	classChoice
-	classVerdict
-	classPolarity
-	classSet // and those after it: one for each set of words that exclude each other
+	ClassVersion
+	ClassCode
+	ClassURL
+	ClassWeekday
+	ClassChoice
+	ClassVerdict
+	ClassPolarity
+	ClassSet // and those after it: one for each set of words that exclude each other
 )
 
-// bound is how a number limits.
-type bound uint8
+// A Bound is how a number limits.
+type Bound uint8
 
+// How a number limits.
 const (
-	exact bound = iota
-	atLeast
-	moreThan
-	atMost
-	lessThan
+	Exact Bound = iota
+	AtLeast
+	MoreThan
+	AtMost
+	LessThan
 	after
 	before
 )
 
-func (b bound) isLower() bool { return b == atLeast || b == moreThan }
-func (b bound) isUpper() bool { return b == atMost || b == lessThan }
+// IsLower reports whether a limit is the least.
+func (b Bound) IsLower() bool { return b == AtLeast || b == MoreThan }
 
-// completes reports whether of two limits at one number each begins where the other one ends.
-func (b bound) completes(o bound) bool {
-	return b == atMost && o == moreThan || b == moreThan && o == atMost || b == atLeast && o == lessThan || b == lessThan && o == atLeast
+func (b Bound) isUpper() bool { return b == AtMost || b == LessThan }
+
+// Completes reports whether of two limits at one number each begins where the other one ends.
+func (b Bound) Completes(o Bound) bool {
+	return b == AtMost && o == MoreThan || b == MoreThan && o == AtMost || b == AtLeast && o == LessThan || b == LessThan && o == AtLeast
 }
 
-// contradicts reports whether two limits cannot both be meant.
-func (b bound) contradicts(o bound) bool {
+// Contradicts reports whether two limits cannot both be meant.
+func (b Bound) Contradicts(o Bound) bool {
 	switch {
-	case b == exact || o == exact:
+	case b == Exact || o == Exact:
 		return false
-	case b.isLower() && o.isUpper(), b.isUpper() && o.isLower():
+	case b.IsLower() && o.isUpper(), b.isUpper() && o.IsLower():
 		return true
 	case b == after && (o == before || o.isUpper()), o == after && (b == before || b.isUpper()):
 		return true
@@ -75,52 +80,52 @@ func (b bound) contradicts(o bound) bool {
 	return false
 }
 
-// fact is a Fact with what comparing needs.
-type fact struct {
+// A Claim is one thing that an answer states.
+type Claim struct {
 	passage.Span
-	kind     Kind
-	class    class
-	key      string // equal facts of a class have equal keys
-	value    string
-	unit     string
+	Class    Class
+	Key      string // equal claims of a class have equal keys
+	Value    string // canonical, with its unit
+	Unit     string // canonical
 	per      string
-	raw      string // the number as written, without its unit
-	bound    bound
-	event    bound // before or after something that happens
-	polarity polarity
-	sentence int
-	clause   passage.Span
+	Raw      string // the number as written, without its unit
+	Bound    Bound
+	Event    Bound // before or after something that happens
+	Polarity Polarity
+	Sentence int          // its number in the document
+	Clause   passage.Span // the part of the sentence that it is in
 	date     date
 
-	isLoose      bool // may state no number
+	IsLoose      bool // may state no number; of a negation: it only turns a comparison round
+	isShort      bool // its unit is a capital alone: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
 
-	first, last int  // of a range: the facts at its ends
-	isWorking   bool // is part of a calculation, and not its result
+	First, Last int  // of a range: the claims at its ends
+	IsWorking   bool // is part of a calculation, and not its result
 }
 
-// isRange reports whether a fact is an end of a range.
-func (f *fact) isRange() bool { return f.last > f.first }
+// IsRange reports whether a claim is an end of a range.
+func (f *Claim) IsRange() bool { return f.Last > f.First }
 
-// document is an answer that has been read.
-type document struct {
+// Document is an answer that has been read.
+type Document struct {
 	*passage.Text
-	facts     []fact
-	isInRange bool   // the second number of a range is being read
-	taken     []bool // characters that belong to a fact
-	turnedAt  int    // where the last 并不等于 ended
-	reading   int    // the sentence that is being read
-	plainTo   int    // up to where a token is known to be neither an address nor a code
+	Claims    []Claim // in the order of their places
+	isInRange bool    // the second number of a range is being read
+	Taken     []bool  // characters that belong to a fact
+	turnedAt  int     // where the last 并不等于 ended
+	reading   int     // the sentence that is being read
+	plainTo   int     // up to where a token is known to be neither an address nor a code
 
-	pairHashes, singleHashes []uint32 // by character, of what is not part of a fact
-	signatures               []uint64 // by sentence
+	PairHashes, SingleHashes []uint32 // by character, of what is not part of a fact
 }
 
-func read(answer string) *document {
+// Read reads what an answer states.
+func Read(answer string) *Document {
 	t := passage.Read(answer)
-	d := &document{
-		Text: t, taken: make([]bool, len(t.Runes)),
-		facts: make([]fact, 0, len(t.Runes)/16+4),
+	d := &Document{
+		Text: t, Taken: make([]bool, len(t.Runes)),
+		Claims: make([]Claim, 0, len(t.Runes)/16+4),
 	}
 	for i := range d.Sentences {
 		d.scan(i)
@@ -128,42 +133,41 @@ func read(answer string) *document {
 	d.joinRanges()
 	d.markWorking()
 	d.tokenize()
-	d.signatures = d.Signatures()
 	return d
 }
 
 // markWorking marks the numbers of calculations: what is beside ×, ÷, + or −, and what is before =.
-func (d *document) markWorking() {
-	for k := range d.facts {
-		f := &d.facts[k]
-		if f.class >= classDate {
+func (d *Document) markWorking() {
+	for k := range d.Claims {
+		f := &d.Claims[k]
+		if f.Class >= ClassDate {
 			continue
 		}
 		before := f.From - 1
 		for before >= 0 && d.Runes[before] == ' ' {
 			before--
 		}
-		f.isWorking = f.isWorking || isOperator(d.At(before)) && d.hasOperand(before) || isOperator(d.At(d.Blanks(f.To))) || d.At(d.Blanks(f.To)) == '='
+		f.IsWorking = f.IsWorking || isOperator(d.At(before)) && d.hasOperand(before) || isOperator(d.At(d.Blanks(f.To))) || d.At(d.Blanks(f.To)) == '='
 	}
 }
 
 // hasOperand reports whether something stands right before an operator: ×1.5 and +$45 are no calculations.
-func (d *document) hasOperand(operator int) bool {
+func (d *Document) hasOperand(operator int) bool {
 	i := operator - 1
 	for i >= 0 && d.Runes[i] == ' ' {
 		i--
 	}
 	return i >= 0 && (passage.IsLetter(d.Runes[i]) || passage.IsDigit(d.Runes[i]) || strings.ContainsRune(")%°", d.Runes[i])) &&
-		(operator-i == 1 || passage.IsDigit(d.Runes[i]) || d.taken[i])
+		(operator-i == 1 || passage.IsDigit(d.Runes[i]) || d.Taken[i])
 }
 
 func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r == '+' || r == '−' }
 
-// joinRanges makes one value of two facts with nothing but a dash, 至 or to between them.
-func (d *document) joinRanges() {
-	for k := 0; k+1 < len(d.facts); k++ {
-		x, y := &d.facts[k], &d.facts[k+1]
-		if x.class != y.class || x.class > classTime && x.class != classWeekday || x.unit != y.unit || x.sentence != y.sentence || y.From-x.To > 6 || y.From < x.To {
+// joinRanges makes one value of two claims with nothing but a dash, 至 or to between them.
+func (d *Document) joinRanges() {
+	for k := 0; k+1 < len(d.Claims); k++ {
+		x, y := &d.Claims[k], &d.Claims[k+1]
+		if x.Class != y.Class || x.Class > ClassTime && x.Class != ClassWeekday || x.Unit != y.Unit || x.Sentence != y.Sentence || y.From-x.To > 6 || y.From < x.To {
 			continue
 		}
 		switch strings.TrimSpace(string(d.Runes[x.To:y.From])) {
@@ -171,67 +175,45 @@ func (d *document) joinRanges() {
 			if !d.Has(x.From-len("between "), "between ") && !d.Has(x.From-2, "介于") {
 				continue
 			}
-			x.first, x.last = k, k+1
-			y.first, y.last = k, k+1
+			x.First, x.Last = k, k+1
+			y.First, y.Last = k, k+1
 			k++
 		case "-", "–", "~", "至", "到", "to":
-			if x.class < classDate && x.amount() > y.amount() { // a difference: 90 − 20
-				x.isWorking, y.isWorking = true, true
+			if x.Class < ClassDate && x.Amount() > y.Amount() { // a difference: 90 − 20
+				x.IsWorking, y.IsWorking = true, true
 				continue
 			}
-			x.first, x.last = k, k+1
-			y.first, y.last = k, k+1
+			x.First, x.Last = k, k+1
+			y.First, y.Last = k, k+1
 			k++
 		}
 	}
 }
 
-// amount is the number as written, without its unit.
-func (f *fact) amount() float64 {
-	amount, err := strconv.ParseFloat(cmp.Or(f.raw, strings.TrimRight(f.key, "|ABCDEFGHIJKLMNOPQRSTUVWXYZ%折")), 64)
-	if err != nil {
-		return 0
-	}
-	return amount
-}
-
-// inUnit is the number in its canonical unit.
-func (f *fact) inUnit() float64 {
-	end := 0
-	for end < len(f.key) && (passage.IsDigit(rune(f.key[end])) || f.key[end] == '.' || f.key[end] == '-' && end == 0) {
-		end++
-	}
-	amount, err := strconv.ParseFloat(f.key[:end], 64)
-	if err != nil {
-		return 0
-	}
-	return amount
-}
-
-// scan reads the facts of a sentence.
-func (d *document) scan(n int) {
+// scan reads the claims of a sentence.
+func (d *Document) scan(n int) {
 	s := d.Sentences[n]
 	d.reading = n
-	first := len(d.facts)
+	first := len(d.Claims)
 	clause := s.From
 	for i := s.From; i < s.To; {
-		if d.isClauseEnd(i) {
+		if d.IsClauseEnd(i) {
 			d.close(first, passage.Span{From: clause, To: i})
-			first, clause = len(d.facts), i+1
+			first, clause = len(d.Claims), i+1
 			i++
 			continue
 		}
-		before := len(d.facts)
+		before := len(d.Claims)
 		next := d.one(i, s.To, clause)
 		if next <= i {
-			i = d.step(i, s.To)
+			i = d.Step(i, s.To)
 			continue
 		}
-		for k := before; k < len(d.facts); k++ {
-			d.facts[k].sentence = n
+		for k := before; k < len(d.Claims); k++ {
+			d.Claims[k].Sentence = n
 		}
 		for k := i; k < next && k < s.To; k++ {
-			d.taken[k] = true
+			d.Taken[k] = true
 		}
 		i = next
 	}
@@ -239,8 +221,8 @@ func (d *document) scan(n int) {
 	d.verdict(n)
 }
 
-// step goes on by a character, or behind a Latin word.
-func (d *document) step(i, to int) int {
+// Step goes on by a character, or behind a Latin word.
+func (d *Document) Step(i, to int) int {
 	if !passage.IsLatin(d.Runes[i]) {
 		return i + 1
 	}
@@ -250,7 +232,8 @@ func (d *document) step(i, to int) int {
 	return i
 }
 
-func (d *document) isClauseEnd(i int) bool {
+// IsClauseEnd reports whether a clause ends with the character at i.
+func (d *Document) IsClauseEnd(i int) bool {
 	switch d.Runes[i] {
 	case '，', ':', '(', ')', '|', '–':
 		return true
@@ -260,15 +243,15 @@ func (d *document) isClauseEnd(i int) bool {
 	return false
 }
 
-// close gives the facts since first their clause.
-func (d *document) close(first int, clause passage.Span) {
-	for k := first; k < len(d.facts); k++ {
-		d.facts[k].clause = clause
+// close gives the claims since first their clause.
+func (d *Document) close(first int, clause passage.Span) {
+	for k := first; k < len(d.Claims); k++ {
+		d.Claims[k].Clause = clause
 	}
 }
 
-// one reads the fact that begins at i, if one does, and returns where it ends.
-func (d *document) one(i, to, clause int) int {
+// one reads the claim that begins at i, if one does, and returns where it ends.
+func (d *Document) one(i, to, clause int) int {
 	r := d.Runes[i]
 	isWordStart := !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1))
 	switch {
@@ -299,16 +282,16 @@ func (d *document) one(i, to, clause int) int {
 	return i
 }
 
-// add notes a fact.
-func (d *document) add(f fact) { d.facts = append(d.facts, f) }
+// add notes a claim.
+func (d *Document) add(f Claim) { d.Claims = append(d.Claims, f) }
 
 // work reads 《…》.
-func (d *document) work(i, to int) int {
+func (d *Document) work(i, to int) int {
 	for end := i + 1; end < to && end < i+60; end++ {
 		if d.Runes[end] == '》' {
 			name := strings.ReplaceAll(string(d.Runes[i+1:end]), " ", "")
 			name = strings.TrimPrefix(name, "中华人民共和国")
-			d.add(fact{Span: passage.Span{From: i, To: end + 1}, kind: Citation, class: classWork, key: name, value: "《" + name + "》"})
+			d.add(Claim{Span: passage.Span{From: i, To: end + 1}, Class: ClassWork, Key: name, Value: "《" + name + "》"})
 			return end + 1
 		}
 	}
@@ -316,7 +299,7 @@ func (d *document) work(i, to int) int {
 }
 
 // ordinal reads 第五百八十五条第二款, 第3步.
-func (d *document) ordinal(i, to int) int {
+func (d *Document) ordinal(i, to int) int {
 	var key strings.Builder
 	end := i
 	for _, level := range []rune{'条', '款', '项'} {
@@ -355,31 +338,31 @@ func (d *document) ordinal(i, to int) int {
 	if end == i {
 		return i
 	}
-	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Citation, class: classCitation, key: key.String(), value: "§ " + key.String()})
+	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassCitation, Key: key.String(), Value: "§ " + key.String()})
 	return end
 }
 
 // otherOrdinal reads an ordinal that is not of a law: 第3步, 第二章.
-func (d *document) otherOrdinal(i, next, to int, value string) int {
+func (d *Document) otherOrdinal(i, next, to int, value string) int {
 	if next >= to || !passage.IsHan(d.At(next)) {
 		return i
 	}
 	measure := string(d.At(next))
-	if after := d.At(next + 1); measure == "步" && (after == '，' || after == ',' || after == ':' || after == '、') {
+	if after := d.At(next + 1); (measure == "步" || measure == "类") && (after == '，' || after == ',' || after == ':' || after == '、') {
 		return next + 1
 	}
 	if !isOrdinalNoun(d.At(next)) {
 		return i
 	}
-	d.add(fact{
-		Span: passage.Span{From: i, To: next + 1}, kind: Number, class: classOrdinal,
-		key: value + measure, value: "第" + value + measure, unit: measure,
+	d.add(Claim{
+		Span: passage.Span{From: i, To: next + 1}, Class: classOrdinal,
+		Key: value + measure, Value: "第" + value + measure, Unit: measure,
 	})
 	return next + 1
 }
 
 // section reads what follows Section, Article, Clause or §: 12(b), 21.4.
-func (d *document) section(i, from, to int) int {
+func (d *Document) section(i, from, to int) int {
 	i = d.Blanks(i)
 	end := i
 	for end < to && (passage.IsDigit(d.At(end)) || d.At(end) == '.' && passage.IsDigit(d.At(end+1))) {
@@ -399,12 +382,12 @@ func (d *document) section(i, from, to int) int {
 		end = closing + 1
 	}
 	key := strings.ToLower(strings.NewReplacer("(", "-", ")", "").Replace(string(d.Runes[i:end])))
-	d.add(fact{Span: passage.Span{From: from, To: end}, kind: Citation, class: classCitation, key: key, value: "§ " + key})
+	d.add(Claim{Span: passage.Span{From: from, To: end}, Class: ClassCitation, Key: key, Value: "§ " + key})
 	return end
 }
 
 // path reads /api/v2.
-func (d *document) path(i, to int) int {
+func (d *Document) path(i, to int) int {
 	end := i
 	for end < to && (passage.IsLatin(d.At(end)) || passage.IsDigit(d.At(end)) || strings.ContainsRune("/-_.", d.At(end))) {
 		end++
@@ -416,20 +399,20 @@ func (d *document) path(i, to int) int {
 		return i
 	}
 	key := string(d.Runes[i:end])
-	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: key})
+	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassCode, Key: key, Value: key})
 	return end
 }
 
 // longestToken is how many characters of an address or a code are read.
 const longestToken = 512
 
-func (d *document) isTokenPart(i int) bool {
+func (d *Document) isTokenPart(i int) bool {
 	r := d.Runes[i]
 	return passage.IsLatin(r) || passage.IsDigit(r) || r < 0x80 && strings.IndexByte("-_./:@?=&%+#~", byte(r)) >= 0
 }
 
 // latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
-func (d *document) latin(i, to, clause int) int {
+func (d *Document) latin(i, to, clause int) int {
 	end := i
 	for limit := min(to, i+longestToken); i >= d.plainTo && end < limit && d.isTokenPart(end); {
 		end++
@@ -447,10 +430,10 @@ func (d *document) latin(i, to, clause int) int {
 	switch {
 	case strings.Contains(token, "://") || strings.HasPrefix(token, "www."):
 		key := strings.ToLower(strings.TrimSuffix(token, "/"))
-		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classURL, key: key, value: token})
+		d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassURL, Key: key, Value: token})
 		return end
 	case strings.Contains(token, "@") && strings.Contains(token, "."):
-		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classURL, key: strings.ToLower(token), value: token})
+		d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassURL, Key: strings.ToLower(token), Value: token})
 		return end
 	}
 	word, next := d.word(i, to)
@@ -491,7 +474,7 @@ func (d *document) latin(i, to, clause int) int {
 }
 
 // identifier reads a name with digits: CA8T6K, TW-2031, v1.2, Galaxy S24 Ultra.
-func (d *document) identifier(i, end, to int, token string) int {
+func (d *Document) identifier(i, end, to int, token string) int {
 	if cut := strings.IndexAny(token, ":=?@&%+#~"); cut >= 0 {
 		token = token[:cut]
 		end = i + len([]rune(token))
@@ -502,7 +485,7 @@ func (d *document) identifier(i, end, to int, token string) int {
 		return i
 	}
 	if version := strings.TrimLeft(strings.ToLower(token), "v"); len(version) == len(token)-1 && isVersion(version) {
-		d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classVersion, key: trimVersion(version), value: version})
+		d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassVersion, Key: trimVersion(version), Value: version})
 		return end
 	}
 	key := strings.ToLower(token)
@@ -511,7 +494,7 @@ func (d *document) identifier(i, end, to int, token string) int {
 		key += " " + word
 		end = after
 	}
-	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Code, class: classCode, key: key, value: string(d.Runes[i:end])})
+	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassCode, Key: key, Value: string(d.Runes[i:end])})
 	return end
 }
 
@@ -538,7 +521,7 @@ func trimVersion(s string) string {
 }
 
 // word returns the Latin word at i in small letters and where it ends.
-func (d *document) word(i, to int) (string, int) {
+func (d *Document) word(i, to int) (string, int) {
 	var small [24]byte
 	n := 0
 	for i < to && n < len(small) && passage.IsLatin(d.Runes[i]) && d.Runes[i] < 0x80 {
@@ -550,7 +533,7 @@ func (d *document) word(i, to int) (string, int) {
 }
 
 // choice reads A in 选 A, 答案是 (A), option A.
-func (d *document) choice(from, i, to int) int {
+func (d *Document) choice(from, i, to int) int {
 	for range 3 {
 		i = d.Blanks(i)
 		switch {
@@ -566,7 +549,7 @@ func (d *document) choice(from, i, to int) int {
 		return from
 	}
 	end := i + 1
-	d.add(fact{Span: passage.Span{From: i, To: end}, kind: Choice, class: classChoice, key: string(r), value: string(r)})
+	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassChoice, Key: string(r), Value: string(r)})
 	return end
 }
 
@@ -581,4 +564,35 @@ func set(words string) map[string]bool {
 // isOrdinalNoun reports whether r is what 第 and a number count: 第三章, 第二周.
 func isOrdinalNoun(r rune) bool {
 	return strings.ContainsRune("步章节页次届名位期级类版学年季周天阶", r)
+}
+
+// tokenize finds the words and pairs of characters that are not part of a claim.
+func (d *Document) tokenize() {
+	d.PairHashes, d.SingleHashes = make([]uint32, len(d.Runes)), make([]uint32, len(d.Runes))
+	var buffer [24]byte
+	for i := 0; i < len(d.Runes); i++ {
+		r := d.Runes[i]
+		switch {
+		case d.Taken[i]:
+		case passage.IsHan(r):
+			isFunction := passage.IsFunctionCharacter(r)
+			if next := d.At(i + 1); passage.IsHan(next) && !d.Taken[i+1] && (!isFunction || !passage.IsFunctionCharacter(next)) {
+				d.PairHashes[i] = passage.HashPair(r, next)
+			}
+			if !isFunction {
+				d.SingleHashes[i] = passage.HashPair(r, 0)
+			}
+		case passage.IsLatin(r) || passage.IsDigit(r):
+			word := buffer[:0]
+			end := i
+			for end < len(d.Runes) && (passage.IsLatin(d.Runes[end]) || passage.IsDigit(d.Runes[end])) && !d.Taken[end] {
+				if r := passage.Lower(d.Runes[end]); r < 0x80 && len(word) < len(buffer) {
+					word = append(word, byte(r))
+				}
+				end++
+			}
+			d.PairHashes[i] = passage.HashWord(word)
+			i = end - 1
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package facts
+package claim
 
 import (
 	"slices"
@@ -10,23 +10,23 @@ import (
 // limit is a phrase beside a number that makes it a limit.
 type limit struct {
 	phrase string
-	bound  bound
+	bound  Bound
 }
 
 // limitsBefore are those before a number; a negated comparison is the opposite limit: 不得超过, 别少于.
 var limitsBefore = append(negatedLimits(), []limit{
-	{"至少", atLeast}, {"最少", atLeast}, {"最低", atLeast}, {"最短", atLeast}, {"起码", atLeast}, {"达到或超过", atLeast}, {"≥", atLeast}, {">=", atLeast},
-	{"at least", atLeast}, {"a minimum of", atLeast}, {"minimum of", atLeast}, {"no less than", atLeast}, {"not less than", atLeast},
-	{"no fewer than", atLeast},
-	{"至多", atMost}, {"最多", atMost}, {"最高", atMost}, {"最大", atMost}, {"最长", atMost}, {"上限", atMost}, {"≤", atMost}, {"<=", atMost},
-	{"at most", atMost}, {"up to", atMost}, {"no more than", atMost}, {"not more than", atMost}, {"a maximum of", atMost},
-	{"maximum of", atMost}, {"must not exceed", atMost}, {"not exceed", atMost}, {"as much as", atMost}, {"within", atMost},
-	{"capped at", atMost}, {"limited to", atMost},
-	{"may exceed", atMost}, {"can exceed", atMost}, {"cannot exceed", atMost}, {"can't exceed", atMost}, {"don't exceed", atMost}, {"never exceed", atMost},
-	{"超过", moreThan}, {"超出", moreThan}, {"大于", moreThan}, {"高于", moreThan}, {"多于", moreThan}, {">", moreThan},
-	{"more than", moreThan}, {"over", moreThan}, {"above", moreThan}, {"exceeds", moreThan},
-	{"不足", lessThan}, {"不满", lessThan}, {"未满", lessThan}, {"不到", lessThan}, {"低于", lessThan}, {"小于", lessThan}, {"少于", lessThan}, {"<", lessThan},
-	{"less than", lessThan}, {"under", lessThan}, {"below", lessThan}, {"fewer than", lessThan},
+	{"至少", AtLeast}, {"最少", AtLeast}, {"最低", AtLeast}, {"最短", AtLeast}, {"起码", AtLeast}, {"达到或超过", AtLeast}, {"≥", AtLeast}, {">=", AtLeast},
+	{"at least", AtLeast}, {"a minimum of", AtLeast}, {"minimum of", AtLeast}, {"no less than", AtLeast}, {"not less than", AtLeast},
+	{"no fewer than", AtLeast},
+	{"至多", AtMost}, {"最多", AtMost}, {"最高", AtMost}, {"最大", AtMost}, {"最长", AtMost}, {"上限", AtMost}, {"封顶", AtMost}, {"顶格", AtMost}, {"顶多", AtMost}, {"≤", AtMost}, {"<=", AtMost},
+	{"at most", AtMost}, {"up to", AtMost}, {"no more than", AtMost}, {"not more than", AtMost}, {"a maximum of", AtMost},
+	{"maximum of", AtMost}, {"must not exceed", AtMost}, {"not exceed", AtMost}, {"as much as", AtMost}, {"within", AtMost},
+	{"capped at", AtMost}, {"limited to", AtMost},
+	{"may exceed", AtMost}, {"can exceed", AtMost}, {"cannot exceed", AtMost}, {"can't exceed", AtMost}, {"don't exceed", AtMost}, {"never exceed", AtMost},
+	{"超过", MoreThan}, {"超出", MoreThan}, {"大于", MoreThan}, {"高于", MoreThan}, {"多于", MoreThan}, {">", MoreThan},
+	{"more than", MoreThan}, {"over", MoreThan}, {"above", MoreThan}, {"exceeds", MoreThan},
+	{"不足", LessThan}, {"不满", LessThan}, {"未满", LessThan}, {"不到", LessThan}, {"低于", LessThan}, {"小于", LessThan}, {"少于", LessThan}, {"<", LessThan},
+	{"less than", LessThan}, {"under", LessThan}, {"below", LessThan}, {"fewer than", LessThan},
 	{"after", after},
 }...)
 
@@ -37,10 +37,10 @@ func negatedLimits() []limit {
 	var all []limit
 	for _, negation := range negations {
 		for _, comparison := range []string{"超过", "高于", "多于", "大于", "超出", "长于"} {
-			all = append(all, limit{negation + comparison, atMost})
+			all = append(all, limit{negation + comparison, AtMost})
 		}
 		for _, comparison := range []string{"少于", "低于", "小于", "短于"} {
-			all = append(all, limit{negation + comparison, atLeast})
+			all = append(all, limit{negation + comparison, AtLeast})
 		}
 	}
 	return all
@@ -48,31 +48,31 @@ func negatedLimits() []limit {
 
 // adverbs limit a number behind the verb that follows them: 最多放 2 天.
 var adverbs = []limit{
-	{"至少", atLeast}, {"最少", atLeast}, {"起码", atLeast}, {"最短", atLeast}, {"最低", atLeast},
-	{"最多", atMost}, {"至多", atMost}, {"最长", atMost}, {"最高", atMost}, {"顶多", atMost},
+	{"至少", AtLeast}, {"最少", AtLeast}, {"起码", AtLeast}, {"最短", AtLeast}, {"最低", AtLeast},
+	{"最多", AtMost}, {"至多", AtMost}, {"最长", AtMost}, {"最高", AtMost}, {"顶多", AtMost},
 }
 
 // longestVerb is how many characters stand between such an adverb and the number.
 const longestVerb = 4
 
 // adverbBefore reads an adverb before the verb that ends at end.
-func (d *document) adverbBefore(end, clause int) bound {
-	for from := end; from > clause && end-from <= longestVerb && passage.IsHan(d.At(from-1)) && !d.taken[from-1]; from-- {
+func (d *Document) adverbBefore(end, clause int) Bound {
+	for from := end; from > clause && end-from <= longestVerb && passage.IsHan(d.At(from-1)) && !d.Taken[from-1]; from-- {
 		for _, l := range adverbs {
 			if from-2 >= clause && d.Has(from-2, l.phrase) {
-				d.taken[from-2], d.taken[from-1] = true, true
+				d.Taken[from-2], d.Taken[from-1] = true, true
 				return l.bound
 			}
 		}
 	}
-	return exact
+	return Exact
 }
 
 var limitsAfter = []limit{
-	{"及以上", atLeast}, {"或以上", atLeast}, {"以上", atLeast}, {"或更高", atLeast}, {"或更多", atLeast}, {"起", exact},
-	{"or more", atLeast}, {"or later", atLeast}, {"or higher", atLeast}, {"or newer", atLeast}, {"or above", atLeast},
-	{"及以下", atMost}, {"或以下", atMost}, {"以下", atMost}, {"以内", atMost}, {"之内", atMost}, {"内", atMost}, {"or less", atMost},
-	{"or fewer", atMost}, {"at most", atMost},
+	{"及以上", AtLeast}, {"或以上", AtLeast}, {"以上", AtLeast}, {"或更高", AtLeast}, {"或更多", AtLeast}, {"起", Exact},
+	{"or more", AtLeast}, {"or later", AtLeast}, {"or higher", AtLeast}, {"or newer", AtLeast}, {"or above", AtLeast},
+	{"及以下", AtMost}, {"或以下", AtMost}, {"以下", AtMost}, {"以内", AtMost}, {"之内", AtMost}, {"封顶", AtMost}, {"为上限", AtMost}, {"为限", AtMost}, {"内", AtMost}, {"or less", AtMost},
+	{"or fewer", AtMost}, {"at most", AtMost},
 	{"以后", after}, {"之后", after}, {"过后", after}, {"后", after}, {"later", after},
 	{"以前", before}, {"之前", before}, {"前", before}, {"ago", before}, {"before", before},
 }
@@ -88,25 +88,25 @@ var limitBegins = func() map[rune][]limit {
 }()
 
 // boundOf reads what limits the number of f, and takes the words that do.
-func (d *document) boundOf(f *fact, clause int) bound {
+func (d *Document) boundOf(f *Claim, clause int) Bound {
 	i := f.From
-	f.event = d.eventOf(f, clause)
+	f.Event = d.eventOf(f, clause)
 	for range 3 {
 		for i > clause && (d.Runes[i-1] == ' ' || d.Runes[i-1] == '¥') {
 			i--
 		}
 		i = max(d.beforeFiller(i), clause)
 	}
-	found := exact
+	found := Exact
 	for _, at := range []int{f.From, i} {
 		for at > clause && d.At(at-1) == ' ' {
 			at--
 		}
-		if found == exact {
+		if found == Exact {
 			found = d.limitEndingAt(at, clause)
 		}
 	}
-	if found == exact {
+	if found == Exact {
 		at := f.From
 		for at > clause && d.At(at-1) == ' ' {
 			at--
@@ -122,26 +122,35 @@ func (d *document) boundOf(f *fact, clause int) bound {
 			}
 		}
 	}
-	if found == exact && next < len(d.Runes) {
+	if found == Exact && next < len(d.Runes) {
 		for _, l := range limitBegins[passage.Lower(d.Runes[next])] {
 			if d.Has(next, l.phrase) {
 				return l.bound
 			}
 		}
 	}
-	if k := len(d.facts) - 1; k >= 0 && d.facts[k].polarity.isNegative() && d.facts[k].From >= clause && f.From-d.facts[k].To <= longestVerbPhrase && !d.hasOr(d.facts[k].To, f.From) {
+	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Polarity.IsNegative() && d.Claims[k].From >= clause && f.From-d.Claims[k].To <= d.verbPhrase(f.From) && !d.hasOr(d.Claims[k].To, f.From) {
+		d.Claims[k].IsLoose = d.Claims[k].IsLoose || found == MoreThan || found == LessThan
 		switch found { // must never go above 30 °C
-		case moreThan:
-			return atMost
-		case lessThan:
-			return atLeast
+		case MoreThan:
+			return AtMost
+		case LessThan:
+			return AtLeast
 		}
 	}
 	return found
 }
 
+// verbPhrase is how many characters stand between a negation and the number at i whose comparison it denies.
+func (d *Document) verbPhrase(i int) int {
+	if passage.IsLatin(d.At(i - 2)) {
+		return 2 * longestVerbPhrase
+	}
+	return longestVerbPhrase
+}
+
 // hasOr reports whether an alternative begins between two characters.
-func (d *document) hasOr(from, to int) bool {
+func (d *Document) hasOr(from, to int) bool {
 	for i := from; i < to; i++ {
 		if d.Runes[i] == '或' || d.Has(i, " or ") || d.Has(i, " and ") {
 			return true
@@ -151,7 +160,7 @@ func (d *document) hasOr(from, to int) bool {
 }
 
 // beforeFiller returns where a word begins that may stand between a limit and its number, if one ends at i.
-func (d *document) beforeFiller(i int) int {
+func (d *Document) beforeFiller(i int) int {
 	switch d.At(i - 1) {
 	case '为', '是', '约', '满', '于', '了', '的':
 		return i - 1
@@ -177,9 +186,9 @@ var events = []limit{
 }
 
 // eventOf reports whether a time is before or after something: 期满前 30 日内, 30 days after delivery.
-func (d *document) eventOf(f *fact, clause int) bound {
-	if f.class != classDuration {
-		return exact
+func (d *Document) eventOf(f *Claim, clause int) Bound {
+	if f.Class != ClassDuration {
+		return Exact
 	}
 	at := f.From
 	for at > clause && (d.At(at-1) == ' ' || d.At(at-1) == '的') {
@@ -201,13 +210,13 @@ func (d *document) eventOf(f *fact, clause int) bound {
 			return l.bound
 		}
 	}
-	return exact
+	return Exact
 }
 
 // limitEndingAt returns the limit whose phrase ends at a character, and takes its words.
-func (d *document) limitEndingAt(end, clause int) bound {
+func (d *Document) limitEndingAt(end, clause int) Bound {
 	if end <= clause {
-		return exact
+		return Exact
 	}
 	for _, l := range limitEnds[passage.Lower(d.Runes[end-1])] {
 		if from := end - l.length; from >= clause && d.Has(from, l.phrase) {
@@ -215,12 +224,12 @@ func (d *document) limitEndingAt(end, clause int) bound {
 				continue
 			}
 			for x := from; x < end; x++ {
-				d.taken[x] = true
+				d.Taken[x] = true
 			}
 			return l.bound
 		}
 	}
-	return exact
+	return Exact
 }
 
 // limitEnd is a limit with the number of its characters.

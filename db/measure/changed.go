@@ -1,0 +1,182 @@
+package measure
+
+import (
+	"context"
+	"slices"
+
+	"wending/db/measure/facts"
+)
+
+// Between says how the most common answers of two tasks to a question differ.
+type Between struct {
+	// Level is that of the two answers, as if one task had given both.
+	Level      Level
+	Similarity *float64
+	// Differ tells whether the answers state the same facts.
+	Differ facts.Differ
+	// Facts are those in which they differ, conflicts first. Run 1 is the first task's answer, run 2 the second's.
+	Facts []Fact
+}
+
+// CompareAnswers compares two answers; both have a key and a text. The only error is the context's.
+func CompareAnswers(ctx context.Context, a, b Answer) (Between, error) {
+	answers := []Answer{a, b}
+	letters, groups := Letters([][]byte{a.Key, b.Key})
+	texts := map[string]string{letters[1]: string(b.Text)}
+	texts[letters[0]] = string(a.Text)
+	found, err := assess(ctx, answers, letters, texts)
+	if err != nil {
+		return Between{}, err
+	}
+	between := Between{found.Level, found.Similarity, found.Differ, found.Facts}
+	if len(groups) > 1 && string(a.Text) == string(b.Text) { // they were cut before they part
+		between.Level = Wording
+	}
+	return between, nil
+}
+
+// ChangeGroup is what became of a question from the first task to the second.
+type ChangeGroup string
+
+// The groups.
+const (
+	// Worse means that the question has a Loss.
+	Worse ChangeGroup = "worse"
+	// FactsChanged means that the most common answers contradict each other in a fact.
+	FactsChanged ChangeGroup = "facts"
+	// ContentChanged means that they differ in more than words, or that one leaves out a fact.
+	ContentChanged ChangeGroup = "content"
+	WordingChanged ChangeGroup = "wording"
+	// NotComparable means that a task has no answer, or that the answers are not compared yet.
+	NotComparable ChangeGroup = "unanswered"
+	FormatChanged ChangeGroup = "format_only"
+	Unchanged     ChangeGroup = "identical"
+)
+
+// ChangeGroups are all groups in the order in which a reader should see them.
+var ChangeGroups = []ChangeGroup{Worse, FactsChanged, ContentChanged, WordingChanged, NotComparable, FormatChanged, Unchanged}
+
+// IsSame reports whether the questions of the group have answers of the same content.
+func (g ChangeGroup) IsSame() bool { return g == FormatChanged || g == Unchanged }
+
+// Loss is a way in which a question became worse.
+type Loss string
+
+// The losses, the gravest first.
+const (
+	// LostAnswer means that most runs of the first task had an answer, and not most of the second's.
+	LostAnswer Loss = "failed"
+	// LostVerdict means that it passed, by people or by most verdicts of evaluators, and does so no more.
+	LostVerdict Loss = "verdict"
+	// LostAccord means that answers contradict the standard answer, and did not before.
+	LostAccord Loss = "expected"
+	// LostStability means that the answers were stable, or at least did not contradict each other, and are or do no more.
+	LostStability Loss = "stability"
+	// LostRating means that the mean score fell by lostScore or more.
+	LostRating Loss = "rating"
+)
+
+// Losses are all losses.
+var Losses = []Loss{LostAnswer, LostVerdict, LostAccord, LostStability, LostRating}
+
+// lostScore is the fall of a mean score, from 0 to 1, that is more than the unsteadiness of a judge.
+const lostScore = 0.1
+
+// Opinions of people about a question as a whole, beside their verdicts where all agree.
+const (
+	opinionPass = "PASS"
+	// OpinionDivided means that people's verdicts differ.
+	OpinionDivided = "DIVIDED"
+)
+
+// Losses are the ways in which the question became worse, the gravest first.
+func (p Pair) Losses() (losses []Loss) {
+	hadAnswers := p.A.SuccessRate != nil && *p.A.SuccessRate > 0
+	for _, one := range []struct {
+		loss   Loss
+		isLost bool
+	}{
+		{LostAnswer, isMost(p.A.SuccessRate) && p.B.SuccessRate != nil && !isMost(p.B.SuccessRate)},
+		{LostVerdict, p.lostVerdict()},
+		{LostAccord, hadAnswers && len(p.A.Expected) == 0 && len(p.B.Expected) > 0},
+		{LostStability, p.lostStability()},
+		{LostRating, p.A.Score != nil && p.B.Score != nil && *p.A.Score-*p.B.Score >= lostScore-noDeviation},
+	} {
+		if one.isLost {
+			losses = append(losses, one.loss)
+		}
+	}
+	return losses
+}
+
+func isMost(share *float64) bool { return share != nil && *share > 0.5 }
+
+func (p Pair) lostVerdict() bool {
+	byPeople := p.A.Opinion == opinionPass && p.B.Opinion != "" && p.B.Opinion != opinionPass
+	return byPeople || isMost(p.A.PassShare) && p.B.PassShare != nil && !isMost(p.B.PassShare)
+}
+
+func (p Pair) lostStability() bool {
+	if p.A.FactsDiffer == nil || p.B.FactsDiffer == nil {
+		return false
+	}
+	return p.Transition == StableUnstable || *p.A.FactsDiffer != facts.Conflict && *p.B.FactsDiffer == facts.Conflict
+}
+
+// Group is the first that fits the question.
+func (p Pair) Group() ChangeGroup {
+	switch {
+	case len(p.Losses()) > 0:
+		return Worse
+	case p.Between == nil:
+		return NotComparable
+	case p.Between.Differ == facts.Conflict:
+		return FactsChanged
+	case p.Between.Level == FormatOnly:
+		return FormatChanged
+	case p.Between.Level == Identical, p.Between.Level == Empty:
+		return Unchanged
+	case p.Between.Level == Different, p.Between.Differ == facts.Omission:
+		return ContentChanged
+	}
+	return WordingChanged
+}
+
+// ByRisk returns the pairs in the order in which a reader should see them: by group; in it by the gravest loss, contradicting facts
+// first, then those that people had passed, then as the first task has them.
+func (c Comparison) ByRisk() []Pair {
+	type ranked struct {
+		Pair
+		keys [4]int
+	}
+	all := make([]ranked, len(c.Pairs))
+	for n, pair := range c.Pairs {
+		keys := [4]int{slices.Index(ChangeGroups, pair.Group())}
+		if losses := pair.Losses(); len(losses) > 0 {
+			keys[1] = slices.Index(Losses, losses[0])
+		}
+		if pair.Between != nil && pair.Between.Differ != "" {
+			keys[2] = slices.Index(facts.Differs, pair.Between.Differ) - len(facts.Differs)
+		}
+		if pair.A.Opinion == opinionPass {
+			keys[3] = -1
+		}
+		all[n] = ranked{pair, keys}
+	}
+	slices.SortStableFunc(all, func(x, y ranked) int { return slices.Compare(x.keys[:], y.keys[:]) })
+	pairs := make([]Pair, len(all))
+	for n, one := range all {
+		pairs[n] = one.Pair
+	}
+	return pairs
+}
+
+// InGroup returns how many questions a group has.
+func (c Comparison) InGroup(group ChangeGroup) (count int) {
+	for _, pair := range c.Pairs {
+		if pair.Group() == group {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,124 @@
+package claim
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"wending/db/measure/passage"
+)
+
+// Agrees reports whether two claims state the same.
+func (f *Claim) Agrees(y *Claim) bool {
+	if f.isTransfer() && y.isTransfer() { // 500M, 500 Mbps
+		return f.Raw == y.Raw
+	}
+	if f.Class != y.Class { // a number whose unit is not written again
+		return (f.IsBare() || y.IsBare()) && (f.Raw == y.Raw || f.Raw+"month" == y.Key || y.Raw+"month" == f.Key)
+	}
+	switch f.Class {
+	case ClassDate:
+		return f.date.agrees(y.date)
+	case ClassTime:
+		return f.Key == y.Key || (f.isEitherHalf || y.isEitherHalf) && isHalfDayLater(f.Key, y.Key)
+	case ClassCount:
+		return (f.Key == y.Key || f.isNextTo(y) || y.isNextTo(f)) && (f.Unit == y.Unit || f.isUncounted() || y.isUncounted())
+	case classMass, classVolume:
+		return f.Key == y.Key && f.Unit == y.Unit
+	case ClassCitation:
+		return f.Key == y.Key || strings.HasPrefix(f.Key, y.Key+"-") || strings.HasPrefix(y.Key, f.Key+"-")
+	case ClassDuration:
+		return f.Key == y.Key || f.isHalfMonth() && y.isHalfMonth()
+	case ClassMoney:
+		return f.Key == y.Key || (f.Unit == cents || y.Unit == cents) && strings.TrimSuffix(f.Key, f.Unit) == strings.TrimSuffix(y.Key, y.Unit)
+	case ClassPercent:
+		return f.Key == y.Key
+	}
+	return f.Key == y.Key && f.Unit == y.Unit
+}
+
+// isNextTo reports whether x is the open limit of whole things that y closes: more than 7 is 8 or more.
+func (f *Claim) isNextTo(y *Claim) bool {
+	step := 0.0
+	switch {
+	case f.Bound == MoreThan && y.Bound == AtLeast:
+		step = 1
+	case f.Bound == LessThan && (y.Bound == AtMost || y.Bound == Exact):
+		step = -1
+	default:
+		return false
+	}
+	return f.per == "" && y.per == "" && f.Raw != "" && y.Raw != "" && !strings.Contains(f.Raw, ".") && f.Amount()+step == y.Amount()
+}
+
+// isHalfDayLater reports whether two times are twelve hours apart.
+func isHalfDayLater(x, y string) bool {
+	if x > y {
+		x, y = y, x
+	}
+	if len(x) != 5 || x[2:] != y[2:] {
+		return false
+	}
+	hour := func(s string) int { return int(s[0]-'0')*10 + int(s[1]-'0') }
+	return hour(y)-hour(x) == 12
+}
+
+// isHalfMonth reports whether a duration is 半个月, which is 15 days.
+func (f *Claim) isHalfMonth() bool { return f.Key == "0.5month" || f.Key == "1296000s" }
+
+// isTransfer reports whether a quantity can be a rate of bytes: 500M is written for 500 Mbps.
+func (f *Claim) isTransfer() bool { return f.Class == classSpeed || f.Unit == "MB" && f.isShort }
+
+// isUncounted reports whether a number counts things without naming them: 32, 32 个.
+func (f *Claim) isUncounted() bool { return f.Unit == "" || f.Unit == "个" }
+
+// IsBare reports whether a claim is a number without a unit.
+func (f *Claim) IsBare() bool { return f.Class == ClassCount && f.Unit == "" && f.Raw != "" }
+
+// IsName reports whether a claim names one thing: a code, an address, a version.
+func (f *Claim) IsName() bool {
+	return f.Class == ClassCode || f.Class == ClassURL || f.Class == ClassVersion
+}
+
+// AreFarApart reports whether one of two amounts is many times the other one: they hardly state the same thing.
+func AreFarApart(x, y *Claim) bool {
+	less, more := x.Amount(), y.Amount()
+	if x.Class == y.Class && x.Unit == y.Unit {
+		less, more = x.inUnit(), y.inUnit()
+	}
+	if less > more {
+		less, more = more, less
+	}
+	return (x.Unit == y.Unit || x.Class != y.Class) && more > 50*less
+}
+
+// Amount is the number as written, without its unit.
+func (f *Claim) Amount() float64 {
+	amount, err := strconv.ParseFloat(cmp.Or(f.Raw, strings.TrimRight(f.Key, "|ABCDEFGHIJKLMNOPQRSTUVWXYZ%折")), 64)
+	if err != nil {
+		return 0
+	}
+	return amount
+}
+
+// inUnit is the number in its canonical unit.
+func (f *Claim) inUnit() float64 {
+	end := 0
+	for end < len(f.Key) && (passage.IsDigit(rune(f.Key[end])) || f.Key[end] == '.' || f.Key[end] == '-' && end == 0) {
+		end++
+	}
+	amount, err := strconv.ParseFloat(f.Key[:end], 64)
+	if err != nil {
+		return 0
+	}
+	return amount
+}
+
+// Token stands for a claim among the words around another one.
+func (f *Claim) Token() uint32 {
+	h := uint32(f.Class)*31 + 7
+	for i := range len(f.Key) {
+		h = (h ^ uint32(f.Key[i])) * 16777619
+	}
+	return h | 1
+}

@@ -1,0 +1,221 @@
+package facts
+
+import (
+	"wending/db/measure/claim"
+	"wending/db/measure/passage"
+)
+
+// nearbyClaims is how many claims before and behind one are looked at for what stands beside it.
+const nearbyClaims = 6
+
+// companions counts the claims beside x that have their counterparts beside y: of one sentence 2, of one line 1.
+func (c *comparison) companions(i, j int) float32 {
+	count := float32(0)
+	x, y := &c.a.Claims[i], &c.b.Claims[j]
+	for k := max(0, i-nearbyClaims); k < min(len(c.a.Claims), i+nearbyClaims+1); k++ {
+		m := int(c.counterparts[k]) - 1
+		if k == i || m < 0 || m < j-2*nearbyClaims || m > j+2*nearbyClaims || c.a.Claims[k].Class == claim.ClassPolarity {
+			continue
+		}
+		f, g := &c.a.Claims[k], &c.b.Claims[m]
+		isSentence := f.Sentence == x.Sentence && g.Sentence == y.Sentence
+		isLine := c.a.lineOf(f) == c.a.lineOf(x) && c.b.lineOf(g) == c.b.lineOf(y)
+		switch {
+		case isSentence:
+			count++
+		case isLine:
+			count += 0.5
+		}
+	}
+	return count
+}
+
+func (s *side) lineOf(f *claim.Claim) passage.Span { return s.Sentences[f.Sentence].Line }
+
+// beside are the words right before and behind a claim.
+func (c *comparison) beside(s *side, i int) *passage.Vector {
+	if s.besides[i] != nil {
+		return s.besides[i]
+	}
+	f := &s.Claims[i]
+	before, behind := 7, 5
+	if passage.IsLatin(s.At(f.From-1)) || passage.IsLatin(s.At(f.From-2)) {
+		before = 24
+	}
+	if passage.IsLatin(s.At(f.To)) || passage.IsLatin(s.At(f.To+1)) {
+		behind = 20
+	}
+	x := s.Sentences[f.Sentence]
+	c.Begin()
+	c.collect(s, passage.Span{From: max(x.From, f.From-before), To: min(x.To, f.To+behind)}, 1, f)
+	s.besides[i] = c.Finished()
+	return s.besides[i]
+}
+
+// touching is how much the words beside two claims have in common, 0 to 1.
+func (c *comparison) touching(i, j int) float32 {
+	return c.Shared(c.beside(c.a, i), c.beside(c.b, j))
+}
+
+// noteCounterparts notes which claims state the same.
+func (c *comparison) noteCounterparts() {
+	c.counterparts = make([]int32, len(c.a.Claims))
+	for _, l := range c.links {
+		if !l.isCut {
+			c.counterparts[l.i] = int32(l.j) + 1
+		}
+	}
+}
+
+// What speaks for or against two claims with different values being about the same thing.
+const (
+	always      = iota
+	similar     // the words around them
+	touch       // the words beside them
+	companions  // the claims beside them
+	rivals      // how well each fits other claims without a counterpart
+	elsewhere   // how well each fits claims that have one
+	repetition  // how many of the two values the other answer has, too
+	otherUnit   // they are counts of different things
+	otherClass  // only one of them has a unit
+	uniqueness  // no other value of what they measure is left in either answer
+	distance    // one of them is many times the other one
+	oneRange    // only one of them is a range
+	bareDigits  // neither has a unit
+	resemblance // they are spelled alike
+	calculation // only one of them is part of a calculation
+	evidences
+)
+
+// evidence is how much there is of each.
+type evidence [evidences]float32
+
+// weights were fitted by logistic regression on two thirds of the labelled pairs.
+var weights = evidence{
+	always: 0.25, similar: 8, touch: 2.4, companions: 0.4, rivals: -3, elsewhere: -2.1, repetition: -0.8, otherUnit: -4.7,
+	otherClass: -4.1, uniqueness: 1.3, distance: -6, oneRange: -0.1, bareDigits: -1, resemblance: 0.6, calculation: -1.3,
+}
+
+func (e *evidence) total() float32 {
+	sum := float32(0)
+	for n, v := range e {
+		sum += weights[n] * v
+	}
+	return sum
+}
+
+// leastEvidence is from which on two claims are about the same thing.
+const leastEvidence = 1.0
+
+// isWeighed reports whether evidence decides about a claim's counterpart.
+func isWeighed(f *claim.Claim) bool {
+	return f.Class <= claim.ClassCitation && f.Class != claim.ClassWork || f.IsName()
+}
+
+// counterpartsOf pairs the values that are left by the evidence for their being of one statement.
+func (c *comparison) weighed() {
+	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
+	pairs := c.pairs(func(i, j int) bool {
+		x, y := &c.a.Claims[i], &c.b.Claims[j]
+		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
+		return isWeighed(x) && isWeighed(y) && !x.Agrees(y) && !x.IsLoose && !y.IsLoose && !isOtherWay
+	}, isOpen)
+	if len(pairs) == 0 {
+		return
+	}
+	c.score(pairs)
+	list := c.evidence(pairs)
+	if zzHook2 != nil {
+		zzHook2(c, pairs, list)
+	}
+	for n := range pairs {
+		pairs[n].score = list[n].total()
+	}
+	sortPairs(pairs)
+	for _, p := range pairs {
+		if p.score >= leastEvidence && isOpen(0, p.i) && isOpen(1, p.j) {
+			c.conflict(p.i, p.j, kindOf(&c.a.Claims[p.i]))
+		}
+	}
+}
+
+var zzHook2 func(c *comparison, pairs []pair, list []evidence)
+
+// evidence returns what speaks for each of the pairs, which are sorted by their similarity.
+func (c *comparison) evidence(pairs []pair) []evidence {
+	best := [2]map[int][2]float32{{}, {}}
+	for _, p := range pairs { // the two highest similarities of each claim
+		for k, i := range [2]int{p.i, p.j} {
+			known := best[k][i]
+			switch {
+			case p.score > known[0]:
+				best[k][i] = [2]float32{p.score, known[0]}
+			case p.score > known[1]:
+				best[k][i] = [2]float32{known[0], p.score}
+			}
+		}
+	}
+	settled := c.elsewhere()
+	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
+	list := make([]evidence, len(pairs))
+	for n, p := range pairs {
+		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
+		e := &list[n]
+		e[always], e[similar], e[touch] = 1, p.score, c.touching(p.i, p.j)
+		e[companions] = min(2, c.companions(p.i, p.j))
+		for k, i := range [2]int{p.i, p.j} {
+			rival := best[k][i][0]
+			if rival == p.score {
+				rival = best[k][i][1]
+			}
+			e[rivals] += rival
+			e[elsewhere] += settled[k][i]
+			e[repetition] += one(c.states[k][i] == repeated)
+		}
+		e[otherUnit] = otherUnits(x, y)
+		e[otherClass] = one(x.Class != y.Class)
+		e[uniqueness] = one(!isOtherUnit(x, y) && x.IsRange() == y.IsRange() && alone[0][measureOf(x)] != "" && alone[1][measureOf(y)] != "")
+		e[distance] = one(x.Class < claim.ClassDate && claim.AreFarApart(x, y))
+		e[oneRange] = one(x.IsRange() != y.IsRange())
+		e[bareDigits] = one(x.IsBare() && y.IsBare())
+		e[calculation] = one(x.IsWorking != y.IsWorking)
+		e[resemblance] = one(x.IsName() && areLookalikes(x.Key, y.Key))
+	}
+	return list
+}
+
+// elsewhere is how well the claims that have no counterpart fit those of the other answer that have one.
+func (c *comparison) elsewhere() [2]map[int]float32 {
+	best := [2]map[int]float32{{}, {}}
+	isLeft := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
+	for _, p := range c.pairs(func(i, j int) bool {
+		x, y := &c.a.Claims[i], &c.b.Claims[j]
+		return isWeighed(x) && x.Class == y.Class && x.Unit == y.Unit && isLeft(0, i) != isLeft(1, j)
+	}, func(int, int) bool { return true }) {
+		score := c.similarity(p.i, p.j)
+		if isLeft(0, p.i) {
+			best[0][p.i] = max(best[0][p.i], score)
+		} else {
+			best[1][p.j] = max(best[1][p.j], score)
+		}
+	}
+	return best
+}
+
+// otherUnits is how much the units of two claims of a class differ: 个 counts anything.
+func otherUnits(x, y *claim.Claim) float32 {
+	switch {
+	case x.Class != y.Class || x.Unit == y.Unit:
+		return 0
+	case x.Class == claim.ClassCount && (x.Unit == "个" || y.Unit == "个" || x.Unit == "" || y.Unit == ""):
+		return 0.4
+	}
+	return 1
+}
+
+func one(b bool) float32 {
+	if b {
+		return 1
+	}
+	return 0
+}

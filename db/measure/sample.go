@@ -1,0 +1,94 @@
+package measure
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Sample holds the known numbers of a variant's questions. Questions of one cluster – the turns of a conversation, the
+// questions about one document – are not independent: standard errors and intervals treat each cluster as one
+// observation (metrics.md, Clusters; Liang and Zeger 1986).
+type Sample struct {
+	numbers []float64
+	// clusters are the clusters of the numbers; an empty one means that the question is its own cluster.
+	clusters []string
+}
+
+// Add adds a question's number. An empty cluster means that the question is its own cluster.
+func (s *Sample) Add(number float64, cluster string) {
+	s.numbers, s.clusters = append(s.numbers, number), append(s.clusters, cluster)
+}
+
+// Numbers returns the questions' numbers, in the order in which they were added.
+func (s Sample) Numbers() []float64 { return s.numbers }
+
+// Clusters returns the number of clusters.
+func (s Sample) Clusters() int {
+	named, own := map[string]bool{}, 0
+	for _, cluster := range s.clusters {
+		if cluster == "" {
+			own++
+		} else {
+			named[cluster] = true
+		}
+	}
+	return len(named) + own
+}
+
+// Mean returns the mean; nil without numbers.
+func (s Sample) Mean() *float64 {
+	if len(s.numbers) == 0 {
+		return nil
+	}
+	mean := stat.Mean(s.numbers, nil)
+	return &mean
+}
+
+// SE returns the standard error of the mean; nil with fewer than two clusters.
+func (s Sample) SE() *float64 {
+	count := s.Clusters()
+	if count < 2 {
+		return nil
+	}
+	mean := stat.Mean(s.numbers, nil)
+	var sums []float64 // of the deviations of each cluster, in the order of the questions: sums of floats depend on theirs
+	places := map[string]int{}
+	for n, number := range s.numbers {
+		place, isKnown := places[s.clusters[n]]
+		if !isKnown || s.clusters[n] == "" {
+			place = len(sums)
+			sums, places[s.clusters[n]] = append(sums, 0), place
+		}
+		sums[place] += number - mean
+	}
+	se := math.Sqrt(float64(count)/float64(count-1)*floats.Dot(sums, sums)) / float64(len(s.numbers))
+	return &se
+}
+
+// Interval returns the 95 % interval of the mean (Student's t); nil with fewer than two clusters, or where all numbers,
+// or the means of all clusters, are the same.
+func (s Sample) Interval() Interval {
+	se := s.SE()
+	if se == nil || *se < noDeviation {
+		return nil
+	}
+	mean, reach := stat.Mean(s.numbers, nil), studentsT(s.Clusters()).Quantile(oneSided)**se
+	return Interval{mean - reach, mean + reach}
+}
+
+// Share is Interval for numbers between 0 and 1.
+func (s Sample) Share() Interval {
+	of := s.Interval()
+	if of == nil {
+		return nil
+	}
+	return Interval{max(0, of[0]), min(1, of[1])}
+}
+
+// studentsT is Student's distribution for a mean over a number of clusters.
+func studentsT(clusters int) distuv.StudentsT {
+	return distuv.StudentsT{Sigma: 1, Nu: float64(clusters - 1)}
+}

@@ -1,0 +1,72 @@
+package handlers_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// Questions about one document are one observation: intervals say so, and become wider.
+func TestIntervalsAreComputedOverClusters(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	asked := map[string]int{}
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		asked[call.Question]++
+		answer := "same"
+		if call.Question < "q5" && asked[call.Question]%2 == 0 { // what is asked of the first document is unstable
+			answer = "other"
+		}
+		agenttest.Stream(w, answer)
+	})
+	file := "question,standard_answer,document\n"
+	for n := range 10 {
+		file += fmt.Sprintf("q%d,a,d%d\n", n, n/5+1)
+	}
+	create := func(clusterBy string) response {
+		return s.post(t, api, map[string]string{
+			"task_name": "t", "agent_api_url": fake.URL, "runs_per_item": "2", "concurrency": "1", "rate_limit": "unlimited", "file@q.csv": file,
+			"cluster_by": clusterBy,
+		})
+	}
+	refused := create("chapter")
+	require.Equal(t, 422, refused.StatusCode)
+	require.Contains(t, string(refused.body), "cluster_by")
+	require.Contains(t, string(refused.body), "document", "what there is to choose from")
+	statistics := func(clusterBy string) (task string, variant object) {
+		created := create(clusterBy)
+		require.Equal(t, 201, created.StatusCode, string(created.body))
+		var made struct {
+			TaskID string `json:"task_id"`
+		}
+		created.into(t, &made)
+		s.awaitDone(t, made.TaskID)
+		path := "evaluation-tasks/" + made.TaskID
+		if clusterBy == "" {
+			require.Nil(t, s.entry(t, "GET", path, nil, 200)["cluster_by"])
+		} else {
+			require.Equal(t, clusterBy, s.entry(t, "GET", path, nil, 200)["cluster_by"])
+		}
+		return made.TaskID, s.entry(t, "GET", path+"/statistics", nil, 200)["variants"].([]any)[0].(object)
+	}
+	alone, own := statistics("")
+	clustered, grouped := statistics("document")
+	require.EqualValues(t, 10, own["clusters"])
+	require.EqualValues(t, 2, grouped["clusters"])
+	require.InDelta(t, 0.5, grouped["agreement"], 1e-9)
+	require.InDelta(t, 0.1667, own["agreement_se"], 1e-4, "sd/√n")
+	require.InDelta(t, 0.5, grouped["agreement_se"], 1e-9, "√(2/1 · (2.5² + 2.5²)) / 10")
+
+	compared := s.entry(t, "GET", "comparison?a="+alone+"&b="+clustered, nil, 200)["differences"].(object)
+	success := compared["success_rate"].(object)
+	require.EqualValues(t, 2, success["clusters"], "the newer task groups its questions")
+	require.InDelta(t, 1, success["p"], 1e-9)
+	require.InDelta(t, 1, success["p_adjusted"], 1e-9)
+	require.Nil(t, success["detectable"], "nothing varied")
+	require.Contains(t, s.get(t, "/tasks/"+clustered+"/report").page(t).Text(), "置信区间按「document」列的 2 组计算")
+	require.Contains(t, s.get(t, "/tasks/"+clustered).page(t).Text(), "document")
+}

@@ -1,0 +1,131 @@
+package reading
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"wending/db/measure"
+	"wending/db/report"
+	"wending/db/review"
+)
+
+// Compared is a comparison with what people say of both sides.
+type Compared struct {
+	measure.Comparison
+	// OfA and OfB are people's verdicts on the two tasks.
+	OfA, OfB Reviews
+}
+
+// Compare compares two variants by their answers and by people's verdicts. The most common answers that were not compared before are
+// compared for at most the time within; the other questions stay pending. Facts are read if withFacts is set.
+func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool, within time.Duration) (c Compared, err error) {
+	group, reads := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { c.Comparison, err = r.report.Compare(reads, a, b); return err })
+	group.Go(func() (err error) { c.OfA, err = r.Reviews(reads, a.TaskID); return err })
+	group.Go(func() (err error) { c.OfB, err = r.Reviews(reads, b.TaskID); return err })
+	if err := group.Wait(); err != nil {
+		return c, err
+	}
+	for n := range c.Pairs {
+		pair := &c.Pairs[n]
+		pair.A.Opinion = opinionOf(ReviewsOf(c.OfA.OfQuestions[pair.A.QuestionID], a.Variant))
+		pair.B.Opinion = opinionOf(ReviewsOf(c.OfB.OfQuestions[pair.B.QuestionID], b.Variant))
+	}
+	return c, r.report.Between(ctx, a, b, c.Pairs, withFacts, within)
+}
+
+// ReviewsOf are the reviews of a variant.
+func ReviewsOf(reviews []review.Review, variant int) (of []review.Review) {
+	for _, one := range reviews {
+		if one.Variant == variant {
+			of = append(of, one)
+		}
+	}
+	return of
+}
+
+// opinionOf sums verdicts on a question up. Those on answers that were replaced since say nothing of what is compared.
+func opinionOf(verdicts []review.Review) (opinion string) {
+	for _, one := range verdicts {
+		switch {
+		case one.IsOutdated:
+		case opinion == "":
+			opinion = string(one.Verdict)
+		case opinion != string(one.Verdict):
+			return measure.OpinionDivided
+		}
+	}
+	return opinion
+}
+
+// Carriable are verdicts of the first task that can be taken over to the second.
+type Carriable struct {
+	Pairs []measure.Pair
+	// Judged, Changed, Failed, Standard, Files and Replaced are how many questions that were judged in the first task are left out, and
+	// why: each for the first reason that it has.
+	Judged, Changed, Failed, Standard, Files, Replaced int
+}
+
+// Carriable sorts the questions that people judged in the first task. A verdict holds in the second one, too, where the answers have
+// the same content, all of them, the standard answer is the same, and no run has failed.
+func (r Reader) Carriable(ctx context.Context, a, b report.Side, c Compared) (found Carriable, err error) {
+	var same []measure.Pair
+	for _, pair := range c.Pairs {
+		if len(ReviewsOf(c.OfA.OfQuestions[pair.A.QuestionID], a.Variant)) == 0 {
+			continue
+		}
+		isJudged := len(ReviewsOf(c.OfB.OfQuestions[pair.B.QuestionID], b.Variant)) > 0
+		if count := found.against(pair, isJudged); count != nil {
+			*count++
+		} else {
+			same = append(same, pair)
+		}
+	}
+	if len(same) == 0 {
+		return found, nil
+	}
+	areEqual, err := r.report.SameAnswers(ctx, a, b, same)
+	if err != nil {
+		return found, err
+	}
+	haveFiles := map[int64]bool{}
+	for _, task := range []report.Side{a, b} {
+		items, err := r.assets.Items(ctx, task.TaskID)
+		if err != nil {
+			return found, err
+		}
+		maps.Copy(haveFiles, items)
+	}
+	for _, pair := range same {
+		switch {
+		case !areEqual[pair.A.ID] && (!pair.A.Level.IsStable() || !pair.B.Level.IsStable()):
+			found.Changed++
+		case haveFiles[pair.A.ID] || haveFiles[pair.B.ID]:
+			found.Files++
+		default:
+			found.Pairs = append(found.Pairs, pair)
+		}
+	}
+	return found, nil
+}
+
+// against is the count of the first reason, of those that are known without the answers, for which a verdict does not hold in the second
+// task; nil if there is none.
+func (c *Carriable) against(pair measure.Pair, isJudged bool) *int {
+	switch {
+	case isJudged:
+		return &c.Judged
+	case pair.A.Opinion == "":
+		return &c.Replaced
+	case pair.A.Text != pair.B.Text, pair.Between == nil, !pair.Between.Level.IsStable() && pair.Between.Level != measure.Empty:
+		return &c.Changed
+	case *pair.A.SuccessRate < 1, *pair.B.SuccessRate < 1:
+		return &c.Failed
+	case pair.A.Standard != pair.B.Standard:
+		return &c.Standard
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package reading
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"wending/db"
+	"wending/db/measure"
+	"wending/db/measure/facts"
+	"wending/db/report"
+	"wending/db/review"
+	"wending/handlers/request"
+	"wending/jobs/export"
+	"wending/views/results"
+	"wending/views/summary"
+	"wending/views/text"
+	"wending/views/ui"
+)
+
+const (
+	// compareTime limits how long the answers of two tasks are compared for an export.
+	compareTime = 10 * time.Minute
+	// comparedAtOnce is how many questions are in memory at once, comparedText how many characters of an answer a CSV has.
+	comparedAtOnce = 5
+	comparedText   = 1_000_000
+)
+
+// comparedColumn is a column of a comparison's questions.
+type comparedColumn struct {
+	// name is its title in a CSV; of a, of the first task, or b.
+	name string
+	// key is the text that is its title in a workbook; side is the text that names the task before it, if it is of one.
+	key, side string
+	holds     export.Cells
+}
+
+// comparedColumns are the columns of a comparison's questions.
+func comparedColumns() []comparedColumn {
+	columns := []comparedColumn{
+		{"number", "number", "", export.HoldsNumber}, {"question_id", "id", "", export.HoldsText}, {"question", "question", "", export.HoldsText},
+		{"standard_answer", "standard", "", export.HoldsText}, {"group", "group", "", export.HoldsText}, {"worse", "worse", "", export.HoldsText},
+		{"facts", "facts", "", export.HoldsText}, {"similarity", "similarity", "", export.HoldsShare},
+	}
+	for _, side := range []string{"a", "b"} {
+		for _, one := range []comparedColumn{
+			{"level", "level", "", export.HoldsText}, {"agreement", "agreement", "", export.HoldsShare}, {"success_rate", "success", "", export.HoldsShare},
+			{"pass_share", "pass", "", export.HoldsShare}, {"score", "score", "", export.HoldsNumber}, {"latency_ms", "latency", "", export.HoldsNumber},
+			{"answer", "answer", "", export.HoldsText}, {"verdict", "verdict", "", export.HoldsText}, {"verdict_by", "by", "", export.HoldsText},
+			{"verdict_note", "note", "", export.HoldsText},
+		} {
+			columns = append(columns, comparedColumn{side + "_" + one.name, one.key, "compare." + side, one.holds})
+		}
+	}
+	return columns
+}
+
+// ComparedTexts are the names of the texts that are titles of these columns, behind export.compare.
+func ComparedTexts() (keys []string) {
+	for _, column := range comparedColumns() {
+		keys = append(keys, column.key)
+	}
+	return keys
+}
+
+// comparedReport is a comparison that is being written.
+type comparedReport struct {
+	reports  Reports
+	a, b     summary.ComparedSide
+	compared Compared
+	pairs    []measure.Pair
+	locale   text.Locale
+	// isTable writes names for programs; otherwise texts for people.
+	isTable bool
+	limit   int
+}
+
+// PrepareComparison compares two tasks, and returns a function that writes what it found, question by question in the order of risk.
+func (r Reports) PrepareComparison(ctx context.Context, a, b summary.ComparedSide, format string) (write func(context.Context, io.Writer) error, err error) {
+	c := comparedReport{reports: r, a: a, b: b, locale: request.From(ctx).Locale, isTable: format == "csv", limit: export.MaxCellText}
+	if c.compared, err = r.reader.Compare(ctx, a.Side(), b.Side(), false, compareTime); err != nil {
+		return nil, err
+	}
+	c.pairs = c.compared.ByRisk()
+	if c.isTable {
+		c.limit = comparedText
+		return c.writeTable, nil
+	}
+	return c.writeWorkbook, nil
+}
+
+func (c comparedReport) writeTable(ctx context.Context, w io.Writer) error {
+	var titles []string
+	for _, column := range comparedColumns() {
+		titles = append(titles, column.name)
+	}
+	table, err := export.NewTable(w, titles)
+	if err != nil {
+		return err
+	}
+	if err := c.each(ctx, table.Row); err != nil {
+		return err
+	}
+	return table.Close()
+}
+
+func (c comparedReport) writeWorkbook(ctx context.Context, w io.Writer) error {
+	questions := export.Sheet{Name: c.locale.Text("export.compare.sheet.questions"), Read: func(write func([]string) error) error { return c.each(ctx, write) }}
+	for _, column := range comparedColumns() {
+		title := c.locale.Text("export.compare." + column.key)
+		if column.side != "" {
+			title = c.locale.Text(column.side) + " " + title
+		}
+		questions.Columns = append(questions.Columns, export.Column{Title: title, Holds: column.holds})
+	}
+	return export.WriteTables(w, c.locale.Text("export.compare.cut"), [3]export.Sheet{c.summary(), questions, c.alone()})
+}
+
+// summary has the names of both tasks, how many questions each group has, and the measures.
+func (c comparedReport) summary() export.Sheet {
+	l := c.locale
+	sheet := export.Sheet{Name: l.Text("export.compare.sheet.summary"), Columns: []export.Column{{Title: l.Text("compare.measure")}}}
+	for _, key := range []string{"compare.a", "compare.b", "compare.minus", "export.compare.low", "export.compare.high", "compare.n"} {
+		sheet.Columns = append(sheet.Columns, export.Column{Title: l.Text(key), Holds: export.HoldsNumber})
+	}
+	sheet.Rows = append(sheet.Rows, []string{l.Text("export.info.name"), c.a.Title(), c.b.Title()})
+	for _, one := range []struct {
+		name   string
+		change measure.Change
+	}{
+		{"agreement", c.compared.Agreement}, {"success", c.compared.SuccessRate}, {"pass", c.compared.PassShare}, {"latency", c.compared.LatencyMS},
+	} {
+		sheet.Rows = append(sheet.Rows, []string{
+			l.Text("compare.measure." + one.name), number(one.change.MeanA), number(one.change.MeanB), number(one.change.Mean), number(one.change.Low),
+			number(one.change.High), strconv.Itoa(one.change.N),
+		})
+	}
+	for _, group := range measure.ChangeGroups {
+		row := make([]string, len(sheet.Columns))
+		row[0], row[len(row)-1] = l.Text("compare.group."+string(group)), strconv.Itoa(c.compared.InGroup(group))
+		sheet.Rows = append(sheet.Rows, row)
+	}
+	return sheet
+}
+
+// alone lists the questions that only one task has.
+func (c comparedReport) alone() export.Sheet {
+	l := c.locale
+	sheet := export.Sheet{Name: l.Text("export.compare.sheet.alone"), Columns: []export.Column{
+		{Title: l.Text("export.compare.alone")}, {Title: l.Text("export.compare.number"), Holds: export.HoldsNumber}, {Title: l.Text("export.compare.id")},
+	}}
+	for _, side := range []struct {
+		key       string
+		questions []measure.ComparedQuestion
+	}{{"compare.only_a", c.compared.OnlyA}, {"compare.only_b", c.compared.OnlyB}} {
+		for _, question := range side.questions {
+			sheet.Rows = append(sheet.Rows, []string{l.Text(side.key), strconv.Itoa(question.Number), question.QuestionID})
+		}
+	}
+	return sheet
+}
+
+// each writes the questions.
+func (c comparedReport) each(ctx context.Context, write func([]string) error) error {
+	reads := report.New(c.reports.store)
+	for pairs := range slices.Chunk(c.pairs, comparedAtOnce) {
+		if err := reads.Between(ctx, c.a.Side(), c.b.Side(), pairs, true, 0); err != nil {
+			return err
+		}
+		var ids [2][]int64
+		for _, pair := range pairs {
+			ids[0], ids[1] = append(ids[0], pair.A.ID), append(ids[1], pair.B.ID)
+		}
+		items, err := c.reports.reader.ItemsOf(ctx, ids[1])
+		if err != nil {
+			return err
+		}
+		var answers [2]map[int64]report.CommonAnswer
+		for n, side := range []summary.ComparedSide{c.a, c.b} {
+			if answers[n], err = reads.CommonAnswers(ctx, ids[n], side.Variant, c.limit); err != nil {
+				return err
+			}
+		}
+		for _, pair := range pairs {
+			if err := write(c.row(pair, items[pair.B.ID], answers[0][pair.A.ID].Text, answers[1][pair.B.ID].Text)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// row is a question as comparedColumns has it.
+func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB string) []string {
+	var losses, changed []string
+	for _, loss := range pair.Losses() {
+		losses = append(losses, c.word("compare.loss.", string(loss)))
+	}
+	similarity := ""
+	if pair.Between != nil {
+		similarity = number(pair.Between.Similarity)
+		if pair.Between.Differ == facts.Conflict {
+			for _, fact := range results.Conflicts(pair.Between.Facts) {
+				changed = append(changed, results.ChangedLine(fact))
+			}
+		}
+	}
+	cells := []string{
+		strconv.Itoa(pair.A.Number), pair.A.QuestionID, item.Question, item.StandardAnswer, c.word("compare.group.", string(pair.Group())),
+		strings.Join(losses, "; "), strings.Join(changed, "; "), similarity,
+	}
+	cells = append(cells, c.sideCells(pair.A, answerA, ReviewsOf(c.compared.OfA.OfQuestions[pair.A.QuestionID], c.a.Variant))...)
+	return append(cells, c.sideCells(pair.B, answerB, ReviewsOf(c.compared.OfB.OfQuestions[pair.B.QuestionID], c.b.Variant))...)
+}
+
+// sideCells are what one task says of a question.
+func (c comparedReport) sideCells(q measure.ComparedQuestion, answer string, reviews []review.Review) []string {
+	var verdicts, names, notes []string
+	for _, one := range reviews {
+		verdicts, names = append(verdicts, c.word("verdict.", string(one.Verdict))), append(names, one.Reviewer)
+		if said := strings.TrimSpace(ui.Reasons(c.locale, one.Reasons) + " " + one.Note); said != "" {
+			notes = append(notes, said)
+		}
+	}
+	return []string{
+		c.word("level.", string(q.Level)), number(q.Agreement), number(q.SuccessRate), number(q.PassShare), number(q.Score), number(q.LatencyMS), answer,
+		strings.Join(verdicts, "; "), strings.Join(names, "; "), strings.Join(notes, "; "),
+	}
+}
+
+// word is a name for programs, or its text.
+func (c comparedReport) word(prefix, name string) string {
+	if c.isTable {
+		return name
+	}
+	return c.locale.Text(prefix + name)
+}

@@ -1,0 +1,107 @@
+package results
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"sync"
+	"time"
+)
+
+// Layouts keep how the answers to questions stand beside each other, for those who read them next: a run's text never changes. The
+// answers that were read least recently make room for others.
+type Layouts struct {
+	mu    sync.Mutex
+	byKey map[layoutKey]*list.Element
+	// recent has the kept ones, the most recent first.
+	recent     list.List
+	bytes, max int
+}
+
+// layoutKey is different for answers that are different, or differ in other facts.
+type layoutKey [sha256.Size]byte
+
+type keptLayout struct {
+	key   layoutKey
+	of    *laidOut
+	bytes int
+}
+
+// weight is how many bytes of memory a layout takes for each byte of its answers, and layoutBytes those that it takes at least: the
+// texts, their blocks in the order of their characters, what was found to differ.
+const (
+	weight      = 6
+	layoutBytes = 4096
+)
+
+// NewLayouts returns an empty memory of at most so many bytes.
+func NewLayouts(maxBytes int) *Layouts {
+	return &Layouts{byKey: map[layoutKey]*list.Element{}, max: maxBytes}
+}
+
+// of returns a layout that is kept; otherwise nil.
+func (l *Layouts) of(key layoutKey) *laidOut {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, isKept := l.byKey[key]
+	if !isKept {
+		return nil
+	}
+	l.recent.MoveToFront(at)
+	return at.Value.(keptLayout).of
+}
+
+// keep keeps a layout unless it takes more than a tenth of all room.
+func (l *Layouts) keep(key layoutKey, one *laidOut) {
+	if l == nil {
+		return
+	}
+	size := layoutBytes + weight*one.length
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, isKept := l.byKey[key]; isKept || size > l.max/10 {
+		return
+	}
+	l.byKey[key] = l.recent.PushFront(keptLayout{key, one, size})
+	for l.bytes += size; l.bytes > l.max; {
+		oldest := l.recent.Remove(l.recent.Back()).(keptLayout)
+		delete(l.byKey, oldest.key)
+		l.bytes -= oldest.bytes
+	}
+}
+
+// layoutKey is the key of a card's answers: their runs, how much of their texts is here, and the facts in which they differ.
+func (c Card) layoutKey(answers []distinct) layoutKey {
+	hash := sha256.New()
+	write := func(number int64) { _ = binary.Write(hash, binary.LittleEndian, number) } // a hash takes everything
+	for _, one := range answers {
+		write(int64(len(c.textOf(one.letter))))
+		write(int64(len(one.runs)))
+		for _, run := range one.runs {
+			write(run.ID)
+		}
+	}
+	for _, variant := range c.Question.Variants {
+		_ = json.NewEncoder(hash).Encode(variant.Facts) // texts and numbers only
+	}
+	return layoutKey(hash.Sum(nil))
+}
+
+// Allowance is the time that laying out the questions of one page has taken so far.
+type Allowance struct{ spent time.Duration }
+
+// allows reports whether there is time for a question with answers of that many bytes. Long ones may take a third of a page's time: they
+// must not keep the others from being laid out.
+func (a *Allowance) allows(length int) bool {
+	if length > lightAnswers {
+		return a == nil || a.spent < alignFor/3
+	}
+	return a == nil || a.spent < alignFor
+}
+
+func (a *Allowance) spend(took time.Duration) {
+	if a != nil {
+		a.spent += took
+	}
+}

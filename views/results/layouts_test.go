@@ -1,0 +1,97 @@
+package results
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/measure"
+	"wending/views/text"
+)
+
+// cardOf is a question's card with these answers.
+func cardOf(answers ...string) Card {
+	card := Card{Layouts: NewLayouts(1 << 20), Allowance: &Allowance{}}
+	keys := make([][]byte, len(answers))
+	for n, answer := range answers {
+		card.Runs = append(card.Runs, db.Run{ID: int64(n + 1), Variant: 1, RunIndex: n + 1, Status: db.RunSucceeded, Response: &answer, ResponseLength: len([]rune(answer))})
+		keys[n] = measure.Key([]byte(answer))
+	}
+	card.Letters, card.Groups = measure.Letters(keys)
+	return card
+}
+
+func TestAnswersAreLaidOutOnce(t *testing.T) {
+	t.Parallel()
+	report, card := Report{View: Merged}, cardOf("在 30 日内答复。", "在 30 日内答复。", "在 35 日内答复。")
+	first := report.aligned(card)
+	require.Same(t, first.laidOut, report.aligned(card).laidOut)
+	card.Runs[2].ID = 9 // it was asked again
+	require.NotSame(t, first.laidOut, report.aligned(card).laidOut)
+}
+
+// What was read least recently makes room, and one layout never takes most of it.
+func TestLayoutsAreBounded(t *testing.T) {
+	t.Parallel()
+	layouts := NewLayouts(10 * (layoutBytes + weight*1000))
+	for n := range 20 {
+		layouts.keep(layoutKey{byte(n)}, &laidOut{length: 1000})
+		require.NotNil(t, layouts.of(layoutKey{0}), "it is read all the time")
+		require.LessOrEqual(t, layouts.bytes, layouts.max)
+	}
+	require.Nil(t, layouts.of(layoutKey{1}))
+	require.NotNil(t, layouts.of(layoutKey{19}))
+	require.Len(t, layouts.byKey, 10)
+	layouts.keep(layoutKey{99}, &laidOut{length: 2000})
+	require.Nil(t, layouts.of(layoutKey{99}))
+}
+
+// Without time for more, a question shows the beginning of each answer and the way to have them laid out; one that is known is whole.
+func TestAPageTakesNoLongerThanItMay(t *testing.T) {
+	t.Parallel()
+	report, card := Report{View: Merged}, cardOf("开头一样。"+strings.Repeat("甲", 500), "开头一样。"+strings.Repeat("乙", 500), "<b>不是标记</b>")
+	card.Allowance.spend(time.Second)
+	catalogue, err := text.NewCatalogue()
+	require.NoError(t, err)
+	var page strings.Builder
+	require.NoError(t, CardPart(report, card).Render(text.WithLocale(t.Context(), catalogue.Locale("zh-CN", "")), &page))
+	require.Contains(t, page.String(), "内容较长，点开对齐")
+	require.Contains(t, page.String(), `class="postponed"`)
+	require.Contains(t, page.String(), "hx-get")
+	require.Contains(t, page.String(), "开头一样。甲")
+	require.NotContains(t, page.String(), strings.Repeat("甲", 300))
+	require.NotContains(t, page.String(), "<b>不是")
+
+	require.True(t, (&Allowance{spent: alignFor - 1}).allows(lightAnswers))
+	require.False(t, (&Allowance{spent: alignFor - 1}).allows(lightAnswers+1), "long questions leave time for the others")
+
+	card.Allowance = &Allowance{}
+	require.False(t, report.aligned(card).isPostponed)
+	card.Allowance.spend(time.Second)
+	require.False(t, report.aligned(card).isPostponed, "it is known by now")
+	card.Layouts = nil
+	require.True(t, report.aligned(card).isPostponed)
+	report.IsDocument = true
+	require.False(t, report.aligned(card).isPostponed, "nothing can be opened on paper")
+}
+
+// A standard answer shows about six lines, whole blocks of it.
+func TestALongStandardAnswerIsFolded(t *testing.T) {
+	t.Parallel()
+	for name, one := range map[string]struct {
+		content    string
+		head, rest int
+	}{
+		"short":             {"三十日内答复。", 1, 0},
+		"many lines":        {strings.Repeat("- 一条。\n", 40), 6, 34},
+		"long paragraphs":   {strings.Repeat("字", 150) + "\n" + strings.Repeat("字", 150), 1, 1},
+		"one long sentence": {strings.Repeat("字", 1500), 0, 1},
+	} {
+		head, rest := standardBlocks(one.content)
+		require.Len(t, head, one.head, name)
+		require.Len(t, rest, one.rest, name)
+	}
+}
