@@ -103,7 +103,7 @@ func TestAChannelIsSavedWithoutShowingItsSecrets(t *testing.T) {
 	require.NoError(t, s.tables.Get(&plain, `SELECT count(*) FROM channels WHERE strpos(CAST(channels AS text), 'verysecret') > 0`))
 	require.Zero(t, plain)
 
-	// A page that does not show a secret keeps it; another host does not receive it.
+	// A secret that the page does not show is kept, but it is not sent to another host.
 	kept := s.post(t, "/library/channels/"+id, map[string]string{"kind": "dingtalk", "name": "群二", "url": "", "secret": "", "events": "alert", "is_default": "false"})
 	require.Equal(t, http.StatusSeeOther, kept.StatusCode, string(kept.body))
 	after := s.entry(t, "GET", "channels/"+id, nil, 200)

@@ -67,6 +67,6 @@ func TestIntervalsAreComputedOverClusters(t *testing.T) {
 	require.InDelta(t, 1, success["p"], 1e-9)
 	require.InDelta(t, 1, success["p_adjusted"], 1e-9)
 	require.Nil(t, success["detectable"], "nothing varied")
-	require.Contains(t, s.get(t, "/tasks/"+clustered+"/report").page(t).Text(), "置信区间按「document」列的 2 组计算")
+	require.Contains(t, s.get(t, "/tasks/"+clustered+"/report").page(t).Text(), "置信区间按“document”列的 2 组计算")
 	require.Contains(t, s.get(t, "/tasks/"+clustered).page(t).Text(), "document")
 }

@@ -21,7 +21,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// createForm are the fields of a form for a task as a browser would send them.
+// createForm returns the fields of a form for a task as a browser would send them.
 func createForm(page *goquery.Document) map[string]string {
 	fields := map[string]string{}
 	page.Find("#create input, #create select, #create textarea").Each(func(_ int, field *goquery.Selection) {
@@ -46,7 +46,8 @@ func createForm(page *goquery.Document) map[string]string {
 	return fields
 }
 
-// A comparison is put together in its form: estimated while that is filled in, saved as a draft, changed, started, copied.
+// A comparison is composed in its form: it is estimated while the form is filled in, saved as a draft, changed,
+// started and copied.
 func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -75,7 +76,7 @@ func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 	require.Contains(t, page.Find("#estimate .note").Text(), "tone", "a variable that no column has")
 	require.Contains(t, page.Find("#estimate .note").Text(), "m1", "prices that are missing")
 
-	// What is wrong comes back with everything else.
+	// Invalid values are shown again with all others.
 	form = createForm(page)
 	require.NotEmpty(t, form["dataset_token"])
 	form["task_name"] = ""
@@ -98,7 +99,7 @@ func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 	s.awaitDone(t, id)
 	require.Len(t, chat.Calls(), 2*2*2, "two models, two questions, two runs")
 
-	// A copy has what the library still offers, and says what it does not.
+	// A copy keeps the entries that the library still offers, and names the others.
 	s.entry(t, "DELETE", "models/"+second, nil, 204)
 	page = s.get(t, "/compare?from="+id).page(t)
 	require.Contains(t, page.Find("p.note").Text(), "m2")
@@ -116,7 +117,7 @@ func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 	require.Equal(t, 422, s.post(t, "/tasks", form).StatusCode)
 }
 
-// The plain form takes a saved agent and a saved dataset, and keeps the address that was typed before.
+// The plain form accepts a saved agent and a saved dataset, and keeps the address that was typed before.
 func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -140,7 +141,7 @@ func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	require.Contains(t, s.get(t, path).page(t).Find(".uses").Text(), "saved", "where the dataset is used")
 }
 
-// Earlier versions of a dataset can be chosen in both forms, and the one that was chosen stays chosen.
+// Earlier versions of a dataset can be chosen in both forms, and the chosen one stays chosen.
 func TestAnEarlierVersionOfADatasetIsChosenInTheForms(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -180,7 +181,7 @@ func TestAnEarlierVersionOfADatasetIsChosenInTheForms(t *testing.T) {
 	require.Contains(t, tasks.Text(), "旧版 · q.csv v1", "a schedule's form says which version its task has")
 }
 
-// The agent of a form, or of a task, is kept in the library with its secrets.
+// The agent of a form, or of a task, can be saved in the library with its secrets.
 func TestATypedAgentIsSaved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -215,7 +216,7 @@ func TestATypedAgentIsSaved(t *testing.T) {
 	}
 }
 
-// What was sent for a run can be read, without what may be secret; tokens and cost add up for launch and task.
+// The request of a run can be read, without its secrets; tokens and cost are summed up by launch and task.
 func TestWhatWasSentAndSpentIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -262,7 +263,7 @@ func TestWhatWasSentAndSpentIsShown(t *testing.T) {
 	require.Nil(t, task.Statistics["total_tokens"], "unknown stays unknown")
 }
 
-// A long list of models can be narrowed, and each says whose it is.
+// A long list of models can be filtered, and each model shows its provider.
 func TestManyModelsAreNarrowedByWhatIsTyped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -280,7 +281,8 @@ func TestManyModelsAreNarrowedByWhatIsTyped(t *testing.T) {
 	require.Contains(t, models().Find(".choice").First().Text(), "某厂 · m7")
 }
 
-// The workbook of a comparison has a sheet with the variants' numbers, as numbers; its first sheet has no empty lines.
+// The workbook of a comparison has a sheet with the variants' numbers in numeric cells; its first sheet has no
+// empty lines.
 func TestTheWorkbookOfAComparisonHasItsNumbers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -329,14 +331,14 @@ func TestTheWorkbookOfAComparisonHasItsNumbers(t *testing.T) {
 	}
 }
 
-// The summary says by how much the best variant is ahead of the next best, with the interval, and what it costs; tables have intervals,
-// not standard errors.
+// The summary states how far the best variant is ahead of the next best, with the interval, and what it costs;
+// tables have intervals, not standard errors.
 func TestASummaryHasAmounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	right := chatting(func(string) string { return "Paris" })
 	good, _ := s.chatTarget(t, "好", agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		time.Sleep(200 * time.Millisecond) // which is dearer, and slower than what a busy machine adds
+		time.Sleep(200 * time.Millisecond) // more expensive, and slower by more than a busy machine adds
 		right(w, call)
 	}).URL)
 	var calls atomic.Int64
@@ -366,7 +368,7 @@ func TestASummaryHasAmounts(t *testing.T) {
 	for _, page := range []string{"/variants", "/report"} {
 		require.NotContains(t, s.get(t, "/tasks/"+id+page).page(t).Find("table").Text(), "±", page)
 	}
-	// The pass rate stands in the list and on the task's page, and each answer leads to what was sent.
+	// The pass rate is in the list and on the task's page, and each answer links to the request.
 	whole := s.entry(t, "GET", "evaluation-tasks/"+id, nil, 200)["statistics"].(object)["pass_rate"].(float64)
 	require.Equal(t, fmt.Sprintf("通过 %.1f%%", 100*whole), strings.TrimSpace(s.get(t, "/tasks").page(t).Find(".col-agreement > span:last-child").Text()))
 	require.Regexp(t, fmt.Sprintf(`评估通过率\s*%.1f%%`, 100*whole), s.get(t, "/tasks/"+id).page(t).Text())

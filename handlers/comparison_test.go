@@ -44,7 +44,7 @@ type toldComparison struct {
 	}
 }
 
-// answering makes an agent that gives each question its answers one after another, for ever; "" fails.
+// answering makes an agent that returns the answers to each question in turn, endlessly; "" fails.
 func answering(answers map[string][]string) func(http.ResponseWriter, agenttest.Call) {
 	var mu sync.Mutex
 	given := map[string]int{}
@@ -61,7 +61,8 @@ func answering(answers map[string][]string) func(http.ResponseWriter, agenttest.
 	}
 }
 
-// Two versions of an agent: what became stable and what did not, with the most common answers side by side.
+// Two versions of an agent: which questions became stable and which did not, with the most common answers side by
+// side.
 func TestTwoTasksAreCompared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -112,14 +113,14 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	require.Contains(t, page.Find("article").Text(), "新")
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path+"&show=nothing").StatusCode)
 
-	// Ticked in the list, the older one comes first.
+	// If two tasks are ticked in the list, the older one comes first.
 	answer := s.get(t, "/comparison?task="+b+"&task="+a)
 	require.Equal(t, path, answer.Header.Get("Location"))
 	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/comparison?task="+b+"&task="+a+"&task="+a).StatusCode)
 	require.Equal(t, "/tasks", s.get(t, "/comparison").Header.Get("Location"))
 	require.Equal(t, "/comparison?a="+a, s.get(t, "/comparison?task="+a).Header.Get("Location"))
 
-	// A task offers the others.
+	// A task offers the other tasks for comparison.
 	page = s.get(t, "/comparison?a="+a).page(t)
 	require.Equal(t, 1, page.Find(".choices a").Length())
 	require.Equal(t, path, page.Find(".choices a").AttrOr("href", ""))
@@ -152,7 +153,7 @@ func with(fields map[string]string, name, value string) map[string]string {
 	return added
 }
 
-// Answers are equal as a whole or not at all, also where the page shows their beginnings only.
+// Answers are compared as a whole, even if the page only shows their beginnings.
 func TestLongAnswersAreComparedAsAWhole(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -153,7 +153,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Equal(t, "打分 0.0009 CNY", strings.TrimSpace(row.Find("td[data-label='费用']").Text()))
 	require.NotEmpty(t, s.get(t, "/tasks/"+task.TaskID).page(t).Find(".plots .panel").First().Find("rect.good").Nodes, "outcomes over time")
 
-	// A judge that stopped answering is called again by a retry; an evaluation without named evaluators uses all of
+	// A retry calls a judge again that had stopped answering. An evaluation that names no evaluators uses all of
 	// the task's own.
 	isMute.Store(true)
 	s.entry(t, "POST", path+"/evaluate", object{}, 202)

@@ -305,6 +305,6 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 	require.Equal(t, changed, stored[0]["facts_changed"])
 	require.Nil(t, stored[2]["facts_changed"])
 	page := s.get(t, "/library/schedules/"+schedule).page(t)
-	require.Contains(t, page.Find("tbody tr").First().Text(), "1 题关键信息改变")
+	require.Contains(t, page.Find("tbody tr").First().Text(), "1 题的关键信息变了")
 	require.Contains(t, page.Find("#changes .fact-line").Text(), "30 日 → 35 日")
 }

@@ -202,8 +202,8 @@ func TestSchedulesThatCannotFire(t *testing.T) {
 	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "30 9 * * 1-5", "timezone": "Asia/Shanghai"}).page(t).Text(), "周一至周五 09:30")
 }
 
-// A schedule's times must be as far apart as the operator requires, whoever saves it and by whatever route; a
-// schedule that fires too often can still be ended.
+// A schedule's times must be as far apart as the operator requires, on every route by which a schedule can be
+// saved; a schedule that fires too often can still be ended.
 func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -518,8 +518,8 @@ func TestVariantsAreJudgedAndCopied(t *testing.T) {
 	}
 }
 
-// Variants are also compared by cost. A star beside a median explains that it refers to means, and with one run per
-// question there are no empty plots.
+// Variants are also compared by cost. A star beside a median points out that the comparison uses means, and with
+// one run per question there are no empty plots.
 func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

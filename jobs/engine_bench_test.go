@@ -6,10 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -17,6 +21,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
+	"wending/db/measure/facts"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
 	"wending/jobs/agent/protocol"
@@ -109,6 +114,69 @@ func BenchmarkLaunchInstantAgent(b *testing.B) {
 		b.ReportMetric(calls/took.Seconds(), "calls/s")
 		b.ReportMetric(calls/bare.Seconds(), "bare-calls/s")
 	}
+}
+
+// longAnswers are five answers of about 900 characters in which one number differs.
+func longAnswers(b *testing.B) []string {
+	b.Helper()
+	content, err := os.ReadFile("../db/measure/facts/testdata/bases.jsonl")
+	require.NoError(b, err)
+	var text strings.Builder
+	for line := range strings.Lines(string(content)) {
+		var base struct{ Text string }
+		require.NoError(b, json.Unmarshal([]byte(line), &base))
+		if text.WriteString(base.Text + "\n"); utf8.RuneCountInString(text.String()) > 900 {
+			break
+		}
+	}
+	answers := make([]string, 5)
+	for n := range answers {
+		answers[n] = fmt.Sprintf("%s\n答复期限为 %d 日。", text.String(), 30+5*(n/4))
+	}
+	for n := range answers[:4] {
+		answers[n] += strings.Repeat("。", n) // equal facts, other answers
+	}
+	return answers
+}
+
+// The processor time of five runs of a question whose answers all differ, and what part of it reading their facts takes.
+func BenchmarkFactsOfRecordedRuns(b *testing.B) {
+	const questions = 400
+	bench := newBench(b)
+	answers := longAnswers(b)
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		output, _ := json.Marshal(answers[calls.Add(1)%5])
+		_, _ = fmt.Fprintf(w, "data: {\"event\":\"node_finished\",\"data\":{\"output\":%s}}\n\n", output)
+	}))
+	b.Cleanup(server.Close)
+	bench.startWorker(b, concurrency)
+	for b.Loop() {
+		before := processorTime(b)
+		runTask(b, bench, questions, 5*questions, func(n *db.NewTask) {
+			plain(server.URL)(n)
+			n.Task.RunsPerItem = 5
+		})
+		whole := processorTime(b) - before
+		before = processorTime(b)
+		for range questions {
+			_, err := facts.Question(b.Context(), answers)
+			require.NoError(b, err)
+		}
+		reading := processorTime(b) - before
+		b.ReportMetric(float64(reading.Microseconds())/1000/questions, "ms-facts/question")
+		b.ReportMetric(float64(whole.Microseconds())/1000/questions, "ms-cpu/question")
+		b.ReportMetric(100*float64(reading)/float64(max(1, whole-reading)), "%more")
+	}
+}
+
+// processorTime returns how much of a processor the process has used.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // The cost of a claim and a record with 1,000 and with 1,000,000 stored runs.

@@ -180,7 +180,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	if sealed, err := tasks.SealPlain(ctx, p.store, p.sealer); err != nil {
 		return nil, err
 	} else if sealed > 0 {
-		log.InfoContext(ctx, "payloads and queries that were stored in clear are sealed", "tasks", sealed)
+		log.InfoContext(ctx, "payloads and queries stored in plain text have been sealed", "tasks", sealed)
 	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo())
 	p.metrics = jobs.NewMetrics(p.registry, p.queue)

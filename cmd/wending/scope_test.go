@@ -38,7 +38,7 @@ var unscoped = map[string]string{
 	"db insertLaunch": ofReadTask, "db countLeft": ofReadTask, "db reopenTask": ofReadTask,
 	"db computeTaskStatistics": ofReadTask, "db computeStability": ofReadTask, "db computeAgreementRange": ofReadTask,
 	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask, "db/outbox ChannelsOf": ofReadTask,
-	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,
+	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report summariseItems": ofReadTask, "db/report clusters": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,
 	"db/report Past": ofReadTask, "db/report PastOfJudge": ofReadTask, "db/report Measured": ofReadTask, "db/report readProgress": ofReadTask,
 	"db/report Retrying": ofReadTask, "db/report readVariantStatistics": ofReadTask, "db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask, "db/review change": ofReadTask,
 	"db/upkeep insertRuns": ofReadTask, "db/upkeep Import": ofReadTask,

@@ -16,7 +16,8 @@ type ActiveLaunch struct {
 	// WantedLanes is how many more lanes the launch could use now: 0 while no origin of its targets has a free
 	// slot.
 	WantedLanes int `db:"wanted_lanes"`
-	// IsDone reports that nothing of the launch runs or may begin, and that it has not been finished.
+	// IsDone reports that no unit of the launch is running or may still begin, but that the launch has not been
+	// finished.
 	IsDone bool `db:"is_done"`
 }
 

@@ -267,7 +267,7 @@ type InFlight struct {
 	Question string `db:"question"`
 	// Progress is in per cent, or NotReported.
 	Progress int `db:"progress"`
-	// Seconds is for how long the unit has been claimed.
+	// Seconds is how long the unit has been claimed.
 	Seconds float64 `db:"seconds"`
 }
 

@@ -58,8 +58,7 @@ func Words(text string) (tokens []string) {
 	return tokens
 }
 
-// CompareTokens finds the difference from the text of the tokens a to the text of the tokens b, without cutting a
-// token.
+// CompareTokens finds how to turn the text of the tokens a into the text of the tokens b, without cutting a token.
 func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	within = min(within, DifferenceTime)
 	codes := map[string]rune{}

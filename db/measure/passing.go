@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Judged is what evaluators say of the runs of one question.
+// Judged sums up the evaluators' verdicts on the runs of one question.
 type Judged struct {
 	// Runs is how many of the expected runs exist, Judged how many have a verdict, Passes how many of these passed.
 	Runs, Judged, Passes int

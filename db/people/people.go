@@ -159,7 +159,7 @@ func (p People) Now(ctx context.Context) (now time.Time, err error) {
 	return now, pg.Classify("read the time", err)
 }
 
-// failuresKept is for how long failed sign-ins count.
+// failuresKept is how long a failed sign-in counts.
 const failuresKept = 15 * time.Minute
 
 // Attempt counts an attempt under a key before it is made, so that concurrent attempts count, too. If there were

@@ -35,7 +35,7 @@ type Summary struct {
 	// Answers is how many different answers the successful current runs gave: with several variants, the
 	// highest count of any variant.
 	Answers int `db:"answers"`
-	// Runs is how many current runs there are: fewer than the task has per item if it was stopped.
+	// Runs is how many current runs there are: fewer than the task has per item if the task was stopped.
 	Runs int `db:"runs"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`

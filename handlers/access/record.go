@@ -191,7 +191,7 @@ func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {
 	if err != nil {
 		*steadySince = time.Now()
 		if ctx.Err() == nil {
-			g.Log.WarnContext(ctx, "could not add what is due to the audit, will retry", "error", err)
+			g.Log.WarnContext(ctx, "due audit entries not added, will retry", "error", err)
 		}
 	}
 }

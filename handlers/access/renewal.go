@@ -81,7 +81,7 @@ func (h *handler) renew(ctx context.Context, due people.Due) error {
 		err = errEnded
 	}
 	if errors.Is(err, errEnded) {
-		h.Log.InfoContext(ctx, "a session ends with the provider's", "user_id", due.UserID, "reason", err)
+		h.Log.InfoContext(ctx, "session ended, because the provider ended its own", "user_id", due.UserID, "reason", err)
 		if err = h.People.EndSession(ctx, due.UserID, due.SessionID); errors.Is(err, db.ErrNotFound) {
 			return nil
 		}

@@ -55,33 +55,33 @@ func newComparedQuestion(q measure.ComparedQuestion) ComparedQuestion {
 	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters, newFacts(q.FactsDiffer, q.Facts, q.Expected)}
 }
 
-// ChangedFact is a fact in which the most common answers of two tasks differ.
-type ChangedFact struct {
-	Kind    facts.Kind     `json:"kind" example:"duration"`
-	Label   string         `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
-	Values  []ChangedValue `json:"values" nullable:"false" doc:"The first task's before the second's; one alone is what the other task's answer leaves out"`
-	Missing []int          `json:"missing" nullable:"false" doc:"run_index of the other task's runs whose answer does not state it"`
+// ComparedFact is a fact in which the most common answers of two tasks differ.
+type ComparedFact struct {
+	Kind    facts.Kind      `json:"kind" example:"duration"`
+	Label   string          `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
+	Values  []ComparedValue `json:"values" nullable:"false" doc:"The first task's before the second's; one alone is what the other task's answer leaves out"`
+	Missing []int           `json:"missing" nullable:"false" doc:"run_index of the other task's runs whose answer does not state it"`
 }
 
-// ChangedValue is what the most common answer of one task states.
-type ChangedValue struct {
+// ComparedValue is what the most common answer of one task states.
+type ComparedValue struct {
 	Side string `json:"side" enum:"a,b" example:"a"`
 	measure.Value
 }
 
-// newChangedFacts describes the facts in which the most common answers differ; the runs are those that gave them.
-func newChangedFacts(pair measure.Pair) []ChangedFact {
-	list := []ChangedFact{}
+// newComparedFacts describes the facts in which the most common answers differ; the runs are those that gave them.
+func newComparedFacts(pair measure.Pair) []ComparedFact {
+	list := []ComparedFact{}
 	if pair.Between == nil {
 		return list
 	}
 	runs := [][]int{commonRuns(pair.A.Letters), commonRuns(pair.B.Letters)}
 	for _, fact := range pair.Between.Facts {
-		changed := ChangedFact{Kind: fact.Kind, Label: fact.Label, Values: []ChangedValue{}, Missing: []int{}}
+		changed := ComparedFact{Kind: fact.Kind, Label: fact.Label, Values: []ComparedValue{}, Missing: []int{}}
 		for n, side := range []string{"a", "b"} {
 			for _, value := range fact.Values {
 				if slices.Contains(value.Runs, n+1) {
-					changed.Values = append(changed.Values, ChangedValue{side, measure.Value{Value: value.Value, Text: value.Text, Runs: runs[n]}})
+					changed.Values = append(changed.Values, ComparedValue{side, measure.Value{Value: value.Value, Text: value.Text, Runs: runs[n]}})
 				}
 			}
 			if slices.Contains(fact.Missing, n+1) {
@@ -119,7 +119,7 @@ type ComparedPair struct {
 	Level       *measure.Level     `json:"level" doc:"How alike the two most common answers are; null if a task has none" example:"facts"`
 	Similarity  *float64           `json:"similarity" doc:"Of the two; null if they are equal, or a task has none" example:"0.97"`
 	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two contradict each other in a fact; omission: one lacks a fact; none; null if a task has no answer" example:"conflict"`
-	Facts       []ChangedFact      `json:"facts" nullable:"false" doc:"The facts in which the two differ, conflicts first"`
+	Facts       []ComparedFact     `json:"facts" nullable:"false" doc:"The facts in which the two differ, conflicts first"`
 	Transition  measure.Transition `json:"transition" example:"unstable_stable"`
 	MatchedBy   string             `json:"matched_by" enum:"question_id,text" doc:"text: the tasks have the question under different ids" example:"question_id"`
 	SameText    bool               `json:"same_text" doc:"False if the tasks ask something else under this id" example:"true"`
@@ -281,7 +281,7 @@ func newComparedPair(pair measure.Pair) ComparedPair {
 		matchedBy = "text"
 	}
 	described := ComparedPair{
-		QuestionID: pair.A.QuestionID, Group: pair.Group(), Worse: append([]measure.Loss{}, pair.Losses()...), Facts: newChangedFacts(pair),
+		QuestionID: pair.A.QuestionID, Group: pair.Group(), Worse: append([]measure.Loss{}, pair.Losses()...), Facts: newComparedFacts(pair),
 		Transition: pair.Transition, MatchedBy: matchedBy, SameText: pair.A.Text == pair.B.Text,
 		A: newComparedQuestion(pair.A), B: newComparedQuestion(pair.B),
 	}

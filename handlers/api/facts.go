@@ -79,9 +79,9 @@ func (h *handler) readFacts(ctx context.Context, input *factsInput) (*factsOutpu
 		runs[n] = n + 1
 	}
 	output.Body.Facts = measure.Differing(reading.Statements, runs)
-	output.Body.Each = make([][]ReadFact, len(reading.Each))
-	for n, list := range reading.Each {
-		output.Body.Each[n] = newReadFacts(input.Body.Answers[n], list)
+	output.Body.Each = make([][]ReadFact, len(input.Body.Answers))
+	for n, answer := range input.Body.Answers {
+		output.Body.Each[n] = newReadFacts(answer, facts.Read(answer))
 	}
 	return output, nil
 }

@@ -58,7 +58,7 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 		c.secret(&ch)
 	}
 	c.events(&ch.Events)
-	if form.Has("lang_of_messages") { // a page's own field lang switches the page's language
+	if form.Has("lang_of_messages") { // on pages, a field named lang switches the page's language
 		ch.Lang = form.Value("lang_of_messages")
 	} else if form.IsJSON && form.Has("lang") {
 		ch.Lang = form.Value("lang")

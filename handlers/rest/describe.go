@@ -61,7 +61,7 @@ func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	if detail.Message == validation.MsgUnexpectedProperty {
 		return request.UnknownFieldFault(name, vocabularyOf(operation).known(detail.Location)).WithCause(detail)
 	}
-	// the complaint names no place of its own
+	// the complaint does not name the position
 	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing {
 		name, _, _ = strings.Cut(rest, " ")
 	}

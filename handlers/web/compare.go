@@ -30,15 +30,16 @@ import (
 	"wending/views/ui"
 )
 
-// offeredMost is how many entries of a kind a form offers, newest first.
+// offeredMost is the maximum number of entries of a kind that a form offers, newest first.
 const offeredMost = 200
 
 var offered = db.Page{Number: 1, Size: offeredMost}
 
-// agentsKind is what paths of the library call agents.
+// agentsKind is the name for agents in paths of the library.
 const agentsKind = "agents"
 
-// addReferences adds to a form's fields what a task uses of the library, and returns the names of what is no longer offered.
+// addReferences adds to a form's fields the library entries that a task uses, and returns the names of those that
+// are no longer offered.
 func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
 	values["form"] = taskpages.CompareForm
 	var models, agents, prompts []string
@@ -82,7 +83,7 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 
 // addSaved adds the saved agents and datasets that a form offers.
 func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskpages.Form) error {
-	if !s.isComparison() { // which lists them with boxes to tick
+	if !s.isComparison() { // where they are listed with checkboxes
 		agents, _, err := p.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 		if err != nil {
 			return err
@@ -115,8 +116,8 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 	return nil
 }
 
-// savedDatasets are the saved datasets with their versions: of one that has several, the newest first. The one that is chosen is among
-// them however old it is.
+// savedDatasets returns the saved datasets with their versions, the newest first if there are several. The chosen
+// version is included, however old it is.
 func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen string) (choices []ui.Choice, err error) {
 	datasets, _, err := p.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
@@ -152,7 +153,7 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	}
 	reference, err := library.ParseReference(chosen)
 	if err != nil {
-		return choices, nil //nolint:nilerr // the field says what is wrong with it
+		return choices, nil // nolint:nilerr // the field shows the fault
 	}
 	one, err := p.Library.Dataset(ctx, request.ScopeOf(ctx), reference)
 	if errors.Is(err, library.ErrUnknownReference) {
@@ -162,7 +163,7 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	return append(choices, ui.Choice{Value: chosen, Label: label}), err
 }
 
-// savedEvaluators are the saved evaluators, those that are chosen first. A chosen one has the version that it is chosen in.
+// savedEvaluators returns the saved evaluators, the chosen ones first and in their chosen version.
 func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen []string) (choices []taskpages.TargetChoice, err error) {
 	evaluators, _, err := p.Library.Entries.Evaluators.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
@@ -243,7 +244,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 	return pages.Render(c, status, taskpages.ComparePage(p.compareFrame(c, s), view))
 }
 
-// chosenFirst orders what is chosen before what is not.
+// chosenFirst orders chosen entries before the others.
 func chosenFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -270,7 +271,8 @@ func targetChoice(entry entries.Entry, detail string, test entries.Test, chosen 
 	}
 }
 
-// promptChoices are the saved prompts with their versions. A chosen prompt without a version means its newest.
+// promptChoices returns the saved prompts with their versions. A chosen prompt without a version means its newest
+// one.
 func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []string) (choices []taskpages.PromptChoice, err error) {
 	prompts, _, err := p.Library.Entries.Prompts.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
@@ -305,7 +307,7 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 	return choices, nil
 }
 
-// estimateComparison says what the comparison that a form describes would be and take.
+// estimateComparison shows the size and the expected duration and cost of the comparison that a form describes.
 func (p *Pages) estimateComparison(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -331,7 +333,7 @@ func (p *Pages) estimateComparison(c echo.Context) error {
 	return p.renderForm(c, http.StatusOK, s, view)
 }
 
-// estimated is what the task of a form would be and take, as far as the form says.
+// estimated returns the estimate for the task of a form, as far as the form is filled in.
 func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, error) {
 	l, n := pages.Locale(c), s.task
 	e := taskpages.Estimated{Runs: n.RunsPerItem, Calls: n.Calls(), JudgeCalls: n.JudgeCalls()}
@@ -370,7 +372,7 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, e
 	return e, nil
 }
 
-// significant is to how many places a cost that is estimated has two digits that count.
+// significant returns the number of decimal places with which an estimated cost has two significant digits.
 func significant(cost decimal.Decimal) int32 {
 	return max(0, 2-int32(cost.NumDigits())-cost.Exponent())
 }
@@ -387,7 +389,8 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 	}
 	if saved.Message == "" {
 		typed := s.task
-		if s.Value("extra_payload") == "" { // the copied task's is not shown, as the library does not show it
+		// the payload of the copied task is not shown, and the library does not show it either
+		if s.Value("extra_payload") == "" {
 			typed.Payload = nil
 		}
 		row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), typed)
@@ -412,7 +415,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 	if n.AgentURL == "" {
 		return request.NewFault(request.CodeNotFound)
 	}
-	n.Payload = nil // it may be secret, and the library shows payloads
+	n.Payload = nil // the payload may be secret, and the library shows payloads
 	row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
 	if err != nil {
 		return err

@@ -118,7 +118,7 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 		if errors.As(err, &last) || errors.As(err, &fetching) && claimed.Attempts >= attempts {
 			wait = 0
 		}
-		c.Log.InfoContext(ctx, "a file was not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID, "attempt", claimed.Attempts, "is_final", wait == 0, "error", err)
+		c.Log.InfoContext(ctx, "file not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID, "attempt", claimed.Attempts, "is_final", wait == 0, "error", err)
 		err = c.assets().Fail(after, claimed, reasonOf(err), wait)
 	}
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 	isOurs, err := markStore(ctx, c.Store, c.Files, c.IsOwner)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		c.Log.WarnContext(ctx, "cannot use the store of files, will retry", "error", err)
+		c.Log.WarnContext(ctx, "file store not usable, will retry", "error", err)
 	case err == nil && !isOurs:
 		c.Log.InfoContext(ctx, "BLOB_URL is not this installation's file store; this process copies no files", "is_owner", c.IsOwner)
 		select { // the processes that mark it may not have started yet
@@ -243,7 +243,7 @@ func (s Sweeper) removeOrphans(ctx context.Context, assets journal.Assets, orpha
 		if err := s.Files.Delete(ctx, key); err != nil {
 			return err
 		}
-		s.Log.InfoContext(ctx, "a file that nothing points to was removed", "key", key)
+		s.Log.InfoContext(ctx, "unreferenced file removed", "key", key)
 	}
 	return nil
 }
@@ -261,7 +261,7 @@ func (s Sweeper) noteLost(ctx context.Context, assets journal.Assets, missing ma
 			if err := assets.Lost(ctx, id, key); err != nil {
 				return err
 			}
-			s.Log.WarnContext(ctx, "a file is no longer in the store", "task_id", id, "key", key)
+			s.Log.WarnContext(ctx, "file missing from the store", "task_id", id, "key", key)
 		}
 	}
 	return nil

@@ -203,7 +203,7 @@ func (c *Collector) thumbnail(ctx context.Context, a journal.Asset, file io.Read
 	}
 	small, err := makeThumbnail(ctx, file)
 	if err != nil {
-		c.Log.InfoContext(ctx, "a picture has no thumbnail", "asset_id", a.ID, "error", err)
+		c.Log.InfoContext(ctx, "no thumbnail made for an image", "asset_id", a.ID, "error", err)
 		return "", nil
 	}
 	key = folderOf(a.TaskID) + "/thumbnails/" + a.ID.String() + ".jpg"

@@ -60,7 +60,7 @@ func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
 	}
 	outcome := outbox.Outcome{Status: sent.Status, Error: sent.Error}
 	if err != nil { // our own limit: nothing was sent
-		c.Log.WarnContext(ctx, "a message cannot be written, will retry", "delivery_id", delivery.ID, "error", err)
+		c.Log.WarnContext(ctx, "message not written, will retry", "delivery_id", delivery.ID, "error", err)
 		outcome.Error = "the message could not be written"
 		if errors.Is(err, secret.ErrKey) {
 			outcome.Error = "the channel's secrets cannot be opened: SECRET_KEY has changed"

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// drainedFor is for how long a target is not claimed from after a claim found nothing left. Units that are
+	// drainedFor is how long claims leave a target out after one of them found no units left. Units that are
 	// requeued later, because a worker died, get new lanes.
 	drainedFor = time.Second
 	// besideOthers is how far in the future a rate-limit slot may be while other targets could use the lane.

@@ -277,7 +277,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 		got[unit.Target]++
 	}
 	for n, want := range wants {
-		limit := db.Limit{Allowed: want.Units} // there are no limits if the worker may claim nothing: then none is left
+		limit := db.Limit{Allowed: want.Units} // a worker that may claim nothing gets no limits; then none is left
 		if n < len(claim.Limits) {
 			limit = claim.Limits[n]
 		}

@@ -147,7 +147,7 @@ func (noFiles) Load(address string) (any, error) {
 	return nil, fmt.Errorf("%s: a schema cannot refer to other documents", address)
 }
 
-// innermost returns the innermost of the causes why a value does not match a schema.
+// innermost returns the innermost cause of a value's mismatch with its schema.
 func innermost(invalid *jsonschema.ValidationError) *jsonschema.ValidationError {
 	for len(invalid.Causes) > 0 {
 		invalid = invalid.Causes[0]

@@ -47,19 +47,21 @@ type aligned struct {
 	task    db.Task
 	// comesLater reports that what is folded comes when it is opened.
 	comesLater bool
+	// laterAt is where that comes from; empty means the page of the question.
+	laterAt string
 	// isPostponed reports that there was no time to lay the answers out.
 	isPostponed bool
 	spent       time.Duration
 }
 
-// place is a block of the answers, or several in a row that the same answers have and the same ones have not.
+// place is a block of the answers, or several consecutive blocks that the same answers have.
 type place struct {
 	number int
 	units  []blocks.Unit
 	degree blocks.Degree
 }
 
-// aligned aligns a card's answers; nil if they are fewer than two, or shown in another way.
+// aligned aligns a card's answers; nil if there are fewer than two, or they are shown in another way.
 func (r Report) aligned(c Card) *aligned {
 	a := aligned{card: c, answers: c.distincts(), task: r.Task}
 	if len(a.answers) < 2 || r.View != Merged && !r.IsAligned {
@@ -151,7 +153,7 @@ func (l *laidOut) arrange() {
 	}
 }
 
-// onlyThere reports that some answers have a unit and all others have nothing in its place.
+// onlyThere reports whether some answers have a unit and all others have nothing in its place.
 func onlyThere(unit blocks.Unit) bool {
 	if unit.Text == "" {
 		return len(unit.Others) == 1
@@ -159,14 +161,14 @@ func onlyThere(unit blocks.Unit) bool {
 	return len(unit.Others) == 1 && unit.Others[0].Text == ""
 }
 
-// sameVoices reports that the same answers have two units.
+// sameVoices reports whether the same answers have two units.
 func sameVoices(one, other blocks.Unit) bool {
 	return onlyThere(one) && (one.Text == "") == (other.Text == "") && slices.Equal(one.Sharing, other.Sharing) &&
 		slices.Equal(one.Others[0].Answers, other.Others[0].Answers)
 }
 
-// terms are how an answer states the facts in which the answers contradict each other: as the first of the runs writes it, or as this
-// answer does.
+// terms returns an answer's wordings of the facts on which the answers contradict each other: the wording of the
+// first run, or this answer's own.
 func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 	var read []facts.Fact
 	for _, run := range runs {
@@ -201,14 +203,14 @@ func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 	return terms
 }
 
-// maxFacts is more than the facts that a question may have.
+// maxFacts exceeds the number of facts that a question may have.
 const maxFacts = 10_000
 
 func (a *aligned) placeID(number int) string {
 	return CardID(a.card.Item.ID) + "-" + strconv.Itoa(number+1)
 }
 
-// placeOf is the id of the place that states a value; empty if none is known.
+// placeOf returns the id of the place that states a value; empty if none is known.
 func (a *aligned) placeOf(value string) string {
 	if a == nil {
 		return ""
@@ -227,15 +229,16 @@ func (a *aligned) toName(differing report.Facts) report.Facts {
 	return differing
 }
 
-// stretch is a run of places that are folded together, or one that is shown.
+// stretch is a run of places that are folded together, or a single visible place.
 type stretch struct {
 	isShown bool
 	places  []place
-	// heading is what the place that is shown stands under, where that is folded.
+	// heading is the heading of a visible place if that heading is folded.
 	heading *blocks.Unit
 }
 
-// stretches are all places in order: those in which facts differ are shown, the others folded. A long question shows the first few.
+// stretches returns all places in order: those in which facts differ are visible, the others are folded. A long
+// question shows only the first few.
 func (a *aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fact) }
 
 // stretchesFrom are all places in order: those that differ by a degree at least are shown.
@@ -277,7 +280,7 @@ func (s stretch) count() (same, other, facts int) {
 	return same, other, facts
 }
 
-// names are the headings in a stretch: at most three.
+// names returns the headings in a stretch, at most three.
 func (s stretch) names() string {
 	var names []string
 	for _, p := range s.places {
@@ -290,12 +293,12 @@ func (s stretch) names() string {
 	return strings.Join(names, " · ")
 }
 
-// title is a heading without its marks.
+// title returns a heading without its marks.
 func title(heading string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.TrimLeft(heading, "# "), "**", ""))
 }
 
-// firstOf is the first place where an answer differs in more than form, and how many there are.
+// firstOf returns the first place where an answer differs in more than form, and the number of such places.
 func (a *aligned) firstOf(answer int) (unit blocks.Unit, other blocks.Other, count int) {
 	for _, p := range a.places {
 		for _, one := range p.units {
@@ -339,7 +342,7 @@ const (
 	apartChars = 60
 )
 
-// blockOf is what an answer has at a unit's place, and whether it is what most answers have.
+// blockOf returns an answer's block at a unit, and whether it is the most common one.
 func blockOf(unit blocks.Unit, answer int) (other blocks.Other, isShared bool) {
 	if slices.Contains(unit.Sharing, answer) {
 		return blocks.Other{Text: unit.Text}, true
@@ -352,12 +355,12 @@ func blockOf(unit blocks.Unit, answer int) (other blocks.Other, isShared bool) {
 	return other, unit.Text == ""
 }
 
-// answerOf is the place of a letter's answer among those that are aligned.
+// answerOf returns the index of a letter's answer among the aligned answers.
 func (a *aligned) answerOf(letter string) int {
 	return slices.IndexFunc(a.answers, func(one distinct) bool { return one.letter == letter })
 }
 
-// relation is how the runs with a letter differ from the most common answer: by facts, altogether, or in words.
+// relation is how the runs with a letter differ from the most common answer: in facts, entirely, or in words.
 func (c Card) relation(letter string) string {
 	if letter == c.Groups[0].Letter {
 		return "same"

@@ -14,7 +14,7 @@ import (
 	"wending/views/ui"
 )
 
-// turns is how many turns a conversation has.
+// turns returns how many turns a conversation has.
 func (r Report) turns(series string) (turns int) {
 	for _, item := range r.All {
 		if item.Series != nil && *item.Series == series {
@@ -24,7 +24,7 @@ func (r Report) turns(series string) (turns int) {
 	return turns
 }
 
-// turnMark says which turn of which conversation a question is, and leads to the conversation.
+// turnMark shows a question's turn and conversation, and links to the conversation.
 func turnMark(report Report, item db.Item) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -140,7 +140,7 @@ func turnMark(report Report, item db.Item) templ.Component {
 	})
 }
 
-// conversationPart says that the page has one conversation, as a chat.
+// conversationPart marks the page of one conversation, which is shown as a chat.
 func conversationPart(report Report) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -215,7 +215,7 @@ func conversationPart(report Report) templ.Component {
 	})
 }
 
-// resultClass is the class of a question's card: the turns of a conversation hang together.
+// resultClass returns the class of a question's card: the turns of a conversation are shown together.
 func (c Card) resultClass() string {
 	class := "result"
 	if c.Item.Turn != nil {

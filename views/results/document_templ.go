@@ -40,7 +40,7 @@ type Document struct {
 	Report
 	SignOffs []review.SignOff
 	Made     time.Time
-	// IsShared marks a document for people without an account: where the agent is, is not theirs to know.
+	// IsShared marks a document for people without an account, who must not see the agent's address.
 	IsShared bool
 	// Decision is what the report begins with, Summary the numbers and the method behind it.
 	Decision, Summary templ.Component
@@ -50,7 +50,7 @@ type Document struct {
 	Chosen int
 }
 
-// DocumentHead is all that stands before the questions.
+// DocumentHead is the part of the document before the questions.
 func DocumentHead(d Document) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -926,7 +926,7 @@ func DocumentCard(d Document, card Card) templ.Component {
 	})
 }
 
-// DocumentFoot is all that stands after the questions.
+// DocumentFoot is the part of the document after the questions.
 func DocumentFoot() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -970,7 +970,7 @@ func standardAnswer(locale text.Locale, item db.Item) string {
 	return item.StandardAnswer
 }
 
-// times are when the task began and ended.
+// times returns when the task began and ended.
 func (d Document) times() string {
 	var moments []string
 	for _, moment := range []*time.Time{d.Task.StartedAt, d.Task.CompletedAt} {
@@ -981,7 +981,7 @@ func (d Document) times() string {
 	return strings.Join(moments, " – ")
 }
 
-// opinions count the verdicts on questions.
+// opinions counts the verdicts on questions.
 func (d Document) opinions(locale text.Locale) string {
 	var words []string
 	for _, verdict := range review.Verdicts {

@@ -19,7 +19,7 @@ import (
 	"wending/views/text"
 )
 
-// maxConflicts and maxOmissions are how many facts of a question are named; the rest is counted.
+// maxConflicts and maxOmissions are how many facts of a question are listed; the rest is counted.
 const (
 	maxConflicts = 12
 	maxOmissions = 6
@@ -512,7 +512,7 @@ func expectedPart(expected report.ExpectedFacts) templ.Component {
 	})
 }
 
-// split tells facts in which answers contradict each other from those that not all of them state.
+// split separates facts on which answers contradict each other from those that not all of them state.
 func split(facts report.Facts) (conflicts, omissions []measure.Fact) {
 	first := slices.IndexFunc(facts, func(fact measure.Fact) bool { return len(fact.Values) < 2 })
 	if first < 0 {
@@ -521,7 +521,7 @@ func split(facts report.Facts) (conflicts, omissions []measure.Fact) {
 	return facts[:first], facts[first:]
 }
 
-// rareRuns names the runs that state another value than most do.
+// rareRuns lists the runs that state another value than most do.
 func rareRuns(n int, runs []int) string {
 	if n == 0 {
 		return ""
@@ -529,7 +529,7 @@ func rareRuns(n int, runs []int) string {
 	return " " + runsText(runs)
 }
 
-// omission writes a fact with the runs that do not state it.
+// omission shows a fact with the runs that do not state it.
 func omission(fact measure.Fact) string { return statedAs(fact) + " " + runsText(fact.Missing) }
 
 // statedAs writes a fact that has one value.
@@ -549,13 +549,13 @@ func runsText(runs []int) string {
 	return strings.Join(names, " ")
 }
 
-// Conflicts are the facts in which answers contradict each other.
+// Conflicts returns the facts on which answers contradict each other.
 func Conflicts(facts report.Facts) report.Facts {
 	conflicts, _ := split(facts)
 	return conflicts
 }
 
-// FactLine writes a fact with each value and how many runs state it in one line.
+// FactLine shows a fact on one line, with each value and how many runs state it.
 func FactLine(fact measure.Fact) string {
 	values := make([]string, len(fact.Values))
 	for n, value := range fact.Values {
@@ -564,7 +564,7 @@ func FactLine(fact measure.Fact) string {
 	return strings.TrimSpace(fact.Label + " " + strings.Join(values, " · "))
 }
 
-// ExpectedLine writes a fact of the standard answer with what answers state instead in one line.
+// ExpectedLine shows a fact of the standard answer on one line, with the values that answers state instead.
 func ExpectedLine(fact measure.ExpectedFact) string {
 	said := strings.TrimSpace(fact.Label + " " + fact.Text)
 	for _, value := range fact.Values {

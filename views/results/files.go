@@ -11,8 +11,8 @@ import (
 	"wending/views/text"
 )
 
-// filesText says how many different files runs with an answer produced, by their content; empty where they are the same,
-// or not all copied yet.
+// filesText returns a text about how many different files, by content, runs with an answer produced; empty if they
+// are the same, or not all of them are copied yet.
 func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) string {
 	kinds := map[string]bool{}
 	key := "results.files.images"
@@ -41,7 +41,7 @@ func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) str
 	return locale.Text(key, "Count", len(kinds))
 }
 
-// sameText reports whether a level says that the texts of answers are the same.
+// sameText reports whether a level means that the texts of answers are the same.
 func sameText(level *measure.Level) bool {
 	return level != nil && (*level == measure.Identical || *level == measure.FormatOnly)
 }

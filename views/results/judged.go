@@ -13,7 +13,8 @@ import (
 	"wending/views/text"
 )
 
-// Waits reports whether a question waits for the reader's verdict; anybody's counts while their name is not known.
+// Waits reports whether a question waits for the reader's verdict; while the reader's name is not known, anybody's
+// verdict counts.
 func (r Report) Waits(item report.Summary) bool {
 	if r.Reviewer == "" {
 		return len(r.Reviews[item.QuestionID]) == 0
@@ -21,7 +22,7 @@ func (r Report) Waits(item report.Summary) bool {
 	return r.IsTurnOf(item, r.Reviewer)
 }
 
-// kindReasons are the reasons of a verdict that facts of a kind, which contradict each other, speak for.
+// kindReasons maps kinds of facts to the reasons for a verdict that contradictions of that kind suggest.
 var kindReasons = map[facts.Kind]string{
 	facts.Number: review.WrongNumber, facts.Percent: review.WrongNumber, facts.Money: review.WrongNumber, facts.Duration: review.WrongNumber,
 	facts.Date: review.WrongNumber, facts.Time: review.WrongNumber, facts.Range: review.WrongNumber, facts.Bound: review.WrongNumber,
@@ -29,8 +30,8 @@ var kindReasons = map[facts.Kind]string{
 	facts.Citation: review.WrongCitation,
 }
 
-// FoundReasons are the reasons that the facts speak for in which a variant's answers differ from each other or from the standard
-// answer. That answers leave something out counts where they contradict nothing.
+// FoundReasons returns the reasons suggested by the facts on which a variant's answers differ from each other or
+// from the standard answer. Omissions only count if there are no contradictions.
 func FoundReasons(likeness report.Likeness) (found []string) {
 	add := func(reason string) {
 		if reason != "" && !slices.Contains(found, reason) {
@@ -50,14 +51,14 @@ func FoundReasons(likeness report.Likeness) (found []string) {
 	return found
 }
 
-// Finding is what is known of some of a question's different answers.
+// Finding is a finding about some of a question's distinct answers.
 type Finding struct {
 	Letters []string
 	Said    string
 }
 
-// Findings say where answers contradict the standard answer, or, without one, where they differ from the most common answer; last
-// come those of which nothing of the kind is known.
+// Findings lists where answers contradict the standard answer or, without one, where they differ from the most
+// common answer; answers without findings come last.
 func (c Card) Findings(locale text.Locale) (all []Finding) {
 	likeness := c.likeness()
 	conflicts, _ := split(likeness.Facts)
@@ -107,7 +108,8 @@ func (d distinct) states(values []measure.Value) bool {
 	})
 }
 
-// kindName is what a finding calls facts of a kind: as the reason that they speak for, without a judgement.
+// kindName returns the name that a finding uses for facts of a kind: that of the reason they suggest, without a
+// judgement.
 func kindName(locale text.Locale, kind facts.Kind) string {
 	if reason, isKnown := kindReasons[kind]; isKnown {
 		return locale.Text("review.kind." + reason)
@@ -124,13 +126,13 @@ func counted(locale text.Locale, counts map[string]int) string {
 	return strings.Join(parts, locale.Text("create.missing.separator"))
 }
 
-// ReasonCount is how many questions have a verdict for a reason.
+// ReasonCount is how many questions have a verdict with a reason.
 type ReasonCount struct {
 	Reason string
 	Count  int
 }
 
-// ReasonCounts are the reasons of the verdicts on questions, the most frequent first.
+// ReasonCounts returns the reasons of the verdicts on questions, the most frequent first.
 func (r Report) ReasonCounts() (counts []ReasonCount) {
 	questions := map[string]int{}
 	for _, verdicts := range r.Reviews {
@@ -153,7 +155,7 @@ func (r Report) ReasonCounts() (counts []ReasonCount) {
 	return counts
 }
 
-// reasonPlace orders the reasons that every project has before a project's own.
+// reasonPlace orders the common reasons before a project's own.
 func reasonPlace(reason string) int {
 	if at := slices.Index(review.Reasons, reason); at >= 0 {
 		return at
@@ -161,12 +163,12 @@ func reasonPlace(reason string) int {
 	return len(review.Reasons)
 }
 
-// CountOpinion is how many questions have an opinion: one of ReviewFilters.
+// CountOpinion counts the questions with an opinion, which is one of ReviewFilters.
 func (r Report) CountOpinion(opinion string) int {
 	return len(r.Shown(Query{Review: opinion}))
 }
 
-// SignedCounts are the verdicts that a report was signed off with, and how many questions were open.
+// SignedCounts shows the verdicts with which a report was signed off, and how many questions were open.
 func SignedCounts(locale text.Locale, signed review.SignOff) string {
 	counts := locale.Text("signoff.counts", "Passed", signed.Passed, "Failed", signed.Failed, "Unsure", signed.Unsure)
 	if signed.Open != nil && *signed.Open > 0 {

@@ -8,7 +8,7 @@ package results
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// Laid is a question as the page shows it on which it is judged. Its answers are laid out once for all parts of the page.
+// Laid is a question as its page for judging shows it. Its answers are laid out once for all parts of the page.
 type Laid struct {
 	report Report
 	card   Card
@@ -18,10 +18,11 @@ type Laid struct {
 // Lay lays a question out.
 func (r Report) Lay(card Card) Laid { return Laid{r, card, r.aligned(card)} }
 
-// JudgedID begins the ids of what belongs to a verdict on the question as a variant answered it.
+// JudgedID returns the prefix of the ids of elements that belong to a verdict on the question as a variant answered
+// it.
 func (l Laid) JudgedID(variant int) string { return judgedID(l.report.Task, l.card, variant) }
 
-// DraftKey is where a browser keeps the note of such a verdict until it is sent.
+// DraftKey is the key under which a browser keeps the note of such a verdict until it is sent.
 func (l Laid) DraftKey(variant int) string { return draftKey(l.report.Task, l.card, variant) }
 
 // Turn marks a turn of a conversation.
@@ -54,7 +55,7 @@ func (l Laid) Turn() templ.Component {
 	})
 }
 
-// Context is what the agent was told beside the question.
+// Context shows the context that was sent to the agent with the question.
 func (l Laid) Context() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -84,7 +85,7 @@ func (l Laid) Context() templ.Component {
 	})
 }
 
-// Strip has a square for each run, which leads to its answer.
+// Strip shows a square for each run, which links to its answer.
 func (l Laid) Strip() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -114,7 +115,7 @@ func (l Laid) Strip() templ.Component {
 	})
 }
 
-// Facts are those in which a variant's answers differ from the standard answer, and from each other.
+// Facts shows the facts on which a variant's answers differ from the standard answer, and from each other.
 func (l Laid) Facts(variant int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -149,7 +150,7 @@ func (l Laid) Facts(variant int) templ.Component {
 	})
 }
 
-// Answers are the answers in the view of the report.
+// Answers shows the answers in the view of the report.
 func (l Laid) Answers() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -201,7 +202,7 @@ func (l Laid) Answers() templ.Component {
 	})
 }
 
-// Opinions are what people say of the question as a variant answered it.
+// Opinions shows people's verdicts on the question as a variant answered it.
 func (l Laid) Opinions(variant int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -230,7 +231,7 @@ func (l Laid) Opinions(variant int) templ.Component {
 		var templ_7745c5c3_Var7 string
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(l.JudgedID(variant) + "-said")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 57, Col: 57}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 58, Col: 57}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -260,7 +261,7 @@ func (l Laid) Opinions(variant int) templ.Component {
 	})
 }
 
-// Letter is the mark of an answer.
+// Letter shows the mark of an answer.
 func (l Laid) Letter(letter string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -290,7 +291,7 @@ func (l Laid) Letter(letter string) templ.Component {
 	})
 }
 
-// Voices name the different answers, and what is to be said of each, where their texts are laid out block by block.
+// Voices lists the distinct answers with remarks on each, if their texts are laid out block by block.
 func (l Laid) Voices() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -327,7 +328,7 @@ func (l Laid) Standard() templ.Component {
 	return standardText(l.report, l.card.Item.StandardAnswer)
 }
 
-// Ways are how the answers can be shown.
+// Ways shows the ways in which the answers can be displayed.
 func (l Laid) Ways() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -28,17 +28,18 @@ const (
 	Merged  = "merged"
 )
 
-// Views are all views.
+// Views lists all views.
 var Views = []string{Columns, Merged}
 
-// ViewHeader is the header in which a page says how it shows answers when it asks for one of its cards.
+// ViewHeader is the header in which a page sends its view when it requests one of its cards.
 const ViewHeader = "Wending-View"
 
-// longAnswer is from how many characters of an answer on a page on answers are read block by block unless a reader chose otherwise.
+// longAnswer is the length in characters from which the answers on a page are shown block by block, unless the
+// reader has chosen another view.
 const longAnswer = 300
 
-// Settle chooses how the answers of these questions are shown as far as the reader has not: block by block and formatted where one of
-// them is long, otherwise side by side and as they came.
+// Settle decides how the answers to these questions are shown, as far as the reader has not: block by block and
+// formatted if one of them is long, otherwise side by side and unformatted.
 func (r *Report) Settle(cards []Card) {
 	isLong := slices.ContainsFunc(cards, func(card Card) bool {
 		return slices.ContainsFunc(card.Runs, func(run db.Run) bool { return run.ResponseLength > longAnswer })
@@ -52,31 +53,31 @@ func (r *Report) Settle(cards []Card) {
 	}
 }
 
-// Texts are how answers are shown: as they came, or formatted.
+// The formats in which answers are shown: unformatted, or formatted.
 const (
 	Raw       = "raw"
 	Formatted = "formatted"
 )
 
-// Texts are all ways to show answers.
+// Texts lists both formats.
 var Texts = []string{Raw, Formatted}
 
-// Whether the blocks of answers side by side are in line.
+// Whether the blocks of answers side by side are aligned.
 const (
 	AlignOff = "off"
 	AlignOn  = "on"
 )
 
-// Alignments are both choices.
+// Alignments lists both choices.
 var Alignments = []string{AlignOff, AlignOn}
 
-// distinct is one of a question's different answers.
+// distinct is one of a question's distinct answers.
 type distinct struct {
 	letter string
 	runs   []db.Run
 }
 
-// distincts are a question's different answers in the order of their letters.
+// distincts returns a question's distinct answers in the order of their letters.
 func (c Card) distincts() (all []distinct) {
 	for _, group := range c.Groups {
 		one := distinct{letter: group.Letter}
@@ -90,13 +91,13 @@ func (c Card) distincts() (all []distinct) {
 	return all
 }
 
-// failed are runs without an answer for one reason.
+// failed are the runs that have no answer for the same reason.
 type failed struct {
 	code string
 	runs []db.Run
 }
 
-// failures groups the runs without an answer, in order of their first.
+// failures groups the runs without an answer by reason, in order of first occurrence.
 func (c Card) failures() (all []failed) {
 	for n, run := range c.Runs {
 		if c.Letters[n] != "" {
@@ -115,7 +116,8 @@ func (c Card) failures() (all []failed) {
 	return all
 }
 
-// difference is how the most common answer becomes a letter's; nil if that is not known, or is the letter's own.
+// difference returns the difference from the most common answer to a letter's; nil if that is not known, or the
+// letter is the most common answer's.
 func (c Card) difference(letter string) *measure.Difference {
 	n := slices.IndexFunc(c.Groups, func(group measure.Group) bool { return group.Letter == letter })
 	if n < 1 || n > len(c.Differences) {
@@ -132,7 +134,7 @@ func (c Card) pieces(letter string) []measure.Piece {
 	return nil
 }
 
-// textOf is the text of the first run with a letter, by which differences were found.
+// textOf returns the text of the first run with a letter, from which differences were computed.
 func (c Card) textOf(letter string) string {
 	for n, run := range c.Runs {
 		if c.Letters[n] == letter && run.Response != nil {
@@ -142,7 +144,7 @@ func (c Card) textOf(letter string) string {
 	return ""
 }
 
-// indexes names runs.
+// indexes lists runs by number.
 func indexes(task db.Task, runs []db.Run) string {
 	list := make([]string, len(runs))
 	for n, run := range runs {
@@ -249,7 +251,7 @@ func failuresPart(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var3 string
 			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(runID(card, one.runs[0]))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 170, Col: 53}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 172, Col: 53}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -262,7 +264,7 @@ func failuresPart(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var4 string
 			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.merged.count", "Count", len(one.runs)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 172, Col: 68}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 174, Col: 68}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -275,7 +277,7 @@ func failuresPart(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var5 string
 			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(indexes(report.Task, one.runs))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 173, Col: 56}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 175, Col: 56}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -306,7 +308,7 @@ func failuresPart(report Report, card Card) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.stopped"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 180, Col: 53}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 182, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -325,7 +327,7 @@ func failuresPart(report Report, card Card) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(indexes(report.Task, runs))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 183, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 185, Col: 50}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 				if templ_7745c5c3_Err != nil {
@@ -388,7 +390,7 @@ func distinctPart(report Report, card Card, one distinct) templ.Component {
 		var templ_7745c5c3_Var9 string
 		templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(letterID(card, one.letter))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 196, Col: 36}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 198, Col: 36}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 		if templ_7745c5c3_Err != nil {
@@ -409,7 +411,7 @@ func distinctPart(report Report, card Card, one distinct) templ.Component {
 		var templ_7745c5c3_Var10 string
 		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.merged.count", "Count", len(one.runs)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 199, Col: 67}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 201, Col: 67}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 		if templ_7745c5c3_Err != nil {
@@ -422,7 +424,7 @@ func distinctPart(report Report, card Card, one distinct) templ.Component {
 		var templ_7745c5c3_Var11 string
 		templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(indexes(report.Task, one.runs))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 200, Col: 55}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 202, Col: 55}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 		if templ_7745c5c3_Err != nil {
@@ -452,7 +454,7 @@ func distinctPart(report Report, card Card, one distinct) templ.Component {
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.emptyanswer"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 206, Col: 56}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 208, Col: 56}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -496,7 +498,8 @@ func distinctPart(report Report, card Card, one distinct) templ.Component {
 	})
 }
 
-// truncated marks equal answers of which some ran out of length, and names these where not all did.
+// truncated marks equal answers of which some were cut off at the maximum length, and lists these runs unless all
+// were.
 func truncated(task db.Task, runs []db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -536,7 +539,7 @@ func truncated(task db.Task, runs []db.Run) templ.Component {
 				var templ_7745c5c3_Var14 string
 				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(indexes(task, short))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 228, Col: 45}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 231, Col: 45}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 				if templ_7745c5c3_Err != nil {
@@ -561,7 +564,7 @@ func truncatedOf(runs []db.Run) (short []db.Run) {
 	return short
 }
 
-// ended is how the runs ended, where readers must see it.
+// ended shows how the runs ended, if readers must see that.
 func (f failed) ended() string {
 	return ui.EndedOf(f.runs[0].Status, f.runs[0].ErrorCode, f.runs[0].FinishReason)
 }
@@ -616,7 +619,7 @@ func oneLine(report Report, content string) templ.Component {
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(content)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 270, Col: 30}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 273, Col: 30}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {
@@ -634,7 +637,7 @@ func oneLine(report Report, content string) templ.Component {
 			var templ_7745c5c3_Var17 string
 			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(head)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 273, Col: 24}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 276, Col: 24}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 			if templ_7745c5c3_Err != nil {
@@ -657,7 +660,7 @@ func oneLine(report Report, content string) templ.Component {
 	})
 }
 
-// foldedInLine shows the beginning of an answer in line, and all of it as it is when it is expanded.
+// foldedInLine shows the beginning of an answer on one line, and the whole answer when it is expanded.
 func foldedInLine(content string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -688,7 +691,7 @@ func foldedInLine(content string) templ.Component {
 			var templ_7745c5c3_Var19 string
 			templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(content)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 285, Col: 30}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 288, Col: 30}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 			if templ_7745c5c3_Err != nil {
@@ -714,7 +717,7 @@ func foldedInLine(content string) templ.Component {
 			var templ_7745c5c3_Var20 string
 			templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expand"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 292, Col: 61}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 295, Col: 61}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 			if templ_7745c5c3_Err != nil {
@@ -727,7 +730,7 @@ func foldedInLine(content string) templ.Component {
 			var templ_7745c5c3_Var21 string
 			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 292, Col: 129}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 295, Col: 129}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 			if templ_7745c5c3_Err != nil {
@@ -740,7 +743,7 @@ func foldedInLine(content string) templ.Component {
 			var templ_7745c5c3_Var22 string
 			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(content)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 294, Col: 31}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 297, Col: 31}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -753,7 +756,7 @@ func foldedInLine(content string) templ.Component {
 			var templ_7745c5c3_Var23 string
 			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.collapse"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 295, Col: 104}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/merged.templ`, Line: 298, Col: 104}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 			if templ_7745c5c3_Err != nil {

@@ -14,25 +14,26 @@ import (
 	"wending/views/paths"
 )
 
-// Query is which questions of a report are asked for, and in which order.
+// Query selects and orders the questions of a report.
 type Query struct {
 	// Filter is one of Filters, Review one of ReviewFilters, Sort one of Sorts.
 	Filter, Review, Sort, Search string
-	// Reason keeps questions of which a verdict was given for it; empty means any.
+	// Reason keeps questions with a verdict for that reason; empty means any.
 	Reason string
-	// FinishReason and ErrorCode keep questions of which a run ended for that reason and with that code; empty means any.
+	// FinishReason and ErrorCode keep questions with a run that ended for that reason and with that code; empty
+	// means any.
 	FinishReason, ErrorCode string
-	// Series names the conversation whose turns are asked for; empty means all questions.
+	// Series names the conversation whose turns are selected; empty means all questions.
 	Series string
-	// Variant is the number of the one whose runs count; 0 means all.
+	// Variant is the number of the variant whose runs count; 0 means all.
 	Variant int
 	// Slice has the parameters that narrow by columns of the dataset and numbers of runs: column.<name>, min_latency_ms …
 	Slice url.Values
-	// IsPartial asks for the questions that are done before the first launch has ended.
+	// IsPartial selects the questions that are finished before the first launch has ended.
 	IsPartial bool
 }
 
-// Values are the query's parameters.
+// Values returns the query's parameters.
 func (q Query) Values() url.Values {
 	values := url.Values{}
 	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "reason": q.Reason, "sort": q.sortParameter(), "search": q.Search, "series": q.Series,
@@ -53,7 +54,7 @@ func (q Query) Values() url.Values {
 	return values
 }
 
-// sortParameter is how an address names the order: the default one is not named.
+// sortParameter returns the order for an address, which leaves out the default order.
 func (q Query) sortParameter() string {
 	if q.Sort == DefaultSort {
 		return ""
@@ -70,7 +71,7 @@ const (
 	FilterUnpassed = "unpassed"
 )
 
-// unpassedBy is FilterUnpassed by the verdicts of one evaluator alone.
+// unpassedBy is like FilterUnpassed, for the verdicts of a single evaluator.
 func unpassedBy(evaluator db.Evaluator) string {
 	return FilterUnpassed + "-" + strconv.Itoa(evaluator.Number)
 }
@@ -89,12 +90,12 @@ func Filters(task db.Task) []string {
 	return filters
 }
 
-// Filters by what people said.
+// Filters by people's verdicts.
 const (
 	// ReviewOpen keeps questions that nobody has judged.
 	ReviewOpen = "open"
 	reviewMine = "mine"
-	// ReviewDisagree keeps questions of which people's verdicts differ.
+	// ReviewDisagree keeps questions on which people's verdicts differ.
 	ReviewDisagree = "disagree"
 )
 
@@ -111,7 +112,7 @@ func ReviewFilters() []string {
 const (
 	// SortNumber is the order of their numbers.
 	SortNumber = "number"
-	// DefaultSort is by risk: what a reader should see first.
+	// DefaultSort orders by risk: what a reader should see first.
 	DefaultSort   = "risk"
 	sortAgreement = "agreement"
 	sortLatency   = "-latency"
@@ -120,10 +121,10 @@ const (
 	sortScore     = "score"
 )
 
-// Sorts are the orders by name.
+// Sorts lists the orders by name.
 var Sorts = []string{DefaultSort, SortNumber, sortAgreement, sortPassed, sortScore, sortLatency, sortLength}
 
-// runsCounted is how many runs of each question count.
+// runsCounted returns how many runs of each question count.
 func (r Report) runsCounted() int {
 	if r.Variant != 0 {
 		return r.Task.RunsPerItem
@@ -131,10 +132,11 @@ func (r Report) runsCounted() int {
 	return r.Task.RunsOfItem()
 }
 
-// NeedsMeasures reports whether the order needs what is slow to read: the latencies and lengths of answers.
+// NeedsMeasures reports whether the order needs data that is slow to read: the latencies and lengths of answers.
 func (q Query) NeedsMeasures() bool { return q.Sort == sortLatency || q.Sort == sortLength }
 
-// Opinion sums up verdicts on a question: the verdict if all agree, otherwise that they do not, or that there is none.
+// Opinion sums up the verdicts on a question: the verdict if all agree; otherwise that they disagree, or that there
+// is none.
 func Opinion(verdicts []review.Review) string {
 	if len(verdicts) == 0 {
 		return ReviewOpen
@@ -147,7 +149,8 @@ func Opinion(verdicts []review.Review) string {
 	return string(verdicts[0].Verdict)
 }
 
-// IsTurnOf reports whether a question waits for a reviewer's verdict: it was given to them, or to nobody.
+// IsTurnOf reports whether a question waits for a reviewer's verdict: it was assigned to the reviewer, or to
+// nobody.
 func (r Report) IsTurnOf(item report.Summary, reviewer string) bool {
 	if turns := r.Turns[item.ID]; len(turns) > 0 && !slices.Contains(turns, reviewer) {
 		return false
@@ -176,7 +179,7 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 	return string(level) == filter
 }
 
-// passesOutcome reports whether a run of an item ended as the query asks.
+// passesOutcome reports whether a run of an item ended as the query requires.
 func (r Report) passesOutcome(item report.Summary, query Query) bool {
 	if query.FinishReason == "" && query.ErrorCode == "" {
 		return true
@@ -200,7 +203,7 @@ func (r Report) passesReason(item report.Summary, reason string) bool {
 	return reason == "" || slices.ContainsFunc(r.Reviews[item.QuestionID], func(one review.Review) bool { return slices.Contains(one.Reasons, reason) })
 }
 
-// Shown returns the questions that a query asks for, in its order.
+// Shown returns the questions that a query selects, in its order.
 func (r Report) Shown(query Query) (shown []report.Summary) {
 	for _, item := range r.All {
 		if len(query.Slice) > 0 && !r.Sliced[item.ID] {
@@ -230,12 +233,12 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 	return shown
 }
 
-// passShare is the share of an item's judged runs that passed; nil if none is judged.
+// passShare returns the share of an item's judged runs that passed; nil if none is judged.
 func passShare(item report.Summary) *float64 {
 	return measure.Judged{Judged: item.Judged, Passes: item.Passes}.Share()
 }
 
-// compareKnown orders numbers; those that are not known come last.
+// compareKnown orders numbers; unknown ones come last.
 func compareKnown(a, b *float64) int {
 	switch {
 	case a == nil && b == nil:
@@ -256,7 +259,7 @@ func negative(number *float64) *float64 {
 	return &negated
 }
 
-// count is how many questions a choice of the bar would show, with the other choices as they are.
+// count returns how many questions a choice of the bar would show, with the other choices unchanged.
 func (r Report) count(change func(*Query)) int {
 	query := r.Query
 	query.Sort = ""
@@ -273,7 +276,7 @@ func (r Report) countUnstable() (count int) {
 	return count
 }
 
-// countTurns is how many questions wait for the reader's verdict.
+// countTurns returns how many questions wait for the reader's verdict.
 func (r Report) countTurns() (count int) {
 	for _, item := range r.All {
 		if r.IsTurnOf(item, r.Reviewer) {
@@ -283,10 +286,10 @@ func (r Report) countTurns() (count int) {
 	return count
 }
 
-// href leads to a page of the report with a query.
+// href returns the address of a page of the report with a query.
 func (r Report) href(query Query, page int) string {
 	values := query.Values()
-	if size := r.Pager.Query.Get("page_size"); size != "" { // another than the usual
+	if size := r.Pager.Query.Get("page_size"); size != "" { // other than the default
 		values.Set("page_size", size)
 	}
 	if page > 1 {
@@ -295,7 +298,7 @@ func (r Report) href(query Query, page int) string {
 	return paths.WithQuery(paths.Results(r.Task.ID), values)
 }
 
-// changed leads to the same page with one choice changed, which the browser keeps.
+// changed returns the address of the same page with one choice changed, which the browser will remember.
 func (r Report) changed(name, value string) string {
 	here := r.href(r.Query, r.Pager.Page)
 	separator := "?"
@@ -305,7 +308,8 @@ func (r Report) changed(name, value string) string {
 	return here + separator + url.Values{name: {value}}.Encode()
 }
 
-// mapHref leads to a question on its page; to one that the query leaves out, without the query.
+// mapHref returns the address of a question on its page; for a question that the query leaves out, without the
+// query.
 func (r Report) mapHref(item report.Summary) string {
 	query, place := Query{IsPartial: r.IsPartial}, item.Number-1
 	if n, isShown := r.Places[item.ID]; isShown {

@@ -796,8 +796,8 @@ func PairBody(c Comparison, pair ComparedPair) templ.Component {
 	})
 }
 
-// side is how alike one side's answers are. The variants of one task share their letters; those of two tasks have nothing to
-// do with each other, and no colours that would suggest it.
+// side shows how alike one side's answers are. The variants of one task share their letters; the letters of two
+// tasks are unrelated, so no colours suggest otherwise.
 func side(name string, c Comparison, task ComparedSide, question measure.ComparedQuestion) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -900,7 +900,7 @@ func side(name string, c Comparison, task ComparedSide, question measure.Compare
 	})
 }
 
-// cellsOf are the squares of stored letters, which do not tell a failed run from a missing one.
+// cellsOf returns the squares for stored letters, which do not distinguish a failed run from a missing one.
 func cellsOf(letters string) []string {
 	cells := strings.Split(letters, "")
 	for n, cell := range cells {
@@ -1074,7 +1074,7 @@ func loneAnswer(name string, answer *report.CommonAnswer, codes []string) templ.
 	})
 }
 
-// truncated marks an answer of a side that ran out of length.
+// truncated marks an answer of a side that was cut off at its maximum length.
 func truncated(name string, answer *report.CommonAnswer) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1129,7 +1129,7 @@ func truncated(name string, answer *report.CommonAnswer) templ.Component {
 	})
 }
 
-// wholeAnswer leads to an answer of which the page holds the beginning only.
+// wholeAnswer links to an answer of which the page only holds the beginning.
 func wholeAnswer(task ComparedSide, answer *report.CommonAnswer) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -46,7 +46,7 @@ func TestChineseTextsUseOneTermPerThing(t *testing.T) {
 		`对比组`: "方案", `评判|评分`: "打分, or 裁判模型", `题目`: "问题 or 题", `延迟`: "耗时", `时长`: "用时", `速率`: "限速",
 		`缺省`: "默认", `产物`: "文件", `推理`: "思考过程", `任务归档|下载归档`: "任务包", `账户`: "账号", `词元`: "Token",
 		`货币`: "币种", `价格`: "单价", `同时调用|通道`: "并发", `\d %|\}\} %`: "% without a blank", `\p{Han}…{2}$|\p{Han}…$`: "...",
-		`\p{Han} tokens?(?:[^:\pL]|$)|每百万 tokens`: "Token", `你`: "您", `！`: "no exclamation mark",
+		`\p{Han} tokens?(?:[^:\pL]|$)|每百万 tokens`: "Token", `你`: "您", `！`: "no exclamation mark", `[「」]`: "“ and ”",
 	}
 	allowed := map[string]string{
 		"create.probe.default":      "你",  // it addresses the agent, not the user

@@ -37,7 +37,7 @@ func (f *Claim) Agrees(y *Claim) bool {
 	return f.Key == y.Key && f.Unit == y.Unit
 }
 
-// isNextTo reports whether x is the open limit of whole things that y closes: more than 7 is 8 or more.
+// isNextTo reports whether x is the open limit of integers that y closes: more than 7 is 8 or more.
 func (f *Claim) isNextTo(y *Claim) bool {
 	step := 0.0
 	switch {
@@ -101,7 +101,7 @@ func (f *Claim) Amount() float64 {
 	return amount
 }
 
-// inUnit is the number in its canonical unit.
+// inUnit returns the number in its canonical unit.
 func (f *Claim) inUnit() float64 {
 	end := 0
 	for end < len(f.Key) && (passage.IsDigit(rune(f.Key[end])) || f.Key[end] == '.' || f.Key[end] == '-' && end == 0) {

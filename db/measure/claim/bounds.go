@@ -7,13 +7,13 @@ import (
 	"wending/db/measure/passage"
 )
 
-// limit is a phrase beside a number that makes it a limit.
+// limit is a phrase next to a number that makes the number a limit.
 type limit struct {
 	phrase string
 	bound  Bound
 }
 
-// limitsBefore are those before a number; a negated comparison is the opposite limit: 不得超过, 别少于.
+// limitsBefore are the phrases before a number; a negated comparison is the opposite limit: 不得超过, 别少于.
 var limitsBefore = append(negatedLimits(), []limit{
 	{"至少", AtLeast}, {"最少", AtLeast}, {"最低", AtLeast}, {"最短", AtLeast}, {"起码", AtLeast}, {"达到或超过", AtLeast}, {"≥", AtLeast}, {">=", AtLeast},
 	{"at least", AtLeast}, {"a minimum of", AtLeast}, {"minimum of", AtLeast}, {"no less than", AtLeast}, {"not less than", AtLeast},
@@ -30,7 +30,7 @@ var limitsBefore = append(negatedLimits(), []limit{
 	{"after", after},
 }...)
 
-// negations make of a comparison its opposite.
+// negations turn a comparison into its opposite.
 var negations = []string{"不得", "不可", "不可以", "不能", "不能够", "不要", "不应", "不应当", "不应该", "不会", "不宜", "不许", "不准", "切勿", "请勿", "勿", "别", "未", "没有", "没", "不"}
 
 func negatedLimits() []limit {
@@ -46,13 +46,13 @@ func negatedLimits() []limit {
 	return all
 }
 
-// adverbs limit a number behind the verb that follows them: 最多放 2 天.
+// adverbs limit a number after the verb that follows them: 最多放 2 天.
 var adverbs = []limit{
 	{"至少", AtLeast}, {"最少", AtLeast}, {"起码", AtLeast}, {"最短", AtLeast}, {"最低", AtLeast},
 	{"最多", AtMost}, {"至多", AtMost}, {"最长", AtMost}, {"最高", AtMost}, {"顶多", AtMost},
 }
 
-// longestVerb is how many characters stand between such an adverb and the number.
+// longestVerb is the maximum number of characters between such an adverb and the number.
 const longestVerb = 4
 
 // adverbBefore reads an adverb before the verb that ends at end.
@@ -77,7 +77,7 @@ var limitsAfter = []limit{
 	{"以前", before}, {"之前", before}, {"前", before}, {"ago", before}, {"before", before},
 }
 
-// limitBegins are those after a number by their first character.
+// limitBegins are the phrases after a number, by their first character.
 var limitBegins = func() map[rune][]limit {
 	begins := map[rune][]limit{}
 	for _, l := range limitsAfter {
@@ -87,7 +87,7 @@ var limitBegins = func() map[rune][]limit {
 	return begins
 }()
 
-// boundOf reads what limits the number of f, and takes the words that do.
+// boundOf reads the phrases that limit the number of f, and takes their words.
 func (d *Document) boundOf(f *Claim, clause int) Bound {
 	i := f.From
 	f.Event = d.eventOf(f, clause)
@@ -159,7 +159,7 @@ func (d *Document) hasOr(from, to int) bool {
 	return false
 }
 
-// beforeFiller returns where a word begins that may stand between a limit and its number, if one ends at i.
+// beforeFiller returns where a filler word between a limit and its number begins, if one ends at i.
 func (d *Document) beforeFiller(i int) int {
 	switch d.At(i - 1) {
 	case '为', '是', '约', '满', '于', '了', '的':
@@ -176,16 +176,17 @@ func (d *Document) beforeFiller(i int) int {
 	return i
 }
 
-// longestVerbPhrase is how many characters stand between a negation and the number whose comparison it denies.
+// longestVerbPhrase is the maximum number of characters between a negation and the number whose comparison it
+// negates.
 const longestVerbPhrase = 16
 
-// events are the words behind a time that say on which side of something it is.
+// events are words after a time that show whether the time is before or after an event.
 var events = []limit{
 	{"before", before}, {"prior", before}, {"ahead", before}, {"after", after}, {"from", after}, {"of", after},
 	{"以前", before}, {"之前", before}, {"前", before}, {"以后", after}, {"之后", after}, {"后", after},
 }
 
-// eventOf reports whether a time is before or after something: 期满前 30 日内, 30 days after delivery.
+// eventOf reports whether a time is before or after an event: 期满前 30 日内, 30 days after delivery.
 func (d *Document) eventOf(f *Claim, clause int) Bound {
 	if f.Class != ClassDuration {
 		return Exact
@@ -232,13 +233,13 @@ func (d *Document) limitEndingAt(end, clause int) Bound {
 	return Exact
 }
 
-// limitEnd is a limit with the number of its characters.
+// limitEnd is a limit with the length of its phrase in characters.
 type limitEnd struct {
 	limit
 	length int
 }
 
-// limitEnds are the limits before a number by their last character, the longest first.
+// limitEnds are the limits before a number, by their last character, the longest first.
 var limitEnds = func() map[rune][]limitEnd {
 	ends := map[rune][]limitEnd{}
 	for _, l := range limitsBefore {

@@ -7,10 +7,10 @@ import (
 	"wending/db/measure/passage"
 )
 
-// date is a day of the calendar; what is not stated is 0.
+// date is a day of the calendar; parts that are not stated are 0.
 type date struct {
 	year, month, day int
-	isEither         bool // day and month may be the other way round: 03/11/2024
+	isEither         bool // day and month may be swapped: 03/11/2024
 }
 
 func (x date) String() string {
@@ -176,7 +176,7 @@ func (d *Document) dayOfMonth(i, to int) (int, int, bool) {
 	return int(n.value), next + 1, true
 }
 
-// yearFirst reads what follows 2024年.
+// yearFirst reads the rest of a date after 2024年.
 func (d *Document) yearFirst(i, year, next, to int) int {
 	x := date{year: year}
 	end := next
@@ -230,7 +230,7 @@ func (d *Document) noon(i int) int {
 	return i
 }
 
-// partOfDay reads 上午 and the like before a number: 'a' before noon, 'n' noon, 'p' after it.
+// partOfDay reads 上午 and similar words before a number: 'a' means before noon, 'n' noon, 'p' after noon.
 func (d *Document) partOfDay(i, to int) (byte, int) {
 	var part byte
 	switch d.Runes[i] {
@@ -329,7 +329,7 @@ func (d *Document) followsDate(i int) bool {
 	return k >= 0 && d.Claims[k].Class == ClassDate && d.Claims[k].date.day > 0 && i-d.Claims[k].To <= 1
 }
 
-// minutes reads what follows 九点: 半, 三十分, 整.
+// minutes reads the rest of a time after 九点: 半, 三十分, 整.
 func (d *Document) minutes(i, to int) (minute, end int, isTime bool) {
 	switch {
 	case d.At(i) == '半':

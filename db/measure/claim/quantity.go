@@ -9,7 +9,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// number is a number as it stands in the text.
+// number is a number in the text.
 type number struct {
 	passage.Span
 	value   float64
@@ -20,7 +20,7 @@ type number struct {
 	isLight bool // one Chinese character: a number only before a unit
 }
 
-// longestNumber is how many Chinese characters one number has at most.
+// longestNumber is the maximum length of a number in Chinese characters.
 const longestNumber = 32
 
 // han reads a number in Chinese characters.
@@ -202,7 +202,7 @@ func (d *Document) anyNumber(i, to int) (number, bool) {
 	return number{}, false
 }
 
-// fraction reads the /4 of 1/4, and the 1/2 of 1 1/2, where a unit follows: 1/4 alone may be a date or a page.
+// fraction reads the /4 of 1/4, and the 1/2 of 1 1/2, if a unit follows: 1/4 alone may be a date or a page.
 func (d *Document) fraction(n *number, to int) {
 	whole, top, i := 0.0, *n, n.To
 	if d.At(i) == ' ' && passage.IsDigit(d.At(i+1)) {
@@ -273,7 +273,7 @@ func beginsQuantity(r rune) bool {
 	return passage.ChineseDigit(r) >= 0
 }
 
-// quantity reads what begins with a number, or with what says its sort.
+// quantity reads a quantity that begins with a number, or with a word for its kind.
 func (d *Document) quantity(i, to, clause int) int {
 	if r := d.Runes[i]; r == ' ' || r >= 0x3400 && !beginsQuantity(r) {
 		return i
@@ -361,7 +361,7 @@ func (d *Document) quantity(i, to, clause int) int {
 	return d.measured(start, n, to, clause)
 }
 
-// oneOf reads the article of a quantity, where no rate is meant: for a week, a gram of, within an hour.
+// oneOf reads the article of a quantity, unless it means a rate: for a week, a gram of, within an hour.
 func (d *Document) oneOf(i, to int) int {
 	if passage.Lower(d.Runes[i]) != 'a' || passage.IsLatin(d.At(i-1)) {
 		return i
@@ -450,7 +450,7 @@ func (d *Document) isUnmeasured(i, to int) bool {
 	return end == i
 }
 
-// isCue reports whether a telephone number is announced.
+// isCue reports whether the text announces a telephone number.
 func (d *Document) isCue(i int) bool {
 	for from := max(0, i-8); from < i; from++ {
 		for _, cue := range []string{"电话", "热线", "拨打", "致电", "专线", "客服", "call", "phone", "hotline", "dial"} {
@@ -507,7 +507,7 @@ func (d *Document) half(i, to, clause int) int {
 	return d.part(i, from, to, clause, 0.5)
 }
 
-// article returns what follows of, a and an.
+// article reads of, a and an.
 func (d *Document) article(i int) int {
 	i = d.Blanks(i)
 	for _, word := range []string{"of ", "a ", "an "} {
@@ -518,7 +518,7 @@ func (d *Document) article(i int) int {
 	return i
 }
 
-// part reads the unit of which there is a half or a quarter.
+// part reads the unit after a half or a quarter.
 func (d *Document) part(i, from, to, clause int, size float64) int {
 	if d.At(from) == '个' {
 		from++
@@ -538,10 +538,10 @@ func (d *Document) part(i, from, to, clause int, size float64) int {
 	return end
 }
 
-// articles are the measure words with which 一 says no number.
+// articles are the measure words with which 一 is an article and not a number.
 var articles = set("个 台 家 位 名 户 所 座 部 篇 道")
 
-// measured reads a number with its unit, and the one before it that shares the unit: 5–10 mg/kg.
+// measured reads a number with its unit, and the number before it that shares the unit: 5–10 mg/kg.
 func (d *Document) measured(start int, n number, to, clause int) int {
 	if d.Has(n.To, "个半") { // 四个半小时
 		if u, _ := d.unit(n.To+2, to); u.class == ClassDuration {
@@ -654,7 +654,7 @@ func (d *Document) unitBehindProduct(i, to int, none unit) unit {
 	return none
 }
 
-// isRate reports whether one day, month … is per what an amount is: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.
+// isRate reports whether one day, month … is the unit of time of a rate: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.
 func (d *Document) isRate(start, i, to int) bool {
 	for at := start - 1; at >= start-4 && (passage.IsHan(d.At(at)) || d.At(at) == ' '); at-- {
 		if d.Runes[at] == '每' {
@@ -708,7 +708,7 @@ func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 // LongestContext is how many characters of what a claim is about are read.
 const LongestContext = 200
 
-// unitOfCell returns the unit that the head of the column, the row or the key of a value names in brackets: 电价（元/千瓦时）.
+// unitOfCell returns the unit in brackets in the head of a column, the head of a row or a key: 电价（元/千瓦时）.
 func (d *Document) unitOfCell() unit {
 	x := d.Sentences[d.reading]
 	for _, head := range [2]passage.Span{x.Column, x.Row} {
@@ -843,7 +843,7 @@ func (d *Document) denominator(end, to, start, clause int) (string, int) {
 	return "", end
 }
 
-// setPer notes per what a quantity is.
+// setPer sets the denominator of a quantity.
 func (f *Claim) setPer(per string) {
 	if per == "" {
 		return
@@ -853,7 +853,7 @@ func (f *Claim) setPer(per string) {
 	f.Value += "/" + per
 }
 
-// finish gives a number its key, its value and what limits it.
+// finish computes a number's key, value and limit.
 func (d *Document) finish(f *Claim, value float64, clause int) {
 	text := decimal(value)
 	f.Key = text + "|" + f.per
@@ -882,7 +882,7 @@ func (d *Document) finish(f *Claim, value float64, clause int) {
 	d.add(*f)
 }
 
-// durationValue writes a duration in the largest unit that divides it.
+// durationValue formats a duration in the largest unit that divides it.
 func durationValue(value float64, base string) string {
 	if base != "s" {
 		return decimal(value) + " " + base

@@ -40,7 +40,7 @@ const (
 	ClassChoice
 	ClassVerdict
 	ClassPolarity
-	ClassSet // and those after it: one for each set of words that exclude each other
+	ClassSet // and those after it, one for each set of words that exclude each other
 )
 
 // A Bound is how a number limits.
@@ -90,7 +90,7 @@ type Claim struct {
 	per      string
 	Raw      string // the number as written, without its unit
 	Bound    Bound
-	Event    Bound // before or after something that happens
+	Event    Bound // before or after an event
 	Polarity Polarity
 	Sentence int          // its number in the document
 	Clause   passage.Span // the part of the sentence that it is in
@@ -101,7 +101,7 @@ type Claim struct {
 	isEitherHalf bool // a time that may be before or after noon: 八点
 
 	First, Last int  // of a range: the claims at its ends
-	IsWorking   bool // is part of a calculation, and not its result
+	IsWorking   bool // is part of a calculation, but not its result
 }
 
 // IsRange reports whether a claim is an end of a range.
@@ -115,9 +115,9 @@ type Document struct {
 	Taken     []bool  // characters that belong to a fact
 	turnedAt  int     // where the last 并不等于 ended
 	reading   int     // the sentence that is being read
-	plainTo   int     // up to where a token is known to be neither an address nor a code
+	plainTo   int     // the position up to which a token is known to be neither an address nor a code
 
-	PairHashes, SingleHashes []uint32 // by character, of what is not part of a fact
+	PairHashes, SingleHashes []uint32 // by character: what is not part of a fact
 }
 
 // Read reads what an answer states.
@@ -136,7 +136,7 @@ func Read(answer string) *Document {
 	return d
 }
 
-// markWorking marks the numbers of calculations: what is beside ×, ÷, + or −, and what is before =.
+// markWorking marks the numbers of calculations: those beside ×, ÷, + or −, and those before =.
 func (d *Document) markWorking() {
 	for k := range d.Claims {
 		f := &d.Claims[k]
@@ -151,7 +151,7 @@ func (d *Document) markWorking() {
 	}
 }
 
-// hasOperand reports whether something stands right before an operator: ×1.5 and +$45 are no calculations.
+// hasOperand reports whether an operand stands right before an operator: ×1.5 and +$45 are not calculations.
 func (d *Document) hasOperand(operator int) bool {
 	i := operator - 1
 	for i >= 0 && d.Runes[i] == ' ' {
@@ -342,7 +342,7 @@ func (d *Document) ordinal(i, to int) int {
 	return end
 }
 
-// otherOrdinal reads an ordinal that is not of a law: 第3步, 第二章.
+// otherOrdinal reads an ordinal other than that of a law: 第3步, 第二章.
 func (d *Document) otherOrdinal(i, next, to int, value string) int {
 	if next >= to || !passage.IsHan(d.At(next)) {
 		return i

@@ -7,7 +7,8 @@ import (
 	"wending/db/measure/passage"
 )
 
-// unit is what a number counts; base is the unit that equal quantities share, factor how much of it.
+// unit is the unit of a number; base is the unit into which equal quantities are converted, factor the conversion
+// factor.
 type unit struct {
 	name      string
 	class     Class
@@ -23,10 +24,10 @@ var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eu
 // cents are subunits whose currency is named elsewhere.
 const cents = "¢"
 
-// dollars are the currencies by the letters before a dollar sign.
+// dollars maps the letters before a dollar sign to currencies.
 var dollars = map[string]string{"hk": "HKD", "us": "USD", "a": "AUD", "c": "CAD", "nt": "TWD", "s": "SGD"}
 
-// units by how they are written. Each line: class, base, factor, names.
+// The units by spelling. Each line: class, base, factor, names.
 var units = func() map[string]unit {
 	all := map[string]unit{}
 	define := func(c Class, base string, factor float64, names string) {
@@ -131,7 +132,7 @@ var units = func() map[string]unit {
 	return all
 }()
 
-// hanUnits are the Chinese names by their first character, longest first.
+// hanUnits are the Chinese names, by their first character, longest first.
 var hanUnits = func() map[rune][]string {
 	by := map[rune][]string{}
 	for name := range units {
@@ -145,7 +146,7 @@ var hanUnits = func() map[rune][]string {
 	return by
 }()
 
-// unit reads the unit at i, after blanks, and returns where it ends; without one, that is i.
+// unit reads the unit at i, after blanks, and returns where it ends; if there is none, it returns i.
 func (d *Document) unit(i, to int) (unit, int) {
 	from := d.Blanks(i)
 	if u, end := d.shortUnit(from, to); end > from {
@@ -222,7 +223,7 @@ func (d *Document) shortUnit(from, to int) (unit, int) {
 	return unit{}, from
 }
 
-// isOther reports whether a Chinese name is the beginning of another word: 分别, 条件, 成为, 日期, 本人.
+// isOther reports whether a Chinese name is the beginning of a longer word: 分别, 条件, 成为, 日期, 本人.
 func (d *Document) isOther(name string, end int) bool {
 	next := d.At(end)
 	switch name {

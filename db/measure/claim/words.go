@@ -18,8 +18,8 @@ const (
 	Denied  // 不, 没有, not
 	Banned  // 不得, must not
 	Exempt  // 不必, need not
-	skipped // no statement: 不过, 不仅, 主要
-	turned  // denies a denial: 并不等于
+	skipped // not a statement: 不过, 不仅, 主要
+	turned  // negates a negation: 并不等于
 )
 
 // IsNegative reports whether a statement denies its predicate, or its necessity.
@@ -29,11 +29,11 @@ func (p Polarity) String() string {
 	return [...]string{"yes", "may", "must", "not", "must not", "need not", "", ""}[p]
 }
 
-// entry is a phrase that states something, or that only looks as if it did.
+// entry is a phrase that states something, or only looks as if it did.
 type entry struct {
 	letters  []rune
 	polarity Polarity
-	class    Class // of a set of words that exclude each other
+	class    Class // in a set of words that exclude each other
 	member   string
 	isLatin  bool
 }
@@ -133,7 +133,7 @@ var quantifiers = []string{
 // IsQuantifier reports whether the words of a class say of how many something holds.
 func (c Class) IsQuantifier() bool { return int(c) >= int(ClassSet)+len(sets)-len(quantifiers) }
 
-// exceptions is the set of 所有 and 除…外.
+// exceptions is the set of 所有 (all) and 除…外 (except).
 var exceptions = func() Class {
 	for i, s := range sets {
 		if strings.HasPrefix(s, "所有") {
@@ -239,7 +239,7 @@ func (d *Document) words(i, to int, isWordStart bool) int {
 	return i
 }
 
-// hasWithout reports whether a second denial turns an English one round: no one passes without 60 points.
+// hasWithout reports whether a second negation reverses an English one: no one passes without 60 points.
 func (d *Document) hasWithout(i, to int) bool {
 	for limit := min(to, i+3*LongestScope); i < limit && !d.IsClauseEnd(i); i++ {
 		if d.Runes[i] == 'w' && d.Has(i, "without") {
@@ -263,7 +263,7 @@ func (d *Document) hasRunes(i int, word []rune) bool {
 // LongestScope is how many characters behind a negation say what it denies.
 const LongestScope = 14
 
-// addPolarity notes a statement; a negation right after another one turns it round: 不可以不带.
+// addPolarity adds a statement; a negation right after another one reverses it: 不可以不带.
 func (d *Document) addPolarity(i, end int, p Polarity) {
 	if d.turnedAt > 0 && p.IsNegative() && i-d.turnedAt <= LongestScope {
 		d.turnedAt = 0

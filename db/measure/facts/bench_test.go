@@ -13,8 +13,8 @@ import (
 	"wending/db/measure/facts"
 )
 
-// longPair returns two answers of about as many characters that say the same in other words, except that each section
-// has numbers of its own.
+// longPair returns two answers of about this many characters that say the same in other words, except for the
+// numbers in each section.
 func longPair(b testing.TB, characters int) (string, string) {
 	b.Helper()
 	bases := readLines[base](b, "bases.jsonl")
@@ -39,7 +39,7 @@ func clip(s string, characters int) string {
 	return s
 }
 
-// processorTime returns how much of a processor the process has used: others on the machine do not count.
+// processorTime returns the CPU time of the process, so that other processes on the machine do not count.
 func processorTime(b testing.TB) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
@@ -57,7 +57,7 @@ func timeOf(b testing.TB, f func(), times int) time.Duration {
 	return (processorTime(b) - before) / time.Duration(times)
 }
 
-// bareLoop decodes two answers and counts their digits: what any reading of them takes at least.
+// bareLoop decodes two answers and counts their digits: the minimum cost of reading them at all.
 func bareLoop(x, y string) int {
 	digits := 0
 	for _, answer := range []string{x, y} {
@@ -70,7 +70,7 @@ func bareLoop(x, y string) int {
 	return digits
 }
 
-// How long two answers of 1,000 characters take, and how often a bare loop over their characters runs in that time.
+// The time for two answers of 1,000 characters, and as a multiple of a bare loop over their characters.
 func BenchmarkPairOf1000Characters(b *testing.B) {
 	x, y := longPair(b, 1000)
 	digits := 0
@@ -84,7 +84,8 @@ func BenchmarkPairOf1000Characters(b *testing.B) {
 	require.Positive(b, digits)
 }
 
-// question returns answers of about as many characters each: of every base its answers, each from another one on.
+// question returns answers of about this many characters each: the answers of every base in turn, each starting at
+// another one.
 func question(b testing.TB, answers, characters int) []string {
 	b.Helper()
 	bases := readLines[base](b, "bases.jsonl")
@@ -104,7 +105,8 @@ func question(b testing.TB, answers, characters int) []string {
 	return list
 }
 
-// How long the facts of a question with 20 answers of 3,000 characters take, and how many times the reading of its answers.
+// The time for the facts of a question with 20 answers of 3,000 characters, and as a multiple of reading the
+// answers.
 func BenchmarkQuestionOf20Answers(b *testing.B) {
 	answers := question(b, 20, 3000)
 	for b.Loop() {
@@ -122,7 +124,7 @@ func BenchmarkQuestionOf20Answers(b *testing.B) {
 	}
 }
 
-// How much longer twice the length takes; 2 is linear.
+// How the time grows when the length doubles; 2 is linear.
 func BenchmarkGrowthAt400000Characters(b *testing.B) {
 	for _, shape := range longShapes {
 		b.Run(shape.name, func(b *testing.B) {
@@ -138,7 +140,7 @@ func BenchmarkGrowthAt400000Characters(b *testing.B) {
 	}
 }
 
-// longShapes are long answers that could make reading or comparing slow.
+// longShapes are long answers that might make reading or comparing slow.
 var longShapes = []struct {
 	name string
 	pair func(b testing.TB, characters int) (string, string)
@@ -189,7 +191,7 @@ func repeat(part string, characters int) string {
 	return strings.Repeat(part, characters/utf8.RuneCountInString(part))
 }
 
-// table writes a Markdown table; any shift but 0 changes the amount in one row.
+// table writes a Markdown table; a shift other than 0 changes the amount in one row.
 func table(characters, shift int) string {
 	var b strings.Builder
 	b.WriteString("| 编号 | 名称 | 金额 |\n|---|---|---|\n")

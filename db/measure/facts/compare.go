@@ -9,23 +9,23 @@ import (
 	"wending/db/measure/passage"
 )
 
-// The least similarities of the surroundings of two facts. They were chosen on two thirds of the labelled pairs.
+// The minimum similarities of the contexts of two facts. They were chosen on two thirds of the labelled pairs.
 const (
 	sameStatement = 0.20 // two values of one statement
-	sameRepeated  = 0.4  // one of the two values is also elsewhere in the other answer
-	sameStray     = 0.8  // both answers have one of the two values
+	sameRepeated  = 0.4  // one of the two values also occurs elsewhere in the other answer
+	sameStray     = 0.8  // both answers contain one of the two values
 	sameSet       = 0.60 // words that exclude each other
 	sameLimit     = 0.50 // one value, limited in two directions
 	sameBare      = 0.10 // one value, without its unit in one answer
-	muchMore      = 0.30 // by which the right counterpart of a matched fact is more alike
-	onlyOne       = 0.17 // is added where each answer has the value once
+	muchMore      = 0.30 // how much more alike the right counterpart of a matched fact is
+	onlyOne       = 0.17 // added if each answer has the value once
 	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
-	sameAllowed   = 0.40 // what one answer allows and the other one bans
+	sameAllowed   = 0.48 // what one answer allows and the other one bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
-// comparison is what is known of two answers.
+// comparison is the state of comparing two answers.
 type comparison struct {
 	passage.Vocabulary
 	a, b         *side
@@ -33,34 +33,38 @@ type comparison struct {
 	states       [2][]state
 	links        []link
 	counterparts []int32 // by claim of a: the number of the claim of b that states the same, plus 1
-	settled      int     // how many links are of settled sentences
+	settled      int     // how many links belong to settled sentences
 
-	isShared []bool    // by token: both answers have it
-	words    [2][]word // of the two sentences that are compared word by word
+	isShared []bool    // by token: whether both answers contain it
+	words    [2][]word // for the two sentences that are compared word by word
 }
 
 // link joins two facts that state the same.
 type link struct {
 	i, j  int
-	isCut bool // the facts have turned out to be about different things
+	isCut bool // the facts turned out to be about different things
 }
 
-// state is what has become of a fact.
+// state is the state of a fact during the comparison.
 type state uint8
 
 const (
 	open state = iota
 	matched
 	conflicting
-	repeated // the other answer has the value, but fewer times
+	repeated // the other answer has the value, but less often
 )
 
-// compare reads two answers side by side. It takes time in proportion to their length: what one fact or sentence is
-// compared with is bounded by passage.MostCandidates.
+// compare compares two answers, in time proportional to their length: passage.MostCandidates limits with how many
+// others a fact or sentence is compared.
 func compare(a, b *answer) *comparison {
 	c := &comparison{a: newSide(a), b: newSide(b)}
 	c.states = [2][]state{make([]state, len(a.Claims)), make([]state, len(b.Claims))}
 	c.settle()
+	if !slices.Contains(c.a.isSettled, false) && !slices.Contains(c.b.isSettled, false) {
+		return c // they are equal but for form
+	}
+	c.noteKnown()
 	c.settled = len(c.links)
 	c.weigh()
 	c.equals()
@@ -96,7 +100,7 @@ func newSide(d *answer) *side {
 	}
 }
 
-// settle pairs the sentences that both answers have, word for word and about the same: their facts agree.
+// settle pairs the sentences that both answers contain word for word and about the same subject: their facts agree.
 func (c *comparison) settle() {
 	waiting := make(map[uint64][]int, len(c.b.Sentences))
 	for n, signature := range c.b.signatures {
@@ -123,13 +127,27 @@ func (c *comparison) settle() {
 	}
 }
 
+// noteKnown notes the claims of parts whose counterparts are known.
+func (c *comparison) noteKnown() {
+	for k, s := range [2]*side{c.a, c.b} {
+		if s.part == nil {
+			continue
+		}
+		for i, isKnown := range s.part.isKnown {
+			if isKnown {
+				c.states[k][i] = matched
+			}
+		}
+	}
+}
+
 // match notes that two facts state the same.
 func (c *comparison) match(i, j int) {
 	c.states[0][i], c.states[1][j] = matched, matched
 	c.links = append(c.links, link{i: i, j: j})
 }
 
-// factsOf returns which facts a sentence has.
+// factsOf returns the facts of a sentence.
 func (d *answer) factsOf(n int) passage.Span {
 	return passage.Span{From: d.firstFact(d.Sentences[n].From), To: d.firstFact(d.Sentences[n].To)}
 }
@@ -204,7 +222,7 @@ func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) boo
 	return pairs
 }
 
-// score gives pairs the similarity of what surrounds their facts, and sorts them by it.
+// score computes for each pair how alike the contexts of its facts are, and sorts the pairs by that.
 func (c *comparison) score(pairs []pair) {
 	for n := range pairs {
 		pairs[n].score = c.similarity(pairs[n].i, pairs[n].j)
@@ -212,7 +230,7 @@ func (c *comparison) score(pairs []pair) {
 	sortPairs(pairs)
 }
 
-// sortPairs puts the highest score first.
+// sortPairs sorts pairs by score, the highest first.
 func sortPairs(pairs []pair) {
 	slices.SortFunc(pairs, func(x, y pair) int {
 		switch {
@@ -225,7 +243,7 @@ func sortPairs(pairs []pair) {
 	})
 }
 
-// equals matches the facts that agree, one to one, the most alike surroundings first.
+// equals matches the facts that agree one to one, those with the most similar contexts first.
 func (c *comparison) equals() {
 	pairs := c.pairs(
 		func(i, j int) bool { return c.a.Claims[i].Agrees(&c.b.Claims[j]) },
@@ -239,7 +257,7 @@ func (c *comparison) equals() {
 		p := &pairs[n]
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 		if x.Class == y.Class && x.Bound == y.Bound && x.Event == y.Event && inA[p.i] == 1 && inB[p.j] == 1 {
-			continue // nothing else to match either with
+			continue // there is nothing else with which either could be matched
 		}
 		p.score = c.similarity(p.i, p.j)
 		if x.Class != y.Class {
@@ -248,7 +266,8 @@ func (c *comparison) equals() {
 		switch {
 		case x.Bound == y.Bound && x.Event == y.Event:
 			p.score += 0.1
-		case x.Event != claim.Exact && y.Event != claim.Exact && x.Event != y.Event: // 48 小时 before one thing, and after another
+		// 48 hours before one event, and after another
+		case x.Event != claim.Exact && y.Event != claim.Exact && x.Event != y.Event:
 			p.score -= 0.2
 		case x.Bound.Contradicts(y.Bound):
 			p.score -= 0.2
@@ -276,8 +295,8 @@ func (c *comparison) equals() {
 	c.markRepeated(1, c.b, c.a)
 }
 
-// reconsider separates equal facts that are about different things, where one of them has a counterpart of its own with
-// another value: 24 小时 beside 48 小时 of the same test, and 一天 elsewhere.
+// reconsider separates equal facts that are about different things, if one of them has a counterpart with another
+// value: 24 小时 beside 48 小时 of the same test, and 一天 elsewhere.
 func (c *comparison) reconsider() {
 	byClass := map[claim.Class][]int{} // links by the class of their facts
 	for n, l := range c.links[c.settled:] {
@@ -299,7 +318,7 @@ func (c *comparison) reconsider() {
 	}
 }
 
-// reconsiderFor looks for the counterpart of an open fact among those that were matched.
+// reconsiderFor looks for the counterpart of an open fact among the matched facts.
 func (c *comparison) reconsiderFor(k, o int, list []int) {
 	best, place := sameRepeated, -1
 	for _, n := range list {
@@ -333,7 +352,8 @@ func (c *comparison) reconsiderFor(k, o int, list []int) {
 	c.conflict(l.i, o, kindOf(&c.a.Claims[l.i]))
 }
 
-// isOtherLimit reports whether equal numbers limit in two directions. isOnlyOne says that each answer has the number once.
+// isOtherLimit reports whether equal numbers are limits in opposite directions. isOnlyOne means that each answer
+// has the number once.
 func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	if c.isShort() && len(c.a.Claims) == 1 && len(c.b.Claims) == 1 && (x.Bound == claim.Exact) != (y.Bound == claim.Exact) {
@@ -346,7 +366,7 @@ func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 	return isOtherSide && isOnlyOne && p.score >= sameLimit || x.Bound.Contradicts(y.Bound) && p.score+0.2 >= sameLimit
 }
 
-// markRepeated marks what is open although the other answer has the value.
+// markRepeated marks facts that are open although the other answer has the value, too.
 func (c *comparison) markRepeated(k int, s, other *side) {
 	type value struct {
 		class claim.Class
@@ -370,7 +390,7 @@ func (c *comparison) markRepeated(k int, s, other *side) {
 	}
 }
 
-// conflicts pairs what is left: two values of one statement.
+// conflicts pairs the remaining facts: two values of one statement.
 func (c *comparison) conflicts() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
@@ -406,12 +426,12 @@ func (c *comparison) conflicts() {
 	}
 }
 
-// areSums reports whether one of two facts is money, and the other a number that may be.
+// areSums reports whether one of two facts is money, and the other a number that may be money.
 func areSums(x, y *claim.Claim) bool {
 	return (x.Class == claim.ClassMoney || y.Class == claim.ClassMoney) && min(x.Amount(), y.Amount()) >= 100 && !claim.AreFarApart(x, y)
 }
 
-// measure is what a fact measures, without regard to its value.
+// measure is the quantity that a fact measures, without its value.
 type measure struct {
 	class claim.Class
 	unit  string // of counts
@@ -424,7 +444,7 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone returns the measures of which an answer has one open value only, with that value.
+// alone returns the measures of which an answer has only one open value, with that value.
 func (c *comparison) alone(k int, s *side) map[measure]string {
 	values := map[measure]string{}
 	for i := range s.Claims {
@@ -441,8 +461,12 @@ func (c *comparison) alone(k int, s *side) map[measure]string {
 	return values
 }
 
-// isAlike reports whether most sentences of both answers are equal: they differ here and there, and are no paraphrases.
+// isAlike reports whether most sentences of both answers are equal, so that the answers differ here and there, but
+// are not paraphrases.
 func (c *comparison) isAlike() bool {
+	if c.a.part != nil {
+		return false
+	}
 	count := 0
 	for _, isSettled := range c.a.isSettled {
 		if isSettled {
@@ -453,9 +477,9 @@ func (c *comparison) isAlike() bool {
 }
 
 // isShort reports whether both answers are a sentence or two.
-func (c *comparison) isShort() bool { return len(c.a.Sentences) <= 2 && len(c.b.Sentences) <= 2 }
+func (c *comparison) isShort() bool { return c.a.length() <= 2 && c.b.length() <= 2 }
 
-// stray compares values that only one answer has with those that both have: a statement that is written twice in one
+// stray compares values that only one answer has with values that both have: a statement may occur twice in one
 // answer and once in the other.
 func (c *comparison) stray() {
 	isStray := func(k, i int) bool {
@@ -497,7 +521,7 @@ func (c *comparison) sideOf(k int) *side {
 	return c.b
 }
 
-// least is the similarity from which on two facts are about the same.
+// least returns the similarity from which two facts are about the same.
 func (c *comparison) least(p pair) float32 {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated
@@ -540,7 +564,7 @@ func (c *comparison) least(p pair) float32 {
 	return sameStatement
 }
 
-// isOtherUnit reports whether two quantities have neither the number nor the unit in common.
+// isOtherUnit reports whether two quantities differ in number and in unit.
 func isOtherUnit(x, y *claim.Claim) bool {
 	return x.Class < claim.ClassMoney && x.Unit != y.Unit && x.Raw != y.Raw && x.Unit != "" && y.Unit != ""
 }
@@ -559,7 +583,7 @@ func areLookalikes(x, y string) bool {
 	return different <= max(1, len(x)/4)+1
 }
 
-// conflict notes that two facts, which have no other counterpart, contradict each other.
+// conflict records that two facts without another counterpart contradict each other.
 func (c *comparison) conflict(i, j int, kind Kind) {
 	c.states[0][i], c.states[1][j] = conflicting, conflicting
 	c.contradiction(i, j, kind)
@@ -571,7 +595,7 @@ func (c *comparison) contradiction(i, j int, kind Kind) {
 	c.a.isTurned[c.a.Claims[i].Sentence] = c.a.isTurned[c.a.Claims[i].Sentence] || kind == Polarity
 }
 
-// omissions notes what only one answer has.
+// omissions records the facts that only one answer has.
 func (c *comparison) omissions() {
 	for k, s := range []*side{c.a, c.b} {
 		for i := range s.Claims {

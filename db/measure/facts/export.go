@@ -8,7 +8,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// longestLabel is how many characters name a difference.
+// longestLabel is the maximum length of a label in characters.
 const longestLabel = 20
 
 // longestText is how many characters of a statement are quoted.
@@ -49,7 +49,7 @@ func (d *answer) export(f *claim.Claim) Fact {
 	}
 }
 
-// rangeValue writes 5–10 day: a unit that both ends have is written once.
+// rangeValue formats 5–10 day: a unit that both ends share is written once.
 func rangeValue(first, last string) string {
 	if number, unit, hasUnit := strings.Cut(first, " "); hasUnit && strings.HasSuffix(last, " "+unit) {
 		first = number
@@ -57,7 +57,7 @@ func rangeValue(first, last string) string {
 	return first + "–" + last
 }
 
-// sign is what a limit's value begins with.
+// sign returns the prefix of a limit's value.
 func sign(b claim.Bound) string {
 	switch b {
 	case claim.AtLeast:
@@ -72,10 +72,10 @@ func sign(b claim.Bound) string {
 	return ""
 }
 
-// fewWords is how many characters before a fact say too little of what it is about.
+// fewWords is the length, in characters, up to which the words before a fact are too few to describe it.
 const fewWords = 5
 
-// about returns the words around a fact: its row and column, the clause of a statement, what stands before a value.
+// about returns the words around a fact: its row and column, the clause of a statement, or the text before a value.
 func (d *answer) about(f *claim.Claim) string {
 	x := d.Sentences[f.Sentence]
 	if !x.Row.IsEmpty() || !x.Column.IsEmpty() {
@@ -102,6 +102,9 @@ func (d *answer) about(f *claim.Claim) string {
 	return label
 }
 
+// markup drops the marks inside of a label.
+var markup = strings.NewReplacer("`", "", "*", "")
+
 // label returns the words of a span without marks around them; what is cut of the text from – to begins and ends with a word,
 // and where it can with a clause.
 func (d *answer) label(s passage.Span, from, to int) string {
@@ -126,7 +129,7 @@ func (d *answer) label(s passage.Span, from, to int) string {
 	for s.To > s.From && isMark(d.Runes[s.To-1]) {
 		s.To--
 	}
-	return strings.NewReplacer("`", "", "*", "").Replace(d.Slice(s))
+	return markup.Replace(d.Slice(s))
 }
 
 // isMark reports whether a label neither begins nor ends with r.
@@ -138,7 +141,7 @@ func isMark(r rune) bool {
 	return false
 }
 
-// head returns the bytes of the answer that the first characters of a span cover.
+// head returns the bytes of the answer for the first characters of a span.
 func (d *answer) head(s passage.Span, characters int) string {
 	return d.Slice(passage.Span{From: s.From, To: min(s.To, s.From+characters)})
 }

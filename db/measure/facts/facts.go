@@ -5,7 +5,7 @@ package facts
 
 import "wending/db/measure/claim"
 
-// Kind is what sort of thing a fact states.
+// Kind is the kind of a fact.
 type Kind string
 
 // The kinds of facts.
@@ -26,7 +26,7 @@ const (
 	Polarity   Kind = "polarity"
 )
 
-// Kinds are all kinds of facts.
+// Kinds lists all kinds of facts.
 var Kinds = []Kind{
 	Number, Percent, Money, Duration, Date, Time, Range, Bound, Citation, Code, Choice, Entity, Quantifier, Polarity,
 }
@@ -34,23 +34,23 @@ var Kinds = []Kind{
 // A Fact is one statement of an answer that a reader would check.
 type Fact struct {
 	Kind  Kind
-	Value string // canonical, with its unit: two facts that say the same have the same value
-	Unit  string // canonical; empty where there is none
-	Text  string // as written
+	Value string // canonical, with its unit: two facts that state the same have the same value
+	Unit  string // canonical; empty if there is none
+	Text  string // as written in the answer
 	About string // the words around it
 	Start int    // its first byte in the answer
 	End   int    // the byte after its last one
 }
 
-// A Difference is a fact in which two answers contradict each other, or which only one of them has.
+// A Difference is a fact on which two answers contradict each other, or which only one of them states.
 type Difference struct {
 	Kind       Kind
 	IsConflict bool
 	Label      string // the words around it
-	A, B       *Fact  // nil where the answer does not have it
+	A, B       *Fact  // nil if the answer does not state it
 }
 
-// Read returns the facts of an answer in the order of their places.
+// Read returns the facts of an answer in the order of their positions.
 func Read(answer string) []Fact {
 	return read(answer).exported()
 }
@@ -59,11 +59,30 @@ func Read(answer string) []Fact {
 type answer struct {
 	*claim.Document
 	signatures []uint64 // by sentence
+	part       *part    // nil for a whole answer
+}
+
+// part is what makes an answer a part of one: the sentences that state what another answer, with which it was compared, does not.
+type part struct {
+	origin  []int  // by claim: its number in the whole answer
+	isKnown []bool // by claim: the other answer has its counterpart
+	length  int    // how many sentences the whole answer has
+
+	left   map[measure]bool // of the other claims
+	denies bool             // one of them denies something
 }
 
 func read(text string) *answer {
 	d := claim.Read(text)
 	return &answer{Document: d, signatures: d.Signatures()}
+}
+
+// length is how many sentences the whole answer has.
+func (d *answer) length() int {
+	if d.part != nil {
+		return d.part.length
+	}
+	return len(d.Sentences)
 }
 
 func (d *answer) exported() []Fact {
@@ -76,7 +95,7 @@ func (d *answer) exported() []Fact {
 	return list
 }
 
-// Compare returns the facts in which two answers differ, conflicts first.
+// Compare returns the facts on which two answers differ, conflicts first.
 func Compare(a, b string) []Difference {
 	if a == b {
 		return nil

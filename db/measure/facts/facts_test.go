@@ -17,7 +17,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// pair is two answers whose agreement is labelled.
+// pair is two answers with a label that says whether they agree.
 type pair struct {
 	id, a, b, kind, source string
 	isSame                 bool
@@ -43,7 +43,7 @@ func (b base) names() []string {
 	return []string{"text", "paraphrase1", "paraphrase2"}
 }
 
-// pairs expands a base as testdata/README.md says.
+// pairs expands a base as testdata/README.md describes.
 func (b base) pairs() []pair {
 	var all []pair
 	names := b.names()
@@ -94,7 +94,7 @@ func readLines[T any](t testing.TB, name string) []T {
 	return rows
 }
 
-// corpora returns the labelled pairs by where they come from.
+// corpora returns the labelled pairs, by their origin.
 func corpora(t testing.TB) map[string][]pair {
 	t.Helper()
 	all := map[string][]pair{}
@@ -127,7 +127,7 @@ func corpora(t testing.TB) map[string][]pair {
 	return all
 }
 
-// score counts pairs and those of them that are called a conflict.
+// score counts pairs, and those among them in which a conflict is found.
 type score struct{ pairs, called int }
 
 func (s score) rate() float64 {
@@ -137,7 +137,7 @@ func (s score) rate() float64 {
 	return float64(s.called) / float64(s.pairs)
 }
 
-// isPlaced reports whether a conflict is found where an answer was changed.
+// isPlaced reports whether a conflict is found at the place where an answer was changed.
 func isPlaced(p pair) bool {
 	for _, d := range facts.Compare(p.a, p.b) {
 		if d.IsConflict && d.A.Start < p.to && p.from < d.A.End {
@@ -156,7 +156,7 @@ func isConflict(a, b string) bool {
 	return false
 }
 
-// The labelled pairs are told apart as well as written in testdata/floors.json; -v prints the table.
+// The labelled pairs are classified at least as well as testdata/floors.json requires; -v prints the table.
 func TestLabelledPairs(t *testing.T) {
 	t.Parallel()
 	var floors map[string]map[string]float64
@@ -226,7 +226,7 @@ func TestLabelledPairs(t *testing.T) {
 	}
 }
 
-// explain shows what was read in a pair that was judged wrongly.
+// explain shows the facts read in a pair that was misjudged.
 func explain(p pair) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s same=%v kind=%s\n", p.id, p.isSame, p.kind)
@@ -251,7 +251,7 @@ func explain(p pair) string {
 	return b.String()
 }
 
-// Equal digits are not an equal statement where a mark stands between them.
+// Numbers with equal digits differ if there is a mark between the digits.
 func TestMarksBetweenDigitsCount(t *testing.T) {
 	t.Parallel()
 	for _, p := range [][2]string{{"请在 3~5 天内答复。", "请在 35 天内答复。"}, {"请在 3、5 天后答复。", "请在 35 天后答复。"}} {
@@ -260,7 +260,7 @@ func TestMarksBetweenDigitsCount(t *testing.T) {
 	require.False(t, isConflict("总价 1,200 元。", "总价1200元！"))
 }
 
-// A range is one value, however it is written, and so is a time from – to.
+// A range is one value, however it is written, and so is a period from one time to another.
 func TestARangeIsOneValue(t *testing.T) {
 	t.Parallel()
 	for answer, value := range map[string]string{
@@ -282,7 +282,8 @@ func TestARangeIsOneValue(t *testing.T) {
 	require.Equal(t, "5 至 15 片", differences[0].B.Text)
 }
 
-// What says the same in another way is no conflict: complementary limits, a ban and its exception, the order of a list.
+// Saying the same in another way is not a conflict: complementary limits, a ban and its exception, the order of a
+// list.
 func TestTheSameSaidInAnotherWay(t *testing.T) {
 	t.Parallel()
 	for _, p := range [][2]string{
@@ -297,7 +298,8 @@ func TestTheSameSaidInAnotherWay(t *testing.T) {
 	}
 }
 
-// What is as easily overlooked is one: a weekday, an amount in another unit, a negation at another place.
+// Differences that are easily overlooked are conflicts: a weekday, an amount in another unit, a negation in another
+// place.
 func TestSmallChangesAreConflicts(t *testing.T) {
 	t.Parallel()
 	for _, p := range [][2]string{
@@ -310,7 +312,7 @@ func TestSmallChangesAreConflicts(t *testing.T) {
 	}
 }
 
-// A label is made of whole words: the clause of a statement, what stands before a value.
+// A label consists of whole words: the clause of a statement, or the text before a value.
 func TestLabelsAreWords(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{

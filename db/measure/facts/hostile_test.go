@@ -10,7 +10,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// hostile answers are the beginnings of what the fuzzer tries.
+// hostile answers are the seeds of the fuzzer.
 var hostile = []string{
 	"", " ", "\x00\xff\xfe", "第", "第条", "百分之", "¥", "$-", "1,", "1.2.", "1-2-", "半", "| | |\n|---|", "{\"a\": [1, {\"b\": \"c\"}]}",
 	"{\"a\": \"”}\"}", "[[[[[[", "<td", "<table><tr><td>1 元<td>2 元</table>", "<script>alert('30 日')</script>", "&nbsp;&amp;&", "**", "****",
@@ -53,7 +53,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Bytes that are no characters, and HTML, are read past; the places of facts are those of the answer.
+// Bytes that are not characters, and HTML, are skipped; the positions of facts refer to the answer.
 func TestHostileTextIsRead(t *testing.T) {
 	t.Parallel()
 	answer := "\xff<table><tr><th>渠道<th>限额</tr><tr><td>柜台</td><td>５０万元</td></tr></table>\xfe"

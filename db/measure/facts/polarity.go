@@ -8,8 +8,8 @@ import (
 	"wending/db/measure/passage"
 )
 
-// scope is the predicate that a polarity affirms or denies: what follows it in its clause, or what precedes it where
-// nothing does.
+// scope is the predicate that a polarity affirms or denies: the text after it in its clause or, if there is none,
+// the text before it.
 func (c *comparison) scope(s *side, i int) *passage.Vector {
 	if s.scopes[i] != nil {
 		return s.scopes[i]
@@ -43,7 +43,7 @@ func (c *comparison) openPolarities(k int, s *side) []int {
 	return list
 }
 
-// polarities pairs statements with their counterparts and finds those that were turned round.
+// polarities pairs statements with their counterparts and finds those that were reversed.
 func (c *comparison) polarities() {
 	as, bs := c.openPolarities(0, c.a), c.openPolarities(1, c.b)
 	if len(as) == 0 && len(bs) == 0 {
@@ -100,8 +100,8 @@ func (c *comparison) polarities() {
 	c.plain(1, c.b, c.a)
 }
 
-// leastFor is the score from which on two polarities are opposite. A duty and a ban seldom are: must be at least two apart,
-// cannot be closer than two.
+// leastFor returns the score from which two polarities are opposite. For a duty and a ban it is higher: "must be at
+// least two apart" and "cannot be closer than two" agree.
 func leastFor(x, y claim.Polarity) float32 {
 	if x == claim.Must && y == claim.Banned || x == claim.Banned && y == claim.Must {
 		return sameDuty
@@ -109,19 +109,19 @@ func leastFor(x, y claim.Polarity) float32 {
 	return samePredicate
 }
 
-// areOpposite reports whether one of two polarities allows what the other one bans, or demands what it waives: that is said of
-// few things in one answer.
+// areOpposite reports whether one of two polarities allows what the other bans, or requires what the other waives;
+// within one answer that is rarely true of the same thing.
 func areOpposite(x, y claim.Polarity) bool {
 	return x == claim.May && y == claim.Banned || x == claim.Banned && y == claim.May || x == claim.Must && y == claim.Exempt || x == claim.Exempt && y == claim.Must
 }
 
-// isElliptic reports whether a negation leaves out what it denies: the fee is not.
+// isElliptic reports whether a negation leaves out what it negates: the fee is not.
 func (d *answer) isElliptic(f *claim.Claim) bool {
 	at := d.Blanks(f.To)
 	return passage.IsLatin(d.Runes[f.From]) && (at >= f.Clause.To || strings.ContainsRune(".;!", d.Runes[at]))
 }
 
-// isConsequence reports whether a clause says what happens otherwise: 否则改不了.
+// isConsequence reports whether a clause states what happens otherwise: 否则改不了.
 func (d *answer) isConsequence(f *claim.Claim) bool {
 	at := d.Blanks(f.Clause.From)
 	for _, word := range []string{"否则", "不然", "要不然", "otherwise", "or else"} {
@@ -132,11 +132,11 @@ func (d *answer) isConsequence(f *claim.Claim) bool {
 	return false
 }
 
-// clearly is the score from which two predicates count as the same, regardless of the words around them.
+// clearly is the score from which two predicates count as the same, whatever the words around them.
 const clearly = 0.9
 
-// areOfOneSubject reports whether two opposite polarities can be of one statement: neither says of whom something holds, or
-// what is excepted, and each names what the other one is about.
+// areOfOneSubject reports whether two opposite polarities can belong to one statement: neither states a condition
+// or an exception, and each mentions the subject of the other.
 func (c *comparison) areOfOneSubject(p pair) bool {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	if c.a.isCondition(x) != c.b.isCondition(y) || c.complete(p) {
@@ -154,10 +154,11 @@ func (c *comparison) areOfOneSubject(p pair) bool {
 	return c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
 }
 
-// leastNamed is which part of a subject another statement names, if it is about the same.
+// leastNamed is the part of a subject that another statement must mention to be about the same.
 const leastNamed = 0.7
 
-// names reports whether the surroundings of a fact name the subject of another one, as far as both answers use its words.
+// names reports whether the context of a fact mentions the subject of another one, as far as both answers use its
+// words.
 func (c *comparison) names(s *side, i int, other *side, j int) bool {
 	subject := c.subject(other, j)
 	return subject.Total == 0 || c.Overlap(subject, c.surroundings(s, i)) >= leastNamed*subject.Total
@@ -196,7 +197,7 @@ func (c *comparison) complete(p pair) bool {
 	return false
 }
 
-// subject are the words before a fact in its clause that both answers use.
+// subject returns the words before a fact in its clause that both answers use.
 func (c *comparison) subject(s *side, i int) *passage.Vector {
 	f := &s.Claims[i]
 	c.Begin()
@@ -208,7 +209,7 @@ func (c *comparison) subject(s *side, i int) *passage.Vector {
 	return c.Finished()
 }
 
-// exceptionWords mark an exception, or a statement that holds for nothing else.
+// exceptionWords mark an exception, or a statement that applies to nothing else.
 var exceptionWords = []string{"only", "才", "仅", "只", "除外", "例外", "除非", "except", "unless", "other than"}
 
 // hasException reports whether a span contains an exception.
@@ -223,7 +224,7 @@ func (d *answer) hasException(x passage.Span) bool {
 	return false
 }
 
-// isCondition reports whether a negation says of whom something holds, not what holds: 没有户口簿的可以…, 未登记的，…
+// isCondition reports whether a negation is part of a condition: 没有户口簿的可以…, 未登记的，…
 func (d *answer) isCondition(f *claim.Claim) bool {
 	start := d.Blanks(f.Clause.From)
 	for _, word := range []string{"如果", "若", "要是", "假如", "if ", "when ", "unless ", "until "} {
@@ -245,12 +246,12 @@ func (d *answer) isCondition(f *claim.Claim) bool {
 	return false
 }
 
-// proportion is about where in another answer a character of an answer stands.
+// proportion returns the approximate position in the other answer that corresponds to a character of an answer.
 func proportion(at int, s, other *side) int {
 	return at * len(other.Runes) / max(1, len(s.Runes))
 }
 
-// plain looks for the statements that a negation without counterpart denies: 会被调低 against 不会被调低.
+// plain looks for the statements that a negation without counterpart negates: 会被调低 against 不会被调低.
 func (c *comparison) plain(k int, s, other *side) {
 	var index *passage.Index
 	least := float32(mostlyStated)
@@ -297,7 +298,8 @@ func (c *comparison) plain(k int, s, other *side) {
 	}
 }
 
-// isStated reports whether one clause of a sentence of the other answer says what a negation denies, and of the same thing.
+// isStated reports whether one clause of a sentence in the other answer states, about the same thing, what a
+// negation negates.
 func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
 	x := other.Sentences[n]
 	scope := c.scope(s, i)
@@ -316,7 +318,7 @@ func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
 	return subject.Total == 0 || c.Overlap(subject, c.tokensOf(other, n)) >= leastNamed*subject.Total
 }
 
-// leastStated is which part of a predicate one clause has, if it states the same.
+// leastStated is the part of a predicate that a clause must contain to state the same.
 const leastStated = 0.9
 
 // sentencePlaces lists the sentences of an answer by their tokens.
@@ -352,13 +354,13 @@ func (s *side) hasAmount(i int) bool {
 	return false
 }
 
-// areOfOneThing reports whether two words that exclude each other can be of one statement: both are denied or neither, as in
-// 本人 and 别人不能, and each is about what the other one is about.
+// areOfOneThing reports whether two words that exclude each other can belong to one statement: both are negated or
+// neither is, as in 本人 and 别人不能, and each is about the other's subject.
 func (c *comparison) areOfOneThing(p pair) bool {
 	return c.a.isDenied(p.i) == c.b.isDenied(p.j) && c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
 }
 
-// isDenied reports whether the clause of a fact denies something.
+// isDenied reports whether the clause of a fact contains a negation.
 func (s *side) isDenied(i int) bool {
 	f := &s.Claims[i]
 	to := min(f.Clause.To, f.To+claim.LongestContext)
@@ -369,7 +371,7 @@ func (s *side) isDenied(i int) bool {
 	return isDenied
 }
 
-// endings say that something is no more, without a negation.
+// endings state, without a negation, that something no longer applies.
 var endings = []string{
 	"消灭", "失效", "终止", "取消", "过期", "清零", "免收", "免费", "免", "除外", "逾期",
 	"ended", "gone", "removed", "expire", "except", "exempt", "unless", "only", "rather than",
@@ -378,7 +380,7 @@ var endings = []string{
 	"中止", "作废", "无", "停", "谢绝", "拒", "逾",
 }
 
-// denial is what is known of a sentence: nothing yet, or whether anything in it denies.
+// denial is the cached knowledge about a sentence: unknown, or whether it contains a negation.
 type denial uint8
 
 const (
@@ -388,13 +390,14 @@ const (
 )
 
 // mostlyStated is the score from which on a sentence of a paraphrase states what the other answer denies.
-const mostlyStated = 0.7
+const mostlyStated = 0.8
 
-// surely is the score from which on a statement is recognised although another clause of its sentence denies something.
+// surely is the score from which a statement is recognised although another clause of its sentence contains a
+// negation.
 const surely = 0.7
 
-// isDenied reports whether a sentence denies what a scope says: in the clause that says it, in what the sentence is about,
-// or in another clause, unless that denial has its own counterpart.
+// isDenied reports whether a sentence negates a scope: in the clause that states it, in the sentence's subject, or
+// in another clause, unless that negation has its own counterpart.
 func (c *comparison) isDenied(k int, s *side, n int, scope *passage.Vector, score float32) bool {
 	x := s.Sentences[n]
 	for _, part := range [4]passage.Span{x.Row, x.Column, x.Label, x.Heading} {
@@ -428,7 +431,7 @@ func (c *comparison) isDenied(k int, s *side, n int, scope *passage.Vector, scor
 	return false
 }
 
-// clauseOf returns the clause of a sentence that says most of a scope.
+// clauseOf returns the clause of a sentence that covers most of a scope.
 func (c *comparison) clauseOf(s *side, x passage.Span, scope *passage.Vector) passage.Span {
 	best, place := float32(-1), x
 	from := x.From
@@ -447,7 +450,7 @@ func (c *comparison) clauseOf(s *side, x passage.Span, scope *passage.Vector) pa
 	return place
 }
 
-// isContinued reports whether a clause begins with what joins it to the one before.
+// isContinued reports whether a clause begins with a word that joins it to the previous one.
 func (s *side) isContinued(clause passage.Span) bool {
 	at := s.Blanks(clause.From)
 	for _, word := range []string{"或", "和", "及", "以及", "也", "并", "包括", "包含", "or ", "nor ", "and "} {
@@ -458,7 +461,7 @@ func (s *side) isContinued(clause passage.Span) bool {
 	return false
 }
 
-// hasDenial reports whether anything in a span denies.
+// hasDenial reports whether a span contains a negation.
 func (s *side) hasDenial(x passage.Span) bool {
 	for k := s.firstFact(x.From); k < len(s.Claims) && s.Claims[k].From < x.To; k++ {
 		if s.Claims[k].Polarity.IsNegative() || s.Claims[k].Class == claim.ClassVerdict {
@@ -468,7 +471,7 @@ func (s *side) hasDenial(x passage.Span) bool {
 	return s.hasEnding(x)
 }
 
-// hasEnding reports whether anything in a span ends or excepts without a negation.
+// hasEnding reports whether a span contains, without a negation, an end or an exception.
 func (s *side) hasEnding(x passage.Span) bool {
 	for i := x.From; i < x.To; i++ {
 		if passage.IsLatin(s.Runes[i]) && passage.IsLatin(s.At(i-1)) {
@@ -486,7 +489,7 @@ func (s *side) hasEnding(x passage.Span) bool {
 	return false
 }
 
-// statement is a sentence that affirms what the other answer denies.
+// statement is a sentence that affirms what the other answer negates.
 func (s *side) statement(n int) Fact {
 	x := s.Sentences[n]
 	x.To = min(x.To, x.From+longestText)

@@ -4,50 +4,52 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"wending/db/measure/claim"
+	"wending/db/measure/passage"
 )
 
 // Differ is how much the facts of a question's answers differ.
 type Differ string
 
-// How the facts of answers differ, the gravest first.
+// How the facts of answers differ, the most serious first.
 const (
 	Conflict Differ = "conflict" // two answers contradict each other
 	Omission Differ = "omission" // a fact is in some answers, but not in all
 	None     Differ = "none"
 )
 
-// Differs are all values of Differ.
+// Differs lists all values of Differ.
 var Differs = []Differ{Conflict, Omission, None}
 
-// A Reading is what the answers of one question state, and where they differ.
+// A Reading is what the answers to one question state, and where they differ.
 type Reading struct {
 	Differ     Differ
 	Statements []Statement // those in which the answers differ, conflicts first
-	Each       [][]Fact    // by answer, in the order of their places
 }
 
-// A Statement is one thing that answers say differently, or that some of them leave out.
+// A Statement is something that answers state differently, or that some of them leave out.
 type Statement struct {
 	Kind       Kind
 	Label      string // the words around it, at most 20 characters
 	IsConflict bool
 	Values     []Value // the most frequent first
-	Missing    []int   // answers that do not have it
+	Missing    []int   // the answers that do not have it
 }
 
-// A Value is what some answers say of a statement.
+// A Value is a version of a statement in some answers.
 type Value struct {
 	Value  string // canonical
-	Text   string // as the first of the answers writes it
-	Runs   []int  // the answers that say so
+	Text   string // as written in the first of these answers
+	Runs   []int  // the answers that have this value
 	Places []Place
 }
 
 // A Place is where an answer states something: from its byte Start up to before End.
 type Place struct{ Answer, Start, End int }
 
-// mostWork is how many bytes are compared for a question. Where comparing all answers with each other would take more, each is
-// compared with the most frequent one.
+// mostWork is how many bytes are compared for a question. If comparing all answers with each other would exceed it,
+// each is only compared with the most frequent one.
 const mostWork = 4 << 20
 
 // Question reads the answers of one question. The only error is the context's.
@@ -56,13 +58,7 @@ func Question(ctx context.Context, answers []string) (Reading, error) {
 	if err := q.compare(ctx); err != nil {
 		return Reading{}, err
 	}
-	reading := Reading{Statements: q.statements(), Each: make([][]Fact, len(answers))}
-	for k, d := range q.documents {
-		list := d.exported()
-		for _, run := range q.runs[k] {
-			reading.Each[run] = list
-		}
-	}
+	reading := Reading{Statements: q.statements()}
 	switch {
 	case len(reading.Statements) == 0:
 		reading.Differ = None
@@ -74,28 +70,28 @@ func Question(ctx context.Context, answers []string) (Reading, error) {
 	return reading, nil
 }
 
-// Expected returns the facts of a standard answer which an answer contradicts. A is the standard's.
+// Expected returns the facts of a standard answer that an answer contradicts. A is the standard answer's version.
 func Expected(standard, answer string) []Difference {
 	return slices.DeleteFunc(Compare(standard, answer), func(d Difference) bool { return !d.IsConflict })
 }
 
-// question is what is known of the different answers of a question, the most frequent first.
+// question is the state of comparing the distinct answers of a question, the most frequent first.
 type question struct {
 	documents []*answer
-	runs      [][]int // by document: the answers that are equal to it
+	runs      [][]int // by document: the answers that equal it
 	nodes     []node
 	known     map[place]int // by place: the number of the node
 	numbers   [][]int       // by document and fact: the number of its node, plus 1
 }
 
-// place is where a document states something.
+// place identifies a fact of a document.
 type place struct{ document, start, end int }
 
-// node is something that a document states.
+// node is a fact that a document states.
 type node struct {
 	Fact
 	place
-	equals, opposites []int // nodes of other documents that state the same, or the contrary
+	equals, opposites []int // nodes of other documents that state the same, or the opposite
 	omitters          []int // documents that leave it out
 	isGrouped         bool
 }
@@ -112,6 +108,9 @@ func newQuestion(answers []string) *question {
 		}
 		q.runs[number] = append(q.runs[number], run)
 	}
+	if len(q.runs) < 2 {
+		return q
+	}
 	slices.SortStableFunc(q.runs, func(x, y []int) int { return len(y) - len(x) })
 	for _, runs := range q.runs {
 		d := read(answers[runs[0]])
@@ -121,12 +120,14 @@ func newQuestion(answers []string) *question {
 	return q
 }
 
-// compare finds how the statements of the documents are related.
+// compare finds how the statements of the documents are related: each is compared with the most frequent one, and then with those
+// that have something left of what it has left, which the most frequent one does not state.
 func (q *question) compare(ctx context.Context) error {
 	work := 0
 	for _, d := range q.documents {
 		work += len(d.Source) * (len(q.documents) - 1)
 	}
+	rests := make([]*answer, len(q.documents))
 	for x := range q.documents {
 		if x > 0 && work > mostWork {
 			break
@@ -135,10 +136,82 @@ func (q *question) compare(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			q.relate(x, y, compare(q.documents[x], q.documents[y]))
+			if x == 0 {
+				c := compare(q.documents[x], q.documents[y])
+				q.relate(x, y, c)
+				rests[y] = c.restOfB()
+				continue
+			}
+			if rests[x].part.concerns(rests[y].part) {
+				q.relate(x, y, compare(rests[x], rests[y]))
+			}
 		}
 	}
 	return ctx.Err()
+}
+
+// restOfB returns the part of the second answer that states what the first one does not.
+func (c *comparison) restOfB() *answer {
+	document, text := *c.b.Document, *c.b.Text // copies: the whole answer keeps its sentences
+	text.Sentences = nil
+	document.Text, document.Claims = &text, nil
+	rest := &answer{Document: &document, part: &part{length: len(c.b.Sentences), left: map[measure]bool{}}}
+	for n, x := range c.b.Sentences {
+		claims := c.b.factsOf(n)
+		if !x.IsName && c.isKnown(n, claims) {
+			continue
+		}
+		for j := claims.From; j < claims.To; j++ {
+			f := c.b.Claims[j]
+			shift := len(document.Claims) - j
+			f.Sentence, f.First, f.Last = len(document.Sentences), f.First+shift, f.Last+shift
+			document.Claims = append(document.Claims, f)
+			rest.part.note(&f, j, !c.isLeft(j))
+		}
+		document.Sentences = append(document.Sentences, x)
+		rest.signatures = append(rest.signatures, c.b.signatures[n])
+	}
+	return rest
+}
+
+// isLeft reports whether a claim of the second answer has no counterpart.
+func (c *comparison) isLeft(j int) bool {
+	return c.states[1][j] == open || c.states[1][j] == repeated
+}
+
+// isKnown reports whether a sentence of the second answer states nothing but what the first one states.
+func (c *comparison) isKnown(n int, claims passage.Span) bool {
+	for j := claims.From; j < claims.To; j++ {
+		if c.isLeft(j) {
+			return false
+		}
+	}
+	return c.b.isSettled[n] || claims.To > claims.From
+}
+
+// concerns reports whether two parts can contradict each other, or say the same.
+func (p *part) concerns(o *part) bool {
+	if p.denies || o.denies {
+		return true
+	}
+	for m := range p.left {
+		if o.left[m] {
+			return true
+		}
+	}
+	return false
+}
+
+// note notes a claim of the whole answer.
+func (p *part) note(f *claim.Claim, origin int, isKnown bool) {
+	p.origin, p.isKnown = append(p.origin, origin), append(p.isKnown, isKnown)
+	switch {
+	case isKnown || f.IsLoose:
+	case f.Class == claim.ClassPolarity:
+		p.denies = p.denies || f.Polarity.IsNegative()
+	default:
+		p.left[measureOf(f)] = true
+	}
 }
 
 func (q *question) relate(x, y int, c *comparison) {
@@ -146,7 +219,7 @@ func (q *question) relate(x, y int, c *comparison) {
 		if l.isCut {
 			continue
 		}
-		i, j := q.nodeOf(x, l.i), q.nodeOf(y, l.j)
+		i, j := q.nodeOf(x, c.a.whole(l.i)), q.nodeOf(y, c.b.whole(l.j))
 		q.nodes[i].equals, q.nodes[j].equals = append(q.nodes[i].equals, j), append(q.nodes[j].equals, i)
 	}
 	for _, d := range c.found {
@@ -165,6 +238,14 @@ func (q *question) relate(x, y int, c *comparison) {
 	}
 }
 
+// whole returns the number that a claim of a part has in the whole answer.
+func (d *answer) whole(i int) int {
+	if d.part == nil {
+		return i
+	}
+	return d.part.origin[i]
+}
+
 // nodeOf returns the number of a fact of a document.
 func (q *question) nodeOf(document, i int) int {
 	n := &q.numbers[document][i]
@@ -175,7 +256,7 @@ func (q *question) nodeOf(document, i int) int {
 	return *n - 1
 }
 
-// node returns the number of what a document states.
+// node returns the number of the node at a place.
 func (q *question) node(document int, f Fact) int {
 	at := place{document, f.Start, f.End}
 	n, isKnown := q.known[at]
@@ -187,7 +268,8 @@ func (q *question) node(document int, f Fact) int {
 	return n
 }
 
-// statements groups the nodes: those of the most frequent answer with their counterparts, then what is left of the next one.
+// statements groups the nodes: those of the most frequent answer with their counterparts, then the remaining ones
+// of the next answer.
 func (q *question) statements() []Statement {
 	order := make([]int, len(q.nodes))
 	for n := range order {
@@ -211,7 +293,8 @@ func (q *question) statements() []Statement {
 	return list
 }
 
-// appendConflict adds the statement that a node and its opposites make. A document is in it with one value only.
+// appendConflict adds the statement formed by a node and its opposites. Each document occurs in it with one value
+// only.
 func (q *question) appendConflict(list []Statement, n int) []Statement {
 	anchor := &q.nodes[n]
 	s := q.begin(anchor)
@@ -249,7 +332,7 @@ func (q *question) appendConflict(list []Statement, n int) []Statement {
 	return append(list, s)
 }
 
-// omission is the statement that a node and its equals make, and other documents leave out.
+// omission returns the statement formed by a node and its equals, which other documents leave out.
 func (q *question) omission(n int) Statement {
 	anchor := &q.nodes[n]
 	s := q.begin(anchor)
@@ -282,7 +365,7 @@ func (q *question) say(v *Value, n *node) {
 	slices.SortFunc(v.Places, func(x, y Place) int { return x.Answer - y.Answer })
 }
 
-// missing returns the answers that leave a node out.
+// missing returns the answers that leave out a node.
 func (q *question) missing(anchor *node, isListed map[int]bool) []int {
 	var runs []int
 	for _, document := range anchor.omitters {

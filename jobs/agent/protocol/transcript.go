@@ -87,7 +87,7 @@ func newTranscript(protocol Protocol) *transcript {
 	return t
 }
 
-// ended records the protocol's own end.
+// ended records that the protocol's own end marker has arrived.
 func (t *transcript) ended() {
 	if t.endedAt.IsZero() {
 		t.endedAt = time.Now()
