@@ -242,16 +242,15 @@ type SliceVerdicts struct {
 	Answered map[int]measure.Interval
 }
 
-// SliceVerdicts returns the verdicts on each slice. Default ratings of judges count if withDefaults is true.
-func (r Report) SliceVerdicts(ctx context.Context, task db.Task, slices Slices, withDefaults bool) ([]SliceVerdicts, error) {
-	read := `
+// How many runs of each question and variant were answered, and what evaluators say of them.
+const (
+	readAnswered = `
 		SELECT r.variant, r.item_id, count(*) AS runs, count(r.passed) AS judged, count(*) FILTER (WHERE r.passed) AS passes, avg(r.score) AS score,
 			count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS answered, 0 AS errors, 0 AS defaults
 		FROM evaluation_runs r
 		WHERE r.task_id = $1 AND r.is_current
 		GROUP BY r.variant, r.item_id`
-	if len(task.Evaluators) > 0 {
-		read = `
+	readJudged = `
 		SELECT r.variant, r.item_id, count(*) AS runs, count(r.passed) AS judged, count(*) FILTER (WHERE r.passed) AS passes,
 			avg(CASE WHEN $2 THEN e.score ELSE r.score END) AS score, count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS answered,
 			coalesce(sum(e.errors), 0) AS errors, coalesce(sum(e.defaults), 0) AS defaults
@@ -262,10 +261,13 @@ func (r Report) SliceVerdicts(ctx context.Context, task db.Task, slices Slices, 
 			WHERE run_id = r.id) e ON true
 		WHERE r.task_id = $1 AND r.is_current
 		GROUP BY r.variant, r.item_id`
-	}
-	arguments := []any{task.ID}
+)
+
+// SliceVerdicts returns the verdicts on each slice. Default ratings of judges count if withDefaults is true.
+func (r Report) SliceVerdicts(ctx context.Context, task db.Task, slices Slices, withDefaults bool) ([]SliceVerdicts, error) {
+	read, arguments := readAnswered, []any{task.ID}
 	if len(task.Evaluators) > 0 {
-		arguments = append(arguments, withDefaults)
+		read, arguments = readJudged, append(arguments, withDefaults)
 	}
 	type row struct {
 		Variant, Runs, Judged, Passes, Answered, Errors, Defaults int
@@ -294,18 +296,9 @@ func (r Report) SliceVerdicts(ctx context.Context, task db.Task, slices Slices, 
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.clusters(ctx, task)
+	clusters, err := r.slicedClusters(ctx, task, slices)
 	if err != nil {
 		return nil, err
-	}
-	clusters := make([]map[int64]string, len(slices.Values))
-	for n := range clusters {
-		clusters[n] = map[int64]string{}
-	}
-	for item, cluster := range all {
-		if slice, isKnown := slices.of[item]; isKnown {
-			clusters[slice][item] = cluster
-		}
 	}
 	verdicts := make([]SliceVerdicts, len(slices.Values))
 	for n := range verdicts {
@@ -320,4 +313,22 @@ func (r Report) SliceVerdicts(ctx context.Context, task db.Task, slices Slices, 
 		}
 	}
 	return verdicts, nil
+}
+
+// slicedClusters are the clusters of a task's items, by the slices' places; empty maps where each item is its own cluster.
+func (r Report) slicedClusters(ctx context.Context, task db.Task, slices Slices) ([]map[int64]string, error) {
+	all, err := r.clusters(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	clusters := make([]map[int64]string, len(slices.Values))
+	for n := range clusters {
+		clusters[n] = map[int64]string{}
+	}
+	for item, cluster := range all {
+		if slice, isKnown := slices.of[item]; isKnown {
+			clusters[slice][item] = cluster
+		}
+	}
+	return clusters, nil
 }
