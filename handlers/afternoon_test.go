@@ -164,7 +164,9 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 		answer := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", map[string]any{"reviewer": reviewer, "verdict": verdict, "note": "依据 " + verdict, "version": version})
 		require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
 	}
-	next := func(name, query string) string { return s.as(t, name, base+"/review"+query).Header.Get("Location") }
+	next := func(name, query string) string {
+		return s.as(t, name, base+"/review/next"+query).Header.Get("Location")
+	}
 	require.Equal(t, base+"/review/3", next("李雷", ""), "the most at stake first")
 	require.Equal(t, base+"/review/2", next("李雷", "?after=3"), "skipped")
 	require.Equal(t, base+"/review/3", next("李雷", "?after=1"), "after the last comes the first")
@@ -216,8 +218,8 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 
 	judge("q1", "李雷", "PASS", 0)
 	judge("q3", "李雷", "PASS", 0)
-	require.Equal(t, base+"/sign-off", next("李雷", ""), "nothing is left")
-	summary := s.as(t, "李雷", base+"/sign-off").page(t)
+	require.Equal(t, base+"/review", next("李雷", ""), "nothing is left")
+	summary := s.as(t, "李雷", base+"/review").page(t)
 	require.Contains(t, summary.Text(), "1 题有两人以上评审")
 	require.Equal(t, "4", summary.Find("table tbody tr").Eq(0).Find("td").Eq(2).Text())
 	require.Equal(t, "李雷", summary.Find("[name=reviewer]").AttrOr("value", ""))
@@ -229,12 +231,12 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	refused = s.post(t, base+"/assignments", map[string]string{"reviewers": "甲\n" + strings.Repeat("长", 65), "overlap": "0"})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, refused.page(t).Find("[name=reviewers]").Text(), "甲", "nothing typed is lost")
-	require.Equal(t, base+"/sign-off?done=signed", s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": "可以上线"}).Header.Get("Location"))
-	page = s.get(t, base+"/sign-off").page(t)
+	require.Equal(t, base+"/review?done=signed", s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": "可以上线"}).Header.Get("Location"))
+	page = s.get(t, base+"/review").page(t)
 	require.Contains(t, page.Find(".said-list").Text(), "通过 4 · 不通过 0 · 存疑 1")
 	require.NotContains(t, page.Find(".said-list").Text(), "签发后有改动")
 	judge("q1", "李雷", "FAIL", 1)
-	require.Contains(t, s.get(t, base+"/sign-off").page(t).Find(".said-list").Text(), "签发后有改动")
+	require.Contains(t, s.get(t, base+"/review").page(t).Find(".said-list").Text(), "签发后有改动")
 }
 
 // Answers can be read in the format their author intended. Text from an agent stays text: none of its elements can

@@ -110,7 +110,7 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	// A draft is edited instead.
 	require.Equal(t, http.StatusConflict, s.append(t, newest["task_id"].(string), "question_id,question,standard_answer,city\nq9,九,d,深圳\n").StatusCode)
 
-	page := s.get(t, "/tasks/"+task.TaskID).page(t)
+	page := s.get(t, "/tasks/"+task.TaskID+"/settings").page(t)
 	require.Equal(t, 1, page.Find(`form[action="/tasks/`+task.TaskID+`/items#append"] input[type=file]`).Length())
 	wrong := s.post(t, "/tasks/"+task.TaskID+"/items", map[string]string{"file@more.csv": "question_id,question,standard_answer,city\nq1,一,a,北京\n"})
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)

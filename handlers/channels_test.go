@@ -195,8 +195,8 @@ func TestReceiversThatAreDown(t *testing.T) {
 	require.Contains(t, s.deliveries(t, goneID)[0]["error"], "HTTP 410")
 	dbtest.Await(t, 20*time.Second, "down was tried", func() bool { return len(down.all()) >= 2 })
 
-	// The task's page shows the state of each message, and sends it again.
-	told := s.get(t, "/tasks/"+id).page(t).Find("#deliveries tbody tr")
+	// The page of the task's settings shows the state of each message, and sends it again.
+	told := s.get(t, "/tasks/"+id+"/settings").page(t).Find("#deliveries tbody tr")
 	require.Equal(t, 2, told.Length())
 	failed := told.FilterFunction(func(_ int, row *goquery.Selection) bool { return row.Find("td").Eq(1).Text() == "gone" })
 	require.Contains(t, failed.Text(), "未送达")

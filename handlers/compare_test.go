@@ -251,7 +251,7 @@ func TestWhatWasSentAndSpentIsShown(t *testing.T) {
 	require.EqualValues(t, 24, task.Statistics["total_tokens"])
 	require.Equal(t, "24", task.Statistics["cost"])
 	require.Equal(t, "CNY", task.Statistics["currency"])
-	require.Contains(t, s.get(t, "/tasks/"+id+"/launches").page(t).Find("tbody").Text(), "24 CNY")
+	require.Contains(t, s.get(t, "/tasks/"+id+"/gallery").page(t).Find("#launches tbody").Text(), "24 CNY")
 
 	plain := s.create(t, agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") }).URL, map[string]string{"extra_payload": `{"p":"canary"}`, "runs_per_item": "1", "rate_limit": "unlimited"})
 	s.awaitDone(t, plain)

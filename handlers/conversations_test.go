@@ -73,7 +73,7 @@ func TestConversationsFromAFileToTheReport(t *testing.T) {
 	require.Equal(t, 2, page.Find("article.result").Length(), "one conversation alone")
 	require.Contains(t, page.Find(".conversation").Text(), "mt-82")
 	require.Contains(t, page.Find(".turn").Last().Text(), "第 2 轮，共 2 轮")
-	require.Contains(t, s.get(t, "/tasks/"+task.TaskID).page(t).Text(), "80 段，共 160 题")
+	require.Contains(t, s.get(t, "/tasks/"+task.TaskID+"/settings").page(t).Text(), "80 段，共 160 题")
 }
 
 func TestTurnsOutOfOrderAreRefusedWithTheirRows(t *testing.T) {

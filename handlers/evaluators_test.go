@@ -301,7 +301,7 @@ func TestEvaluatorsAreChosenAndShown(t *testing.T) {
 	row, _ := s.get(t, "/tasks").page(t).Find("tr[id^=task-]").Attr("id")
 	task := strings.TrimPrefix(row, "task-")
 	s.awaitDone(t, task)
-	require.Contains(t, s.get(t, "/tasks/"+task).page(t).Find(".facts").Text(), "长度 v1")
+	require.Contains(t, s.get(t, "/tasks/"+task+"/settings").page(t).Find(".facts").Text(), "长度 v1")
 	report := s.get(t, "/tasks/"+task+"/results?view=columns").page(t)
 	require.Contains(t, report.Find(".counts").Text(), "通过率50.0%")
 	require.Equal(t, 4, report.Find(".run .verdicts").Length())

@@ -400,7 +400,7 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	viewer := s.user(t, "看", people.Viewer, db.DefaultProject)
 	require.NotNil(t, viewer)
 	reader := s.signedIn(t, "看")
-	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/sign-off", "/library/agents", "/library/channels"} {
+	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/review", "/tasks/" + id + "/settings", "/tasks/" + id + "/gallery", "/library/agents", "/library/channels"} {
 		shown := reader.get(t, path)
 		require.Equal(t, http.StatusOK, shown.StatusCode, path)
 		shown.page(t).Find("main form[method=post]").Each(func(_ int, form *goquery.Selection) {

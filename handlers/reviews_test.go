@@ -196,16 +196,16 @@ func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
 		require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
 	}
 	judge("q1")
-	require.Contains(t, s.get(t, base).page(t).Find(".unfinished").Text(), "还有 2 题没有结论")
+	require.Contains(t, s.get(t, "/tasks/"+id+"/review").page(t).Find(".unfinished").Text(), "还有 2 题没有结论")
 	refused := s.post(t, base, map[string]string{"reviewer": "李雷", "note": "可以上线"})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, refused.page(t).Find(".sign + .error").Text(), "还有 2 题没有结论")
 	require.Equal(t, "可以上线", refused.page(t).Find("[name=note]").Text(), "what was typed stays")
 	require.Equal(t, http.StatusSeeOther, s.post(t, base, map[string]string{"reviewer": "李雷", "unfinished": "true"}).StatusCode)
-	require.Contains(t, s.get(t, base).page(t).Find(".said-list").Text(), "通过 1 · 不通过 0 · 存疑 0 · 待评 2")
+	require.Contains(t, s.get(t, "/tasks/"+id+"/review").page(t).Find(".said-list").Text(), "通过 1 · 不通过 0 · 存疑 0 · 待评 2")
 	judge("q2")
 	judge("q3")
-	require.Zero(t, s.get(t, base).page(t).Find(".unfinished").Length())
+	require.Zero(t, s.get(t, "/tasks/"+id+"/review").page(t).Find(".unfinished").Length())
 	require.Equal(t, http.StatusCreated, s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷"}).StatusCode)
 	var told struct {
 		Items []struct {
@@ -295,9 +295,9 @@ func TestAProjectHasReasonsOfItsOwn(t *testing.T) {
 	require.Equal(t, "<b>过时</b>", chips.Last().AttrOr("data-reason", ""))
 	require.Equal(t, "true", chips.First().AttrOr("aria-pressed", ""), "numbers contradict each other")
 	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q3/review", map[string]any{"reviewer": "李雷", "verdict": "FAIL", "reasons": []string{"number", "<b>过时</b>"}}).StatusCode)
-	require.Contains(t, s.get(t, "/tasks/"+id+"/sign-off").page(t).Find(".summary").Text(), "数字错 1")
+	require.Contains(t, s.get(t, "/tasks/"+id+"/review").page(t).Find(".summary").Text(), "数字错 1")
 	require.Equal(t, "3", shownNumbers(s.get(t, "/tasks/"+id+"/results?reason="+url.QueryEscape("<b>过时</b>")).page(t)))
-	unfinished := s.get(t, "/tasks/"+id+"/sign-off").page(t).Find(".unfinished").Text()
+	unfinished := s.get(t, "/tasks/"+id+"/review").page(t).Find(".unfinished").Text()
 	require.Contains(t, unfinished, "还有 3 题没有结论")
 	require.Contains(t, unfinished, "内容相同", "they are named, level by level")
 }

@@ -240,7 +240,6 @@ func (s *Server) mount(e *echo.Echo) {
 	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Version: s.Version, Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)
 	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
-	replay.RegisterFilesPages(compressed, galleries)
 	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})

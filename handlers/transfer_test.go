@@ -104,7 +104,7 @@ func TestATaskGoesToAnotherInstallation(t *testing.T) {
 	require.Equal(t, []any{}, after["channels"])
 	require.Contains(t, string(to.get(t, "/tasks/"+created.TaskID+"/results").body), "答 ")
 	require.Contains(t, string(to.get(t, "/tasks/"+created.TaskID+"/dataset").body), "q1,好,a")
-	require.Contains(t, string(to.get(t, "/tasks/"+created.TaskID+"/launches").body), "启动")
+	require.Contains(t, string(to.get(t, "/tasks/"+created.TaskID+"/gallery").body), "启动")
 
 	// Importing the archive again, through the page, creates another task. The API accepts the same form.
 	page := to.importForm(t, "/tasks/import", archive.body)

@@ -166,6 +166,10 @@ func TestAReviewersStory(t *testing.T) {
 	downloads := t.TempDir()
 	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(downloads))
 	for _, format := range []string{"csv", "xlsx"} {
+		if format != "csv" { // that is one click away
+			b.do(chromedp.Click(".split summary"), chromedp.WaitVisible(".split .menu"))
+			b.requireAccessible("the menu of formats")
+		}
 		b.do(chromedp.Click(fmt.Sprintf(`[data-export][href*="format=%s"]`, format)))
 		b.sees(".toast-note", "导出成功")
 		path := filepath.Join(downloads, "A模型V1.2稳定性测试_评测报告."+format)
@@ -229,7 +233,7 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.evaluate(`window.unbroken = true; document.getElementById("do-stop").focus()`, nil)
 	b.sees(".gauge .count", "1 / 100")
 	b.sees(".tiles", "进行中")
-	b.sees(".newest .said", "<img src=x onerror=alert(1)>")
+	b.do(chromedp.WaitVisible("#board .b-r"))
 	b.do(chromedp.WaitVisible("svg.plot"))
 	b.requireAccessible("running task")
 	var kept bool
@@ -245,14 +249,14 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.evaluate(`window.unbroken === true`, &kept)
 	require.True(t, kept)
 	b.requireAccessible("stopped task")
-	b.follows("#results-link")
+	b.follows(".task-tabs a[href$='/results']")
 	b.sees(".partial", "部分结果")
 	b.sees(".run .hint", "任务停止时尚无结果")
 	b.requireAccessible("partial report")
 	b.open("/tasks/" + id)
 	b.follows("#do-resume")
 	b.sees("#live .tag", "已完成")
-	b.sees(".errors .code", "HTTP_503")
+	b.sees(".causes", "HTTP_503")
 	isWell.Store(true)
 	b.open("/tasks/" + id + "/results?filter=failed")
 	b.evaluate(`window.unbroken = true; window.retried = document.querySelector(".verdict form").closest(".result").id`, nil)
@@ -268,9 +272,10 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.sees(".tiles dd", "100")
 	dbtest.Await(t, time.Minute, "the last retry", func() bool { return task(t, program.url, id).Statistics.Succeeded == 100 })
 	b.open("/tasks/" + id + "/launches")
-	b.sees("td", "继续未完成的运行")
-	b.requireAccessible("launches")
-	b.follows("tbody tr:last-child a")
+	b.sees("#launches td", "继续未完成的运行")
+	b.sees(".newest .said", "<img src=x onerror=alert(1)>")
+	b.requireAccessible("calls and files")
+	b.follows("#launches tbody tr:last-child a")
 	b.sees(".history", "已被后续批次替换")
 	b.requireAccessible("launch")
 	b.open("/workers")
@@ -278,7 +283,7 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.requireAccessible("workers")
 	b.open("/?from=" + id)
 	b.sees("#preview .summary", "20 题")
-	b.open("/tasks/" + id)
+	b.open("/tasks/" + id + "/settings")
 	b.do(chromedp.Click(".confirm summary"), chromedp.WaitVisible(".confirm button"))
 	b.requireAccessible("asks before it deletes")
 	b.follows(".confirm button")
@@ -339,7 +344,7 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 	var report string
 	b.do(chromedp.Location(&report), emulation.SetScriptExecutionDisabled(false))
 	page := strings.TrimSuffix(strings.TrimPrefix(report, program.url), "/results")
-	for _, path := range []string{"/", "/tasks", page + "/results", page, page + "/launches", "/workers"} {
+	for _, path := range []string{"/", "/tasks", page + "/results", page, page + "/review", page + "/report", page + "/gallery", page + "/settings", "/workers"} {
 		b.open(path)
 		var overflow int
 		b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)

@@ -180,7 +180,7 @@ func TestTheComparisonIsTriedWithoutAKey(t *testing.T) {
 		b.follows(`form[action="/demo/comparison"] button`)
 		b.sees("#live .tag", "已完成")
 	}
-	b.follows("#results-link")
+	b.follows(".task-tabs a[href$='/results']")
 	b.sees("table", "演示：只回答结果 v1 × 演示模型（大）")
 	b.sees(".verdicts", "演示：包含标准答案 通过")
 	b.open("/library/models")

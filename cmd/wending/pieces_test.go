@@ -125,7 +125,7 @@ func TestPagesArriveWithoutMoving(t *testing.T) {
 		return err
 	}))
 	pages := []string{
-		"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/results?view=merged", "/tasks/" + id + "/review", "/tasks/" + id + "/sign-off",
+		"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/results?view=merged", "/tasks/" + id + "/review/next", "/tasks/" + id + "/review", "/tasks/" + id + "/settings", "/tasks/" + id + "/gallery",
 		"/tasks/" + id + "/report", "/tasks/" + id + "/replay/1", "/comparison?a=" + id + "&b=" + other,
 	}
 	for _, path := range pages {

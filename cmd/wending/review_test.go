@@ -148,7 +148,7 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	b.open("/tasks")
 	b.evaluate(`document.cookie = "reviewer=" + encodeURIComponent("李雷") + "; path=/"`, nil)
 	b.do(network.SetCookie("view", "merged").WithURL(p.url))
-	b.open("/tasks/" + id + "/review")
+	b.open("/tasks/" + id + "/review/next")
 	at := func(what string) {
 		t.Helper()
 		b.awaits(what, fmt.Sprintf(`document.readyState === "complete" && document.querySelector(".judging[data-question-id=%s]") !== null`, what))

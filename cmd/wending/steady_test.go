@@ -86,7 +86,7 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 	results := "/tasks/" + id + "/results"
 	pages := []string{
 		"/", "/?from=" + id, "/tasks", "/compare", "/tasks/" + id, "/tasks/" + draft, results, results + "?view=merged", results + "?text=formatted", results + "?text=raw&view=columns",
-		"/tasks/" + id + "/review", "/tasks/" + id + "/sign-off", "/tasks/" + id + "/report", "/tasks/" + id + "/launches", "/tasks/" + painted + "/replay/1",
+		"/tasks/" + id + "/review/next", "/tasks/" + id + "/review", "/tasks/" + id + "/report", "/tasks/" + id + "/gallery", "/tasks/" + id + "/settings", "/tasks/" + painted + "/replay/1",
 		"/tasks/" + painted + "/gallery", "/comparison?a=" + id + "&b=" + other, "/library/prompts", "/library/prompts/new", "/workers",
 	}
 	for _, size := range [][2]int64{{1440, 900}, {390, 844}} {
@@ -139,7 +139,7 @@ func TestPagesUnderWayDoNotMove(t *testing.T) {
 			b.do(chromedp.Poll(fmt.Sprintf(`parseInt(document.querySelector(".gauge .count").textContent) > %d`, done-5), nil, chromedp.WithPollingTimeout(time.Minute)))
 		}
 	}
-	b.sees(".errors .code", "HTTP_500")
+	b.sees(".causes", "HTTP_500")
 	b.sees(".level-counts", "逐字相同")
 	b.requireSteady("a task under way")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/pg"
 )
 
@@ -248,4 +249,17 @@ func byVariant(counts []levelCount) (levels, differ map[int]map[string]int) {
 		}
 	}
 	return levels, differ
+}
+
+// LevelsOfItems returns the level of each question of a task with one variant, in the order of their numbers; empty where it is
+// not known yet.
+func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID) (levels []measure.Level, err error) {
+	const read = `
+		SELECT coalesce(q.level, '')
+		FROM evaluation_items i
+		LEFT JOIN question_statistics q ON q.item_id = i.id
+		WHERE i.task_id = $1
+		ORDER BY i.sort_key`
+	err = r.db.SelectContext(ctx, &levels, read, taskID)
+	return levels, pg.Classify("read the levels of the questions", err)
 }

@@ -141,6 +141,7 @@ GET    /tasks/:taskId/live                               viewer        task
 GET    /tasks/:taskId/flights                            viewer        task
 GET    /tasks/:taskId/news                               viewer        task
 GET    /tasks/:taskId/variants                           viewer        task
+GET    /tasks/:taskId/settings                           viewer        task
 GET    /tasks/:taskId/launches                           viewer        task
 GET    /tasks/:taskId/launches/:launchId                 viewer        task
 GET    /tasks/:taskId/runs/:runId                        viewer        task
@@ -158,6 +159,7 @@ GET    /tasks/:taskId/results/:number                    viewer        task
 GET    /tasks/:taskId/results/:number/reviews            viewer        task
 GET    /tasks/:taskId/dataset                            viewer        task            dataset.download
 GET    /tasks/:taskId/review                             viewer        task
+GET    /tasks/:taskId/review/next                        viewer        task
 GET    /tasks/:taskId/review/same                        viewer        task
 POST   /tasks/:taskId/review/same                        reviewer      task            review.pass
 POST   /tasks/:taskId/review/same/undo                   reviewer      task            review.withdraw

@@ -163,13 +163,16 @@ func Render(c echo.Context, status int, component templ.Component) error {
 const DefaultSize = 20
 
 // Window reads page and page_size.
-func Window(c echo.Context) (db.Page, error) {
+func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
+
+// WindowOf is Window for the second list of a page, whose page's number is another parameter.
+func WindowOf(c echo.Context, name string) (db.Page, error) {
 	page := db.Page{Number: 1, Size: DefaultSize}
 	for _, parameter := range []struct {
 		name string
 		most int
 		to   *int
-	}{{"page", 1_000_000, &page.Number}, {"page_size", 100, &page.Size}} {
+	}{{name, 1_000_000, &page.Number}, {"page_size", 100, &page.Size}} {
 		value := strings.TrimSpace(c.QueryParam(parameter.name))
 		if value == "" {
 			continue

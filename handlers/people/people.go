@@ -85,7 +85,7 @@ func RegisterPages(group *echo.Group, config Config) {
 
 // frame returns the frame of a page.
 func (h *handler) frame(c echo.Context, title string, crumbs ...ui.Crumb) ui.Frame {
-	frame := pages.Frame(c, h.Version, title, "", crumbs...)
+	frame := pages.Frame(c, h.Version, title, ui.SectionSystem, crumbs...)
 	frame.Styles = []string{"form.css", "people.css"}
 	return frame
 }

@@ -260,7 +260,7 @@ func (p *Pages) compareFrame(c echo.Context, s *submission) ui.Frame {
 	if s.isDraft {
 		title = "create.draft.title"
 	}
-	frame := p.formFrame(c, title, ui.SectionCompare)
+	frame := p.formFrame(c, title, ui.SectionTasks)
 	frame.Styles = append(frame.Styles, "library.css")
 	return frame
 }

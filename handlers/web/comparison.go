@@ -22,14 +22,14 @@ import (
 	"wending/views/ui"
 )
 
-// compare compares two tasks, a and b. With a alone it offers the other tasks; two tasks ticked in the list
+// compare compares two tasks, a and b. Without either it lists the tasks, with a alone the other ones; two tasks ticked in the list
 // arrive as the parameter task, and the older one becomes a.
 func (p *Pages) compare(c echo.Context) error {
 	if ticked := c.QueryParams()["task"]; len(ticked) > 0 {
 		return p.compareTicked(c, ticked)
 	}
 	if c.QueryParam("a") == "" {
-		return c.Redirect(http.StatusSeeOther, paths.Tasks)
+		return p.chooseFirst(c)
 	}
 	a, err := p.comparedTask(c, c.QueryParam("a"))
 	if err != nil {

@@ -18,12 +18,14 @@ import (
 	"wending/db/report"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
+	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/export"
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
+	"wending/views/taskpages"
 	"wending/views/ui"
 )
 
@@ -74,14 +76,14 @@ func (p *Pages) showReport(c echo.Context) error {
 		return err
 	}
 	report.Settle(report.Cards)
-	return p.renderReport(c, pages.Locale(c).Text("results.title", "Name", task.Name), task, leave, func(frame ui.Frame) templ.Component {
+	return p.renderReport(c, pages.Locale(c).Text("results.title", "Name", task.Name), leave, func(frame ui.Frame) templ.Component {
 		return results.ReportPage(frame, report)
 	})
 }
 
-// renderReport renders a page with answers; leave releases the request's place once the page is rendered.
-func (p *Pages) renderReport(c echo.Context, title string, task db.Task, leave func(), page func(ui.Frame) templ.Component, more ...ui.Crumb) error {
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, append([]ui.Crumb{{Text: pages.Locale(c).Text("results.crumb")}}, more...)...)...)
+// renderReport renders a page with answers; leave releases the request's place once the page is made.
+func (p *Pages) renderReport(c echo.Context, title string, leave func(), page func(ui.Frame) templ.Component) error {
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"}, []string{"review.js", "report.js"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error { return pages.Render(c, http.StatusOK, page(frame)) }, leave)
 }
@@ -322,8 +324,8 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return p.followRetry(c, task, item.ID)
 	}
 	query := url.Values{}
-	if !task.HasResults { // finished questions can be read already
-		return p.findPartial(c, task, item.ID)
+	if !task.HasResults { // those that are done can be read
+		return p.findPartial(c, task, item, number)
 	}
 	if task.TotalItems > pages.DefaultSize { // the position of a number is known only in their order
 		query.Set("sort", results.SortNumber)
@@ -337,18 +339,55 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
 }
 
-// findPartial redirects to a question among those that are finished before the task's first launch has ended.
-func (p *Pages) findPartial(c echo.Context, task db.Task, item int64) error {
+// findPartial redirects to a question among those that are done before the task's first launch has ended; one that is not has a
+// page of its own.
+func (p *Pages) findPartial(c echo.Context, task db.Task, item db.Item, number int) error {
 	r := results.Report{Task: task, Query: results.Query{IsPartial: true, Sort: results.DefaultSort}}
 	if _, err := p.readReport(c, &r); err != nil {
 		return err
 	}
-	place := slices.IndexFunc(r.Shown(r.Query), func(one report.Summary) bool { return one.ID == item })
+	place := slices.IndexFunc(r.Shown(r.Query), func(one report.Summary) bool { return one.ID == item.ID })
+	if place < 0 {
+		return p.showUnfinished(c, task, item, number)
+	}
 	query := r.Values()
 	if page := place/pages.DefaultSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
-	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item))
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+results.CardID(item.ID))
+}
+
+// unfinishedShown is how many characters of each answer the page of a question has that is not done yet.
+const unfinishedShown = 2000
+
+// showUnfinished shows a question before all its runs are recorded.
+func (p *Pages) showUnfinished(c echo.Context, task db.Task, item db.Item, number int) error {
+	ctx := c.Request().Context()
+	u := taskpages.Unfinished{Task: task, Item: item, Number: number}
+	board, err := p.monitor.Board(ctx, task)
+	if err != nil {
+		return err
+	}
+	if number <= board.Len() {
+		u.State = board.State(number)
+	}
+	runs, err := p.report.CurrentRuns(ctx, []int64{item.ID}, unfinishedShown)
+	if err != nil {
+		return err
+	}
+	u.Runs = runs
+	flights, err := replay.Flights(ctx, p.Store, task)
+	if err != nil {
+		return err
+	}
+	for _, call := range flights.Calls {
+		if call.Number == number {
+			u.Calls = append(u.Calls, call)
+		}
+	}
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("board.question", "Number", number), ui.SectionTasks)
+	frame.Styles = []string{"report.css"}
+	return pages.Render(c, http.StatusOK, taskpages.UnfinishedPage(frame, u))
 }
 
 // question returns the task that the path names, and its question with the number in the path.

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func (p *Pages) nextReview(c echo.Context) error {
 			return c.Redirect(http.StatusSeeOther, paths.ReviewOf(task.ID, item.Number))
 		}
 	}
-	return c.Redirect(http.StatusSeeOther, paths.SignOff(task.ID))
+	return c.Redirect(http.StatusSeeOther, paths.Review(task.ID))
 }
 
 // reviewQuestion shows one question on its own page.
@@ -145,7 +146,7 @@ func (p *Pages) renderSame(c echo.Context, task db.Task, typed judging.SameForm,
 		typed.Questions[id] = item.Question
 	}
 	title := pages.Locale(c).Text("review.same.title")
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: pages.Locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
 	frame.Styles, frame.Scripts = []string{"report.css", "judging.css"}, []string{"review.js"}
 	return pages.Render(c, status, judging.SamePage(frame, r, typed))
 }
@@ -230,11 +231,14 @@ func (p *Pages) listVersions(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.History(versions))
 }
 
-// showSignOff shows the summary of a review.
-func (p *Pages) showSignOff(c echo.Context) error {
+// showReview shows how far the review of a task is. Addresses of older versions lead through it to the next question.
+func (p *Pages) showReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
 		return err
+	}
+	if after := c.QueryParam("after"); after != "" {
+		return c.Redirect(http.StatusMovedPermanently, paths.WithQuery(paths.NextReview(task.ID), url.Values{"after": {after}}))
 	}
 	return p.renderSignOff(c, task, judging.SignOffForm{Reviewer: reviewer(c)}, http.StatusOK)
 }
@@ -248,8 +252,9 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed judging.SignOf
 	if err != nil {
 		return err
 	}
-	title := pages.Locale(c).Text("signoff.title")
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: pages.Locale(c).Text("results.crumb"), Href: paths.Results(task.ID)}, ui.Crumb{Text: title})...)
+	l := pages.Locale(c)
+	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.review"), "Name", task.Name), ui.SectionTasks)
+	frame.Here = paths.Review(task.ID)
 	frame.Styles, frame.Scripts = []string{"report.css", "gallery.css"}, []string{"review.js"}
 	return pages.Render(c, status, judging.SignOffPage(frame, r, signed, typed))
 }
@@ -285,7 +290,7 @@ func (p *Pages) signOff(c echo.Context) error {
 	if _, err := p.reviews.SignOff(c.Request().Context(), task.ID, name, note); err != nil {
 		return err
 	}
-	return pages.Done(c, paths.SignOff(task.ID), "signed")
+	return pages.Done(c, paths.Review(task.ID), "signed")
 }
 
 // assign assigns a task's questions to reviewers, one name per line. If that is not possible, the typed values
@@ -321,5 +326,5 @@ func (p *Pages) assign(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return pages.Done(c, paths.SignOff(task.ID), "assigned")
+	return pages.Done(c, paths.Review(task.ID), "assigned")
 }

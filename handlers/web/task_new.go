@@ -304,7 +304,7 @@ func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskp
 	if s.isDraft {
 		title = "create.draft.title"
 	}
-	return pages.Render(c, status, taskpages.FormPage(p.formFrame(c, title, ui.SectionCreate), view))
+	return pages.Render(c, status, taskpages.FormPage(p.formFrame(c, title, ui.SectionTasks), view))
 }
 
 // showSubmission shows a form with its faults; system is the server's own fault, nil if there is none.

@@ -11,23 +11,22 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/journal"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/views/paths"
+	"wending/views/results"
 	"wending/views/system"
 	"wending/views/taskpages"
 	"wending/views/ui"
 )
 
 const (
-	// newestShown is how many of the newest answers a task's page shows, newestCut how many characters of each.
+	// newestShown is how many of the newest answers the page of a task's calls shows, and newestCut how much of each.
 	newestShown, newestCut = 8, 160
-	// launchesShown is how many launches a task's page lists; the rest are on a separate page.
-	launchesShown = 5
 	// deliveriesShown is how many messages to channels a task's page lists, newest first.
 	deliveriesShown = 10
 	// launchRunCut is how many characters of each answer the page of a launch shows.
@@ -36,53 +35,38 @@ const (
 	firstShown = 5
 )
 
-// showTask shows one task: its progress, its results so far, its settings and its launches.
+// showTask is the first page of a task: its progress, or what came of it.
 func (p *Pages) showTask(c echo.Context) error {
+	ctx := c.Request().Context()
 	task, err := p.task(c)
 	if err != nil {
 		return err
 	}
-	return p.renderTask(c, http.StatusOK, task, nil)
-}
-
-// renderTask renders a task's page; refused is the fault of a file of questions to add, or nil.
-func (p *Pages) renderTask(c echo.Context, status int, task db.Task, refused *ui.Preview) (err error) {
-	ctx := c.Request().Context()
-	show := taskpages.Show{Task: task, AgentURL: task.ShownURL(), Refused: refused}
-	interval, isCeiling, err := p.Tasks.CallInterval(task.Targets[0].RateLimit)
-	if err != nil {
-		return err
-	}
-	if isCeiling {
-		show.RateCeiling = p.Tasks.RateCeiling
-	}
-	if show.Live, err = p.readLive(ctx, task); err != nil {
+	overview := taskpages.Overview{}
+	if overview.Live, err = p.readLive(ctx, task); err != nil {
 		return err
 	}
 	if task.IsDraft() {
-		if show.First, err = p.report.FirstItems(ctx, task.ID, firstShown); err != nil {
+		if overview.First, err = p.report.FirstItems(ctx, task.ID, firstShown); err != nil {
 			return err
 		}
-		show.Estimate = taskpages.Estimate(pages.Locale(c), task, interval)
-	}
-	if show.Channels, err = p.Library.ChannelNames(ctx, task); err != nil {
-		return err
-	}
-	if show.Deliveries, show.DeliveryCount, err = p.Library.Outbox.OfTask(ctx, task.ID, deliveriesShown); err != nil {
-		return err
-	}
-	if task.HasResults {
-		chosen := make([]string, len(task.Evaluators))
-		for n, evaluator := range task.Evaluators {
-			chosen[n] = evaluator.EvaluatorID.String()
-		}
-		if show.Evaluators, err = p.savedEvaluators(ctx, pages.Locale(c), chosen); err != nil {
+		interval, _, err := p.Tasks.CallInterval(task.Targets[0].RateLimit)
+		if err != nil {
 			return err
 		}
+		overview.Estimate = taskpages.Estimate(pages.Locale(c), task, interval)
 	}
-	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks, pages.TaskCrumbs(c, task)...)
-	frame.Styles, frame.Scripts = []string{"list.css", "form.css", "task.css", "replay.css"}, []string{"task.js"}
-	return pages.Render(c, status, taskpages.ShowPage(frame, show))
+	return pages.Render(c, http.StatusOK, taskpages.OverviewPage(p.overviewFrame(c, task), overview))
+}
+
+func (p *Pages) overviewFrame(c echo.Context, task db.Task) ui.Frame {
+	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks)
+	frame.Here = paths.Task(task.ID)
+	frame.Styles, frame.Scripts = []string{"list.css", "task.css", "replay.css"}, []string{"task.js"}
+	if task.TotalVariants > 1 { // their numbers
+		frame.Styles = append(frame.Styles, "report.css")
+	}
+	return frame
 }
 
 // liveTask renders the part of a task's page that changes while the task runs.
@@ -98,7 +82,7 @@ func (p *Pages) liveTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return pages.Render(c, http.StatusOK, taskpages.LivePart(live))
+	return pages.Render(c, http.StatusOK, taskpages.LivePart(p.overviewFrame(c, task), live))
 }
 
 // readLive reads the current state for a task's page.
@@ -107,9 +91,14 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskpages.Live
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { live.Progress, err = p.monitor.TaskProgress(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task); return err })
+	if !task.IsDraft() {
+		group.Go(func() (err error) { live.Board, err = p.board(ctx, task); return err })
+	}
 	if task.Status.IsActive() {
 		group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
 		group.Go(func() (err error) { live.Flights, err = replay.Flights(ctx, p.Store, task); return err })
+	} else if task.HasResults {
+		group.Go(func() (err error) { live.Opinions, err = p.opinions(ctx, task); return err })
 	}
 	if !task.Status.IsActive() && slices.ContainsFunc(task.Evaluators, db.Evaluator.IsJudge) {
 		group.Go(func() (err error) { live.Judges, err = report.New(p.Store).Judges(ctx, task); return err })
@@ -119,17 +108,86 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskpages.Live
 	}
 	group.Go(func() (err error) { live.Latencies, err = p.monitor.LatencyBars(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Outcomes, err = p.monitor.OutcomeBars(ctx, task.ID); return err })
-	group.Go(func() (err error) {
-		live.Newest, err = p.history.Newest(ctx, task.ID, newestCut, newestShown)
+	group.Go(func() error {
+		latest, _, err := p.history.Launches(ctx, task.ID, db.Page{Number: 1, Size: 1})
+		live.AsksJudgesAlone = len(latest) > 0 && latest[0].Kind == db.LaunchEvaluate
 		return err
 	})
-	group.Go(func() (err error) {
-		live.Launches, live.LaunchCount, err = p.history.Launches(ctx, task.ID, db.Page{Number: 1, Size: launchesShown})
-		return err
-	})
-	group.Go(func() (err error) { live.HasFiles, err = journal.NewAssets(p.Store).Any(ctx, task.ID); return err })
 	err = group.Wait()
 	return live, err
+}
+
+// board reads the state of every question, and the level of those that are assessed.
+func (p *Pages) board(ctx context.Context, task db.Task) (taskpages.Board, error) {
+	states, err := p.monitor.Board(ctx, task)
+	if err != nil {
+		return taskpages.Board{}, err
+	}
+	var levels []measure.Level
+	if task.TotalVariants == 1 {
+		if levels, err = p.report.LevelsOfItems(ctx, task.ID); err != nil {
+			return taskpages.Board{}, err
+		}
+	}
+	return taskpages.NewBoard(states, levels), nil
+}
+
+// opinions counts the questions of a task by what people say of them.
+func (p *Pages) opinions(ctx context.Context, task db.Task) (map[string]int, error) {
+	reviews, err := p.reader.Reviews(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{results.ReviewOpen: task.TotalItems}
+	for _, verdicts := range reviews.OfQuestions {
+		if len(verdicts) > 0 {
+			counts[results.Opinion(verdicts)]++
+			counts[results.ReviewOpen]--
+		}
+	}
+	return counts, nil
+}
+
+// showSettings shows what a task was made with, and what can be changed or added.
+func (p *Pages) showSettings(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	return p.renderSettings(c, http.StatusOK, task, nil)
+}
+
+// renderSettings renders the page of a task's settings; refused is the fault of a file of questions to add, or nil.
+func (p *Pages) renderSettings(c echo.Context, status int, task db.Task, refused *ui.Preview) error {
+	ctx := c.Request().Context()
+	s := taskpages.Settings{Task: task, AgentURL: task.ShownURL(), Refused: refused}
+	_, isCeiling, err := p.Tasks.CallInterval(task.Targets[0].RateLimit)
+	if err != nil {
+		return err
+	}
+	if isCeiling {
+		s.RateCeiling = p.Tasks.RateCeiling
+	}
+	if s.Channels, err = p.Library.ChannelNames(ctx, task); err != nil {
+		return err
+	}
+	if s.Deliveries, s.DeliveryCount, err = p.Library.Outbox.OfTask(ctx, task.ID, deliveriesShown); err != nil {
+		return err
+	}
+	if task.HasResults {
+		chosen := make([]string, len(task.Evaluators))
+		for n, evaluator := range task.Evaluators {
+			chosen[n] = evaluator.EvaluatorID.String()
+		}
+		if s.Evaluators, err = p.savedEvaluators(ctx, pages.Locale(c), chosen); err != nil {
+			return err
+		}
+	}
+	l := pages.Locale(c)
+	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.settings"), "Name", task.Name), ui.SectionTasks)
+	frame.Here = paths.TaskSettings(task.ID)
+	frame.Styles = []string{"list.css", "form.css", "task.css"}
+	return pages.Render(c, status, taskpages.SettingsPage(frame, s))
 }
 
 // registerActions adds the actions behind the buttons of a task's page.
@@ -184,7 +242,7 @@ func (p *Pages) appendQuestions(c echo.Context) error {
 	defer submitted.Release()
 	if _, err := form.Append(c.Request().Context(), p.Tasks, task, submitted); err != nil {
 		if refused := request.FaultOf(err); refused.Status() == http.StatusUnprocessableEntity {
-			return p.renderTask(c, refused.Status(), task, pages.Refusal(c, refused))
+			return p.renderSettings(c, refused.Status(), task, pages.Refusal(c, refused))
 		}
 		return err
 	}
@@ -286,31 +344,29 @@ func (p *Pages) downloadDataset(c echo.Context) error {
 	return nil
 }
 
-// listLaunches lists all launches of a task.
-func (p *Pages) listLaunches(c echo.Context) error {
-	task, err := p.task(c)
-	if err != nil {
-		return err
+// moved redirects from an address of older versions, whose links still lead to what they were made for.
+func (p *Pages) moved(to func(c echo.Context, task db.Task) string) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		task, err := p.task(c)
+		if err != nil {
+			return err
+		}
+		return c.Redirect(http.StatusMovedPermanently, to(c, task))
 	}
-	page, err := pages.Window(c)
-	if err != nil {
-		return err
-	}
-	launches, total, err := p.history.Launches(c.Request().Context(), task.ID, page)
-	if err != nil {
-		return err
-	}
-	pager := pages.NewPager(paths.Launches(task.ID), url.Values{}, page, total)
-	if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
-		return err
-	}
-	l := pages.Locale(c)
-	frame := pages.Frame(c, p.Version, l.Text("launches.title", "Name", task.Name), ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb")})...)
-	frame.Styles = []string{"list.css"}
-	return pages.Render(c, http.StatusOK, taskpages.LaunchesPage(frame, taskpages.Launches{Task: task, Launches: launches, Pager: pager}))
 }
 
-// showLaunch shows one launch of a task with its runs, including those that were repeated later.
+// launchesMoved is where the list of a task's launches is now.
+func launchesMoved(c echo.Context, task db.Task) string {
+	if page := c.QueryParam("page"); page != "" {
+		return paths.WithQuery(paths.Gallery(task.ID), url.Values{"launches": {page}}) + "#launches"
+	}
+	return paths.Launches(task.ID)
+}
+
+// signOffMoved is where the summary of a review is now.
+func signOffMoved(_ echo.Context, task db.Task) string { return paths.Review(task.ID) }
+
+// showLaunch shows one start of a task with its runs, including those that were repeated later.
 func (p *Pages) showLaunch(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)
@@ -339,8 +395,7 @@ func (p *Pages) showLaunch(c echo.Context) error {
 	}
 	l := pages.Locale(c)
 	title := l.Text("launch.title", "Number", launch.Number)
-	crumbs := pages.TaskCrumbs(c, task, ui.Crumb{Text: l.Text("launches.crumb"), Href: paths.Launches(task.ID)}, ui.Crumb{Text: title})
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, crumbs...)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
 	frame.Styles = []string{"list.css"}
 	return pages.Render(c, http.StatusOK, taskpages.LaunchPage(frame, taskpages.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
 }

@@ -46,8 +46,8 @@ func (p *Pages) showSummary(c echo.Context) error {
 			return err
 		}
 	}
-	title := pages.Locale(c).Text("summary.crumb")
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
+	l := pages.Locale(c)
+	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.report"), "Name", task.Name), ui.SectionTasks)
 	frame.Styles = []string{"report.css", "summary.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return pages.Render(c, http.StatusOK, summary.Page(frame, s))
@@ -104,8 +104,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	if table.Questions, err = p.variantQuestions(c, matrix, page, table.IsBySpread); err != nil {
 		return err
 	}
-	title := pages.Locale(c).Text("variants.title")
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("variants.title"), ui.SectionTasks)
 	frame.Width, frame.Styles = "wide", []string{"report.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return pages.Render(c, http.StatusOK, summary.VariantsPage(frame, table))

@@ -69,7 +69,7 @@ func TestPagesHaveChapters(t *testing.T) {
 	for route, chapter := range map[string]string{
 		"/":                            "/help/tasks#create",
 		"/tasks":                       "/help/tasks#list",
-		"/tasks/:taskId":               "/help/tasks#page",
+		"/tasks/:taskId":               "/help/tasks#overview",
 		"/tasks/:taskId/results":       "/help/answers#read",
 		"/tasks/:taskId/units/:unitId": "/help/replay#live",
 		"/library/prompts/new":         "/help/library#prompts",

@@ -138,6 +138,9 @@ func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }
 // TaskLive is the part of a task's page that changes while it runs.
 func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
 
+// TaskSettings is where a task's settings are, and what changes it.
+func TaskSettings(id uuid.UUID) string { return Task(id) + "/settings" }
+
 // TaskAction runs, stops, resumes or retries a task.
 func TaskAction(id uuid.UUID, action string) string { return Task(id) + "/" + action }
 
@@ -184,8 +187,11 @@ func ReportBy(id uuid.UUID, column string) string {
 	return WithQuery(Report(id), url.Values{"by": {column}}) + "#slices"
 }
 
-// Review leads to the next question that waits for the reader's verdict.
+// Review shows how far the review of a task is; it is signed off there.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
+
+// NextReview leads to the next question that waits for the reader's verdict.
+func NextReview(id uuid.UUID) string { return Review(id) + "/next" }
 
 // ReviewOf shows one question on its own page, for a verdict.
 func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strconv.Itoa(number) }
@@ -193,7 +199,7 @@ func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strco
 // ReviewSame lists the questions whose answers have the same content, which can be passed at once.
 func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
 
-// SignOff is the summary of a review, in which the report is signed off.
+// SignOff is where a review is signed off.
 func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 
 // Assignments assigns questions to reviewers.
@@ -206,10 +212,10 @@ func Print(id uuid.UUID) string { return Results(id) + "/print" }
 func PrintDiffering(id uuid.UUID) string { return Print(id) + "?only=differing" }
 
 // Launches is the list of a task's launches.
-func Launches(id uuid.UUID) string { return Task(id) + "/launches" }
+func Launches(id uuid.UUID) string { return Gallery(id) + "#launches" }
 
 // Launch is one launch of a task.
-func Launch(id, launch uuid.UUID) string { return Launches(id) + "/" + launch.String() }
+func Launch(id, launch uuid.UUID) string { return Task(id) + "/launches/" + launch.String() }
 
 // Run is the page with the whole text of one run.
 func Run(id uuid.UUID, run int64) string { return Task(id) + "/runs/" + strconv.FormatInt(run, 10) }
@@ -290,7 +296,7 @@ func Asset(id, asset uuid.UUID) string { return Assets(id) + "/" + asset.String(
 // Thumbnail is a small version of an image.
 func Thumbnail(id, asset uuid.UUID) string { return Asset(id, asset) + "/thumbnail" }
 
-// Gallery shows the files that a task's agents produced.
+// Gallery shows what a task's agents did: their files, the newest calls, and the launches.
 func Gallery(id uuid.UUID) string { return Task(id) + "/gallery" }
 
 // APIUnitEvents is a unit's stream of events.

@@ -204,6 +204,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, verdict := range review.Verdicts {
 		add("verdict.", string(verdict))
 	}
+	add("task.tab.", "overview", "answers", "review", "report", "process", "settings")
 	add("results.align.", results.Alignments...)
 	add("review.reason.", review.Reasons...)
 	add("review.kind.", review.WrongNumber, review.WrongConclusion, review.WrongCitation)
@@ -323,7 +324,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("library.change.", "added", "removed", "altered")
 	add("library.", "archive", "archive.confirm", "remove", "remove.confirm")
-	add("nav.", "tasks", "create", "compare", "library", "system", "theme.light", "theme.dark")
+	add("nav.", "tasks", "schedules", "library", "system")
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
 		add("results.export.", format, "failed."+format)
 		add("results.exporting.", format)

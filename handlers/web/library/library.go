@@ -196,7 +196,7 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 		entry := k.entry(row)
 		list.Rows = append(list.Rows, saved.Row{ID: entry.ID, Name: entry.Name, Cells: k.cells(c, row), UpdatedAt: entry.UpdatedAt})
 	}
-	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("library."+string(k.kind)), ui.SectionLibrary)
+	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("library."+string(k.kind)), k.kind.Section())
 	frame.Styles = []string{"list.css", "library.css"}
 	return pages.Render(c, http.StatusOK, saved.ListPage(frame, list))
 }
@@ -331,7 +331,7 @@ func (h *handler) frame(c echo.Context, view saved.Form) ui.Frame {
 	if view.Entry != nil {
 		title, action = view.Entry.Name, paths.LibraryEntry(string(view.Kind), view.Entry.ID)
 	}
-	frame := pages.Frame(c, h.Version, title, ui.SectionLibrary, h.crumbs(c, view.Kind, ui.Crumb{Text: title})...)
+	frame := pages.Frame(c, h.Version, title, view.Kind.Section(), h.crumbs(c, view.Kind, ui.Crumb{Text: title})...)
 	frame.Styles, frame.Scripts = []string{"form.css", "library.css"}, []string{"library.js"}
 	if view.Trend != nil {
 		frame.Styles = append(frame.Styles, "report.css")
@@ -346,10 +346,14 @@ func (h *handler) frame(c echo.Context, view saved.Form) ui.Frame {
 // crumbs returns the breadcrumbs from the library through a kind to one of its pages.
 func (h *handler) crumbs(c echo.Context, kind saved.Kind, more ...ui.Crumb) []ui.Crumb {
 	l := pages.Locale(c)
-	return append([]ui.Crumb{
-		{Text: l.Text("library.title"), Href: paths.Library},
-		{Text: l.Text("library." + string(kind)), Href: paths.LibraryKind(string(kind))},
-	}, more...)
+	list := ui.Crumb{Text: l.Text("library." + string(kind)), Href: paths.LibraryKind(string(kind))}
+	switch kind.Section() {
+	case ui.SectionSchedules:
+		return append([]ui.Crumb{list}, more...)
+	case ui.SectionSystem:
+		return append([]ui.Crumb{{Text: l.Text("nav.system"), Href: paths.Workers}, list}, more...)
+	}
+	return append([]ui.Crumb{{Text: l.Text("library.title"), Href: paths.Library}, list}, more...)
 }
 
 // put adds the stored values to a form; typed values take precedence.

@@ -117,7 +117,7 @@
   // Failures of background requests are reported once, by the lasting message; failures of a user's own requests
   // are reported at once.
   function isBackground(event) {
-    return /^(tick|rows|progress|events|every)\b/.test(event.detail.elt.getAttribute("hx-trigger") || "");
+    return /^(tick|rows|progress|flights|events|every)\b/.test(event.detail.elt.getAttribute("hx-trigger") || "");
   }
   body.addEventListener("htmx:sendError", (event) => {
     setOffline(true);
@@ -186,6 +186,120 @@
       else show();
     }
   });
+  function save(address, name) {
+    const anchor = document.createElement("a");
+    anchor.href = address;
+    anchor.download = name;
+    anchor.click();
+  }
+
+  // collected returns a response's content; null if it is larger than a page should hold.
+  async function collected(response, most) {
+    const reader = response.body.getReader();
+    const parts = [];
+    for (let size = 0; ;) {
+      const { done, value } = await reader.read();
+      if (done) return new Blob(parts, { type: response.headers.get("Content-Type") });
+      size += value.length;
+      if (size > most) {
+        reader.cancel().catch(() => {});
+        return null;
+      }
+      parts.push(value);
+    }
+  }
+
+  // An export is fetched, so that its button can show progress and the result. A large export is left to the
+  // browser, once it is known that the server can write it.
+  async function exportFile(link) {
+    if (link.getAttribute("aria-busy") === "true") return;
+    const label = link.querySelector("span");
+    const words = label.textContent;
+    link.setAttribute("aria-busy", "true");
+    label.textContent = link.dataset.busy;
+    try {
+      const response = await fetch(link.href);
+      if (!response.ok) {
+        const known = { 404: link.dataset.missing, 409: link.dataset.unfinished }[response.status];
+        const busy = response.status === 503 && (await response.json()).message;
+        toast(known || busy || link.dataset.failed, true);
+        return;
+      }
+      const encoded = /filename\*=UTF-8''([^;]+)/.exec(response.headers.get("Content-Disposition") || "");
+      let content;
+      try {
+        content = await collected(response, Number(link.dataset.most));
+      } catch { // it broke off midway
+        toast(link.dataset.failed, true);
+        return;
+      }
+      const name = encoded ? decodeURIComponent(encoded[1]) : "report";
+      if (content === null) {
+        save(link.href, name);
+        toast(link.dataset.large, false);
+        return;
+      }
+      const address = URL.createObjectURL(content);
+      save(address, name);
+      setTimeout(() => URL.revokeObjectURL(address), 60000);
+      toast(link.dataset.done, false);
+    } catch { // no response at all
+      toast(body.dataset.networkError, true);
+    } finally {
+      link.removeAttribute("aria-busy");
+      label.textContent = words;
+    }
+  }
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-export]");
+    if (!link) return;
+    event.preventDefault();
+    exportFile(link);
+  });
+
+  // Menus close with Escape, and their button has the focus again.
+  document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && document.querySelector("details[data-closes][open]");
+    if (!menu) return;
+    event.stopImmediatePropagation();
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }, true);
+  // A menu that is open stays so while the part around it is replaced.
+  body.addEventListener("htmx:beforeSwap", (event) => {
+    const opened = [...event.detail.target.querySelectorAll("details[data-closes]")].map((menu) => menu.open);
+    if (!opened.includes(true)) return;
+    body.addEventListener("htmx:afterSwap", () => {
+      const menus = document.querySelectorAll(`#${event.detail.target.id} details[data-closes]`);
+      if (menus.length === opened.length) menus.forEach((menu, n) => { menu.open = opened[n]; });
+    }, { once: true });
+  });
+
+  // The tabs of a task keep what was chosen on each – filters, order, page – and where it was read, for as long as the window is
+  // open. A tab that is only finished questions of before leads to all of them once there are.
+  const tabs = document.querySelector("[data-tabs]");
+  const tabKey = (path) => "wending-tab-" + path;
+  if (tabs) {
+    const isHere = (link) => link.pathname === location.pathname;
+    const own = [...tabs.querySelectorAll("a")].find(isHere);
+    const left = own && JSON.parse(sessionStorage.getItem(tabKey(own.pathname)) || "null");
+    if (left && left.isReturn && left.search === location.search && !location.hash) {
+      window.addEventListener("load", () => window.scrollTo({ top: left.top, behavior: "instant" }));
+    }
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("[data-tabs] a");
+      const kept = link && JSON.parse(sessionStorage.getItem(tabKey(link.pathname)) || "null");
+      if (!kept || isHere(link) || link.search !== "") return;
+      link.search = kept.search;
+      sessionStorage.setItem(tabKey(link.pathname), JSON.stringify({ ...kept, isReturn: true }));
+    });
+    window.addEventListener("pagehide", () => {
+      const search = new URLSearchParams(location.search);
+      ["partial", "done", "view", "text", "align"].forEach((name) => search.delete(name));
+      if (own) sessionStorage.setItem(tabKey(location.pathname), JSON.stringify({ search: search.size ? "?" + search : "", top: scrollY }));
+    });
+  }
+
   // Two items can be ticked for a comparison; a third tick replaces the first. ticked holds their values, oldest
   // first.
   function tick(ticked, box) {

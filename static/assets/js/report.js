@@ -1,5 +1,4 @@
-// The report of a task: keyboard shortcuts, the reader's position, folds that do not move the text being read, and
-// exports that show how they ended.
+// The report of a task: keys, the reader's place, and folds that do not move what is read.
 (function () {
   "use strict";
   const { toast } = window.wending;
@@ -209,72 +208,4 @@
     });
     CSS.highlights.set("hit", new Highlight(...hits));
   }
-
-  function save(address, name) {
-    const anchor = document.createElement("a");
-    anchor.href = address;
-    anchor.download = name;
-    anchor.click();
-  }
-
-  // collected returns a response's content; null if it is larger than a page should hold.
-  async function collected(response, most) {
-    const reader = response.body.getReader();
-    const parts = [];
-    for (let size = 0; ;) {
-      const { done, value } = await reader.read();
-      if (done) return new Blob(parts, { type: response.headers.get("Content-Type") });
-      size += value.length;
-      if (size > most) {
-        reader.cancel().catch(() => {});
-        return null;
-      }
-      parts.push(value);
-    }
-  }
-
-  // An export is fetched, so that its button can show progress and the result. A large export is left to the
-  // browser, once it is known that the server can write it.
-  document.querySelectorAll("[data-export]").forEach((link) => {
-    const label = link.querySelector("span");
-    const words = label.textContent;
-    link.addEventListener("click", async (event) => {
-      event.preventDefault();
-      if (link.getAttribute("aria-busy") === "true") return;
-      link.setAttribute("aria-busy", "true");
-      label.textContent = link.dataset.busy;
-      try {
-        const response = await fetch(link.href);
-        if (!response.ok) {
-          const known = { 404: link.dataset.missing, 409: link.dataset.unfinished }[response.status];
-          const busy = response.status === 503 && (await response.json()).message;
-          toast(known || busy || link.dataset.failed, true);
-          return;
-        }
-        const encoded = /filename\*=UTF-8''([^;]+)/.exec(response.headers.get("Content-Disposition") || "");
-        let content;
-        try {
-          content = await collected(response, Number(link.dataset.most));
-        } catch { // it broke off midway
-          toast(link.dataset.failed, true);
-          return;
-        }
-        const name = encoded ? decodeURIComponent(encoded[1]) : "report";
-        if (content === null) {
-          save(link.href, name);
-          toast(link.dataset.large, false);
-          return;
-        }
-        const address = URL.createObjectURL(content);
-        save(address, name);
-        setTimeout(() => URL.revokeObjectURL(address), 60000);
-        toast(link.dataset.done, false);
-      } catch { // no response at all
-        toast(document.body.dataset.networkError, true);
-      } finally {
-        link.removeAttribute("aria-busy");
-        label.textContent = words;
-      }
-    });
-  });
 })();

@@ -11,6 +11,25 @@
   }
   if (!live().dataset.progress) return;
 
+  // The board's squares are painted where a question's letter has changed: capitals have runs that failed.
+  const board = document.getElementById("board");
+  const words = board ? JSON.parse(board.dataset.words) : {};
+  let painted = live().dataset.board;
+  function paint() {
+    const states = live().dataset.board;
+    if (!board || states === painted) return;
+    if (states.length !== board.children.length) return; // questions were added: the next page has them
+    [...states].forEach((letter, n) => {
+      if (letter === painted[n]) return;
+      const low = letter.toLowerCase();
+      const square = board.children[n];
+      square.className = "b-" + low + (low === letter ? "" : " b-f");
+      square.title = n + 1 + " " + words[low] + (low === letter ? "" : " · " + words.F);
+    });
+    painted = states;
+  }
+  document.body.addEventListener("htmx:afterSwap", paint);
+
   const events = new EventSource(live().dataset.progress);
   let waiting = null;
   let last = 0;
@@ -37,6 +56,12 @@
     if (wantsNotification()) new Notification(live().dataset.ended, { tag: location.pathname });
     later();
   }));
+  // While calls take long nothing else changes: then the list of calls alone is asked for.
+  setInterval(() => {
+    if (document.visibilityState !== "visible" || !live().dataset.progress || Date.now() - last < 3000) return;
+    last = Date.now();
+    document.body.dispatchEvent(new CustomEvent("flights"));
+  }, 1000);
   document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") later(); });
 
   // A notification is offered if the browser supports them, and is shown only if it was requested on this page.

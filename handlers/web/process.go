@@ -1,0 +1,89 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/journal"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/views/paths"
+	"wending/views/replay"
+	"wending/views/taskpages"
+	"wending/views/ui"
+)
+
+// filesShown is how many files the page of a task's calls and files has.
+const filesShown = 60
+
+// showProcess shows how a task came about: its launches, its newest calls, and the files that they produced.
+func (p *Pages) showProcess(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	process := taskpages.Process{Task: task}
+	if process.Files, err = p.files(c, task); err != nil {
+		return err
+	}
+	launches, err := pages.WindowOf(c, "launches")
+	if err != nil {
+		return err
+	}
+	total := 0
+	if process.Launches, total, err = p.history.Launches(ctx, task.ID, launches); err != nil {
+		return err
+	}
+	process.Pager = ui.Pager{Path: paths.Gallery(task.ID), Name: "launches", Query: process.Files.Pager.Query, Page: launches.Number, Size: launches.Size, Total: total}
+	for _, pager := range []ui.Pager{process.Files.Pager, process.Pager} {
+		if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
+			return err
+		}
+	}
+	if process.Newest, err = p.history.Newest(ctx, task.ID, newestCut, newestShown); err != nil {
+		return err
+	}
+	l := pages.Locale(c)
+	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.process"), "Name", task.Name), ui.SectionTasks)
+	frame.Styles, frame.Scripts = []string{"list.css", "task.css", "report.css", "gallery.css"}, []string{"gallery.js"}
+	return pages.Render(c, http.StatusOK, taskpages.ProcessPage(frame, process))
+}
+
+// files reads a page of the files that a task's agents produced.
+func (p *Pages) files(c echo.Context, task db.Task) (view replay.FilesView, err error) {
+	ctx := c.Request().Context()
+	page, err := pages.Window(c)
+	if err != nil {
+		return view, err
+	}
+	if c.QueryParam("page_size") == "" {
+		page.Size = filesShown
+	}
+	view = replay.FilesView{Task: task, Kind: c.QueryParam("type")}
+	query := url.Values{}
+	if view.Kind != "" {
+		if !slices.Contains(replay.FileKinds, view.Kind) {
+			return view, request.ParameterFault("type", request.OneOf(replay.FileKinds...))
+		}
+		query.Set("type", view.Kind)
+	}
+	if view.Variant, err = pages.Variant(c, task); err != nil {
+		return view, err
+	}
+	if view.Variant != 0 {
+		query.Set("variant", strconv.Itoa(view.Variant))
+	}
+	if view.Counts, err = p.assets.Counts(ctx, task.ID); err != nil {
+		return view, err
+	}
+	total := 0
+	view.Assets, total, err = p.assets.List(ctx, task.ID, journal.AssetFilter{Kind: view.Kind, Variant: view.Variant}, page)
+	view.Pager = ui.Pager{Path: paths.Gallery(task.ID), Query: query, Page: page.Number, Size: page.Size, Total: total}
+	return view, err
+}

@@ -1,0 +1,136 @@
+package taskpages
+
+import (
+	"strings"
+
+	"wending/db/measure"
+	"wending/db/report"
+	"wending/views/text"
+	"wending/views/ui"
+)
+
+// Board is the state of every question of a task in little room: a letter for each, in the order of their numbers. Of a
+// question that is done it is its level's; it is a capital if one of its runs has no answer. The page's script paints with the
+// same letters what has changed.
+type Board struct{ States string }
+
+// The letters of questions that have no level.
+const (
+	waiting = 'w'
+	running = 'r'
+	done    = 'd'
+)
+
+// levelLetters are the letters of levels.
+var levelLetters = map[measure.Level]byte{
+	measure.Identical: 'i', measure.FormatOnly: 'o', measure.Facts: 'c', measure.Wording: 'm', measure.Different: 'x', measure.Empty: 'e', measure.Unknown: 'u',
+}
+
+// States are the states of questions, by their numbers from 1 to Len.
+type States interface {
+	Len() int
+	State(number int) report.ItemState
+}
+
+// NewBoard returns the board of questions in these states; levels has their levels in the same order, empty where there is none
+// yet, or nothing if there are several variants.
+func NewBoard(states States, levels []measure.Level) Board {
+	letters := make([]byte, states.Len())
+	for n := range letters {
+		state := states.State(n + 1)
+		letter, isKnown := byte(done), false
+		if n < len(levels) {
+			letter, isKnown = levelLetters[levels[n]]
+		}
+		switch {
+		case state == report.ItemWaiting:
+			letter = waiting
+		case state == report.ItemRunning:
+			letter = running
+		case !isKnown:
+			letter = done
+		}
+		if state == report.ItemFailed {
+			letter -= 'a' - 'A'
+		}
+		letters[n] = letter
+	}
+	return Board{string(letters)}
+}
+
+// key is an entry of the board's legend; levels have theirs above the board.
+type key struct {
+	letter, name string
+	count        int
+}
+
+// keys are the legend of the board: how many questions are in which state.
+func (b Board) keys(locale text.Locale) (keys []key) {
+	counts := map[rune]int{}
+	for _, letter := range b.States {
+		if letter != waiting && letter != running {
+			letter = done
+		}
+		counts[letter]++
+	}
+	for _, one := range []struct {
+		letter rune
+		name   string
+	}{{waiting, "board.waiting"}, {running, "board.running"}, {done, "board.done"}} {
+		if counts[one.letter] > 0 {
+			keys = append(keys, key{string(one.letter), locale.Text(one.name), counts[one.letter]})
+		}
+	}
+	return keys
+}
+
+// failed is how many questions have a run without an answer.
+func (b Board) failed() (count int) {
+	for _, letter := range b.States {
+		if isFailed(letter) {
+			count++
+		}
+	}
+	return count
+}
+
+func isFailed(letter rune) bool { return letter >= 'A' && letter <= 'Z' }
+
+// squareClass is how a question's square looks.
+func squareClass(letter rune) string {
+	if isFailed(letter) {
+		return "b-" + strings.ToLower(string(letter)) + " b-f"
+	}
+	return "b-" + string(letter)
+}
+
+// words are the names of all letters, for the titles of squares.
+func (b Board) words(locale text.Locale) map[string]string {
+	words := map[string]string{
+		string(waiting): locale.Text("board.waiting"), string(running): locale.Text("board.running"), string(done): locale.Text("board.done"), "F": locale.Text("board.failed"),
+	}
+	for level, letter := range levelLetters {
+		words[string(letter)] = ui.LevelName(locale, level)
+	}
+	return words
+}
+
+// squareTitle names a question with its state.
+func squareTitle(number int, letter rune, words map[string]string) string {
+	title := text.Number(number) + " " + words[strings.ToLower(string(letter))]
+	if isFailed(letter) {
+		title += " · " + words["F"]
+	}
+	return title
+}
+
+// smallBoard is from how many questions on squares are small and have no number in them.
+const smallBoard = 300
+
+// boardSize is the class of a board by how many questions it has.
+func (b Board) boardSize() string {
+	if len(b.States) > smallBoard {
+		return "is-small"
+	}
+	return ""
+}
