@@ -146,7 +146,7 @@ func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
 			"by=none", "column.none=x", "query=%00%ff", "search=%00%ff", "a=x&b=y", "from=x", "left_out=%3Cscript%3E",
 		} {
 			answer := s.get(t, path+"?"+odd)
-			for hops := 0; answer.StatusCode == http.StatusSeeOther && hops < 4; hops++ {
+			for hops := 0; answer.Header.Get("Location") != "" && hops < 5; hops++ {
 				answer = s.get(t, answer.Header.Get("Location"))
 			}
 			require.Contains(t, []int{http.StatusOK, http.StatusNotFound}, answer.StatusCode, path+"?"+odd)
