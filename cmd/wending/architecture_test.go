@@ -108,8 +108,9 @@ var floors = []string{"cmd", "handlers", "views", "jobs", "db"}
 
 const maxLines = 4000
 
-// longer are the packages that may have more lines: what lays answers out is one for the report of a task and for a comparison.
-var longer = map[string]int{"views/results": 4400}
+// longer are the packages that may have more lines: what lays answers out is one for the report of a task and for a comparison,
+// and the endpoints of tasks are described together.
+var longer = map[string]int{"views/results": 4800, "handlers/api": 4200}
 
 // Imports follow the arrows of the layout, and no package outgrows what one person can read in an afternoon.
 func TestTheLayoutHolds(t *testing.T) {

@@ -56,6 +56,7 @@ type Filter struct {
 	// facts differ in one of these ways. A single variant must meet both.
 	Levels []measure.Level
 	Facts  []facts.Differ
+	Slicing
 	// Sort is one of Sorts, with a - before it for descending order; empty means question_id.
 	Sort string
 }
@@ -141,7 +142,10 @@ func (f Filter) where() string {
 				  AND (coalesce(cardinality(CAST(:levels AS text[])), 0) = 0 OR q.level = ANY (:levels))
 				  AND (coalesce(cardinality(CAST(:facts AS text[])), 0) = 0 OR q.facts_differ = ANY (:facts)))`
 	}
-	if len(f.Statuses)+len(f.FinishReasons)+len(f.ErrorCodes) > 0 || f.judges() {
+	if len(f.Columns) > 0 {
+		where += hasChosenValues
+	}
+	if len(f.Statuses)+len(f.FinishReasons)+len(f.ErrorCodes) > 0 || f.judges() || f.boundsRuns() {
 		where += `
 		  AND (EXISTS (
 				SELECT FROM evaluation_runs r
@@ -152,9 +156,9 @@ func (f Filter) where() string {
 				  AND (coalesce(cardinality(CAST(:codes AS text[])), 0) = 0 OR r.error_code = ANY (:codes))
 				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
 				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
-				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score))`
+				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score)` + isWithinBounds + `)`
 		// missing runs have none of these
-		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && len(f.FinishReasons)+len(f.ErrorCodes) == 0 {
+		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() && len(f.FinishReasons)+len(f.ErrorCodes) == 0 {
 			where += `
 			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))
 				< (SELECT runs_per_item * CASE WHEN :variant = 0 THEN total_variants ELSE 1 END FROM evaluation_tasks WHERE id = :task)`
@@ -164,15 +168,22 @@ func (f Filter) where() string {
 	return where
 }
 
+// arguments are the parameters of where.
+func (f Filter) arguments(taskID uuid.UUID) map[string]any {
+	arguments := map[string]any{
+		"task": taskID, "question": f.QuestionID, "assessed": f.OnlyAssessed, "variant": f.Variant,
+		"statuses": pq.Array(f.Statuses), "finishes": pq.Array(f.FinishReasons), "codes": pq.Array(f.ErrorCodes),
+		"levels": pq.Array(f.Levels), "facts": pq.Array(f.Facts),
+		"passed": f.Passed, "min_score": f.MinScore, "max_score": f.MaxScore, "evaluator": f.Evaluator,
+	}
+	f.bind(arguments)
+	return arguments
+}
+
 // Items returns one page of a task's items that match a filter, and how many match.
 func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page db.Page) (items []db.Item, total int, err error) {
-	arguments := map[string]any{
-		"task": taskID, "question": filter.QuestionID, "assessed": filter.OnlyAssessed, "variant": filter.Variant, "statuses": pq.Array(filter.Statuses),
-		"finishes": pq.Array(filter.FinishReasons), "codes": pq.Array(filter.ErrorCodes),
-		"levels": pq.Array(filter.Levels), "facts": pq.Array(filter.Facts),
-		"passed": filter.Passed, "min_score": filter.MinScore, "max_score": filter.MaxScore, "evaluator": filter.Evaluator,
-		"size": page.Size, "offset": page.Offset(),
-	}
+	arguments := filter.arguments(taskID)
+	arguments["size"], arguments["offset"] = page.Size, page.Offset()
 	if err := pg.GetNamed(ctx, r.db, &total, `SELECT count(*) FROM evaluation_items i`+filter.where(), arguments); err != nil {
 		return nil, 0, pg.Classify("count the questions", err)
 	}

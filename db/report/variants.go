@@ -60,26 +60,18 @@ type VariantStatistics struct {
 	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" example:"500"`
 }
 
-const readVariantStatistics = `
-	WITH items AS (
-		SELECT i.id, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
-		FROM evaluation_items i
-		JOIN evaluation_tasks t ON t.id = i.task_id
-		WHERE i.task_id = $1)
-	SELECT v.number, v.name, t.runs_per_item, t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters, t.total_items * t.runs_per_item AS runs_expected,
+// The columns of VariantStatistics, over the runs and the assessed questions that the statement groups.
+const (
+	numbersOfVariant = `v.number, v.name, t.runs_per_item, n.items, n.clusters, n.items * t.runs_per_item AS runs_expected,
 		coalesce(r.runs, 0) AS runs, coalesce(r.succeeded, 0) AS succeeded, coalesce(r.failed, 0) AS failed, coalesce(r.timed_out, 0) AS timed_out,
 		coalesce(r.refused, 0) AS refused, coalesce(r.filtered, 0) AS filtered, coalesce(r.truncated, 0) AS truncated,
-		t.total_items * t.runs_per_item - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
-		coalesce(r.succeeded, 0) / nullif(t.total_items * t.runs_per_item, 0)::float8 AS success_rate,
+		n.items * t.runs_per_item - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
+		coalesce(r.succeeded, 0) / nullif(n.items * t.runs_per_item, 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
 		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second, r.longest_silence_p50_ms, r.longest_silence_max_ms,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
-		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost
-	FROM evaluation_tasks t
-	JOIN task_variants v ON v.task_id = t.id
-	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
-	LEFT JOIN (
-		SELECT variant, count(*) AS runs, sum(attempts) AS attempts,
+		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost`
+	numbersOfRuns = `count(*) AS runs, sum(attempts) AS attempts,
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
 			count(*) FILTER (WHERE status = 'FAILED') AS failed,
 			count(*) FILTER (WHERE status = 'TIMEOUT') AS timed_out,
@@ -98,14 +90,29 @@ const readVariantStatistics = `
 			sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(reasoning_tokens) AS reasoning_tokens,
 			sum(total_tokens) AS total_tokens,
 			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,
-			sum(cost) AS cost, count(cost) AS runs_with_cost
+			sum(cost) AS cost, count(cost) AS runs_with_cost`
+	numbersOfQuestions = `avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement, avg(s.consensus) AS consensus,
+			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity`
+)
+
+const readVariantStatistics = `
+	WITH items AS (
+		SELECT i.id, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		WHERE i.task_id = $1)
+	SELECT ` + numbersOfVariant + `
+	FROM evaluation_tasks t
+	JOIN task_variants v ON v.task_id = t.id
+	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
+	CROSS JOIN LATERAL (SELECT t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters) n
+	LEFT JOIN (
+		SELECT variant, ` + numbersOfRuns + `
 		FROM evaluation_runs
 		WHERE task_id = $1 AND is_current
 		GROUP BY variant) r ON r.variant = v.number
 	LEFT JOIN (
-		SELECT s.variant, avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement,
-			avg(s.consensus) AS consensus,
-			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity
+		SELECT s.variant, ` + numbersOfQuestions + `
 		FROM items i
 		JOIN question_statistics s ON s.item_id = i.id
 		GROUP BY s.variant) q ON q.variant = v.number
@@ -122,6 +129,44 @@ const readVariantStatistics = `
 		GROUP BY variant) c ON c.variant = v.number
 	WHERE t.id = $1
 	ORDER BY v.number`
+
+// readSliceStatistics groups by the slices $3 of the items $2, too.
+const readSliceStatistics = `
+	WITH sliced AS (
+		SELECT s.item_id, s.slice, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
+		FROM unnest($2::bigint[], $3::int[]) AS s (item_id, slice)
+		JOIN evaluation_items i ON i.id = s.item_id
+		JOIN evaluation_tasks t ON t.id = i.task_id)
+	SELECT n.slice, ` + numbersOfVariant + `
+	FROM evaluation_tasks t
+	JOIN task_variants v ON v.task_id = t.id
+	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
+	CROSS JOIN (SELECT slice, count(*) AS items, count(DISTINCT cluster) AS clusters FROM sliced GROUP BY slice) n
+	LEFT JOIN (
+		SELECT sliced.slice, variant, ` + numbersOfRuns + `
+		FROM evaluation_runs
+		JOIN sliced USING (item_id)
+		WHERE task_id = $1 AND is_current
+		GROUP BY sliced.slice, variant) r ON r.variant = v.number AND r.slice = n.slice
+	LEFT JOIN (
+		SELECT sliced.slice, s.variant, ` + numbersOfQuestions + `
+		FROM sliced
+		JOIN question_statistics s USING (item_id)
+		GROUP BY sliced.slice, s.variant) q ON q.variant = v.number AND q.slice = n.slice
+	LEFT JOIN ( -- metrics.md, Clusters
+		SELECT slice, variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS agreement_se
+		FROM (
+			SELECT slice, variant, sum(deviation) AS deviation, count(*) AS items
+			FROM (
+				SELECT sliced.slice, s.variant, sliced.cluster,
+					s.agreement - avg(s.agreement) OVER (PARTITION BY sliced.slice, s.variant) AS deviation
+				FROM sliced
+				JOIN question_statistics s USING (item_id)
+				WHERE s.agreement IS NOT NULL) d
+			GROUP BY slice, variant, cluster) d
+		GROUP BY slice, variant) c ON c.variant = v.number AND c.slice = n.slice
+	WHERE t.id = $1
+	ORDER BY n.slice, v.number`
 
 // VariantStatistics returns the numbers of each variant of a task, in their order.
 func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (variants []VariantStatistics, err error) {
@@ -175,26 +220,35 @@ func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (levels, differ ma
 		JOIN question_statistics q ON q.item_id = i.id
 		WHERE i.task_id = $1
 		GROUP BY q.variant, q.level, q.facts_differ`
-	var rows []struct {
-		Variant     int
-		Level       string
-		FactsDiffer string `db:"facts_differ"`
-		Count       int
-	}
+	var rows []levelCount
 	if err := r.db.SelectContext(ctx, &rows, read, taskID); err != nil {
 		return nil, nil, pg.Classify("count the levels", err)
 	}
+	levels, differ = byVariant(rows)
+	return levels, differ, nil
+}
+
+// levelCount is how many questions of a variant have a level, and of how many the facts differ in a way.
+type levelCount struct {
+	Variant     int
+	Level       string
+	FactsDiffer string `db:"facts_differ"`
+	Count       int
+}
+
+// byVariant sums counts up, by the variants' numbers.
+func byVariant(counts []levelCount) (levels, differ map[int]map[string]int) {
 	levels, differ = map[int]map[string]int{}, map[int]map[string]int{}
-	for _, row := range rows {
-		if levels[row.Variant] == nil {
-			levels[row.Variant], differ[row.Variant] = map[string]int{}, map[string]int{}
+	for _, one := range counts {
+		if levels[one.Variant] == nil {
+			levels[one.Variant], differ[one.Variant] = map[string]int{}, map[string]int{}
 		}
-		levels[row.Variant][row.Level] += row.Count
-		if row.FactsDiffer != "" {
-			differ[row.Variant][row.FactsDiffer] += row.Count
+		levels[one.Variant][one.Level] += one.Count
+		if one.FactsDiffer != "" {
+			differ[one.Variant][one.FactsDiffer] += one.Count
 		}
 	}
-	return levels, differ, nil
+	return levels, differ
 }
 
 // LevelsOfItems returns the level of each question of a task with one variant, in the order of their numbers; empty where it is

@@ -153,6 +153,7 @@ GET    /tasks/:taskId/replay/:number                     viewer        task
 GET    /tasks/:taskId/gallery                            viewer        task
 GET    /tasks/:taskId/report                             viewer        task
 GET    /tasks/:taskId/results                            viewer        task
+GET    /tasks/:taskId/results/export                     viewer        task            task.export
 GET    /tasks/:taskId/results/print                      viewer        task            task.print
 GET    /tasks/:taskId/results/:number                    viewer        task
 GET    /tasks/:taskId/results/:number/reviews            viewer        task
@@ -195,6 +196,7 @@ POST   /api/v1/evaluation-tasks/:task_id/clone           editor        task     
 POST   /api/v1/evaluation-tasks/:task_id/evaluate        editor        task            task.evaluate
 GET    /api/v1/evaluation-tasks/:task_id/export          viewer        task            task.export
 POST   /api/v1/evaluation-tasks/:task_id/extend          editor        task            task.extend
+GET    /api/v1/evaluation-tasks/:task_id/items           viewer        task
 POST   /api/v1/evaluation-tasks/:task_id/items           editor        task            task.append
 PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.put
 DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.withdraw

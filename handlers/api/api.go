@@ -62,6 +62,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	stream := humaecho.NewWithGroup(e, plain, apiConfig(document))
 	h.registerTasks(whole)
 	h.registerActions(whole)
+	h.registerItems(whole)
 	h.registerLaunches(whole)
 	h.registerRunInput(whole)
 	h.registerReviews(whole)

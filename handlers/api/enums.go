@@ -13,6 +13,7 @@ import (
 	"wending/db/measure/facts"
 	"wending/db/outbox"
 	"wending/db/people"
+	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/rest"
 	"wending/jobs/agent/protocol"
@@ -38,7 +39,7 @@ func enums() []rest.Enum {
 		rest.EnumOf(entries.FiringOutcomes), rest.EnumOf(slices.Concat(measure.Transitions, []measure.Transition{measure.UnknownTransition})),
 		rest.EnumOf(measure.ChangeGroups), rest.EnumOf(measure.Losses),
 		rest.EnumOf(evaluate.Kinds), rest.EnumOf(event.Types), rest.EnumOf(notify.Kinds),
-		rest.EnumOf(protocol.Statuses), rest.EnumOf(measure.Levels), rest.EnumOf(facts.Kinds), rest.EnumOf(facts.Differs), rest.EnumOf(measure.Metrics),
+		rest.EnumOf(protocol.Statuses), rest.EnumOf(measure.Levels), rest.EnumOf(report.ItemStates), rest.EnumOf(facts.Kinds), rest.EnumOf(facts.Differs), rest.EnumOf(measure.Metrics),
 		rest.EnumNamed("evaluators", evaluate.Kinds), rest.EnumNamed("verdicts", evaluate.Statuses),
 		rest.EnumNamed("turn failures", db.OnTurnFailures), rest.EnumNamed("via", db.Vias), rest.EnumNamed("audited via", audit.Vias), rest.EnumNamed("stop reasons", engine.Reasons),
 		rest.EnumNamed("firing reasons", entries.FiringReasons), rest.EnumNamed("warnings", tasks.WarningCodes),

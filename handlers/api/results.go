@@ -193,9 +193,8 @@ type results struct {
 	Pagination rest.Pagination `json:"pagination"`
 }
 
-type resultsInput struct {
-	TaskPath
-	rest.PageQuery
+// FilterQuery is which questions of a task are asked for.
+type FilterQuery struct {
 	QuestionID string   `query:"question_id" doc:"Only the question with this id" example:"q1"`
 	Variant    int      `query:"variant" minimum:"1" maximum:"20" doc:"Only this variant's runs" example:"2"`
 	Status     []string `query:"status,explode" doc:"Only questions of which a run has one of these; repeatable or comma-separated" example:"FAILED"`
@@ -208,14 +207,27 @@ type resultsInput struct {
 	Evaluator  string   `query:"evaluator" doc:"The id of an evaluator of the task: passed and scores are then its own; alone, it keeps what it has a verdict on"`
 	MinScore   string   `query:"min_score" doc:"Only questions of which a run has at least this score, 0–1" example:"0.5"`
 	MaxScore   string   `query:"max_score" doc:"Only questions of which a run has at most this score" example:"1"`
-	Sort       string   `query:"sort" doc:"question_id, risk (contradicting facts first), agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
-	Partial    bool     `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
+	SlicingQuery
+}
+
+// isSet reports whether the query leaves questions out.
+func (q *FilterQuery) isSet() bool {
+	return q.QuestionID+q.Passed+q.Evaluator+q.MinScore+q.MaxScore != "" || q.Variant != 0 || q.Unstable ||
+		len(q.Status)+len(q.Finish)+len(q.ErrorCode)+len(q.Level)+len(q.Facts) > 0 || request.HasSlice(q.values)
+}
+
+type resultsInput struct {
+	TaskPath
+	rest.PageQuery
+	FilterQuery
+	Sort    string `query:"sort" doc:"question_id, risk (contradicting facts first), agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
+	Partial bool   `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
 }
 
 // filter returns the filter of the query.
-func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
+func (i *FilterQuery) filter(task db.Task) (report.Filter, error) {
 	filter := report.Filter{
-		QuestionID: request.SearchText(i.QuestionID), OnlyAssessed: !task.HasResults, Variant: i.Variant, Unstable: i.Unstable, Sort: i.Sort,
+		QuestionID: request.SearchText(i.QuestionID), OnlyAssessed: !task.HasResults, Variant: i.Variant, Unstable: i.Unstable,
 	}
 	if err := request.HasVariant(task, i.Variant); err != nil {
 		return filter, err
@@ -248,8 +260,9 @@ func (i *resultsInput) filter(task db.Task) (report.Filter, error) {
 	if err := i.verdicts(task, &filter); err != nil {
 		return filter, err
 	}
-	if !slices.Contains(report.Sorts, strings.TrimPrefix(cmp.Or(i.Sort, "question_id"), "-")) {
-		return filter, request.ParameterFault("sort", request.OneOf(report.Sorts...))
+	var err error
+	if filter.Slicing, err = i.slicing(task); err != nil {
+		return filter, err
 	}
 	return filter, nil
 }
@@ -276,7 +289,7 @@ func listed(given []string) (values []string) {
 }
 
 // verdicts is the part of the filter about evaluators' verdicts.
-func (i *resultsInput) verdicts(task db.Task, filter *report.Filter) error {
+func (i *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
 	if i.Passed != "" {
 		passed := i.Passed == "true"
 		filter.Passed = &passed
@@ -315,6 +328,9 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	filter, err := input.filter(task)
 	if err != nil {
 		return nil, err
+	}
+	if filter.Sort = input.Sort; !slices.Contains(report.Sorts, strings.TrimPrefix(cmp.Or(input.Sort, "question_id"), "-")) {
+		return nil, request.ParameterFault("sort", request.OneOf(report.Sorts...))
 	}
 	items, total, err := report.New(h.Store).Items(ctx, task.ID, filter, input.Window())
 	if err != nil {

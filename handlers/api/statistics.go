@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db"
 	"wending/db/measure"
@@ -41,6 +42,21 @@ type variantStatistics struct {
 	Verdicts
 }
 
+// newVariantStatistics describes a variant; questions without a level are unknown.
+func newVariantStatistics(numbers report.VariantStatistics, levels, differ map[string]int, verdicts measure.Statistics) variantStatistics {
+	counts, known := map[string]int{}, 0
+	for _, level := range measure.Levels {
+		counts[string(level)] = levels[string(level)]
+		known += levels[string(level)]
+	}
+	counts[string(measure.Unknown)] += numbers.Items - known
+	differing := map[string]int{}
+	for _, kind := range facts.Differs {
+		differing[string(kind)] = differ[string(kind)]
+	}
+	return variantStatistics{numbers, counts, differing, Verdicts{verdicts}}
+}
+
 // Verdicts are the statistics of evaluators' verdicts.
 type Verdicts struct {
 	measure.Statistics
@@ -67,12 +83,14 @@ type statisticsOutput struct {
 		Variants    []variantStatistics   `json:"variants"`
 		Evaluators  []evaluatorStatistics `json:"evaluators" doc:"What each evaluator says, in their order"`
 		ItemsShared int                   `json:"items_shared" doc:"Questions that all variants have" example:"100"`
+		Slices      []slice               `json:"slices,omitempty" doc:"With by: the numbers of each value of the column, the most frequent first"`
 	}
 }
 
 type statisticsInput struct {
 	TaskPath
-	IncludeDefaults bool `query:"include_defaults" doc:"Count a judge's default ratings, which stand for answers that it did not rate"`
+	IncludeDefaults bool   `query:"include_defaults" doc:"Count a judge's default ratings, which stand for answers that it did not rate"`
+	By              string `query:"by" doc:"A column of the dataset: slices has the numbers of each of its values" example:"category"`
 }
 
 func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*statisticsOutput, error) {
@@ -81,40 +99,37 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		return nil, err
 	}
 	results := report.New(h.Store)
-	numbers, err := results.VariantStatistics(ctx, task.ID)
-	if err != nil {
-		return nil, err
-	}
-	levels, differ, err := results.Levels(ctx, task.ID)
-	if err != nil {
-		return nil, err
-	}
-	verdicts := map[int]measure.Statistics{}
+	var (
+		numbers        []report.VariantStatistics
+		levels, differ map[int]map[string]int
+		verdicts       = map[int]measure.Statistics{}
+		judges         map[int]report.JudgeNumbers
+		values         []slice
+	)
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { numbers, err = results.VariantStatistics(reading, task.ID); return err })
+	group.Go(func() (err error) { levels, differ, err = results.Levels(reading, task.ID); return err })
+	group.Go(func() (err error) { judges, err = results.Judges(reading, task); return err })
 	if len(task.Evaluators) > 0 {
-		if verdicts, err = results.PassStatistics(ctx, task, input.IncludeDefaults); err != nil {
-			return nil, err
-		}
+		group.Go(func() (err error) {
+			verdicts, err = results.PassStatistics(reading, task, input.IncludeDefaults)
+			return err
+		})
 	}
-	judges, err := results.Judges(ctx, task)
-	if err != nil {
+	if input.By != "" {
+		group.Go(func() (err error) {
+			values, err = h.slicesBy(reading, task, input.By, input.IncludeDefaults)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	output := &statisticsOutput{}
 	body := &output.Body
-	body.IsFinal, body.ItemsShared, body.Evaluators = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}
+	body.IsFinal, body.ItemsShared, body.Evaluators, body.Slices = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}, values
 	for _, one := range numbers {
-		counts := map[string]int{}
-		known := 0
-		for _, level := range measure.Levels {
-			counts[string(level)] = levels[one.Number][string(level)]
-			known += levels[one.Number][string(level)]
-		}
-		counts[string(measure.Unknown)] += task.TotalItems - known
-		differing := map[string]int{}
-		for _, kind := range facts.Differs {
-			differing[string(kind)] = differ[one.Number][string(kind)]
-		}
-		body.Variants = append(body.Variants, variantStatistics{one, counts, differing, Verdicts{verdicts[one.Number]}})
+		body.Variants = append(body.Variants, newVariantStatistics(one, levels[one.Number], differ[one.Number], verdicts[one.Number]))
 	}
 	for _, evaluator := range task.Evaluators {
 		own, err := results.PassStatisticsOf(ctx, task, evaluator, input.IncludeDefaults)

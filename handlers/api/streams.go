@@ -22,13 +22,13 @@ func (h *handler) registerStreams(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
 		Description: "Available once the first launch has ended, also while a later one is active; with partial=1 also before, for the questions whose runs have all ended.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
-		Responses:   map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid}, HasColumns: true,
+		Responses: map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
 		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid}, HasColumns: true,
 		Responses: map[string]*huma.Response{"200": rest.Download("The report", map[string]string{
 			reading.ReportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
 				"q1,中国的首都是哪里？,北京,,,北京,SUCCEEDED,812,,2026-11-21T22:50:00+08:00,2026-11-21T22:55:08+08:00\n",
@@ -83,6 +83,7 @@ func (h *handler) getRunText(ctx context.Context, input *RunPath) (*huma.StreamR
 
 type exportInput struct {
 	TaskPath
+	FilterQuery
 	Format        string `query:"format" enum:"csv,xlsx,jsonl,html" default:"csv" doc:"Format of the report" example:"csv"`
 	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the columns of error codes"`
 }
@@ -93,8 +94,18 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 	if err != nil {
 		return nil, err
 	}
+	var only map[int64]bool
+	if input.isSet() {
+		filter, err := input.filter(task)
+		if err != nil {
+			return nil, err
+		}
+		if only, err = report.New(h.Store).Matching(ctx, task.ID, filter); err != nil {
+			return nil, err
+		}
+	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
-		write, err := reading.NewReports(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task, input.Format, input.IncludeErrors)
+		write, err := reading.NewReports(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task, reading.Order{Format: input.Format, IncludeErrors: input.IncludeErrors, Only: only})
 		if err != nil {
 			return err
 		}

@@ -209,7 +209,7 @@ func (h *handler) registerTasks(api huma.API) {
 	}, h.getTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get how alike and how quick a task's answers are",
-		Faults: []string{request.CodeTaskNotFound},
+		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.getStatistics)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: tasksPath + "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,

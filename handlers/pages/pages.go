@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -47,6 +48,23 @@ var toasts = []string{
 // Done redirects to a page with a message about what was done.
 func Done(c echo.Context, path, what string) error {
 	return c.Redirect(http.StatusSeeOther, path+"?done="+what)
+}
+
+// leftOut is the parameter that names what a page left out of the address that led to it.
+const leftOut = "left_out"
+
+// Nearest redirects from a page whose address asks for something that does not exist – an old link, a column that another
+// dataset has – to the same page without it, which says so. isAny reports that the address has such a parameter.
+func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
+	name := f.Parameter()
+	query := c.QueryParams()
+	if r := c.Request(); r.Method != http.MethodGet || request.IsFragment(r) || !query.Has(name) {
+		return false, nil
+	}
+	kept := maps.Clone(query)
+	delete(kept, name)
+	kept.Set(leftOut, name)
+	return true, c.Redirect(http.StatusSeeOther, paths.WithQuery(c.Request().URL.EscapedPath(), kept))
 }
 
 // SwitchLanguage sets the language of this and later pages.
@@ -101,6 +119,9 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 	}
 	if what := c.QueryParam("done"); slices.Contains(toasts, what) {
 		frame.Toast = Locale(c).Text("done." + what)
+	}
+	if name := c.QueryParam(leftOut); name != "" {
+		frame.LeftOut = request.StorableText(name)
 	}
 	return frame
 }

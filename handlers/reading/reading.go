@@ -5,6 +5,7 @@ package reading
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -174,6 +175,8 @@ type Contents struct {
 	// OnlyDiffering leaves out a question if all its runs have answers with the same content that agree with the
 	// standard answer. The remaining questions are in the order of risk.
 	OnlyDiffering bool
+	// Only are the items that the document has; nil means all.
+	Only map[int64]bool
 }
 
 // Document prepares a task's report as one document. The returned function writes it, question by question. All
@@ -210,6 +213,10 @@ func (r Reader) document(ctx context.Context, task db.Task, contents Contents) (
 			return nil, err
 		}
 		d.LeftOut = len(d.All) - len(questions)
+	}
+	if contents.Only != nil {
+		questions = slices.DeleteFunc(slices.Clone(questions), func(item report.Summary) bool { return !contents.Only[item.ID] })
+		d.Chosen = len(questions)
 	}
 	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {
 		return nil, err

@@ -55,11 +55,20 @@ type reportWriter interface {
 // flusher is a writer that can send what it has at once.
 type flusher interface{ Flush() }
 
-// Prepare reads the beginning of a report, and returns a function that writes the report while it reads the rest
-// from the database.
-func (r Reports) Prepare(ctx context.Context, task db.Task, format string, includeErrors bool) (write func(context.Context, io.Writer) error, err error) {
+// Order is what a report is to be.
+type Order struct {
+	// Format is one of the formats in ReportTypes.
+	Format        string
+	IncludeErrors bool
+	// Only are the items that the report has; nil means all.
+	Only map[int64]bool
+}
+
+// Prepare reads what a report begins with, and returns a function that writes it while the database is read.
+func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write func(context.Context, io.Writer) error, err error) {
+	format, includeErrors := order.Format, order.IncludeErrors
 	if format == "html" {
-		return r.reader.Document(ctx, task, Contents{})
+		return r.reader.Document(ctx, task, Contents{Only: order.Only})
 	}
 	statistics, err := r.store.TaskStatistics(ctx, task)
 	if err != nil {
@@ -98,7 +107,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, format string, inclu
 		if stream, can := w.(flusher); can {
 			stream.Flush()
 		}
-		if err := r.writeItems(ctx, task, format, head, reviews, writer); err != nil {
+		if err := r.writeItems(ctx, task, order, head, reviews, writer); err != nil {
 			return err
 		}
 		return writer.Close()
@@ -106,9 +115,9 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, format string, inclu
 }
 
 // writeItems writes the questions with their runs.
-func (r Reports) writeItems(ctx context.Context, task db.Task, format string, head export.Report, reviews map[string][]export.Review, writer reportWriter) error {
+func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head export.Report, reviews map[string][]export.Review, writer reportWriter) error {
 	var limit *int
-	if format == "xlsx" {
+	if order.Format == "xlsx" {
 		most := export.MaxCellText
 		limit = &most
 	}
@@ -120,6 +129,9 @@ func (r Reports) writeItems(ctx context.Context, task db.Task, format string, he
 		}
 		if number == 0 || item.QuestionID != last {
 			number, last = number+1, item.QuestionID
+		}
+		if order.Only != nil && !order.Only[row.ID] {
+			return nil // its number counts
 		}
 		item.Number = number
 		for _, one := range reviews[item.QuestionID] {

@@ -355,6 +355,15 @@ func UnknownFieldFault(name string, known []string) *Fault {
 	return f
 }
 
+// Parameter is the name of the parameter that the fault is about; empty if it is about something else.
+func (f *Fault) Parameter() string {
+	if f.code != CodeParameterInvalid {
+		return ""
+	}
+	name, _ := f.args["Name"].(string)
+	return name
+}
+
 // UnknownParameterFault is like UnknownFieldFault, for query parameters, some of which every operation accepts.
 func UnknownParameterFault(name string, known []string) *Fault {
 	name = shortened(name)

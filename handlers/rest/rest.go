@@ -101,6 +101,8 @@ type Endpoint struct {
 	Faults []string
 	// MaxBytes is the maximum size of a JSON body; 0 means a megabyte.
 	MaxBytes int64
+	// HasColumns adds the parameters that narrow by a column of the dataset.
+	HasColumns bool
 	// Body is the request's body; nil means none.
 	Body *huma.RequestBody
 	// Responses are additional or replaced responses, by status.
@@ -112,6 +114,9 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 	operation := huma.Operation{
 		OperationID: e.ID, Method: e.Method, Path: e.Path, Summary: e.Summary, Description: e.Description, Tags: []string{e.Tag},
 		DefaultStatus: e.Status, MaxBodyBytes: e.MaxBytes, Responses: map[string]*huma.Response{}, Metadata: map[string]any{schemasKey: api.OpenAPI().Components.Schemas},
+	}
+	if e.HasColumns {
+		operation.Parameters = append(operation.Parameters, Columns())
 	}
 	for status, response := range e.Responses {
 		operation.Responses[status] = response

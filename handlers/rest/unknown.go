@@ -36,6 +36,21 @@ func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Co
 	}
 }
 
+// ColumnsParameter describes the parameters that narrow a list by a column of the dataset: an object whose members are
+// the parameters.
+const ColumnsParameter = "columns"
+
+// Columns describes these parameters.
+func Columns() *huma.Param {
+	explode := true
+	return &huma.Param{
+		Name: ColumnsParameter, In: "query", Style: "form", Explode: &explode,
+		Description: "column.<name>=<value>: only questions with this value in the column of the dataset; repeatable: one of the values, and all of the columns",
+		Schema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
+		Example:     map[string]string{request.ColumnPrefix + "category": "合同"},
+	}
+}
+
 func unknownParameter(ctx huma.Context) error {
 	address := ctx.URL()
 	query, err := url.ParseQuery(address.RawQuery)
@@ -49,6 +64,9 @@ func unknownParameter(ctx huma.Context) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if strings.HasPrefix(name, request.ColumnPrefix) && slices.Contains(known, ColumnsParameter) {
+			continue // the task knows which there are
+		}
 		if !slices.Contains(known, name) && !slices.Contains(everywhere, name) {
 			return request.UnknownParameterFault(name, append(known, everywhere...))
 		}

@@ -106,7 +106,7 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 	var parts []archive.Part
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
 		parts = append(parts, archive.Part{Name: "report." + format, Write: func(ctx context.Context, to io.Writer) error {
-			write, err := reading.NewReports(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task, format, true)
+			write, err := reading.NewReports(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task, reading.Order{Format: format, IncludeErrors: true})
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/jobs/agent/protocol"
+	"wending/jobs/export"
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
@@ -105,7 +107,11 @@ func (p *Pages) printReport(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	write, err := p.reader.Document(ctx, task, reading.Contents{OnlyDiffering: only == onlyDiffering})
+	chosen, err := p.chosen(c, task)
+	if err != nil {
+		return err
+	}
+	write, err := p.reader.Document(ctx, task, reading.Contents{OnlyDiffering: only == onlyDiffering, Only: chosen})
 	if err != nil {
 		return err
 	}
@@ -116,6 +122,49 @@ func (p *Pages) printReport(c echo.Context) error {
 		c.Response().WriteHeader(http.StatusOK)
 		return write(ctx, c.Response())
 	}, leave)
+}
+
+// chosen are the items that the query of a report asks for; nil if it asks for all.
+func (p *Pages) chosen(c echo.Context, task db.Task) (map[int64]bool, error) {
+	r := results.Report{Task: task}
+	var err error
+	if r.Query, err = queryOf(c, task); err != nil || !r.Narrows() {
+		return nil, err
+	}
+	if _, err := p.readReport(c, &r); err != nil {
+		return nil, err
+	}
+	items := map[int64]bool{}
+	for _, item := range r.Shown(r.Query) {
+		items[item.ID] = true
+	}
+	return items, nil
+}
+
+// exportShown sends the questions that the query of a report asks for as a file.
+func (p *Pages) exportShown(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	format := c.QueryParam("format")
+	if _, isKnown := reading.ReportTypes[format]; !isKnown {
+		return request.ParameterFault("format", request.OneOf("csv", "xlsx", "jsonl", "html"))
+	}
+	order := reading.Order{Format: format, IncludeErrors: true}
+	if order.Only, err = p.chosen(c, task); err != nil {
+		return err
+	}
+	write, err := reading.NewReports(p.Store, p.Tasks.Assets).Prepare(ctx, task, order)
+	if err != nil {
+		return err
+	}
+	header := c.Response().Header()
+	header.Set(echo.HeaderContentType, reading.ReportTypes[format])
+	header.Set(echo.HeaderContentDisposition, export.ContentDisposition(task.Name, format))
+	c.Response().WriteHeader(http.StatusOK)
+	return write(ctx, c.Response())
 }
 
 // queryOf reads the query of a report: the filters and the order of its questions.
@@ -137,6 +186,7 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 			return query, request.ParameterFault(parameter.name, request.OneOf(slices.DeleteFunc(slices.Clone(parameter.choices), func(choice string) bool { return choice == "" })...))
 		}
 	}
+	query.Slice = request.SliceValues(c.QueryParams())
 	query.Reason = request.SearchText(c.QueryParam("reason"))
 	query.ErrorCode, query.FinishReason = request.SearchText(c.QueryParam("error_code")), c.QueryParam("finish_reason")
 	if query.FinishReason != "" && !slices.Contains(protocol.Finishes, query.FinishReason) {
@@ -168,6 +218,12 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 			return reviews, err
 		}
 	}
+	if report.Columns, err = p.report.Columns(ctx, report.Task); err != nil {
+		return reviews, err
+	}
+	if report.Sliced, err = p.sliced(ctx, report.Task, report.Query); err != nil {
+		return reviews, err
+	}
 	if report.Outcomes, err = p.report.Outcomes(ctx, report.Task.ID, report.Variant); err != nil {
 		return reviews, err
 	}
@@ -180,6 +236,22 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	reviews, err = p.reader.Reviews(ctx, report.Task.ID)
 	report.Reviews = reviews.OfQuestions
 	return reviews, err
+}
+
+// sliced are the items of a task that the slice of a query asks for; nil if it does not ask.
+func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (map[int64]bool, error) {
+	slicing, err := request.Slicing(query.Slice, task)
+	if err != nil || len(query.Slice) == 0 {
+		return nil, err
+	}
+	filter := report.Filter{Variant: query.Variant, Slicing: slicing}
+	if query.ErrorCode != "" { // the same run must meet all that is asked of one
+		filter.ErrorCodes = []string{query.ErrorCode}
+	}
+	if query.FinishReason != "" {
+		filter.FinishReasons = []string{query.FinishReason}
+	}
+	return p.report.Matching(ctx, task.ID, filter)
 }
 
 // viewOfPage returns the view of the page that requests one of its cards; empty if the request does not name it.
@@ -240,6 +312,9 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return err
 	}
 	if request.IsFragment(c.Request()) {
+		if c.QueryParam("sent") != "" {
+			return p.openSent(c, task, item.ID)
+		}
 		if from := c.QueryParam("units"); from != "" {
 			return p.openUnits(c, task, item.ID, from)
 		}
@@ -345,6 +420,41 @@ func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant in
 	}
 	r.Variant = variant
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
+}
+
+// openSent is what was sent for a question: to each variant, for the first of its runs that took place.
+func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
+	ctx := c.Request().Context()
+	runs, err := p.report.CurrentRuns(ctx, []int64{item}, 0)
+	if err != nil {
+		return err
+	}
+	var all []results.Sent
+	last := 0
+	for _, one := range runs {
+		if one.Variant == last {
+			continue
+		}
+		last = one.Variant
+		run, err := p.report.Run(ctx, task.ID, one.ID, 0)
+		if err != nil {
+			return err
+		}
+		sent, err := p.Tasks.Input(ctx, task, run)
+		if err != nil {
+			return err
+		}
+		var body bytes.Buffer
+		if err := json.Indent(&body, sent.Body, "", "  "); err != nil {
+			return err
+		}
+		part := results.Sent{RunID: one.ID, Protocol: sent.Protocol, URL: sent.URL, Body: body.String(), OmitsPayload: sent.OmitsPayload}
+		if !task.IsPlain() {
+			part.Variant = task.Variants[one.Variant-1].Name
+		}
+		all = append(all, part)
+	}
+	return pages.Render(c, http.StatusOK, results.SentPart(task, all))
 }
 
 // openUnits renders what a question's card has folded, from a given unit on.

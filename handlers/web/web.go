@@ -78,6 +78,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.GET("/tasks/:taskId/launches/:launchId", p.showLaunch)
 	compressed.GET("/tasks/:taskId/results", p.showReport)
 	compressed.GET("/tasks/:taskId/results/print", p.printReport)
+	plain.GET("/tasks/:taskId/results/export", p.exportShown)
 	compressed.GET("/tasks/:taskId/results/:number", p.findQuestion)
 	compressed.GET("/tasks/:taskId/results/:number/reviews", p.listVersions)
 	compressed.GET("/tasks/:taskId/news", p.news)
@@ -133,6 +134,9 @@ func (p *Pages) task(c echo.Context) (db.Task, error) {
 
 // ShowError shows a fault as a page.
 func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
+	if isNear, err := pages.Nearest(c, f); isNear {
+		return err
+	}
 	message := f.Message(pages.Locale(c))
 	if request.IsInternal(f) && c.Request().Method == http.MethodGet {
 		switch c.Path() {

@@ -2,6 +2,7 @@
 package paths
 
 import (
+	"maps"
 	"net/url"
 	"strconv"
 
@@ -166,6 +167,9 @@ func Conversation(id uuid.UUID, series string) string {
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
+// Sent is what was sent for a question, as a part of its card.
+func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sent=1" }
+
 // QuestionReviews is the history of the verdicts on a question.
 func QuestionReviews(id uuid.UUID, number int) string { return Question(id, number) + "/reviews" }
 
@@ -177,6 +181,11 @@ func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
 
 // Report is the report of a task in numbers.
 func Report(id uuid.UUID) string { return Task(id) + "/report" }
+
+// ReportBy is the report in numbers, grouped by a column of the dataset.
+func ReportBy(id uuid.UUID, column string) string {
+	return WithQuery(Report(id), url.Values{"by": {column}}) + "#slices"
+}
 
 // Review shows how far the review of a task is; it is signed off there.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
@@ -229,6 +238,29 @@ func APIArchive(id uuid.UUID) string { return APITasks + "/" + id.String() + "/a
 func APIExport(id uuid.UUID, format string) string {
 	return APITasks + "/" + id.String() + "/export?format=" + format
 }
+
+// ColumnPrefix begins the parameters that narrow a report by a column of its dataset.
+const ColumnPrefix = "column."
+
+// ResultsWhere leads to the questions of a report that have a value in each of some parameters of its address: filter, level,
+// error_code, review, variant, column.<name>, min_latency_ms …; given are their names and values by turns.
+func ResultsWhere(id uuid.UUID, given ...string) string {
+	query := url.Values{}
+	for n := 0; n+1 < len(given); n += 2 {
+		query.Set(given[n], given[n+1])
+	}
+	return WithQuery(Results(id), query)
+}
+
+// ResultsExport is the questions of a report that a query asks for, as a file.
+func ResultsExport(id uuid.UUID, format string, query url.Values) string {
+	query = maps.Clone(query)
+	query.Set("format", format)
+	return WithQuery(Results(id)+"/export", query)
+}
+
+// PrintOf is the questions of a report that a query asks for, as one document for paper.
+func PrintOf(id uuid.UUID, query url.Values) string { return WithQuery(Print(id), query) }
 
 // WithQuery adds a query to a path.
 func WithQuery(path string, query url.Values) string {

@@ -27,6 +27,8 @@ type Query struct {
 	Series string
 	// Variant is the number of the variant whose runs count; 0 means all.
 	Variant int
+	// Slice has the parameters that narrow by columns of the dataset and numbers of runs: column.<name>, min_latency_ms …
+	Slice url.Values
 	// IsPartial selects the questions that are finished before the first launch has ended.
 	IsPartial bool
 }
@@ -39,6 +41,9 @@ func (q Query) Values() url.Values {
 		if value != "" {
 			values.Set(name, value)
 		}
+	}
+	for name, chosen := range q.Slice {
+		values[name] = chosen
 	}
 	if q.Variant != 0 {
 		values.Set("variant", strconv.Itoa(q.Variant))
@@ -201,6 +206,9 @@ func (r Report) passesReason(item report.Summary, reason string) bool {
 // Shown returns the questions that a query selects, in its order.
 func (r Report) Shown(query Query) (shown []report.Summary) {
 	for _, item := range r.All {
+		if len(query.Slice) > 0 && !r.Sliced[item.ID] {
+			continue
+		}
 		if query.Series != "" && (item.Series == nil || *item.Series != query.Series) {
 			continue
 		}

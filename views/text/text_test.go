@@ -269,6 +269,10 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
+	for _, number := range []string{"latency_ms", "total_tokens", "cost"} {
+		add("results.slice.", number, "min_"+number, "max_"+number)
+	}
+	add("results.slice.", "min", "max")
 	for _, role := range people.Roles {
 		add("role.", string(role), "about."+string(role))
 	}

@@ -23,8 +23,10 @@ type Call struct {
 	Question       string
 	IdempotencyKey string
 	Query          string
-	Header         http.Header
-	Body           map[string]any
+	// Abandoned is closed once the caller has gone.
+	Abandoned <-chan struct{}
+	Header    http.Header
+	Body      map[string]any
 }
 
 // Agent is a scripted agent that records its calls.
@@ -39,7 +41,7 @@ func New(t testing.TB, script func(w http.ResponseWriter, call Call)) *Agent {
 	t.Helper()
 	a := &Agent{}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call := Call{Query: r.URL.RawQuery, IdempotencyKey: r.Header.Get("Idempotency-Key"), Header: maps.Clone(r.Header)}
+		call := Call{Query: r.URL.RawQuery, IdempotencyKey: r.Header.Get("Idempotency-Key"), Header: maps.Clone(r.Header), Abandoned: r.Context().Done()}
 		body, _ := io.ReadAll(r.Body)
 		_ = json.Unmarshal(body, &call.Body)
 		call.Question, _ = call.Body["question"].(string)

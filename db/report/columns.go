@@ -1,0 +1,334 @@
+package report
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/measure"
+	"wending/db/pg"
+)
+
+// Chosen keeps the items that have one of these values in a column of the dataset.
+type Chosen struct {
+	// Place is the column's place in Task.VariableNames, 1-based as in the database's arrays.
+	Place  int
+	Values []string
+}
+
+// Bounds limit a number of a run; nil means no limit. A run that does not have the number is outside.
+type Bounds struct{ Min, Max *float64 }
+
+// isSet reports whether there is a limit.
+func (b Bounds) isSet() bool { return b.Min != nil || b.Max != nil }
+
+// Slicing is what Filter asks of an item's columns and of the numbers of its runs.
+type Slicing struct {
+	// Columns must all be met.
+	Columns []Chosen
+	// LatencyMS, TotalTokens and Cost must be met by one run, together with the filter's other conditions on runs.
+	LatencyMS, TotalTokens, Cost Bounds
+}
+
+// boundsRuns reports whether a number of a run is limited.
+func (s Slicing) boundsRuns() bool {
+	return s.LatencyMS.isSet() || s.TotalTokens.isSet() || s.Cost.isSet()
+}
+
+// Conditions of a Filter on items i and their runs r. The names of columns are data: a column is its place.
+const (
+	hasChosenValues = `
+		  AND NOT EXISTS (
+				SELECT FROM unnest(CAST(:places AS int[]), CAST(:values AS text[])) AS chosen (place, value)
+				GROUP BY chosen.place
+				HAVING NOT bool_or(coalesce(i.variable_values[chosen.place], '') = chosen.value))`
+	isWithinBounds = `
+				  AND (CAST(:min_latency AS float8) IS NULL OR r.latency_ms >= CAST(:min_latency AS float8))
+				  AND (CAST(:max_latency AS float8) IS NULL OR r.latency_ms <= CAST(:max_latency AS float8))
+				  AND (CAST(:min_tokens AS float8) IS NULL OR r.total_tokens >= CAST(:min_tokens AS float8))
+				  AND (CAST(:max_tokens AS float8) IS NULL OR r.total_tokens <= CAST(:max_tokens AS float8))
+				  AND (CAST(:min_cost AS float8) IS NULL OR r.cost >= CAST(:min_cost AS numeric))
+				  AND (CAST(:max_cost AS float8) IS NULL OR r.cost <= CAST(:max_cost AS numeric))`
+)
+
+// bind adds the parameters of these conditions.
+func (s Slicing) bind(arguments map[string]any) {
+	var places pq.Int64Array
+	var values pq.StringArray
+	for _, column := range s.Columns {
+		for _, value := range column.Values {
+			places, values = append(places, int64(column.Place)), append(values, value)
+		}
+	}
+	arguments["places"], arguments["values"] = places, values
+	arguments["min_latency"], arguments["max_latency"] = s.LatencyMS.Min, s.LatencyMS.Max
+	arguments["min_tokens"], arguments["max_tokens"] = s.TotalTokens.Min, s.TotalTokens.Max
+	arguments["min_cost"], arguments["max_cost"] = s.Cost.Min, s.Cost.Max
+}
+
+// Matching returns the items of a task that match a filter, whatever its order, by their ids.
+func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (map[int64]bool, error) {
+	var ids []int64
+	if err := pg.SelectNamed(ctx, r.db, &ids, `SELECT i.id FROM evaluation_items i`+filter.where(), filter.arguments(taskID)); err != nil {
+		return nil, pg.Classify("find the questions", err)
+	}
+	matching := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		matching[id] = true
+	}
+	return matching, nil
+}
+
+// SliceMost is how many values of a column are told apart; SliceText is how long a value may be so that a column is
+// offered to choose from.
+const (
+	SliceMost = 50
+	sliceText = 100
+)
+
+// Column is a column of a dataset with its values, the most frequent first.
+type Column struct {
+	Name string
+	// Place is 1-based.
+	Place  int
+	Values []ColumnValue
+}
+
+// ColumnValue is a value of a column, and how many questions have it.
+type ColumnValue struct {
+	Value string
+	Items int
+}
+
+// Columns returns the columns by which a task's questions can be grouped: those with at most SliceMost short values
+// that several questions share.
+func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, err error) {
+	const count = `
+		SELECT place, value, items
+		FROM (
+			SELECT own.place, own.value, count(*) AS items,
+				count(*) OVER (PARTITION BY own.place) AS distinct_values,
+				max(char_length(own.value)) OVER (PARTITION BY own.place) AS longest,
+				sum(count(*)) OVER (PARTITION BY own.place) AS all_items
+			FROM evaluation_items i
+			CROSS JOIN LATERAL unnest(i.variable_values) WITH ORDINALITY AS own (value, place)
+			WHERE i.task_id = $1
+			GROUP BY own.place, own.value) counted
+		WHERE distinct_values <= least($2, greatest(10, all_items / 2)) AND longest <= $3
+		ORDER BY place, items DESC, value`
+	var rows []struct {
+		Place, Items int
+		Value        string
+	}
+	if err := r.db.SelectContext(ctx, &rows, count, task.ID, SliceMost, sliceText); err != nil {
+		return nil, pg.Classify("count the values of columns", err)
+	}
+	for _, row := range rows {
+		if row.Place > len(task.VariableNames) {
+			continue // questions are being added
+		}
+		if len(columns) == 0 || columns[len(columns)-1].Place != row.Place {
+			columns = append(columns, Column{Name: task.VariableNames[row.Place-1], Place: row.Place})
+		}
+		last := &columns[len(columns)-1]
+		last.Values = append(last.Values, ColumnValue{row.Value, row.Items})
+	}
+	return columns, nil
+}
+
+// Slices are the items of a task by their values in a column.
+type Slices struct {
+	// Values are the most frequent first; a nil after them stands for all that are too many to be told apart.
+	Values []*string
+	// Items is how many questions have each.
+	Items []int
+	// of is the place in Values of each item.
+	of map[int64]int
+}
+
+// arrays are the items, and the place of each item's value.
+func (s Slices) arrays() (items, places pq.Int64Array) {
+	for item, place := range s.of {
+		items, places = append(items, item), append(places, int64(place))
+	}
+	return items, places
+}
+
+// Slices reads the values of a column, which is named by its place, 1-based.
+func (r Report) Slices(ctx context.Context, taskID uuid.UUID, place int) (slices Slices, err error) {
+	const read = `
+		SELECT i.id, v.value, v.rank
+		FROM evaluation_items i
+		JOIN (
+			SELECT value, row_number() OVER (ORDER BY count(*) DESC, value) AS rank
+			FROM (SELECT coalesce(variable_values[$2], '') AS value FROM evaluation_items WHERE task_id = $1) own
+			GROUP BY value) v ON v.value = coalesce(i.variable_values[$2], '')
+		WHERE i.task_id = $1
+		ORDER BY v.rank`
+	var rows []struct {
+		ID    int64
+		Value string
+		Rank  int
+	}
+	if err := r.db.SelectContext(ctx, &rows, read, taskID, place); err != nil {
+		return slices, pg.Classify("read the values of a column", err)
+	}
+	slices.of = make(map[int64]int, len(rows))
+	for _, row := range rows {
+		at := min(row.Rank, SliceMost+1) - 1
+		if at == len(slices.Values) {
+			value := &row.Value
+			if at == SliceMost {
+				value = nil
+			}
+			slices.Values, slices.Items = append(slices.Values, value), append(slices.Items, 0)
+		}
+		slices.Items[at]++
+		slices.of[row.ID] = at
+	}
+	return slices, nil
+}
+
+// SliceStatistics are the numbers of one variant over the questions of one slice.
+type SliceStatistics struct {
+	// Slice is the place of the value in Slices.Values.
+	Slice int
+	VariantStatistics
+}
+
+// SliceStatistics returns the numbers of each variant over each slice, in their order.
+func (r Report) SliceStatistics(ctx context.Context, task db.Task, slices Slices) (numbers []SliceStatistics, err error) {
+	items, places := slices.arrays()
+	if err := r.db.SelectContext(ctx, &numbers, readSliceStatistics, task.ID, items, places); err != nil {
+		return nil, pg.Classify("compute the statistics of slices", err)
+	}
+	return numbers, nil
+}
+
+// SliceLevels returns how many questions of each slice have each level, and of how many the facts differ how, by the
+// slices' places and the variants' numbers.
+func (r Report) SliceLevels(ctx context.Context, slices Slices) (levels, differ []map[int]map[string]int, err error) {
+	const read = `
+		SELECT s.slice, q.variant, q.level, coalesce(q.facts_differ, '') AS facts_differ, count(*) AS count
+		FROM unnest($1::bigint[], $2::int[]) AS s (item_id, slice)
+		JOIN question_statistics q ON q.item_id = s.item_id
+		GROUP BY s.slice, q.variant, q.level, q.facts_differ`
+	items, places := slices.arrays()
+	var rows []struct {
+		Slice int
+		levelCount
+	}
+	if err := r.db.SelectContext(ctx, &rows, read, items, places); err != nil {
+		return nil, nil, pg.Classify("count the levels of slices", err)
+	}
+	of := make([][]levelCount, len(slices.Values))
+	for _, row := range rows {
+		of[row.Slice] = append(of[row.Slice], row.levelCount)
+	}
+	for _, counts := range of {
+		l, d := byVariant(counts)
+		levels, differ = append(levels, l), append(differ, d)
+	}
+	return levels, differ, nil
+}
+
+// SliceVerdicts are what evaluators say of the answers of one slice, and how many of its calls were answered, by the
+// variants' numbers.
+type SliceVerdicts struct {
+	Passes map[int]measure.Statistics
+	// Answered are the intervals of the shares of runs with an answer, with questions as clusters.
+	Answered map[int]measure.Interval
+}
+
+// How many runs of each question and variant were answered, and what evaluators say of them.
+const (
+	readAnswered = `
+		SELECT r.variant, r.item_id, count(*) AS runs, count(r.passed) AS judged, count(*) FILTER (WHERE r.passed) AS passes, avg(r.score) AS score,
+			count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS answered, 0 AS errors, 0 AS defaults
+		FROM evaluation_runs r
+		WHERE r.task_id = $1 AND r.is_current
+		GROUP BY r.variant, r.item_id`
+	readJudged = `
+		SELECT r.variant, r.item_id, count(*) AS runs, count(r.passed) AS judged, count(*) FILTER (WHERE r.passed) AS passes,
+			avg(CASE WHEN $2 THEN e.score ELSE r.score END) AS score, count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS answered,
+			coalesce(sum(e.errors), 0) AS errors, coalesce(sum(e.defaults), 0) AS defaults
+		FROM evaluation_runs r
+		LEFT JOIN LATERAL (
+			SELECT avg(score) AS score, count(*) FILTER (WHERE status = 'FAILED' OR is_default) AS errors, count(*) FILTER (WHERE is_default) AS defaults
+			FROM evaluations
+			WHERE run_id = r.id) e ON true
+		WHERE r.task_id = $1 AND r.is_current
+		GROUP BY r.variant, r.item_id`
+)
+
+// SliceVerdicts returns the verdicts on each slice. Default ratings of judges count if withDefaults is true.
+func (r Report) SliceVerdicts(ctx context.Context, task db.Task, slices Slices, withDefaults bool) ([]SliceVerdicts, error) {
+	read, arguments := readAnswered, []any{task.ID}
+	if len(task.Evaluators) > 0 {
+		read, arguments = readJudged, append(arguments, withDefaults)
+	}
+	type row struct {
+		Variant, Runs, Judged, Passes, Answered, Errors, Defaults int
+		ItemID                                                    int64    `db:"item_id"`
+		Score                                                     *float64 `db:"score"`
+	}
+	of, answered := make([]map[int]variantVerdicts, len(slices.Values)), make([]map[int]variantVerdicts, len(slices.Values))
+	for n := range of {
+		of[n], answered[n] = map[int]variantVerdicts{}, map[int]variantVerdicts{}
+	}
+	err := pg.EachRow(ctx, r.db, "read the verdicts", read, arguments, func(one row) error {
+		slice, isKnown := slices.of[one.ItemID]
+		if !isKnown {
+			return nil // questions are being added
+		}
+		said, calls := of[slice][one.Variant], answered[slice][one.Variant]
+		if said.questions == nil {
+			said.questions, calls.questions = map[int64]measure.Judged{}, map[int64]measure.Judged{}
+		}
+		said.questions[one.ItemID] = measure.Judged{Runs: one.Runs, Judged: one.Judged, Passes: one.Passes, Score: one.Score}
+		said.errors, said.defaults = said.errors+one.Errors, said.defaults+one.Defaults
+		calls.questions[one.ItemID] = measure.Judged{Runs: one.Runs, Judged: task.RunsPerItem, Passes: one.Answered}
+		of[slice][one.Variant], answered[slice][one.Variant] = said, calls
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := r.slicedClusters(ctx, task, slices)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]SliceVerdicts, len(slices.Values))
+	for n := range verdicts {
+		sliced := task
+		sliced.TotalItems = slices.Items[n]
+		verdicts[n].Answered = map[int]measure.Interval{}
+		for number, statistics := range summarised(sliced, answered[n], clusters[n]) {
+			verdicts[n].Answered[number] = statistics.PassInterval
+		}
+		if len(task.Evaluators) > 0 {
+			verdicts[n].Passes = summarised(sliced, of[n], clusters[n])
+		}
+	}
+	return verdicts, nil
+}
+
+// slicedClusters are the clusters of a task's items, by the slices' places; empty maps where each item is its own cluster.
+func (r Report) slicedClusters(ctx context.Context, task db.Task, slices Slices) ([]map[int64]string, error) {
+	all, err := r.clusters(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	clusters := make([]map[int64]string, len(slices.Values))
+	for n := range clusters {
+		clusters[n] = map[int64]string{}
+	}
+	for item, cluster := range all {
+		if slice, isKnown := slices.of[item]; isKnown {
+			clusters[slice][item] = cluster
+		}
+	}
+	return clusters, nil
+}

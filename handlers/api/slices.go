@@ -1,0 +1,72 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"wending/db"
+	"wending/db/measure"
+	"wending/db/report"
+	"wending/handlers/request"
+)
+
+// SlicingQuery narrows questions by the columns of their dataset, and by the numbers of their runs.
+type SlicingQuery struct {
+	MinLatency string `query:"min_latency_ms" doc:"Only questions of which a run took at least this long" example:"1000"`
+	MaxLatency string `query:"max_latency_ms" doc:"Only questions of which a run took at most this long"`
+	MinTokens  string `query:"min_total_tokens" doc:"Only questions of which a run has at least this many tokens" example:"500"`
+	MaxTokens  string `query:"max_total_tokens" doc:"Only questions of which a run has at most this many tokens"`
+	MinCost    string `query:"min_cost" doc:"Only questions of which a run cost at least this much" example:"0.01"`
+	MaxCost    string `query:"max_cost" doc:"Only questions of which a run cost at most this much"`
+	// values is the whole query, which has the columns.
+	values url.Values
+}
+
+// Resolve implements huma.Resolver: the names of columns are not known before the task is.
+func (q *SlicingQuery) Resolve(ctx huma.Context) []error {
+	address := ctx.URL()
+	q.values = address.Query()
+	return nil
+}
+
+// slicing returns what the query asks for.
+func (q *SlicingQuery) slicing(task db.Task) (report.Slicing, error) {
+	return request.Slicing(q.values, task)
+}
+
+// slice are the numbers of the questions with one value in a column.
+type slice struct {
+	Value    *string           `json:"value" doc:"null: all values but the 50 most frequent" example:"合同"`
+	Items    int               `json:"items" doc:"Questions with this value" example:"42"`
+	Variants []sliceStatistics `json:"variants"`
+}
+
+// sliceStatistics are the numbers of one variant over one slice.
+type sliceStatistics struct {
+	variantStatistics
+	Answered measure.Interval `json:"success_rate_interval" doc:"95 %, of success_rate, with questions as clusters" example:"[0.95,1]"`
+}
+
+// slicesBy returns the numbers of each value of a column.
+func (h *handler) slicesBy(ctx context.Context, task db.Task, by string, withDefaults bool) ([]slice, error) {
+	place := slices.Index(task.VariableNames, by)
+	if place < 0 {
+		return nil, request.ParameterFault("by", request.OneOf(task.VariableNames...))
+	}
+	found, err := report.New(h.Store).SlicesBy(ctx, task, place+1, withDefaults)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]slice, len(found))
+	for n, of := range found {
+		list[n] = slice{Value: of.Value, Items: of.Items, Variants: []sliceStatistics{}}
+		for _, one := range of.Variants {
+			described := newVariantStatistics(one.VariantStatistics, one.Levels, one.FactsDiffer, one.Passes)
+			list[n].Variants = append(list[n].Variants, sliceStatistics{described, one.Answered})
+		}
+	}
+	return list, nil
+}

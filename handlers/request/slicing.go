@@ -1,0 +1,96 @@
+package request
+
+import (
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"wending/db"
+	"wending/db/report"
+	"wending/views/paths"
+)
+
+// ColumnPrefix begins the parameters that narrow questions by a column of their dataset.
+const ColumnPrefix = paths.ColumnPrefix
+
+// sliceNumbers are the parameters that narrow questions by the numbers of their runs.
+var sliceNumbers = []string{"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost", "max_cost"}
+
+// isSliceParameter reports whether Slicing reads a parameter.
+func isSliceParameter(name string) bool {
+	return strings.HasPrefix(name, ColumnPrefix) || slices.Contains(sliceNumbers, name)
+}
+
+// HasSlice reports whether a query has a parameter that Slicing reads.
+func HasSlice(query url.Values) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(query)), isSliceParameter)
+}
+
+// SliceValues are the parameters of a query that Slicing reads. A form has blanks for what it does not ask for.
+func SliceValues(query url.Values) url.Values {
+	values := url.Values{}
+	for name, given := range query {
+		if !isSliceParameter(name) {
+			continue
+		}
+		for _, value := range given {
+			if value != "" {
+				values.Add(name, StorableText(value))
+			}
+		}
+	}
+	return values
+}
+
+// Slicing reads which questions a query asks for by the columns of the task's dataset and the numbers of their runs.
+// What it asks for wrongly is left out, and is the error.
+func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error) {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		column, isColumn := strings.CutPrefix(name, ColumnPrefix)
+		if !isColumn {
+			continue
+		}
+		place := slices.Index(task.VariableNames, column)
+		if place < 0 {
+			err = unknownColumn(name, task)
+			continue
+		}
+		chosen := report.Chosen{Place: place + 1}
+		for _, value := range query[name] {
+			chosen.Values = append(chosen.Values, StorableText(value))
+		}
+		slicing.Columns = append(slicing.Columns, chosen)
+	}
+	for name, to := range map[string]**float64{
+		"min_latency_ms": &slicing.LatencyMS.Min, "max_latency_ms": &slicing.LatencyMS.Max,
+		"min_total_tokens": &slicing.TotalTokens.Min, "max_total_tokens": &slicing.TotalTokens.Max,
+		"min_cost": &slicing.Cost.Min, "max_cost": &slicing.Cost.Max,
+	} {
+		text := strings.TrimSpace(query.Get(name))
+		if text == "" {
+			continue
+		}
+		number, failed := strconv.ParseFloat(text, 64)
+		if failed != nil || !(number >= 0 && number <= math.MaxInt32) {
+			err = ParameterFault(name, Between(0, math.MaxInt32))
+			continue
+		}
+		*to = &number
+	}
+	return slicing, err
+}
+
+// unknownColumn names the nearest column that there is.
+func unknownColumn(name string, task db.Task) error {
+	known := make([]string, len(task.VariableNames))
+	for n, column := range task.VariableNames {
+		known[n] = ColumnPrefix + column
+	}
+	if len(known) == 0 {
+		return ParameterFault(name, OneOf())
+	}
+	return UnknownParameterFault(name, known)
+}

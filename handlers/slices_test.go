@@ -1,0 +1,174 @@
+package handlers_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// sliced runs a task of six questions in three categories, of which 合同 contradicts itself and one of 劳动 fails.
+func (s *site) sliced(t *testing.T) (id string) {
+	t.Helper()
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		switch {
+		case strings.HasPrefix(call.Question, "合同"):
+			agenttest.Stream(w, fmt.Sprintf("应当在 %d 日内付款。", 14+5*int(call.IdempotencyKey[len(call.IdempotencyKey)-1]%2)))
+		case call.Question == "劳动二":
+			http.Error(w, "down", http.StatusBadGateway)
+		default:
+			agenttest.Stream(w, "三十日")
+		}
+	})
+	id = s.create(t, fake.URL, map[string]string{"runs_per_item": "4", "concurrency": "4", "rate_limit": "unlimited",
+		"file@q.csv": "question_id,question,standard_answer,category,难 度\n" +
+			"q1,合同一,14 日,合同,easy\nq2,合同二,14 日,合同,hard\nq3,劳动一,三十日,劳动,easy\nq4,劳动二,三十日,劳动,hard\nq5,婚姻一,三十日,婚姻,easy\nq6,婚姻二,三十日,\"合同'; --\",hard\n"})
+	s.awaitDone(t, id)
+	return id
+}
+
+// found lists the questions that the results have for a query.
+func (s *site) found(t *testing.T, id string, query url.Values) (ids []string) {
+	t.Helper()
+	for _, one := range s.entry(t, "GET", "evaluation-tasks/"+id+"/results?"+query.Encode(), nil, 200)["items"].([]any) {
+		ids = append(ids, one.(object)["question_id"].(string))
+	}
+	return ids
+}
+
+// Results are narrowed by the columns of the dataset and by the numbers of runs; what there is not is refused by name.
+func TestResultsAreNarrowedByColumnsAndNumbers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	for _, one := range []struct {
+		query url.Values
+		ids   []string
+	}{
+		{url.Values{"column.category": {"合同"}}, []string{"q1", "q2"}},
+		{url.Values{"column.category": {"合同", "劳动"}, "column.难 度": {"hard"}}, []string{"q2", "q4"}},
+		{url.Values{"column.category": {"合同'; --"}}, []string{"q6"}},
+		{url.Values{"column.category": {"none"}}, nil},
+		{url.Values{"error_code": {"HTTP_502"}}, []string{"q4"}},
+		{url.Values{"min_latency_ms": {"0"}, "column.难 度": {"easy"}}, []string{"q1", "q3", "q5"}},
+		{url.Values{"min_latency_ms": {"600000"}}, nil},
+		{url.Values{"max_cost": {"1"}}, nil},
+		{url.Values{"min_total_tokens": {"1"}}, nil},
+	} {
+		require.Equal(t, one.ids, s.found(t, id, one.query), one.query.Encode())
+	}
+	for _, wrong := range []string{"column.categry=x", "min_latency_ms=fast", "max_cost=-1", "min_total_tokens=NaN"} {
+		refused := s.get(t, api+"/"+id+"/results?"+wrong)
+		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, wrong)
+		require.Contains(t, string(refused.body), "PARAMETER_INVALID")
+	}
+	require.Contains(t, string(s.get(t, api+"/"+id+"/results?column.categry=x").body), "column.category")
+}
+
+// The statistics by a column are those of its values: each has its own levels, failures and intervals.
+func TestStatisticsByAColumn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	path := "evaluation-tasks/" + id + "/statistics"
+	require.NotContains(t, s.entry(t, "GET", path, nil, 200), "slices")
+	found := map[string]object{}
+	for _, one := range s.entry(t, "GET", path+"?by=category", nil, 200)["slices"].([]any) {
+		found[one.(object)["value"].(string)] = one.(object)
+	}
+	require.Len(t, found, 4)
+	require.EqualValues(t, 2, found["合同"]["items"])
+	contracts, work := found["合同"]["variants"].([]any)[0].(object), found["劳动"]["variants"].([]any)[0].(object)
+	require.EqualValues(t, 2, contracts["facts_differ"].(object)["conflict"])
+	require.EqualValues(t, 8, contracts["succeeded"])
+	require.EqualValues(t, 8, work["runs_expected"])
+	require.EqualValues(t, 4, work["failed"])
+	require.InDelta(t, 0.5, work["success_rate"], 1e-9)
+	require.NotNil(t, work["success_rate_interval"])
+	require.EqualValues(t, 1, work["levels"].(object)["unknown"])
+	refused := s.get(t, api+"/"+id+"/statistics?by=colour")
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Contains(t, string(refused.body), "category")
+}
+
+// What the report's page narrows to is what its file and its print have; a value that does not exist is left out and said.
+func TestAFilteredReportIsExportedAndPrintedAsItIsShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	query := url.Values{"column.category": {"合同"}, "column.难 度": {"hard"}, "min_latency_ms": {"0"}, "min_cost": {""}}.Encode()
+	page := s.get(t, "/tasks/"+id+"/results?"+query).page(t)
+	require.Equal(t, 1, page.Find("article.result").Length())
+	require.Contains(t, page.Find(".shown-of").Text(), "筛出 1 题，共 6 题")
+	require.Equal(t, "合同（2）", strings.TrimSpace(page.Find(`select[name="column.category"] option[selected]`).Text()))
+	href, _ := page.Find(".shown-of a").First().Attr("href")
+	rows := strings.Split(strings.TrimSpace(string(s.get(t, href).body)), "\r\n")
+	require.Len(t, rows, 2)
+	require.True(t, strings.HasPrefix(rows[1], "q2,"), rows[1])
+	print := s.get(t, "/tasks/"+id+"/results/print?"+query).page(t)
+	require.Contains(t, print.Text(), "合同二")
+	require.NotContains(t, print.Text(), "婚姻一")
+	rows = strings.Split(strings.TrimSpace(string(s.get(t, api+"/"+id+"/export?column.category="+url.QueryEscape("合同")).body)), "\r\n")
+	require.Len(t, rows, 3)
+
+	for _, wrong := range []string{
+		"filter=none", "sort=none", "view=none", "text=none", "align=none", "review=none", "finish_reason=none", "variant=9", "variant=x",
+		"page=x", "page=-1", "page=99999999", "page_size=0", "column.colour=red", "min_latency_ms=fast", "max_cost=-1",
+	} {
+		name, _, _ := strings.Cut(wrong, "=")
+		for _, path := range []string{"/tasks/" + id + "/results"} {
+			moved := s.get(t, path+"?search=&"+wrong)
+			require.Equal(t, http.StatusSeeOther, moved.StatusCode, wrong)
+			shown := s.get(t, moved.Header.Get("Location"))
+			require.Equal(t, http.StatusOK, shown.StatusCode, wrong)
+			require.Contains(t, shown.page(t).Find("#left-out").Text(), name)
+		}
+	}
+}
+
+// No list answers an odd address with an error of the server's own, and none refuses it: the nearest page is shown.
+func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	for _, path := range []string{
+		"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report", "/tasks/" + id + "/review", "/tasks/" + id + "/sign-off",
+		"/tasks/" + id + "/gallery", "/tasks/" + id + "/launches", "/tasks/" + id + "/variants", "/library/agents", "/library/datasets", "/library/prompts",
+		"/library/schedules", "/workers", "/comparison", "/",
+	} {
+		for _, odd := range []string{
+			"page=x", "page=0", "page=1000000", "page_size=9999", "status=NONE", "sort=none", "filter=none", "view=none", "variant=99", "archived=maybe",
+			"by=none", "column.none=x", "query=%00%ff", "search=%00%ff", "a=x&b=y", "from=x", "left_out=%3Cscript%3E",
+		} {
+			answer := s.get(t, path+"?"+odd)
+			for hops := 0; answer.Header.Get("Location") != "" && hops < 5; hops++ {
+				answer = s.get(t, answer.Header.Get("Location"))
+			}
+			require.Contains(t, []int{http.StatusOK, http.StatusNotFound}, answer.StatusCode, path+"?"+odd)
+			require.NotContains(t, string(answer.body), "<script>")
+		}
+	}
+}
+
+// A report is grouped by a column, and its numbers lead to the questions that they count; what was sent for a question is
+// one click from its answers.
+func TestAReportIsGroupedByAColumn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	page := s.get(t, "/tasks/"+id+"/report?by=category").page(t)
+	rows := page.Find("#slices tbody tr")
+	require.Equal(t, 4, rows.Length())
+	link := rows.Find("td a").First()
+	href, _ := link.Attr("href")
+	require.Contains(t, s.get(t, href).page(t).Find(".shown-of").Text(), "筛出 "+link.Text()+" 题")
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/"+id+"/report?by=none").StatusCode)
+
+	fold, _ := s.get(t, "/tasks/"+id+"/results").page(t).Find(".sent a").First().Attr("hx-get")
+	require.Contains(t, string(s.fragment(t, fold).body), "&#34;question&#34;")
+}
