@@ -225,43 +225,43 @@ type resultsInput struct {
 }
 
 // filter returns the filter of the query.
-func (i *FilterQuery) filter(task db.Task) (report.Filter, error) {
+func (q *FilterQuery) filter(task db.Task) (report.Filter, error) {
 	filter := report.Filter{
-		QuestionID: request.SearchText(i.QuestionID), OnlyAssessed: !task.HasResults, Variant: i.Variant, Unstable: i.Unstable,
+		QuestionID: request.SearchText(q.QuestionID), OnlyAssessed: !task.HasResults, Variant: q.Variant, Unstable: q.Unstable,
 	}
-	if err := request.HasVariant(task, i.Variant); err != nil {
+	if err := request.HasVariant(task, q.Variant); err != nil {
 		return filter, err
 	}
-	for _, name := range listed(i.Status) {
+	for _, name := range listed(q.Status) {
 		if !slices.Contains(db.RunStatuses, db.RunStatus(name)) {
 			return filter, request.ParameterFault("status", request.OneOf("SUCCEEDED", "FAILED", "TIMEOUT", "STOPPED"))
 		}
 		filter.Statuses = append(filter.Statuses, db.RunStatus(name))
 	}
-	for _, name := range listed(i.Level) {
+	for _, name := range listed(q.Level) {
 		if !slices.Contains(measure.Levels, measure.Level(name)) {
 			return filter, request.ParameterFault("level", request.OneOf(names(measure.Levels)...))
 		}
 		filter.Levels = append(filter.Levels, measure.Level(name))
 	}
-	for _, name := range listed(i.Facts) {
+	for _, name := range listed(q.Facts) {
 		if !slices.Contains(facts.Differs, facts.Differ(name)) {
 			return filter, request.ParameterFault("facts", request.OneOf(names(facts.Differs)...))
 		}
 		filter.Facts = append(filter.Facts, facts.Differ(name))
 	}
-	filter.ErrorCodes = listed(i.ErrorCode)
-	filter.FinishReasons = listed(i.Finish)
+	filter.ErrorCodes = listed(q.ErrorCode)
+	filter.FinishReasons = listed(q.Finish)
 	for _, reason := range filter.FinishReasons {
 		if !slices.Contains(protocol.Finishes, reason) {
 			return filter, request.ParameterFault("finish_reason", request.OneOf(protocol.Finishes...))
 		}
 	}
-	if err := i.verdicts(task, &filter); err != nil {
+	if err := q.verdicts(task, &filter); err != nil {
 		return filter, err
 	}
 	var err error
-	if filter.Slicing, err = i.slicing(task); err != nil {
+	if filter.Slicing, err = q.slicing(task); err != nil {
 		return filter, err
 	}
 	return filter, nil
@@ -289,15 +289,15 @@ func listed(given []string) (values []string) {
 }
 
 // verdicts is the part of the filter about evaluators' verdicts.
-func (i *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
-	if i.Passed != "" {
-		passed := i.Passed == "true"
+func (q *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
+	if q.Passed != "" {
+		passed := q.Passed == "true"
 		filter.Passed = &passed
 	}
 	for name, of := range map[string]struct {
 		text string
 		to   **float64
-	}{"min_score": {i.MinScore, &filter.MinScore}, "max_score": {i.MaxScore, &filter.MaxScore}} {
+	}{"min_score": {q.MinScore, &filter.MinScore}, "max_score": {q.MaxScore, &filter.MaxScore}} {
 		if of.text == "" {
 			continue
 		}
@@ -307,10 +307,10 @@ func (i *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
 		}
 		*of.to = &score
 	}
-	if i.Evaluator == "" {
+	if q.Evaluator == "" {
 		return nil
 	}
-	at := slices.IndexFunc(task.Evaluators, func(e db.Evaluator) bool { return e.EvaluatorID.String() == i.Evaluator })
+	at := slices.IndexFunc(task.Evaluators, func(e db.Evaluator) bool { return e.EvaluatorID.String() == q.Evaluator })
 	if at < 0 {
 		return request.ParameterFault("evaluator", request.ValidEntries())
 	}

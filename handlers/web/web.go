@@ -71,6 +71,32 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	}
 	compressed.GET(paths.Create, p.newTask)
 	compressed.GET(paths.Tasks, p.listTasks)
+	p.registerTask(compressed, plain)
+	compressed.GET(paths.Comparison, p.compare)
+	compressed.GET(paths.PrintComparison, p.printComparison)
+	compressed.GET(paths.NewComparison, p.newTask)
+	compressed.POST(paths.EstimateComparison, p.estimateComparison)
+	compressed.GET(paths.Workers, p.listWorkers)
+	compressed.GET(paths.Help, p.showGuide)
+	compressed.GET(paths.Help+"/:chapter", p.showChapter)
+	compressed.GET(paths.TaskRows, p.taskRows)
+	compressed.POST(paths.Tasks, p.createTask)
+	compressed.POST(paths.Preview, p.previewDataset)
+	compressed.POST(paths.Probe, p.probeAgent)
+	compressed.POST(paths.SaveAgent, p.saveTypedAgent)
+	compressed.POST(paths.Language, p.switchLanguage)
+	compressed.POST(paths.Settings, p.saveSettings)
+	compressed.POST(paths.Demo, p.startDemo)
+	compressed.POST(paths.DemoComparison, p.startDemoComparison)
+	library.Register(compressed, plain, library.Config{
+		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, Check: config.Check,
+		HasDemo: config.DemoModelsURL != "", Version: config.Version, Failed: config.Failed,
+	})
+	return p
+}
+
+// registerTask adds the routes of one task.
+func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.GET("/tasks/:taskId", p.showTask)
 	compressed.GET("/tasks/:taskId/settings", p.showSettings)
 	compressed.GET("/tasks/:taskId/gallery", p.showProcess)
@@ -98,33 +124,12 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.POST("/tasks/:taskId/ceiling", p.setCeiling)
 	compressed.POST("/tasks/:taskId/assignments", p.assign)
 	compressed.GET("/tasks/:taskId/runs/:runId", p.showRun)
-	compressed.GET(paths.Comparison, p.compare)
-	compressed.GET(paths.PrintComparison, p.printComparison)
-	compressed.GET(paths.NewComparison, p.newTask)
-	compressed.POST(paths.EstimateComparison, p.estimateComparison)
-	compressed.GET(paths.Workers, p.listWorkers)
-	compressed.GET(paths.Help, p.showGuide)
-	compressed.GET(paths.Help+"/:chapter", p.showChapter)
-	compressed.GET(paths.TaskRows, p.taskRows)
 	compressed.GET("/tasks/:taskId/live", p.liveTask)
-	compressed.POST(paths.Tasks, p.createTask)
-	compressed.POST(paths.Preview, p.previewDataset)
-	compressed.POST(paths.Probe, p.probeAgent)
-	compressed.POST(paths.SaveAgent, p.saveTypedAgent)
 	compressed.POST("/tasks/:taskId/agent", p.saveAgentOf)
-	compressed.POST(paths.Language, p.switchLanguage)
-	compressed.POST(paths.Settings, p.saveSettings)
-	compressed.POST(paths.Demo, p.startDemo)
-	compressed.POST(paths.DemoComparison, p.startDemoComparison)
 	p.registerActions(compressed)
 	compressed.POST("/tasks/:taskId/delete", p.deleteTask)
-	library.Register(compressed, plain, library.Config{
-		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, Check: config.Check,
-		HasDemo: config.DemoModelsURL != "", Version: config.Version, Failed: config.Failed,
-	})
 	plain.GET("/tasks/:taskId/runs/:runId/text", p.runText)
 	plain.GET("/tasks/:taskId/dataset", p.downloadDataset)
-	return p
 }
 
 // task returns the task that the path names.
