@@ -245,7 +245,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	require.Equal(t, 12, page.Find(".exhibit.is-lost").Length())
 	require.Equal(t, 2, page.Find("audio").Length())
 	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/gallery?type=audio").page(t).Find(".exhibits").Length())
-	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/tasks/"+id+"/gallery?type=x").StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/"+id+"/gallery?type=x").StatusCode)
 	require.Positive(t, s.get(t, "/tasks/"+id+"/results").page(t).Find(".strip-of-files img").Length())
 
 	// A standalone report lists the files, states why one is missing, and contains the images.

@@ -111,12 +111,12 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	page = s.get(t, path+"&show=only_b").page(t)
 	require.Equal(t, 1, page.Find("article").Length())
 	require.Contains(t, page.Find("article").Text(), "新")
-	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path+"&show=nothing").StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.get(t, path+"&show=nothing").StatusCode)
 
 	// If two tasks are ticked in the list, the older one comes first.
 	answer := s.get(t, "/comparison?task="+b+"&task="+a)
 	require.Equal(t, path, answer.Header.Get("Location"))
-	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/comparison?task="+b+"&task="+a+"&task="+a).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/comparison?task="+b+"&task="+a+"&task="+a).StatusCode)
 	require.Equal(t, 1, s.get(t, "/comparison").page(t).Find(`tbody a[href="/comparison?a=`+a+`"]`).Length(), "without any task the first one is chosen")
 	require.Equal(t, "/comparison?a="+a, s.get(t, "/comparison?task="+a).Header.Get("Location"))
 
@@ -390,7 +390,7 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 		path   string
 		status int
 	}{
-		{"?from=" + a + "&variant=2", http.StatusNotFound}, {"?from=" + a + "&variant=x", http.StatusUnprocessableEntity},
+		{"?from=" + a + "&variant=2", http.StatusNotFound}, {"?from=" + a + "&variant=x", http.StatusSeeOther},
 		{"?from=" + a + ":3", http.StatusNotFound}, {"", http.StatusNotFound},
 	} {
 		require.Equal(t, test.status, s.get(t, carry+test.path).StatusCode, test.path)
@@ -444,7 +444,8 @@ func TestAComparisonIsExported(t *testing.T) {
 	document = s.get(t, "/comparison/print"+query+"&only=differing")
 	require.Equal(t, 6, document.page(t).Find("article").Length())
 	require.Contains(t, document.page(t).Text(), "另外 3 题内容相同，未打印（共 9 题）")
-	for _, path := range []string{"/comparison/print" + query + "&only=x", "/comparison/print?a=" + a, "/api/v1/comparison/export" + query + "&format=pdf"} {
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/comparison/print"+query+"&only=x").StatusCode)
+	for _, path := range []string{"/comparison/print?a=" + a, "/api/v1/comparison/export" + query + "&format=pdf"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path).StatusCode, path)
 	}
 }

@@ -170,10 +170,12 @@ func (w *walk) tasks() {
 	path := "evaluation-tasks/" + draft
 	w.do("GET", path, nil, 200)
 	w.do("GET", path+"/statistics", nil, 200)
+	w.do("GET", path+"/items", nil, 200)
 	w.do("PATCH", path, object{"max_cost": "5"}, 200)
 	w.do("PATCH", path, object{"max_cost": nil}, 200)
 	w.do("POST", path+"/run", nil, 202)
 	w.awaitDone(t, draft)
+	w.do("GET", path+"/statistics?by=level", nil, 200)
 	w.do("POST", path+"/extend", object{"runs_per_item": 3}, 202)
 	w.awaitDone(t, draft)
 	w.do("POST", path+"/evaluate", object{"evaluators": []string{w.ids["judges"]}}, 202)
@@ -254,7 +256,7 @@ func (w *walk) talk() {
 func (w *walk) readTask(id string) {
 	w.t.Helper()
 	path := "evaluation-tasks/" + id
-	for _, part := range []string{"", "/statistics", "/statistics?include_defaults=true", "/results", "/results?sort=-agreement&page_size=1", "/launches", "/assets", "/reviews"} {
+	for _, part := range []string{"", "/statistics", "/statistics?include_defaults=true", "/items?state=done", "/results", "/results?sort=-agreement&page_size=1", "/launches", "/assets", "/reviews"} {
 		w.do("GET", path+part, nil, 200)
 	}
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {

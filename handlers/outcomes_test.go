@@ -113,7 +113,7 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	require.Equal(t, 2, filtered.Find("article.result").Length())
 	require.Equal(t, "REFUSED", filtered.Find("select[name=error_code] option[selected]").AttrOr("value", ""))
 	require.Zero(t, s.get(t, "/tasks/"+id+"/results?finish_reason=length&variant=1").page(t).Find("article.result").Length())
-	require.Equal(t, 422, s.get(t, "/tasks/"+id+"/results?finish_reason=whim").StatusCode)
+	require.Equal(t, 303, s.get(t, "/tasks/"+id+"/results?finish_reason=whim").StatusCode)
 
 	report := s.get(t, "/tasks/"+id+"/report").page(t)
 	said := report.Find(".sentences").First().Text()

@@ -134,7 +134,7 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	require.Contains(t, failed.Find("header").Text(), "2 次")
 
 	require.Equal(t, "逐段", s.get(t, results).page(t).Find("[data-view][aria-current]").Text(), "the browser keeps the view")
-	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?view=none").StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.get(t, results+"?view=none").StatusCode)
 }
 
 // Before the first launch has ended, questions whose runs are all done can be read.
@@ -294,7 +294,7 @@ func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
 	require.Equal(t, 1, strings.Count(row.Text(), "= 同 A"), "what is said again is not written again")
 	require.Equal(t, "2–3 小时", row.Find(".run.is-loud ins.fact").First().Text())
 	require.Equal(t, "对齐", s.get(t, results).page(t).Find("[data-align][aria-current]").Text(), "the browser keeps the choice")
-	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, results+"?align=some").StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.get(t, results+"?align=some").StatusCode)
 }
 
 // Of many long answers the page contains the places where facts differ; the rest is loaded when it is opened.
@@ -370,7 +370,7 @@ func TestARunIsReadBesideItsQuestion(t *testing.T) {
 	require.Equal(t, "30", marked.Find("del").Text())
 	require.Equal(t, "35", marked.Find("mark").Text())
 	require.Equal(t, "35 日", s.get(t, run+"?text=formatted").page(t).Find(".answer strong").Text())
-	require.Equal(t, http.StatusUnprocessableEntity, s.get(t, run+"?text=bold").StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.get(t, run+"?text=bold").StatusCode)
 	same := s.get(t, report.Find(".run").Eq(0).Find("a.plain-link").AttrOr("href", "")+"?text=marked").page(t)
 	require.Equal(t, 2, same.Find(".answer .segments a").Length(), "the most common answer has no differences from itself")
 	require.Equal(t, most, same.Find(".answer .text").Text())

@@ -330,7 +330,7 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	})
 
 	for _, wrong := range []string{"/variants?by=name", "/variants?sort=name", "/results?variant=3", "/results?variant=x"} {
-		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path+wrong).StatusCode, wrong)
+		require.Equal(t, http.StatusSeeOther, s.get(t, path+wrong).StatusCode, wrong)
 	}
 	draft := s.create(t, c.steady.URL, map[string]string{"start": "false"})
 	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+draft+"/variants").StatusCode)

@@ -232,8 +232,8 @@
   // Questions that were passed together are taken back together, by the form of their list.
   function undoBatch(last) {
     const form = document.createElement("form");
-    form.method = "post";
-    form.action = last.action;
+    form.setAttribute("method", "post");
+    form.setAttribute("action", last.action);
     for (const name of ["batch", "reviewer"]) {
       const field = document.createElement("input");
       field.type = "hidden";
@@ -251,7 +251,7 @@
   if (sessionStorage.getItem(passedKey) === location.pathname && batch) {
     sessionStorage.removeItem(passedKey);
     const form = batch.form;
-    sessionStorage.setItem(undoKey, JSON.stringify({ batch: batch.value, reviewer: form.elements.reviewer.value, action: form.action, task: location.pathname.split("/")[2] }));
+    sessionStorage.setItem(undoKey, JSON.stringify({ batch: batch.value, reviewer: form.elements.reviewer.value, action: form.getAttribute("action"), task: location.pathname.split("/")[2] }));
   }
   if (batch) {
     document.addEventListener("keydown", (event) => {

@@ -9,7 +9,7 @@
   const save = document.getElementById("save");
   const missing = document.getElementById("missing");
   const words = submit.textContent;
-  // A control named dataset would hide the property form.dataset, so the attributes are read directly.
+  // A control named dataset would hide the form property of that name, so the attributes are read directly.
   const message = (name) => form.getAttribute("data-" + name);
   let pressed = null; // the button that waits for the upload
   let isSending = false;
