@@ -293,6 +293,7 @@ func TestTheSameSaidInAnotherWay(t *testing.T) {
 		{"罚款 1 元 1 分，身高一米八以下。", "罚款 1 元 1 分，身高 1.8 米以下。"},
 		{"套外通话 0.15 元/分钟。", "套外通话一分钟一毛五。"},
 		{"请在下午 6 点前还车。", "请在 18:00 前还车。"},
+		{"目标：一般患者血压应低于 140/90 mmHg。", "目标：通常患者血压应低于 140/90 mmHg。"},
 	} {
 		require.False(t, isConflict(p[0], p[1]), "%q, %q: %+v", p[0], p[1], facts.Compare(p[0], p[1]))
 	}

@@ -81,7 +81,11 @@ func (c *comparison) wording(n, m int) bool {
 		return head+tail >= 8
 	}
 	isLead := head == 0 && tail > 0 && tail < len(x) && c.a.At(x[len(x)-tail-1].To) == ':'
-	x, y = content(x[head:len(x)-tail]), content(y[head:len(y)-tail])
+	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
+	if len(x) > 0 && len(y) > 0 && areSynonyms(x, y) && !isPermutation(x, y) { // whole: a character such as 一 of 一般 is no word
+		return true
+	}
+	x, y = content(x), content(y)
 	if len(x) > shortReplace || len(y) > shortReplace || isLead {
 		return true
 	}
