@@ -62,6 +62,7 @@ var synonyms = func() map[string]int {
 const synonymLines = `意味着 代表 表示 说明 表明 意味
 拨打 致电 联系 打 拨
 一般 通常 往往 一般情况下
+建议 推荐
 立即 立刻 马上 尽快 及时
 出现 发生 遇到
 提醒 提示 留意 注意 说明 下面
