@@ -847,9 +847,9 @@ func (b Beside) Changed(earlier, later string) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var37 string
-						templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(value.Text)
+						templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value.Text))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/beside.templ`, Line: 207, Col: 66}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/beside.templ`, Line: 207, Col: 76}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 						if templ_7745c5c3_Err != nil {
@@ -861,9 +861,9 @@ func (b Beside) Changed(earlier, later string) templ.Component {
 						}
 					} else {
 						var templ_7745c5c3_Var38 string
-						templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(value.Text)
+						templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value.Text))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/beside.templ`, Line: 209, Col: 20}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/beside.templ`, Line: 209, Col: 30}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
 						if templ_7745c5c3_Err != nil {
@@ -1050,7 +1050,7 @@ func ChangedLine(fact measure.Fact) string {
 		if n > 0 {
 			said += " →"
 		}
-		said += " " + value.Text
+		said += " " + unmarked(value.Text)
 	}
 	return said
 }

@@ -147,9 +147,9 @@ func factsPart(card Card, differing report.Facts, a *aligned) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var8 string
-						templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(value.Text)
+						templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value.Text))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 36, Col: 59}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 36, Col: 69}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 						if templ_7745c5c3_Err != nil {
@@ -161,9 +161,9 @@ func factsPart(card Card, differing report.Facts, a *aligned) templ.Component {
 						}
 					} else {
 						var templ_7745c5c3_Var9 string
-						templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(value.Text)
+						templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value.Text))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 38, Col: 20}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 38, Col: 30}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 						if templ_7745c5c3_Err != nil {
@@ -426,9 +426,9 @@ func expectedPart(expected report.ExpectedFacts) templ.Component {
 					}
 				}
 				var templ_7745c5c3_Var21 string
-				templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(fact.Text)
+				templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(fact.Text))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 100, Col: 16}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 100, Col: 26}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 				if templ_7745c5c3_Err != nil {
@@ -453,9 +453,9 @@ func expectedPart(expected report.ExpectedFacts) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var23 string
-					templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(value.Text)
+					templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value.Text))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 103, Col: 40}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 103, Col: 50}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 					if templ_7745c5c3_Err != nil {
@@ -468,7 +468,7 @@ func expectedPart(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var24 string
 					templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(runsText(value.Runs))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 103, Col: 85}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/facts.templ`, Line: 103, Col: 95}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 					if templ_7745c5c3_Err != nil {
@@ -529,6 +529,11 @@ func rareRuns(n int, runs []int) string {
 	return " " + runsText(runs)
 }
 
+// unmarked writes what an answer states without its Markdown marks: a statement may hold some of them.
+func unmarked(text string) string { return marksOfText.Replace(text) }
+
+var marksOfText = strings.NewReplacer("**", "", "__", "", "`", "")
+
 // omission shows a fact with the runs that do not state it.
 func omission(fact measure.Fact) string { return statedAs(fact) + " " + runsText(fact.Missing) }
 
@@ -536,7 +541,7 @@ func omission(fact measure.Fact) string { return statedAs(fact) + " " + runsText
 func statedAs(fact measure.Fact) string {
 	said := fact.Label
 	if len(fact.Values) > 0 && !strings.Contains(said, fact.Values[0].Text) {
-		said = strings.TrimSpace(said + " " + fact.Values[0].Text)
+		said = strings.TrimSpace(said + " " + unmarked(fact.Values[0].Text))
 	}
 	return said
 }
@@ -559,16 +564,16 @@ func Conflicts(facts report.Facts) report.Facts {
 func FactLine(fact measure.Fact) string {
 	values := make([]string, len(fact.Values))
 	for n, value := range fact.Values {
-		values[n] = value.Text + " ×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs)
+		values[n] = unmarked(value.Text) + " ×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs)
 	}
 	return strings.TrimSpace(fact.Label + " " + strings.Join(values, " · "))
 }
 
 // ExpectedLine shows a fact of the standard answer on one line, with the values that answers state instead.
 func ExpectedLine(fact measure.ExpectedFact) string {
-	said := strings.TrimSpace(fact.Label + " " + fact.Text)
+	said := strings.TrimSpace(fact.Label + " " + unmarked(fact.Text))
 	for _, value := range fact.Values {
-		said += " → " + value.Text + " " + runsText(value.Runs)
+		said += " → " + unmarked(value.Text) + " " + runsText(value.Runs)
 	}
 	return said
 }
