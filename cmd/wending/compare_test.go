@@ -118,13 +118,13 @@ func TestAComparisonsStory(t *testing.T) {
 	b.sees("table", "通过率")
 	b.sees(".verdicts", "含标准答案")
 	b.requireAccessible("report of a comparison")
-	b.follows(`.head a[href$="/report"]`)
+	b.follows(`.task-tabs a[href$="/report"]`)
 	var report string
 	b.evaluate("location.pathname", &report)
 	b.sees(".synopsis", "4 个方案，20 题")
 	b.sees(".synopsis", "通过率：")
 	b.requireAccessible("summary of a comparison")
-	b.follows(`.head a[href$="/results"]`)
+	b.follows(`.task-tabs a[href$="/results"]`)
 	downloads := t.TempDir()
 	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(downloads),
 		chromedp.Click(`[data-export][href*="format=csv"]`))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -171,18 +172,20 @@ func TestAPageSaysThatTheServerIsAway(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-release; agenttest.Stream(w, "x") })
+	letGo := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(letGo) // the agent's server ends when its calls do, also after a failure
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "断线", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "a call", func() bool { return len(fake.Calls()) > 0 })
 	b := openBrowser(t, program.url)
 	b.open("/tasks/" + id)
 	b.sees("#live .tag", "运行中")
-	b.awaits("the calls that are followed", `document.querySelector("[hx-trigger^=every]") !== null`)
+	b.awaits("the calls that are followed", `document.querySelector("[hx-trigger*=flights]") !== null`)
 	b.do(chromedp.Evaluate(`window.lost = 0; document.body.addEventListener("htmx:sendError", () => window.lost++)`, nil))
 	require.NoError(t, program.Process.Signal(syscall.SIGSTOP))
 	require.NoError(t, program.Process.Kill())
 	<-program.exited
-	close(release)
+	letGo()
 	b.sees("#offline", "连接已断开，数据停在")
 	b.do(chromedp.WaitReady("html.is-offline"))
 	b.awaits("polls without an answer", `window.lost >= 2`)
