@@ -27,15 +27,24 @@ func (s Sample) Numbers() []float64 { return s.numbers }
 
 // Clusters returns the number of clusters.
 func (s Sample) Clusters() int {
-	named, own := map[string]bool{}, 0
-	for _, cluster := range s.clusters {
-		if cluster == "" {
-			own++
-		} else {
-			named[cluster] = true
+	_, count := s.grouped()
+	return count
+}
+
+// grouped returns the place of each number's cluster, in the order in which clusters first occur, and how many
+// clusters there are.
+func (s Sample) grouped() (places []int, count int) {
+	places, named := make([]int, len(s.clusters)), map[string]int{}
+	for n, cluster := range s.clusters {
+		place, isKnown := named[cluster]
+		if !isKnown || cluster == "" {
+			place = count
+			named[cluster] = place
+			count++
 		}
+		places[n] = place
 	}
-	return len(named) + own
+	return places, count
 }
 
 // Mean returns the mean; nil without numbers.
@@ -49,20 +58,14 @@ func (s Sample) Mean() *float64 {
 
 // SE returns the standard error of the mean; nil with fewer than two clusters.
 func (s Sample) SE() *float64 {
-	count := s.Clusters()
+	places, count := s.grouped()
 	if count < 2 {
 		return nil
 	}
 	mean := stat.Mean(s.numbers, nil)
-	var sums []float64 // of the deviations of each cluster, in the order of the questions: sums of floats depend on theirs
-	places := map[string]int{}
+	sums := make([]float64, count) // of the deviations in each cluster
 	for n, number := range s.numbers {
-		place, isKnown := places[s.clusters[n]]
-		if !isKnown || s.clusters[n] == "" {
-			place = len(sums)
-			sums, places[s.clusters[n]] = append(sums, 0), place
-		}
-		sums[place] += number - mean
+		sums[places[n]] += number - mean
 	}
 	se := math.Sqrt(float64(count)/float64(count-1)*floats.Dot(sums, sums)) / float64(len(s.numbers))
 	return &se

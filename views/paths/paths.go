@@ -242,16 +242,6 @@ func APIExport(id uuid.UUID, format string) string {
 // ColumnPrefix begins the parameters that narrow a report by a column of its dataset.
 const ColumnPrefix = "column."
 
-// ResultsWhere leads to the questions of a report that have a value in each of some parameters of its address: filter, level,
-// error_code, review, variant, column.<name>, min_latency_ms …; given are their names and values by turns.
-func ResultsWhere(id uuid.UUID, given ...string) string {
-	query := url.Values{}
-	for n := 0; n+1 < len(given); n += 2 {
-		query.Set(given[n], given[n+1])
-	}
-	return WithQuery(Results(id), query)
-}
-
 // ResultsExport is the questions of a report that a query asks for, as a file.
 func ResultsExport(id uuid.UUID, format string, query url.Values) string {
 	query = maps.Clone(query)

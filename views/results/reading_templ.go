@@ -61,7 +61,7 @@ func readingPart(report Report, card Card, a *aligned) templ.Component {
 			}
 		case a.haveFacts:
 			for _, s := range a.stretches() {
-				templ_7745c5c3_Err = stretchPart(a, s).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = stretchPart(a, s, func(p place, isFolded bool) templ.Component { return placePart(a, p, isFolded) }).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -487,8 +487,8 @@ func letterTag(card Card, letter string) templ.Component {
 	})
 }
 
-// stretchPart shows a place, or folds several.
-func stretchPart(a *aligned, s stretch) templ.Component {
+// stretchPart shows a place, or folds several. show shows a place, in a fold or outside of one.
+func stretchPart(a *aligned, s stretch, show func(p place, isFolded bool) templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -533,7 +533,7 @@ func stretchPart(a *aligned, s stretch) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = placePart(a, s.places[0], false).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = show(s.places[0], false).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -591,7 +591,7 @@ func stretchPart(a *aligned, s stretch) templ.Component {
 				}
 			} else {
 				for _, p := range s.places {
-					templ_7745c5c3_Err = placePart(a, p, true).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = show(p, true).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -31,12 +31,9 @@ var dollars = map[string]string{"hk": "HKD", "us": "USD", "a": "AUD", "c": "CAD"
 var units = func() map[string]unit {
 	all := map[string]unit{}
 	define := func(c Class, base string, factor float64, names string) {
-		for i, name := range strings.Fields(names) {
-			u := unit{name: strings.Fields(names)[0], class: c, base: base, factor: factor}
-			if i > 0 {
-				u.name = strings.Fields(names)[0]
-			}
-			all[name] = u
+		spellings := strings.Fields(names)
+		for _, spelling := range spellings {
+			all[spelling] = unit{name: spellings[0], class: c, base: base, factor: factor}
 		}
 	}
 	define(classMass, "g", 1e-6, "µg μg mcg 微克")
