@@ -435,7 +435,7 @@ func TestProjectsWithoutAccounts(t *testing.T) {
 	require.Zero(t, s.get(t, "/tasks").page(t).Find(".who").Length())
 }
 
-// Anonymous requests leave the audit unchanged, whatever they ask for; actions and refusals of signed-in users are
+// Anonymous requests leave the audit unchanged, regardless of the path; actions and refusals of signed-in users are
 // recorded.
 func TestNobodyWritesIntoTheAudit(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func otherWords(question, variant int) string {
 	return text.String()
 }
 
-// hostile are shapes of answers that a page must show soon, whatever they are.
+// hostile are the shapes of answers that a page must show without delay.
 var hostile = []struct {
 	name            string
 	questions, runs int
@@ -110,7 +110,7 @@ var hostile = []struct {
 	}},
 }
 
-// answered stores a task whose answers are of so many kinds.
+// answered stores a task with the given number of different answers to each question.
 func (s *site) answered(b *testing.B, questions, runsOfEach, kinds int, answer func(question, variant int) string) string {
 	b.Helper()
 	id := dbtest.Seed(b, s.tables, 1, questions, runsOfEach)

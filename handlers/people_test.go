@@ -375,7 +375,7 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	require.Equal(t, "many", wrong.page(t).Find("[name=lanes]").AttrOr("value", ""))
 }
 
-// Reviews and signatures carry the name of the account, whatever a request says.
+// Reviews and signatures carry the account's name, even if a request gives another one.
 func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

@@ -537,7 +537,7 @@ func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, there.get(t, "/tasks").StatusCode)
 }
 
-// When users lose a right, whatever they are reading with it ends, including open streams.
+// When users lose a right, everything they are reading by it ends, including open streams.
 func TestStreamsEndWithTheRight(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

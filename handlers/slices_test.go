@@ -70,7 +70,7 @@ func TestResultsAreNarrowedByColumnsAndNumbers(t *testing.T) {
 	require.Contains(t, string(s.get(t, api+"/"+id+"/results?column.categry=x").body), "column.category")
 }
 
-// The statistics by a column are those of its values: each has its own levels, failures and intervals.
+// Statistics by a column are given for each of its values, with levels, failures and intervals of its own.
 func TestStatisticsByAColumn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

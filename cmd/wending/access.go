@@ -41,7 +41,7 @@ func (s *Settings) access(listening string) (config handlers.Access, err error) 
 		return config, errors.New("AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
 	}
 	if issuer.Scheme == "http" && !listensOnLoopback(net.JoinHostPort(issuer.Hostname(), "80")) {
-		return config, fmt.Errorf("OIDC_ISSUER is %s, but must be https: whoever is between could sign in as anybody", s.OIDCIssuer)
+		return config, fmt.Errorf("OIDC_ISSUER is %s, but must be https: anybody on the way could sign in as anybody", s.OIDCIssuer)
 	}
 	grants, err := access.ParseGrants(s.OIDCGroups)
 	if err != nil {

@@ -37,7 +37,7 @@ import (
 // redis-server, and breaks everything while an agent counts its calls. `make chaos` runs the full suite
 // (WENDING_CHAOS=full); `make test` runs a short version.
 
-// goingOnWithin is the time within which work must have resumed, whatever died.
+// goingOnWithin is the time within which work must have resumed, no matter which process died.
 const goingOnWithin = 25 * time.Second
 
 // arena holds all processes and servers that take part.

@@ -9,7 +9,7 @@ import (
 
 // Between says how the most common answers of two tasks to a question differ.
 type Between struct {
-	// Level is that of the two answers, as if one task had given both.
+	// Level is the level of the two answers, as if one task had given both.
 	Level      Level
 	Similarity *float64
 	// Differ tells whether the answers state the same facts.

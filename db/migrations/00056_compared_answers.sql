@@ -1,6 +1,6 @@
 -- +goose Up
 -- How the most common answers to a question differ between two variants, of one task or of two; written when somebody compares them.
--- It holds as long as the runs are those that gave these answers, and the revision is that of the rules.
+-- It holds as long as these runs are still the ones that gave the answers, and the rules have this revision.
 CREATE TABLE compared_answers (
     a_item_id    bigint NOT NULL REFERENCES evaluation_items (id) ON DELETE CASCADE,
     a_variant    int NOT NULL,

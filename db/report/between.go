@@ -220,7 +220,7 @@ const storeBetween = `
 	SET a_run_id = excluded.a_run_id, b_run_id = excluded.b_run_id, revision = excluded.revision, level = excluded.level,
 		similarity = excluded.similarity, facts_differ = excluded.facts_differ, facts = excluded.facts`
 
-// store keeps what was found of some pairs.
+// store stores the comparisons of some pairs.
 func (c *comparing) store(ctx context.Context, places []int) error {
 	if len(places) == 0 {
 		return nil

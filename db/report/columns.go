@@ -68,7 +68,7 @@ func (s Slicing) bind(arguments map[string]any) {
 	arguments["min_cost"], arguments["max_cost"] = s.Cost.Min, s.Cost.Max
 }
 
-// Matching returns the items of a task that match a filter, whatever its order, by their ids.
+// Matching returns the items of a task that match a filter, regardless of its order, by their ids.
 func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (map[int64]bool, error) {
 	var ids []int64
 	if err := pg.SelectNamed(ctx, r.db, &ids, `SELECT i.id FROM evaluation_items i`+filter.where(), filter.arguments(taskID)); err != nil {

@@ -127,7 +127,7 @@ type ItemProgress struct {
 // ItemFilter selects questions; its zero value selects all.
 type ItemFilter struct {
 	State ItemState
-	// Query is looked for in their ids and texts, whatever the case.
+	// Query is looked for in their ids and texts, ignoring case.
 	Query string
 }
 

@@ -20,7 +20,7 @@ const (
 	account right = "account"
 	// session means a signed-in browser, as opposed to a token.
 	session right = "session"
-	// leaving means a session, whatever its owner's duty; passwordDuty and passkeyDuty mean a session whose owner
+	// leaving means a session, regardless of its owner's duty; passwordDuty and passkeyDuty mean a session whose owner
 	// has just that duty.
 	leaving      right = "leaving"
 	passwordDuty       = right(request.DutyPassword)

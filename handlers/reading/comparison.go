@@ -47,7 +47,7 @@ func ReviewsOf(reviews []review.Review, variant int) (of []review.Review) {
 	return of
 }
 
-// opinionOf sums verdicts on a question up. Those on answers that were replaced since say nothing of what is compared.
+// opinionOf sums up the verdicts on a question. Verdicts on answers that have been replaced do not count.
 func opinionOf(verdicts []review.Review) (opinion string) {
 	for _, one := range verdicts {
 		switch {

@@ -126,7 +126,7 @@ func Kept(r *http.Request, name string) string {
 var Themes = []string{"dark", "light"}
 
 // Choices returns the language and theme of a request. It does not consult Accept-Language, because the product's
-// users read Chinese, whatever their browser's settings.
+// users read Chinese, regardless of their browser's settings.
 func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	lang = defaultLanguage
 	if kept := Kept(r, LanguageCookie); slices.Contains(text.Languages, kept) {

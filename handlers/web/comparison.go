@@ -170,7 +170,8 @@ func (p *Pages) renderCompared(c echo.Context, shown summary.Comparison, leave f
 	}, leave)
 }
 
-// showPair shows one question of a comparison: as a page, or for a page that has it folded its answers, or what is folded in these.
+// showPair shows one question of a comparison: as a page of its own, or the answers or the fold that a page asks for when a
+// reader opens them.
 func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared reading.Compared, text string, leave func()) error {
 	number, err := strconv.Atoi(text)
 	at := slices.IndexFunc(shown.Comparison.Pairs, func(pair measure.Pair) bool { return pair.A.Number == number })

@@ -422,7 +422,7 @@ func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant in
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
-// openSent is what was sent for a question: to each variant, for the first of its runs that took place.
+// openSent shows the request that each variant got for a question, for the first of its runs that took place.
 func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	ctx := c.Request().Context()
 	runs, err := p.report.CurrentRuns(ctx, []int64{item}, 0)

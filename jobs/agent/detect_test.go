@@ -14,7 +14,7 @@ import (
 
 func atOnce() bool { return true }
 
-// A server is recognised by its answers, whatever its address: each server here plays a recording.
+// A server is recognised by its answers, not by its address: each server here plays a recording.
 func TestAProtocolIsRecognisedByWhatAnswers(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

@@ -193,7 +193,7 @@ func Read(ctx context.Context, name string, content []byte, layout Layout) (set 
 		}
 		return nil, problem(CodeFormatUnsupported, "mismatch", "Extension", extension, "Found", found)
 	}
-	// Parsers of other formats must not crash the program, whatever the file contains.
+	// Parsers of other formats must not crash the program, no matter what the file contains.
 	defer func() {
 		if r := recover(); r != nil {
 			set, err = nil, problem(CodeUnreadable, "damaged", "Extension", extension)

@@ -183,7 +183,7 @@ func TestVotesAreDecidedByTheirMedian(t *testing.T) {
 	require.Equal(t, map[string]float64{"overall": 50, "accuracy": 50, "completeness": 50, "relevance": 50}, verdict.Ratings)
 }
 
-// An answer cannot break out of its marks, whatever it contains, because its author does not know them.
+// An answer cannot break out of its marks, no matter what it contains, because its author does not know them.
 func TestTheAnswerIsEnclosedAsData(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)

@@ -348,7 +348,7 @@ func utf16Width(r rune) int {
 }
 
 // escapeLike matches text that a reader of workbooks would take for an escaped character (ECMA-376 22.4.2.4),
-// whatever follows it: an underscore may belong to the escape that comes next.
+// no matter what follows it: an underscore may belong to the escape that comes next.
 var escapeLike = regexp.MustCompile(`_(x[0-9A-Fa-f]{4})`)
 
 // xmlText writes text for XML. Characters that XML cannot hold, and CR, which parsers turn into LF, are written as

@@ -167,7 +167,7 @@ func Conversation(id uuid.UUID, series string) string {
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
-// Sent is what was sent for a question, as a part of its card.
+// Sent is the request for a question, shown on its card.
 func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sent=1" }
 
 // QuestionReviews is the history of the verdicts on a question.

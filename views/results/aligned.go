@@ -89,7 +89,7 @@ func (r Report) aligned(c Card) *aligned {
 	return &a
 }
 
-// timed looks for the difference of two blocks, in what is left of the question's time.
+// timed finds the differences of two blocks within the time that the question has left.
 func (a *aligned) timed(find func(within time.Duration)) {
 	start := time.Now()
 	find(markFor - a.spent)

@@ -134,7 +134,7 @@ func (b Beside) Answers() templ.Component {
 	})
 }
 
-// Fold is what is folded from a unit on.
+// Fold is the content of the fold that begins with a unit.
 func (b Beside) Fold(from int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

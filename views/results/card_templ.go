@@ -609,7 +609,7 @@ func contextPart(report Report, card Card) templ.Component {
 	})
 }
 
-// sentFold has what was sent for a question: it is loaded when it is opened. Without scripts it leads to the page of a run.
+// sentFold loads the requests for a question when it is opened. Without scripts it leads to the page of a run.
 func sentFold(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -708,7 +708,7 @@ func (c Card) firstRun() int64 {
 	return 0
 }
 
-// Sent is what was sent for a run of one variant, without secrets.
+// Sent is the request of one variant's run, without secrets.
 type Sent struct {
 	// Variant is the variant's name; empty for a plain task.
 	Variant             string
@@ -718,7 +718,7 @@ type Sent struct {
 	OmitsPayload bool
 }
 
-// SentPart is what was sent for a question, to each variant.
+// SentPart shows the request for a question, to each variant.
 func SentPart(task db.Task, all []Sent) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -29,13 +29,13 @@ type keptLayout struct {
 }
 
 // weight is how many bytes of memory a layout takes for each byte of its answers, and layoutBytes those that it takes at least: the
-// texts, their blocks in the order of their characters, what was found to differ.
+// texts, their blocks in the order of their characters, and their differences.
 const (
 	weight      = 6
 	layoutBytes = 4096
 )
 
-// NewLayouts returns an empty memory of at most so many bytes.
+// NewLayouts returns an empty memory that holds at most the given number of bytes.
 func NewLayouts(maxBytes int) *Layouts {
 	return &Layouts{byKey: map[layoutKey]*list.Element{}, max: maxBytes}
 }

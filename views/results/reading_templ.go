@@ -1541,7 +1541,7 @@ func apartPart(report Report, a *aligned, n int) templ.Component {
 	})
 }
 
-// restPart is what is folded of an answer that is not compared, or leads to it where that comes later.
+// restPart folds the rest of an answer that is not compared, or leads to it if it comes later.
 func restPart(a *aligned, n int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1607,7 +1607,7 @@ func restPart(a *aligned, n int) templ.Component {
 // answerFrom stands for the unit that a fold begins with where it holds an answer that is not compared.
 func answerFrom(n int) int { return -1 - n }
 
-// rest is what is folded of an answer that is not compared: all of it where it has a line only.
+// rest returns the blocks of an uncompared answer that are folded: all of them if the answer has only one line on the card.
 func (a *aligned) rest(n int) []blocks.Block {
 	if n < 0 || n >= len(a.Blocks) {
 		return nil

@@ -57,7 +57,7 @@ type Report struct {
 	Unpassed map[string]map[int64]bool
 	// Outcomes are how the runs of each item ended, by item id.
 	Outcomes map[int64][]report.Outcome
-	// Columns are those of the dataset that can be chosen from, Sliced the items that Query.Slice asks for.
+	// Columns are the dataset's columns that can be chosen, Sliced the items that Query.Slice asks for.
 	Columns []report.Column
 	Sliced  map[int64]bool
 	// Turns are the reviewers to whom questions were assigned, by item id; anybody may review a question without

@@ -1549,7 +1549,7 @@ func reasonsAttribute(reasons []string) string {
 	return string(written)
 }
 
-// Judge takes a verdict on a question as a variant answered it, and has what was said of it; name says whose verdicts these are.
+// Judge takes a verdict on a variant's answers to a question, and shows the verdicts so far; name is the title of the verdicts.
 func Judge(name string, task db.Task, card Card, variant int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -21,7 +21,7 @@ import (
 	"wending/views/ui"
 )
 
-// CarryOver are the verdicts of an earlier task that a later one can take over, and what was typed.
+// CarryOver holds the verdicts of an earlier task that a later one can take over, and the form's values.
 type CarryOver struct {
 	// A is the earlier task, B the later one.
 	A, B ComparedSide

@@ -102,7 +102,7 @@ type Comparison struct {
 	Pager ui.Pager
 	// Carriable is on how many questions verdicts can be taken over.
 	Carriable int
-	// HoldsAll reports that the page has what is folded; otherwise it comes when it is opened.
+	// HoldsAll reports that the page contains its folds' content; otherwise a fold loads when it is opened.
 	HoldsAll bool
 	// IsDocument marks a comparison as one document, which is read away from the server.
 	IsDocument bool

@@ -50,7 +50,7 @@ type Summary struct {
 	Rankings map[string]measure.Ranking
 	// Leads are how far the leaders are ahead of the next best, by the same names; nil if that is not known.
 	Leads map[string]*measure.Lead
-	// Columns are those of the dataset that the numbers can be grouped by, By the one they are grouped by; empty means none.
+	// Columns are the dataset's columns by which the numbers can be grouped, By the chosen one; empty means none.
 	Columns []report.Column
 	By      string
 	Slices  []report.Slice

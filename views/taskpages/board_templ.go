@@ -415,7 +415,7 @@ type Unfinished struct {
 	Calls []journal.InFlight
 }
 
-// UnfinishedPage shows a question before all its runs are recorded: what is asked, which answers have come and which calls are
+// UnfinishedPage shows a question before all its runs are recorded: its text, the answers so far and the calls that are
 // under way.
 func UnfinishedPage(frame ui.Frame, u Unfinished) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

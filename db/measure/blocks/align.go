@@ -84,7 +84,7 @@ type Reading struct {
 	Likeness []float64
 	// Apart are the answers that are too unlike to be aligned.
 	Apart []int
-	// Blocks are those of each answer.
+	// Blocks are the blocks of each answer.
 	Blocks [][]Block
 
 	answers []Answer

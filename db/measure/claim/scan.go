@@ -342,7 +342,7 @@ func (d *Document) ordinal(i, to int) int {
 	return end
 }
 
-// otherOrdinal reads an ordinal other than that of a law: 第3步, 第二章.
+// otherOrdinal reads an ordinal that does not number a law's article: 第3步, 第二章.
 func (d *Document) otherOrdinal(i, next, to int, value string) int {
 	if next >= to || !passage.IsHan(d.At(next)) {
 		return i

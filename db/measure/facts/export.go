@@ -14,7 +14,7 @@ const longestLabel = 20
 // longestText is how many characters of a statement are quoted.
 const longestText = 200
 
-// kinds are those of the classes of claims that are no mere numbers.
+// kinds maps the classes of claims that are more than numbers to their kinds.
 var kinds = map[claim.Class]Kind{
 	claim.ClassDuration: Duration, claim.ClassMoney: Money, claim.ClassPercent: Percent, claim.ClassDate: Date, claim.ClassTime: Time, claim.ClassWeekday: Date,
 	claim.ClassCitation: Citation, claim.ClassWork: Citation, claim.ClassVersion: Code, claim.ClassCode: Code, claim.ClassURL: Code, claim.ClassChoice: Choice,

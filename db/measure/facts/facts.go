@@ -1,4 +1,4 @@
-// Package facts compares what answers claim: which claims of one answer are those of another one, where two contradict each
+// Package facts compares the claims of answers: which claims two answers share, where they contradict each
 // other, and what only one of them states. It is deterministic and offline. What counts as the same is written in
 // testdata/README.md, how well it is found in testdata/floors.json.
 package facts

@@ -132,7 +132,7 @@ func (d *answer) isConsequence(f *claim.Claim) bool {
 	return false
 }
 
-// clearly is the score from which two predicates count as the same, whatever the words around them.
+// clearly is the score from which two predicates count as the same, regardless of the words around them.
 const clearly = 0.9
 
 // areOfOneSubject reports whether two opposite polarities can belong to one statement: neither states a condition

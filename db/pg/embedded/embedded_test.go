@@ -106,7 +106,7 @@ func TestASecondInstanceGetsAClearError(t *testing.T) {
 	require.NoError(t, lock.Close())
 }
 
-// Servers start, answer and keep their data whatever the name of their folder.
+// Servers start, answer and keep their data regardless of their folder's name.
 func TestServersWorkInFoldersOfAnyName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"with blanks  in it", `it's "quoted" back\slash`, "数据 稳定", "100% #1?x=y&z", "a, b", strings.Repeat("长", 40)} {
