@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("WENDING_TEST_PROGRAM") != "" {
 		main()
 	}
+	dbtest.KeepConnections()
 	os.Exit(m.Run())
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,7 +50,17 @@ func Main(m *testing.M) {
 	os.Exit(run(m))
 }
 
+// KeepConnections stops a test's server from closing, at its end, the connections that other tests are just making:
+// httptest closes those of http.DefaultTransport, which all of them share.
+func KeepConnections() {
+	http.DefaultTransport = kept{http.DefaultTransport}
+}
+
+// kept hides CloseIdleConnections of a transport.
+type kept struct{ http.RoundTripper }
+
 func run(m *testing.M) int {
+	KeepConnections()
 	dir, err := makeFolder()
 	if err == nil {
 		server, err = embedded.StartPostgres(context.Background(), dir+"/postgres", settings...)

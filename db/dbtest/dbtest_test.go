@@ -1,6 +1,7 @@
 package dbtest_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,4 +34,10 @@ func TestTestsHaveDatabasesOfTheirOwn(t *testing.T) {
 		require.NoError(t, one.Get(&value, `SHOW `+setting))
 		require.Equal(t, want, value, setting)
 	}
+}
+
+func TestAServersEndClosesNobodysConnections(t *testing.T) {
+	t.Parallel()
+	_, closes := http.DefaultTransport.(interface{ CloseIdleConnections() })
+	require.False(t, closes, "httptest would close the connections of other tests")
 }
