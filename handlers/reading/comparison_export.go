@@ -15,7 +15,7 @@ import (
 	"wending/db/review"
 	"wending/handlers/request"
 	"wending/jobs/export"
-	"wending/views/results"
+	"wending/views/marks"
 	"wending/views/summary"
 	"wending/views/text"
 	"wending/views/ui"
@@ -203,8 +203,8 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 	if pair.Between != nil {
 		similarity = number(pair.Between.Similarity)
 		if pair.Between.Differ == facts.Conflict {
-			for _, fact := range results.Conflicts(pair.Between.Facts) {
-				changed = append(changed, results.ChangedLine(fact))
+			for _, fact := range marks.Conflicts(pair.Between.Facts) {
+				changed = append(changed, marks.ChangedLine(fact))
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
+	"wending/views/marks"
 	"wending/views/results"
 	"wending/views/summary"
 )
@@ -77,7 +78,7 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 	for _, item := range shown {
 		one := summary.Differing{Number: item.Number, Question: items[item.ID].Question, Reviews: reviews.OfQuestions[item.QuestionID]}
 		for _, variant := range questions[item.ID].Variants {
-			one.Facts = append(one.Facts, results.Conflicts(variant.Facts)...)
+			one.Facts = append(one.Facts, marks.Conflicts(variant.Facts)...)
 			one.Expected = append(one.Expected, variant.Expected...)
 		}
 		list = append(list, one)

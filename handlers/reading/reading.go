@@ -16,6 +16,7 @@ import (
 	"wending/db/report"
 	"wending/db/review"
 	"wending/jobs/blob"
+	"wending/views/marks"
 	"wending/views/results"
 	"wending/views/summary"
 )
@@ -26,7 +27,7 @@ type Reader struct {
 	report  report.Report
 	assets  journal.Assets
 	files   blob.Store
-	layouts *results.Layouts
+	layouts *marks.Layouts
 }
 
 // layoutBytes is how much memory is spent on how the answers to questions stand beside each other.
@@ -34,7 +35,7 @@ const layoutBytes = 64 << 20
 
 // New returns a reader; files are those that agents produced.
 func New(store *db.Store, files blob.Store) Reader {
-	return Reader{store, report.New(store), journal.NewAssets(store), files, results.NewLayouts(layoutBytes)}
+	return Reader{store, report.New(store), journal.NewAssets(store), files, marks.NewLayouts(layoutBytes)}
 }
 
 // Reviews are people's verdicts on a task.
@@ -106,7 +107,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
-	byID, allowance := make(map[int64]results.Card, len(items)), &results.Allowance{}
+	byID, allowance := make(map[int64]results.Card, len(items)), &marks.Allowance{}
 	for _, item := range items {
 		card := newCard(item, task.WithMissing(runsOf[item.ID]), questions[item.ID].Number)
 		if question := questions[item.ID]; question.Of(runsOf[item.ID]) {

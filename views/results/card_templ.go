@@ -50,7 +50,7 @@ func CardPart(report Report, card Card) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		a := report.aligned(card)
+		a := report.Aligned(card)
 		var templ_7745c5c3_Var2 = []any{report.cardClass(card, a)}
 		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var2...)
 		if templ_7745c5c3_Err != nil {
@@ -74,9 +74,9 @@ func CardPart(report Report, card Card) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var4 string
-		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(CardID(card.Item.ID))
+		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(marks.ItemID(card.Item.ID))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 28, Col: 27}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 28, Col: 33}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 		if templ_7745c5c3_Err != nil {
@@ -133,12 +133,12 @@ func CardPart(report Report, card Card) templ.Component {
 
 // cardClass returns the class that determines a card's space: a line if all answers have the same content, and
 // another class for the facts and the standard answer.
-func (r Report) cardClass(card Card, a *aligned) string {
+func (r Report) cardClass(card Card, a *marks.Aligned) string {
 	class := card.resultClass()
 	switch {
 	case r.isLine(card):
 		class += " is-line"
-	case a != nil && a.haveFacts:
+	case a != nil && a.HaveFacts():
 		class += " is-factual"
 	}
 	return class
@@ -153,7 +153,7 @@ func (r Report) isLine(card Card) bool {
 }
 
 // columnsCard shows the answers side by side, as spec/004 requires.
-func columnsCard(report Report, card Card, a *aligned) templ.Component {
+func columnsCard(report Report, card Card, a *marks.Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -190,11 +190,11 @@ func columnsCard(report Report, card Card, a *aligned) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = expectedPart(card.likeness().Expected).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Expected(card.likeness().Expected).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = factsPart(card, card.likeness().Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Facts(card.Item.StandardAnswer, card.likeness().Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -871,7 +871,7 @@ func SentPart(task db.Task, all []Sent) templ.Component {
 
 // mergedCard shows each distinct answer once. If facts differ they come first, with the standard answer beside
 // them.
-func mergedCard(report Report, card Card, a *aligned) templ.Component {
+func mergedCard(report Report, card Card, a *marks.Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -892,7 +892,7 @@ func mergedCard(report Report, card Card, a *aligned) templ.Component {
 			templ_7745c5c3_Var36 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		isBeside := a != nil && a.haveFacts
+		isBeside := a != nil && a.HaveFacts()
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -909,11 +909,11 @@ func mergedCard(report Report, card Card, a *aligned) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = expectedPart(card.likeness().Expected).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Expected(card.likeness().Expected).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = factsPart(card, a.toName(card.likeness().Facts), a).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Facts(card.Item.StandardAnswer, a.ToName(card.likeness().Facts), a).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -986,7 +986,7 @@ func mergedCard(report Report, card Card, a *aligned) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = voicesPart(report, card, a).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = a.Voices().Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1084,11 +1084,11 @@ func variantLine(report Report, card Card, row variantRow) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = expectedPart(row.Expected).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Expected(row.Expected).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = factsPart(card, row.Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Facts(card.Item.StandardAnswer, row.Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1188,7 +1188,7 @@ func variables(task db.Task, card Card) templ.Component {
 }
 
 // runsPart shows answers side by side: each as a whole, or with aligned blocks.
-func runsPart(report Report, card Card, runs []db.Run, letters []string, a *aligned) templ.Component {
+func runsPart(report Report, card Card, runs []db.Run, letters []string, a *marks.Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1209,8 +1209,8 @@ func runsPart(report Report, card Card, runs []db.Run, letters []string, a *alig
 			templ_7745c5c3_Var44 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		isAligned := a != nil && !a.isPostponed && len(runs) <= mostAligned
-		var templ_7745c5c3_Var45 = []any{"runs", fmt.Sprintf("cols-%d", perRow(len(runs)))}
+		isAligned := a != nil && !a.IsPostponed && len(runs) <= mostAligned
+		var templ_7745c5c3_Var45 = []any{"runs", fmt.Sprintf("cols-%d", marks.PerRow(len(runs)))}
 		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var45...)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -1247,7 +1247,7 @@ func runsPart(report Report, card Card, runs []db.Run, letters []string, a *alig
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = alignedRuns(a, letters).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = a.Columns(letters).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1255,8 +1255,8 @@ func runsPart(report Report, card Card, runs []db.Run, letters []string, a *alig
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if a != nil && a.isPostponed {
-			templ_7745c5c3_Err = postponedLink(a).Render(ctx, templ_7745c5c3_Buffer)
+		} else if a != nil && a.IsPostponed {
+			templ_7745c5c3_Err = a.Postponed().Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1269,7 +1269,7 @@ func runsPart(report Report, card Card, runs []db.Run, letters []string, a *alig
 const mostAligned = 6
 
 // variantPart shows a variant's answers to a question: a strip of squares that can be opened.
-func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Component {
+func variantPart(report Report, card Card, row variantRow, a *marks.Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1400,7 +1400,7 @@ func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Com
 			}
 		}
 		if !report.IsJudging {
-			templ_7745c5c3_Err = expectedPart(row.Expected).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = marks.Expected(row.Expected).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1408,7 +1408,7 @@ func variantPart(report Report, card Card, row variantRow, a *aligned) templ.Com
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = factsPart(card, row.Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = marks.Facts(card.Item.StandardAnswer, row.Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1673,9 +1673,9 @@ func verdict(report Report, card Card) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var66 string
-			templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs("#" + CardID(card.Item.ID))
+			templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs("#" + marks.ItemID(card.Item.ID))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 374, Col: 184}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 374, Col: 190}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 			if templ_7745c5c3_Err != nil {
@@ -2384,14 +2384,14 @@ func (r Report) answerID(card Card, n int) string {
 			return runID(card, one.runs[0])
 		}
 	}
-	return CardID(card.Item.ID)
+	return marks.ItemID(card.Item.ID)
 }
 
 func runID(card Card, run db.Run) string {
-	return fmt.Sprintf("%s-v%d-r%d", CardID(card.Item.ID), run.Variant, run.RunIndex)
+	return fmt.Sprintf("%s-v%d-r%d", marks.ItemID(card.Item.ID), run.Variant, run.RunIndex)
 }
 
-func letterID(card Card, letter string) string { return CardID(card.Item.ID) + "-" + letter }
+func letterID(card Card, letter string) string { return marks.ItemID(card.Item.ID) + "-" + letter }
 
 func cellTitle(locale text.Locale, cells []string, cell string) string {
 	if cell == CellFailed || cell == cellMissing {
@@ -2424,7 +2424,7 @@ func (c Card) cellClass(cell string) string {
 	if cell == CellFailed || cell == cellMissing {
 		return cellClass(cell)
 	}
-	return c.relation(cell)
+	return string(c.relation(cell))
 }
 
 func runPart(report Report, card Card, run db.Run, letter string, isAligned bool) templ.Component {
@@ -2572,7 +2572,7 @@ func runPart(report Report, card Card, run db.Run, letter string, isAligned bool
 			return templ_7745c5c3_Err
 		}
 		if letter != "" {
-			templ_7745c5c3_Err = letterTag(card, letter).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = marks.Letter(letter, card.relation(letter)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

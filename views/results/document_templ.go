@@ -902,15 +902,15 @@ func DocumentCard(d Document, card Card) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = expectedPart(card.likeness().Expected).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Expected(card.likeness().Expected).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = factsPart(card, card.likeness().Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Facts(card.Item.StandardAnswer, card.likeness().Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = mergedPart(d.Report, card, d.aligned(card)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = mergedPart(d.Report, card, d.Aligned(card)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -10,6 +10,7 @@ import (
 	"wending/db/measure/facts"
 	"wending/db/report"
 	"wending/db/review"
+	"wending/views/marks"
 	"wending/views/text"
 )
 
@@ -38,7 +39,7 @@ func FoundReasons(likeness report.Likeness) (found []string) {
 			found = append(found, reason)
 		}
 	}
-	conflicts, omissions := split(likeness.Facts)
+	conflicts, omissions := marks.Split(likeness.Facts)
 	for _, fact := range conflicts {
 		add(kindReasons[fact.Kind])
 	}
@@ -61,7 +62,7 @@ type Finding struct {
 // common answer; answers without findings come last.
 func (c Card) Findings(locale text.Locale) (all []Finding) {
 	likeness := c.likeness()
-	conflicts, _ := split(likeness.Facts)
+	conflicts, _ := marks.Split(likeness.Facts)
 	key, hasStandard := "review.finding.most", strings.TrimSpace(c.Item.StandardAnswer) != ""
 	if hasStandard {
 		key = "review.finding.standard"
@@ -71,22 +72,22 @@ func (c Card) Findings(locale text.Locale) (all []Finding) {
 		counts := map[string]int{}
 		if hasStandard {
 			for _, fact := range likeness.Expected {
-				count(counts, locale, fact.Kind, one.states(fact.Values))
+				count(counts, locale, fact.Kind, hasValue(one, fact.Values))
 			}
 		} else {
 			for _, fact := range conflicts {
-				count(counts, locale, fact.Kind, one.states(fact.Values[1:]))
+				count(counts, locale, fact.Kind, hasValue(one, fact.Values[1:]))
 			}
 		}
 		if len(counts) == 0 {
-			none.Letters = append(none.Letters, one.letter)
+			none.Letters = append(none.Letters, one.Letter)
 			continue
 		}
 		said := locale.Text(key, "What", counted(locale, counts))
 		if at := slices.IndexFunc(all, func(other Finding) bool { return other.Said == said }); at >= 0 {
-			all[at].Letters = append(all[at].Letters, one.letter)
+			all[at].Letters = append(all[at].Letters, one.Letter)
 		} else {
-			all = append(all, Finding{[]string{one.letter}, said})
+			all = append(all, Finding{[]string{one.Letter}, said})
 		}
 	}
 	if len(none.Letters) > 0 {
@@ -102,9 +103,9 @@ func count(counts map[string]int, locale text.Locale, kind facts.Kind, isStated 
 }
 
 // states reports whether a run with the answer states one of the values.
-func (d distinct) states(values []measure.Value) bool {
+func hasValue(one marks.Distinct, values []measure.Value) bool {
 	return slices.ContainsFunc(values, func(value measure.Value) bool {
-		return slices.ContainsFunc(d.runs, func(run db.Run) bool { return slices.Contains(value.Runs, run.RunIndex) })
+		return slices.ContainsFunc(one.Runs, func(run db.Run) bool { return slices.Contains(value.Runs, run.RunIndex) })
 	})
 }
 

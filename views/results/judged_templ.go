@@ -8,15 +8,17 @@ package results
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
+import "wending/views/marks"
+
 // Laid is a question as its page for judging shows it. Its answers are laid out once for all parts of the page.
 type Laid struct {
 	report Report
 	card   Card
-	a      *aligned
+	a      *marks.Aligned
 }
 
 // Lay lays a question out.
-func (r Report) Lay(card Card) Laid { return Laid{r, card, r.aligned(card)} }
+func (r Report) Lay(card Card) Laid { return Laid{r, card, r.Aligned(card)} }
 
 // JudgedID returns the prefix of the ids of elements that belong to a verdict on the question as a variant answered
 // it.
@@ -138,11 +140,11 @@ func (l Laid) Facts(variant int) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		likeness := l.card.Question.Likeness(variant)
-		templ_7745c5c3_Err = expectedPart(likeness.Expected).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Expected(likeness.Expected).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = factsPart(l.card, likeness.Facts, l.a).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Facts(l.card.Item.StandardAnswer, likeness.Facts, l.a).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -231,7 +233,7 @@ func (l Laid) Opinions(variant int) templ.Component {
 		var templ_7745c5c3_Var7 string
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(l.JudgedID(variant) + "-said")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 58, Col: 57}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 60, Col: 57}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -283,7 +285,7 @@ func (l Laid) Letter(letter string) templ.Component {
 			templ_7745c5c3_Var8 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = letterTag(l.card, letter).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Letter(letter, l.card.relation(letter)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -313,8 +315,8 @@ func (l Laid) Voices() templ.Component {
 			templ_7745c5c3_Var9 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if l.a != nil && l.a.haveFacts {
-			templ_7745c5c3_Err = voicesPart(l.report, l.card, l.a).Render(ctx, templ_7745c5c3_Buffer)
+		if l.a != nil && l.a.HaveFacts() {
+			templ_7745c5c3_Err = l.a.Voices().Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -9,12 +9,13 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/views/marks"
 	"wending/views/text"
 )
 
 // cardOf is a question's card with these answers.
 func cardOf(answers ...string) Card {
-	card := Card{Layouts: NewLayouts(1 << 20), Allowance: &Allowance{}}
+	card := Card{Layouts: marks.NewLayouts(1 << 20), Allowance: &marks.Allowance{}}
 	keys := make([][]byte, len(answers))
 	for n, answer := range answers {
 		card.Runs = append(card.Runs, db.Run{ID: int64(n + 1), Variant: 1, RunIndex: n + 1, Status: db.RunSucceeded, Response: &answer, ResponseLength: len([]rune(answer))})
@@ -27,33 +28,17 @@ func cardOf(answers ...string) Card {
 func TestAnswersAreLaidOutOnce(t *testing.T) {
 	t.Parallel()
 	report, card := Report{View: Merged}, cardOf("在 30 日内答复。", "在 30 日内答复。", "在 35 日内答复。")
-	first := report.aligned(card)
-	require.Same(t, first.laidOut, report.aligned(card).laidOut)
+	first := report.Aligned(card)
+	require.Same(t, first.Reading, report.Aligned(card).Reading)
 	card.Runs[2].ID = 9 // it was asked again
-	require.NotSame(t, first.laidOut, report.aligned(card).laidOut)
-}
-
-// What was read least recently makes room, and one layout never takes most of it.
-func TestLayoutsAreBounded(t *testing.T) {
-	t.Parallel()
-	layouts := NewLayouts(10 * (layoutBytes + weight*1000))
-	for n := range 20 {
-		layouts.keep(layoutKey{byte(n)}, &laidOut{length: 1000})
-		require.NotNil(t, layouts.of(layoutKey{0}), "it is read all the time")
-		require.LessOrEqual(t, layouts.bytes, layouts.max)
-	}
-	require.Nil(t, layouts.of(layoutKey{1}))
-	require.NotNil(t, layouts.of(layoutKey{19}))
-	require.Len(t, layouts.byKey, 10)
-	layouts.keep(layoutKey{99}, &laidOut{length: 2000})
-	require.Nil(t, layouts.of(layoutKey{99}))
+	require.NotSame(t, first.Reading, report.Aligned(card).Reading)
 }
 
 // Without time for more, a question shows the beginning of each answer and the way to have them laid out; one that is known is whole.
 func TestAPageTakesNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
 	report, card := Report{View: Merged}, cardOf("开头一样。"+strings.Repeat("甲", 500), "开头一样。"+strings.Repeat("乙", 500), "<b>不是标记</b>")
-	card.Allowance.spend(time.Second)
+	card.Allowance.Spend(time.Second)
 	catalogue, err := text.NewCatalogue()
 	require.NoError(t, err)
 	var page strings.Builder
@@ -65,17 +50,14 @@ func TestAPageTakesNoLongerThanItMay(t *testing.T) {
 	require.NotContains(t, page.String(), strings.Repeat("甲", 300))
 	require.NotContains(t, page.String(), "<b>不是")
 
-	require.True(t, (&Allowance{spent: alignFor - 1}).allows(lightAnswers))
-	require.False(t, (&Allowance{spent: alignFor - 1}).allows(lightAnswers+1), "long questions leave time for the others")
-
-	card.Allowance = &Allowance{}
-	require.False(t, report.aligned(card).isPostponed)
-	card.Allowance.spend(time.Second)
-	require.False(t, report.aligned(card).isPostponed, "it is known by now")
+	card.Allowance = &marks.Allowance{}
+	require.False(t, report.Aligned(card).IsPostponed)
+	card.Allowance.Spend(time.Second)
+	require.False(t, report.Aligned(card).IsPostponed, "it is known by now")
 	card.Layouts = nil
-	require.True(t, report.aligned(card).isPostponed)
+	require.True(t, report.Aligned(card).IsPostponed)
 	report.IsDocument = true
-	require.False(t, report.aligned(card).isPostponed, "nothing can be opened on paper")
+	require.False(t, report.Aligned(card).IsPostponed, "nothing can be opened on paper")
 }
 
 // A standard answer shows about six lines, whole blocks of it.

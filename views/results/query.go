@@ -11,6 +11,7 @@ import (
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
+	"wending/views/marks"
 	"wending/views/paths"
 )
 
@@ -315,5 +316,5 @@ func (r Report) mapHref(item report.Summary) string {
 	if n, isShown := r.Places[item.ID]; isShown {
 		query, place = r.Query, n
 	}
-	return r.href(query, place/r.Pager.Size+1) + "#" + CardID(item.ID)
+	return r.href(query, place/r.Pager.Size+1) + "#" + marks.ItemID(item.ID)
 }

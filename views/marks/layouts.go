@@ -1,4 +1,4 @@
-package results
+package marks
 
 import (
 	"container/list"
@@ -71,18 +71,18 @@ func (l *Layouts) keep(key layoutKey, one *laidOut) {
 	}
 }
 
-// layoutKey is the key of a card's answers: their runs, how much of their texts is here, and the facts in which they differ.
-func (c Card) layoutKey(answers []distinct) layoutKey {
+// layoutKey is the key of the answers: their runs, how much of their texts is here, and the facts in which they differ.
+func (q Question) layoutKey() layoutKey {
 	hash := sha256.New()
 	write := func(number int64) { _ = binary.Write(hash, binary.LittleEndian, number) } // a hash takes everything
-	for _, one := range answers {
-		write(int64(len(c.textOf(one.letter))))
-		write(int64(len(one.runs)))
-		for _, run := range one.runs {
+	for _, one := range q.Answers {
+		write(int64(len(one.Text)))
+		write(int64(len(one.Runs)))
+		for _, run := range one.Runs {
 			write(run.ID)
 		}
 	}
-	for _, variant := range c.Question.Variants {
+	for _, variant := range q.Alike.Variants {
 		_ = json.NewEncoder(hash).Encode(variant.Facts) // texts and numbers only
 	}
 	return layoutKey(hash.Sum(nil))
@@ -100,7 +100,8 @@ func (a *Allowance) allows(length int) bool {
 	return a == nil || a.spent < alignFor
 }
 
-func (a *Allowance) spend(took time.Duration) {
+// Spend takes time from the allowance.
+func (a *Allowance) Spend(took time.Duration) {
 	if a != nil {
 		a.spent += took
 	}

@@ -1,4 +1,4 @@
-package results
+package marks
 
 import (
 	"slices"
@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"wending/db"
-	"wending/db/measure"
 	"wending/db/measure/blocks"
 	"wending/db/measure/facts"
 	"wending/db/report"
-	"wending/views/marks"
 	"wending/views/text"
 )
 
@@ -38,20 +38,57 @@ type laidOut struct {
 	length, folded int
 }
 
-// aligned are the answers on a card.
-type aligned struct {
+// Distinct is one of a question's distinct answers.
+type Distinct struct {
+	Letter string
+	// Text is the answer as its first run has it.
+	Text string
+	Runs []db.Run
+}
+
+// Relation is how an answer differs from the most common one.
+type Relation string
+
+// Relations: no difference, one in facts, entirely different, and one in words.
+const (
+	Same      Relation = "same"
+	InFacts   Relation = "facts"
+	Different Relation = "different"
+	InWords   Relation = "wording"
+)
+
+// Question is a question whose answers are shown beside each other.
+type Question struct {
+	Task db.Task
+	// ID is the id of the question's element, Href the address of the question's page.
+	ID, Href string
+	// Answers are in the order of their letters: the most common one first.
+	Answers []Distinct
+	// Alike has the facts in which the answers of each variant differ.
+	Alike report.Question
+	// Relation is how the answer with a letter differs from the most common one.
+	Relation func(letter string) Relation
+	// About shows remarks on an answer; nil shows none.
+	About func(Distinct) templ.Component
+	// IsWritten shows answers in their source form. IsDocument is for a page that has all of it at once.
+	IsWritten, IsDocument bool
+	// Layouts keep how answers stand beside each other; nil keeps nothing.
+	Layouts *Layouts
+	// Allowance is the time of the page that the question is on; nil is without a limit.
+	Allowance *Allowance
+}
+
+// Aligned are the answers to a question, beside each other.
+type Aligned struct {
+	Question
+	// IsPostponed reports that there was no time to lay the answers out.
+	IsPostponed bool
 	*laidOut
-	marks.Answers
-	card    Card
-	answers []distinct
-	task    db.Task
-	// comesLater reports that what is folded comes when it is opened.
+	written Answers
+	// comesLater reports that what is folded comes when it is opened, from the address laterAt.
 	comesLater bool
-	// laterAt is where that comes from; empty means the page of the question.
-	laterAt string
-	// isPostponed reports that there was no time to lay the answers out.
-	isPostponed bool
-	spent       time.Duration
+	laterAt    string
+	spent      time.Duration
 }
 
 // place is a block of the answers, or several consecutive blocks that the same answers have.
@@ -61,52 +98,52 @@ type place struct {
 	degree blocks.Degree
 }
 
-// aligned aligns a card's answers; nil if there are fewer than two, or they are shown in another way.
-func (r Report) aligned(c Card) *aligned {
-	a := aligned{card: c, answers: c.distincts(), task: r.Task}
-	if len(a.answers) < 2 || r.View != Merged && !r.IsAligned {
+// Align aligns the answers to a question; nil if there are fewer than two.
+func Align(q Question) *Aligned {
+	if len(q.Answers) < 2 {
 		return nil
 	}
-	a.Answers = marks.Answers{IsWritten: r.Format == nil, Timed: a.timed}
+	a := Aligned{Question: q, laterAt: q.Href + "?"}
 	var key layoutKey
-	if c.Layouts != nil {
-		key = c.layoutKey(a.answers)
-		a.laidOut = c.Layouts.of(key)
+	if q.Layouts != nil {
+		key = q.layoutKey()
+		a.laidOut = q.Layouts.of(key)
 	}
 	switch {
 	case a.laidOut != nil:
-	case !c.Allowance.allows(c.length(a.answers)) && !r.IsDocument:
-		a.laidOut, a.isPostponed = &laidOut{}, true
+	case !q.Allowance.allows(q.length()) && !q.IsDocument:
+		a.laidOut, a.IsPostponed = &laidOut{}, true
 		return &a
 	default:
 		start := time.Now()
-		a.laidOut = c.layOut(a.answers)
-		c.Allowance.spend(time.Since(start))
-		c.Layouts.keep(key, a.laidOut)
+		a.laidOut = q.layOut()
+		q.Allowance.Spend(time.Since(start))
+		q.Layouts.keep(key, a.laidOut)
 	}
-	a.Answers.Reading = a.laidOut.Reading
-	a.comesLater = a.folded > foldedHere && !r.IsDocument
+	a.written = Answers{Reading: a.Reading, IsWritten: q.IsWritten, Timed: a.timed}
+	a.comesLater = a.folded > foldedHere && !q.IsDocument
 	return &a
 }
 
+// HaveFacts reports that the answers contradict each other in a fact that was found in them.
+func (a *Aligned) HaveFacts() bool { return a.haveFacts }
+
 // timed finds the differences of two blocks within the time that the question has left.
-func (a *aligned) timed(find func(within time.Duration)) {
+func (a *Aligned) timed(find func(within time.Duration)) {
 	start := time.Now()
 	find(markFor - a.spent)
 	took := time.Since(start)
 	a.spent += took
-	a.card.Allowance.spend(took)
+	a.Allowance.Spend(took)
 }
 
-// layOut lays distinct answers out.
-func (c Card) layOut(all []distinct) *laidOut {
-	answers := make([]blocks.Answer, len(all))
-	l := laidOut{stating: map[string]int{}}
-	for n, one := range all {
-		answers[n] = blocks.Answer{Text: c.textOf(one.letter)}
-		answers[n].Terms = c.terms(answers[n].Text, one.runs)
+// layOut lays the answers out.
+func (q Question) layOut() *laidOut {
+	answers := make([]blocks.Answer, len(q.Answers))
+	l := laidOut{stating: map[string]int{}, length: q.length()}
+	for n, one := range q.Answers {
+		answers[n] = blocks.Answer{Text: one.Text, Terms: q.terms(one)}
 	}
-	l.length = c.length(all)
 	l.Reading = blocks.Align(answers)
 	l.arrange()
 	for _, p := range l.places {
@@ -126,9 +163,9 @@ func (c Card) layOut(all []distinct) *laidOut {
 }
 
 // length is how many bytes different answers have.
-func (c Card) length(answers []distinct) (length int) {
-	for _, one := range answers {
-		length += len(c.textOf(one.letter))
+func (q Question) length() (length int) {
+	for _, one := range q.Answers {
+		length += len(one.Text)
 	}
 	return length
 }
@@ -169,10 +206,10 @@ func sameVoices(one, other blocks.Unit) bool {
 
 // terms returns an answer's wordings of the facts on which the answers contradict each other: the wording of the
 // first run, or this answer's own.
-func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
+func (q Question) terms(one Distinct) (terms []blocks.Term) {
 	var read []facts.Fact
-	for _, run := range runs {
-		conflicts, _ := split(c.Question.Likeness(run.Variant).Facts)
+	for _, run := range one.Runs {
+		conflicts, _ := Split(q.Alike.Likeness(run.Variant).Facts)
 		for n, fact := range conflicts {
 			number := run.Variant*maxFacts + n
 			if slices.ContainsFunc(terms, func(term blocks.Term) bool { return term.Fact == number }) {
@@ -183,14 +220,14 @@ func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 					continue
 				}
 				term := value.Text
-				if !strings.Contains(answer, term) {
-					if len(answer) > lightAnswers { // where it is, is not worth reading all of it
+				if !strings.Contains(one.Text, term) {
+					if len(one.Text) > lightAnswers { // where it is, is not worth reading all of it
 						continue
 					}
 					if read == nil {
-						read = facts.Read(answer)
+						read = facts.Read(one.Text)
 					}
-					at := slices.IndexFunc(read, func(one facts.Fact) bool { return one.Kind == fact.Kind && one.Value == value.Value })
+					at := slices.IndexFunc(read, states(fact, value))
 					if at < 0 {
 						continue
 					}
@@ -206,12 +243,12 @@ func (c Card) terms(answer string, runs []db.Run) (terms []blocks.Term) {
 // maxFacts exceeds the number of facts that a question may have.
 const maxFacts = 10_000
 
-func (a *aligned) placeID(number int) string {
-	return CardID(a.card.Item.ID) + "-" + strconv.Itoa(number+1)
+func (a *Aligned) placeID(number int) string {
+	return a.ID + "-" + strconv.Itoa(number+1)
 }
 
 // placeOf returns the id of the place that states a value; empty if none is known.
-func (a *aligned) placeOf(value string) string {
+func (a *Aligned) placeOf(value string) string {
 	if a == nil {
 		return ""
 	}
@@ -221,9 +258,9 @@ func (a *aligned) placeOf(value string) string {
 	return ""
 }
 
-// toName are the facts that a card names: answers that have nothing in common leave out nearly all that is in the others.
-func (a *aligned) toName(differing report.Facts) report.Facts {
-	if a != nil && !a.isPostponed && a.areUnlike() {
+// ToName are the facts to be named above the answers: answers that have nothing in common leave out nearly all that is in the others.
+func (a *Aligned) ToName(differing report.Facts) report.Facts {
+	if a != nil && !a.IsPostponed && a.areUnlike() {
 		return Conflicts(differing)
 	}
 	return differing
@@ -239,10 +276,10 @@ type stretch struct {
 
 // stretches returns all places in order: those in which facts differ are visible, the others are folded. A long
 // question shows only the first few.
-func (a *aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fact) }
+func (a *Aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fact) }
 
 // stretchesFrom are all places in order: those that differ by a degree at least are shown.
-func (a *aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
+func (a *Aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
 	var heading *blocks.Unit
 	shown := 0
 	for _, p := range a.places {
@@ -293,13 +330,13 @@ func (s stretch) names() string {
 	return strings.Join(names, " · ")
 }
 
-// title returns a heading without its marks.
+// title returns a heading without its 
 func title(heading string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.TrimLeft(heading, "# "), "**", ""))
 }
 
 // firstOf returns the first place where an answer differs in more than form, and the number of such places.
-func (a *aligned) firstOf(answer int) (unit blocks.Unit, other blocks.Other, count int) {
+func (a *Aligned) firstOf(answer int) (unit blocks.Unit, other blocks.Other, count int) {
 	for _, p := range a.places {
 		for _, one := range p.units {
 			for _, with := range one.Others {
@@ -321,9 +358,9 @@ type voice struct {
 	runs    []db.Run
 }
 
-func (a *aligned) voice(answers []int) (v voice) {
+func (a *Aligned) voice(answers []int) (v voice) {
 	for _, n := range answers {
-		v.letters, v.runs = append(v.letters, a.answers[n].letter), append(v.runs, a.answers[n].runs...)
+		v.letters, v.runs = append(v.letters, a.Answers[n].Letter), append(v.runs, a.Answers[n].Runs...)
 	}
 	return v
 }
@@ -338,8 +375,9 @@ const (
 	mostOthers = 5
 	// besideBlocks is how many blocks of an answer are shown that is not compared.
 	besideBlocks = 3
-	// apartChars is how much of an answer is shown in one line.
-	apartChars = 60
+	// ApartChars is how much of an answer is shown in one line, postponedChars how much of one that was not laid out.
+	ApartChars     = 60
+	postponedChars = 200
 )
 
 // blockOf returns an answer's block at a unit, and whether it is the most common one.
@@ -356,50 +394,40 @@ func blockOf(unit blocks.Unit, answer int) (other blocks.Other, isShared bool) {
 }
 
 // answerOf returns the index of a letter's answer among the aligned answers.
-func (a *aligned) answerOf(letter string) int {
-	return slices.IndexFunc(a.answers, func(one distinct) bool { return one.letter == letter })
+func (a *Aligned) answerOf(letter string) int {
+	return slices.IndexFunc(a.Answers, func(one Distinct) bool { return one.Letter == letter })
 }
 
-// relation is how the runs with a letter differ from the most common answer: in facts, entirely, or in words.
-func (c Card) relation(letter string) string {
-	if letter == c.Groups[0].Letter {
-		return "same"
-	}
-	for n, run := range c.Runs {
-		if c.Letters[n] != letter {
-			continue
-		}
-		conflicts, _ := split(c.Question.Likeness(run.Variant).Facts)
-		for _, fact := range conflicts {
-			for at, value := range fact.Values {
-				if at > 0 && slices.Contains(value.Runs, run.RunIndex) {
-					return "facts"
-				}
-			}
-		}
-	}
-	if difference := c.difference(letter); difference != nil && isApart(*difference) {
-		return "different"
-	}
-	return "wording"
-}
-
-// isApart reports that two texts have less in common than not: marks would cover them.
-func isApart(difference measure.Difference) bool {
-	equal, all := 0, 0
-	for _, step := range difference.Steps {
-		all += step.Length
-		if step.Op == measure.Equal {
-			equal, all = equal+2*step.Length, all+step.Length
-		}
-	}
-	return 2*equal < all
-}
-
-// letterClass is how a letter of this question is coloured.
-func (c Card) letterClass(letter string) string { return "letter is-" + c.relation(letter) }
+// letterID is the id of the element that has the answer with a letter.
+func (q Question) letterID(letter string) string { return q.ID + "-" + letter }
 
 // likenessText is how alike an answer is to the most common one.
-func (a *aligned) likenessText(locale text.Locale, n int) string {
+func (a *Aligned) likenessText(locale text.Locale, n int) string {
 	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
+}
+
+// ItemID returns the id of a question on its page.
+func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
+
+// Indexes lists runs by number.
+func Indexes(task db.Task, runs []db.Run) string {
+	list := make([]string, len(runs))
+	for n, run := range runs {
+		list[n] = text.Run(task.TotalVariants, run.Variant, run.RunIndex)
+	}
+	return strings.Join(list, " ")
+}
+
+// PerRow returns how many answers are shown side by side: all of up to six, otherwise a number that fills every
+// row.
+func PerRow(runs int) int {
+	if runs <= 6 {
+		return runs
+	}
+	for _, n := range []int{5, 6, 4} {
+		if runs%n == 0 {
+			return n
+		}
+	}
+	return 5
 }
