@@ -22,6 +22,7 @@ var rooms = []string{
 	"handlers/web",
 	"handlers/web/library",
 	"handlers/api",
+	"handlers/api/library",
 	"handlers/transfer",
 	"handlers/replay",
 	"handlers/people",
@@ -78,7 +79,7 @@ var leaves = []string{
 // strangers are libraries, with the only packages that may import them.
 var strangers = map[string][]string{
 	"github.com/labstack/echo/v4":              {"handlers", "handlers/web", "handlers/web/library", "handlers/transfer", "handlers/replay", "handlers/people", "handlers/access", "handlers/pages", "handlers/api", "handlers/request", "handlers/rest"},
-	"github.com/danielgtaylor/huma/v2":         {"handlers/api", "handlers/rest", "handlers/replay", "handlers/people", "handlers/transfer"},
+	"github.com/danielgtaylor/huma/v2":         {"handlers/api", "handlers/api/library", "handlers/rest", "handlers/replay", "handlers/people", "handlers/transfer"},
 	"github.com/jmoiron/sqlx":                  {"db", "db/engine", "db/upkeep", "db/journal", "db/audit", "db/dbtest", "db/entries", "db/report", "db/outbox", "db/people", "db/pg", "db/review"},
 	"github.com/lib/pq":                        {"db", "db/engine", "db/journal", "db/audit", "db/upkeep", "db/dbtest", "db/entries", "db/report", "db/outbox", "db/people", "db/pg", "db/review"},
 	"github.com/hibiken/asynq":                 {"jobs"},
@@ -107,10 +108,6 @@ var strangers = map[string][]string{
 var floors = []string{"cmd", "handlers", "views", "jobs", "db"}
 
 const maxLines = 4000
-
-// longer are the packages that may have more lines: what lays answers out is one for the report of a task and for a comparison,
-// and the endpoints of tasks are described together.
-var longer = map[string]int{"views/results": 4800, "handlers/api": 4200}
 
 // Imports follow the arrows of the layout, and no package outgrows what one person can read in an afternoon.
 func TestTheLayoutHolds(t *testing.T) {
@@ -179,6 +176,6 @@ func TestTheLayoutHolds(t *testing.T) {
 		}
 	}
 	for folder, n := range lines {
-		require.LessOrEqual(t, n, max(maxLines, longer[folder]), "%s has too many lines: split it", folder)
+		require.LessOrEqual(t, n, maxLines, "%s has too many lines: split it", folder)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"wending/db"
 	"wending/db/report"
+	"wending/handlers/api/library"
 	"wending/handlers/form"
 	"wending/handlers/people"
 	"wending/handlers/replay"
@@ -20,7 +21,7 @@ import (
 	"wending/handlers/rest"
 	"wending/handlers/transfer"
 	"wending/jobs/archive"
-	"wending/jobs/library"
+	saved "wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/paths"
 )
@@ -29,7 +30,7 @@ import (
 type Config struct {
 	Store    *db.Store
 	Tasks    *tasks.Service
-	Library  *library.Service
+	Library  *saved.Service
 	Progress *rest.Hub[uuid.UUID, report.Progress]
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
@@ -74,7 +75,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	replay.RegisterFilesAPI(whole, stream, h.Gallery)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
 	people.RegisterAPI(whole, h.People)
-	RegisterLibrary(whole, stream, LibraryConfig{Library: h.Library, Check: h.Check, Failed: h.Failed})
+	library.Register(whole, stream, library.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // this is huma's own, and no response has it
 		delete(document.Components.Schemas.Map(), unused)
 	}

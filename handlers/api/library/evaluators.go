@@ -1,4 +1,4 @@
-package api
+package library
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 type verdictOutput struct{ Body export.Evaluation }
 
 // registerEvaluators adds the endpoints that only evaluators have.
-func (h *libraryHandler) registerEvaluators(api huma.API) {
+func (h *handler) registerEvaluators(api huma.API) {
 	path := paths.API + "/evaluators"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer",
@@ -34,7 +34,7 @@ func (h *libraryHandler) registerEvaluators(api huma.API) {
 	}, h.getEvaluatorVersion)
 }
 
-func (h *libraryHandler) testEvaluator(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
+func (h *handler) testEvaluator(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
 	leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (h *libraryHandler) testEvaluator(ctx context.Context, input *rest.FormInpu
 	return &verdictOutput{rest.NewJudgement(locale, tried)}, nil
 }
 
-func (h *libraryHandler) listEvaluatorVersions(ctx context.Context, input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
+func (h *handler) listEvaluatorVersions(ctx context.Context, input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
 	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Evaluators)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (h *libraryHandler) listEvaluatorVersions(ctx context.Context, input *versi
 	return pageOf(input.Window(), versions, row.Version, newEvaluatorVersion), err
 }
 
-func (h *libraryHandler) getEvaluatorVersion(ctx context.Context, input *versionInput) (*entryOutput[EvaluatorVersion], error) {
+func (h *handler) getEvaluatorVersion(ctx context.Context, input *versionInput) (*entryOutput[EvaluatorVersion], error) {
 	id, number, err := input.read()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package api
+package library
 
 import (
 	"context"
@@ -36,7 +36,7 @@ type Alert struct {
 	IfWorse bool           `json:"if_worse,omitempty" doc:"Also when it is significantly worse than at the last five firings"`
 }
 
-func (h *libraryHandler) viewSchedule(row entries.Schedule) (Schedule, error) {
+func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
 	s := Schedule{EntryHead: headOf(row.Entry), TaskID: row.TaskID, Cron: row.Cron, Timezone: row.Timezone, IsEnabled: row.IsEnabled}
 	if row.Channels != nil {
 		channels := append([]string{}, *row.Channels...)
@@ -92,7 +92,7 @@ type firingsInput struct {
 }
 
 // registerSchedules adds the endpoints that only schedules have.
-func (h *libraryHandler) registerSchedules(api huma.API) {
+func (h *handler) registerSchedules(api huma.API) {
 	saved := h.Library.Entries.Schedules
 	path := paths.API + "/schedules/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{

@@ -1,4 +1,4 @@
-package api
+package library
 
 import (
 	"context"
@@ -63,7 +63,7 @@ type DatasetRow struct {
 }
 
 // registerVersions adds the endpoints of versions of prompts and datasets.
-func (h *libraryHandler) registerVersions(api huma.API) {
+func (h *handler) registerVersions(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -98,7 +98,7 @@ func (h *libraryHandler) registerVersions(api huma.API) {
 }
 
 // registerFiles adds the endpoint of datasets' files.
-func (h *libraryHandler) registerFiles(api huma.API) {
+func (h *handler) registerFiles(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file", Tag: "library", Summary: "Download the file of a version",
 		Faults:    []string{request.CodeNotFound},
@@ -106,7 +106,7 @@ func (h *libraryHandler) registerFiles(api huma.API) {
 	}, h.getDatasetFile)
 }
 
-func (h *libraryHandler) addPromptVersion(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
+func (h *handler) addPromptVersion(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
 	_, row, err := find(ctx, input.EntryPath, h.Library.Entries.Prompts)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (h *libraryHandler) addPromptVersion(ctx context.Context, input *entryFormI
 	return &entryOutput[PromptVersion]{newPromptVersion(row.PromptVersion)}, err
 }
 
-func (h *libraryHandler) listPromptVersions(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
+func (h *handler) listPromptVersions(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
 	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Prompts)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (h *libraryHandler) listPromptVersions(ctx context.Context, input *versions
 	return pageOf(input.Window(), versions, row.Version, newPromptVersion), err
 }
 
-func (h *libraryHandler) getPromptVersion(ctx context.Context, input *versionInput) (*entryOutput[PromptVersion], error) {
+func (h *handler) getPromptVersion(ctx context.Context, input *versionInput) (*entryOutput[PromptVersion], error) {
 	id, number, err := input.read()
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (h *libraryHandler) getPromptVersion(ctx context.Context, input *versionInp
 	return &entryOutput[PromptVersion]{newPromptVersion(version)}, err
 }
 
-func (h *libraryHandler) addDatasetVersion(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
+func (h *handler) addDatasetVersion(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
 	_, row, err := find(ctx, input.EntryPath, h.Library.Entries.Datasets)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (h *libraryHandler) addDatasetVersion(ctx context.Context, input *entryForm
 	return &entryOutput[DatasetVersion]{newDatasetVersion(next.DatasetVersion)}, form.Refusal(faults, err)
 }
 
-func (h *libraryHandler) listDatasetVersions(ctx context.Context, input *versionsInput) (*entriesOutput[DatasetVersion], error) {
+func (h *handler) listDatasetVersions(ctx context.Context, input *versionsInput) (*entriesOutput[DatasetVersion], error) {
 	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Datasets)
 	if err != nil {
 		return nil, err
@@ -158,12 +158,12 @@ func (h *libraryHandler) listDatasetVersions(ctx context.Context, input *version
 	return pageOf(input.Window(), versions, row.Version, newDatasetVersion), err
 }
 
-func (h *libraryHandler) getDatasetVersion(ctx context.Context, input *versionInput) (*entryOutput[DatasetVersion], error) {
+func (h *handler) getDatasetVersion(ctx context.Context, input *versionInput) (*entryOutput[DatasetVersion], error) {
 	_, version, err := h.datasetVersion(ctx, input.VersionPath)
 	return &entryOutput[DatasetVersion]{newDatasetVersion(version)}, err
 }
 
-func (h *libraryHandler) listDatasetRows(ctx context.Context, input *rowsInput) (*entriesOutput[DatasetRow], error) {
+func (h *handler) listDatasetRows(ctx context.Context, input *rowsInput) (*entriesOutput[DatasetRow], error) {
 	id, version, err := h.datasetVersion(ctx, input.VersionPath)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (h *libraryHandler) listDatasetRows(ctx context.Context, input *rowsInput) 
 	}), nil
 }
 
-func (h *libraryHandler) getDatasetFile(ctx context.Context, input *versionInput) (*huma.StreamResponse, error) {
+func (h *handler) getDatasetFile(ctx context.Context, input *versionInput) (*huma.StreamResponse, error) {
 	id, version, err := h.datasetVersion(ctx, input.VersionPath)
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (h *libraryHandler) getDatasetFile(ctx context.Context, input *versionInput
 	}), nil
 }
 
-func (h *libraryHandler) datasetVersion(ctx context.Context, path VersionPath) (id uuid.UUID, version entries.DatasetVersion, err error) {
+func (h *handler) datasetVersion(ctx context.Context, path VersionPath) (id uuid.UUID, version entries.DatasetVersion, err error) {
 	id, number, err := path.read()
 	if err != nil {
 		return id, version, err

@@ -1,4 +1,4 @@
-package api
+package library
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type Channel struct {
 	LastTest
 }
 
-func (h *libraryHandler) viewChannel(row entries.Channel) (Channel, error) {
+func (h *handler) viewChannel(row entries.Channel) (Channel, error) {
 	c := Channel{
 		EntryHead: headOf(row.Entry), Kind: notify.Kind(row.Kind), To: []string{}, HasSecret: row.SealedSecret != nil, Events: slices.Clone([]string(row.Events)),
 		Lang: row.Lang, IsDefault: row.IsDefault, LastTest: lastTest(row.Test),
@@ -105,7 +105,7 @@ type deliveryInput struct {
 }
 
 // registerChannels adds the endpoints that only channels have.
-func (h *libraryHandler) registerChannels(api huma.API) {
+func (h *handler) registerChannels(api huma.API) {
 	path := paths.API + "/channels/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library", Summary: "Send a channel a test message",
@@ -122,7 +122,7 @@ func (h *libraryHandler) registerChannels(api huma.API) {
 	}, h.sendDelivery)
 }
 
-func (h *libraryHandler) testChannel(ctx context.Context, input *entryInput) (*sentOutput, error) {
+func (h *handler) testChannel(ctx context.Context, input *entryInput) (*sentOutput, error) {
 	_, row, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (h *libraryHandler) testChannel(ctx context.Context, input *entryInput) (*s
 	return output, nil
 }
 
-func (h *libraryHandler) listDeliveries(ctx context.Context, input *deliveriesInput) (*entriesOutput[Delivery], error) {
+func (h *handler) listDeliveries(ctx context.Context, input *deliveriesInput) (*entriesOutput[Delivery], error) {
 	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (h *libraryHandler) listDeliveries(ctx context.Context, input *deliveriesIn
 	return pageOf(page, found, total, newDelivery), err
 }
 
-func (h *libraryHandler) sendDelivery(ctx context.Context, input *deliveryInput) (*entryOutput[Delivery], error) {
+func (h *handler) sendDelivery(ctx context.Context, input *deliveryInput) (*entryOutput[Delivery], error) {
 	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package api
+package library
 
 import (
 	"context"
@@ -77,7 +77,7 @@ type previewOutput struct {
 }
 
 // registerTrials adds the endpoints that try out targets and evaluators.
-func (h *libraryHandler) registerTrials(api huma.API) {
+func (h *handler) registerTrials(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	const describe = "The answer is 200 also when the call fails: `error_code` says how."
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -99,15 +99,15 @@ func (h *libraryHandler) registerTrials(api huma.API) {
 	}, h.previewPrompt)
 }
 
-func (h *libraryHandler) testModel(ctx context.Context, input *entryFormInput) (*testOutput, error) {
+func (h *handler) testModel(ctx context.Context, input *entryFormInput) (*testOutput, error) {
 	return try(ctx, input, h.Library.Entries.Models, h.Library.TestModel)
 }
 
-func (h *libraryHandler) testAgent(ctx context.Context, input *entryFormInput) (*testOutput, error) {
+func (h *handler) testAgent(ctx context.Context, input *entryFormInput) (*testOutput, error) {
 	return try(ctx, input, h.Library.Entries.Agents, h.Library.TestAgent)
 }
 
-func (h *libraryHandler) detectProtocol(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
+func (h *handler) detectProtocol(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
 	address, faults := form.Address(input.Form, library.Agent{}, h.Check.URL)
 	if err := form.Refusal(faults, nil); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (h *libraryHandler) detectProtocol(ctx context.Context, input *rest.FormInp
 	return &testOutput{newTestResult(tested)}, err
 }
 
-func (h *libraryHandler) previewPrompt(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
+func (h *handler) previewPrompt(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
 	values, err := variablesOf(input.Form)
 	if err != nil {
 		return nil, err

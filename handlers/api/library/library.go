@@ -1,4 +1,5 @@
-package api
+// Package library implements the endpoints of the library: what is saved to be used in tasks, its versions, tests, channels and schedules.
+package library
 
 import (
 	"context"
@@ -150,7 +151,7 @@ func contentOf(v entries.DatasetVersion) DatasetContent {
 	return DatasetContent{v.Version, v.FileName, v.Size, hex.EncodeToString(v.SHA256), slices.Clone([]string(v.Columns)), v.TotalItems, v.Note}
 }
 
-func (h *libraryHandler) viewProvider(row entries.Provider) (Provider, error) {
+func (h *handler) viewProvider(row entries.Provider) (Provider, error) {
 	p, err := form.Opened(h.Library.OpenProvider(row))
 	return Provider{
 		headOf(row.Entry), p.Protocol, p.BaseURL, row.SealedKey != nil, namesOf(p.Headers), row.RateLimit, append([]string{}, row.RetryOn...),
@@ -161,7 +162,7 @@ func namesOf(headers map[string]string) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(headers))...)
 }
 
-func (h *libraryHandler) viewModel(row entries.Model) (Model, error) {
+func (h *handler) viewModel(row entries.Model) (Model, error) {
 	m, err := form.Opened(h.Library.OpenModel(row))
 	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters), Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test)}, err
 }
@@ -174,7 +175,7 @@ func nullable(text json.RawMessage) json.RawMessage {
 	return text
 }
 
-func (h *libraryHandler) viewAgent(row entries.Agent) (Agent, error) {
+func (h *handler) viewAgent(row entries.Agent) (Agent, error) {
 	a, err := form.Opened(h.Library.OpenAgent(row))
 	return Agent{
 		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload), nullable(a.Template), a.Poll, row.RateLimit,
@@ -182,15 +183,15 @@ func (h *libraryHandler) viewAgent(row entries.Agent) (Agent, error) {
 	}, err
 }
 
-func (h *libraryHandler) viewPrompt(row entries.Prompt) (Prompt, error) {
+func (h *handler) viewPrompt(row entries.Prompt) (Prompt, error) {
 	return Prompt{headOf(row.Entry), row.Description, row.Version, row.System, row.User}, nil
 }
 
-func (h *libraryHandler) viewDataset(row entries.Dataset) (Dataset, error) {
+func (h *handler) viewDataset(row entries.Dataset) (Dataset, error) {
 	return Dataset{headOf(row.Entry), row.Description, contentOf(row.DatasetVersion)}, nil
 }
 
-func (h *libraryHandler) viewEvaluator(row entries.Evaluator) (Evaluator, error) {
+func (h *handler) viewEvaluator(row entries.Evaluator) (Evaluator, error) {
 	return Evaluator{headOf(row.Entry), row.Version, evaluate.Kind(row.Rule), row.Config}, nil
 }
 
@@ -210,7 +211,7 @@ func find[T any](ctx context.Context, path EntryPath, kind entries.Kind[T]) (id 
 	return id, row, err
 }
 
-type libraryListInput struct {
+type listInput struct {
 	rest.PageQuery
 	Query    string `query:"query" doc:"Only entries whose name contains this text, without regard to case"`
 	Archived bool   `query:"archived" doc:"The archived ones instead of those that are offered" default:"false"`
@@ -272,7 +273,7 @@ func (r resource[T, B]) register(api huma.API, failed rest.Failed) {
 	}, r.delete)
 }
 
-func (r resource[T, B]) list(ctx context.Context, input *libraryListInput) (*entriesOutput[B], error) {
+func (r resource[T, B]) list(ctx context.Context, input *listInput) (*entriesOutput[B], error) {
 	found, total, err := r.kind.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
 	if err != nil {
 		return nil, err
@@ -429,21 +430,21 @@ type datasetVersionFields struct {
 	Note     string `json:"note,omitempty" doc:"What the version is for"`
 }
 
-// LibraryConfig holds the dependencies of the endpoints.
-type LibraryConfig struct {
+// Config holds the dependencies of the endpoints.
+type Config struct {
 	Library *library.Service
 	Check   form.Check
 	Failed  rest.Failed
 }
 
-type libraryHandler struct {
-	LibraryConfig
+type handler struct {
+	Config
 	saver form.Saver
 }
 
-// RegisterLibrary adds the endpoints: most to whole, files to stream.
-func RegisterLibrary(whole, stream huma.API, config LibraryConfig) {
-	h := &libraryHandler{config, form.Saver{Library: config.Library, Check: config.Check}}
+// Register adds the endpoints: most to whole, files to stream.
+func Register(whole, stream huma.API, config Config) {
+	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}}
 	h.registerEntries(whole)
 	h.registerTrials(whole)
 	h.registerVersions(whole)
@@ -453,7 +454,7 @@ func RegisterLibrary(whole, stream huma.API, config LibraryConfig) {
 	h.registerFiles(stream)
 }
 
-func (h *libraryHandler) registerEntries(api huma.API) {
+func (h *handler) registerEntries(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	saved := h.Library.Entries
 	resource[entries.Provider, Provider]{
