@@ -64,7 +64,7 @@ type key struct {
 	count        int
 }
 
-// keys are the legend of the board: how many questions are in which state.
+// keys are the legend of the board: how many questions are in which state. Until all are done each state has its place.
 func (b Board) keys(locale text.Locale) (keys []key) {
 	counts := map[rune]int{}
 	for _, letter := range b.States {
@@ -77,7 +77,7 @@ func (b Board) keys(locale text.Locale) (keys []key) {
 		letter rune
 		name   string
 	}{{waiting, "board.waiting"}, {running, "board.running"}, {done, "board.done"}} {
-		if counts[one.letter] > 0 {
+		if counts[one.letter] > 0 || counts[done] < len(b.States) {
 			keys = append(keys, key{string(one.letter), locale.Text(one.name), counts[one.letter]})
 		}
 	}

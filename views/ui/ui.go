@@ -30,6 +30,9 @@ func Region(label string) templ.Attributes {
 // Rows returns the class of a list that reserves space for count rows, from one to eight, whatever it shows.
 func Rows(count int) string { return "rows-" + strconv.Itoa(max(1, min(8, count))) }
 
+// Room are the attributes of a text that changes in place: it keeps the width of the longest one.
+func Room(longest string) templ.Attributes { return templ.Attributes{"data-room": longest} }
+
 // YesNo returns the key of the word for a boolean.
 func YesNo(is bool) string {
 	if is {

@@ -188,8 +188,9 @@
         row.className = `stage is-${span.kind} is-${span.end === null ? "open" : span.state}`;
         row.children[0].textContent = row.title = span.name;
         const bar = row.children[1].firstElementChild;
-        bar.style.left = (100 * span.start) / whole + "%";
-        bar.style.width = Math.max((100 * (end - span.start)) / whole, 0.5) + "%";
+        const from = Math.min((100 * span.start) / whole, 99.5);
+        const to = Math.max((100 * end) / whole, from + 0.5);
+        bar.style.clipPath = `inset(0 ${100 - to}% 0 ${from}% round 2px)`; // the scale changes while nothing is laid out again
         row.children[2].textContent = seconds(end - span.start) + (span.state === "failed" ? " ✕" : "");
       });
     }
