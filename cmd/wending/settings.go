@@ -25,7 +25,7 @@ type Settings struct {
 	RateCeiling  string `name:"rate-limit-ceiling" from:"RATE_LIMIT_CEILING" default:"unlimited" help:"Highest rate limit that a task may have: N/s, N/m or unlimited ($RATE_LIMIT_CEILING)."`
 	RunsPerItem  int    `from:"RUNS_PER_ITEM" default:"5" help:"Default number of runs per question ($RUNS_PER_ITEM)."`
 	AgentTimeout int    `name:"agent-timeout-seconds" from:"AGENT_TIMEOUT_SECONDS" default:"30" help:"Default timeout of a whole call ($AGENT_TIMEOUT_SECONDS)."`
-	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Default number of retries after a timeout or network error ($AGENT_MAX_RETRIES)."`
+	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Default number of retries of a call; of a saved agent or model after what its retry_on names; otherwise after a timeout or network error ($AGENT_MAX_RETRIES)."`
 	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream by default ($AGENT_USE_STREAM)."`
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Addresses at which agents may be called: host, host:port, *.domain, IP or CIDR, separated by commas ($AGENT_API_ALLOWLIST)."`
 	ModelList    string `name:"model-api-allowlist" from:"MODEL_API_ALLOWLIST" help:"Addresses at which saved models may be called, in the format of AGENT_API_ALLOWLIST ($MODEL_API_ALLOWLIST)."`

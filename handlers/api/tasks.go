@@ -111,7 +111,7 @@ type taskFields struct {
 	AgentModel   string `json:"agent_model,omitempty" maxLength:"200" example:"v1.2"`
 	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20" doc:"How often each question is asked" example:"5"`
 	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"3600" doc:"For a whole call" example:"30"`
-	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5" doc:"After a timeout or network error" example:"1"`
+	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5" doc:"After what retry_on of a saved agent or model names; otherwise after a timeout or network error" example:"1"`
 	UseStream    bool   `json:"use_stream,omitempty" doc:"Ask the agent to stream"`
 	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64" doc:"Calls at once, over all workers" example:"4"`
 	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`

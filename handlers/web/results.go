@@ -24,7 +24,6 @@ import (
 	"wending/jobs/export"
 	"wending/views/markdown"
 	"wending/views/paths"
-	"wending/views/marks"
 	"wending/views/results"
 	"wending/views/taskpages"
 	"wending/views/ui"
@@ -337,7 +336,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	if variant, err := pages.Variant(c, task); err == nil && variant != 0 {
 		query.Set("variant", strconv.Itoa(variant))
 	}
-	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+marks.ItemID(item.ID))
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+paths.ItemID(item.ID))
 }
 
 // findPartial redirects to a question among those that are done before the task's first launch has ended; one that is not has a
@@ -355,7 +354,7 @@ func (p *Pages) findPartial(c echo.Context, task db.Task, item db.Item, number i
 	if page := place/pages.DefaultSize + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
-	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+marks.ItemID(item.ID))
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+paths.ItemID(item.ID))
 }
 
 // unfinishedShown is how many characters of each answer the page of a question has that is not done yet.
@@ -481,7 +480,7 @@ func (p *Pages) followRetry(c echo.Context, task db.Task, item int64) error {
 	if card.Retry != nil {
 		return pages.Render(c, http.StatusOK, results.Retrying(task, card.Number, *card.Retry))
 	}
-	c.Response().Header().Set("HX-Retarget", "#"+marks.ItemID(item))
+	c.Response().Header().Set("HX-Retarget", "#"+paths.ItemID(item))
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 

@@ -58,6 +58,8 @@ var Statuses = []Status{Succeeded, Failed, Skipped}
 const (
 	// CodeLimit means that judging the answer would take too long or too much memory.
 	CodeLimit = "EVALUATOR_LIMIT"
+	// CodeRule means that this version of the program cannot use the rule.
+	CodeRule = "EVALUATOR_INVALID"
 	// CodeExpectation means that the expected value does not have the type that the rule needs.
 	CodeExpectation = "EXPECTATION_INVALID"
 	// CodeExpression means that an expression failed.

@@ -14,9 +14,6 @@ import (
 	"wending/jobs/export"
 )
 
-// CodeRule marks an evaluation by a rule that this version of the program cannot use.
-const CodeRule = "EVALUATOR_INVALID"
-
 // Rules are the rules that judge a task's answers, in the order of their numbers.
 type Rules struct {
 	rules []rule
@@ -77,7 +74,7 @@ func (r Rules) Judge(ctx context.Context, subject evaluate.Subject) (evaluations
 		return nil, nil, nil, err
 	}
 	for _, rule := range r.rules {
-		verdict := evaluate.Verdict{Status: evaluate.Failed, ErrorCode: CodeRule}
+		verdict := evaluate.Verdict{Status: evaluate.Failed, ErrorCode: evaluate.CodeRule}
 		if rule.err == nil {
 			verdict, verdicts = verdicts[0], verdicts[1:]
 		} else {

@@ -406,9 +406,6 @@ func (a *Aligned) likenessText(locale text.Locale, n int) string {
 	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
 }
 
-// ItemID returns the id of a question on its page.
-func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
-
 // Indexes lists runs by number.
 func Indexes(task db.Task, runs []db.Run) string {
 	list := make([]string, len(runs))

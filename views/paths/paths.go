@@ -167,6 +167,9 @@ func Conversation(id uuid.UUID, series string) string {
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
+// ItemID is the id of a question's element, to which fragments of addresses lead.
+func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
+
 // Sent is the request for a question, shown on its card.
 func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sent=1" }
 

@@ -74,7 +74,7 @@ func CardPart(report Report, card Card) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var4 string
-		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(marks.ItemID(card.Item.ID))
+		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(paths.ItemID(card.Item.ID))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 28, Col: 33}
 		}
@@ -1673,7 +1673,7 @@ func verdict(report Report, card Card) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var66 string
-			templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs("#" + marks.ItemID(card.Item.ID))
+			templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs("#" + paths.ItemID(card.Item.ID))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/card.templ`, Line: 374, Col: 190}
 			}
@@ -2384,14 +2384,14 @@ func (r Report) answerID(card Card, n int) string {
 			return runID(card, one.runs[0])
 		}
 	}
-	return marks.ItemID(card.Item.ID)
+	return paths.ItemID(card.Item.ID)
 }
 
 func runID(card Card, run db.Run) string {
-	return fmt.Sprintf("%s-v%d-r%d", marks.ItemID(card.Item.ID), run.Variant, run.RunIndex)
+	return fmt.Sprintf("%s-v%d-r%d", paths.ItemID(card.Item.ID), run.Variant, run.RunIndex)
 }
 
-func letterID(card Card, letter string) string { return marks.ItemID(card.Item.ID) + "-" + letter }
+func letterID(card Card, letter string) string { return paths.ItemID(card.Item.ID) + "-" + letter }
 
 func cellTitle(locale text.Locale, cells []string, cell string) string {
 	if cell == CellFailed || cell == cellMissing {

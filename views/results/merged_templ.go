@@ -113,7 +113,7 @@ func (c Card) relation(letter string) marks.Relation {
 // question is what the card has of its answers beside each other.
 func (r Report) question(c Card) marks.Question {
 	return marks.Question{
-		Task: r.Task, ID: marks.ItemID(c.Item.ID), Href: paths.Question(r.Task.ID, c.Number), Answers: c.distincts(), Alike: c.Question,
+		Task: r.Task, ID: paths.ItemID(c.Item.ID), Href: paths.Question(r.Task.ID, c.Number), Answers: c.distincts(), Alike: c.Question,
 		Relation:  c.relation,
 		About:     func(one marks.Distinct) templ.Component { return aboutAnswer(r, one) },
 		IsWritten: r.Format == nil, IsDocument: r.IsDocument, Layouts: c.Layouts, Allowance: c.Allowance,

@@ -11,7 +11,6 @@ import (
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
-	"wending/views/marks"
 	"wending/views/paths"
 )
 
@@ -316,5 +315,5 @@ func (r Report) mapHref(item report.Summary) string {
 	if n, isShown := r.Places[item.ID]; isShown {
 		query, place = r.Query, n
 	}
-	return r.href(query, place/r.Pager.Size+1) + "#" + marks.ItemID(item.ID)
+	return r.href(query, place/r.Pager.Size+1) + "#" + paths.ItemID(item.ID)
 }

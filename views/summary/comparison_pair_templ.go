@@ -121,7 +121,7 @@ func comparedPair(c Comparison, pair ComparedPair) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var4 string
-		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(marks.ItemID(pair.B.ID))
+		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(paths.ItemID(pair.B.ID))
 		if templ_7745c5c3_Err != nil {
 			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison_pair.templ`, Line: 73, Col: 61}
 		}

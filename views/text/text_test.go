@@ -214,7 +214,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("level.", string(level))
 	}
 	add("reason.", slices.Collect(maps.Keys(reason.Sentences))...)
-	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, tasks.CodeRule, evaluate.CodeJudgeUnreadable)
+	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, evaluate.CodeRule, evaluate.CodeJudgeUnreadable)
 	add("evaluator.field.", "kind", "config")
 	add("summary.worst.", "pass", "pass.mean", "agreement", "agreement.mean")
 	add("summary.method.", "pass", "agreement", "interval", "paired", "latency", "cost")

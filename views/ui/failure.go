@@ -35,6 +35,12 @@ func (f Failure) ShownCode() string {
 	return f.Code
 }
 
+// The reasons why answers ended: because they were complete, and because they had the maximum length.
+const (
+	FinishComplete  = string(protocol.FinishStop)
+	FinishTruncated = string(protocol.FinishLength)
+)
+
 // The ways in which a call can end that readers must see in addition to its status.
 const (
 	EndedTruncated = "truncated"
@@ -46,7 +52,7 @@ const (
 // empty means none of them.
 func EndedOf(status db.RunStatus, code, finish *string) string {
 	switch {
-	case status == db.RunSucceeded && finish != nil && *finish == string(protocol.FinishLength):
+	case status == db.RunSucceeded && finish != nil && *finish == FinishTruncated:
 		return EndedTruncated
 	case code != nil && *code == protocol.CodeRefused:
 		return EndedRefused
