@@ -64,7 +64,7 @@ func TestWhatIsWrongWithAFileHasItsLine(t *testing.T) {
 		"task_name: a\nmodels: b":                  ":2: models must be a list",
 		"task_name: a\nchannels:\n  - {name: b}":   ":3: channels must be a list of ids",
 		"task_name: a\nagents:\n  - {url: b}":      ":3: an entry of agents needs a name",
-		"task_name: a\ndataset_file: none.csv":     ":2: dataset_file: ",
+		"task_name: a\ndataset_file: none.csv":     ":2: dataset_file: /",
 		"task_name: a\nagent_model: ${NOBODY}":     ":2: ${NOBODY} is not set",
 		"task_name: a\nfail_under:\n  beauty: 1":   ":3: fail_under: ",
 		"task_name: a\nfail_under: {agreement: 3}": ":2: fail_under: ",
@@ -199,10 +199,10 @@ func TestFilesAreReadWithBounds(t *testing.T) {
 	t.Parallel()
 	_, err := ReadSpec("/dev/zero", os.LookupEnv)
 	require.ErrorContains(t, err, "/dev/zero is larger than 1 MB")
-	spec, err := specOf(t, "task_name: a\ndataset_file: dev/zero\n")
+	spec, err := specOf(t, "task_name: a\ndataset_file: /dev/zero\n")
 	require.NoError(t, err)
 	_, err = Client{Server: "http://127.0.0.1:9", HTTP: http.DefaultClient}.Create(t.Context(), spec)
-	require.ErrorContains(t, err, "/dev/zero has more than 64 MB")
+	require.ErrorContains(t, err, "/dev/zero is larger than 64 MB")
 
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)
