@@ -59,7 +59,7 @@ func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator)
 		}
 		for _, note := range []string{`UPDATE evaluations` + version, `UPDATE past_evaluations` + version} {
 			if _, err := tx.ExecContext(ctx, note, task.ID, evaluator.Number, task.Evaluators[at].Version); err != nil {
-				return pg.Classify("note the versions of evaluations", err)
+				return pg.Classify("record the evaluators' versions", err)
 			}
 		}
 	}
@@ -197,12 +197,12 @@ func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message 
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, store, one.ID, score, ratings, WorkerLostCode, message); err != nil {
-			return pg.Classify("end a judge's call that was lost too often", err)
+			return pg.Classify("end a judge's call lost too often", err)
 		}
 	}
 	for taskID, ids := range runs {
 		if _, err := tx.ExecContext(ctx, SumEvaluationsUp, ids, taskID); err != nil {
-			return pg.Classify("sum the evaluations up", err)
+			return pg.Classify("sum up the evaluations", err)
 		}
 	}
 	return nil

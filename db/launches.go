@@ -181,7 +181,7 @@ func (s *Store) RequestLaunch(ctx context.Context, scope Scope, taskID uuid.UUID
 			return err
 		}
 		if !task.allows(kind) {
-			return fmt.Errorf("a %s launch of a task that is %s: %w", kind, task.Status, ErrConflict)
+			return fmt.Errorf("start a %s launch of a task that is %s: %w", kind, task.Status, ErrConflict)
 		}
 		row := newLaunchRow{TaskID: taskID, Kind: kind, NewLaunch: n}
 		if row.ItemID, row.Variant, err = runsToMake(ctx, tx, task, kind, narrow); err != nil {
@@ -204,7 +204,7 @@ func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, r
 			return err
 		}
 		if task.Status.IsActive() {
-			return fmt.Errorf("an extension of a task that is %s: %w", task.Status, ErrConflict)
+			return fmt.Errorf("extend a task that is %s: %w", task.Status, ErrConflict)
 		}
 		if runsPerItem <= task.RunsPerItem {
 			return ErrNothingToRun
@@ -228,7 +228,7 @@ func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID,
 			return err
 		}
 		if task.Status.IsActive() {
-			return fmt.Errorf("an evaluation of a task that is %s: %w", task.Status, ErrConflict)
+			return fmt.Errorf("evaluate a task that is %s: %w", task.Status, ErrConflict)
 		}
 		if err := insertTargets(ctx, tx, taskID, judges); err != nil {
 			return err
@@ -439,7 +439,7 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 		return units, false, Notify(ctx, tx, launch.TaskID)
 	}
 	if _, err := tx.ExecContext(ctx, runLaunch, id, launch.TaskID); err != nil {
-		return 0, false, pg.Classify("count what is kept", err)
+		return 0, false, pg.Classify("set the launch running", err)
 	}
 	if err := refreshOrigins(ctx, tx, id); err != nil {
 		return 0, false, err
@@ -465,15 +465,15 @@ func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) 
 	}
 	var made int
 	if err := tx.GetContext(ctx, &made, insertUnits, launchID, next.Last); err != nil {
-		return 0, 0, pg.Classify("make the units", err)
+		return 0, 0, pg.Classify("create the units", err)
 	}
 	result, err := tx.ExecContext(ctx, insertJudgeUnits, launchID, next.Last)
-	judged, err := pg.Affected("make the judges' units", result, err)
+	judged, err := pg.Affected("create the judges' units", result, err)
 	if err != nil {
 		return 0, 0, err
 	}
 	if err := tx.GetContext(ctx, &units, note, launchID, next.Last, made+judged); err != nil {
-		return 0, 0, pg.Classify("note what is made", err)
+		return 0, 0, pg.Classify("record the created units", err)
 	}
 	return units, next.Count, nil
 }
@@ -616,7 +616,7 @@ func (s *Store) CutStopped(ctx context.Context) error {
 		  AND u.launch_id = l.id
 		  AND u.state = 'RUNNING'`
 	_, err := s.db.ExecContext(ctx, cut, (StopFor + 5*time.Second).Seconds())
-	return pg.Classify("cut stopped units", err)
+	return pg.Classify("cancel stopped units", err)
 }
 
 const lockWorkingLaunch = `

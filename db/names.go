@@ -21,7 +21,7 @@ const TokenMark = "token:"
 var (
 	ErrNameEmpty     = errors.New("a name needs at least one character")
 	ErrNameLong      = errors.New("a name has at most 64 characters")
-	ErrNameInvisible = errors.New("a name must not have characters that cannot be seen")
+	ErrNameInvisible = errors.New("a name must not contain invisible characters")
 	ErrNameReserved  = errors.New("a name must not begin with token: and must not be an IP address")
 )
 

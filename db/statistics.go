@@ -332,11 +332,11 @@ func (s *Store) MarkAssessed(ctx context.Context, taskID uuid.UUID) error {
 		UPDATE evaluation_tasks
 		SET is_assessed = true, statistics = (` + computeTaskStatistics + `)
 		WHERE id = $1 AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED')`
-	return s.db.InTx(ctx, "note that a task is assessed", func(tx *sqlx.Tx) error {
+	return s.db.InTx(ctx, "record that a task is assessed", func(tx *sqlx.Tx) error {
 		if err := pg.PreferIndexes(ctx, tx); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, mark, taskID)
-		return pg.Classify("note that a task is assessed", err)
+		return pg.Classify("record that a task is assessed", err)
 	})
 }

@@ -48,7 +48,7 @@ func methodOf(r *http.Request) string {
 const settledAfter = 2048
 
 // errHeadSent stops making the response to a HEAD request.
-var errHeadSent = errors.New("the headers are sent, and HEAD has no body")
+var errHeadSent = errors.New("the headers have been sent, and HEAD has no body")
 
 // headWriter accepts only as much of a body as is needed to determine the headers.
 type headWriter struct {

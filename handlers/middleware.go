@@ -194,7 +194,7 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 			return request.NewFault(request.CodeForbidden).WithCause(err)
 		}
 		if origin := r.Header.Get(echo.HeaderOrigin); request.IsAPI(r) && origin != "" && !isSameOrigin(origin, r.Host) {
-			return request.NewFault(request.CodeForbidden).WithCause(errors.New("from a page of another site: " + origin))
+			return request.NewFault(request.CodeForbidden).WithCause(errors.New("the request comes from a page of another site: " + origin))
 		}
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
@@ -204,7 +204,7 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 		address, isTCP := local.(*net.TCPAddr)
 		isChecked := len(s.Hosts) > 0 || (isTCP && address.IP.IsLoopback())
 		if isChecked && !isLocalName(host) && !slices.Contains(s.Hosts, strings.ToLower(host)) {
-			return request.NewFault(request.CodeForbidden).WithCause(errors.New("not a name of this site (ALLOWED_HOSTS): " + host))
+			return request.NewFault(request.CodeForbidden).WithCause(errors.New("not a host name of this site (ALLOWED_HOSTS): " + host))
 		}
 		return next(c)
 	}

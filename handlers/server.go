@@ -277,19 +277,19 @@ func (s *Server) sweep(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := s.tasks.Sweep(ctx, time.Hour); err != nil && ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "could not tidy up the uploads", "error", err)
+			s.Log.WarnContext(ctx, "uploads not tidied up", "error", err)
 		}
 		if s.UploadDays > 0 {
 			if err := s.tasks.PruneFiles(ctx, time.Duration(s.UploadDays)*24*time.Hour); err != nil && ctx.Err() == nil {
-				s.Log.WarnContext(ctx, "could not remove old files", "error", err)
+				s.Log.WarnContext(ctx, "old files not removed", "error", err)
 			}
 		}
 		if s.Access.AuditDays > 0 {
 			removed, err := s.guard.Audit.Prune(ctx, time.Duration(s.Access.AuditDays)*24*time.Hour)
 			if err != nil && ctx.Err() == nil {
-				s.Log.WarnContext(ctx, "could not remove old audit entries", "error", err)
+				s.Log.WarnContext(ctx, "old audit entries not removed", "error", err)
 			} else if removed > 0 {
-				s.Log.InfoContext(ctx, "removed audit entries that are older than AUDIT_RETENTION_DAYS", "entries", removed)
+				s.Log.InfoContext(ctx, "audit entries older than AUDIT_RETENTION_DAYS removed", "entries", removed)
 			}
 		}
 		select {
@@ -354,7 +354,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 		failure = s.pages.ShowError(c, f)
 	}
 	if failure != nil {
-		s.Log.WarnContext(r.Context(), "could not send the error response", "error", failure)
+		s.Log.WarnContext(r.Context(), "error response not sent", "error", failure)
 	}
 }
 

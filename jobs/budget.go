@@ -68,9 +68,9 @@ func (k *Budget) keep(ctx context.Context) (map[uuid.UUID]engine.Standing, error
 	}
 	for _, id := range stopped {
 		one := verdict.Reached[id]
-		k.Log.InfoContext(ctx, "launch has reached its budget", "task_id", one.TaskID, "launch_id", id, "reason", one.Reason)
+		k.Log.InfoContext(ctx, "launch stopped at its budget", "task_id", one.TaskID, "launch_id", id, "reason", one.Reason)
 		if _, err := tasks.FinishLaunch(ctx, k.Store, id); err != nil {
-			k.Log.WarnContext(ctx, "could not finish the stopped launch, a worker will", "launch_id", id, "error", err)
+			k.Log.WarnContext(ctx, "stopped launch not finished, a worker will finish it", "launch_id", id, "error", err)
 		}
 	}
 	return verdict.Reached, nil

@@ -139,7 +139,7 @@ func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 	require.True(t, spent.Cost.LessThanOrEqual(ceiling.Add(spent.Dearest).Sub(decimal.RequireFromString("0.01"))), "spent %s", spent.Cost)
 	require.True(t, spent.Cost.Add(spent.Mean).GreaterThan(ceiling), "%s are spent, and one more call fits", spent.Cost)
 	require.Equal(t, 1, spent.Told, "messages")
-	require.Equal(t, 1, log.count("launch has reached its budget"), "stops")
+	require.Equal(t, 1, log.count("launch stopped at its budget"), "stops")
 }
 
 // A keeper that read the standings before another launch began must not undo the decision of the other launch's

@@ -39,7 +39,7 @@ func (w *Worker) lead(ctx context.Context) error {
 		w.aside.Go(func() {
 			defer w.isAside.Store(false)
 			if err := w.contain("wake lanes", func() error { return w.pruneAndWake(ctx, launches) }); err != nil && ctx.Err() == nil {
-				w.Log.WarnContext(ctx, "cannot start lanes, will retry", "error", err)
+				w.Log.WarnContext(ctx, "lanes not started, will retry", "error", err)
 			}
 		})
 	}
@@ -47,7 +47,7 @@ func (w *Worker) lead(ctx context.Context) error {
 		w.aside.Go(func() {
 			defer w.isAssessing.Store(false)
 			if err := w.contain("assess tasks", func() error { return w.assessEnded(ctx) }); err != nil && ctx.Err() == nil {
-				w.Log.WarnContext(ctx, "cannot assess tasks that have ended, will retry", "error", err)
+				w.Log.WarnContext(ctx, "finished tasks not assessed, will retry", "error", err)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func (w *Worker) pruneAndWake(ctx context.Context, launches []engine.ActiveLaunc
 	}
 	err := w.wake(ctx, launches)
 	if err != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "cannot enqueue lanes (Redis unavailable), starting them locally", "error", err)
+		w.Log.WarnContext(ctx, "lanes not enqueued (Redis unavailable), starting them locally", "error", err)
 		err = w.startLocally(ctx)
 	}
 	return err
@@ -190,7 +190,7 @@ func (w *Worker) startLocally(ctx context.Context) error {
 		}
 		l, err := w.readLaunch(ctx, launch.ID)
 		if errors.Is(err, tasks.ErrForeignKey) {
-			w.Log.ErrorContext(ctx, "launch left to other workers", "launch_id", launch.ID, "error", err)
+			w.Log.ErrorContext(ctx, "launch not started, leaving it to other workers", "launch_id", launch.ID, "error", err)
 			continue
 		}
 		if err != nil {

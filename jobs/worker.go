@@ -177,7 +177,7 @@ func (w *Worker) leave() error {
 		err = engine.NewPresence(w.Store).Remove(ctx, w.id)
 	}
 	if err != nil {
-		w.Log.ErrorContext(ctx, "could not sign off, other workers will requeue this worker's units", "error", err)
+		w.Log.ErrorContext(ctx, "worker not signed off, other workers will requeue its units", "error", err)
 		return err
 	}
 	w.Log.InfoContext(ctx, "worker stopped", "units_returned", released)
@@ -259,7 +259,7 @@ func (w *Worker) beat(ctx context.Context) error {
 	}
 	if gap > 5*db.BeatEvery {
 		next.othersCaughtUpAt = time.Now().Add(5 * db.BeatEvery)
-		w.Log.WarnContext(ctx, "heartbeat was late, will give other workers time to catch up", "gap_seconds", gap.Seconds())
+		w.Log.WarnContext(ctx, "heartbeat late, giving other workers time to catch up", "gap_seconds", gap.Seconds())
 	}
 	w.heartbeat.Store(next)
 	return nil

@@ -53,7 +53,7 @@ func run(args []string, root string, input io.Reader, now time.Time) error {
 		}
 	}
 	if text == "" {
-		return errors.New("nothing was printed: the document stays as it is")
+		return errors.New("nothing was printed, so the document is left unchanged")
 	}
 	stamp := fmt.Sprintf("Version `%s`, %s, %d cores.", args[3], now.UTC().Format(time.DateOnly), runtime.NumCPU())
 	return rewrite(args[1], args[2], stamp+"\n\n"+text)

@@ -27,7 +27,7 @@ func (o Options) check(ctx context.Context, client Client) error {
 			continue
 		}
 		if folder, err := os.Stat(filepath.Dir(path)); err != nil || !folder.IsDir() {
-			return fmt.Errorf("%s cannot be written: there is no folder %s", path, filepath.Dir(path))
+			return fmt.Errorf("cannot write %s: the folder %s does not exist", path, filepath.Dir(path))
 		}
 	}
 	return o.checkBaseline(ctx, client)
@@ -46,7 +46,7 @@ func (o Options) checkBaseline(ctx context.Context, client Client) error {
 		return fmt.Errorf("the baseline %s: %w", o.Baseline, err)
 	}
 	if wanted := o.Spec.variants(); !hasVariant && wanted > 1 && wanted > len(task.Variants) {
-		return fmt.Errorf("the baseline %s has %d variants, the file asks for %d: name one of them, as in %s:1", o.Baseline, len(task.Variants), wanted, id)
+		return fmt.Errorf("the baseline %s has %d variants, but the file has %d: name one of the baseline's, as in %s:1", o.Baseline, len(task.Variants), wanted, id)
 	}
 	query := url.Values{"a": {o.Baseline}, "b": {o.Baseline}}
 	if err := client.call(ctx, http.MethodGet, "comparison?"+query.Encode(), "", nil, nil); err != nil {

@@ -80,7 +80,7 @@ func (c Client) call(ctx context.Context, method, path, contentType string, body
 	if answer.StatusCode >= 300 {
 		refusal := &RefusalError{Status: answer.StatusCode}
 		if json.NewDecoder(io.LimitReader(answer.Body, 1<<20)).Decode(refusal) != nil || refusal.Code == "" {
-			return fmt.Errorf("%s answers HTTP %d: is it a Wending server?", c.Server, answer.StatusCode)
+			return fmt.Errorf("%s answered HTTP %d: is it a Wending server?", c.Server, answer.StatusCode)
 		}
 		return refusal
 	}
@@ -185,7 +185,7 @@ func readFile(path string, most int64) ([]byte, error) {
 	defer file.Close() //nolint:errcheck // only read
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err == nil && int64(len(content)) > most {
-		err = fmt.Errorf("%s has more than %d MB", path, most>>20)
+		err = fmt.Errorf("%s is larger than %d MB", path, most>>20)
 	}
 	return content, err
 }

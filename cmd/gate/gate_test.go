@@ -56,15 +56,15 @@ func TestWhatIsWrongWithAFileHasItsLine(t *testing.T) {
 		"":                                         ":1: the file must be a mapping",
 		"- a\n- b":                                 ":1: the file must be a mapping",
 		"agent_api_url: x":                         ":1: task_name is missing",
-		"task_name: a\n\nruns_per_itm: 5":          ":3: runs_per_itm is not known",
+		"task_name: a\n\nruns_per_itm: 5":          ":3: unknown field runs_per_itm",
 		"task_name: a\nruns_per_item: five":        ":2: runs_per_item must be a number",
 		"task_name: a\nruns_per_item: 1.5":         ":2: runs_per_item must be a number",
 		"task_name: a\nuse_stream: maybe":          ":2: use_stream must be true or false",
-		"task_name: [a]":                           ":1: task_name must be a text",
+		"task_name: [a]":                           ":1: task_name must be text",
 		"task_name: a\nmodels: b":                  ":2: models must be a list",
 		"task_name: a\nchannels:\n  - {name: b}":   ":3: channels must be a list of ids",
 		"task_name: a\nagents:\n  - {url: b}":      ":3: an entry of agents needs a name",
-		"task_name: a\ndataset_file: none.csv":     ":2: dataset_file: there is no file",
+		"task_name: a\ndataset_file: none.csv":     ":2: dataset_file: /",
 		"task_name: a\nagent_model: ${NOBODY}":     ":2: ${NOBODY} is not set",
 		"task_name: a\nfail_under:\n  beauty: 1":   ":3: fail_under: ",
 		"task_name: a\nfail_under: {agreement: 3}": ":2: fail_under: ",
@@ -198,11 +198,11 @@ func TestAReportForCIServers(t *testing.T) {
 func TestFilesAreReadWithBounds(t *testing.T) {
 	t.Parallel()
 	_, err := ReadSpec("/dev/zero", os.LookupEnv)
-	require.ErrorContains(t, err, "/dev/zero has more than 1 MB")
+	require.ErrorContains(t, err, "/dev/zero is larger than 1 MB")
 	spec, err := specOf(t, "task_name: a\ndataset_file: /dev/zero\n")
 	require.NoError(t, err)
 	_, err = Client{Server: "http://127.0.0.1:9", HTTP: http.DefaultClient}.Create(t.Context(), spec)
-	require.ErrorContains(t, err, "/dev/zero has more than 64 MB")
+	require.ErrorContains(t, err, "/dev/zero is larger than 64 MB")
 
 	reader, writer, err := os.Pipe()
 	require.NoError(t, err)

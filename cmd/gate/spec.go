@@ -55,7 +55,7 @@ const (
 )
 
 var kindNames = map[kindOfValue]string{
-	aText: "a text", aNumber: "a number", aBoolean: "true or false", anObject: "a mapping", aListOfEntries: "a list of ids, or of entries", aListOfIDs: "a list of ids",
+	aText: "text", aNumber: "a number", aBoolean: "true or false", anObject: "a mapping", aListOfEntries: "a list of ids, or of entries", aListOfIDs: "a list of ids",
 }
 
 // members are the members of a task's JSON, as in the API, and the additional members of a file.
@@ -88,10 +88,10 @@ func ReadSpec(path string, lookup func(string) (string, bool)) (Spec, error) {
 		line := root.Content[n].Line
 		kind, isKnown := members[name]
 		if !isKnown {
-			return spec, &SpecError{path, line, fmt.Sprintf("%s is not known; there are %s", name, strings.Join(names(), ", "))}
+			return spec, &SpecError{path, line, fmt.Sprintf("unknown field %s; the known fields are %s", name, strings.Join(names(), ", "))}
 		}
 		if _, isRepeated := spec.Lines[name]; isRepeated {
-			return spec, &SpecError{path, line, name + " is there twice"}
+			return spec, &SpecError{path, line, name + " appears twice"}
 		}
 		spec.Lines[name] = line
 		if err := spec.expand(node, lookup); err != nil {
@@ -188,7 +188,7 @@ func (s *Spec) take(name string, kind kindOfValue, node *yaml.Node) error {
 			s.Dataset = filepath.Join(filepath.Dir(s.File), s.Dataset)
 		}
 		if _, err := os.Stat(s.Dataset); err != nil {
-			return &SpecError{s.File, node.Line, fmt.Sprintf("dataset_file: there is no file %s", s.Dataset)}
+			return &SpecError{s.File, node.Line, fmt.Sprintf("dataset_file: %s does not exist", s.Dataset)}
 		}
 	case "baseline":
 		s.Baseline = value.(string)
@@ -254,7 +254,7 @@ func isMost(metric string) bool { return metric == "latency_p90_ms" || metric ==
 func ParseLimit(text string) (metric string, value float64, err error) {
 	metric, number, hasValue := strings.Cut(text, "=")
 	if metric = strings.TrimSpace(metric); !hasValue || !slices.Contains(Metrics, metric) {
-		return "", 0, fmt.Errorf("%q is no limit: metric=value, with one of %s", text, strings.Join(Metrics, ", "))
+		return "", 0, fmt.Errorf("%q is not a limit; write metric=value, with one of %s", text, strings.Join(Metrics, ", "))
 	}
 	if isMost(metric) {
 		value, err = strconv.ParseFloat(strings.TrimSpace(number), 64)

@@ -49,7 +49,7 @@ func main() {
 
 func run(server, evaluator string, out io.Writer) error {
 	if evaluator == "" {
-		return errors.New("--evaluator is missing: its id stands in the address of its page")
+		return errors.New("--evaluator is missing: the id is part of the evaluator's page address")
 	}
 	api := client{strings.TrimSuffix(server, "/") + "/api/v1/evaluators", &http.Client{Timeout: 2 * time.Minute}}
 	var saved struct {
@@ -61,7 +61,7 @@ func run(server, evaluator string, out io.Writer) error {
 		return err
 	}
 	if saved.Kind != "judge" {
-		return fmt.Errorf("%s is of the kind %s, not a judge", saved.Name, saved.Kind)
+		return fmt.Errorf("%s is an evaluator of kind %s, not a judge", saved.Name, saved.Kind)
 	}
 	examples, err := read(labelled)
 	if err != nil {

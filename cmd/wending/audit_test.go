@@ -78,7 +78,7 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	}
 	code, said := verify(key, "--seen", known)
 	require.Zero(t, code, said)
-	require.Contains(t, said, "entry "+seq+" is there as it was known")
+	require.Contains(t, said, "entry "+seq+" exists and is unchanged")
 	code, said = verify(key, "--seen", "1:"+strings.Split(known, ":")[1])
 	require.Equal(t, 1, code, said)
 	for _, odd := range []string{"x", "1", "1:zz", ":" + strings.Split(known, ":")[1], "0:" + strings.Split(known, ":")[1]} {

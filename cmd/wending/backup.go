@@ -84,7 +84,7 @@ func (s *Settings) database(ctx context.Context, work func(url string) error) er
 // files that the rows need.
 func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (err error) {
 	if _, err := os.Stat(c.File); err == nil {
-		return fmt.Errorf("%s is there already", c.File)
+		return fmt.Errorf("%s already exists", c.File)
 	}
 	if _, err := os.Stat(s.DataDir); err != nil {
 		return fmt.Errorf("DATA_DIR: %w", err)
@@ -112,10 +112,10 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 	}
 	_, err = fmt.Fprintf(stdout, "%s: the database and %d files\n", c.File, len(b.written))
 	if err == nil && b.folders[assetsName] == "" {
-		_, err = fmt.Fprintln(stdout, "the files that agents produced are not in it: BLOB_URL has them")
+		_, err = fmt.Fprintln(stdout, "not included: the files that agents produced, which are stored at BLOB_URL")
 	}
 	if err == nil && !b.hasKey {
-		_, err = fmt.Fprintln(stdout, "SECRET_KEY is not in it: keep it elsewhere, or the secrets cannot be opened again")
+		_, err = fmt.Fprintln(stdout, "not included: SECRET_KEY; keep it elsewhere, or the secrets can never be decrypted")
 	}
 	return err
 }
@@ -243,7 +243,7 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	folders := s.folders()
 	for _, folder := range folders {
 		if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 {
-			return fmt.Errorf("%s has files; restore into an empty data folder", folder)
+			return fmt.Errorf("%s is not empty; restore into an empty data folder", folder)
 		}
 	}
 	file, err := os.Open(c.File)
@@ -256,7 +256,7 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	}
 	compressed, err := gzip.NewReader(file)
 	if err != nil {
-		return fmt.Errorf("%s is no backup: %w", c.File, err)
+		return fmt.Errorf("%s is not a backup: %w", c.File, err)
 	}
 	r := &restorer{settings: s, archive: tar.NewReader(compressed), folders: folders}
 	if err := r.read(ctx); err != nil {
@@ -270,10 +270,10 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	}
 	_, err = fmt.Fprintf(stdout, "restored the database and %d files, as of %s (version %s)\n", r.files, r.about.MadeAt.Format(time.RFC3339), r.about.Version)
 	if err == nil && !r.about.HasKey {
-		_, err = fmt.Fprintln(stdout, "set SECRET_KEY to what it was: it is not in the backup")
+		_, err = fmt.Fprintln(stdout, "set SECRET_KEY to its previous value: it is not in the backup")
 	}
 	if err == nil {
-		_, err = fmt.Fprintln(stdout, "accounts and tokens are as they were then: revoke again what was revoked since; everybody signs in anew")
+		_, err = fmt.Fprintln(stdout, "accounts and tokens are as they were then: revoke again anything revoked since; everyone must sign in again")
 	}
 	return err
 }
@@ -304,7 +304,7 @@ func (r *restorer) read(ctx context.Context) error {
 		}
 	}
 	if !r.hasDump {
-		return errors.New("there is no database in it")
+		return errors.New("it contains no database")
 	}
 	return nil
 }
@@ -316,14 +316,14 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 			return err
 		}
 		if r.about.Format != backupFormat {
-			return fmt.Errorf("it has format %d, this version reads %d", r.about.Format, backupFormat)
+			return fmt.Errorf("it has format %d, but this version reads %d", r.about.Format, backupFormat)
 		}
 		return nil
 	case r.about.Format == 0:
-		return errors.New("it is no backup of Wending")
+		return errors.New("it is not a backup of Wending")
 	case name == keyName:
 		if _, err := os.Stat(r.settings.keyFile()); err == nil {
-			return fmt.Errorf("%s is there already; restore into an empty data folder", r.settings.keyFile())
+			return fmt.Errorf("%s already exists; restore into an empty data folder", r.settings.keyFile())
 		}
 		r.hasKey = true
 		return r.store(r.settings.keyFile())
@@ -341,10 +341,10 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 	}
 	folder, local, _ := strings.Cut(header.Name, "/")
 	if r.folders[folder] == "" {
-		return fmt.Errorf("%q is not known", header.Name)
+		return fmt.Errorf("unexpected entry %q", header.Name)
 	}
 	if !filepath.IsLocal(filepath.FromSlash(local)) {
-		return fmt.Errorf("%q is no place for a file", header.Name)
+		return fmt.Errorf("%q is not a valid path", header.Name)
 	}
 	r.files++
 	return r.store(filepath.Join(r.folders[folder], filepath.FromSlash(local)))

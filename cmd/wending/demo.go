@@ -66,7 +66,7 @@ func startDemoAgentAgain(folder string) (*demoAgent, error) {
 	for file, text := range map[string]string{place: d.address() + "\n", pass: d.ticket} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			_ = d.Close()
-			return nil, fmt.Errorf("store where the demo agent is: %w", err)
+			return nil, fmt.Errorf("store the demo agent's address: %w", err)
 		}
 	}
 	return d, nil

@@ -81,7 +81,7 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 		return gate.Run(ctx, client, options)
 	}
 	if options.Baseline != "" {
-		return errors.New("--baseline names a task of a server; --local begins with none")
+		return errors.New("--baseline names a task on a server, but --local starts without any tasks")
 	}
 	own := *s
 	if _, isSet := spec.Task["rate_limit"]; !isSet && own.RateLimit != "unlimited" {
@@ -123,7 +123,7 @@ func onOwnServers(ctx context.Context, own Settings, log *slog.Logger, work func
 	}()
 	line, err := bufio.NewReader(reader).ReadString('\n')
 	if err != nil {
-		return errors.Join(errors.New("the own servers did not start"), <-ended)
+		return errors.Join(errors.New("the temporary server did not start"), <-ended)
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	address := strings.TrimPrefix(strings.TrimSpace(line), "wending: ")

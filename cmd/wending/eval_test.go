@@ -80,7 +80,7 @@ fail_under: {success_rate: 1}
 	calls := len(fake.Calls())
 	for flag, want := range map[string]string{
 		"--baseline=no-task": "no-task", "--baseline=" + task + ":7": task + ":7", "--baseline=6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21": "TASK_NOT_FOUND",
-		"--junit=" + filepath.Join(folder, "none", "junit.xml"): "there is no folder", "--fail-under=latency_p90_ms=fast": "must be a number",
+		"--junit=" + filepath.Join(folder, "none", "junit.xml"): "does not exist", "--fail-under=latency_p90_ms=fast": "must be a number",
 	} {
 		code, _, stderr = eval(t, append(server, flag)...)
 		require.Equal(t, 2, code, stderr)

@@ -40,7 +40,7 @@ func (h healthcheckCommand) Run(ctx context.Context, s *Settings) error {
 	}
 	defer response.Body.Close() //nolint:errcheck // not read
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", h.URL, response.Status)
+		return fmt.Errorf("%s answered %s", h.URL, response.Status)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ type sealAuditCommand struct{}
 // program runs.
 func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.People) error) error {
 	if _, err := os.Stat(filepath.Join(s.DataDir, "postgres")); err != nil && s.DatabaseURL == "" {
-		return fmt.Errorf("there is no installation in %s: set DATA_DIR or DATABASE_URL as for the program itself", s.DataDir)
+		return fmt.Errorf("there is no installation in %s: set DATA_DIR or DATABASE_URL as for the server", s.DataDir)
 	}
 	return s.database(ctx, func(url string) error {
 		if err := db.Migrate(ctx, url); err != nil {
@@ -94,7 +94,7 @@ func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.P
 // auditLog opens the audit of a store, with the key that seals it.
 func (s *Settings) auditLog(ctx context.Context, store *db.Store) (audit.Log, error) {
 	if _, err := s.keptKeys(); s.SecretKey == "" && errors.Is(err, os.ErrNotExist) && s.DatabaseURL != "" {
-		return audit.Log{}, errors.New("set SECRET_KEY, or DATA_DIR, as for the program itself: its key seals the audit")
+		return audit.Log{}, errors.New("set SECRET_KEY or DATA_DIR as for the server: its key seals the audit log")
 	}
 	keys, err := s.secretKeys()
 	if err != nil {
@@ -162,7 +162,7 @@ func readPassword(stderr io.Writer) (string, error) {
 func explained(err error) error {
 	var wrong *cases.FieldError
 	if errors.As(err, &wrong) && wrong.Field == "password" {
-		return fmt.Errorf("%w: it needs at least %d characters and must not be one that many people use (it is read from the terminal or from stdin)",
+		return fmt.Errorf("%w: use at least %d characters, and none of the common passwords (it is read from the terminal or from stdin)",
 			wrong.Err, password.MinLength)
 	}
 	if errors.As(err, &wrong) {
@@ -180,7 +180,7 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 	}
 	found, err := store.ProjectNamed(ctx, text)
 	if errors.Is(err, db.ErrNotFound) {
-		return found, fmt.Errorf("there is no project %q", text)
+		return found, fmt.Errorf("no project named %q", text)
 	}
 	return found, err
 }
@@ -221,7 +221,7 @@ func (s *Settings) named(ctx context.Context, name string, work func(cases.Servi
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		account, err := accounts.UserNamed(ctx, strings.TrimSpace(name))
 		if errors.Is(err, db.ErrNotFound) {
-			return fmt.Errorf("there is no account %q", name)
+			return fmt.Errorf("no account named %q", name)
 		}
 		if err != nil {
 			return err
@@ -241,7 +241,7 @@ func (c passwdCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, s
 		if err := accounts.ChangeUser(ctx, account, cases.Change{Password: &typed}); err != nil {
 			return explained(err)
 		}
-		_, err := fmt.Fprintln(stdout, account.Name, "has another password and is signed out everywhere")
+		_, err := fmt.Fprintln(stdout, account.Name, "has a new password and is signed out everywhere")
 		return err
 	}, "user.password", nil)
 }
@@ -265,7 +265,7 @@ func (c disableUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 // Run creates a token and prints it.
 func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	if c.Installation && c.Role != "" {
-		return errors.New("--installation and --role exclude each other: a token of the installation may do everything")
+		return errors.New("--installation and --role exclude each other: a token for the installation has all rights")
 	}
 	if c.Days < 0 || c.Days > cases.MaxDays {
 		return fmt.Errorf("--days must be 0 (never expires) to %d", cases.MaxDays)
@@ -307,7 +307,7 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 		seq, err := strconv.ParseInt(number, 10, 64)
 		sum, malformed := hex.DecodeString(hash)
 		if err != nil || malformed != nil || seq < 1 || len(sum) != sha256.Size {
-			return fmt.Errorf("--seen %s: it is SEQ:HASH, as the log and the CSV have them, such as 12:9f2c… (64 digits)", text)
+			return fmt.Errorf("--seen %s: write SEQ:HASH as in the log and the CSV, such as 12:9f2c… (64 digits)", text)
 		}
 		known = append(known, audit.Known{Seq: seq, Hash: sum})
 	}
@@ -320,18 +320,18 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(stdout, "the audit is whole: %d entries, the last is %d:%x\n", found.Entries, found.Last.Seq, found.Last.Hash)
+		_, _ = fmt.Fprintf(stdout, "the audit log is complete: %d entries, the last is %d:%x\n", found.Entries, found.Last.Seq, found.Last.Hash)
 		for _, one := range found.Seals {
-			_, _ = fmt.Fprintf(stdout, "entry %d, by %s at %s: the audit was sealed as it was; the seal does not prove what is before it\n",
+			_, _ = fmt.Fprintf(stdout, "entry %d, by %s at %s: the log was sealed in its state at that time; the seal proves nothing about earlier entries\n",
 				one.Seq, one.Actor, cron.BeijingRFC3339(one.At))
 		}
 		if found.RemovedTo > 0 {
-			_, _ = fmt.Fprintf(stdout, "entries up to %d were removed because of their age (AUDIT_RETENTION_DAYS)\n", found.RemovedTo)
+			_, _ = fmt.Fprintf(stdout, "entries up to %d were removed by age (AUDIT_RETENTION_DAYS)\n", found.RemovedTo)
 		}
 		for _, one := range known {
-			says := "is there as it was known"
+			says := "exists and is unchanged"
 			if one.Seq <= found.RemovedTo {
-				says = "was removed because of its age"
+				says = "was removed by age"
 			}
 			_, _ = fmt.Fprintf(stdout, "entry %d %s\n", one.Seq, says)
 		}
@@ -349,7 +349,7 @@ func (sealAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 		if err := log.SealAgain(ctx, audit.Entry{Actor: commander(), Via: "command"}); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(stdout, "the audit is sealed as it is; that is its last entry")
+		_, err = fmt.Fprintln(stdout, "the audit log is sealed in its current state; the last entry records this")
 		return err
 	})
 }

@@ -133,7 +133,7 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 
 	code, said = run("", "audit", "verify")
 	require.Zero(t, code, said)
-	require.Contains(t, said, "the audit is whole")
+	require.Contains(t, said, "the audit log is complete")
 	require.NotContains(t, program.stopped(t), token, "not in the log")
 }
 
@@ -153,9 +153,9 @@ func TestSigningInBeyondThisMachineNeedsHTTPS(t *testing.T) {
 		}, "REQUIRE_SECOND_FACTOR"},
 		"a second factor without a name": {func(s *Settings) {
 			s.PublicURL, s.Proxies, s.SecondFactor = "https://10.0.0.7", "10.0.0.1", true
-		}, "passkeys belong to a name"},
+		}, "passkeys are bound to a host name"},
 		"a proxy":         {func(s *Settings) { s.PublicURL, s.Proxies = "https://wending.example", "10.0.0.1" }, ""},
-		"half a key":      {func(s *Settings) { s.PublicURL, s.TLSCert = "https://wending.example", "cert.pem" }, "belong together"},
+		"half a key":      {func(s *Settings) { s.PublicURL, s.TLSCert = "https://wending.example", "cert.pem" }, "must be set together"},
 		"on loopback":     {func(s *Settings) { s.ListenAddr = "127.0.0.1:0" }, ""},
 		"without a login": {func(s *Settings) { s.Auth = "off" }, "AUTH=local"},
 		"no certificate": {func(s *Settings) {

@@ -172,7 +172,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	if e.listener != nil { // only processes with pages write the audit
 		unsealed := (*audit.SealError)(nil)
 		if err := audit.New(p.store, p.sealer).Seal(ctx); errors.As(err, &unsealed) {
-			log.ErrorContext(ctx, "the audit's seal does not hold: see 'wending audit verify'", "error", err)
+			log.ErrorContext(ctx, "the audit log's seal is broken, see 'wending audit verify'", "error", err)
 		} else if err != nil {
 			return nil, err
 		}
@@ -180,7 +180,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	if sealed, err := tasks.SealPlain(ctx, p.store, p.sealer); err != nil {
 		return nil, err
 	} else if sealed > 0 {
-		log.InfoContext(ctx, "payloads and queries stored in plain text have been sealed", "tasks", sealed)
+		log.InfoContext(ctx, "payloads and queries stored in plain text sealed", "tasks", sealed)
 	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo())
 	p.metrics = jobs.NewMetrics(p.registry, p.queue)
@@ -292,7 +292,7 @@ func (p *program) work(ctx context.Context) error {
 	}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
 		Admits: budget.Admits, Chores: []jobs.Chore{
-			{Name: "end lost calls of tools", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour},
+			{Name: "end lost tool calls", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour},
 			{Name: "watch the budgets", Do: budget.Watch}, {Name: "measure the projects", Do: quotas.MeasureAll, Every: time.Minute},
 			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
 		},
@@ -318,7 +318,7 @@ func (p *program) tidyFiles(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := sweeper.Sweep(ctx); err != nil && ctx.Err() == nil {
-			p.log.WarnContext(ctx, "could not tidy up the files, will retry in an hour", "error", err)
+			p.log.WarnContext(ctx, "files not tidied up, will retry in an hour", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -86,7 +86,7 @@ func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger
 		}
 	}
 	if unsealed != nil {
-		_, _ = fmt.Fprintf(stdout, "wending: %v: see 'wending audit verify'\n", unsealed)
+		_, _ = fmt.Fprintf(stdout, "wending: %v; see 'wending audit verify'\n", unsealed)
 	}
 	_, _ = fmt.Fprintf(stdout, "wending: tasks whose secrets are sealed with the new key: %d\n", changed)
 	if values > 0 {
@@ -110,18 +110,18 @@ func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer, log 
 		})
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("%w (sealed with the new key so far: %d tasks, %d values of the library; run it again to continue)", err, changed, values)
+		return 0, 0, fmt.Errorf("%w (sealed with the new key so far: %d tasks, %d library values; run the command again to continue)", err, changed, values)
 	}
 	if left+valuesLeft > 0 {
-		return 0, 0, fmt.Errorf("tasks sealed with the new key: %d; left as they are: %d, sealed with a key that is neither SECRET_KEY nor SECRET_KEY_PREVIOUS "+
-			"(of the library, %d values; left: %d)", changed, left, values, valuesLeft)
+		return 0, 0, fmt.Errorf("sealed with the new key: %d tasks and %d library values; left unchanged, because they were sealed with "+
+			"neither SECRET_KEY nor SECRET_KEY_PREVIOUS: %d tasks and %d library values", changed, values, left, valuesLeft)
 	}
 	return changed, values, nil
 }
 
 // giveUp lists the secrets sealed with a lost key and, if that is confirmed, gives them up.
 func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Store, stdout io.Writer) error {
-	if err := s.requireStopped(ctx, store, "a worker that runs may still have the lost key: stop it only when you cannot read the key from it (its environment has SECRET_KEY)"); err != nil {
+	if err := s.requireStopped(ctx, store, "a running worker may still have the lost key: before you stop it, try to read SECRET_KEY from its environment"); err != nil {
 		return err
 	}
 	keys, err := s.secretKeys()
@@ -133,12 +133,12 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 		return err
 	}
 	if !loss.IsForeign && len(loss.Lost) == 0 {
-		_, err := fmt.Fprintln(stdout, "wending: nothing is lost: SECRET_KEY is the one of this database and opens all that is sealed")
+		_, err := fmt.Fprintln(stdout, "wending: nothing is lost: SECRET_KEY is this database's key and decrypts all its secrets")
 		return err
 	}
 	listLoss(stdout, loss)
 	if !c.Confirm {
-		return errors.New("nothing was changed. If you find the key, start with it; if not, make a backup and run the command again with --confirm")
+		return errors.New("nothing was changed. If you find the key, start with it; otherwise make a backup and run the command again with --confirm")
 	}
 	log, unsealed := audit.New(store, loss.Sealer), (*audit.SealError)(nil)
 	err = log.Seal(ctx)
@@ -163,25 +163,26 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 	if _, err := log.Complete(ctx, begun, entry); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(stdout, "wending: given up. SECRET_KEY is now the key of this installation; enter in the library what is listed above, and start Wending")
+	_, err = fmt.Fprintln(stdout, "wending: secrets discarded. SECRET_KEY is now this installation's key; start Wending and enter the secrets listed above again in the library")
 	return err
 }
 
 // listLoss prints which secrets are lost and which are not.
 func listLoss(stdout io.Writer, loss tasks.Loss) {
 	if loss.IsForeign {
-		_, _ = fmt.Fprintln(stdout, "wending: SECRET_KEY is not the key of this database. Without that key, this can never be opened again:")
+		_, _ = fmt.Fprintln(stdout, "wending: SECRET_KEY is not the key of this database. Without that key, these secrets can never be decrypted:")
 	} else {
-		_, _ = fmt.Fprintln(stdout, "wending: no key opens this any more:")
+		_, _ = fmt.Fprintln(stdout, "wending: no key decrypts these secrets:")
 	}
 	for _, line := range described(loss.Lost) {
 		_, _ = fmt.Fprintln(stdout, "  "+line)
 	}
 	if loss.IsForeign {
-		_, _ = fmt.Fprintln(stdout, "  the seal of the audit, which is sealed as it is; that is an entry")
+		_, _ = fmt.Fprintln(stdout, "  the audit log's seal: the log is sealed in its current state, which adds an entry")
 	}
-	_, _ = fmt.Fprintln(stdout, "Providers, models, agents and channels stay without what is named, and their last test counts as failed. Tasks keep their results; to be run again they are made "+
-		"again.\nAccounts, passwords, passkeys, tokens, results, files and reports stay as they are; every browser counts as unknown once.")
+	_, _ = fmt.Fprintln(stdout, "Providers, models, agents and channels are kept without these secrets, and their last test counts as failed. "+
+		"Tasks keep their results, but must be created again to be run again.\n"+
+		"Accounts, passwords, passkeys, tokens, results, files and reports are kept; every browser counts as unknown once.")
 }
 
 // described returns a line for each object whose secrets are lost.
@@ -190,7 +191,7 @@ func described(lost []upkeep.Lost) (lines []string) {
 		line := fmt.Sprintf("%s %q: %s", one.Kind, one.Name, strings.Join(one.Places, ", "))
 		switch {
 		case one.Kind == "session":
-			line = fmt.Sprintf("session of %q: ends, and begins again at the next sign-in", one.Name)
+			line = fmt.Sprintf("session of %q: ends; a new one begins at the next sign-in", one.Name)
 		case len(one.Models) > 0:
 			line += fmt.Sprintf(" (of the models %s)", strings.Join(one.Models, ", "))
 		case one.Number > 1:
@@ -215,7 +216,7 @@ func (s Settings) requireStopped(ctx context.Context, store *db.Store, why strin
 
 // addFreshKey adds a fresh key in front of those in the data folder. Running processes would not know it.
 func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
-	if err := s.requireStopped(ctx, store, "stop all processes first: they would not know the new key in the data folder"); err != nil {
+	if err := s.requireStopped(ctx, store, "stop all processes first: they would go on using the old key"); err != nil {
 		return err
 	}
 	if _, err := s.secretKeys(); err != nil { // there may be no key yet

@@ -118,7 +118,7 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	} {
 		code, said := command(t, slices.Concat(args, shared)...)
 		require.Equal(t, 1, code, args)
-		require.Contains(t, said, "SECRET_KEY is not the one that this database was used with", args)
+		require.Contains(t, said, "SECRET_KEY is not the key of this database", args)
 	}
 	worker := exec.Command(os.Args[0], slices.Concat([]string{"worker", "--data-dir", t.TempDir(), "--secret-key", dbtest.SecretKey}, shared)...)
 	worker.Env = append(os.Environ(), "WENDING_TEST_PROGRAM=1")
@@ -161,8 +161,8 @@ func TestSecretKeyIsRotated(t *testing.T) {
 		return run(t.Context(), args, func(string) string { return "" }, &output, &log)
 	}
 	require.Equal(t, 1, rotate("--secret-key", dbtest.SecretKey))
-	require.Contains(t, log.String(), "tasks sealed with the new key: 0; left as they are: 1, sealed with a key that is neither", "one is left; its copy was made with the new key")
-	require.Contains(t, log.String(), "(of the library, 0 values; left: 6)")
+	require.Contains(t, log.String(), "sealed with the new key: 0 tasks and 0 library values; left unchanged, because they were sealed with "+
+		"neither SECRET_KEY nor SECRET_KEY_PREVIOUS: 1 tasks and 6 library values", "one is left; its copy was made with the new key")
 	require.Equal(t, 0, rotate("--secret-key", dbtest.SecretKey, "--secret-key-previous", phrase), "%s", &log)
 	require.Equal(t, "wending: tasks whose secrets are sealed with the new key: 1\nwending: secrets of the library sealed with the new key: 6\n", output.String())
 	web.kill(t)

@@ -40,7 +40,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 		defer server.Stop()
 		e.redisURL, redisExited = server.URL(), server.Exited()
 		if server.IsInProcess() {
-			log.Info("redis-server is not installed, running the queue in this process; results do not depend on it")
+			log.Info("redis-server is not installed, running the queue in this process; this does not affect results")
 		}
 	}
 	if e.demo, err = startDemoAgentAgain(s.DataDir); err != nil {

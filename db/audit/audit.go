@@ -84,7 +84,7 @@ func New(store *db.Store, sealer Sealer) Log { return Log{store.Pool(), sealer} 
 
 // Add adds an entry, with its number, time and hash.
 func (l Log) Add(ctx context.Context, entry Entry) (Entry, error) {
-	err := l.db.InTx(ctx, "add to the audit", func(tx *sqlx.Tx) (err error) {
+	err := l.db.InTx(ctx, "add an audit entry", func(tx *sqlx.Tx) (err error) {
 		entry, err = l.add(ctx, tx, entry)
 		return err
 	})
@@ -107,7 +107,7 @@ func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
 		return entry, err
 	}
 	if _, err := tx.NamedExecContext(ctx, insert, entry); err != nil {
-		return entry, pg.Classify("add to the audit", err)
+		return entry, pg.Classify("add an audit entry", err)
 	}
 	next := chain
 	next.LastSeq, next.LastHash = entry.Seq, entry.Hash

@@ -41,14 +41,14 @@ func (l Log) AddCounted(ctx context.Context) (added []Entry, err error) {
 			WHERE hour < date_trunc('hour', now())
 			ORDER BY hour, action, object_id LIMIT 1 FOR UPDATE SKIP LOCKED)
 		RETURNING entry, count, hour`
-	return l.addEach(ctx, "add what was counted to the audit", func(tx *sqlx.Tx) (entry Entry, err error) {
+	return l.addEach(ctx, "add counted actions to the audit log", func(tx *sqlx.Tx) (entry Entry, err error) {
 		var row struct {
 			Entry string    `db:"entry"`
 			Count int64     `db:"count"`
 			Hour  time.Time `db:"hour"`
 		}
 		if err := tx.GetContext(ctx, &row, take); err != nil {
-			return entry, pg.Classify("look for what was counted", err)
+			return entry, pg.Classify("take counted actions", err)
 		}
 		if err := json.Unmarshal([]byte(row.Entry), &entry); err != nil {
 			return entry, err

@@ -23,13 +23,13 @@ func (l Log) Begin(ctx context.Context, entry Entry) (id uuid.UUID, err error) {
 	}
 	id = uuid.New()
 	_, err = l.db.ExecContext(ctx, `INSERT INTO audit_intents (id, entry) VALUES ($1, $2)`, id, string(text))
-	return id, pg.Classify("store what is to be recorded", err)
+	return id, pg.Classify("store a pending audit entry", err)
 }
 
 // Complete adds the entry of an action that was begun. If its outcome has already been recorded as unknown, the
 // audit holds two entries.
 func (l Log) Complete(ctx context.Context, id uuid.UUID, entry Entry) (Entry, error) {
-	err := l.db.InTx(ctx, "add to the audit", func(tx *sqlx.Tx) (err error) {
+	err := l.db.InTx(ctx, "add an audit entry", func(tx *sqlx.Tx) (err error) {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id); err != nil {
 			return pg.Classify("complete an entry of the audit", err)
 		}
@@ -42,13 +42,13 @@ func (l Log) Complete(ctx context.Context, id uuid.UUID, entry Entry) (Entry, er
 // Drop discards an action that was begun but not performed.
 func (l Log) Drop(ctx context.Context, id uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id)
-	return pg.Classify("forget what was to be recorded", err)
+	return pg.Classify("drop a pending audit entry", err)
 }
 
 // Hold keeps a begun action from being considered lost.
 func (l Log) Hold(ctx context.Context, begun []uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, `UPDATE audit_intents SET alive_at = now() WHERE id = ANY ($1)`, pq.Array(begun))
-	return pg.Classify("hold what is to be recorded", err)
+	return pg.Classify("keep pending audit entries", err)
 }
 
 // CloseLost adds entries with StatusUnknown for the actions that were begun by processes that have been silent
@@ -61,10 +61,10 @@ func (l Log) CloseLost(ctx context.Context, silent time.Duration) (added []Entry
 			WHERE alive_at < now() - $1 * interval '1 second'
 			ORDER BY alive_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 		RETURNING entry`
-	return l.addEach(ctx, "record what was lost", func(tx *sqlx.Tx) (entry Entry, err error) {
+	return l.addEach(ctx, "record lost audit entries", func(tx *sqlx.Tx) (entry Entry, err error) {
 		var text string
 		if err := tx.GetContext(ctx, &text, take, silent.Seconds()); err != nil {
-			return entry, pg.Classify("look for what was lost", err)
+			return entry, pg.Classify("take a lost audit entry", err)
 		}
 		err = json.Unmarshal([]byte(text), &entry)
 		entry.Status = StatusUnknown

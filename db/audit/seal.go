@@ -49,7 +49,7 @@ func (e *SealError) Error() string {
 
 func (e *SealError) Unwrap() error { return e.Err }
 
-var errNeverSealed = errors.New("it was never sealed; the program's first start does that")
+var errNeverSealed = errors.New("it was never sealed; the server's first start does that")
 
 // check returns a SealError unless the chain's ends are sealed.
 func (l Log) check(chain ends) error {
@@ -89,7 +89,7 @@ const SealAction = "audit.seal"
 // from an older version, it was never sealed. Sealing is itself an entry and is allowed once. Seal returns a
 // SealError if the existing seal is invalid.
 func (l Log) Seal(ctx context.Context) error {
-	return l.db.InTx(ctx, "seal the audit", func(tx *sqlx.Tx) error {
+	return l.db.InTx(ctx, "seal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (l Log) Seal(ctx context.Context) error {
 // SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed
 // entries. by is the person who does so; the added entry records where the chain ended before.
 func (l Log) SealAgain(ctx context.Context, by Entry) error {
-	return l.db.InTx(ctx, "seal the audit again", func(tx *sqlx.Tx) error {
+	return l.db.InTx(ctx, "reseal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
 		if err != nil {
 			return err
@@ -132,7 +132,7 @@ func (l Log) sealAgain(ctx context.Context, tx *sqlx.Tx, chain ends, by Entry) e
 	}
 	chain.Seal = l.sealer.Sign(sealPurpose, chain.message())
 	if _, err := tx.ExecContext(ctx, `UPDATE audit_chain SET seal = $1`, chain.Seal); err != nil {
-		return pg.Classify("seal the audit", err)
+		return pg.Classify("seal the audit log", err)
 	}
 	by.Action, by.Object, by.Status, by.Before = SealAction, ObjectOf(SealAction), 200, string(text)
 	_, err = l.add(ctx, tx, by)

@@ -64,9 +64,9 @@ func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID,
 		case err != nil:
 			return err
 		case len(active) == 0 && task.Status.IsActive():
-			return fmt.Errorf("a draft, or a launch has begun just now: %w", db.ErrConflict)
+			return fmt.Errorf("the task is a draft, or a launch has just begun: %w", db.ErrConflict)
 		case len(active) > 0 && !active[0].TakesMore:
-			return fmt.Errorf("a launch that takes no further questions is active: %w", db.ErrConflict)
+			return fmt.Errorf("the active launch accepts no further questions: %w", db.ErrConflict)
 		}
 		if err := store(ctx, tx, task, items, limits); err != nil {
 			return err

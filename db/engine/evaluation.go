@@ -77,5 +77,5 @@ func (e Evaluations) Of(ctx context.Context, runID int64) (said []Past, err erro
 		SELECT evaluator, status, score, passed, reason, raw, created_at, replaced_at FROM past_evaluations WHERE run_id = $1
 		ORDER BY evaluator, created_at DESC`
 	err = e.db.SelectContext(ctx, &said, read, runID)
-	return said, pg.Classify("read what evaluators said", err)
+	return said, pg.Classify("read the evaluations", err)
 }

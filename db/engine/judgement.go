@@ -101,7 +101,7 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 		}
 		stored = slices.Concat(stored, fresh)
 		_, err := tx.ExecContext(ctx, db.SumEvaluationsUp, runs, taskID)
-		return pg.Classify("sum the evaluations up", err)
+		return pg.Classify("sum up the evaluations", err)
 	})
 	return stored, err
 }
@@ -130,9 +130,9 @@ func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through
 		runs = append(runs, one.RunID)
 		judged.addTo(one.RunID, one.Evaluations)
 	}
-	return r.db.InTx(ctx, "record what rules say", func(tx *sqlx.Tx) error {
+	return r.db.InTx(ctx, "record the rules' evaluations", func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, note, launchID, through)
-		if err := pg.RequireRow("note what rules have judged", result, err); err != nil {
+		if err := pg.RequireRow("record the rules' progress", result, err); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, lockRuns, runs); err != nil {
@@ -142,10 +142,10 @@ func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through
 			_, err := tx.ExecContext(ctx, store, launchID, taskID, judged.units, judged.evaluators, judged.statuses, pq.Array(judged.scores), pq.Array(judged.passed),
 				judged.reasons, judged.codes, judged.messages)
 			if err != nil {
-				return pg.Classify("record what rules say", err)
+				return pg.Classify("record the rules' evaluations", err)
 			}
 		}
 		_, err = tx.ExecContext(ctx, db.SumEvaluationsUp, runs, taskID)
-		return pg.Classify("sum the evaluations up", err)
+		return pg.Classify("sum up the evaluations", err)
 	})
 }

@@ -123,7 +123,7 @@ func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID,
 			return pg.Classify("enter lanes", err)
 		}
 		_, err = tx.ExecContext(ctx, noteServed, launchID)
-		return pg.Classify("note which launch was served", err)
+		return pg.Classify("record the served launch", err)
 	})
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (l Lanes) NextWaiting(ctx context.Context) (launchID uuid.UUID, err error) 
 	if pg.IsNoRows(err) {
 		return uuid.Nil, nil
 	}
-	return launchID, pg.Classify("find the next launch that waits", err)
+	return launchID, pg.Classify("find the next waiting launch", err)
 }
 
 // sharingOf returns the parameters of sharing for a launch.

@@ -268,7 +268,7 @@ func (r Recorder) recordTurns(ctx context.Context, taskID uuid.UUID, results []R
 		}
 		if turns.hasJudges && len(stored) > 0 {
 			if _, err := tx.ExecContext(ctx, askJudges, pq.Int64Array(stored), turns.items); err != nil {
-				return pg.Classify("make the judges' units", err)
+				return pg.Classify("create the judges' units", err)
 			}
 		}
 		if err := journal.InsertAssets(ctx, tx, assetsOf(taskID, results, stored)); err != nil || len(ended) == 0 {

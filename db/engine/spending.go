@@ -191,9 +191,9 @@ type Verdict struct {
 // installation's month – a decimal number that applies to each currency, empty for none. Targets without prices
 // spend nothing. Keep returns the launches that it stopped, which tasks.FinishLaunch ends.
 func (s Spending) Keep(ctx context.Context, monthCeiling string, judge func([]Standing) Verdict) (stopped []uuid.UUID, verdict Verdict, err error) {
-	err = s.db.InTx(ctx, "keep the budgets", func(tx *sqlx.Tx) error {
+	err = s.db.InTx(ctx, "check the budgets", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(keepersLock)); err != nil {
-			return pg.Classify("wait for the other keepers of budgets", err)
+			return pg.Classify("wait for other workers checking budgets", err)
 		}
 		var found []Standing
 		if err := tx.SelectContext(ctx, &found, standings, monthCeiling, nil); err != nil {
@@ -278,5 +278,5 @@ func (s Spending) ThisMonthOf(ctx context.Context, projectID uuid.UUID) (sums []
 		GROUP BY s.currency
 		ORDER BY s.currency`
 	err = s.db.SelectContext(ctx, &sums, list, projectID)
-	return sums, pg.Classify("add up the month of a project", err)
+	return sums, pg.Classify("sum a project's monthly cost", err)
 }

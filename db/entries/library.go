@@ -471,7 +471,7 @@ func (k Kind[T]) Uses(ctx context.Context, scope db.Scope, id uuid.UUID, most in
 // NoteTest stores how a test call of a target ended; an empty code means that it succeeded.
 func (k Kind[T]) NoteTest(ctx context.Context, scope db.Scope, id uuid.UUID, code string) error {
 	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1 AND `+db.Within("project_id", "$3"), id, code, scope)
-	return pg.Classify("note a test", err)
+	return pg.Classify("record a test", err)
 }
 
 // Measure is the duration and token usage of a call to a target.
@@ -487,5 +487,5 @@ func (k Kind[T]) NoteMeasure(ctx context.Context, scope db.Scope, id uuid.UUID, 
 	called := map[string]string{"models": "model_id", "agents": "url"}[k.name]
 	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3, measured_output_tokens = $4 WHERE id = $1 AND ` + db.Within("project_id", "$5")
 	_, err := k.db.ExecContext(ctx, note, id, m.LatencyMS, m.InputTokens, m.OutputTokens, scope)
-	return pg.Classify("note what a test took", err)
+	return pg.Classify("record a test's usage", err)
 }

@@ -83,7 +83,7 @@ func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err 
 		WHERE is_enabled AND archived_at IS NULL AND (next_at IS NULL OR next_at <= now())
 		ORDER BY next_at, id`
 	if _, err := s.db.ExecContext(ctx, rest); err != nil {
-		return nil, now, pg.Classify("let schedules rest", err)
+		return nil, now, pg.Classify("pause schedules", err)
 	}
 	if err := s.db.SelectContext(ctx, &due, list); err != nil || len(due) == 0 {
 		return nil, now, pg.Classify("look for schedules", err)

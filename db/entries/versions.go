@@ -168,7 +168,7 @@ func (l Library) EarlierDatasets(ctx context.Context, scope db.Scope, ids ...uui
 		DatasetVersion
 	}
 	if err := l.db.SelectContext(ctx, &found, read, pq.Array(ids), datasetsMost, scope); err != nil {
-		return nil, pg.Classify("list datasets' earlier versions", err)
+		return nil, pg.Classify("list earlier dataset versions", err)
 	}
 	versions := make(map[uuid.UUID][]DatasetVersion, len(ids))
 	for _, one := range found {

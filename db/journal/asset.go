@@ -83,7 +83,7 @@ func InsertAssets(ctx context.Context, tx sqlx.ExecerContext, found []FoundAsset
 		urls, contents = append(urls, pg.StorableText(one.URL)), append(contents, one.Content)
 	}
 	_, err := tx.ExecContext(ctx, insert, ids, tasks, units, epochs, items, targets, numbers, attempts, paths, kinds, previews, urls, contents)
-	return pg.Classify("store what agents produced", err)
+	return pg.Classify("store the files that agents produced", err)
 }
 
 // Asset is a row of assets, without inline content.
@@ -189,7 +189,7 @@ func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (
 		RunID int64 `db:"run_id"`
 	}
 	if err := s.db.SelectContext(ctx, &rows, read, taskID, pq.Int64Array(itemIDs)); err != nil {
-		return nil, pg.Classify("read what agents produced", err)
+		return nil, pg.Classify("read the files that agents produced", err)
 	}
 	byRun = map[int64][]Asset{}
 	for _, row := range rows {
@@ -207,7 +207,7 @@ func (s Assets) OfUnits(ctx context.Context, taskID uuid.UUID, unitIDs []int64) 
 		ORDER BY a.unit_id, a.epoch, a.item_id, a.attempt, a.number`
 	var list []Asset
 	if err := s.db.SelectContext(ctx, &list, read, taskID, pq.Int64Array(unitIDs)); err != nil {
-		return nil, pg.Classify("read what calls reported", err)
+		return nil, pg.Classify("read the events of calls", err)
 	}
 	byUnit = map[int64][]Asset{}
 	for _, one := range list {
@@ -227,7 +227,7 @@ func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int
 		WHERE i.id = $1
 		ORDER BY before.turn, a.number`
 	err = s.db.SelectContext(ctx, &list, read, itemID, variant, runIndex)
-	return list, pg.Classify("read what earlier turns produced", err)
+	return list, pg.Classify("read the files of earlier turns", err)
 }
 
 // Any reports whether agents have produced files in a task.
@@ -279,7 +279,7 @@ func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err
 func (s Assets) Waiting(ctx context.Context, taskID, id uuid.UUID) (content []byte, err error) {
 	const read = `SELECT content FROM assets WHERE id = $1 AND task_id = $2 AND state = 'QUEUED' AND content IS NOT NULL`
 	err = s.db.GetContext(ctx, &content, read, id, taskID)
-	return content, pg.Classify("read what waits to be copied", err)
+	return content, pg.Classify("read the files waiting to be copied", err)
 }
 
 // ClaimedAsset is an asset that this process has claimed for copying.
@@ -337,7 +337,7 @@ func (s Assets) Renew(ctx context.Context, claimed ClaimedAsset) error {
 func (s Assets) Release(ctx context.Context, claimed ClaimedAsset) error {
 	const release = `UPDATE assets SET claimed_until = NULL, attempts = attempts - 1 WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
 	_, err := s.db.ExecContext(ctx, release, claimed.ID, claimed.Attempts)
-	return pg.Classify("give a claim back", err)
+	return pg.Classify("release a claim", err)
 }
 
 // AssetCopy describes a file that has been copied.
@@ -385,7 +385,7 @@ func (s Assets) Settle(ctx context.Context, claimed ClaimedAsset, copied AssetCo
 		SET state = 'STORED', stored_at = now(), claimed_until = NULL, content = NULL, error = NULL,
 			kind = $3, media_type = $4, size = $5, sha256 = $6, storage_key = $7, thumbnail_key = nullif($8, '')
 		WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
-	err = s.db.InTx(ctx, "note that a file is copied", func(tx *sqlx.Tx) error {
+	err = s.db.InTx(ctx, "record a copied file", func(tx *sqlx.Tx) error {
 		stored = copied
 		if _, err := tx.ExecContext(ctx, lock, claimed.TaskID.String()+hex.EncodeToString(copied.SHA256)); err != nil {
 			return pg.Classify("lock the content", err)
@@ -399,7 +399,7 @@ func (s Assets) Settle(ctx context.Context, claimed ClaimedAsset, copied AssetCo
 		}
 		result, err := tx.ExecContext(ctx, settle, claimed.ID, claimed.Attempts, stored.Kind, stored.MediaType, stored.Size,
 			stored.SHA256, stored.StorageKey, stored.ThumbnailKey)
-		return pg.RequireRow("note that a file is copied", result, err)
+		return pg.RequireRow("record a copied file", result, err)
 	})
 	return stored, err
 }
@@ -413,7 +413,7 @@ func (s Assets) Fail(ctx context.Context, claimed ClaimedAsset, reason string, r
 			claimed_until = NULL, error = $3, content = CASE WHEN $4 > 0 THEN content END
 		WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
 	_, err := s.db.ExecContext(ctx, fail, claimed.ID, claimed.Attempts, pg.StorableText(reason), retryAfter.Seconds())
-	return pg.Classify("note that a file could not be copied", err)
+	return pg.Classify("record a failed copy", err)
 }
 
 // Keys returns the set of stored files that a task's assets refer to, copies and thumbnails; it is empty if the
@@ -457,7 +457,7 @@ func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
 			thumbnail_key = CASE WHEN thumbnail_key = $2 THEN NULL ELSE thumbnail_key END
 		WHERE task_id = $1 AND (storage_key = $2 OR thumbnail_key = $2)`
 	_, err := s.db.ExecContext(ctx, lose, taskID, key)
-	return pg.Classify("note that a file is gone", err)
+	return pg.Classify("record a missing file", err)
 }
 
 // PruneOld removes assets that no page shows any more: previews of tasks that ended longer ago than keep (0 keeps

@@ -128,7 +128,7 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 		}
 		if len(progressing) > 0 {
 			if _, err := tx.ExecContext(ctx, noteProgress, progressing, progressEpochs, progress); err != nil {
-				return pg.Classify("note the progress of calls", err)
+				return pg.Classify("store the progress of calls", err)
 			}
 		}
 		if err := InsertAssets(ctx, tx, assets); err != nil || len(tools.units) == 0 {
@@ -137,7 +137,7 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 		_, err := tx.ExecContext(ctx, noteTools, tools.units, tools.epochs, tools.items, tools.numbers, tools.tasks,
 			tools.tools, tools.ids, tools.providers, tools.assetTypes, tools.statuses, pq.Array(tools.progress),
 			tools.inputs, tools.outputs, tools.errors, tools.started, pq.Array(tools.ended))
-		return pg.Classify("note the calls of tools", err)
+		return pg.Classify("store tool calls", err)
 	})
 }
 
@@ -254,7 +254,7 @@ func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]T
 		ORDER BY epoch, number`
 	var tools []Tool
 	err := j.db.SelectContext(ctx, &tools, read, unitID, taskID)
-	return tools, pg.Classify("read the calls of tools", err)
+	return tools, pg.Classify("read tool calls", err)
 }
 
 // InFlight is a call that is under way.
@@ -310,7 +310,7 @@ func (j Journal) KeepJob(ctx context.Context, unitID int64, epoch int, job []byt
 		text = &one
 	}
 	_, err := j.db.ExecContext(ctx, keep, unitID, epoch, text)
-	return pg.Classify("keep an accepted job", err)
+	return pg.Classify("store an accepted job", err)
 }
 
 // CloseLost marks as failed the tool calls that were left open by workers that lost their units.
@@ -321,7 +321,7 @@ func (j Journal) CloseLost(ctx context.Context) error {
 		WHERE t.ended_at IS NULL AND t.started_at < now() - interval '1 minute'
 		  AND NOT EXISTS (SELECT FROM units u WHERE u.id = t.unit_id AND u.epoch = t.epoch AND u.state = 'RUNNING')`
 	_, err := j.db.ExecContext(ctx, closeLost)
-	return pg.Classify("end the calls of tools that were lost", err)
+	return pg.Classify("end lost tool calls", err)
 }
 
 // Prune removes the events of one task that ended longer ago than keep; a keep of 0 keeps everything. found is

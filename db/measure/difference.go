@@ -166,7 +166,7 @@ func ParseDifference(text string) (d Difference, err error) {
 		}
 		length, err := strconv.Atoi(text[1:end])
 		if err != nil || length < 1 || !strings.ContainsRune("=-+", rune(text[0])) {
-			return Difference{}, fmt.Errorf("%q is no difference", text)
+			return Difference{}, fmt.Errorf("%q is not a difference", text)
 		}
 		d.Steps = append(d.Steps, Step{Op(text[0]), length})
 		text = text[end:]

@@ -138,7 +138,7 @@ func Ended(ctx context.Context, tx sqlx.ExtContext, launchID uuid.UUID) error {
 		PushesResults bool  `db:"pushes_results"`
 	}
 	if err := sqlx.GetContext(ctx, tx, &launch, read, launchID); err != nil {
-		return pg.Classify("read how the launch ended", err)
+		return pg.Classify("read the launch's outcome", err)
 	}
 	if launch.PushesResults {
 		return nil
@@ -191,7 +191,7 @@ func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Del
 func (o Outbox) KeepBody(ctx context.Context, id int64, body []byte) (kept []byte, err error) {
 	const keep = `UPDATE deliveries SET body = coalesce(body, $2) WHERE id = $1 RETURNING body`
 	err = o.db.GetContext(ctx, &kept, keep, id, body)
-	return kept, pg.Classify("keep what is delivered", err)
+	return kept, pg.Classify("store a message's body", err)
 }
 
 // Outcome is how an attempt ended.
@@ -221,7 +221,7 @@ func (o Outbox) Settle(ctx context.Context, d Delivery, outcome Outcome) error {
 			body = CASE WHEN $3 = '' AND event = 'result' THEN NULL ELSE body END
 		WHERE id = $1 AND state = 'PENDING' AND (attempts = $5 OR $3 = '')`
 	_, err := o.db.ExecContext(ctx, settle, d.ID, outcome.Status, outcome.Error, outcome.RetryAfter.Seconds(), d.Attempts)
-	return pg.Classify("note how a delivery went", err)
+	return pg.Classify("record a delivery's outcome", err)
 }
 
 // NoteTest records that a test was sent, and how that attempt ended.
@@ -230,7 +230,7 @@ func (o Outbox) NoteTest(ctx context.Context, channelID, messageID uuid.UUID, ou
 		INSERT INTO deliveries (channel_id, event, message_id, state, attempts, ended_at, response_status, error)
 		VALUES ($1, 'test', $2, CASE WHEN $4 = '' THEN 'SENT' ELSE 'FAILED' END, 1, now(), nullif($3, 0), nullif($4, ''))`
 	_, err := o.db.ExecContext(ctx, note, channelID, messageID, outcome.Status, outcome.Error)
-	return pg.Classify("note a test", err)
+	return pg.Classify("record a test", err)
 }
 
 // Get returns a delivery of a channel, or pg.ErrNotFound.
@@ -325,7 +325,7 @@ func (o Outbox) Tidy(ctx context.Context) error {
 		return pg.Classify("remove old deliveries", err)
 	}
 	_, err := o.db.ExecContext(ctx, forget, keptDays)
-	return pg.Classify("forget what was pushed", err)
+	return pg.Classify("remove old pushed runs", err)
 }
 
 // AnnounceProgress announces when long launches have done a quarter, half and three quarters of their work.

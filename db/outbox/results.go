@@ -26,7 +26,7 @@ func MarkPushing(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID)
 			JOIN channels c ON c.id = own.channel_id AND c.archived_at IS NULL AND 'result' = ANY (c.events)
 			WHERE own.task_id = l.task_id)`
 	_, err := tx.ExecContext(ctx, mark, launchID)
-	return pg.Classify("note that results are pushed", err)
+	return pg.Classify("record pushed results", err)
 }
 
 // Pushing returns the launches that have, or may have, results to push.
@@ -86,7 +86,7 @@ func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, er
 				return nil
 			}
 			if _, err := tx.ExecContext(ctx, end, launchID); err != nil {
-				return pg.Classify("note that all results are pushed", err)
+				return pg.Classify("record that all results are pushed", err)
 			}
 			return Ended(ctx, tx, launchID)
 		}

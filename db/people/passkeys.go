@@ -40,7 +40,7 @@ func (p People) AddPasskey(ctx context.Context, key Passkey) error {
 // UsePasskey stores a passkey's counter after a sign-in with it.
 func (p People) UsePasskey(ctx context.Context, key Passkey) error {
 	_, err := p.db.NamedExecContext(ctx, `UPDATE passkeys SET credential = :credential, used_at = now() WHERE id = :id AND user_id = :user_id`, key)
-	return pg.Classify("note that a passkey is used", err)
+	return pg.Classify("record a passkey's use", err)
 }
 
 // RemovePasskey removes a passkey of an account; without any passkey the account signs in with its password alone

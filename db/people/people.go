@@ -120,7 +120,7 @@ func (p People) PutChallenge(ctx context.Context, kind string, detail []byte, la
 		INSERT INTO challenges (hash, kind, detail, expires_at) VALUES ($1, $2, $3, now() + $4 * interval '1 second')`
 	secret = NewSecret()
 	_, err = p.db.ExecContext(ctx, put, hashOf(secret), kind, detail, lasts.Seconds())
-	return secret, pg.Classify("keep what has begun", err)
+	return secret, pg.Classify("store a challenge", err)
 }
 
 // TakeChallenge returns the state that belongs to a secret and removes it, so the flow ends only once. It returns
@@ -128,14 +128,14 @@ func (p People) PutChallenge(ctx context.Context, kind string, detail []byte, la
 func (p People) TakeChallenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
 	const take = `DELETE FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now() RETURNING detail`
 	err = p.db.GetContext(ctx, &detail, take, hashOf(secret), kind)
-	return detail, pg.Classify("end what has begun", err)
+	return detail, pg.Classify("take a challenge", err)
 }
 
 // Challenge is like TakeChallenge, without ending the flow.
 func (p People) Challenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
 	const read = `SELECT detail FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now()`
 	err = p.db.GetContext(ctx, &detail, read, hashOf(secret), kind)
-	return detail, pg.Classify("read what has begun", err)
+	return detail, pg.Classify("read a challenge", err)
 }
 
 // Spend records the use of a one-time name and remembers it for the given time. It returns db.ErrConflict if
@@ -146,7 +146,7 @@ func (p People) Spend(ctx context.Context, kind, name string, lasts time.Duratio
 		INSERT INTO challenges (hash, kind, detail, expires_at) VALUES ($1, $2, '{}', now() + $3 * interval '1 second')
 		ON CONFLICT (hash) DO NOTHING`
 	result, err := p.db.ExecContext(ctx, note, hashOf(kind+" "+name), kind, lasts.Seconds())
-	changed, err := pg.Affected("note what is used", result, err)
+	changed, err := pg.Affected("record the use of a one-time name", result, err)
 	if err == nil && changed == 0 {
 		err = db.ErrConflict
 	}

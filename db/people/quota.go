@@ -127,7 +127,7 @@ const readUsed = `
 // Used returns the usage of a project, or db.ErrNotFound.
 func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, err error) {
 	if err := q.store.Pool().GetContext(ctx, &used, readUsed, projectID); err != nil {
-		return used, db.NotFound(KindProject, pg.Classify("read what a project uses", err))
+		return used, db.NotFound(KindProject, pg.Classify("read a project's usage", err))
 	}
 	used.Cost, err = engine.NewSpending(q.store).ThisMonthOf(ctx, projectID)
 	return used, err
@@ -208,7 +208,7 @@ func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) 
 		UsedBytes int64  `db:"used_bytes"`
 	}
 	if err := q.store.Pool().GetContext(ctx, &found, take, projectID, bytes); err != nil {
-		return pg.Classify("count what a project stores", err)
+		return pg.Classify("measure a project's storage", err)
 	}
 	if !found.IsTaken && found.DiskBytes != nil {
 		return &QuotaExceededError{QuotaDisk, fmt.Sprint(*found.DiskBytes>>20, " MB"), fmt.Sprint(found.UsedBytes>>20, " + ", bytes>>20, " MB")}

@@ -52,7 +52,7 @@ func (p People) SignIn(ctx context.Context, session Session, before string) (sec
 	secret = NewSecret()
 	err = p.change(ctx, "begin a session", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE hash = $1`, hashOf(before)); err != nil {
-			return pg.Classify("end the session before", err)
+			return pg.Classify("end the previous session", err)
 		}
 		var id uuid.UUID
 		err := tx.GetContext(ctx, &id, insert, hashOf(secret), session.UserID, session.Method, session.Address, session.Browser, maxBrowser, session.IsProven)
@@ -61,11 +61,11 @@ func (p People) SignIn(ctx context.Context, session Session, before string) (sec
 		}
 		if session.Provided != nil {
 			if _, err := tx.ExecContext(ctx, provide, id, session.Provided.SID, session.Provided.Tokens); err != nil {
-				return pg.Classify("keep a provider's session", err)
+				return pg.Classify("store a provider's session", err)
 			}
 		}
 		_, err = tx.ExecContext(ctx, `UPDATE users SET signed_in_at = now() WHERE id = $1`, session.UserID)
-		return pg.Classify("note a sign-in", err)
+		return pg.Classify("record a sign-in", err)
 	})
 	return secret, err
 }
@@ -106,7 +106,7 @@ func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, er
 		return signed, err
 	}
 	_, err = p.db.ExecContext(ctx, touch, signed.ID, IdleLimit.Seconds())
-	return signed, pg.Classify("note that a session is used", err)
+	return signed, pg.Classify("record a session's use", err)
 }
 
 // Sessions returns the sessions of an account that have not ended, the most recently used first.

@@ -106,7 +106,7 @@ func (p People) TokenOf(ctx context.Context, value string) (token Token, err err
 		}
 	}
 	_, err = p.db.ExecContext(ctx, touch, token.ID)
-	return token, pg.Classify("note that a token is used", err)
+	return token, pg.Classify("record a token's use", err)
 }
 
 // RoleIn returns an account's role in a project; empty means that it is not a member.

@@ -16,7 +16,7 @@ import (
 var ErrNameTaken = errors.New("the name is taken, or looks like another account's")
 
 // ErrLastAdmin means that nobody would be left who may manage accounts.
-var ErrLastAdmin = errors.New("the last administrator")
+var ErrLastAdmin = errors.New("this is the last administrator")
 
 // User is a row of users.
 type User struct {
@@ -198,21 +198,21 @@ func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 // Grant applies the groups that a provider reports to an account: they decide its name, whether it is an
 // administrator, and its memberships. Memberships that people gave it stay.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
-	return p.change(ctx, "take over groups", func(tx *sqlx.Tx) error {
+	return p.change(ctx, "apply the provider's groups", func(tx *sqlx.Tx) error {
 		const set = `
 			UPDATE users
 			SET name = $2, skeleton = CASE WHEN name = $2 THEN skeleton ELSE $4 END, is_admin = $3, updated_at = now()
 			WHERE id = $1 AND (name, is_admin) <> ($2, $3)`
 		if _, err := tx.ExecContext(ctx, set, user.ID, user.Name, user.IsAdmin, db.NameSkeleton(user.Name)); err != nil {
-			return taken(pg.Classify("take over an account", err))
+			return taken(pg.Classify("adopt an account", err))
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM memberships WHERE user_id = $1 AND is_granted`, user.ID); err != nil {
-			return pg.Classify("take over groups", err)
+			return pg.Classify("apply the provider's groups", err)
 		}
 		for _, one := range memberships {
 			const add = `INSERT INTO memberships (project_id, user_id, role, is_granted) VALUES ($1, $2, $3, true) ON CONFLICT DO NOTHING`
 			if _, err := tx.ExecContext(ctx, add, one.ProjectID, user.ID, one.Role); err != nil {
-				return pg.Classify("take over groups", err)
+				return pg.Classify("apply the provider's groups", err)
 			}
 		}
 		return nil

@@ -22,9 +22,9 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrUnstorable means that a text contains a NUL or is not valid UTF-8: PostgreSQL can neither store nor
 	// compare such texts.
-	ErrUnstorable = errors.New("a text that PostgreSQL cannot hold")
+	ErrUnstorable = errors.New("PostgreSQL cannot store this text")
 	// ErrGone means that a row refers to another row that does not exist, or no longer does.
-	ErrGone = errors.New("what it refers to is gone")
+	ErrGone = errors.New("a record that it refers to is gone")
 	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again
 	// later.
 	ErrUnavailable = errors.New("database unavailable")

@@ -62,7 +62,7 @@ func (l *loan) Connect(context.Context) (driver.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn == nil {
-		return nil, errors.New("the connection of the snapshot is lost")
+		return nil, errors.New("the snapshot's connection was lost")
 	}
 	conn := l.conn
 	l.conn = nil

@@ -129,7 +129,7 @@ func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	}
 	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
 		answers, letters, differences, differ, facts, expected, measure.Revision)
-	return pg.Classify("store how alike answers are", err)
+	return pg.Classify("store the similarity of answers", err)
 }
 
 // list encodes a list as JSON, and an empty list as nil.
@@ -218,7 +218,7 @@ func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64
 		VariantLikeness
 	}
 	if err := r.db.SelectContext(ctx, &rows, read, taskID, pq.Int64Array(itemIDs)); err != nil {
-		return nil, pg.Classify("read how alike answers are", err)
+		return nil, pg.Classify("read the similarity of answers", err)
 	}
 	byID := make(map[int64]Question, len(itemIDs))
 	for _, row := range rows {

@@ -137,7 +137,7 @@ func (c *comparing) readStored(ctx context.Context, withFacts bool) (open []int,
 	}
 	stored := make(map[[2]int64]between, len(c.pairs))
 	arguments := []any{itemsA, itemsB, c.a.Variant, c.b.Variant, measure.Revision, withFacts}
-	err = pg.EachRow(ctx, c.report.db, "read how answers were compared", readBetween, arguments, func(row between) error {
+	err = pg.EachRow(ctx, c.report.db, "read the comparison of answers", readBetween, arguments, func(row between) error {
 		stored[[2]int64{row.AItemID, row.BItemID}] = row
 		return nil
 	})
@@ -241,7 +241,7 @@ func (c *comparing) store(ctx context.Context, places []int) error {
 	}
 	_, err := c.report.db.ExecContext(ctx, storeBetween, itemsA, itemsB, runsA, runsB, levels, pq.Array(similarities), differ,
 		c.a.Variant, c.b.Variant, measure.Revision, lists)
-	return pg.Classify("store how answers were compared", err)
+	return pg.Classify("store the comparison of answers", err)
 }
 
 // SameAnswers returns those of the first side's items to which both sides gave the same answers, regardless of how often each.

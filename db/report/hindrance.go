@@ -62,5 +62,5 @@ func (m Monitor) TaskHindrance(ctx context.Context, taskID uuid.UUID) (Hindrance
 	if pg.IsNoRows(err) {
 		return Hindrance{}, nil
 	}
-	return found, pg.Classify("look for what slows the task down", err)
+	return found, pg.Classify("find what slows the task down", err)
 }

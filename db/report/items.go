@@ -82,7 +82,7 @@ func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (by
 		WHERE task_id = $1 AND is_current AND ($2 = 0 OR variant = $2) AND coalesce(finish_reason, error_code) IS NOT NULL`
 	var rows []Outcome
 	if err := r.db.SelectContext(ctx, &rows, read, taskID, variant); err != nil {
-		return nil, pg.Classify("read how runs ended", err)
+		return nil, pg.Classify("read the outcomes of runs", err)
 	}
 	byItem = map[int64][]Outcome{}
 	for _, row := range rows {

@@ -51,7 +51,7 @@ func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers,
 		Best                      *float64
 	}
 	judges := map[int]JudgeNumbers{}
-	err := pg.EachRow(ctx, r.db, "read what judges spent", read, []any{task.ID}, func(one row) error {
+	err := pg.EachRow(ctx, r.db, "read the judges' usage", read, []any{task.ID}, func(one row) error {
 		of := judges[one.Evaluator]
 		if of.Variants == nil {
 			of.Variants = map[int]Spent{}

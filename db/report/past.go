@@ -42,7 +42,7 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 				LIMIT 50) r ON true) last`
 	var past Past
 	err := r.db.GetContext(ctx, &past, read, libraryID)
-	return past, pg.Classify("read what runs took", err)
+	return past, pg.Classify("read the usage of runs", err)
 }
 
 // PastOfJudge returns the means, per vote, over the last evaluations by judges that use a saved model.
@@ -68,7 +68,7 @@ func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error
 				LIMIT 50) v ON true) last`
 	var past Past
 	err := r.db.GetContext(ctx, &past, read, modelID)
-	return past, pg.Classify("read what judges' calls took", err)
+	return past, pg.Classify("read the usage of judges' calls", err)
 }
 
 // Measured returns the measure of the last successful test of a saved model or agent, unless the entry has
@@ -87,5 +87,5 @@ func (r Report) Measured(ctx context.Context, libraryID uuid.UUID) (Past, error)
 	if pg.IsNoRows(err) {
 		return Past{}, nil
 	}
-	return past, pg.Classify("read what a test took", err)
+	return past, pg.Classify("read a test's usage", err)
 }

@@ -194,7 +194,7 @@ const (
 )
 
 // ErrSearchTooSlow means that the search did not finish in time, because there are many long answers.
-var ErrSearchTooSlow = errors.New("the search takes too long")
+var ErrSearchTooSlow = errors.New("the search took too long")
 
 // Retry is the progress of an item's runs in the task's active launch.
 type Retry struct {
@@ -222,7 +222,7 @@ func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64)
 				SELECT count(*) FROM evaluation_runs WHERE item_id = i.id AND is_current AND status = 'SUCCEEDED'))`
 	var retries []Retry
 	if err := r.db.SelectContext(ctx, &retries, read, taskID, pq.Int64Array(itemIDs)); err != nil {
-		return nil, pg.Classify("read what is retried", err)
+		return nil, pg.Classify("read the progress of retries", err)
 	}
 	byItem := make(map[int64]Retry, len(retries))
 	for _, retry := range retries {

@@ -147,5 +147,5 @@ func (m Monitor) Items(ctx context.Context, task db.Task, filter ItemFilter, pag
 		return nil, 0, pg.Classify("count the questions", err)
 	}
 	err = m.db.SelectContext(ctx, &items, list, append(arguments, page.Size, page.Offset())...)
-	return items, total, pg.Classify("read how far the questions are", err)
+	return items, total, pg.Classify("read the questions' progress", err)
 }

@@ -200,7 +200,7 @@ func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (ma
 		ItemID    int64 `db:"item_id"`
 	}
 	if err := r.db.SelectContext(ctx, &rows, read, taskID, variant); err != nil {
-		return nil, pg.Classify("read what did not pass", err)
+		return nil, pg.Classify("read the failed evaluations", err)
 	}
 	items := map[string]map[int64]bool{}
 	for _, row := range rows {
@@ -226,7 +226,7 @@ func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[
 		Share   float64
 	}
 	if err := r.db.SelectContext(ctx, &rows, read, pq.Int64Array(itemIDs)); err != nil {
-		return nil, pg.Classify("read the shares of runs that pass", err)
+		return nil, pg.Classify("read the pass rates", err)
 	}
 	shares := map[int64]map[int]float64{}
 	for _, row := range rows {

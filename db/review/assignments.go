@@ -55,7 +55,7 @@ func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, split func(questi
 			return pg.Classify("read the questions", err)
 		}
 		if _, err := tx.ExecContext(ctx, reset, taskID); err != nil {
-			return pg.Classify("take the assignments back", err)
+			return pg.Classify("withdraw the assignments", err)
 		}
 		ids, names := pq.Int64Array{}, pq.StringArray{}
 		for n, reviewers := range split(len(items)) {

@@ -80,7 +80,7 @@ func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
 			return pg.Classify("lock the questions", err)
 		}
 		if _, err := tx.ExecContext(ctx, retire, locked, reviewer); err != nil {
-			return pg.Classify("keep the reviews' history", err)
+			return pg.Classify("store the reviews' history", err)
 		}
 		var changed []int64
 		if err := tx.SelectContext(ctx, &changed, insert, locked, reviewer, uuid.New(), variants); err != nil {
@@ -115,7 +115,7 @@ func (r Reviews) WithdrawBatch(ctx context.Context, taskID, batch uuid.UUID, rev
 		}
 		var retired pq.Int64Array
 		if err := tx.SelectContext(ctx, &retired, retire, taskID, batch, reviewer); err != nil {
-			return pg.Classify("keep the reviews' history", err)
+			return pg.Classify("store the reviews' history", err)
 		}
 		if len(retired) == 0 {
 			return db.ErrNotFound
@@ -184,7 +184,7 @@ func (r Reviews) Carry(ctx context.Context, c Carried) (carried int, err error) 
 	for _, pair := range c.Pairs {
 		from, to = append(from, pair.From), append(to, pair.To)
 	}
-	err = r.db.InTx(ctx, "take verdicts over", func(tx *sqlx.Tx) error {
+	err = r.db.InTx(ctx, "adopt verdicts", func(tx *sqlx.Tx) error {
 		if _, err := lockTask(ctx, tx, c.TaskID); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (r Reviews) Carry(ctx context.Context, c Carried) (carried int, err error) 
 			Version  int    `db:"version"`
 		}
 		if err := tx.SelectContext(ctx, &taken, findCarried, from, to, c.From, c.FromVariant, c.Variant); err != nil {
-			return pg.Classify("find the verdicts to take over", err)
+			return pg.Classify("find the verdicts to adopt", err)
 		}
 		batch := uuid.New()
 		var changed []int64
@@ -209,7 +209,7 @@ func (r Reviews) Carry(ctx context.Context, c Carried) (carried int, err error) 
 			}
 			_, err := tx.ExecContext(ctx, insertCarried, one.ItemID, c.Variant, one.Reviewer, one.Verdict, one.reasons(), one.Note, one.Version+1, batch, c.By, c.From)
 			if err != nil {
-				return pg.Classify("store the verdicts that are taken over", err)
+				return pg.Classify("store the adopted verdicts", err)
 			}
 			changed = append(changed, one.ItemID)
 		}

@@ -185,7 +185,7 @@ func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, vers
 		}
 		if current != nil {
 			if _, err := tx.ExecContext(ctx, `UPDATE reviews SET is_current = false WHERE id = $1`, current.ID); err != nil {
-				return pg.Classify("keep the review's history", err)
+				return pg.Classify("store the review's history", err)
 			}
 		}
 		return store(tx, item.ID, current)
@@ -209,7 +209,7 @@ func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string, ve
 // next ones.
 func (r Reviews) Withdrawn(ctx context.Context, taskID uuid.UUID) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, "", "", true)
-	return reviews, pg.Classify("list the reviews that were withdrawn", err)
+	return reviews, pg.Classify("list the withdrawn reviews", err)
 }
 
 // Version is an earlier or present version of a review.
@@ -257,7 +257,7 @@ func (r Reviews) SignOff(ctx context.Context, taskID uuid.UUID, reviewer, note s
 		WHERE i.task_id = $1 AND v.is_current AND NOT v.is_withdrawn AND v.run_index IS NULL
 		RETURNING id, reviewer, note, passed, failed, unsure, open_questions, created_at, false AS is_changed`
 	err = r.db.GetContext(ctx, &signed, insert, taskID, reviewer, note)
-	return signed, pg.Classify("sign the report off", err)
+	return signed, pg.Classify("sign off the report", err)
 }
 
 // Open returns how many questions of a task nobody has judged.

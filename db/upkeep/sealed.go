@@ -86,10 +86,10 @@ const replacePlainSecrets = `
 func (s Secrets) SealPlain(ctx context.Context, seal func(PlainSecrets) (payload, query []byte, address string, err error)) (sealed int, err error) {
 	for {
 		var found []PlainSecrets
-		err := s.db.InTx(ctx, "seal what is stored in clear", func(tx *sqlx.Tx) error {
+		err := s.db.InTx(ctx, "seal a value stored in plain text", func(tx *sqlx.Tx) error {
 			found = nil
 			if err := tx.SelectContext(ctx, &found, findPlainSecrets, sealedAtOnce); err != nil {
-				return pg.Classify("look for what is stored in clear", err)
+				return pg.Classify("find values stored in plain text", err)
 			}
 			for _, plain := range found {
 				payload, query, address, err := seal(plain)
@@ -97,7 +97,7 @@ func (s Secrets) SealPlain(ctx context.Context, seal func(PlainSecrets) (payload
 					return err
 				}
 				if _, err := tx.ExecContext(ctx, replacePlainSecrets, plain.TaskID, payload, query, address); err != nil {
-					return pg.Classify("seal what is stored in clear", err)
+					return pg.Classify("seal a value stored in plain text", err)
 				}
 			}
 			return nil
@@ -143,7 +143,7 @@ func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) 
 		err := s.db.InTx(ctx, "seal again", func(tx *sqlx.Tx) error {
 			found, replaced = nil, 0
 			if err := tx.SelectContext(ctx, &found, findOtherSecrets, last.TaskID, last.Number, head, sealedAtOnce, givenUp); err != nil {
-				return pg.Classify("look for what another key sealed", err)
+				return pg.Classify("find values sealed with another key", err)
 			}
 			for _, one := range found {
 				fresh, err := again(one)
@@ -219,7 +219,7 @@ func (s Secrets) resealSome(
 	err = s.db.InTx(ctx, "seal "+place.table+" again", func(tx *sqlx.Tx) error {
 		found, replaced = nil, 0
 		if err := tx.SelectContext(ctx, &found, find, last, head, sealedAtOnce); err != nil {
-			return pg.Classify("look for what another key sealed", err)
+			return pg.Classify("find values sealed with another key", err)
 		}
 		for _, one := range found {
 			fresh, err := again(one.Sealed, one.ID.String()+"/"+place.name)

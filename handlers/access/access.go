@@ -82,14 +82,14 @@ func (g *Guard) Require(routes []*echo.Route) error {
 		name := ruleName(route.Method, route.Path)
 		rule, hasRule := rules[name]
 		if !hasRule {
-			return fmt.Errorf("%s %s has no rule that says who may use it", route.Method, route.Path)
+			return fmt.Errorf("no access rule for the route %s %s", route.Method, route.Path)
 		}
 		g.routes[name] = true
 		g.publicPaths[route.Path] = g.publicPaths[route.Path] || rule.right == public
 	}
 	for name := range rules {
 		if !g.routes[name] && name != ruleName(http.MethodGet, paths.Metrics) { // served only with a registry
-			return fmt.Errorf("there is a rule for %s, but no such route", name)
+			return fmt.Errorf("an access rule for %s, which is not a route", name)
 		}
 	}
 	return nil
@@ -116,7 +116,7 @@ type ask struct {
 var errUnknown = request.NewFault(request.CodeUnauthenticated)
 
 // errDuty means that the account's owner must fulfil a duty first.
-var errDuty = errors.New("something else must be done first")
+var errDuty = errors.New("the account must complete another step first")
 
 // Check lets a request through, with the principal and the project in its context, if its route's rule allows it.
 func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
@@ -231,7 +231,7 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	asked.kept = request.Kept(r, request.ProjectCookie)
 	if session := SessionOf(r); session != "" {
 		if !isFromThisSite(r) && rule.right != public {
-			return asked, request.NewFault(request.CodeForbidden).WithCause(errors.New("the request does not prove that a page of this site makes it"))
+			return asked, request.NewFault(request.CodeForbidden).WithCause(errors.New("the request does not prove that it comes from a page of this site"))
 		}
 		asked.session = session
 	}
@@ -526,7 +526,7 @@ func SessionOf(r *http.Request) string {
 }
 
 // errRevoked ends a request whose sender lost the right to it while it was being answered.
-var errRevoked = errors.New("the right to the request ended")
+var errRevoked = errors.New("the right to make the request was revoked")
 
 // watch registers a request that is being answered, until the returned function is called.
 func (g *Guard) watch(asked ask, info request.Info, cancel context.CancelCauseFunc) (done func()) {
@@ -584,7 +584,7 @@ func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 				}
 			})
 			if err != nil && ctx.Err() == nil {
-				g.Log.WarnContext(ctx, "permission-change listener stopped, rights are rechecked on the timer only", "error", err)
+				g.Log.WarnContext(ctx, "permission-change listener stopped, rechecking rights on the timer only", "error", err)
 			}
 		})
 	}
@@ -602,7 +602,7 @@ func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 			g.Recheck(ctx)
 		case <-clean.C:
 			if err := g.People.RemoveEnded(ctx); err != nil && ctx.Err() == nil {
-				g.Log.WarnContext(ctx, "could not remove ended sessions", "error", err)
+				g.Log.WarnContext(ctx, "ended sessions not removed", "error", err)
 			}
 		case <-ctx.Done():
 			return nil

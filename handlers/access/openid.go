@@ -226,12 +226,12 @@ func (h *handler) fromProvider(c echo.Context) error {
 	}
 	pages.SetCookie(c, openIDCookie, "", 0)
 	if reason := c.QueryParam("error"); reason != "" {
-		h.Log.WarnContext(ctx, "the provider refused a sign-in", "error", reason, "description", c.QueryParam("error_description"))
-		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.refused").WithCause(errors.New("the provider says: " + reason))
+		h.Log.WarnContext(ctx, "the provider refused to sign a user in", "error", reason, "description", c.QueryParam("error_description"))
+		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.refused").WithCause(errors.New("the provider answered: " + reason))
 	}
 	said, token, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
 	if err != nil {
-		h.Log.WarnContext(ctx, "a sign-in at the provider was refused", "error", err)
+		h.Log.WarnContext(ctx, "sign-in through the provider refused", "error", err)
 		if err := h.noteRefusal(ctx, ""); err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said
 		return said, nil, err
 	}
 	if began.IsAgain && !said.isFresh() {
-		return said, nil, fmt.Errorf("a fresh sign-in was asked for, and auth_time is %.0f", said.AuthTime)
+		return said, nil, fmt.Errorf("a fresh sign-in was requested, but auth_time is %.0f", said.AuthTime)
 	}
 	return said, token, o.complete(ctx, provider, token, &said)
 }
@@ -315,7 +315,7 @@ func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *o
 		return err
 	}
 	if info.Subject == "" || said.Subject != "" && info.Subject != said.Subject {
-		return errors.New("the provider tells of somebody else")
+		return errors.New("the provider's answer is about another account")
 	}
 	err = info.Claims(said)
 	said.Subject = info.Subject

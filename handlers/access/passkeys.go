@@ -233,7 +233,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 		}, began.Session, answer)
 	}
 	if err == nil && key.Authenticator.CloneWarning {
-		err = errors.New("the passkey's counter went back: there may be a copy of it")
+		err = errors.New("the passkey's counter went backwards: it may have been cloned")
 	}
 	if err == nil && whose.user.DisabledAt != nil {
 		err = errors.New("the account is disabled")

@@ -104,7 +104,7 @@ func (g *Guard) logEntry(ctx context.Context, added audit.Entry) {
 	g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor, "object_id", added.ObjectID,
 		"status", added.Status, "hash", hex.EncodeToString(added.Hash))
 	if added.IsUnsealed {
-		g.Log.ErrorContext(ctx, "the audit's seal does not hold: see 'wending audit verify'", "seq", added.Seq)
+		g.Log.ErrorContext(ctx, "the audit log's seal is broken, see 'wending audit verify'", "seq", added.Seq)
 	}
 }
 
@@ -191,7 +191,7 @@ func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {
 	if err != nil {
 		*steadySince = time.Now()
 		if ctx.Err() == nil {
-			g.Log.WarnContext(ctx, "due audit entries not added, will retry", "error", err)
+			g.Log.WarnContext(ctx, "pending audit entries not added, will retry", "error", err)
 		}
 	}
 }

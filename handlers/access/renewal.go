@@ -59,7 +59,7 @@ func (h *handler) renewDue(ctx context.Context) {
 		case errors.Is(err, db.ErrNotFound) || ctx.Err() != nil:
 			return
 		case err != nil:
-			h.Log.WarnContext(ctx, "could not read the rights of a provider's account again, will retry until its session ends", "user_id", due.UserID, "error", err)
+			h.Log.WarnContext(ctx, "account's rights not refreshed from the provider, will retry until its session ends", "user_id", due.UserID, "error", err)
 			if due.SessionID == uuid.Nil { // the database does not respond
 				return
 			}
@@ -68,7 +68,7 @@ func (h *handler) renewDue(ctx context.Context) {
 }
 
 // errEnded means that the provider no longer knows a session, or attributes it to another user.
-var errEnded = errors.New("the provider has ended the session")
+var errEnded = errors.New("the provider ended the session")
 
 // renew reads the rights of a session's owner again.
 func (h *handler) renew(ctx context.Context, due people.Due) error {
@@ -81,7 +81,7 @@ func (h *handler) renew(ctx context.Context, due people.Due) error {
 		err = errEnded
 	}
 	if errors.Is(err, errEnded) {
-		h.Log.InfoContext(ctx, "session ended, because the provider ended its own", "user_id", due.UserID, "reason", err)
+		h.Log.InfoContext(ctx, "session ended because the provider ended its own", "user_id", due.UserID, "reason", err)
 		if err = h.People.EndSession(ctx, due.UserID, due.SessionID); errors.Is(err, db.ErrNotFound) {
 			return nil
 		}
@@ -91,7 +91,7 @@ func (h *handler) renew(ctx context.Context, due people.Due) error {
 		return err
 	}
 	if _, err := h.take(ctx, said); err != nil {
-		return fmt.Errorf("take over groups: %w", err)
+		return fmt.Errorf("apply the provider's groups: %w", err)
 	}
 	sealed, err := h.Sealer.Seal(next, tokensOwner(due.UserID))
 	if err != nil {
@@ -158,7 +158,7 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 		}
 	}
 	if err != nil {
-		h.Log.WarnContext(ctx, "a sign-out by the provider was refused", "error", err)
+		h.Log.WarnContext(ctx, "sign-out by the provider refused", "error", err)
 		return refuseLogout(c)
 	}
 	if err := h.People.Refund(ctx, key); err != nil {

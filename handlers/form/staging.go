@@ -40,7 +40,7 @@ func IsToken(text string) bool { return tokenPattern.MatchString(text) }
 func keyOf(browser, token string) string { return stagedKey + "/" + browser + "-" + token }
 
 // errStagingFull means that no further file can wait for its form.
-var errStagingFull = errors.New("too many files wait for their forms")
+var errStagingFull = errors.New("too many files are waiting for their forms")
 
 // stagedHead is the first line of a staged file; the content follows.
 type stagedHead struct {

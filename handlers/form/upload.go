@@ -161,7 +161,7 @@ var FileFields = []string{"dataset_file", "file"}
 func (u *Upload) add(part *multipart.Part, gate *request.Gate) (err error) {
 	if gate != nil && slices.Contains(FileFields, part.FormName()) && part.FileName() != "" {
 		if u.File != nil {
-			return errors.New("two files")
+			return errors.New("more than one file")
 		}
 		u.File, err = spool(part)
 		return err
@@ -176,7 +176,7 @@ func spool(part *multipart.Part) (*File, error) {
 	file := &File{File: tasks.File{Name: filepath.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}}
 	disk, err := blob.Unnamed()
 	if err != nil {
-		return nil, systemError{fmt.Errorf("keep an upload: %w", err)}
+		return nil, systemError{fmt.Errorf("store an upload: %w", err)}
 	}
 	file.spooled = disk
 	size, err := io.Copy(disk, io.LimitReader(part, dataset.MaxBytes+1))

@@ -171,7 +171,7 @@ func (q Questions) stage(c echo.Context, f *form.Upload) string {
 	q.Staging.Drop(ctx, Browser(c), token)
 	token, err := q.Staging.Put(ctx, Browser(c), f.File.File)
 	if err != nil {
-		q.Log.WarnContext(ctx, "could not stage the file, the user must choose it again", "error", err)
+		q.Log.WarnContext(ctx, "uploaded file not staged, the user must choose it again", "error", err)
 		return ""
 	}
 	return token

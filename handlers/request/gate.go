@@ -150,4 +150,4 @@ func (g *Gate) enterShare(ctx context.Context) (giveBack func(), err error) {
 }
 
 // ErrBusy means that too much work of this kind is running already.
-var ErrBusy = errors.New("too much work of this kind runs already")
+var ErrBusy = errors.New("too much work of this kind is already running")

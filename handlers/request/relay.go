@@ -54,7 +54,7 @@ func (p *RelayPool) Waiting() (memory, disk int64) { return p.memory.taken.Load(
 // Through makes a response through a relay, which replaces *w in the meantime. It calls made when the response is
 // complete, possibly before the client has read it. It returns when the client has read it, with the first failure.
 func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made func()) error {
-	direct, failure := *w, errors.New("the response was not made")
+	direct, failure := *w, errors.New("no response was written")
 	r := p.open(direct)
 	*w = r
 	func() {
@@ -267,7 +267,7 @@ func (r *relay) send() {
 		if content == nil {
 			content = buffer[:next.size]
 			if _, err := r.file.ReadAt(content, int64(next.offset)); err != nil {
-				r.fail(fmt.Errorf("read what waits for a client: %w", err))
+				r.fail(fmt.Errorf("read the data buffered for a client: %w", err))
 				return
 			}
 		}

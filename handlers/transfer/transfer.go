@@ -193,7 +193,7 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (io.Reader, error) {
 	for {
 		part, err := parts.NextPart()
 		if err != nil {
-			return nil, request.NewFault(request.CodeArchiveInvalid).WithCause(fmt.Errorf("there is no field archive: %w", err))
+			return nil, request.NewFault(request.CodeArchiveInvalid).WithCause(fmt.Errorf("the field archive is missing: %w", err))
 		}
 		if part.FormName() == "archive" {
 			return part, nil

@@ -126,7 +126,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 	}
 	spoken, isKnown := protocol.Of(q.Protocol)
 	if !isKnown {
-		return protocol.Failure(protocol.CodeParse, "There is no protocol of the name "+q.Protocol)
+		return protocol.Failure(protocol.CodeParse, "Unknown protocol: "+q.Protocol)
 	}
 	body, err := q.Body()
 	if err != nil {

@@ -126,11 +126,11 @@ func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job
 		case <-ctx.Done():
 			message := "The job was not done in time"
 			if last != nil {
-				message = "The job's status cannot be asked for: " + last.Error()
+				message = "The job's status cannot be read: " + last.Error()
 			}
 			return protocol.Failure(protocol.CodeNetwork, message)
 		case <-q.Leaving:
-			return protocol.Failure(protocol.CodeInterrupted, "Another worker waits for the job")
+			return protocol.Failure(protocol.CodeInterrupted, "Another worker is waiting for the job")
 		case <-time.After(max(interval, wait)):
 		}
 	}
@@ -164,7 +164,7 @@ func (c *Client) status(ctx context.Context, q protocol.Request, job protocol.Jo
 	}
 	status, isJSON := wire.Parse(body)
 	if !isJSON {
-		return failed(protocol.CodeParse, "The job's status is no JSON: "+protocol.Excerpt(body))
+		return failed(protocol.CodeParse, "The job's status is not JSON: "+protocol.Excerpt(body))
 	}
 	return status, wait, nil
 }

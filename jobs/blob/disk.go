@@ -54,7 +54,7 @@ func (d *Disk) Put(_ context.Context, key string, content io.Reader, size int64)
 	}()
 	written, err := io.Copy(file, content)
 	if err == nil && written != size {
-		err = fmt.Errorf("%d bytes came instead of %d", written, size)
+		err = fmt.Errorf("%d bytes received instead of %d", written, size)
 	}
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
@@ -77,7 +77,7 @@ func (d *Disk) newFile() (*os.File, error) {
 }
 
 // ErrExists means that a file with the key already exists.
-var ErrExists = errors.New("there is such a file already")
+var ErrExists = errors.New("the file already exists")
 
 // Move changes the key of a file, or of all files whose keys begin with a key and a slash. It returns ErrNotFound
 // if there are none, and ErrExists if the new key is taken.

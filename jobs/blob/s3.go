@@ -31,7 +31,7 @@ func newS3(u *url.URL, given Credentials) (*s3, error) {
 	endpoint, region := query.Get("endpoint"), query.Get("region")
 	for name := range query {
 		if name != "endpoint" && name != "region" {
-			return nil, fmt.Errorf("there is no parameter %q, only endpoint and region", name)
+			return nil, fmt.Errorf("unknown parameter %q: only endpoint and region are allowed", name)
 		}
 	}
 	if u.Host == "" {

@@ -41,12 +41,12 @@ type Credentials struct{ AccessKeyID, SecretAccessKey string }
 func Open(address string, credentials Credentials) (Store, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("it is not an address such as file:///folder or s3://bucket/prefix?endpoint=https://host&region=name")
+		return nil, errors.New("not an address such as file:///folder or s3://bucket/prefix?endpoint=https://host&region=name")
 	}
 	switch u.Scheme {
 	case "file":
 		if u.Host != "" || u.Path == "" {
-			return nil, errors.New("a folder is written as file:///folder")
+			return nil, errors.New("a folder must be written as file:///folder")
 		}
 		// the folder is created with the first file, because processes that store nothing should not have one
 		return &Disk{u.Path}, nil

@@ -149,8 +149,8 @@ func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
 func TestAddressesOfStores(t *testing.T) {
 	t.Parallel()
 	for address, message := range map[string]string{
-		"ftp://x": "neither file nor s3", "file://host/x": "a folder is written", "s3:///x": "bucket is missing", "s3://b?x=1": "no parameter", "s3://b?endpoint=ftp://h": "the endpoint must be",
-		"s3://b?endpoint=https://h/path": "the endpoint must be", "%": "it is not an address",
+		"ftp://x": "neither file nor s3", "file://host/x": "a folder must be written", "s3:///x": "bucket is missing", "s3://b?x=1": "unknown parameter", "s3://b?endpoint=ftp://h": "the endpoint must be",
+		"s3://b?endpoint=https://h/path": "the endpoint must be", "%": "not an address",
 	} {
 		_, err := blob.Open(address, blobtest.Credentials)
 		require.ErrorContains(t, err, message, address)

@@ -64,7 +64,7 @@ func (c *Collector) Run(ctx context.Context) {
 			return c.assets().Claim(ctx, free, held)
 		},
 		Failed: func(ctx context.Context, err error) {
-			c.Log.WarnContext(ctx, "cannot look for files to copy, will retry", "error", err)
+			c.Log.WarnContext(ctx, "files to copy not claimed, will retry", "error", err)
 		},
 		Work: c.take,
 	}.Run(ctx)
@@ -165,7 +165,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 	isOurs, err := markStore(ctx, c.Store, c.Files, c.IsOwner)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		c.Log.WarnContext(ctx, "file store not usable, will retry", "error", err)
+		c.Log.WarnContext(ctx, "file store unavailable, will retry", "error", err)
 	case err == nil && !isOurs:
 		c.Log.InfoContext(ctx, "BLOB_URL is not this installation's file store; this process copies no files", "is_owner", c.IsOwner)
 		select { // the processes that mark it may not have started yet

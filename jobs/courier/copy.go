@@ -178,7 +178,7 @@ func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error
 	}
 	found, err := mimetype.DetectReader(file)
 	if err != nil {
-		return "", "", fmt.Errorf("find out what a file is: %w", err)
+		return "", "", fmt.Errorf("detect a file's type: %w", err)
 	}
 	mediaType, _, _ = strings.Cut(found.String(), ";")
 	kind = observe.KindOf(mediaType)
@@ -203,7 +203,7 @@ func (c *Collector) thumbnail(ctx context.Context, a journal.Asset, file io.Read
 	}
 	small, err := makeThumbnail(ctx, file)
 	if err != nil {
-		c.Log.InfoContext(ctx, "no thumbnail made for an image", "asset_id", a.ID, "error", err)
+		c.Log.InfoContext(ctx, "no thumbnail created for an image", "asset_id", a.ID, "error", err)
 		return "", nil
 	}
 	key = folderOf(a.TaskID) + "/thumbnails/" + a.ID.String() + ".jpg"

@@ -46,7 +46,7 @@ func (c *Courier) Run(ctx context.Context) {
 			return c.Store.Outbox().Claim(ctx, free, perChannel)
 		},
 		Failed: func(ctx context.Context, err error) {
-			c.Log.WarnContext(ctx, "cannot look for messages to send, will retry", "error", err)
+			c.Log.WarnContext(ctx, "messages to send not claimed, will retry", "error", err)
 		},
 		Work: c.deliver,
 	}.Run(ctx)

@@ -54,7 +54,7 @@ func (i impatient) Read(p []byte) (int, error) {
 func Thumbnail(ctx context.Context, picture io.ReadSeeker) ([]byte, error) {
 	config, format, err := image.DecodeConfig(picture)
 	if err != nil {
-		return nil, fmt.Errorf("read a picture's head: %w", err)
+		return nil, fmt.Errorf("read a picture's header: %w", err)
 	}
 	perPixel := int64(4)
 	if format == "jpeg" {

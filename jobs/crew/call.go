@@ -47,7 +47,7 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	c.Observer.CallEnded(target, answer)
 	if answer.RetryAfter > 0 {
 		if err := engine.NewLanes(c.Store).PostponeOrigin(ctx, c.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
-			c.Log.WarnContext(ctx, "could not store the agent's Retry-After, ignoring it", "error", err)
+			c.Log.WarnContext(ctx, "agent's Retry-After not stored, ignoring it", "error", err)
 		}
 	}
 	if unit.errand.fallsBack(c, unit, answer, started) {

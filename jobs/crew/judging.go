@@ -36,7 +36,7 @@ func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	case errors.Is(err, db.ErrNotFound):
 		return false, false
 	case err != nil:
-		c.Log.WarnContext(c.calls, "answer to be judged not read, will retry", "unit_id", unit.ID, "error", err)
+		c.Log.WarnContext(c.calls, "answer to judge not read, will retry", "unit_id", unit.ID, "error", err)
 		c.supply.park(*unit, time.Second)
 		return false, true
 	}

@@ -116,7 +116,7 @@ func (s *Scribe) flush(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	if lost > 0 {
-		s.log.WarnContext(ctx, "events dropped: they could not be stored for too long", "calls", lost)
+		s.log.WarnContext(ctx, "events dropped after storing them failed for too long", "calls", lost)
 	}
 	var batch []*Call
 	var entries []journal.Entry
@@ -161,7 +161,7 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 		return
 	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil:
 		if !errors.Is(err, db.ErrGone) {
-			s.log.ErrorContext(ctx, "the events of a call cannot be stored and are dropped", "unit_id", entries[0].UnitID, "error", err)
+			s.log.ErrorContext(ctx, "events of a call cannot be stored, dropping them", "unit_id", entries[0].UnitID, "error", err)
 		}
 		calls[0].giveUp()
 		return

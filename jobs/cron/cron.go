@@ -16,7 +16,7 @@ import (
 var (
 	ErrExpression = errors.New("not a five-field cron expression")
 	ErrNever      = errors.New("the cron expression never fires")
-	ErrTimezone   = errors.New("no time zone of the IANA's database")
+	ErrTimezone   = errors.New("not a time zone of the IANA database")
 )
 
 // FieldError is an ErrExpression caused by one field.

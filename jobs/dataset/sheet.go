@@ -211,7 +211,7 @@ func (b *xlsxBook) cell(part *xmlPart, start xml.StartElement) (sheetCell, error
 			return cell, nil
 		}
 		if cell.shared, err = strconv.Atoi(value); err != nil || cell.shared < 0 {
-			return cell, errors.New("a cell refers to no text")
+			return cell, errors.New("a cell refers to a missing text")
 		}
 	case "inlineStr":
 		if cell.text = unescape(inline); inline == "" {
@@ -363,7 +363,7 @@ func (b *xlsxBook) readSharedStrings(wanted []int) ([]string, error) {
 		})
 	})
 	if err == nil && len(texts) < len(wanted) {
-		err = &damageError{b.sharedStrings, errors.New("a cell refers to no text")}
+		err = &damageError{b.sharedStrings, errors.New("a cell refers to a missing text")}
 	}
 	return texts, err
 }

@@ -313,7 +313,7 @@ func (p *zipParts) readSheets(name string, relations map[string]relation, book *
 					return nil
 				}
 				if parts[found.target] {
-					return errors.New("two sheets have one part")
+					return errors.New("two sheets share a part")
 				}
 				parts[found.target] = true
 				if state := attribute(start, "state"); found.kind == "worksheet" && (state == "" || state == "visible") {

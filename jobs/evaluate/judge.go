@@ -95,7 +95,7 @@ func (j *LLMJudge) check() error {
 	case j.ModelID == "":
 		return wrong("model_id", "")
 	case !slices.Contains(protocol.NamesIn(j.Prompt), "answer"):
-		return wrong("prompt", "{{answer}} has no place in it")
+		return wrong("prompt", "does not contain {{answer}}")
 	case len(j.Dimensions) > maxDimensions:
 		return wrong("dimensions", fmt.Sprintf("more than %d", maxDimensions))
 	}
@@ -104,7 +104,7 @@ func (j *LLMJudge) check() error {
 		case dimension == "" || utf8.RuneCountInString(dimension) > MaxDimension || strings.ContainsAny(dimension, "\"\\\n\r\t"):
 			return wrong("dimensions", fmt.Sprintf("a name has 1 to %d characters, without quotes", MaxDimension))
 		case dimension == "reason" || slices.Contains(j.Dimensions[:n], dimension):
-			return wrong("dimensions", "a name stands twice: "+dimension)
+			return wrong("dimensions", "duplicate name: "+dimension)
 		}
 	}
 	switch {

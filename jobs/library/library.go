@@ -613,7 +613,7 @@ func (s *Service) RemoveDataset(ctx context.Context, scope db.Scope, id uuid.UUI
 	isGone, err := s.Entries.Datasets.Remove(ctx, scope, id)
 	if isGone {
 		if err := s.Files.Delete(context.WithoutCancel(ctx), "datasets/"+id.String()); err != nil {
-			s.Log.WarnContext(ctx, "could not remove the files of a dataset", "dataset_id", id, "error", err)
+			s.Log.WarnContext(ctx, "dataset files not removed", "dataset_id", id, "error", err)
 		}
 	}
 	return err

@@ -26,22 +26,22 @@ const MaxDays = 3650
 // The errors of use cases. An invalid value is reported as a FieldError that wraps one of these or an error of
 // naming or password.
 var (
-	ErrUnknownRole = errors.New("there is no such role")
-	ErrDays        = errors.New("outside the days that it may last")
-	ErrQuota       = errors.New("outside the bounds of a quota")
+	ErrUnknownRole = errors.New("unknown role")
+	ErrDays        = errors.New("the number of days is out of range")
+	ErrQuota       = errors.New("the quota is out of range")
 	ErrCost        = errors.New("not an amount of money")
 	// ErrReasons means that a list of reasons is too long; ErrReason means that one of them is not a short text on
 	// one line.
 	ErrReasons = errors.New("too many reasons")
-	ErrReason  = errors.New("not a short text in one line")
+	ErrReason  = errors.New("not a short text on one line")
 	// ErrForbidden means that the creator has fewer rights than were requested.
-	ErrForbidden = errors.New("not allowed to its maker")
+	ErrForbidden = errors.New("its creator lacks this right")
 	// ErrOfProvider means that an account has no password here, because the OpenID Connect provider signs its owner
 	// in.
-	ErrOfProvider = errors.New("the account is signed in by the OpenID Connect provider")
+	ErrOfProvider = errors.New("the account signs in through the OpenID Connect provider")
 	// ErrDisabled and ErrNoGroup refuse an account to a user whom the provider has signed in.
 	ErrDisabled = errors.New("the account is disabled")
-	ErrNoGroup  = errors.New("no group of the provider may do anything here")
+	ErrNoGroup  = errors.New("none of the provider's groups has a role here")
 	// ErrNotFinished means that a task has no report yet.
 	ErrNotFinished = errors.New("the task has no report yet")
 )

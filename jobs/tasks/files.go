@@ -84,13 +84,13 @@ func (inMemory) Close() error { return nil }
 func (s *Service) moveFiles(ctx context.Context, from, to string) {
 	err := s.Files.Move(context.WithoutCancel(ctx), from, to)
 	if err != nil && !errors.Is(err, blob.ErrNotFound) {
-		s.Log.WarnContext(ctx, "files of a task not moved into place, the sweep will move them", "from", from, "to", to, "error", err)
+		s.Log.WarnContext(ctx, "task files not moved into place, the sweep will move them", "from", from, "to", to, "error", err)
 	}
 }
 
 func (s *Service) deleteFiles(ctx context.Context, key string) {
 	if err := s.Files.Delete(context.WithoutCancel(ctx), key); err != nil {
-		s.Log.WarnContext(ctx, "files of a task not removed, the sweep will remove them", "key", key, "error", err)
+		s.Log.WarnContext(ctx, "task files not removed, the sweep will remove them", "key", key, "error", err)
 	}
 }
 

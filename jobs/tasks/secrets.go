@@ -145,9 +145,9 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 
 // ErrForeignKey means that the process has a different SECRET_KEY from the installation and could not open any
 // secrets.
-var ErrForeignKey = errors.New("SECRET_KEY is not the one that this database was used with: start this process with the SECRET_KEY " +
-	"(or the secret.key in DATA_DIR) of the others; to change the key, set the one before as SECRET_KEY_PREVIOUS and run 'wending rotate-key'; " +
-	"if it is lost, 'wending rotate-key --lost-key' says what is lost with it")
+var ErrForeignKey = errors.New("SECRET_KEY is not the key of this database: start this process with the SECRET_KEY " +
+	"(or the secret.key in DATA_DIR) that the other processes have; to change the key, set the previous one as SECRET_KEY_PREVIOUS and run " +
+	"'wending rotate-key'; if the key is lost, 'wending rotate-key --lost-key' lists the secrets that are lost with it")
 
 // Loss is the set of secrets sealed with a lost key.
 type Loss struct {

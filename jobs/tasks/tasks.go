@@ -222,7 +222,7 @@ func ParseRate(text string) (time.Duration, error) {
 	number, err := strconv.ParseFloat(count, 64)
 	span := map[string]time.Duration{"s": time.Second, "m": time.Minute}[unit]
 	if err != nil || span == 0 || !(number > 0 && number <= 100_000) {
-		return 0, errors.New("a rate is N/s, N/m or unlimited")
+		return 0, errors.New("a rate must be N/s, N/m or unlimited")
 	}
 	interval := time.Duration(float64(span) / number)
 	if interval < time.Microsecond || interval > time.Hour {
@@ -543,9 +543,9 @@ func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task,
 	if err != nil {
 		return task, err
 	}
-	s.Log.InfoContext(ctx, "stop requested", "task_id", task.ID, "launch_id", launchID)
+	s.Log.InfoContext(ctx, "launch stop requested", "task_id", task.ID, "launch_id", launchID)
 	if _, err := FinishLaunch(ctx, s.Store, launchID); err != nil {
-		s.Log.WarnContext(ctx, "could not finish the stopped launch, a worker will", "launch_id", launchID, "error", err)
+		s.Log.WarnContext(ctx, "stopped launch not finished, a worker will finish it", "launch_id", launchID, "error", err)
 	}
 	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
@@ -560,7 +560,7 @@ func (s *Service) Delete(ctx context.Context, task db.Task) error {
 	}
 	s.deleteFiles(ctx, pending(id.String()))
 	if err := s.Assets.Delete(context.WithoutCancel(ctx), id.String()); err != nil {
-		s.Log.WarnContext(ctx, "the files that the task's agents produced were not deleted, the sweep will", "task_id", id, "error", err)
+		s.Log.WarnContext(ctx, "files that the task's agents produced not deleted, the sweep will delete them", "task_id", id, "error", err)
 	}
 	s.Log.InfoContext(ctx, "task deleted", "task_id", id)
 	return nil
@@ -710,6 +710,6 @@ func (s *Service) Wake(ctx context.Context, id, launchID uuid.UUID) {
 		return
 	}
 	if err := s.Queue.EnqueueLaunch(context.WithoutCancel(ctx), launchID); err != nil {
-		s.Log.WarnContext(ctx, "could not send a wake-up, a worker will find the launch", "task_id", id, "launch_id", launchID, "error", err)
+		s.Log.WarnContext(ctx, "wake-up not sent, a worker will find the launch", "task_id", id, "launch_id", launchID, "error", err)
 	}
 }

@@ -26,7 +26,7 @@ var ErrDataDirInUse = errors.New("the data folder is in use by another instance"
 // is closed or the process ends.
 func LockDataDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // PostgreSQL runs under an account of its own
-		return nil, fmt.Errorf("make the data folder: %w", err)
+		return nil, fmt.Errorf("create the data folder: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -106,7 +106,7 @@ func serverCredential() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("running as root, but there is neither a postgres nor a nobody account for the database to run under")
+	return nil, errors.New("running as root, but there is no account postgres or nobody for the database to run under")
 }
 
 // maxSocketDir is the maximum length of a socket folder's path: the whole path of a socket can have 107 bytes.
@@ -122,7 +122,7 @@ func socketDir(path string, credential *syscall.Credential) (string, error) {
 		err = os.Mkdir(path, 0o700)
 	}
 	if err != nil {
-		return "", fmt.Errorf("make a folder for sockets: %w", err)
+		return "", fmt.Errorf("create a folder for sockets: %w", err)
 	}
 	return path, giveTo(path, credential)
 }

@@ -87,7 +87,7 @@ func prepareFolder(dir string, credential *syscall.Credential) (string, error) {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // PostgreSQL runs under an account of its own
-		return "", fmt.Errorf("make the database's folder: %w", err)
+		return "", fmt.Errorf("create the database's folder: %w", err)
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(dir))
 	if err != nil {
@@ -116,7 +116,7 @@ func RunningURL(dir string) (string, error) {
 	}
 	lines := strings.Split(string(content), "\n")
 	if len(lines) <= socketsLine || lines[socketsLine] == "" {
-		return "", errors.New("find the running database: it has not started yet")
+		return "", errors.New("find the running database: it is still starting")
 	}
 	return urlOf(strings.TrimSpace(lines[socketsLine])), nil
 }
@@ -202,10 +202,10 @@ func initialise(ctx context.Context, binaries, dir string, credential *syscall.C
 		return fmt.Errorf("clear the folder of an unfinished start: %w", err)
 	}
 	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return fmt.Errorf("make the database's folder: %w", err)
+		return fmt.Errorf("create the database's folder: %w", err)
 	}
 	if err := giveTo(fresh, credential); err != nil {
-		return fmt.Errorf("give the database's folder to its account: %w", err)
+		return fmt.Errorf("change the owner of the database's folder: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "initdb"), "-D", fresh, "-U", "wending", "-A", "trust",
 		"-E", "UTF8", "--locale=C.UTF-8")
@@ -230,7 +230,7 @@ func checkVersion(ctx context.Context, binaries, dir string) error {
 	}
 	want := strings.TrimSpace(string(made))
 	if fields := strings.Fields(string(output)); len(fields) < 3 || strings.Split(fields[2], ".")[0] != want {
-		return fmt.Errorf("the database in %s was made by PostgreSQL %s, this machine has %s; install PostgreSQL %s or move the data with pg_upgrade",
+		return fmt.Errorf("the database in %s was created by PostgreSQL %s, but this machine has %s; install PostgreSQL %s or move the data with pg_upgrade",
 			dir, want, strings.TrimSpace(string(output)), want)
 	}
 	return nil

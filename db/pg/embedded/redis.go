@@ -37,7 +37,7 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the queue's folder: %w", err)
+		return nil, fmt.Errorf("create the queue's folder: %w", err)
 	}
 	sockets, err := socketDir(dir+".sockets", nil)
 	if err != nil {

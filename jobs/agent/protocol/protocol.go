@@ -261,7 +261,7 @@ func (q Request) withModel(body map[string]any) map[string]any {
 func (q Request) Body() ([]byte, error) {
 	protocol, isKnown := Of(q.Protocol)
 	if !isKnown {
-		return nil, fmt.Errorf("no such protocol: %s", q.Protocol)
+		return nil, fmt.Errorf("unknown protocol: %s", q.Protocol)
 	}
 	if q.IsTooLong {
 		return nil, errTooLong
@@ -313,7 +313,7 @@ func (q Request) values() map[string]string {
 }
 
 // errTooLong means that a rendered template would be longer than any agent accepts.
-var errTooLong = fmt.Errorf("with its variables the prompt is longer than %d bytes", MaxRendered)
+var errTooLong = fmt.Errorf("the prompt is longer than %d bytes once its variables are filled in", MaxRendered)
 
 // render puts values into the strings of a JSON value. room is the number of bytes left for all of them; it is
 // negative if they became longer.

@@ -14,7 +14,7 @@ import (
 // Why a value could not be read.
 var (
 	errSyntax   = errors.New("not JSON")
-	errCut      = errors.New("ends inside a JSON value")
+	errCut      = errors.New("truncated inside a JSON value")
 	errTooLarge = errors.New("too large")
 )
 

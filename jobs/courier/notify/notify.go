@@ -95,7 +95,7 @@ func Body(kind Kind, m Message) ([]byte, error) {
 	case Email:
 		return json.Marshal(letter{Subject: oneLine(m.Title), Text: m.list("", oneLine, func(text, address string) string { return text + m.Colon + address })})
 	}
-	return nil, fmt.Errorf("there is no channel of the kind %q", kind)
+	return nil, fmt.Errorf("unknown channel kind: %q", kind)
 }
 
 var feishuColours = map[Tone]string{Good: "green", Bad: "red", Neutral: "blue"}

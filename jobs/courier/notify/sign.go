@@ -14,7 +14,7 @@ import (
 const secretPrefix = "whsec_"
 
 // ErrSecret means that a webhook's secret is not a Standard Webhooks secret.
-var ErrSecret = errors.New("a webhook's secret is whsec_ and 24 to 64 bytes in base64")
+var ErrSecret = errors.New("a webhook secret must be whsec_ followed by 24 to 64 bytes in base64")
 
 // WebhookKey decodes a webhook's secret: base64 with the prefix whsec_, which may be left out.
 func WebhookKey(secret string) ([]byte, error) {
