@@ -130,6 +130,9 @@ var quantifiers = []string{
 	"every|each|all;some",
 }
 
+// Classes is the number of classes.
+var Classes = int(ClassSet) + len(sets)
+
 // IsQuantifier reports whether the words of a class say of how many something holds.
 func (c Class) IsQuantifier() bool { return int(c) >= int(ClassSet)+len(sets)-len(quantifiers) }
 

@@ -52,13 +52,14 @@ type Difference struct {
 
 // Read returns the facts of an answer in the order of their positions.
 func Read(answer string) []Fact {
-	return read(answer).exported()
+	return newAnswer(answer).exported()
 }
 
 // answer is one whose claims have been read.
 type answer struct {
 	*claim.Document
 	signatures []uint64 // by sentence
+	tokens     tokens
 	part       *part    // nil for a whole answer
 }
 
@@ -72,9 +73,14 @@ type part struct {
 	denies bool             // one of them denies something
 }
 
-func read(text string) *answer {
-	d := claim.Read(text)
-	return &answer{Document: d, signatures: d.Signatures()}
+func newAnswer(text string) *answer { return &answer{Document: claim.Read(text)} }
+
+// read reads an answer that will be compared.
+func (w *workspace) read(text string) *answer {
+	d := newAnswer(text)
+	d.signatures = d.Signatures()
+	w.number(d)
+	return d
 }
 
 // length is how many sentences the whole answer has.
@@ -100,5 +106,6 @@ func Compare(a, b string) []Difference {
 	if a == b {
 		return nil
 	}
-	return compare(read(a), read(b)).found
+	w := &workspace{}
+	return w.compare(w.read(a), w.read(b)).found
 }

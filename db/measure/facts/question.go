@@ -77,6 +77,7 @@ func Expected(standard, answer string) []Difference {
 
 // question is the state of comparing the distinct answers of a question, the most frequent first.
 type question struct {
+	workspace
 	documents []*answer
 	runs      [][]int // by document: the answers that equal it
 	nodes     []node
@@ -113,7 +114,7 @@ func newQuestion(answers []string) *question {
 	}
 	slices.SortStableFunc(q.runs, func(x, y []int) int { return len(y) - len(x) })
 	for _, runs := range q.runs {
-		d := read(answers[runs[0]])
+		d := q.read(answers[runs[0]])
 		q.documents = append(q.documents, d)
 		q.numbers = append(q.numbers, make([]int, len(d.Claims)))
 	}
@@ -137,13 +138,13 @@ func (q *question) compare(ctx context.Context) error {
 				return err
 			}
 			if x == 0 {
-				c := compare(q.documents[x], q.documents[y])
+				c := q.workspace.compare(q.documents[x], q.documents[y])
 				q.relate(x, y, c)
 				rests[y] = c.restOfB()
 				continue
 			}
 			if rests[x].part.concerns(rests[y].part) {
-				q.relate(x, y, compare(rests[x], rests[y]))
+				q.relate(x, y, q.workspace.compare(rests[x], rests[y]))
 			}
 		}
 	}
@@ -171,6 +172,7 @@ func (c *comparison) restOfB() *answer {
 		document.Sentences = append(document.Sentences, x)
 		rest.signatures = append(rest.signatures, c.b.signatures[n])
 	}
+	c.number(rest)
 	return rest
 }
 
