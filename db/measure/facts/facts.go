@@ -3,7 +3,11 @@
 // testdata/README.md, how well it is found in testdata/floors.json.
 package facts
 
-import "wending/db/measure/claim"
+import (
+	"context"
+
+	"wending/db/measure/claim"
+)
 
 // Kind is the kind of a fact.
 type Kind string
@@ -65,7 +69,6 @@ type answer struct {
 
 // part is what makes an answer a part of one: the sentences that state what another answer, with which it was compared, does not.
 type part struct {
-	origin  []int  // by claim: its number in the whole answer
 	isKnown []bool // by claim: the other answer has its counterpart
 	length  int    // how many sentences the whole answer has
 
@@ -108,4 +111,9 @@ func Compare(a, b string) []Difference {
 	}
 	w := &workspace{}
 	return w.compare(w.read(a), w.read(b)).found
+}
+
+// Question reads the answers of one question. The only error is the context's.
+func Question(ctx context.Context, answers []string) (Reading, error) {
+	return new(Reader).Question(ctx, answers)
 }
