@@ -110,6 +110,9 @@ func (d *Document) integer(i int) (string, int) {
 }
 
 func decimal(v float64) string {
+	if v >= 0 && v < 1e9 && v == math.Trunc(v) {
+		return strconv.Itoa(int(v))
+	}
 	return strconv.FormatFloat(math.Round(v*1e6)/1e6, 'f', -1, 64)
 }
 
@@ -856,7 +859,6 @@ func (f *Claim) setPer(per string) {
 // finish computes a number's key, value and limit.
 func (d *Document) finish(f *Claim, value float64, clause int) {
 	text := decimal(value)
-	f.Key = text + "|" + f.per
 	switch f.Class {
 	case ClassDuration:
 		f.Key = text + f.Unit
@@ -868,7 +870,7 @@ func (d *Document) finish(f *Claim, value float64, clause int) {
 		f.Key = text + f.Unit
 		f.Value = text + f.Unit
 	default:
-		f.Value = text
+		f.Key, f.Value = text+"|"+f.per, text
 		if f.Unit != "" {
 			f.Value += " " + f.Unit
 		}

@@ -146,6 +146,37 @@ var exceptions = func() Class {
 	return ClassSet
 }()
 
+// entriesOf returns the phrases that begin with a letter.
+func entriesOf(r rune) []entry {
+	if r < 0x80 {
+		return latinLexicon[r]
+	}
+	if !passage.IsHan(r) || beginnings[(r-0x3400)>>6]&(1<<(r&63)) == 0 {
+		return nil
+	}
+	return lexicon[r]
+}
+
+// latinLexicon has the phrases by their first letter, below 0x80.
+var latinLexicon = func() (all [0x80][]entry) {
+	for r, entries := range lexicon {
+		if r < 0x80 {
+			all[r] = entries
+		}
+	}
+	return all
+}()
+
+// beginnings has a bit for each Chinese character with which a phrase begins.
+var beginnings = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
+	for r := range lexicon {
+		if passage.IsHan(r) {
+			all[(r-0x3400)>>6] |= 1 << (r & 63)
+		}
+	}
+	return all
+}()
+
 var lexicon = func() map[rune][]entry {
 	by := map[rune][]entry{}
 	put := func(e entry, phrase string) {
@@ -209,7 +240,7 @@ func (d *Document) words(i, to int, isWordStart bool) int {
 			}
 		}
 	}
-	entries := lexicon[r]
+	entries := entriesOf(r)
 	for k := range entries {
 		e := &entries[k]
 		end := i + len(e.letters)
