@@ -267,18 +267,18 @@ func (d *Document) scale(n *number, to int) {
 	}
 }
 
-// beginsQuantity reports whether a quantity or a part of the day can begin with a Chinese character.
+// beginsQuantity reports whether a quantity or a part of the day can begin with a character.
 func beginsQuantity(r rune) bool {
 	switch r {
-	case '百', '千', '万', '半', '双', '十', '上', '凌', '早', '清', '中', '下', '晚', '傍', '夜', '当', '正':
+	case '百', '千', '万', '半', '双', '十', '上', '凌', '早', '清', '中', '下', '晚', '傍', '夜', '当', '正', '¥', '$', '€', '£':
 		return true
 	}
-	return passage.ChineseDigit(r) >= 0
+	return passage.IsDigit(r) || passage.IsLatin(r) || passage.IsHan(r) && passage.ChineseDigit(r) >= 0
 }
 
 // quantity reads a quantity that begins with a number, or with a word for its kind.
 func (d *Document) quantity(i, to, clause int) int {
-	if r := d.Runes[i]; r == ' ' || r >= 0x3400 && !beginsQuantity(r) {
+	if !beginsQuantity(d.Runes[i]) {
 		return i
 	}
 	switch r := d.Runes[i]; {

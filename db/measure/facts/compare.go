@@ -41,6 +41,7 @@ type workspace struct {
 	weights  []float64 // by the number of sentences with a token
 	byClass  [][]int   // the facts of an answer that are still open
 	words    [2][]word // for the two sentences that are compared word by word
+	values   []value   // what the open claims of an answer state
 	waiting  map[uint64]int32
 	behind   []int32
 }
@@ -389,27 +390,48 @@ func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 
 // markRepeated marks facts that are open although the other answer has the value, too.
 func (c *comparison) markRepeated(k int, s, other *side) {
-	type value struct {
-		class claim.Class
-		key   string
-	}
-	has, bare := map[value]bool{}, map[string]bool{}
-	for j := range other.Claims {
-		if f := &other.Claims[j]; f.Class == claim.ClassCount && f.Unit == "" && !f.IsWorking {
-			bare[other.Claims[j].Key] = true
-		}
-		has[value{other.Claims[j].Class, other.Claims[j].Key}] = true
-	}
+	c.values = c.values[:0]
 	for i := range s.Claims {
-		f := &s.Claims[i]
-		if c.states[k][i] != open || f.Class == claim.ClassPolarity {
+		if f := &s.Claims[i]; c.states[k][i] == open && f.Class != claim.ClassPolarity {
+			c.values = append(c.values, value{f.Class, f.Key, i})
+			if f.Raw != "" {
+				c.values = append(c.values, value{bareValue, f.Raw + "|", i})
+			}
+		}
+	}
+	if len(c.values) == 0 {
+		return
+	}
+	slices.SortFunc(c.values, func(x, y value) int { return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.key, y.key)) })
+	mark := func(class claim.Class, key string) {
+		n := sort.Search(len(c.values), func(n int) bool {
+			return cmp.Or(cmp.Compare(c.values[n].class, class), cmp.Compare(c.values[n].key, key)) >= 0
+		})
+		for ; n < len(c.values) && c.values[n].class == class && c.values[n].key == key; n++ {
+			c.states[k][c.values[n].claim] = repeated
+		}
+	}
+	for j := range other.Claims {
+		f := &other.Claims[j]
+		if f.Class == claim.ClassPolarity {
 			continue
 		}
-		if has[value{f.Class, f.Key}] || f.Raw != "" && bare[f.Raw+"|"] {
-			c.states[k][i] = repeated
+		mark(f.Class, f.Key)
+		if f.Class == claim.ClassCount && f.Unit == "" && !f.IsWorking {
+			mark(bareValue, f.Key)
 		}
 	}
 }
+
+// value is what an open claim states.
+type value struct {
+	class claim.Class
+	key   string
+	claim int
+}
+
+// bareValue is, of a value, the class of a number whose unit does not count.
+const bareValue = claim.ClassPolarity
 
 // conflicts pairs the remaining facts: two values of one statement.
 func (c *comparison) conflicts() {

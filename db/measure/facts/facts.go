@@ -63,7 +63,7 @@ func Read(answer string) []Fact {
 type answer struct {
 	*claim.Document
 	signatures []uint64 // by sentence
-	tokens     tokens
+	tokens     tokens   // none until a comparison needs them
 	part       *part    // nil for a whole answer
 }
 
@@ -82,7 +82,6 @@ func newAnswer(text string) *answer { return &answer{Document: claim.Read(text)}
 func (w *workspace) read(text string) *answer {
 	d := newAnswer(text)
 	d.signatures = d.Signatures()
-	w.number(d)
 	return d
 }
 

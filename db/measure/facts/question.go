@@ -122,7 +122,7 @@ type equality [2]place
 
 // node is a place where a document states something in which it differs from another one, or the same as one that does.
 type node struct {
-	Fact  // only of the former
+	Fact // only of the former
 	place
 	equals, opposites []int // nodes of other documents that state the same, or the opposite
 	omitters          []int // documents that leave it out
@@ -165,7 +165,7 @@ func (q *question) compare(ctx context.Context) error {
 		}
 		c := q.workspace.compare(first, q.read(q.texts[y]))
 		q.relate(0, y, c)
-		if work <= mostWork {
+		if work <= mostWork && len(q.texts) > 2 {
 			rests[y] = c.restOfB()
 		}
 	}
@@ -204,7 +204,6 @@ func (c *comparison) restOfB() *answer {
 		document.Sentences = append(document.Sentences, x)
 		rest.signatures = append(rest.signatures, c.b.signatures[n])
 	}
-	c.number(rest)
 	return rest
 }
 

@@ -50,6 +50,9 @@ type count struct{ token, sentences int32 }
 // number numbers the tokens of an answer and counts the sentences that contain each.
 func (w *workspace) number(d *answer) {
 	t := &d.tokens
+	if t.pairs != nil {
+		return
+	}
 	t.pairs, t.singles, t.claims = make([]int32, len(d.Runes)), make([]int32, len(d.Runes)), make([]int32, len(d.Claims))
 	w.places = w.places[:0]
 	next := 0
@@ -93,6 +96,8 @@ func (w *workspace) note(hash uint32) int32 {
 
 // weigh weighs the tokens of both answers: rare ones weigh more, and words that only one answer uses weigh little.
 func (c *comparison) weigh() {
+	c.number(c.a.answer)
+	c.number(c.b.answer)
 	c.Reset(c.numbers.Count())
 	if missing := c.numbers.Count() + 1 - len(c.isShared); missing > 0 {
 		c.isShared = append(c.isShared, make([]bool, missing)...)
