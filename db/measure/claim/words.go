@@ -332,6 +332,9 @@ var verdicts = map[string]string{
 	"否": "no", "不是": "no", "不对": "no", "错": "no", "错误": "no", "不正确": "no", "不可以": "no", "不能": "no", "不会": "no", "没有": "no", "不行": "no", "不支持": "no", "no": "no", "incorrect": "no", "false": "no", "wrong": "no",
 }
 
+// verdictLetters are those with which a verdict begins.
+const verdictLetters = "是对正可能会有支否不错没yctrnifw"
+
 // verdict turns clauses of a sentence that are nothing but yes or no into claims.
 func (d *Document) verdict(n int) {
 	s := d.Sentences[n]
@@ -352,7 +355,7 @@ func (d *Document) verdictOf(n int, clause passage.Span) {
 	for clause.To > clause.From && strings.ContainsRune(" 。.!！", d.Runes[clause.To-1]) {
 		clause.To--
 	}
-	if clause.To-clause.From > 9 || clause.IsEmpty() {
+	if clause.To-clause.From > 9 || clause.IsEmpty() || !strings.ContainsRune(verdictLetters, passage.Lower(d.Runes[clause.From])) {
 		return
 	}
 	value, isVerdict := verdicts[strings.ToLower(string(d.Runes[clause.From:clause.To]))]
