@@ -24,7 +24,7 @@ func CompareAnswers(ctx context.Context, a, b Answer) (Between, error) {
 	letters, groups := Letters([][]byte{a.Key, b.Key})
 	texts := map[string]string{letters[1]: string(b.Text)}
 	texts[letters[0]] = string(a.Text)
-	found, err := assess(ctx, answers, letters, texts)
+	found, err := assess(ctx, &facts.Reader{}, answers, letters, texts)
 	if err != nil {
 		return Between{}, err
 	}

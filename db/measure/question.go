@@ -67,7 +67,7 @@ type Value struct {
 }
 
 // Revision numbers the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
-const Revision = 4
+const Revision = 5
 
 // Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs.
 // Equal answers have the same letter in all variants. differences describe how to turn answer A into each of the
@@ -82,7 +82,7 @@ func Assess(ctx context.Context, standard string, variants [][]Answer) (question
 		}
 	}
 	letters, all := Letters(keys)
-	place := 0
+	place, reader := 0, &facts.Reader{}
 	for _, answers := range variants {
 		for n, answer := range answers {
 			if letter := letters[place+n]; letter != "" {
@@ -91,11 +91,11 @@ func Assess(ctx context.Context, standard string, variants [][]Answer) (question
 				}
 			}
 		}
-		one, err := assess(ctx, answers, letters[place:place+len(answers)], texts)
+		one, err := assess(ctx, reader, answers, letters[place:place+len(answers)], texts)
 		if err != nil {
 			return nil, nil, err
 		}
-		if one.Expected, err = expect(ctx, standard, letters[place:place+len(answers)], texts); err != nil {
+		if one.Expected, err = expect(ctx, reader, standard, letters[place:place+len(answers)], texts); err != nil {
 			return nil, nil, err
 		}
 		questions = append(questions, one)
@@ -108,7 +108,7 @@ func Assess(ctx context.Context, standard string, variants [][]Answer) (question
 }
 
 // assess sums up the answers of one variant, given the texts of all letters.
-func assess(ctx context.Context, answers []Answer, letters []string, texts map[string]string) (Question, error) {
+func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters []string, texts map[string]string) (Question, error) {
 	keys := make([][]byte, len(answers))
 	missing, answered := false, 0
 	for n, answer := range answers {
@@ -137,7 +137,7 @@ func assess(ctx context.Context, answers []Answer, letters []string, texts map[s
 		mean := meanSimilarity(distinct, groups, answered)
 		q.Similarity = &mean
 		var err error
-		if q.Differ, q.Facts, err = readFacts(ctx, letters, texts); err != nil {
+		if q.Differ, q.Facts, err = readFacts(ctx, reader, letters, texts); err != nil {
 			return Question{}, err
 		}
 	}
@@ -151,7 +151,7 @@ const mostFacts = 100
 
 // readFacts finds the facts on which the answers of one variant differ. letters are the letters of its runs, texts
 // the texts of those letters.
-func readFacts(ctx context.Context, letters []string, texts map[string]string) (facts.Differ, []Fact, error) {
+func readFacts(ctx context.Context, reader *facts.Reader, letters []string, texts map[string]string) (facts.Differ, []Fact, error) {
 	var answered []string
 	var runs []int // by answer
 	for n, letter := range letters {
@@ -159,7 +159,7 @@ func readFacts(ctx context.Context, letters []string, texts map[string]string) (
 			answered, runs = append(answered, texts[letter]), append(runs, n+1)
 		}
 	}
-	reading, err := facts.Question(ctx, answered)
+	reading, err := reader.Question(ctx, answered)
 	if err != nil {
 		return "", nil, err
 	}
@@ -169,7 +169,7 @@ func readFacts(ctx context.Context, letters []string, texts map[string]string) (
 
 // expect finds the facts of the standard answer that the answers of one variant contradict; letters and texts are
 // as in readFacts.
-func expect(ctx context.Context, standard string, letters []string, texts map[string]string) ([]ExpectedFact, error) {
+func expect(ctx context.Context, reader *facts.Reader, standard string, letters []string, texts map[string]string) ([]ExpectedFact, error) {
 	var answers []string
 	runs := map[string][]int{} // by letter
 	for n, letter := range letters {
@@ -191,7 +191,7 @@ func expect(ctx context.Context, standard string, letters []string, texts map[st
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		for _, d := range facts.Expected(standard, texts[letter]) {
+		for _, d := range reader.Expected(standard, texts[letter]) {
 			at := place{d.A.Start, d.A.End, d.Kind}
 			n, isKnown := known[at]
 			if !isKnown {

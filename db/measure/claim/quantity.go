@@ -110,6 +110,9 @@ func (d *Document) integer(i int) (string, int) {
 }
 
 func decimal(v float64) string {
+	if v >= 0 && v < 1e9 && v == math.Trunc(v) {
+		return strconv.Itoa(int(v))
+	}
 	return strconv.FormatFloat(math.Round(v*1e6)/1e6, 'f', -1, 64)
 }
 
@@ -264,18 +267,18 @@ func (d *Document) scale(n *number, to int) {
 	}
 }
 
-// beginsQuantity reports whether a quantity or a part of the day can begin with a Chinese character.
+// beginsQuantity reports whether a quantity or a part of the day can begin with a character.
 func beginsQuantity(r rune) bool {
 	switch r {
-	case '百', '千', '万', '半', '双', '十', '上', '凌', '早', '清', '中', '下', '晚', '傍', '夜', '当', '正':
+	case '百', '千', '万', '半', '双', '十', '上', '凌', '早', '清', '中', '下', '晚', '傍', '夜', '当', '正', '¥', '$', '€', '£':
 		return true
 	}
-	return passage.ChineseDigit(r) >= 0
+	return passage.IsDigit(r) || passage.IsLatin(r) || passage.IsHan(r) && passage.ChineseDigit(r) >= 0
 }
 
 // quantity reads a quantity that begins with a number, or with a word for its kind.
 func (d *Document) quantity(i, to, clause int) int {
-	if r := d.Runes[i]; r == ' ' || r >= 0x3400 && !beginsQuantity(r) {
+	if !beginsQuantity(d.Runes[i]) {
 		return i
 	}
 	switch r := d.Runes[i]; {
@@ -856,7 +859,6 @@ func (f *Claim) setPer(per string) {
 // finish computes a number's key, value and limit.
 func (d *Document) finish(f *Claim, value float64, clause int) {
 	text := decimal(value)
-	f.Key = text + "|" + f.per
 	switch f.Class {
 	case ClassDuration:
 		f.Key = text + f.Unit
@@ -868,7 +870,7 @@ func (d *Document) finish(f *Claim, value float64, clause int) {
 		f.Key = text + f.Unit
 		f.Value = text + f.Unit
 	default:
-		f.Value = text
+		f.Key, f.Value = text+"|"+f.per, text
 		if f.Unit != "" {
 			f.Value += " " + f.Unit
 		}

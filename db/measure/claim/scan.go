@@ -414,14 +414,21 @@ func (d *Document) isTokenPart(i int) bool {
 // latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
 func (d *Document) latin(i, to, clause int) int {
 	end := i
-	for limit := min(to, i+longestToken); i >= d.plainTo && end < limit && d.isTokenPart(end); {
-		end++
+	isPlain := true
+	for limit := min(to, i+longestToken); i >= d.plainTo && end < limit && d.isTokenPart(end); end++ {
+		if r := d.Runes[end]; isPlain && !passage.IsLatin(r) {
+			isPlain = strings.IndexByte("-:?=&%+#~", byte(r)) >= 0
+		}
 	}
 	for end > i && strings.ContainsRune(".:-?/~", d.At(end-1)) {
 		end--
 	}
-	token := ""
-	if i >= d.plainTo {
+	token := "" // if it can be an address or a code
+	switch {
+	case i < d.plainTo:
+	case isPlain:
+		d.plainTo = end
+	default:
 		token = string(d.Runes[i:end])
 		if !strings.ContainsAny(token, "0123456789@._/") {
 			d.plainTo = end
@@ -520,7 +527,7 @@ func trimVersion(s string) string {
 	return s
 }
 
-// word returns the Latin word at i in small letters and where it ends.
+// word returns the Latin word at i in small letters, if it is one of those that are looked for, and where it ends.
 func (d *Document) word(i, to int) (string, int) {
 	var small [24]byte
 	n := 0
@@ -529,8 +536,45 @@ func (d *Document) word(i, to int) (string, int) {
 		n++
 		i++
 	}
-	return string(small[:n]), i
+	if n == 0 {
+		return "", i
+	}
+	if word, isKnown := words[string(small[:n])]; isKnown {
+		return word, i
+	}
+	return otherWord, i
 }
+
+// otherWord stands for all words that are not looked for.
+const otherWord = "?"
+
+// words are the words that are looked for, by themselves.
+var words = func() map[string]string {
+	all := map[string]string{}
+	for _, list := range []map[string]string{currencies, dollars} {
+		for word := range list {
+			all[word] = word
+		}
+	}
+	for _, list := range []map[string]int{passage.EnglishMonths, passage.EnglishWeekdays} {
+		for word := range list {
+			all[word] = word
+		}
+	}
+	for word := range passage.EnglishNumbers {
+		all[word] = word
+	}
+	for word := range units {
+		all[word] = word
+	}
+	for word := range models {
+		all[word] = word
+	}
+	for _, word := range strings.Fields("st nd rd th section sections article clause art sec option answer choice business working work calendar m") {
+		all[word] = word
+	}
+	return all
+}()
 
 // choice reads A in 选 A, 答案是 (A), option A.
 func (d *Document) choice(from, i, to int) int {

@@ -130,6 +130,9 @@ var quantifiers = []string{
 	"every|each|all;some",
 }
 
+// Classes is the number of classes.
+var Classes = int(ClassSet) + len(sets)
+
 // IsQuantifier reports whether the words of a class say of how many something holds.
 func (c Class) IsQuantifier() bool { return int(c) >= int(ClassSet)+len(sets)-len(quantifiers) }
 
@@ -141,6 +144,37 @@ var exceptions = func() Class {
 		}
 	}
 	return ClassSet
+}()
+
+// entriesOf returns the phrases that begin with a letter.
+func entriesOf(r rune) []entry {
+	if r < 0x80 {
+		return latinLexicon[r]
+	}
+	if !passage.IsHan(r) || beginnings[(r-0x3400)>>6]&(1<<(r&63)) == 0 {
+		return nil
+	}
+	return lexicon[r]
+}
+
+// latinLexicon has the phrases by their first letter, below 0x80.
+var latinLexicon = func() (all [0x80][]entry) {
+	for r, entries := range lexicon {
+		if r < 0x80 {
+			all[r] = entries
+		}
+	}
+	return all
+}()
+
+// beginnings has a bit for each Chinese character with which a phrase begins.
+var beginnings = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
+	for r := range lexicon {
+		if passage.IsHan(r) {
+			all[(r-0x3400)>>6] |= 1 << (r & 63)
+		}
+	}
+	return all
 }()
 
 var lexicon = func() map[rune][]entry {
@@ -206,7 +240,7 @@ func (d *Document) words(i, to int, isWordStart bool) int {
 			}
 		}
 	}
-	entries := lexicon[r]
+	entries := entriesOf(r)
 	for k := range entries {
 		e := &entries[k]
 		end := i + len(e.letters)
@@ -298,6 +332,9 @@ var verdicts = map[string]string{
 	"否": "no", "不是": "no", "不对": "no", "错": "no", "错误": "no", "不正确": "no", "不可以": "no", "不能": "no", "不会": "no", "没有": "no", "不行": "no", "不支持": "no", "no": "no", "incorrect": "no", "false": "no", "wrong": "no",
 }
 
+// verdictLetters are those with which a verdict begins.
+const verdictLetters = "是对正可能会有支否不错没yctrnifw"
+
 // verdict turns clauses of a sentence that are nothing but yes or no into claims.
 func (d *Document) verdict(n int) {
 	s := d.Sentences[n]
@@ -318,7 +355,7 @@ func (d *Document) verdictOf(n int, clause passage.Span) {
 	for clause.To > clause.From && strings.ContainsRune(" 。.!！", d.Runes[clause.To-1]) {
 		clause.To--
 	}
-	if clause.To-clause.From > 9 || clause.IsEmpty() {
+	if clause.To-clause.From > 9 || clause.IsEmpty() || !strings.ContainsRune(verdictLetters, passage.Lower(d.Runes[clause.From])) {
 		return
 	}
 	value, isVerdict := verdicts[strings.ToLower(string(d.Runes[clause.From:clause.To]))]

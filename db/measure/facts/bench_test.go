@@ -204,3 +204,65 @@ func table(characters, shift int) string {
 	}
 	return b.String()
 }
+
+// fiveAnswers are questions with five different answers of about 900 characters each, as agents give them: alike but
+// for a place or two, or in other words.
+func fiveAnswers(b testing.TB, areParaphrased bool) [][]string {
+	b.Helper()
+	bases := readLines[base](b, "more_bases.jsonl")
+	questions := make([][]string, len(bases)/2)
+	for n := range questions {
+		x, y := bases[2*n], bases[2*n+1]
+		list := make([]string, 5)
+		for k := range list {
+			name := "text"
+			if areParaphrased && k%2 == 1 {
+				name = "paraphrase1"
+			}
+			text := x.text(name)
+			for m, c := range x.Edits {
+				if m%5 == k && c.In == name {
+					text = x.edited(c)
+				}
+			}
+			list[k] = fmt.Sprintf("%s\n\n%s\n%s", text, y.text(name), strings.Repeat("。", k))
+		}
+		questions[n] = list
+	}
+	return questions
+}
+
+// The time for the facts of a question with five different answers, and as a multiple of a bare loop over them.
+func BenchmarkQuestionOf5Answers(b *testing.B) {
+	for _, areParaphrased := range []bool{false, true} {
+		b.Run(fmt.Sprintf("paraphrased=%v", areParaphrased), func(b *testing.B) {
+			questions := fiveAnswers(b, areParaphrased)
+			characters, digits := 0, 0
+			for _, answers := range questions {
+				for _, answer := range answers {
+					characters += utf8.RuneCountInString(answer)
+				}
+			}
+			for b.Loop() {
+				const times = 10
+				whole := timeOf(b, func() {
+					for _, answers := range questions {
+						_, err := facts.Question(b.Context(), answers)
+						require.NoError(b, err)
+					}
+				}, times)
+				bare := timeOf(b, func() {
+					for _, answers := range questions {
+						for _, answer := range answers {
+							digits += bareLoop(answer, "")
+						}
+					}
+				}, 100*times)
+				b.ReportMetric(float64(whole.Microseconds())/1000/float64(len(questions)), "ms/question")
+				b.ReportMetric(float64(whole)/float64(max(1, bare)), "x-bare-loop")
+				b.ReportMetric(float64(characters)/5/float64(len(questions)), "characters")
+			}
+			require.Positive(b, digits)
+		})
+	}
+}

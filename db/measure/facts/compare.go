@@ -25,18 +25,36 @@ const (
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
+// workspace is what the comparisons of a question's answers share: the numbers of tokens, and memory that one comparison
+// after the other uses.
+type workspace struct {
+	passage.Vocabulary
+	numbers passage.Numbers
+
+	sentences []int32 // by token: in how many sentences of the answer that is being read it occurs
+	last      []int32 // by token: the last sentence with it
+	places    []int32 // the tokens of the answer that is being read
+	sentence  int32   // the number of the sentence that is being read
+
+	sides    [2]side
+	isShared []bool    // by token: whether both answers that are compared contain it
+	weights  []float64 // by the number of sentences with a token
+	byClass  [][]int   // the facts of an answer that are still open
+	words    [2][]word // for the two sentences that are compared word by word
+	values   []value   // what the open claims of an answer state
+	waiting  map[uint64]int32
+	behind   []int32
+}
+
 // comparison is the state of comparing two answers.
 type comparison struct {
-	passage.Vocabulary
+	*workspace
 	a, b         *side
 	found        []Difference
 	states       [2][]state
 	links        []link
 	counterparts []int32 // by claim of a: the number of the claim of b that states the same, plus 1
 	settled      int     // how many links belong to settled sentences
-
-	isShared []bool    // by token: whether both answers contain it
-	words    [2][]word // for the two sentences that are compared word by word
 }
 
 // link joins two facts that state the same.
@@ -56,9 +74,11 @@ const (
 )
 
 // compare compares two answers, in time proportional to their length: passage.MostCandidates limits with how many
-// others a fact or sentence is compared.
-func compare(a, b *answer) *comparison {
-	c := &comparison{a: newSide(a), b: newSide(b)}
+// others a fact or sentence is compared. The next comparison overwrites the sides.
+func (w *workspace) compare(a, b *answer) *comparison {
+	c := &comparison{workspace: w, a: &w.sides[0], b: &w.sides[1]}
+	c.a.reset(a)
+	c.b.reset(b)
 	c.states = [2][]state{make([]state, len(a.Claims)), make([]state, len(b.Claims))}
 	c.settle()
 	if !slices.Contains(c.a.isSettled, false) && !slices.Contains(c.b.isSettled, false) {
@@ -92,27 +112,23 @@ func compare(a, b *answer) *comparison {
 	return c
 }
 
-func newSide(d *answer) *side {
-	return &side{
-		answer: d, isSettled: make([]bool, len(d.Sentences)), isTurned: make([]bool, len(d.Sentences)),
-		besides: make([]*passage.Vector, len(d.Claims)), vectors: make([]*passage.Vector, len(d.Claims)), scopes: make([]*passage.Vector, len(d.Claims)),
-		sentenceTokens: make([]*passage.Vector, len(d.Sentences)), denials: make([]denial, len(d.Sentences)),
-	}
-}
-
 // settle pairs the sentences that both answers contain word for word and about the same subject: their facts agree.
 func (c *comparison) settle() {
-	waiting := make(map[uint64][]int, len(c.b.Sentences))
-	for n, signature := range c.b.signatures {
-		waiting[signature] = append(waiting[signature], n)
+	if c.waiting == nil {
+		c.waiting = map[uint64]int32{}
+	}
+	clear(c.waiting)
+	c.behind = cleared(c.behind, len(c.b.signatures))
+	for n := len(c.b.signatures) - 1; n >= 0; n-- { // lists of the sentences with a signature
+		c.behind[n] = c.waiting[c.b.signatures[n]]
+		c.waiting[c.b.signatures[n]] = int32(n) + 1
 	}
 	for n, signature := range c.a.signatures {
-		list := waiting[signature]
-		if len(list) == 0 {
+		m := int(c.waiting[signature]) - 1
+		if m < 0 {
 			continue
 		}
-		m := list[0]
-		waiting[signature] = list[1:]
+		c.waiting[signature] = c.behind[m]
 		c.a.isSettled[n], c.b.isSettled[m] = true, true
 		i, j := c.a.factsOf(n), c.b.factsOf(m)
 		for k := i.From; k < i.To; k++ {
@@ -185,7 +201,13 @@ func (c *comparison) nearby(list []int, f *claim.Claim) []int {
 
 // pairs pairs the facts of a class that may belong together, for each at most passage.MostCandidates.
 func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) bool) []pair {
-	byClass := map[claim.Class][]int{}
+	for n := range c.byClass {
+		c.byClass[n] = c.byClass[n][:0]
+	}
+	if c.byClass == nil {
+		c.byClass = make([][]int, claim.Classes)
+	}
+	byClass := c.byClass
 	for j := range c.b.Claims {
 		if f := &c.b.Claims[j]; f.Class != claim.ClassPolarity && isOpen(1, j) {
 			byClass[f.Class] = append(byClass[f.Class], j)
@@ -368,27 +390,48 @@ func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 
 // markRepeated marks facts that are open although the other answer has the value, too.
 func (c *comparison) markRepeated(k int, s, other *side) {
-	type value struct {
-		class claim.Class
-		key   string
-	}
-	has, bare := map[value]bool{}, map[string]bool{}
-	for j := range other.Claims {
-		if f := &other.Claims[j]; f.Class == claim.ClassCount && f.Unit == "" && !f.IsWorking {
-			bare[other.Claims[j].Key] = true
-		}
-		has[value{other.Claims[j].Class, other.Claims[j].Key}] = true
-	}
+	c.values = c.values[:0]
 	for i := range s.Claims {
-		f := &s.Claims[i]
-		if c.states[k][i] != open || f.Class == claim.ClassPolarity {
+		if f := &s.Claims[i]; c.states[k][i] == open && f.Class != claim.ClassPolarity {
+			c.values = append(c.values, value{f.Class, f.Key, i})
+			if f.Raw != "" {
+				c.values = append(c.values, value{bareValue, f.Raw + "|", i})
+			}
+		}
+	}
+	if len(c.values) == 0 {
+		return
+	}
+	slices.SortFunc(c.values, func(x, y value) int { return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.key, y.key)) })
+	mark := func(class claim.Class, key string) {
+		n := sort.Search(len(c.values), func(n int) bool {
+			return cmp.Or(cmp.Compare(c.values[n].class, class), cmp.Compare(c.values[n].key, key)) >= 0
+		})
+		for ; n < len(c.values) && c.values[n].class == class && c.values[n].key == key; n++ {
+			c.states[k][c.values[n].claim] = repeated
+		}
+	}
+	for j := range other.Claims {
+		f := &other.Claims[j]
+		if f.Class == claim.ClassPolarity {
 			continue
 		}
-		if has[value{f.Class, f.Key}] || f.Raw != "" && bare[f.Raw+"|"] {
-			c.states[k][i] = repeated
+		mark(f.Class, f.Key)
+		if f.Class == claim.ClassCount && f.Unit == "" && !f.IsWorking {
+			mark(bareValue, f.Key)
 		}
 	}
 }
+
+// value is what an open claim states.
+type value struct {
+	class claim.Class
+	key   string
+	claim int
+}
+
+// bareValue is, of a value, the class of a number whose unit does not count.
+const bareValue = claim.ClassPolarity
 
 // conflicts pairs the remaining facts: two values of one statement.
 func (c *comparison) conflicts() {

@@ -38,13 +38,15 @@ func kindOf(f *claim.Claim) Kind {
 
 // export makes a Fact of what was read. Both ends of a range are exported as the whole range.
 func (d *answer) export(f *claim.Claim) Fact {
+	bound := f.Bound
 	value, place, kind := f.Value, f.Span, kindOf(f)
 	if f.IsRange() {
 		first, last := &d.Claims[f.First], &d.Claims[f.Last]
 		value, place, kind = rangeValue(first.Value, last.Value), passage.Span{From: first.From, To: last.To}, Range
+		f = first
 	}
 	return Fact{
-		Kind: kind, Value: sign(f.Bound) + value, Unit: f.Unit, Text: d.Slice(place), About: d.about(f),
+		Kind: kind, Value: sign(bound) + value, Unit: f.Unit, Text: d.Slice(place), About: d.about(f),
 		Start: int(d.Start[place.From]), End: int(d.End[place.To-1]),
 	}
 }

@@ -3,7 +3,11 @@
 // testdata/README.md, how well it is found in testdata/floors.json.
 package facts
 
-import "wending/db/measure/claim"
+import (
+	"context"
+
+	"wending/db/measure/claim"
+)
 
 // Kind is the kind of a fact.
 type Kind string
@@ -52,19 +56,19 @@ type Difference struct {
 
 // Read returns the facts of an answer in the order of their positions.
 func Read(answer string) []Fact {
-	return read(answer).exported()
+	return newAnswer(answer).exported()
 }
 
 // answer is one whose claims have been read.
 type answer struct {
 	*claim.Document
 	signatures []uint64 // by sentence
+	tokens     tokens   // none until a comparison needs them
 	part       *part    // nil for a whole answer
 }
 
 // part is what makes an answer a part of one: the sentences that state what another answer, with which it was compared, does not.
 type part struct {
-	origin  []int  // by claim: its number in the whole answer
 	isKnown []bool // by claim: the other answer has its counterpart
 	length  int    // how many sentences the whole answer has
 
@@ -72,9 +76,13 @@ type part struct {
 	denies bool             // one of them denies something
 }
 
-func read(text string) *answer {
-	d := claim.Read(text)
-	return &answer{Document: d, signatures: d.Signatures()}
+func newAnswer(text string) *answer { return &answer{Document: claim.Read(text)} }
+
+// read reads an answer that will be compared.
+func (w *workspace) read(text string) *answer {
+	d := newAnswer(text)
+	d.signatures = d.Signatures()
+	return d
 }
 
 // length is how many sentences the whole answer has.
@@ -100,5 +108,11 @@ func Compare(a, b string) []Difference {
 	if a == b {
 		return nil
 	}
-	return compare(read(a), read(b)).found
+	w := &workspace{}
+	return w.compare(w.read(a), w.read(b)).found
+}
+
+// Question reads the answers of one question. The only error is the context's.
+func Question(ctx context.Context, answers []string) (Reading, error) {
+	return new(Reader).Question(ctx, answers)
 }

@@ -43,6 +43,9 @@ func (b base) names() []string {
 	return []string{"text", "paraphrase1", "paraphrase2"}
 }
 
+// edited returns the answer in which a change is made.
+func (b base) edited(c change) string { return strings.Replace(b.text(c.In), c.Old, c.New, 1) }
+
 // pairs expands a base as testdata/README.md describes.
 func (b base) pairs() []pair {
 	var all []pair
@@ -55,7 +58,7 @@ func (b base) pairs() []pair {
 		}
 	}
 	for n, c := range b.Decoys {
-		changed := strings.Replace(b.text(c.In), c.Old, c.New, 1)
+		changed := b.edited(c)
 		for _, other := range names {
 			p := pair{id: fmt.Sprintf("%s/decoy%d:%s~%s", b.ID, n+1, c.In, other), a: changed, b: b.text(other), kind: "decoy+paraphrase", source: "X~Y", isSame: true}
 			if other == c.In {
@@ -65,9 +68,13 @@ func (b base) pairs() []pair {
 		}
 	}
 	for n, c := range b.Edits {
-		changed := strings.Replace(b.text(c.In), c.Old, c.New, 1)
+		changed := b.edited(c)
 		from := strings.Index(b.text(c.In), c.Old)
-		for source, other := range map[string]string{"X~X": c.In, "X~Y": next[c.In]} {
+		for _, source := range []string{"X~X", "X~Y"} {
+			other := c.In
+			if source == "X~Y" {
+				other = next[c.In]
+			}
 			all = append(all, pair{
 				id: fmt.Sprintf("%s/edit%d:%s~%s", b.ID, n+1, c.In, other), a: changed, b: b.text(other),
 				kind: c.Kind, source: source, from: from, to: from + len(c.New),

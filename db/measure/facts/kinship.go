@@ -112,7 +112,7 @@ func isWeighed(f *claim.Claim) bool {
 	return f.Class <= claim.ClassCitation && f.Class != claim.ClassWork || f.IsName()
 }
 
-// counterpartsOf pairs the values that are left by the evidence for their being of one statement.
+// weighed pairs the values that are left by the evidence for their being of one statement.
 func (c *comparison) weighed() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
@@ -125,9 +125,6 @@ func (c *comparison) weighed() {
 	}
 	c.score(pairs)
 	list := c.evidence(pairs)
-	if zzHook2 != nil {
-		zzHook2(c, pairs, list)
-	}
 	for n := range pairs {
 		pairs[n].score = list[n].total()
 	}
@@ -138,8 +135,6 @@ func (c *comparison) weighed() {
 		}
 	}
 }
-
-var zzHook2 func(c *comparison, pairs []pair, list []evidence)
 
 // evidence returns what speaks for each of the pairs, which are sorted by their similarity.
 func (c *comparison) evidence(pairs []pair) []evidence {

@@ -173,7 +173,7 @@ func (c *comparison) hasUnknownPredicate(s *side, i int) bool {
 	}
 	hasWords := false
 	for at := f.To; at < to; at++ {
-		for _, token := range [2]int32{s.pairs[at], s.singles[at]} {
+		for _, token := range [2]int32{s.tokens.pairs[at], s.tokens.singles[at]} {
 			if token != 0 && c.isShared[token] {
 				return false
 			}
@@ -202,7 +202,7 @@ func (c *comparison) subject(s *side, i int) *passage.Vector {
 	f := &s.Claims[i]
 	c.Begin()
 	for at := max(f.Clause.From, f.From-claim.LongestContext); at < f.From; at++ {
-		if token := s.pairs[at]; token != 0 && c.isShared[token] {
+		if token := s.tokens.pairs[at]; token != 0 && c.isShared[token] {
 			c.Add(token, 1)
 		}
 	}
@@ -329,7 +329,7 @@ func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *passage
 			continue
 		}
 		for i := x.From; i < x.To; i++ {
-			if token := s.pairs[i]; token != 0 {
+			if token := s.tokens.pairs[i]; token != 0 {
 				index.Add(token, n)
 			}
 		}

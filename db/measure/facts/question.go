@@ -52,9 +52,34 @@ type Place struct{ Answer, Start, End int }
 // each is only compared with the most frequent one.
 const mostWork = 4 << 20
 
+// A Reader compares the answers to one question. It reads an answer once, however often it is compared.
+type Reader struct {
+	workspace
+	answers map[string]*answer
+	kept    int // bytes
+}
+
+// mostKept is how many bytes of answers are kept in the form in which they are compared, which is about 20 times as large.
+const mostKept = 1 << 20
+
+// read returns an answer in the form in which it is compared.
+func (r *Reader) read(text string) *answer {
+	if d := r.answers[text]; d != nil {
+		return d
+	}
+	d := r.workspace.read(text)
+	if r.kept += len(text); r.kept <= mostKept {
+		if r.answers == nil {
+			r.answers = map[string]*answer{}
+		}
+		r.answers[text] = d
+	}
+	return d
+}
+
 // Question reads the answers of one question. The only error is the context's.
-func Question(ctx context.Context, answers []string) (Reading, error) {
-	q := newQuestion(answers)
+func (r *Reader) Question(ctx context.Context, answers []string) (Reading, error) {
+	q := r.question(answers)
 	if err := q.compare(ctx); err != nil {
 		return Reading{}, err
 	}
@@ -71,33 +96,41 @@ func Question(ctx context.Context, answers []string) (Reading, error) {
 }
 
 // Expected returns the facts of a standard answer that an answer contradicts. A is the standard answer's version.
-func Expected(standard, answer string) []Difference {
-	return slices.DeleteFunc(Compare(standard, answer), func(d Difference) bool { return !d.IsConflict })
+func (r *Reader) Expected(standard, answer string) []Difference {
+	if standard == "" || standard == answer {
+		return nil
+	}
+	found := r.compare(r.read(standard), r.read(answer)).found
+	return slices.DeleteFunc(found, func(d Difference) bool { return !d.IsConflict })
 }
 
 // question is the state of comparing the distinct answers of a question, the most frequent first.
 type question struct {
-	documents []*answer
-	runs      [][]int // by document: the answers that equal it
-	nodes     []node
-	known     map[place]int // by place: the number of the node
-	numbers   [][]int       // by document and fact: the number of its node, plus 1
+	*Reader
+	texts []string // by document
+	runs  [][]int  // by document: the answers that equal it
+	nodes []node
+	known map[place]int // by place: the number of the node
+	same  []equality
 }
 
 // place identifies a fact of a document.
 type place struct{ document, start, end int }
 
-// node is a fact that a document states.
+// equality is two documents' stating the same at two places.
+type equality [2]place
+
+// node is a place where a document states something in which it differs from another one, or the same as one that does.
 type node struct {
-	Fact
+	Fact // only of the former
 	place
 	equals, opposites []int // nodes of other documents that state the same, or the opposite
 	omitters          []int // documents that leave it out
 	isGrouped         bool
 }
 
-func newQuestion(answers []string) *question {
-	q := &question{known: map[place]int{}}
+func (r *Reader) question(answers []string) *question {
+	q := &question{Reader: r, known: map[place]int{}}
 	numbers := map[string]int{}
 	for run, answer := range answers {
 		number, isKnown := numbers[answer]
@@ -108,14 +141,9 @@ func newQuestion(answers []string) *question {
 		}
 		q.runs[number] = append(q.runs[number], run)
 	}
-	if len(q.runs) < 2 {
-		return q
-	}
 	slices.SortStableFunc(q.runs, func(x, y []int) int { return len(y) - len(x) })
 	for _, runs := range q.runs {
-		d := read(answers[runs[0]])
-		q.documents = append(q.documents, d)
-		q.numbers = append(q.numbers, make([]int, len(d.Claims)))
+		q.texts = append(q.texts, answers[runs[0]])
 	}
 	return q
 }
@@ -123,30 +151,35 @@ func newQuestion(answers []string) *question {
 // compare finds how the statements of the documents are related: each is compared with the most frequent one, and then with those
 // that have something left of what it has left, which the most frequent one does not state.
 func (q *question) compare(ctx context.Context) error {
-	work := 0
-	for _, d := range q.documents {
-		work += len(d.Source) * (len(q.documents) - 1)
+	if len(q.texts) < 2 {
+		return ctx.Err()
 	}
-	rests := make([]*answer, len(q.documents))
-	for x := range q.documents {
-		if x > 0 && work > mostWork {
-			break
+	first, work := q.read(q.texts[0]), 0
+	for _, text := range q.texts {
+		work += len(text) * (len(q.texts) - 1)
+	}
+	rests := make([]*answer, len(q.texts))
+	for y := 1; y < len(q.texts); y++ {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		for y := x + 1; y < len(q.documents); y++ {
+		c := q.workspace.compare(first, q.read(q.texts[y]))
+		q.relate(0, y, c)
+		if work <= mostWork && len(q.texts) > 2 {
+			rests[y] = c.restOfB()
+		}
+	}
+	for x := 1; x < len(rests) && work <= mostWork; x++ {
+		for y := x + 1; y < len(rests); y++ {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if x == 0 {
-				c := compare(q.documents[x], q.documents[y])
-				q.relate(x, y, c)
-				rests[y] = c.restOfB()
-				continue
-			}
 			if rests[x].part.concerns(rests[y].part) {
-				q.relate(x, y, compare(rests[x], rests[y]))
+				q.relate(x, y, q.workspace.compare(rests[x], rests[y]))
 			}
 		}
 	}
+	q.relateEqual()
 	return ctx.Err()
 }
 
@@ -166,7 +199,7 @@ func (c *comparison) restOfB() *answer {
 			shift := len(document.Claims) - j
 			f.Sentence, f.First, f.Last = len(document.Sentences), f.First+shift, f.Last+shift
 			document.Claims = append(document.Claims, f)
-			rest.part.note(&f, j, !c.isLeft(j))
+			rest.part.note(&f, !c.isLeft(j))
 		}
 		document.Sentences = append(document.Sentences, x)
 		rest.signatures = append(rest.signatures, c.b.signatures[n])
@@ -203,8 +236,8 @@ func (p *part) concerns(o *part) bool {
 }
 
 // note notes a claim of the whole answer.
-func (p *part) note(f *claim.Claim, origin int, isKnown bool) {
-	p.origin, p.isKnown = append(p.origin, origin), append(p.isKnown, isKnown)
+func (p *part) note(f *claim.Claim, isKnown bool) {
+	p.isKnown = append(p.isKnown, isKnown)
 	switch {
 	case isKnown || f.IsLoose:
 	case f.Class == claim.ClassPolarity:
@@ -214,13 +247,12 @@ func (p *part) note(f *claim.Claim, origin int, isKnown bool) {
 	}
 }
 
+// relate notes how the statements of two documents are related.
 func (q *question) relate(x, y int, c *comparison) {
 	for _, l := range c.links {
-		if l.isCut {
-			continue
+		if !l.isCut {
+			q.same = append(q.same, equality{placeOf(x, c.a.answer, l.i), placeOf(y, c.b.answer, l.j)})
 		}
-		i, j := q.nodeOf(x, c.a.whole(l.i)), q.nodeOf(y, c.b.whole(l.j))
-		q.nodes[i].equals, q.nodes[j].equals = append(q.nodes[i].equals, j), append(q.nodes[j].equals, i)
 	}
 	for _, d := range c.found {
 		switch {
@@ -238,34 +270,46 @@ func (q *question) relate(x, y int, c *comparison) {
 	}
 }
 
-// whole returns the number that a claim of a part has in the whole answer.
-func (d *answer) whole(i int) int {
-	if d.part == nil {
-		return i
+// relateEqual adds to each node the places at which other documents state the same. What all documents state alike has
+// no node.
+func (q *question) relateEqual() {
+	for _, e := range q.same {
+		i, isKnown := q.known[e[0]]
+		j, isOtherKnown := q.known[e[1]]
+		switch {
+		case !isKnown && !isOtherKnown:
+			continue
+		case !isKnown:
+			i = q.add(node{place: e[0]})
+		case !isOtherKnown:
+			j = q.add(node{place: e[1]})
+		}
+		q.nodes[i].equals, q.nodes[j].equals = append(q.nodes[i].equals, j), append(q.nodes[j].equals, i)
 	}
-	return d.part.origin[i]
 }
 
-// nodeOf returns the number of a fact of a document.
-func (q *question) nodeOf(document, i int) int {
-	n := &q.numbers[document][i]
-	if *n == 0 {
-		d := q.documents[document]
-		*n = q.node(document, d.export(&d.Claims[i])) + 1
+// placeOf returns the place of a claim; both ends of a range have that of the whole range.
+func placeOf(document int, d *answer, i int) place {
+	first, last := &d.Claims[i], &d.Claims[i]
+	if first.IsRange() {
+		first, last = &d.Claims[first.First], &d.Claims[last.Last]
 	}
-	return *n - 1
+	return place{document, int(d.Start[first.From]), int(d.End[last.To-1])}
 }
 
 // node returns the number of the node at a place.
 func (q *question) node(document int, f Fact) int {
 	at := place{document, f.Start, f.End}
-	n, isKnown := q.known[at]
-	if !isKnown {
-		n = len(q.nodes)
-		q.known[at] = n
-		q.nodes = append(q.nodes, node{Fact: f, place: at})
+	if n, isKnown := q.known[at]; isKnown {
+		return n
 	}
-	return n
+	return q.add(node{Fact: f, place: at})
+}
+
+func (q *question) add(n node) int {
+	q.known[n.place] = len(q.nodes)
+	q.nodes = append(q.nodes, n)
+	return len(q.nodes) - 1
 }
 
 // statements groups the nodes: those of the most frequent answer with their counterparts, then the remaining ones

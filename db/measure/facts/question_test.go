@@ -107,7 +107,7 @@ func TestExpectedFacts(t *testing.T) {
 		"申请费 80 元。":        "80 元 → 50 元",
 	} {
 		var got []string
-		for _, d := range facts.Expected(standard, answer) {
+		for _, d := range new(facts.Reader).Expected(standard, answer) {
 			got = append(got, d.A.Text+" → "+d.B.Text)
 		}
 		require.Equal(t, want, strings.Join(got, "; "), standard)

@@ -10,8 +10,6 @@ import (
 // side is one of two answers that are compared.
 type side struct {
 	*answer
-	pairs, singles []int32 // by character: the token of it and the next one, and of it alone
-	factTokens     []int32
 	isSettled      []bool // sentences that the other answer also contains
 	vectors        []*passage.Vector
 	besides        []*passage.Vector
@@ -21,67 +19,118 @@ type side struct {
 	denials        []denial
 }
 
-// weigh numbers the tokens of both answers and counts the sentences that contain each: rare tokens weigh more.
-// Words that only one answer uses weigh little.
-func (c *comparison) weigh() {
-	type count struct {
-		sentences, last int32
-		sides           uint8
-	}
-	size := c.a.size() + c.b.size()
-	numbers := make(map[uint32]int32, size/2)
-	counts := make([]count, 1, 1+size/2)
-	sentence := int32(0)
-	for k, s := range [2]*side{c.a, c.b} {
-		note := func(hash uint32) int32 {
-			if hash == 0 {
-				return 0
-			}
-			token := numbers[hash]
-			if token == 0 {
-				token = int32(len(counts))
-				numbers[hash] = token
-				counts = append(counts, count{})
-			}
-			n := &counts[token]
-			n.sides |= 1 << k
-			if n.last != sentence {
-				n.sentences, n.last = n.sentences+1, sentence
-			}
-			return token
-		}
-		s.pairs, s.singles = make([]int32, len(s.Runes)), make([]int32, len(s.Runes))
-		s.factTokens = make([]int32, len(s.Claims))
-		next := 0
-		for _, x := range s.Sentences {
-			sentence++
-			for i := x.From; i < x.To; i++ {
-				s.pairs[i], s.singles[i] = note(s.PairHashes[i]), note(s.SingleHashes[i])
-			}
-			for ; next < len(s.Claims) && s.Claims[next].From < x.To; next++ {
-				s.factTokens[next] = note(s.Claims[next].Token())
-			}
-		}
-	}
-	weights := make([]float32, len(counts))
-	c.isShared = make([]bool, len(counts))
-	for token, n := range counts[1:] {
-		weight := math.Log(1 + float64(sentence)/float64(n.sentences))
-		c.isShared[token+1] = n.sides == 3
-		if n.sides != 3 {
-			weight *= 0.3
-		}
-		weights[token+1] = float32(weight)
-	}
-	c.Vocabulary = passage.NewVocabulary(weights)
+// reset makes a side of an answer, in the memory of the one before.
+func (s *side) reset(d *answer) {
+	s.answer = d
+	s.isSettled, s.isTurned = cleared(s.isSettled, len(d.Sentences)), cleared(s.isTurned, len(d.Sentences))
+	s.denials, s.sentenceTokens = cleared(s.denials, len(d.Sentences)), cleared(s.sentenceTokens, len(d.Sentences))
+	s.vectors, s.besides, s.scopes = cleared(s.vectors, len(d.Claims)), cleared(s.besides, len(d.Claims)), cleared(s.scopes, len(d.Claims))
 }
 
-// size returns how many characters the sentences have.
-func (s *side) size() (size int) {
-	for _, x := range s.Sentences {
-		size += x.To - x.From
+// cleared returns a list of zero values, in the memory of another one if that suffices.
+func cleared[T any](list []T, length int) []T {
+	if cap(list) < length {
+		return make([]T, length)
 	}
-	return size
+	list = list[:length]
+	clear(list)
+	return list
+}
+
+// tokens are the numbered tokens of an answer.
+type tokens struct {
+	pairs, singles []int32 // by character: the token of it and the next one, and of it alone
+	claims         []int32 // by claim
+	counts         []count // each token once
+}
+
+// count is in how many sentences a token occurs.
+type count struct{ token, sentences int32 }
+
+// number numbers the tokens of an answer and counts the sentences that contain each.
+func (w *workspace) number(d *answer) {
+	t := &d.tokens
+	if t.pairs != nil {
+		return
+	}
+	t.pairs, t.singles, t.claims = make([]int32, len(d.Runes)), make([]int32, len(d.Runes)), make([]int32, len(d.Claims))
+	w.places = w.places[:0]
+	next := 0
+	for _, x := range d.Sentences {
+		w.sentence++
+		for i := x.From; i < x.To; i++ {
+			if hash := d.PairHashes[i]; hash != 0 {
+				t.pairs[i] = w.note(hash)
+			}
+			if hash := d.SingleHashes[i]; hash != 0 {
+				t.singles[i] = w.note(hash)
+			}
+		}
+		for ; next < len(d.Claims) && d.Claims[next].From < x.To; next++ {
+			t.claims[next] = w.note(d.Claims[next].Token())
+		}
+	}
+	t.counts = make([]count, len(w.places))
+	for n, token := range w.places {
+		t.counts[n] = count{token, w.sentences[token]}
+		w.sentences[token] = 0
+	}
+}
+
+// note counts a token of the sentence that is being read, and returns its number.
+func (w *workspace) note(hash uint32) int32 {
+	token := w.numbers.Of(hash)
+	if missing := int(token) + 1 - len(w.sentences); missing > 0 {
+		missing = max(missing, len(w.sentences)) // half of it is reserve
+		w.sentences, w.last = append(w.sentences, make([]int32, missing)...), append(w.last, make([]int32, missing)...)
+	}
+	if w.last[token] != w.sentence {
+		w.last[token] = w.sentence
+		if w.sentences[token] == 0 {
+			w.places = append(w.places, token)
+		}
+		w.sentences[token]++
+	}
+	return token
+}
+
+// weigh weighs the tokens of both answers: rare ones weigh more, and words that only one answer uses weigh little.
+func (c *comparison) weigh() {
+	c.number(c.a.answer)
+	c.number(c.b.answer)
+	c.Reset(c.numbers.Count())
+	if missing := c.numbers.Count() + 1 - len(c.isShared); missing > 0 {
+		c.isShared = append(c.isShared, make([]bool, missing)...)
+	}
+	for _, n := range c.a.tokens.counts {
+		c.sentences[n.token], c.isShared[n.token] = n.sentences, false
+	}
+	total := len(c.a.Sentences) + len(c.b.Sentences)
+	c.weights = cleared(c.weights, 0)
+	for _, n := range c.b.tokens.counts {
+		c.isShared[n.token] = c.sentences[n.token] > 0
+		weight := c.weightOf(c.sentences[n.token]+n.sentences, total)
+		if !c.isShared[n.token] {
+			weight *= notShared
+		}
+		c.SetWeight(n.token, float32(weight))
+	}
+	for _, n := range c.a.tokens.counts {
+		if c.sentences[n.token] = 0; !c.isShared[n.token] {
+			c.SetWeight(n.token, float32(c.weightOf(n.sentences, total)*notShared))
+		}
+	}
+}
+
+// notShared is how much less a word weighs that only one answer uses.
+const notShared = 0.3
+
+// weightOf returns the weight of a token that occurs in some of all sentences.
+func (w *workspace) weightOf(sentences int32, total int) float64 {
+	for int(sentences) >= len(w.weights) {
+		w.weights = append(w.weights, math.Log(1+float64(total)/float64(len(w.weights))))
+	}
+	return w.weights[sentences]
 }
 
 // collect adds the tokens of a span to the vector that was begun.
@@ -92,14 +141,14 @@ func (c *comparison) collect(s *side, part passage.Span, weight float32, self *c
 	}
 	for k := s.firstFact(part.From); k < len(s.Claims) && s.Claims[k].From < part.To; k++ {
 		if f := &s.Claims[k]; f != self && f.Class != claim.ClassPolarity {
-			c.Add(s.factTokens[k], 0.6*weight)
+			c.Add(s.tokens.claims[k], 0.6*weight)
 		}
 	}
 	for i := part.From; i < part.To; i++ {
-		if token := s.pairs[i]; token != 0 {
+		if token := s.tokens.pairs[i]; token != 0 {
 			c.Add(token, weight)
 		}
-		if token := s.singles[i]; token != 0 {
+		if token := s.tokens.singles[i]; token != 0 {
 			c.Add(token, 0.35*weight)
 		}
 	}

@@ -183,15 +183,17 @@ func (c *comparison) replaced(n, m int, x, y []word) {
 		return
 	}
 	a, b := c.a.wordFact(n, x), c.b.wordFact(m, y)
+	a.Kind, b.Kind = Entity, Entity
 	c.found = append(c.found, Difference{Kind: Entity, IsConflict: true, Label: a.About, A: &a, B: &b})
 }
 
 func (s *side) wordFact(n int, words []word) Fact {
 	f := claim.Claim{Span: passage.Span{From: words[0].From, To: words[len(words)-1].To}, Sentence: n, Clause: s.Sentences[n].Span}
+	if i := s.firstFact(f.From); i < len(s.Claims) && s.Claims[i].Span == f.Span {
+		return s.export(&s.Claims[i])
+	}
 	f.Value = strings.TrimSpace(string(s.Runes[f.From:f.To]))
-	x := s.export(&f)
-	x.Kind = Entity
-	return x
+	return s.export(&f)
 }
 
 // wordsOf appends the words, characters and facts of a sentence, without marks.

@@ -37,10 +37,8 @@ func (s Span) IsEmpty() bool { return s.To <= s.From }
 
 // normalise folds characters and drops marks. Bytes that are not UTF-8 become blanks.
 func normalise(answer string) *Text {
-	t := &Text{
-		Source: answer, Runes: make([]rune, 0, len(answer)/2+8),
-		Start: make([]int32, 0, len(answer)/2+8), End: make([]int32, 0, len(answer)/2+8),
-	}
+	length := utf8.RuneCountInString(answer) + 8
+	t := &Text{Source: answer, Runes: make([]rune, 0, length), Start: make([]int32, 0, length), End: make([]int32, 0, length)}
 	for i := 0; i < len(answer); {
 		r, size := rune(answer[i]), 1
 		if r >= utf8.RuneSelf {

@@ -18,29 +18,41 @@ type Vector struct {
 	Total   float32
 }
 
-// A Vocabulary weighs the tokens of two answers and compares vectors of them.
+// A Vocabulary weighs the tokens of two answers and compares vectors of them. It can be used for one pair of answers
+// after another, and keeps its memory.
 type Vocabulary struct {
 	weights []float32 // by token: rare tokens weigh more
 
-	made   []int32 // by token: the last vector that contains it, and its index there
-	place  []int32
-	making int32
-	draft  Vector     // the vector that is being built
-	store  []Weighted // the entries of finished vectors
+	made    []int32 // by token: the last vector that contains it, and its index there
+	place   []int32
+	making  int32
+	draft   Vector     // the vector that is being built
+	store   []Weighted // the entries of finished vectors
+	vectors []Vector   // finished vectors
 
 	loaded     *Vector // by token: the weights in the vector that was compared last
 	load       []float32
 	isLoaded   []int32
 	generation int32
+
+	index Index
 }
 
-// NewVocabulary returns the vocabulary of tokens with these weights; token 0 means none.
-func NewVocabulary(weights []float32) Vocabulary {
-	return Vocabulary{
-		weights: weights, made: make([]int32, len(weights)), place: make([]int32, len(weights)),
-		load: make([]float32, len(weights)), isLoaded: make([]int32, len(weights)),
+// Reset forgets all vectors and makes room for tokens up to a number; the weights of those that will be used must be
+// set. Token 0 means none.
+func (v *Vocabulary) Reset(tokens int) {
+	if missing := tokens + 1 - len(v.weights); missing > 0 {
+		v.weights = append(v.weights, make([]float32, missing)...)
+		v.made = append(v.made, make([]int32, missing)...)
+		v.place = append(v.place, make([]int32, missing)...)
+		v.load = append(v.load, make([]float32, missing)...)
+		v.isLoaded = append(v.isLoaded, make([]int32, missing)...)
 	}
+	v.store, v.vectors, v.loaded = v.store[:0], v.vectors[:0], nil
 }
+
+// SetWeight sets the weight of a token.
+func (v *Vocabulary) SetWeight(token int32, weight float32) { v.weights[token] = weight }
 
 // Begin starts a new vector.
 func (v *Vocabulary) Begin() {
@@ -68,11 +80,15 @@ func (v *Vocabulary) Add(token int32, weight float32) {
 func (v *Vocabulary) Finished() *Vector {
 	size := len(v.draft.Entries)
 	if cap(v.store)-len(v.store) < size {
-		v.store = make([]Weighted, 0, max(size, 2048))
+		v.store = make([]Weighted, 0, max(size, 2*cap(v.store), 1024))
+	}
+	if len(v.vectors) == cap(v.vectors) {
+		v.vectors = make([]Vector, 0, max(2*cap(v.vectors), 64))
 	}
 	from := len(v.store)
 	v.store = append(v.store, v.draft.Entries...)
-	return &Vector{Entries: v.store[from : from+size : from+size], Total: v.draft.Total}
+	v.vectors = append(v.vectors, Vector{Entries: v.store[from : from+size : from+size], Total: v.draft.Total})
+	return &v.vectors[len(v.vectors)-1]
 }
 
 // Overlap returns the weight that two vectors share. Comparing one x with many y in a row is cheapest.
@@ -111,28 +127,45 @@ const MostCandidates = 48
 // An Index lists facts or sentences by the tokens in them, each list in ascending order.
 type Index struct {
 	lists    [][]int32
+	used     []int32 // the tokens with a list
 	seen     []int32 // by fact or sentence: the last search that found it
 	searches int32
+	found    []int
 }
 
 // Add lists fact or sentence n under a token; calls must come in ascending order of n.
 func (p *Index) Add(token int32, n int) {
 	list := p.lists[token]
+	if len(list) == 0 {
+		p.used = append(p.used, token)
+	}
 	if len(list) == 0 || list[len(list)-1] != int32(n) {
 		p.lists[token] = append(list, int32(n))
 	}
 }
 
-// NewIndex returns an empty index.
+// NewIndex returns an empty index. It takes the memory of the one before, which must not be used any more.
 func (v *Vocabulary) NewIndex(size int) *Index {
-	return &Index{lists: make([][]int32, len(v.weights)), seen: make([]int32, size)}
+	p := &v.index
+	for _, token := range p.used {
+		p.lists[token] = p.lists[token][:0]
+	}
+	p.used = p.used[:0]
+	if missing := len(v.weights) - len(p.lists); missing > 0 {
+		p.lists = append(p.lists, make([][]int32, missing)...)
+	}
+	if missing := size - len(p.seen); missing > 0 {
+		p.seen = append(p.seen, make([]int32, missing)...)
+	}
+	return p
 }
 
 // Near returns facts or sentences that share tokens with a vector: all that share a rare token, and of those that
-// share a frequent one only the ones at about the same position. It returns at most about 4·MostCandidates.
+// share a frequent one only the ones at about the same position. It returns at most about 4·MostCandidates; the next
+// search overwrites them.
 func (p *Index) Near(v *Vector, at int) []int {
 	p.searches++
-	var found []int
+	found := p.found[:0]
 	note := func(list []int32) {
 		for _, n := range list {
 			if p.seen[n] != p.searches {
@@ -162,6 +195,7 @@ func (p *Index) Near(v *Vector, at int) []int {
 		}
 		note(list)
 	}
+	p.found = found
 	return found
 }
 
