@@ -67,6 +67,17 @@ func TestIntervalsAreComputedOverClusters(t *testing.T) {
 	require.InDelta(t, 1, success["p"], 1e-9)
 	require.InDelta(t, 1, success["p_adjusted"], 1e-9)
 	require.Nil(t, success["detectable"], "nothing varied")
+	require.Equal(t, "not_worse", success["verdict"])
+	agreed := compared["agreement"].(object)
+	require.Equal(t, "not_worse", agreed["verdict"], "the same on each question")
+	require.Nil(t, compared["score"].(object)["difference"])
+	require.Equal(t, "undecided", compared["score"].(object)["verdict"], "nothing is known")
+	margin := s.entry(t, "GET", "comparison?a="+alone+"&b="+clustered+"&margin=agreement:0.05&margin=latency_ms:1e9", nil, 200)["differences"].(object)
+	require.EqualValues(t, 0.05, margin["agreement"].(object)["margin"])
+	require.Equal(t, "not_worse", margin["latency_ms"].(object)["verdict"])
+	for _, wrong := range []string{"agreement:-1", "beauty:1", "agreement", "agreement:NaN"} {
+		s.entry(t, "GET", "comparison?a="+alone+"&b="+clustered+"&margin="+wrong, nil, 422)
+	}
 	require.Contains(t, s.get(t, "/tasks/"+clustered+"/report").page(t).Text(), "置信区间按“document”列的 2 组计算")
 	require.Contains(t, s.get(t, "/tasks/"+clustered+"/settings").page(t).Text(), "document")
 }

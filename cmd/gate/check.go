@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,22 +16,73 @@ import (
 // check finds mistakes that would make a judgement impossible, before the first call is made and paid for.
 func (o Options) check(ctx context.Context, client Client) error {
 	for _, metric := range slices.Sorted(maps.Keys(o.FailUnder)) {
-		switch {
-		case slices.Contains([]string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean"}, metric) && !o.Spec.hasEvaluators():
-			return fmt.Errorf("the limit of %s needs evaluators, and the file has none", metric)
-		case slices.Contains([]string{"identical_rate", "agreement", "consensus", "similarity"}, metric) && o.Spec.Task["runs_per_item"] == 1:
-			return fmt.Errorf("the limit of %s needs two runs of each question, and runs_per_item is 1", metric)
+		if err := o.checkMetric("limit", metric); err != nil {
+			return err
 		}
 	}
-	for _, path := range []string{o.JUnit, o.Out} {
-		if path == "" {
-			continue
+	for _, metric := range slices.Sorted(maps.Keys(o.Margins)) {
+		if err := o.checkMetric("margin", metric); err != nil {
+			return err
 		}
-		if folder, err := os.Stat(filepath.Dir(path)); err != nil || !folder.IsDir() {
-			return fmt.Errorf("cannot write %s: the folder %s does not exist", path, filepath.Dir(path))
+	}
+	if err := o.checkProof(); err != nil {
+		return err
+	}
+	for _, path := range []string{o.JUnit, o.Markdown, o.Out} {
+		if err := checkWritable(path); err != nil {
+			return err
+		}
+	}
+	if o.Markdown != "" {
+		if err := checkWritable(o.StepSummary); err != nil {
+			return err
 		}
 	}
 	return o.checkBaseline(ctx, client)
+}
+
+// checkMetric reports a limit or a margin that this task cannot have.
+func (o Options) checkMetric(kind, metric string) error {
+	switch {
+	case slices.Contains([]string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean", itemPass}, metric) && !o.Spec.hasEvaluators():
+		return fmt.Errorf("the %s of %s needs evaluators, and the file has none", kind, metric)
+	case slices.Contains([]string{"identical_rate", "agreement", "consensus", "similarity"}, metric) && o.Spec.Task["runs_per_item"] == 1:
+		return fmt.Errorf("the %s of %s needs two runs of each question, and runs_per_item is 1", kind, metric)
+	}
+	return nil
+}
+
+// checkProof reports a margin without a baseline, and a proof that can never succeed: of two equal versions neither is
+// ever shown to be no worse by a margin of 0.
+func (o Options) checkProof() error {
+	switch hasMargin := slices.ContainsFunc(slices.Collect(maps.Values(o.Margins)), func(margin float64) bool { return margin > 0 }); {
+	case o.Baseline == "" && o.RequireProof:
+		return errors.New("--require-proof needs a baseline")
+	case o.Baseline == "" && len(o.Margins) > 0:
+		return errors.New("a margin needs a baseline")
+	case o.RequireProof && !hasMargin:
+		return errors.New("--require-proof needs a margin above 0, such as margin: {agreement: 0.05}: two equal versions could never pass without one")
+	}
+	return nil
+}
+
+// checkWritable reports a file that cannot be written; an empty path means none.
+func checkWritable(path string) error {
+	if path == "" {
+		return nil
+	}
+	folder := filepath.Dir(path)
+	if of, err := os.Stat(folder); err != nil || !of.IsDir() {
+		return fmt.Errorf("%s cannot be written: the folder %s does not exist", path, folder)
+	}
+	if of, err := os.Stat(path); err == nil && of.IsDir() {
+		return fmt.Errorf("%s cannot be written: it is a folder", path)
+	}
+	probe, err := os.CreateTemp(folder, ".wending-*")
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", path, err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // checkBaseline asks the server whether each variant can be compared with the baseline.
@@ -49,8 +101,16 @@ func (o Options) checkBaseline(ctx context.Context, client Client) error {
 		return fmt.Errorf("the baseline %s has %d variants, but the file has %d: name one of the baseline's, as in %s:1", o.Baseline, len(task.Variants), wanted, id)
 	}
 	query := url.Values{"a": {o.Baseline}, "b": {o.Baseline}}
-	if err := client.call(ctx, http.MethodGet, "comparison?"+query.Encode(), "", nil, nil); err != nil {
+	var compared struct {
+		Differences map[string]difference `json:"differences"`
+	}
+	if err := client.call(ctx, http.MethodGet, "comparison?"+query.Encode(), "", nil, &compared); err != nil {
 		return fmt.Errorf("the baseline %s: %w", o.Baseline, err)
+	}
+	for _, w := range watches {
+		if _, hasMargin := o.Margins[w.name]; hasMargin && compared.Differences[w.api].N == 0 {
+			return fmt.Errorf("the margin of %s cannot be checked: the baseline %s does not have this number for any question", w.name, o.Baseline)
+		}
 	}
 	return nil
 }

@@ -260,9 +260,10 @@ func (p pagination) isLast() bool { return p.Page*p.PageSize >= p.Total }
 
 // Progress is the progress of a task.
 type Progress struct {
-	Status     string `json:"status"`
-	TotalRuns  int    `json:"total_runs"`
-	Statistics struct {
+	Status      string `json:"status"`
+	TotalRuns   int    `json:"total_runs"`
+	RunsPerItem int    `json:"runs_per_item"`
+	Statistics  struct {
 		Runs         int            `json:"runs"`
 		Succeeded    int            `json:"succeeded"`
 		Failed       int            `json:"failed"`

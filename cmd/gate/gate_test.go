@@ -90,23 +90,106 @@ func share(value float64) *float64 { return &value }
 func TestLimitsAndLosses(t *testing.T) {
 	t.Parallel()
 	r := report{Variants: []variant{{Number: 1, Agreement: share(0.8)}, {Number: 2, Agreement: share(0.79)}}, Differences: map[int]map[string]difference{
-		1: {"agreement": {Difference: share(-0.2), Interval: &[]float64{-0.3, -0.1}, N: 10}, "pass_share": {Difference: share(-0.2), Interval: &[]float64{-0.5, 0.1}, N: 10}},
-		2: {"agreement": {Difference: share(0.2), Interval: &[]float64{0.1, 0.3}, N: 10}, "score": {Difference: share(-0.1), N: 1}},
+		1: {
+			"success_rate": {Difference: share(0), SE: share(0), Interval: &[]float64{0, 0}, N: 10, Clusters: 10},
+			"agreement":    {Difference: share(-0.2), SE: share(0.04), Interval: &[]float64{-0.29, -0.11}, N: 10, Clusters: 10},
+			"pass_share":   {Difference: share(-0.2), SE: share(0.14), Interval: &[]float64{-0.52, 0.12}, N: 10, Clusters: 10},
+		},
+		2: {
+			"success_rate": {Difference: share(0), SE: share(0), Interval: &[]float64{0, 0}, N: 10, Clusters: 10},
+			"agreement":    {Difference: share(0.2), SE: share(0.04), Interval: &[]float64{0.11, 0.29}, N: 10, Clusters: 10},
+			"score":        {Difference: share(-0.1), N: 1, Clusters: 1},
+		},
 	}}
 	limits := r.limits(map[string]float64{"agreement": 0.8, "pass_rate": 0.5})
 	passed := make([]bool, len(limits))
 	for n, one := range limits {
-		passed[n] = one.passed
+		passed[n] = one.outcome == isPassed
 	}
 	require.Equal(t, []bool{true, false, false, false}, passed, "at the limit is enough; what is unknown is not")
-	losses := map[string]bool{}
-	for _, one := range r.losses() {
-		losses[one.text] = one.passed
+	told := func(margins map[string]float64, needsProof bool) (texts []string) {
+		for _, one := range r.losses(margins, needsProof) {
+			texts = append(texts, fmt.Sprintf("%s %d: %s", one.outcome, one.variant, one.text))
+		}
+		return texts
 	}
-	require.Len(t, losses, 4)
-	for text, isPassed := range losses {
-		require.Equal(t, !strings.HasPrefix(text, "agreement changed by -20.0"), isPassed, text)
+	require.Equal(t, []string{
+		"ok 1: success_rate changed by +0.0 points, 95 % interval +0.0 … +0.0, 10 questions: not worse",
+		"FAIL 1: agreement changed by -20.0 points, 95 % interval -29.0 … -11.0, 10 questions: worse (adjusted p 0.0011)",
+		"WARN 1: pass_share changed by -20.0 points, 95 % interval -52.0 … +12.0, 10 questions: undecided, " +
+			"a comparison of this size shows a difference of 39.2 points in four of five cases",
+		"ok 2: success_rate changed by +0.0 points, 95 % interval +0.0 … +0.0, 10 questions: not worse",
+		"ok 2: agreement changed by +20.0 points, 95 % interval +11.0 … +29.0, 10 questions: not worse",
+		"WARN 2: score changed by -10.0 points, one observation, which has no interval: undecided",
+	}, told(nil, false))
+	texts := told(map[string]float64{"agreement": 0.3, "pass_rate": 0.1, "latency_ms": 100}, true)
+	require.Contains(t, texts, "ok 1: agreement changed by -20.0 points, 95 % interval -29.0 … -11.0, 10 questions, margin 30.0 points: not worse")
+	require.Contains(t, texts[2], "FAIL 1: pass_share changed", "what must be proved and is not")
+	require.Contains(t, texts, "FAIL 1: latency_ms cannot be compared: it is not known for any question in both tasks, margin 100 ms: undecided")
+	require.Contains(t, texts, "WARN 2: score changed by -10.0 points, one observation, which has no interval: undecided", "without a margin there is nothing to prove")
+}
+
+// Every question must pass in enough of the planned runs; a run that failed or has no verdict has not passed.
+func TestEveryQuestionPassesOftenEnough(t *testing.T) {
+	t.Parallel()
+	yes, no := true, false
+	runs := func(verdicts ...*bool) (list []run) {
+		for n, verdict := range verdicts {
+			one := run{Variant: 1, Index: n + 1, Status: "SUCCEEDED"}
+			if verdict != nil {
+				one.Evaluations = []evaluation{{Name: "right", Passed: verdict}}
+			}
+			list = append(list, one)
+		}
+		return list
 	}
+	r := report{RunsPerItem: 5, Variants: []variant{{Number: 1}}, Questions: []question{
+		{ID: "q1", Runs: runs(&yes, &yes, &yes, &yes, &no)}, {ID: "q2", Runs: runs(&yes, &yes, &yes, &yes, nil, &yes)},
+	}}
+	check := r.limits(map[string]float64{itemPass: 0.8})[0]
+	require.Equal(t, isPassed, check.outcome, check.text)
+	r.Questions = append(r.Questions, question{ID: "q3", Runs: runs(&yes, &yes, &yes, nil, nil, &yes)})
+	check = r.limits(map[string]float64{itemPass: 0.8})[0]
+	require.Equal(t, isFailed, check.outcome)
+	require.Equal(t, "item_pass: 2 of 3 questions pass in at least 80.0% of their runs; not q3 (3/5)", check.text)
+	for text, want := range map[string]float64{"item_pass=4/5": 0.8, "item_pass = 2 / 3": 2.0 / 3, "item_pass=80%": 0.8, "item_pass=1": 1} {
+		_, value, err := ParseLimit(text)
+		require.NoError(t, err, text)
+		require.InDelta(t, want, value, 1e-9)
+	}
+	for _, text := range []string{"item_pass=6/5", "item_pass=1/0", "item_pass=a/b", "item_pass=-1/5", "item_pass=4/5/6", "item_pass=2"} {
+		_, _, err := ParseLimit(text)
+		require.Error(t, err, text)
+	}
+}
+
+func TestMarginsAreRead(t *testing.T) {
+	t.Parallel()
+	spec, err := specOf(t, "task_name: a\nmargin: {agreement: 0.05, score: 5%, latency_ms: 200}\n")
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"agreement": 0.05, "score_mean": 0.05, "latency_ms": 200}, spec.Margins)
+	for _, text := range []string{"agreement=-0.1", "agreement=2", "agreement", "beauty=1", "latency_ms=-5", "pass_rate=NaN"} {
+		_, _, err := ParseMargin(text)
+		require.Error(t, err, text)
+	}
+}
+
+// The table for a merge request holds texts from elsewhere as text.
+func TestATableForAMergeRequest(t *testing.T) {
+	t.Parallel()
+	r := report{Name: "夜间 | <b>", URL: "http://127.0.0.1:8080/tasks/1", Variants: []variant{{Number: 1, Name: "a|b\n`c`", Succeeded: 9, RunsExpected: 10, Agreement: share(0.8)}}}
+	text := r.markdown([]check{{outcome: isWarned, text: "agreement | undecided"}})
+	require.Equal(t, `### [夜间 \| \<b\>](http://127.0.0.1:8080/tasks/1): passed
+
+| variant | succeeded | agreement | identical | pass rate | P50 | cost |
+| --- | --: | --: | --: | --: | --: | --: |
+| a\|b \`+"`c\\`"+` | 9/10 | 80.0% | unknown | unknown | – | – |
+
+|  | check |
+| --- | --- |
+| ⚠️ undecided | agreement \| undecided |
+
+`, text)
 }
 
 // Latency and cost must not exceed their limits.
@@ -116,7 +199,7 @@ func TestSomeLimitsAreUpperOnes(t *testing.T) {
 	r := report{Variants: []variant{{Number: 1, LatencyP90: share(900), Cost: &cost}, {Number: 2, LatencyP90: share(1100)}}}
 	texts := map[string]bool{}
 	for _, one := range r.limits(map[string]float64{"latency_p90_ms": 1000, "cost": 0.5}) {
-		texts[one.text] = one.passed
+		texts[one.text] = one.outcome == isPassed
 	}
 	require.Equal(t, map[string]bool{
 		"latency_p90_ms is 900 ms, the limit is 1000 ms": true, "latency_p90_ms is 1100 ms, the limit is 1000 ms": false,
@@ -136,12 +219,12 @@ func TestSomeLimitsAreUpperOnes(t *testing.T) {
 // With one rule the score equals the pass share, so a decline is reported only once.
 func TestTheSameLossIsSaidOnce(t *testing.T) {
 	t.Parallel()
-	same := difference{Difference: share(-0.2), Interval: &[]float64{-0.3, -0.1}, N: 10}
-	other := difference{Difference: share(-0.1), Interval: &[]float64{-0.2, -0.05}, N: 10}
-	r := report{Variants: []variant{{Number: 1}}, Differences: map[int]map[string]difference{1: {"pass_share": same, "score": same}}}
-	require.Len(t, r.losses(), 1)
+	same := difference{Difference: share(-0.2), SE: share(0.05), Interval: &[]float64{-0.3, -0.1}, N: 10, Clusters: 10}
+	other := difference{Difference: share(-0.1), SE: share(0.03), Interval: &[]float64{-0.2, -0.05}, N: 10, Clusters: 10}
+	r := report{Variants: []variant{{Number: 1}}, Differences: map[int]map[string]difference{1: {"success_rate": same, "pass_share": same, "score": same}}}
+	require.Len(t, r.losses(nil, false), 2)
 	r.Differences[1]["score"] = other
-	require.Len(t, r.losses(), 2)
+	require.Len(t, r.losses(nil, false), 3)
 }
 
 // Limits that no result can meet are refused before anything is sent.
@@ -153,13 +236,25 @@ func TestWhatCannotBeJudgedIsSaidFirst(t *testing.T) {
 		require.ErrorContains(t, Options{Spec: spec, FailUnder: map[string]float64{metric: 0.5}}.check(t.Context(), Client{}), want)
 	}
 	require.NoError(t, Options{Spec: spec, FailUnder: map[string]float64{"success_rate": 0.5}}.check(t.Context(), Client{}))
+	for want, options := range map[string]Options{
+		"--require-proof needs a baseline":         {RequireProof: true},
+		"a margin needs a baseline":                {Margins: map[string]float64{"success_rate": 0.1}},
+		"--require-proof needs a margin above 0":   {RequireProof: true, Baseline: "x", Margins: map[string]float64{"success_rate": 0}},
+		"the margin of pass_rate needs evaluators": {Baseline: "x", Margins: map[string]float64{"pass_rate": 0.1}},
+		"the limit of item_pass needs evaluators":  {FailUnder: map[string]float64{itemPass: 0.8}},
+		"there is no folder":                       {Markdown: filepath.Join(t.TempDir(), "none", "table.md")},
+		"it is a folder":                           {JUnit: t.TempDir()},
+	} {
+		options.Spec = spec
+		require.ErrorContains(t, options.check(t.Context(), Client{}), want)
+	}
 }
 
 func TestAReportForCIServers(t *testing.T) {
 	t.Parallel()
 	code, message, letters, milliseconds := "HTTP_500", "no \x00 <good>", "AB", 1500
 	failed := false
-	r := report{Variants: []variant{{Number: 1}}, Questions: []question{{ID: "q1", Text: "Which\ncity?"}, {ID: "q2", Text: strings.Repeat("长", 200)}, {ID: "q3"}}}
+	r := report{Name: "nightly", ID: "t1", Variants: []variant{{Number: 1, Agreement: share(0.4)}}, Questions: []question{{ID: "q1", Text: "Which\ncity?"}, {ID: "q2", Text: strings.Repeat("长", 200)}, {ID: "q3"}}}
 	r.Questions[0].Runs = []run{{Variant: 1, Index: 1, Status: "SUCCEEDED", LatencyMS: &milliseconds}}
 	r.Questions[0].Variants = append(r.Questions[0].Variants, struct {
 		Number    int      `json:"number"`
@@ -171,13 +266,9 @@ func TestAReportForCIServers(t *testing.T) {
 	r.Questions[2].Variants = append(r.Questions[2].Variants, r.Questions[0].Variants[0])
 	r.Questions[2].Variants[0].PassShare = share(0.5)
 	r.Questions[2].Runs = []run{{Variant: 1, Index: 1, Status: "SUCCEEDED"}}
-	r.Questions[2].Runs[0].Evaluations = append(r.Questions[2].Runs[0].Evaluations, struct {
-		Name   string `json:"name"`
-		Passed *bool  `json:"passed"`
-		Reason string `json:"reason"`
-	}{"right", &failed, "“41” ≠ “42”"})
+	r.Questions[2].Runs[0].Evaluations = append(r.Questions[2].Runs[0].Evaluations, evaluation{"right", &failed, "“41” ≠ “42”"})
 	var text bytes.Buffer
-	require.NoError(t, writeJUnit(&text, "nightly", r, r.limits(map[string]float64{"agreement": 0.5})))
+	require.NoError(t, writeJUnit(&text, r, r.limits(map[string]float64{"agreement": 0.5})))
 	var read suites
 	require.NoError(t, xml.Unmarshal(text.Bytes(), &read))
 	require.Equal(t, 4, read.Tests)
@@ -192,6 +283,8 @@ func TestAReportForCIServers(t *testing.T) {
 	require.Equal(t, "50.0% of the runs pass", cases[2].Failure.Message)
 	require.Contains(t, cases[2].Failure.Text, "“41” ≠ “42”")
 	require.Equal(t, "limit", read.Suites[1].Cases[0].Failure.Type)
+	require.Equal(t, []property{{"task", "t1"}, {"agreement", "0.4"}}, read.Suites[0].Properties.List)
+	require.Equal(t, []property{{"metric", "agreement"}, {"value", "0.4"}, {"limit", "0.5"}}, read.Suites[1].Cases[0].Properties.List)
 }
 
 // An endless file is not read to its end.

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -19,22 +20,47 @@ type suites struct {
 }
 
 type suite struct {
-	Name     string     `xml:"name,attr"`
-	Tests    int        `xml:"tests,attr"`
-	Failures int        `xml:"failures,attr"`
-	Errors   int        `xml:"errors,attr"`
-	Time     string     `xml:"time,attr"`
-	Cases    []testCase `xml:"testcase"`
-	seconds  float64
+	Name     string `xml:"name,attr"`
+	Tests    int    `xml:"tests,attr"`
+	Failures int    `xml:"failures,attr"`
+	Errors   int    `xml:"errors,attr"`
+	Time     string `xml:"time,attr"`
+	// Properties are nil if there are none: an empty element is not valid.
+	Properties *properties `xml:"properties"`
+	Cases      []testCase  `xml:"testcase"`
+	seconds    float64
+}
+
+type properties struct {
+	List []property `xml:"property"`
+}
+
+type property struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
+}
+
+// newProperties are those whose value is known.
+func newProperties(list ...property) *properties {
+	list = slices.DeleteFunc(slices.Clone(list), func(p property) bool { return p.Value == "" })
+	if len(list) == 0 {
+		return nil
+	}
+	for n := range list {
+		list[n].Value = clean(list[n].Value)
+	}
+	return &properties{list}
 }
 
 type testCase struct {
-	Class   string   `xml:"classname,attr"`
-	Name    string   `xml:"name,attr"`
-	Time    string   `xml:"time,attr"`
-	Failure *problem `xml:"failure"`
-	Error   *problem `xml:"error"`
-	Out     string   `xml:"system-out,omitempty"`
+	Class string `xml:"classname,attr"`
+	Name  string `xml:"name,attr"`
+	Time  string `xml:"time,attr"`
+	// Properties are nil if there are none.
+	Properties *properties `xml:"properties"`
+	Failure    *problem    `xml:"failure"`
+	Error      *problem    `xml:"error"`
+	Out        string      `xml:"system-out,omitempty"`
 }
 
 type problem struct {
@@ -48,11 +74,12 @@ const nameLength = 80
 
 // writeJUnit writes a suite for each variant with a case for each question, and one for the limits. A question
 // fails if no more than half of its judged runs pass; a question with a failed or missing run is an error.
-func writeJUnit(w io.Writer, name string, r report, checks []check) error {
-	all := suites{Name: clean(name)}
+func writeJUnit(w io.Writer, r report, checks []check) error {
+	name := clean(r.Name)
+	all := suites{Name: name}
 	var seconds float64
 	for _, one := range r.Variants {
-		s := suite{Name: clean(name)}
+		s := suite{Name: name, Properties: newProperties(r.properties(one)...)}
 		if one.Name != "" {
 			s.Name += " · " + clean(one.Name)
 		}
@@ -63,13 +90,13 @@ func writeJUnit(w io.Writer, name string, r report, checks []check) error {
 		all.add(s)
 	}
 	if len(checks) > 0 {
-		limits := suite{Name: clean(name) + " · limits"}
+		limits := suite{Name: name + " · limits", Properties: newProperties(r.properties(variant{})...)}
 		for _, check := range checks {
-			one := testCase{Class: limits.Name, Name: check.name, Time: "0"}
+			one := testCase{Class: limits.Name, Name: check.name, Time: "0", Properties: newProperties(check.properties...)}
 			if len(r.Variants) > 1 {
 				one.Name = fmt.Sprintf("variant %d: %s", check.variant, check.name)
 			}
-			if one.Out = check.text; !check.passed {
+			if one.Out = check.text; check.outcome == isFailed {
 				one.Failure = &problem{Message: check.text, Type: "limit", Text: check.text}
 			}
 			limits.add(one, 0)
@@ -83,6 +110,15 @@ func writeJUnit(w io.Writer, name string, r report, checks []check) error {
 	encoder := xml.NewEncoder(w)
 	encoder.Indent("", "  ")
 	return encoder.Encode(all)
+}
+
+// properties describe the task and the numbers of a variant.
+func (r report) properties(of variant) []property {
+	list := []property{{"task", r.ID}, {"url", r.URL}, {"baseline", r.Baseline}}
+	for _, metric := range Metrics {
+		list = append(list, property{metric, figure(of.metric(metric))})
+	}
+	return list
 }
 
 func (s *suite) add(one testCase, seconds float64) {

@@ -37,9 +37,10 @@ type Spec struct {
 	Dataset string
 	// Inline holds entries that the file defines itself instead of naming saved ones, by kind.
 	Inline map[string][]map[string]any
-	// FailUnder are limits, Baseline a task to compare with; the command line can add more.
-	FailUnder map[string]float64
-	Baseline  string
+	// FailUnder are limits, Baseline a task to compare with, Margins by how much a number may be worse than there; the
+	// command line can add more.
+	FailUnder, Margins map[string]float64
+	Baseline           string
 }
 
 // kindOfValue is the type of a member.
@@ -64,13 +65,16 @@ var members = map[string]kindOfValue{
 	"cluster_by": aText, "dataset": aText, "dataset_file": aText,
 	"column_question_id": aText, "column_question": aText, "dataset_encoding": aText, "column_standard_answer": aText, "max_cost": aText, "baseline": aText,
 	"runs_per_item": aNumber, "timeout_seconds": aNumber, "max_retries": aNumber, "concurrency": aNumber,
-	"use_stream": aBoolean, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject,
+	"use_stream": aBoolean, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject, "margin": anObject,
 	"prompts": aListOfEntries, "models": aListOfEntries, "agents": aListOfEntries, "evaluators": aListOfEntries, "channels": aListOfIDs,
 }
 
 // ReadSpec reads a file. ${NAME} in a text is an environment variable, whose value lookup returns.
 func ReadSpec(path string, lookup func(string) (string, bool)) (Spec, error) {
-	spec := Spec{File: path, Lines: map[string]int{}, Task: map[string]any{}, Inline: map[string][]map[string]any{}, FailUnder: map[string]float64{}}
+	spec := Spec{
+		File: path, Lines: map[string]int{}, Task: map[string]any{}, Inline: map[string][]map[string]any{},
+		FailUnder: map[string]float64{}, Margins: map[string]float64{},
+	}
 	content, err := readFile(path, maxSpec)
 	if err != nil {
 		return spec, err
@@ -193,20 +197,23 @@ func (s *Spec) take(name string, kind kindOfValue, node *yaml.Node) error {
 	case "baseline":
 		s.Baseline = value.(string)
 	case "fail_under":
-		return s.takeLimits(node)
+		return s.takeLimits(name, node, ParseLimit, s.FailUnder)
+	case "margin":
+		return s.takeLimits(name, node, ParseMargin, s.Margins)
 	default:
 		s.Task[name] = value
 	}
 	return nil
 }
 
-func (s *Spec) takeLimits(node *yaml.Node) error {
+// takeLimits reads a mapping of metrics to numbers.
+func (s *Spec) takeLimits(name string, node *yaml.Node, parse func(string) (string, float64, error), to map[string]float64) error {
 	for n := 0; n+1 < len(node.Content); n += 2 {
-		metric, value, err := ParseLimit(node.Content[n].Value + "=" + node.Content[n+1].Value)
+		metric, value, err := parse(node.Content[n].Value + "=" + node.Content[n+1].Value)
 		if err != nil {
-			return &SpecError{s.File, node.Content[n].Line, "fail_under: " + err.Error()}
+			return &SpecError{s.File, node.Content[n].Line, name + ": " + err.Error()}
 		}
-		s.FailUnder[metric] = value
+		to[metric] = value
 	}
 	return nil
 }
@@ -241,37 +248,100 @@ func (s *Spec) takeList(name string, kind kindOfValue, node *yaml.Node, wrong fu
 // lineOf is the member in which an entry's line number is kept.
 const lineOf = "\x00line"
 
+// itemPass is the limit of the share of its runs that must pass for every question.
+const itemPass = "item_pass"
+
 // Metrics are the metrics that can have limits: minimums for a variant and, for the last two, maximums.
 var Metrics = []string{
 	"success_rate", "identical_rate", "agreement", "consensus", "similarity", "pass_rate", "pass_rate_all", "majority_rate", "score_mean",
-	"latency_p90_ms", "cost",
+	itemPass, "latency_p90_ms", "cost",
 }
 
 // isMost reports whether a limit of the metric is a maximum.
 func isMost(metric string) bool { return metric == "latency_p90_ms" || metric == "cost" }
 
-// ParseLimit parses metric=value, where the value is a number or, for a share, a percentage.
+// ParseLimit parses metric=value, where the value is a number or, for a share, a percentage. That of item_pass can be
+// a fraction, such as 4/5.
 func ParseLimit(text string) (metric string, value float64, err error) {
 	metric, number, hasValue := strings.Cut(text, "=")
 	if metric = strings.TrimSpace(metric); !hasValue || !slices.Contains(Metrics, metric) {
 		return "", 0, fmt.Errorf("%q is not a limit; write metric=value, with one of %s", text, strings.Join(Metrics, ", "))
 	}
-	if isMost(metric) {
-		value, err = strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || !(value >= 0) || math.IsInf(value, 0) {
-			return "", 0, fmt.Errorf("%q: the limit of %s must be a number, 0 or more", text, metric)
+	switch {
+	case isMost(metric):
+		value, err = parseAmount(number)
+	case metric == itemPass && strings.Contains(number, "/"):
+		if value, err = parseFraction(number); err != nil {
+			return "", 0, fmt.Errorf("%q: the limit of %s must be passes/runs, such as 4/5", text, metric)
 		}
-		return metric, value, nil
+	default:
+		value, err = parseShare(number)
 	}
-	number, isPercent := strings.CutSuffix(strings.TrimSpace(number), "%")
-	value, err = strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q: the limit of %s %w", text, metric, err)
+	}
+	return metric, value, nil
+}
+
+// ParseMargin parses metric=value: by how much the metric may be worse than the baseline's.
+func ParseMargin(text string) (metric string, value float64, err error) {
+	metric, number, hasValue := strings.Cut(text, "=")
+	metric = strings.TrimSpace(metric)
+	place := slices.IndexFunc(watches, func(w watch) bool { return w.name == metric || w.api == metric })
+	if !hasValue || place < 0 {
+		all := make([]string, len(watches))
+		for n, w := range watches {
+			all[n] = w.name
+		}
+		return "", 0, fmt.Errorf("%q is no margin: metric=value, with one of %s", text, strings.Join(all, ", "))
+	}
+	parse := parseShare
+	if watches[place].isLatency {
+		parse = parseAmount
+	}
+	if value, err = parse(number); err != nil {
+		return "", 0, fmt.Errorf("%q: the margin of %s %w", text, metric, err)
+	}
+	return watches[place].name, value, nil
+}
+
+// parseAmount parses a number that is not a share.
+func parseAmount(text string) (float64, error) {
+	value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || !(value >= 0) || math.IsInf(value, 0) {
+		return 0, errors.New("must be a number, 0 or more")
+	}
+	return value, nil
+}
+
+// parseShare parses a share: a number or a percentage.
+func parseShare(text string) (float64, error) {
+	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if isPercent {
 		value /= 100
 	}
 	if err != nil || !(value >= 0 && value <= 1) {
-		return "", 0, fmt.Errorf("%q: the limit of %s must be between 0 and 1", text, metric)
+		return 0, errors.New("must be between 0 and 1")
 	}
-	return metric, value, nil
+	return value, nil
+}
+
+// parseFraction parses passes/runs.
+func parseFraction(text string) (float64, error) {
+	part, whole, _ := strings.Cut(text, "/")
+	passes, err := strconv.Atoi(strings.TrimSpace(part))
+	if err != nil {
+		return 0, err
+	}
+	runs, err := strconv.Atoi(strings.TrimSpace(whole))
+	if err != nil {
+		return 0, err
+	}
+	if runs < 1 || passes < 0 || passes > runs {
+		return 0, errors.New("more passes than runs")
+	}
+	return float64(passes) / float64(runs), nil
 }
 
 // variants returns how many variants the file requests.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,15 +20,18 @@ import (
 
 // evalCommand runs an evaluation from a file, unattended.
 type evalCommand struct {
-	File      string   `short:"f" name:"file" required:"" placeholder:"task.yaml" help:"The evaluation: the task fields of the API, plus dataset_file."`
-	Server    string   `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Server to run it on ($WENDING_SERVER)."`
-	Token     string   `from:"WENDING_TOKEN" placeholder:"wnd_…" help:"Token, if the server requires sign-in; set it in the environment to keep it out of the list of processes ($WENDING_TOKEN)."`
-	Local     bool     `help:"Run it without a server, in a temporary folder that is removed at the end."`
-	Wait      bool     `help:"Wait until it has ended; --local and the options below wait, too."`
-	Baseline  string   `placeholder:"TASK" help:"Fail if a variant is significantly worse than this task: <id> or <id>:<variant>."`
-	FailUnder []string `placeholder:"metric=value" help:"Fail if a variant is below a limit, such as agreement=0.8 or pass_rate=90%, or above one: latency_p90_ms=2000, cost=0.5. May be repeated."`
-	JUnit     string   `name:"junit" placeholder:"FILE" help:"Write a JUnit report for CI servers, with one case per question."`
-	Out       string   `placeholder:"FILE.csv|xlsx|jsonl|html" help:"Write the report."`
+	File         string   `short:"f" name:"file" required:"" placeholder:"task.yaml" help:"The evaluation: the task fields of the API, plus dataset_file."`
+	Server       string   `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Server to run it on ($WENDING_SERVER)."`
+	Token        string   `from:"WENDING_TOKEN" placeholder:"wnd_…" help:"Token, if the server requires sign-in; set it in the environment to keep it out of the list of processes ($WENDING_TOKEN)."`
+	Local        bool     `help:"Run it without a server, in a temporary folder that is removed at the end."`
+	Wait         bool     `help:"Wait until it has ended; --local and the options below wait, too."`
+	Baseline     string   `placeholder:"TASK" help:"Fail if a variant is worse than this task beyond chance: <id> or <id>:<variant>."`
+	Margin       []string `placeholder:"metric=value" help:"By how much a number may be worse than the baseline's, such as agreement=0.05. May be repeated."`
+	RequireProof bool     `help:"Fail also if the comparison cannot show that the numbers with a margin are not worse by that much."`
+	FailUnder    []string `placeholder:"metric=value" help:"Fail if a variant is below a limit, such as agreement=0.8, pass_rate=90% or item_pass=4/5 (of every question), or above one: latency_p90_ms=2000, cost=0.5. May be repeated."`
+	JUnit        string   `name:"junit" placeholder:"FILE" help:"Write a JUnit report for CI servers, with one case per question."`
+	Markdown     string   `placeholder:"FILE" help:"Write a table for a merge request; it is also appended to $GITHUB_STEP_SUMMARY."`
+	Out          string   `placeholder:"FILE.csv|xlsx|jsonl|html" help:"Write the report."`
 }
 
 // exitError ends the program with a code after printing its text, if there is any.
@@ -58,23 +62,9 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 	if err != nil {
 		return err
 	}
-	limits := maps.Clone(spec.FailUnder)
-	for _, text := range c.FailUnder {
-		metric, value, err := gate.ParseLimit(text)
-		if err != nil {
-			return fmt.Errorf("--fail-under: %w", err)
-		}
-		limits[metric] = value
-	}
-	if c.Out != "" && !slices.Contains([]string{".csv", ".xlsx", ".jsonl", ".html"}, strings.ToLower(filepath.Ext(c.Out))) {
-		return fmt.Errorf("--out %s: the file must end in .csv, .xlsx, .jsonl or .html", c.Out)
-	}
-	options := gate.Options{
-		Spec: spec, Wait: c.Wait || c.Local, Baseline: spec.Baseline, FailUnder: limits, JUnit: c.JUnit, Out: c.Out, Result: stdout, Progress: stderr,
-		IsTerminal: stderr.isTerminal(),
-	}
-	if c.Baseline != "" {
-		options.Baseline = c.Baseline
+	options, err := c.options(spec, stdout, stderr)
+	if err != nil {
+		return err
 	}
 	client := gate.Client{Server: strings.TrimRight(c.Server, "/"), HTTP: &http.Client{}, Token: c.Token}
 	if !c.Local {
@@ -98,6 +88,33 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 		client.Server, options.IsLocal = address, true
 		return gate.Run(ctx, client, options)
 	})
+}
+
+// options joins the file's limits with those of the command line.
+func (c evalCommand) options(spec gate.Spec, stdout io.Writer, stderr errorWriter) (gate.Options, error) {
+	options := gate.Options{
+		Spec: spec, Wait: c.Wait || c.Local, Baseline: cmp.Or(c.Baseline, spec.Baseline), Margins: maps.Clone(spec.Margins), RequireProof: c.RequireProof,
+		FailUnder: maps.Clone(spec.FailUnder), JUnit: c.JUnit, Markdown: c.Markdown, StepSummary: os.Getenv("GITHUB_STEP_SUMMARY"), Out: c.Out,
+		Result: stdout, Progress: stderr, IsTerminal: stderr.isTerminal(),
+	}
+	for _, text := range c.FailUnder {
+		metric, value, err := gate.ParseLimit(text)
+		if err != nil {
+			return options, fmt.Errorf("--fail-under: %w", err)
+		}
+		options.FailUnder[metric] = value
+	}
+	for _, text := range c.Margin {
+		metric, value, err := gate.ParseMargin(text)
+		if err != nil {
+			return options, fmt.Errorf("--margin: %w", err)
+		}
+		options.Margins[metric] = value
+	}
+	if c.Out != "" && !slices.Contains([]string{".csv", ".xlsx", ".jsonl", ".html"}, strings.ToLower(filepath.Ext(c.Out))) {
+		return options, fmt.Errorf("--out %s: the file must end in .csv, .xlsx, .jsonl or .html", c.Out)
+	}
+	return options, nil
 }
 
 // onOwnServers calls work with a server that is started for it and removed afterwards with all its data.

@@ -68,7 +68,15 @@ fail_under: {success_rate: 1}
 	isWorse.Store(true)
 	code, stdout, _ = eval(t, append(server, "--baseline", task)...)
 	require.Equal(t, 1, code, stdout)
-	require.Contains(t, stdout, "FAIL")
+	require.Contains(t, stdout, "FAIL agreement changed by -100.0 points, the same on each of 5 questions: worse")
+	table := filepath.Join(folder, "table.md")
+	code, stdout, _ = eval(t, append(server, "--baseline", task, "--margin", "success_rate=0.1", "--require-proof", "--fail-under", "item_pass=2/3", "--markdown", table)...)
+	require.Equal(t, 1, code, stdout)
+	require.Contains(t, stdout, "ok   success_rate changed by +0.0 points, 95 % interval +0.0 … +0.0, 5 questions, margin 10.0 points: not worse")
+	require.Contains(t, stdout, "FAIL item_pass: 0 of 5 questions pass in at least 66.7% of their runs; not")
+	written, err := os.ReadFile(table)
+	require.NoError(t, err)
+	require.Contains(t, string(written), "): failed\n")
 	code, _, stderr = eval(t, append(server, "--fail-under", "agreement=0.5")...)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "below the limit")
@@ -81,6 +89,7 @@ fail_under: {success_rate: 1}
 	for flag, want := range map[string]string{
 		"--baseline=no-task": "no-task", "--baseline=" + task + ":7": task + ":7", "--baseline=6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21": "TASK_NOT_FOUND",
 		"--junit=" + filepath.Join(folder, "none", "junit.xml"): "does not exist", "--fail-under=latency_p90_ms=fast": "must be a number",
+		"--margin=agreement=-1": "must be between 0 and 1", "--margin=agreement=0.1": "a margin needs a baseline", "--require-proof": "needs a baseline",
 	} {
 		code, _, stderr = eval(t, append(server, flag)...)
 		require.Equal(t, 2, code, stderr)

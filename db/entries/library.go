@@ -187,6 +187,8 @@ type Schedule struct {
 	AlertMetric *string  `db:"alert_metric"`
 	AlertBelow  *float64 `db:"alert_below"`
 	AlertsWorse bool     `db:"alerts_worse"`
+	// AlertMargin is by how much the metric may be worse than at the previous firings; 0 or more.
+	AlertMargin float64 `db:"alert_margin"`
 	// NextAt is when it fires next; nil while no firing is planned.
 	NextAt *time.Time `db:"next_at"`
 }
@@ -279,7 +281,7 @@ var (
 		taskUses+`(SELECT task_id FROM task_evaluators WHERE evaluator_id = $1)`)
 	channels = newTable[Channel]("channels", []string{"kind", "url", "sealed_url", "recipients", "sealed_secret", "events", "lang", "is_default", "tested_at", "test_code"},
 		"", "", taskUses+`(SELECT task_id FROM task_channels WHERE channel_id = $1)`)
-	schedules = newTable[Schedule]("schedules", []string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse", "next_at"},
+	schedules = newTable[Schedule]("schedules", []string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse", "alert_margin", "next_at"},
 		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE schedule_id = $1`).within(db.ScheduleCap)
 )
 

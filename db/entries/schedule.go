@@ -78,7 +78,7 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL AND (NOT is_enabled OR archived_at IS NOT NULL)`
 	const list = `
-		SELECT id, name, task_id, cron, timezone, is_enabled, channels, alert_metric, alert_below, alerts_worse, next_at, created_at, updated_at, archived_at
+		SELECT id, name, task_id, cron, timezone, is_enabled, channels, alert_metric, alert_below, alerts_worse, alert_margin, next_at, created_at, updated_at, archived_at
 		FROM schedules
 		WHERE is_enabled AND archived_at IS NULL AND (next_at IS NULL OR next_at <= now())
 		ORDER BY next_at, id`

@@ -21,7 +21,8 @@ type By struct {
 type Ranking struct {
 	// Leader is the variant with the best mean.
 	Leader int
-	// Worse are the variants that the leader beats: the interval of their paired difference excludes 0. Each are
+	// Worse are the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted for
+	// all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a). Each are
 	// those that it beats by the same amount on every question, which has no interval. Alike are those whose
 	// difference may be due to chance; Tied are the ones among Alike with the same mean. Unknown are those that
 	// share no question with the leader on which the number is known.
@@ -69,62 +70,175 @@ func (r Ranking) IsBest() bool {
 // ShowsNone reports that some variants can be compared, but none is shown to be better than another.
 func (r Ranking) ShowsNone() bool { return len(r.Worse)+len(r.Each) == 0 && len(r.Alike) > 0 }
 
-// Rank ranks variants, all of which have the same questions in the same order. It returns false if none can lead
-// because the number is unknown for all of them.
-func Rank(variants [][]ComparedQuestion, by By) (ranking Ranking, isKnown bool) {
-	number, sign := by.Of, 1.0
-	if by.IsLessBetter {
-		sign = -1
+// Rank ranks variants, all of which have the same questions in the same order, by each of several numbers. All pairs
+// of variants and all numbers are one family of tests. A ranking is nil if none can lead because the number is unknown
+// for all variants.
+func Rank(variants [][]ComparedQuestion, by []By) []*Ranking {
+	success := By{Of: func(q ComparedQuestion) *float64 { return q.SuccessRate }}
+	rounds := make([]round, 0, len(by)+1)
+	for _, one := range append(slices.Clone(by), success) {
+		rounds = append(rounds, newRound(variants, one))
 	}
-	if by.IsOfAnswers {
-		ranking.Seldom = seldom(variants)
+	adjust(rounds[:len(by)])
+	adjust(rounds[len(by):])
+	var seldom []int
+	for n := range variants {
+		if rounds[len(by)].isBeaten(n) {
+			seldom = append(seldom, n)
+		}
 	}
-	means := meansOf(variants, number, sign)
-	leading := slices.Clone(means)
-	for _, n := range ranking.Seldom {
+	rankings := make([]*Ranking, len(by))
+	for n, one := range rounds[:len(by)] {
+		if one.IsOfAnswers {
+			rankings[n] = one.rank(seldom)
+		} else {
+			rankings[n] = one.rank(nil)
+		}
+	}
+	return rankings
+}
+
+// round compares all pairs of variants by one number.
+type round struct {
+	By
+	// means are the variants' means, turned so that more is better; NaN if unknown.
+	means []float64
+	// changes are those of the pairs, from one to other, in the order of placeOfPair.
+	changes  []Change
+	adjusted []*float64
+}
+
+func newRound(variants [][]ComparedQuestion, by By) round {
+	r := round{By: by}
+	columns := make([]column, len(variants))
+	for n, questions := range variants {
+		columns[n] = newColumn(questions, by.Of)
+		r.means = append(r.means, r.turned(columns[n].mean()))
+		for other := range n {
+			r.changes = append(r.changes, columns[n].to(columns[other]))
+		}
+	}
+	return r
+}
+
+// adjust adjusts the p-values of several rounds as one family.
+func adjust(rounds []round) {
+	var p []*float64
+	for _, one := range rounds {
+		for _, change := range one.changes {
+			p = append(p, change.P)
+		}
+	}
+	adjusted := Adjust(p)
+	for n := range rounds {
+		count := len(rounds[n].changes)
+		rounds[n].adjusted, adjusted = adjusted[:count], adjusted[count:]
+	}
+}
+
+// turned returns a number so that more of it is better.
+func (r round) turned(number float64) float64 {
+	if r.IsLessBetter {
+		return -number
+	}
+	return number
+}
+
+// beats compares a variant with another: by how much it is better, nil if that is unknown; whether this is beyond
+// chance; and whether it differs by the same on each of several questions.
+func (r round) beats(one, other int) (by *float64, isShown, isConstant bool) {
+	place := placeOfPair(one, other)
+	change := r.changes[place]
+	if change.Mean == nil {
+		return nil, false, false
+	}
+	difference := r.turned(*change.Mean)
+	if one > other { // changes are from the later variant to the earlier
+		difference = -difference
+	}
+	adjusted := r.adjusted[place]
+	return &difference, change.IsShown() && adjusted != nil && *adjusted <= Significance, change.IsConstant()
+}
+
+// isBeaten reports that another variant is better, beyond chance or by the same on each of several questions.
+func (r round) isBeaten(n int) bool {
+	for other := range r.means {
+		if other == n {
+			continue
+		}
+		if by, isShown, isConstant := r.beats(other, n); by != nil && *by > 0 && (isShown || isConstant) {
+			return true
+		}
+	}
+	return false
+}
+
+// rank finds the leader among all but those that answer seldom.
+func (r round) rank(seldom []int) *Ranking {
+	leading := slices.Clone(r.means)
+	for _, n := range seldom {
 		leading[n] = math.NaN()
 	}
-	if ranking.Leader = highest(leading); ranking.Leader < 0 {
-		return Ranking{Seldom: ranking.Seldom}, false
+	ranking := Ranking{Leader: highest(leading), Seldom: seldom}
+	if ranking.Leader < 0 {
+		return nil
 	}
-	for n, questions := range variants {
+	for n := range r.means {
 		if n == ranking.Leader {
 			continue
 		}
-		switch change := changeOf(pairsOf(questions, variants[ranking.Leader]), number); {
-		case change.Mean == nil:
+		switch by, isShown, isConstant := r.beats(ranking.Leader, n); {
+		case by == nil:
 			ranking.Unknown = append(ranking.Unknown, n)
-		case sign**change.Mean > 0 && change.IsShown():
+		case *by > 0 && isShown:
 			ranking.Worse = append(ranking.Worse, n)
-		case sign**change.Mean > 0 && change.IsConstant():
+		case *by > 0 && isConstant:
 			ranking.Each = append(ranking.Each, n)
-		case slices.Contains(ranking.Seldom, n):
+		case slices.Contains(seldom, n):
 			ranking.Unknown = append(ranking.Unknown, n)
 		default:
 			ranking.Alike = append(ranking.Alike, n)
 		}
 	}
 	for _, n := range ranking.Alike {
-		if math.Abs(means[n]-means[ranking.Leader]) < noDeviation {
+		if math.Abs(r.means[n]-r.means[ranking.Leader]) < noDeviation {
 			ranking.Tied = append(ranking.Tied, n)
 		}
 	}
-	return ranking, true
+	return &ranking
 }
 
-// seldom returns the variants whose runs succeed less often than those of another: beyond chance, or by the same
-// share on each of several questions.
-func seldom(variants [][]ComparedQuestion) (places []int) {
-	for n, questions := range variants {
-		isLess := func(other []ComparedQuestion) bool {
-			change := changeOf(pairsOf(questions, other), func(q ComparedQuestion) *float64 { return q.SuccessRate })
-			return change.Mean != nil && *change.Mean > 0 && (change.IsShown() || change.IsConstant())
-		}
-		if slices.ContainsFunc(variants, isLess) {
-			places = append(places, n)
+// column holds a number of all questions of a variant; NaN is unknown.
+type column struct {
+	numbers  []float64
+	clusters []string
+}
+
+func newColumn(questions []ComparedQuestion, number func(ComparedQuestion) *float64) column {
+	c := column{make([]float64, len(questions)), make([]string, len(questions))}
+	for n, question := range questions {
+		c.numbers[n], c.clusters[n] = math.NaN(), question.Cluster
+		if value := number(question); value != nil {
+			c.numbers[n] = *value
 		}
 	}
-	return places
+	return c
+}
+
+// mean returns the mean of the known numbers; NaN if there are none.
+func (c column) mean() float64 {
+	return stat.Mean(slices.DeleteFunc(slices.Clone(c.numbers), math.IsNaN), nil)
+}
+
+// to compares with the same questions of another variant.
+func (c column) to(other column) Change {
+	a, b, clusters := make([]float64, 0, len(c.numbers)), make([]float64, 0, len(c.numbers)), make([]string, 0, len(c.numbers))
+	for n, number := range c.numbers {
+		if !math.IsNaN(number) && !math.IsNaN(other.numbers[n]) {
+			a, b, clusters = append(a, number), append(b, other.numbers[n]), append(clusters, c.clusters[n])
+		}
+	}
+	return paired(a, b, clusters, len(c.numbers)-len(a))
 }
 
 // meansOf returns the variants' means of a number, multiplied by sign so that more is better; NaN if unknown.
@@ -184,27 +298,18 @@ func Win(variants [][]ComparedQuestion, number func(ComparedQuestion) *float64) 
 	if winner.RunnerUp = highest(others); winner.RunnerUp < 0 {
 		return nil
 	}
-	var p []*float64
-	var beaten []int // indexes of the leader's pairs
-	var isBetter []bool
-	for a := range variants {
-		for b := range a {
-			change := changeOf(pairsOf(variants[a], variants[b]), number)
-			if a == winner.Leader || b == winner.Leader {
-				beaten = append(beaten, len(p))
-				isBetter = append(isBetter, change.Mean != nil && (*change.Mean > 0) == (b == winner.Leader))
-			}
-			p = append(p, change.P)
+	all := []round{newRound(variants, By{Of: number})}
+	adjust(all)
+	for n := range variants {
+		if n == winner.Leader {
+			continue
 		}
-	}
-	adjusted := Adjust(p)
-	for n, place := range beaten {
-		if !isBetter[n] || adjusted[place] == nil || *adjusted[place] > Significance {
+		if by, isShown, _ := all[0].beats(winner.Leader, n); by == nil || *by <= 0 || !isShown {
 			return nil
 		}
 	}
 	winner.Change = changeOf(pairsOf(variants[winner.RunnerUp], variants[winner.Leader]), number)
-	winner.Adjusted = *adjusted[placeOfPair(winner.Leader, winner.RunnerUp)]
+	winner.Adjusted = *all[0].adjusted[placeOfPair(winner.Leader, winner.RunnerUp)]
 	return &winner
 }
 

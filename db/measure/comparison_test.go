@@ -122,6 +122,14 @@ func countByID(c Comparison) (count int) {
 	return count
 }
 
+// rankBy ranks by one number alone.
+func rankBy(variants [][]ComparedQuestion, by By) (ranking Ranking, isKnown bool) {
+	if found := Rank(variants, []By{by})[0]; found != nil {
+		return *found, true
+	}
+	return Ranking{}, false
+}
+
 // A variant is best only if it beats every other, question by question, beyond chance.
 func TestTheBestVariantBeatsEveryOther(t *testing.T) {
 	t.Parallel()
@@ -147,12 +155,12 @@ func TestTheBestVariantBeatsEveryOther(t *testing.T) {
 		"better by the same on each": {[][]ComparedQuestion{variant(.1, .1), variant(.9, .9)}, false, Ranking{Leader: 1, Each: []int{0}}, false},
 		"the other is not known":     {[][]ComparedQuestion{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}, false, Ranking{Unknown: []int{1}}, false},
 	} {
-		ranking, isKnown := Rank(test.variants, By{Of: agreement, IsLessBetter: test.isLessBetter})
+		ranking, isKnown := rankBy(test.variants, By{Of: agreement, IsLessBetter: test.isLessBetter})
 		require.True(t, isKnown, name)
 		require.Equal(t, test.want, ranking, name)
 		require.Equal(t, test.isBest, ranking.IsBest(), name)
 	}
-	_, isKnown := Rank([][]ComparedQuestion{{{ID: 1}}, {{ID: 1}}}, By{Of: agreement})
+	_, isKnown := rankBy([][]ComparedQuestion{{{ID: 1}}, {{ID: 1}}}, By{Of: agreement})
 	require.False(t, isKnown, "nothing is known")
 }
 
@@ -184,12 +192,12 @@ func TestWhoAnswersLittleDoesNotLeadByItsAnswers(t *testing.T) {
 		"one failure may be chance":        {[][]ComparedQuestion{variant([]float64{1, .8, 1, 1}, 5, 6, 5, 6), slow}, Ranking{Leader: 0, Worse: []int{1}}},
 		"only who answers can be compared": {[][]ComparedQuestion{variant([]float64{0, 0, 0, 0}), slow}, Ranking{Leader: 1, Unknown: []int{0}, Seldom: []int{0}}},
 	} {
-		ranking, isKnown := Rank(test.variants, latency)
+		ranking, isKnown := rankBy(test.variants, latency)
 		require.True(t, isKnown, name)
 		require.Equal(t, test.want, ranking, name)
 	}
 	success := By{Of: func(q ComparedQuestion) *float64 { return q.SuccessRate }}
-	ranking, _ := Rank([][]ComparedQuestion{slow, variant([]float64{.4, .6, .4, .2}, 5, 6, 5, 6)}, success)
+	ranking, _ := rankBy([][]ComparedQuestion{slow, variant([]float64{.4, .6, .4, .2}, 5, 6, 5, 6)}, success)
 	require.Equal(t, Ranking{Leader: 0, Worse: []int{1}}, ranking, "how often a variant answers is no number of answers")
 }
 
@@ -203,13 +211,13 @@ func TestHowFarALeaderIsAhead(t *testing.T) {
 	}
 	by := By{Of: func(q ComparedQuestion) *float64 { return q.Agreement }}
 	variants := [][]ComparedQuestion{variant(.1, .2, .1), variant(.9, .8, .9), variant(.5, .6, .7)}
-	ranking, isKnown := Rank(variants, by)
+	ranking, isKnown := rankBy(variants, by)
 	require.True(t, isKnown)
 	lead := LeadOf(variants, by, ranking)
 	require.Equal(t, 2, lead.Over, "the next best, not the first")
 	require.InDelta(t, .8/3, *lead.Change.Mean, 1e-9)
 	by.IsLessBetter = true
-	ranking, _ = Rank(variants, by)
+	ranking, _ = rankBy(variants, by)
 	lead = LeadOf(variants, by, ranking)
 	require.Equal(t, 2, lead.Over)
 	require.InDelta(t, -1.4/3, *lead.Change.Mean, 1e-9)

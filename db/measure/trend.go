@@ -132,10 +132,11 @@ func textOf(text *string) string {
 // Watch defines when an alert is raised.
 type Watch struct {
 	Metric Metric
-	// Below is the limit; nil for none. With IfWorse an alert is raised if the metric is significantly worse than
-	// before.
+	// Below is the limit; nil for none. With IfWorse an alert is raised if the metric is worse than before by more than
+	// Margin, beyond chance.
 	Below   *float64
 	IfWorse bool
+	Margin  float64
 }
 
 // Finding is a reason for an alert: the metric of a variant is below the limit, significantly worse than before, or both.
@@ -145,9 +146,9 @@ type Finding struct {
 	Value   float64 `json:"value"`
 	// Below is the limit that Value has fallen below; nil if it has not.
 	Below *float64 `json:"below,omitempty"`
-	// Baseline is the mean over the previous Firings that Value is significantly worse than; nil if it is not
+	// Baseline is the mean over the previous Firings that Value is worse than, beyond chance; nil if it is not
 	// worse. Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md, family
-	// d).
+	// d); nil if each question became worse by the same.
 	Baseline *float64 `json:"baseline,omitempty"`
 	Firings  int      `json:"firings,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
@@ -172,22 +173,22 @@ type Watched struct {
 
 // Look compares the variants' results at a firing with the limit and with the firings before.
 func (w Watch) Look(variants []Watched) (found []Finding) {
-	changes, p := make([]Change, len(variants)), make([]*float64, len(variants))
+	tests := make([]GateTest, len(variants))
 	for n, variant := range variants {
+		tests[n] = GateTest{IsLessBetter: !w.Metric.IsShare(), Margin: w.Margin}
 		if w.IfWorse && len(variant.Before) > 0 {
-			changes[n] = CompareTasks(w.mean(variant.Before), variant.Now).Change(w.Metric.of)
-			p[n] = changes[n].P
+			tests[n].Change = CompareTasks(w.mean(variant.Before), variant.Now).Change(w.Metric.of)
 		}
 	}
-	for n, adjusted := range Adjust(p) {
-		variant, change := variants[n], changes[n]
+	for n, result := range Gate(tests) {
+		variant, change := variants[n], tests[n].Change
 		point, isKnown := variant.Points[w.Metric]
 		if !isKnown {
 			continue
 		}
 		finding := Finding{Variant: variant.Name, Value: point.Value}
-		if adjusted != nil && *adjusted <= Significance && w.Metric.IsShare() == (*change.Mean < 0) {
-			finding.Value, finding.Baseline, finding.Firings, finding.Adjusted = *change.MeanB, change.MeanA, len(variant.Before), adjusted
+		if result.Verdict == IsWorse {
+			finding.Value, finding.Baseline, finding.Firings, finding.Adjusted = *change.MeanB, change.MeanA, len(variant.Before), result.Adjusted
 		}
 		if w.Below != nil && point.Value < *w.Below {
 			finding.Value, finding.Below = point.Value, w.Below

@@ -55,6 +55,10 @@ func TestWhatIsReasonForAnAlert(t *testing.T) {
 	require.Empty(t, look(ifWorse, variant(now)), "nothing to compare with")
 	require.Empty(t, look(ifWorse, variant(steady[0], steady[1])), "no difference is shown")
 	require.Empty(t, look(measure.Watch{Metric: measure.MetricPassRate, Below: &limit}, variant(now)), "unknown")
+	require.Empty(t, look(measure.Watch{Metric: measure.MetricAgreement, IfWorse: true, Margin: 0.5}, fallen), "within the margin")
+	broken := look(ifWorse, variant(questions(0, 0, 0), questions(1, 1, 1)))
+	require.Len(t, broken, 1, "each question lost the same, which has no interval")
+	require.Nil(t, broken[0].Adjusted)
 	// A higher latency is worse, a lower one is not.
 	slower := measure.Watch{Metric: measure.MetricLatency, IfWorse: true}
 	require.Empty(t, look(slower, fallen))

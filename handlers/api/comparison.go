@@ -3,8 +3,11 @@ package api
 import (
 	"context"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -138,24 +141,50 @@ type Change struct {
 	P          *float64   `json:"p" doc:"Two-sided" example:"0.003"`
 	PAdjusted  *float64   `json:"p_adjusted" doc:"p, adjusted for all measures of the comparison (Benjamini–Hochberg); up to 0.05 a difference is stated" example:"0.012"`
 	Detectable *float64   `json:"detectable" doc:"The difference that a comparison of this size shows in four of five cases: 2.802 · se" example:"0.11"`
+	// Verdict is that of a gate on this comparison.
+	Verdict measure.Verdict `json:"verdict" enum:"not_worse,worse,undecided" doc:"Of the second task, for a gate with this margin: not_worse: it is not worse by the margin or more; worse: it is worse by more; undecided: a comparison of this size shows neither" example:"not_worse"`
+	Margin  float64         `json:"margin" doc:"By how much it may be worse" example:"0.05"`
 }
 
-// newChanges describes the differences of one comparison, by their measures.
-func newChanges(c measure.Comparison) map[string]Change {
+// newChanges describes the differences of one comparison, by their measures; margins are those of a gate.
+func newChanges(c measure.Comparison, margins map[string]float64) map[string]Change {
 	changes := map[string]measure.Change{
 		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
 	}
 	names := slices.Sorted(maps.Keys(changes))
-	p := make([]*float64, len(names))
+	p, tests := make([]*float64, len(names)), make([]measure.GateTest, len(names))
 	for n, name := range names {
 		p[n] = changes[name].P
+		tests[n] = measure.GateTest{Change: changes[name], IsLessBetter: name == "latency_ms", Margin: margins[name]}
 	}
-	described := map[string]Change{}
-	for n, adjusted := range measure.Adjust(p) {
-		described[names[n]] = newChange(changes[names[n]], adjusted)
+	adjusted, described := measure.Adjust(p), map[string]Change{}
+	for n, result := range measure.Gate(tests) {
+		change := newChange(changes[names[n]], adjusted[n])
+		change.Verdict, change.Margin = result.Verdict, tests[n].Margin
+		described[names[n]] = change
 	}
 	return described
 }
+
+// margins reads the margins of a request, such as agreement:0.05.
+func (i comparisonInput) margins() (map[string]float64, error) {
+	margins := map[string]float64{}
+	for _, one := range listed(i.Margin) {
+		name, number, _ := strings.Cut(one, ":")
+		if !slices.Contains(comparedNumbers, name) {
+			return nil, request.ParameterFault("margin", request.OneOf(comparedNumbers...))
+		}
+		margin, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(margin >= 0) || math.IsInf(margin, 0) {
+			return nil, request.ParameterFault("margin", request.ValidMargin())
+		}
+		margins[name] = margin
+	}
+	return margins, nil
+}
+
+// comparedNumbers are the numbers of a comparison.
+var comparedNumbers = []string{"agreement", "success_rate", "pass_share", "score", "latency_ms"}
 
 func newChange(c measure.Change, adjusted *float64) Change {
 	described := Change{
@@ -175,9 +204,10 @@ type ComparedSides struct {
 
 type comparisonInput struct {
 	ComparedSides
-	Group []string `query:"group,explode" doc:"Only questions of one of these groups: worse, facts, content, wording, unanswered, format_only, identical; repeatable or comma-separated" example:"worse"`
-	Facts []string `query:"facts,explode" doc:"Only questions whose most common answers differ so in their facts: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
-	Sort  string   `query:"sort" enum:"question_id,risk" default:"question_id" doc:"question_id: as the first task has them; risk: what became worse first, then by the other groups" example:"risk"`
+	Group  []string `query:"group,explode" doc:"Only questions of one of these groups: worse, facts, content, wording, unanswered, format_only, identical; repeatable or comma-separated" example:"worse"`
+	Facts  []string `query:"facts,explode" doc:"Only questions whose most common answers differ so in their facts: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
+	Margin []string `query:"margin,explode" doc:"By how much a number may be worse in the second task, for its verdict: <number>:<margin>, 0 where nothing is said; repeatable or comma-separated" example:"agreement:0.05"`
+	Sort   string   `query:"sort" enum:"question_id,risk" default:"question_id" doc:"question_id: as the first task has them; risk: what became worse first, then by the other groups" example:"risk"`
 }
 
 type comparisonExportInput struct {
@@ -237,6 +267,10 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	if err != nil {
 		return nil, err
 	}
+	margins, err := input.margins()
+	if err != nil {
+		return nil, err
+	}
 	body.Items = make([]ComparedPair, len(pairs))
 	for n, pair := range pairs {
 		body.Items[n] = newComparedPair(pair)
@@ -250,7 +284,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 		body.Transitions[transition] = compared.Count(transition)
 	}
 	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
-	body.Differences = newChanges(compared.Comparison)
+	body.Differences = newChanges(compared.Comparison, margins)
 	return output, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,48 +143,83 @@ func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) 
 	return plan, err == nil
 }
 
-// alert reads the watched metric: from JSON the object alert, where null means none, from a page a field for each
-// member.
+// alertFields are the members of an alert as they were given. Prefix begins the names of the fields in errors.
+type alertFields struct {
+	metric, below, ifWorse, margin, prefix string
+}
+
+// alertFields reads the members of an alert: from JSON those of the object alert, from a page a field for each.
+func (c *fields) alertFields() (given alertFields, isValid bool) {
+	if !c.form.IsJSON {
+		return alertFields{
+			c.form.Value("alert_metric"), c.form.Value("alert_below"), c.form.Value("alert_worse"), c.form.Value("alert_margin"), "alert_",
+		}, true
+	}
+	var object struct {
+		Metric  string      `json:"metric"`
+		Below   json.Number `json:"below"`
+		IfWorse bool        `json:"if_worse"`
+		Margin  json.Number `json:"margin"`
+	}
+	if json.Unmarshal([]byte(c.form.Value("alert")), &object) != nil {
+		c.fail("alert", request.FieldFault("alert", request.JSONObject()))
+		return given, false
+	}
+	return alertFields{object.Metric, object.Below.String(), strconv.FormatBool(object.IfWorse), object.Margin.String(), "alert."}, true
+}
+
+// alert reads the watched metric; null in JSON, or no metric on a page, means none.
 func (c *fields) alert(entry *entries.Schedule) {
-	metric, below, ifWorse, prefix := "", "", "", "alert_"
-	switch {
-	case c.form.IsJSON && !c.form.Has("alert"), !c.form.IsJSON && !c.form.Has("alert_metric"):
-		return
-	case c.form.IsJSON && c.form.Value("alert") != "":
-		var given struct {
-			Metric  string      `json:"metric"`
-			Below   json.Number `json:"below"`
-			IfWorse bool        `json:"if_worse"`
-		}
-		if json.Unmarshal([]byte(c.form.Value("alert")), &given) != nil {
-			c.fail("alert", request.FieldFault("alert", request.JSONObject()))
-			return
-		}
-		metric, below, ifWorse, prefix = given.Metric, given.Below.String(), strconv.FormatBool(given.IfWorse), "alert."
-	default:
-		metric, below, ifWorse = c.form.Value("alert_metric"), c.form.Value("alert_below"), c.form.Value("alert_worse")
+	name := "alert_metric"
+	if c.form.IsJSON {
+		name = "alert"
 	}
-	entry.AlertMetric, entry.AlertBelow, entry.AlertsWorse = nil, nil, false
-	if metric == "" && !c.form.IsJSON || c.form.IsJSON && c.form.Value("alert") == "" {
+	if !c.form.Has(name) {
 		return
 	}
-	if !slices.Contains(measure.Metrics, measure.Metric(metric)) {
-		c.fail(prefix+"metric", request.FieldFault(prefix+"metric", request.OneOf(texts(measure.Metrics)...)))
+	entry.AlertMetric, entry.AlertBelow, entry.AlertsWorse, entry.AlertMargin = nil, nil, false, 0
+	if c.form.Value(name) == "" {
 		return
 	}
-	entry.AlertMetric, entry.AlertsWorse = &metric, ifWorse == "true"
-	if below != "" {
-		limit, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(below, "%")), 64)
-		if strings.HasSuffix(below, "%") {
-			limit /= 100
-		}
-		if err != nil || limit < 0 || limit > 1 || !measure.Metric(metric).IsShare() {
-			c.fail(prefix+"below", request.FieldFault(prefix+"below", request.ValidAlertLimit()))
+	given, isValid := c.alertFields()
+	if !isValid {
+		return
+	}
+	metric, wrong := measure.Metric(given.metric), func(member string, limit request.Limit) {
+		c.fail(given.prefix+member, request.FieldFault(given.prefix+member, limit))
+	}
+	if !slices.Contains(measure.Metrics, metric) {
+		wrong("metric", request.OneOf(texts(measure.Metrics)...))
+		return
+	}
+	entry.AlertMetric, entry.AlertsWorse = &given.metric, given.ifWorse == "true"
+	if given.below != "" {
+		limit, isNumber := amountOf(given.below)
+		if !isNumber || limit > 1 || !metric.IsShare() {
+			wrong("below", request.ValidAlertLimit())
 			return
 		}
 		entry.AlertBelow = &limit
 	}
-	if entry.AlertBelow == nil && !entry.AlertsWorse {
-		c.fail(prefix+"below", request.FieldFault(prefix+"below", request.ValidAlertLimit()))
+	if given.margin != "" {
+		margin, isNumber := amountOf(given.margin)
+		if !isNumber || metric.IsShare() && margin > 1 {
+			wrong("margin", request.ValidMargin())
+			return
+		}
+		entry.AlertMargin = margin
 	}
+	if entry.AlertBelow == nil && !entry.AlertsWorse {
+		wrong("below", request.ValidAlertLimit())
+	}
+}
+
+// amountOf reads a number of 0 or more, or a percentage.
+func amountOf(text string) (number float64, isValid bool) {
+	digits, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if isPercent {
+		number /= 100
+	}
+	return number, err == nil && number >= 0 && !math.IsInf(number, 0)
 }

@@ -134,13 +134,17 @@ func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measu
 // Rank ranks the variants of a task by each measure, by the measures' names; measures without known values are left
 // out.
 func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.Ranking {
+	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0)), func(m summary.Measure) bool {
+		return m.Name == "cost" && !sameCurrency(task.Targets)
+	})
+	by := make([]measure.By, len(measures))
+	for n, one := range measures {
+		by[n] = one.By
+	}
 	rankings := map[string]measure.Ranking{}
-	for _, by := range summary.MeasuresOf(len(task.Evaluators) > 0) {
-		if by.Name == "cost" && !sameCurrency(task.Targets) {
-			continue
-		}
-		if ranking, isKnown := measure.Rank(matrix, by.By); isKnown {
-			rankings[by.Name] = ranking
+	for n, ranking := range measure.Rank(matrix, by) {
+		if ranking != nil {
+			rankings[measures[n].Name] = *ranking
 		}
 	}
 	return rankings

@@ -314,6 +314,9 @@ func ValidTimezone() Limit { return Limit{key: "error.range.timezone"} }
 // ValidAlertLimit allows the valid limits of an alert.
 func ValidAlertLimit() Limit { return Limit{key: "error.range.alert"} }
 
+// ValidMargin allows the margins of a comparison.
+func ValidMargin() Limit { return Limit{key: "error.range.margin"} }
+
 // ValidPassword allows a good password; problem is the fault of the rejected one: short, long, common, different
 // (from the repetition) or wrong.
 func ValidPassword(problem string, least int) Limit {

@@ -201,7 +201,7 @@ func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.Fa
 func (s *Scheduler) findings(
 	ctx context.Context, entry entries.Schedule, task db.Task, summary measure.FiringSummary, matrix [][]measure.ComparedQuestion,
 ) ([]measure.Finding, error) {
-	watch := measure.Watch{Metric: measure.Metric(*entry.AlertMetric), Below: entry.AlertBelow, IfWorse: entry.AlertsWorse}
+	watch := measure.Watch{Metric: measure.Metric(*entry.AlertMetric), Below: entry.AlertBelow, IfWorse: entry.AlertsWorse, Margin: entry.AlertMargin}
 	var before [][][]measure.ComparedQuestion // by firing, then by variant
 	if watch.IfWorse {
 		var err error

@@ -1293,22 +1293,42 @@ type quantity struct {
 	write, difference func(float64) string
 	// isBetterBelow reports that less is better.
 	isBetterBelow bool
+	// adjusted is the p-value of the change, adjusted for all quantities that are compared (metrics.md, family b).
+	adjusted *float64
+	// family is how many these are.
+	family int
+}
+
+// isShown reports that the difference is more than chance, among all that are compared.
+func (m quantity) isShown() bool {
+	return m.change.IsShown() && m.adjusted != nil && *m.adjusted <= measure.Significance
 }
 
 func (c Comparison) measures(locale text.Locale) []quantity {
 	percent := func(share float64) string { return text.Percent(&share) }
 	points := func(share float64) string { return locale.Text("compare.points", "Points", text.Signed(100*share, 1)) }
 	measures := []quantity{
-		{"agreement", c.Agreement, percent, points, false},
-		{"success", c.SuccessRate, percent, points, false},
-		{"latency", c.LatencyMS, func(ms float64) string { return text.Millis(&ms) }, func(ms float64) string { return text.Signed(ms, 0) + " ms" }, true},
+		{name: "agreement", change: c.Agreement, write: percent, difference: points},
+		{name: "success", change: c.SuccessRate, write: percent, difference: points},
+		{name: "latency", change: c.LatencyMS, write: millis, difference: signedMillis, isBetterBelow: true},
 	}
 	measures = append(measures, c.spent()...)
 	if c.PassShare.N > 0 {
-		measures = append([]quantity{{"pass", c.PassShare, percent, points, false}}, measures...)
+		measures = append([]quantity{{name: "pass", change: c.PassShare, write: percent, difference: points}}, measures...)
+	}
+	p := make([]*float64, len(measures))
+	for n, one := range measures {
+		p[n] = one.change.P
+	}
+	for n, adjusted := range measure.Adjust(p) {
+		measures[n].adjusted, measures[n].family = adjusted, len(measures)
 	}
 	return measures
 }
+
+func millis(ms float64) string { return text.Millis(&ms) }
+
+func signedMillis(ms float64) string { return text.Signed(ms, 0) + " ms" }
 
 // spent returns the measures that not every agent reports: first token, tokens, and the cost if both sides pay in
 // one currency.
@@ -1316,9 +1336,14 @@ func (c Comparison) spent() (measures []quantity) {
 	number := func(count float64) string { return text.Number(int(math.Round(count))) }
 	signed := func(count float64) string { return text.Signed(count, 0) }
 	all := []quantity{
-		{"firsttoken", c.Change(func(q measure.ComparedQuestion) *float64 { return q.FirstTokenMS }),
-			func(ms float64) string { return text.Millis(&ms) }, func(ms float64) string { return text.Signed(ms, 0) + " ms" }, true},
-		{"tokens", c.Change(func(q measure.ComparedQuestion) *float64 { return q.TotalTokens }), number, signed, true},
+		{
+			name: "firsttoken", change: c.Change(func(q measure.ComparedQuestion) *float64 { return q.FirstTokenMS }),
+			write: millis, difference: signedMillis, isBetterBelow: true,
+		},
+		{
+			name: "tokens", change: c.Change(func(q measure.ComparedQuestion) *float64 { return q.TotalTokens }),
+			write: number, difference: signed, isBetterBelow: true,
+		},
 	}
 	if currency := c.currency(); currency != nil {
 		cost := func(amount float64) string {
@@ -1329,7 +1354,9 @@ func (c Comparison) spent() (measures []quantity) {
 			sign := map[bool]string{true: "−", false: "+"}[amount < 0]
 			return sign + cost(math.Abs(amount))
 		}
-		all = append(all, quantity{"cost", c.Change(func(q measure.ComparedQuestion) *float64 { return q.Cost }), cost, difference, true})
+		all = append(all, quantity{
+			name: "cost", change: c.Change(func(q measure.ComparedQuestion) *float64 { return q.Cost }), write: cost, difference: difference, isBetterBelow: true,
+		})
 	}
 	return slices.DeleteFunc(all, func(m quantity) bool { return m.change.N == 0 })
 }
@@ -1351,9 +1378,9 @@ func (m quantity) sentence(locale text.Locale) string {
 	}
 	size, isLower := strings.TrimLeft(m.difference(*m.change.Mean), "+−"), *m.change.Mean < 0
 	switch {
-	case m.change.IsShown() && isLower:
+	case m.isShown() && isLower:
 		return locale.Text("compare.says.lower", "Measure", name, "Difference", size)
-	case m.change.IsShown():
+	case m.isShown():
 		return locale.Text("compare.says.higher", "Measure", name, "Difference", size)
 	case m.change.SE != nil && *m.change.SE == 0 && isLower:
 		return locale.Text("compare.says.each.lower", "Measure", name, "Difference", size)
@@ -1364,7 +1391,14 @@ func (m quantity) sentence(locale text.Locale) string {
 	case *m.change.Mean == 0:
 		return locale.Text("compare.says.same", "Measure", name)
 	}
-	return locale.Text("compare.says.chance", "Measure", name)
+	said := locale.Text("compare.says.chance", "Measure", name)
+	if m.change.IsShown() {
+		said = locale.Text("compare.says.many", "Measure", name, "Total", m.family)
+	}
+	if detectable := m.change.Detectable(); detectable != nil {
+		said += locale.Text("compare.says.detectable", "Difference", strings.TrimLeft(m.difference(*detectable), "+"))
+	}
+	return said
 }
 
 // interval formats both ends of the confidence interval, with the shared unit once.
@@ -1389,7 +1423,7 @@ func (m quantity) shown(value *float64, write func(float64) string) string {
 
 func (m quantity) class() string {
 	switch {
-	case !m.change.IsShown():
+	case !m.isShown():
 		return ""
 	case (*m.change.Mean > 0) != m.isBetterBelow:
 		return "is-better"
@@ -1426,7 +1460,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var58 string
 		templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.changes"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 456, Col: 95}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 490, Col: 95}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
 		if templ_7745c5c3_Err != nil {
@@ -1439,7 +1473,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var59 string
 		templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.measure"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 460, Col: 63}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 494, Col: 63}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 		if templ_7745c5c3_Err != nil {
@@ -1452,7 +1486,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var60 string
 		templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.a"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 461, Col: 50}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 495, Col: 50}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
 		if templ_7745c5c3_Err != nil {
@@ -1465,7 +1499,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var61 string
 		templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.b"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 462, Col: 50}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 496, Col: 50}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 		if templ_7745c5c3_Err != nil {
@@ -1478,7 +1512,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var62 string
 		templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.minus"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 463, Col: 54}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 497, Col: 54}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 		if templ_7745c5c3_Err != nil {
@@ -1491,7 +1525,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var63 string
 		templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.interval.title"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 464, Col: 69}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 498, Col: 69}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
 		if templ_7745c5c3_Err != nil {
@@ -1504,7 +1538,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var64 string
 		templ_7745c5c3_Var64, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.interval"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 464, Col: 105}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 498, Col: 105}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var64))
 		if templ_7745c5c3_Err != nil {
@@ -1517,7 +1551,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var65 string
 		templ_7745c5c3_Var65, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.n"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 465, Col: 50}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 499, Col: 50}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var65))
 		if templ_7745c5c3_Err != nil {
@@ -1530,7 +1564,7 @@ func changes(c Comparison) templ.Component {
 		var templ_7745c5c3_Var66 string
 		templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.says"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 466, Col: 38}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 500, Col: 38}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 		if templ_7745c5c3_Err != nil {
@@ -1566,7 +1600,7 @@ func changes(c Comparison) templ.Component {
 			var templ_7745c5c3_Var69 string
 			templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.measure."+m.name))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 472, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 506, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
 			if templ_7745c5c3_Err != nil {
@@ -1579,7 +1613,7 @@ func changes(c Comparison) templ.Component {
 			var templ_7745c5c3_Var70 string
 			templ_7745c5c3_Var70, templ_7745c5c3_Err = templ.JoinStringErrs(m.shown(m.change.MeanA, m.write))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 473, Col: 59}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 507, Col: 59}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var70))
 			if templ_7745c5c3_Err != nil {
@@ -1592,7 +1626,7 @@ func changes(c Comparison) templ.Component {
 			var templ_7745c5c3_Var71 string
 			templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinStringErrs(m.shown(m.change.MeanB, m.write))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 474, Col: 59}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 508, Col: 59}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
 			if templ_7745c5c3_Err != nil {
@@ -1605,7 +1639,7 @@ func changes(c Comparison) templ.Component {
 			var templ_7745c5c3_Var72 string
 			templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs(m.shown(m.change.Mean, m.difference))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 475, Col: 66}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 509, Col: 66}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
 			if templ_7745c5c3_Err != nil {
@@ -1618,7 +1652,7 @@ func changes(c Comparison) templ.Component {
 			var templ_7745c5c3_Var73 string
 			templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinStringErrs(m.interval(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 476, Col: 57}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 510, Col: 57}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var73))
 			if templ_7745c5c3_Err != nil {
@@ -1631,7 +1665,7 @@ func changes(c Comparison) templ.Component {
 			var templ_7745c5c3_Var74 string
 			templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinStringErrs(text.Number(m.change.N))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 477, Col: 50}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 511, Col: 50}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var74))
 			if templ_7745c5c3_Err != nil {
@@ -1644,7 +1678,7 @@ func changes(c Comparison) templ.Component {
 			var templ_7745c5c3_Var75 string
 			templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinStringErrs(m.sentence(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 478, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 512, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
 			if templ_7745c5c3_Err != nil {
@@ -1692,7 +1726,7 @@ func comparedBar(c Comparison) templ.Component {
 		var templ_7745c5c3_Var77 string
 		templ_7745c5c3_Var77, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.filter.label"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 489, Col: 72}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 523, Col: 72}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var77))
 		if templ_7745c5c3_Err != nil {
@@ -1711,7 +1745,7 @@ func comparedBar(c Comparison) templ.Component {
 				var templ_7745c5c3_Var78 templ.SafeURL
 				templ_7745c5c3_Var78, templ_7745c5c3_Err = templ.JoinURLErrs(c.href(part))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 492, Col: 27}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 526, Col: 27}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var78))
 				if templ_7745c5c3_Err != nil {
@@ -1732,7 +1766,7 @@ func comparedBar(c Comparison) templ.Component {
 				var templ_7745c5c3_Var79 string
 				templ_7745c5c3_Var79, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.filter.count", "Name", partName(text.LocaleOf(ctx), part), "Count", c.count(part)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 493, Col: 111}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 527, Col: 111}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var79))
 				if templ_7745c5c3_Err != nil {
@@ -1759,7 +1793,7 @@ func comparedBar(c Comparison) templ.Component {
 		var templ_7745c5c3_Var80 string
 		templ_7745c5c3_Var80, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.help"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 498, Col: 132}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 532, Col: 132}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var80))
 		if templ_7745c5c3_Err != nil {
@@ -1772,7 +1806,7 @@ func comparedBar(c Comparison) templ.Component {
 		var templ_7745c5c3_Var81 string
 		templ_7745c5c3_Var81, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.help"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 498, Col: 170}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 532, Col: 170}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var81))
 		if templ_7745c5c3_Err != nil {
@@ -1840,7 +1874,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var83 string
 		templ_7745c5c3_Var83, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.marks.substance"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 529, Col: 100}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 563, Col: 100}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var83))
 		if templ_7745c5c3_Err != nil {
@@ -1853,7 +1887,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var84 string
 		templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.marks.all"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 529, Col: 149}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 563, Col: 149}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 		if templ_7745c5c3_Err != nil {
@@ -1866,7 +1900,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var85 string
 		templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.marks.none"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 529, Col: 199}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 563, Col: 199}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 		if templ_7745c5c3_Err != nil {
@@ -1879,7 +1913,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var86 string
 		templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.help"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 530, Col: 51}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 564, Col: 51}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 		if templ_7745c5c3_Err != nil {
@@ -1897,7 +1931,7 @@ func comparisonHelp() templ.Component {
 			var templ_7745c5c3_Var87 string
 			templ_7745c5c3_Var87, templ_7745c5c3_Err = templ.JoinStringErrs(key[0])
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 533, Col: 33}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 567, Col: 33}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var87))
 			if templ_7745c5c3_Err != nil {
@@ -1910,7 +1944,7 @@ func comparisonHelp() templ.Component {
 			var templ_7745c5c3_Var88 string
 			templ_7745c5c3_Var88, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, key[1]))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 534, Col: 29}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 568, Col: 29}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var88))
 			if templ_7745c5c3_Err != nil {
@@ -1936,7 +1970,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var89 string
 		templ_7745c5c3_Var89, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.help.close"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 537, Col: 106}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 571, Col: 106}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var89))
 		if templ_7745c5c3_Err != nil {
@@ -2021,7 +2055,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var92 string
 			templ_7745c5c3_Var92, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.choose"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 576, Col: 39}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 610, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var92))
 			if templ_7745c5c3_Err != nil {
@@ -2042,7 +2076,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var93 templ.SafeURL
 			templ_7745c5c3_Var93, templ_7745c5c3_Err = templ.JoinURLErrs(paths.Comparison)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 580, Col: 49}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 614, Col: 49}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var93))
 			if templ_7745c5c3_Err != nil {
@@ -2055,7 +2089,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var94 string
 			templ_7745c5c3_Var94, templ_7745c5c3_Err = templ.JoinStringErrs(choice.A.Ref())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 581, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 615, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var94))
 			if templ_7745c5c3_Err != nil {
@@ -2068,7 +2102,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var95 string
 			templ_7745c5c3_Var95, templ_7745c5c3_Err = templ.JoinStringErrs(choice.Search)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 582, Col: 72}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 616, Col: 72}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var95))
 			if templ_7745c5c3_Err != nil {
@@ -2081,7 +2115,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var96 string
 			templ_7745c5c3_Var96, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.search"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 582, Col: 116}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 616, Col: 116}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var96))
 			if templ_7745c5c3_Err != nil {
@@ -2094,7 +2128,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var97 string
 			templ_7745c5c3_Var97, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.search"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 582, Col: 159}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 616, Col: 159}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var97))
 			if templ_7745c5c3_Err != nil {
@@ -2115,7 +2149,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var98 string
 			templ_7745c5c3_Var98, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.search.submit"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 583, Col: 88}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 617, Col: 88}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var98))
 			if templ_7745c5c3_Err != nil {
@@ -2133,7 +2167,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 				var templ_7745c5c3_Var99 string
 				templ_7745c5c3_Var99, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.choose.own"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 586, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 620, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var99))
 				if templ_7745c5c3_Err != nil {
@@ -2151,7 +2185,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var100 templ.SafeURL
 					templ_7745c5c3_Var100, templ_7745c5c3_Err = templ.JoinURLErrs(choice.href(other))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 589, Col: 37}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 623, Col: 37}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var100))
 					if templ_7745c5c3_Err != nil {
@@ -2164,7 +2198,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var101 string
 					templ_7745c5c3_Var101, templ_7745c5c3_Err = templ.JoinStringErrs(other.Variants[other.Variant-1].Name)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 589, Col: 78}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 623, Col: 78}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var101))
 					if templ_7745c5c3_Err != nil {
@@ -2182,7 +2216,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 				var templ_7745c5c3_Var102 string
 				templ_7745c5c3_Var102, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.choose.others"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 592, Col: 45}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 626, Col: 45}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var102))
 				if templ_7745c5c3_Err != nil {
@@ -2217,7 +2251,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var104 string
 					templ_7745c5c3_Var104, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.choose.none.hint"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 596, Col: 62}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 630, Col: 62}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var104))
 					if templ_7745c5c3_Err != nil {
@@ -2238,7 +2272,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var105 templ.SafeURL
 					templ_7745c5c3_Var105, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.CreateFrom(choice.A.ID, choice.A.IsPlain())))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 597, Col: 118}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 631, Col: 118}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var105))
 					if templ_7745c5c3_Err != nil {
@@ -2251,7 +2285,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var106 string
 					templ_7745c5c3_Var106, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "task.clone"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 597, Col: 148}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 631, Col: 148}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var106))
 					if templ_7745c5c3_Err != nil {
@@ -2291,7 +2325,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 						var templ_7745c5c3_Var107 templ.SafeURL
 						templ_7745c5c3_Var107, templ_7745c5c3_Err = templ.JoinURLErrs(choice.href(side))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 607, Col: 34}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 641, Col: 34}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var107))
 						if templ_7745c5c3_Err != nil {
@@ -2304,7 +2338,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 						var templ_7745c5c3_Var108 string
 						templ_7745c5c3_Var108, templ_7745c5c3_Err = templ.JoinStringErrs(side.Title())
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 607, Col: 51}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 641, Col: 51}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var108))
 						if templ_7745c5c3_Err != nil {
@@ -2322,7 +2356,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var109 string
 					templ_7745c5c3_Var109, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.unit.items", "Count", other.TotalItems))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 609, Col: 88}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 643, Col: 88}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var109))
 					if templ_7745c5c3_Err != nil {
@@ -2335,7 +2369,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var110 string
 					templ_7745c5c3_Var110, templ_7745c5c3_Err = templ.JoinStringErrs(other.DatasetName)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 609, Col: 113}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 643, Col: 113}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var110))
 					if templ_7745c5c3_Err != nil {

@@ -33,7 +33,8 @@ type Schedule struct {
 type Alert struct {
 	Metric  measure.Metric `json:"metric"`
 	Below   *float64       `json:"below,omitempty" doc:"Limit between 0 and 1, of agreement, pass_rate and success_rate" example:"0.8"`
-	IfWorse bool           `json:"if_worse,omitempty" doc:"Also when it is significantly worse than at the last five firings"`
+	IfWorse bool           `json:"if_worse,omitempty" doc:"Also when it is worse than at the last five firings beyond chance"`
+	Margin  float64        `json:"margin,omitempty" minimum:"0" doc:"By how much it may be worse than then, in the unit of the metric" example:"0.05"`
 }
 
 func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
@@ -43,7 +44,7 @@ func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
 		s.Channels = &channels
 	}
 	if row.AlertMetric != nil {
-		s.Alert = &Alert{measure.Metric(*row.AlertMetric), row.AlertBelow, row.AlertsWorse}
+		s.Alert = &Alert{measure.Metric(*row.AlertMetric), row.AlertBelow, row.AlertsWorse, row.AlertMargin}
 	}
 	if row.IsEnabled && row.ArchivedAt == nil {
 		s.NextAt = rest.MomentOf(row.NextAt)

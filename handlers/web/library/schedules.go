@@ -60,6 +60,14 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []saved.Ce
 // tasksOffered is how many tasks a schedule's form offers.
 const tasksOffered = 50
 
+// marginText writes the margin of a schedule's alert as its form takes it.
+func marginText(row *entries.Schedule) string {
+	if row.AlertMetric != nil && measure.Metric(*row.AlertMetric).IsShare() {
+		return strconv.FormatFloat(row.AlertMargin*100, 'f', -1, 64) + "%"
+	}
+	return strconv.FormatFloat(row.AlertMargin, 'f', -1, 64)
+}
+
 // fillSchedule shows a schedule with its trend, or the form for a new one; the query can name its task.
 func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Schedule) error {
 	ctx := c.Request().Context()
@@ -82,6 +90,9 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 		}
 		if row.AlertBelow != nil {
 			values["alert_below"] = strconv.FormatFloat(*row.AlertBelow*100, 'f', -1, 64) + "%"
+		}
+		if row.AlertMargin > 0 {
+			values["alert_margin"] = marginText(row)
 		}
 		var err error
 		if view.Trend, err = h.trend(c, *row); err != nil {

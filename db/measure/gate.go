@@ -1,0 +1,93 @@
+package measure
+
+import "math"
+
+// Verdict is what a comparison with a baseline shows about one number (metrics.md, Gate).
+type Verdict string
+
+// The verdicts.
+const (
+	// NotWorse means that the number is not worse than the baseline's by the margin or more, beyond chance.
+	NotWorse Verdict = "not_worse"
+	// IsWorse means that it is worse by more than the margin, beyond chance.
+	IsWorse Verdict = "worse"
+	// Undecided means that a comparison of this size shows neither; with fewer than two clusters none does.
+	Undecided Verdict = "undecided"
+)
+
+// GateTest is one number of one variant, compared with the baseline's.
+type GateTest struct {
+	// Change is from the baseline to the new result.
+	Change       Change
+	IsLessBetter bool
+	// Margin is by how much the number may be worse; 0 or more.
+	Margin float64
+}
+
+// GateResult is the outcome of a test.
+type GateResult struct {
+	Verdict Verdict
+	// Adjusted is the p-value of the difference against the margin, adjusted for all tests of the gate (metrics.md, family c);
+	// nil if there is none.
+	Adjusted *float64
+}
+
+// Gate decides each test of one gate: all variants × all numbers.
+func Gate(tests []GateTest) []GateResult {
+	p := make([]*float64, len(tests))
+	for n, test := range tests {
+		p[n] = test.p()
+	}
+	results := make([]GateResult, len(tests))
+	for n, adjusted := range Adjust(p) {
+		results[n] = GateResult{tests[n].verdict(adjusted), adjusted}
+	}
+	return results
+}
+
+// turned returns the mean difference, in the direction in which more is better.
+func (t GateTest) turned() float64 {
+	if t.IsLessBetter {
+		return -*t.Change.Mean
+	}
+	return *t.Change.Mean
+}
+
+// varies reports whether the difference has a standard error other than 0.
+func (t GateTest) varies() bool {
+	return t.Change.Mean != nil && t.Change.SE != nil && *t.Change.SE >= noDeviation
+}
+
+// p is the two-sided p-value of the difference against the margin.
+func (t GateTest) p() *float64 {
+	if !t.varies() {
+		return nil
+	}
+	p := 2 * studentsT(t.Change.Clusters).Survival(math.Abs(t.turned()+t.Margin) / *t.Change.SE)
+	return &p
+}
+
+func (t GateTest) verdict(adjusted *float64) Verdict {
+	switch {
+	case t.Change.Mean == nil || t.Change.SE == nil:
+		return Undecided
+	case !t.varies():
+		return t.constant()
+	}
+	reach := studentsT(t.Change.Clusters).Quantile(oneSided) * *t.Change.SE
+	switch {
+	case t.turned()-reach > -t.Margin:
+		return NotWorse
+	case t.turned()+reach < -t.Margin && *adjusted <= Significance:
+		return IsWorse
+	}
+	return Undecided
+}
+
+// constant decides a test whose difference is the same on each of several questions.
+func (t GateTest) constant() Verdict {
+	if difference := t.turned(); difference > -noDeviation || difference > -t.Margin+noDeviation {
+		return NotWorse
+	}
+	return IsWorse
+}
