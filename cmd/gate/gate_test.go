@@ -242,7 +242,7 @@ func TestWhatCannotBeJudgedIsSaidFirst(t *testing.T) {
 		"--require-proof needs a margin above 0":   {RequireProof: true, Baseline: "x", Margins: map[string]float64{"success_rate": 0}},
 		"the margin of pass_rate needs evaluators": {Baseline: "x", Margins: map[string]float64{"pass_rate": 0.1}},
 		"the limit of item_pass needs evaluators":  {FailUnder: map[string]float64{itemPass: 0.8}},
-		"there is no folder":                       {Markdown: filepath.Join(t.TempDir(), "none", "table.md")},
+		"does not exist":                           {Markdown: filepath.Join(t.TempDir(), "none", "table.md")},
 		"it is a folder":                           {JUnit: t.TempDir()},
 	} {
 		options.Spec = spec
