@@ -358,8 +358,8 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 	form := s.get(t, list).page(t)
 	require.Equal(t, 2, form.Find("[name=numbers][checked]").Length())
 	require.Contains(t, form.Find(".same-list").Text(), "<i>照旧</i>", "who judged it, and why")
-	require.Contains(t, form.Find(".lead").Text(), "回答已变 1")
-	require.Contains(t, form.Find(".lead").Text(), "乙已评 1")
+	require.Contains(t, form.Find(".lead").Text(), "不含回答已变的 1 题")
+	require.Contains(t, form.Find(".lead").Text(), "不含乙已评的 1 题")
 
 	carry := "/tasks/" + b + "/review/carry"
 	sent := map[string]string{"from": a, "variant": "1", "numbers": "1,2,3,8", "reviewer": " "}
@@ -377,7 +377,7 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 	told := s.send(t, http.MethodPut, api+"/"+b+"/items/q2/review", object{"reviewer": "韩梅", "verdict": "PASS", "version": 1})
 	require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
 	batch := s.get(t, list).page(t).Find(".batch")
-	require.Contains(t, batch.Text(), "王五 一次沿用了 1 题的结论")
+	require.Contains(t, batch.Text(), "王五 沿用了 1 题的结论")
 	undo := map[string]string{"from": a, "variant": "1", "batch": batch.Find("[name=batch]").AttrOr("value", ""), "reviewer": "李雷"}
 	require.Equal(t, http.StatusNotFound, s.post(t, carry+"/undo", undo).StatusCode, "another's")
 	undo["reviewer"] = "王五"
@@ -427,7 +427,7 @@ func TestAComparisonIsExported(t *testing.T) {
 	require.Equal(t, []string{"汇总", "问题", "仅一边有"}, book.GetSheetList())
 	sheet, err := book.GetRows("问题", excelize.Options{RawCellValue: true})
 	require.NoError(t, err)
-	require.Equal(t, []string{"变差", "多数运行没有回答了", "0"}, []string{cell(sheet, 1, "变化"), cell(sheet, 1, "变差之处"), cell(sheet, 1, "乙 成功率")})
+	require.Equal(t, []string{"变差", "多数运行不再有回答", "0"}, []string{cell(sheet, 1, "变化"), cell(sheet, 1, "变差之处"), cell(sheet, 1, "乙 成功率")})
 	require.Equal(t, "通过", cell(sheet, 3, "甲 结论"))
 	kind, err := book.GetCellType("问题", "A2")
 	require.NoError(t, err)
@@ -443,7 +443,7 @@ func TestAComparisonIsExported(t *testing.T) {
 	require.Zero(t, document.page(t).Find("[hx-get], button").Length())
 	document = s.get(t, "/comparison/print"+query+"&only=differing")
 	require.Equal(t, 6, document.page(t).Find("article").Length())
-	require.Contains(t, document.page(t).Text(), "另外 3 题内容相同，未打印（共 9 题）")
+	require.Contains(t, document.page(t).Text(), "共 9 题，只打印变差或有差别的题；另外 3 题内容相同，未打印")
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/comparison/print"+query+"&only=x").StatusCode)
 	for _, path := range []string{"/comparison/print?a=" + a, "/api/v1/comparison/export" + query + "&format=pdf"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path).StatusCode, path)

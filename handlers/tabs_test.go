@@ -122,7 +122,7 @@ func TestABoardShowsEveryQuestionWhileTheTaskRuns(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, s.get(t, base+"/results/1").StatusCode, "its answers")
 	running := s.get(t, base+"/results/2").page(t)
 	require.Contains(t, running.Find("main").Text(), "标准答案在此")
-	require.Contains(t, running.Find("main .summary").Text(), "已有 0/2 次回答")
+	require.Contains(t, running.Find("main .summary").Text(), "已运行 0/2 次")
 	require.Contains(t, s.get(t, base+"/results/32").page(t).Find("main .summary").Text(), "等待")
 	require.Equal(t, base+"/results?partial=1", page.Find(".task-tabs a").Eq(1).AttrOr("href", ""))
 	require.Equal(t, 2, page.Find(".task-tabs [aria-disabled]").Length(), "there is nothing to review or report yet")
