@@ -25,8 +25,10 @@ var limitsBefore = append(negatedLimits(), []limit{
 	{"may exceed", AtMost}, {"can exceed", AtMost}, {"cannot exceed", AtMost}, {"can't exceed", AtMost}, {"don't exceed", AtMost}, {"never exceed", AtMost},
 	{"超过", MoreThan}, {"超出", MoreThan}, {"大于", MoreThan}, {"高于", MoreThan}, {"多于", MoreThan}, {">", MoreThan},
 	{"more than", MoreThan}, {"over", MoreThan}, {"above", MoreThan}, {"exceeds", MoreThan},
+	{"longer than", MoreThan}, {"greater than", MoreThan}, {"higher than", MoreThan},
 	{"不足", LessThan}, {"不满", LessThan}, {"未满", LessThan}, {"不到", LessThan}, {"低于", LessThan}, {"小于", LessThan}, {"少于", LessThan}, {"<", LessThan},
 	{"less than", LessThan}, {"under", LessThan}, {"below", LessThan}, {"fewer than", LessThan},
+	{"shorter than", LessThan}, {"lower than", LessThan},
 	{"after", after},
 }...)
 

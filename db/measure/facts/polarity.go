@@ -376,7 +376,7 @@ var endings = []string{
 	"消灭", "失效", "终止", "取消", "过期", "清零", "免收", "免费", "免", "除外", "逾期",
 	"ended", "gone", "removed", "expire", "except", "exempt", "unless", "only", "rather than",
 	"nothing", "nobody", "without", "waive", "free", "closed", "refuse", "exclude", "avoid", "摘", "避免", "decline",
-	"block", "banned", "off limits", "lack", "omit",
+	"block", "banned", "instead of", "stay out", "skip", "irreversible", "ineligible", "失去", "不管", "off limits", "lack", "omit",
 	"中止", "作废", "无", "停", "谢绝", "拒", "逾",
 }
 
