@@ -19,13 +19,14 @@ type Cap struct {
 	count string
 }
 
-// The caps on schedules that are not archived, and on links to reports and tokens that are still valid.
+// The caps on schedules that are not archived, on links to reports and tokens that are still valid, and on saved views.
 var (
 	ScheduleCap = Cap{"schedules", 100, `SELECT count(*) FROM schedules WHERE project_id = $1 AND archived_at IS NULL`}
 	ShareCap    = Cap{"shares", 200, `
 		SELECT count(*) FROM shares s
 		JOIN evaluation_tasks t ON t.id = s.task_id
 		WHERE t.project_id = $1 AND s.revoked_at IS NULL AND s.expires_at > now()`}
+	ViewCap  = Cap{"views", 100, `SELECT count(*) FROM saved_views WHERE project_id = $1`}
 	TokenCap = Cap{"tokens", 100, `
 		SELECT count(*) FROM tokens
 		WHERE project_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`}

@@ -77,6 +77,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, _, err := report.New(store).Items(ctx, large, report.Filter{OnlyAssessed: true}, page)
 			return err
 		}},
+		{"NumbersBy", func() error { _, err := report.New(store).NumbersBy(ctx, db.Task{ID: large}, 1, false); return err }},
 		{"CurrentRuns", func() error { _, err := report.New(store).CurrentRuns(ctx, items, 100); return err }},
 		{"EachCurrentRun", func() error {
 			return report.New(store).EachCurrentRun(ctx, items[0], func(db.Run) error { return nil })

@@ -147,6 +147,7 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 	_, err := s.people.AddShare(t.Context(), people.Share{ID: share, TaskID: uuid.MustParse(found.TaskID)}, 1e12)
 	require.NoError(t, err)
 	ids["shares"] = share.String()
+	ids["views"] = s.made(t, admin, v1+"views", object{"name": "v", "kind": "questions", "query": "filter=failed"})
 	return ids
 }
 
@@ -175,7 +176,7 @@ func need(method, path string) string {
 		return "editor"
 	case isRead:
 		return "viewer"
-	case strings.HasSuffix(path, "/review"), strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
+	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"), strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
 		return "reviewer"
 	}
 	return "editor"
@@ -326,7 +327,7 @@ func (s *guarded) tablesNow(t testing.TB) map[string]string {
 	t.Helper()
 	now := map[string]string{}
 	for _, table := range []string{
-		"evaluation_tasks", "providers", "models", "agents", "prompts", "datasets", "evaluators", "channels", "schedules", "projects", "memberships", "users", "shares",
+		"evaluation_tasks", "providers", "models", "agents", "prompts", "datasets", "evaluators", "channels", "schedules", "projects", "memberships", "users", "shares", "saved_views",
 		"launches", "reviews", "evaluation_items",
 	} {
 		var sum string

@@ -104,7 +104,7 @@ func (w *walk) canAnswer(one *operation, status string) bool {
 	case "413": // an archive may be as large as a gigabyte
 		return one.id != "import-task"
 	case "429": // 429 has other reasons here than busy gates; TestAProjectHasSoManyOfEach fills a project
-		return !slices.Contains([]string{"evaluate-task", "import-task", "change-dataset", "create-token", "create-share", "create-schedule", "change-schedule"}, one.id)
+		return !slices.Contains([]string{"evaluate-task", "import-task", "change-dataset", "create-token", "create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
 	}
 	return true
 }
@@ -337,6 +337,10 @@ func (w *walk) people() {
 	w.do("GET", "tokens", nil, 200)
 	w.ids["shares"] = w.do("POST", "shares", object{"task_id": w.ids["evaluation-tasks"]}, 201)["id"].(string)
 	w.do("GET", "shares?task_id="+w.ids["evaluation-tasks"], nil, 200)
+	w.ids["views"] = w.do("POST", "views", object{"name": "失败的题", "kind": "questions", "query": "filter=failed&column.category=%E5%90%88%E5%90%8C"}, 201)["id"].(string)
+	w.do("GET", "views", nil, 200)
+	w.do("GET", "views/"+w.ids["views"], nil, 200)
+	w.do("PATCH", "views/"+w.ids["views"], object{"name": "失败"}, 200)
 	w.do("GET", "audit", nil, 200)
 }
 
@@ -447,7 +451,7 @@ func (w *walk) usedUp() {
 
 func (w *walk) removals() {
 	w.do("DELETE", "projects/"+w.ids["projects"]+"/members/"+w.ids["users"], nil, 204)
-	for _, kind := range []string{"tokens", "shares", "schedules", "channels", "evaluators", "prompts", "datasets", "agents", "models", "providers"} {
+	for _, kind := range []string{"tokens", "shares", "views", "schedules", "channels", "evaluators", "prompts", "datasets", "agents", "models", "providers"} {
 		w.do("DELETE", kind+"/"+w.ids[kind], nil, 204)
 	}
 	for _, kind := range []string{"schedules", "channels", "evaluators", "prompts", "datasets", "agents", "models", "providers"} {

@@ -224,7 +224,7 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": true}, 422)
 }
 
-// However many requests arrive at once, a project has no more schedules, links and tokens than its caps allow;
+// However many requests arrive at once, a project has no more schedules, links, views and tokens than its caps allow;
 // ended ones make room.
 func TestAProjectHasSoManyOfEach(t *testing.T) {
 	t.Parallel()
@@ -242,12 +242,16 @@ func TestAProjectHasSoManyOfEach(t *testing.T) {
 	s.tables.MustExec(`
 		INSERT INTO tokens (id, name, hash, hint, project_id, role)
 		SELECT gen_random_uuid(), 'old ' || n, decode(md5('token' || n), 'hex'), 'abcd', $1, 'viewer' FROM generate_series(1, 97) n`, db.DefaultProject)
+	s.tables.MustExec(`
+		INSERT INTO saved_views (id, project_id, kind, name, query, created_by)
+		SELECT gen_random_uuid(), $1, 'questions', 'old ' || n, 'filter=failed', 'x' FROM generate_series(1, 98) n`, db.DefaultProject)
 	for path, body := range map[string]func(int) object{
 		"schedules": func(n int) object {
 			return object{"name": fmt.Sprint("new ", n), "task_id": task, "cron": "0 2 * * *", "is_enabled": false}
 		},
 		"shares": func(int) object { return object{"task_id": task} },
 		"tokens": func(n int) object { return object{"name": fmt.Sprint("new ", n), "role": "viewer"} },
+		"views":  func(n int) object { return object{"name": fmt.Sprint("new ", n), "kind": "tasks", "query": "status=FAILED"} },
 	} {
 		var made, refused atomic.Int64
 		var all sync.WaitGroup

@@ -95,3 +95,18 @@ func (s Sample) Share() Interval {
 func studentsT(clusters int) distuv.StudentsT {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(clusters - 1)}
 }
+
+// Percentile returns the number below which the given share of ordered numbers lies, interpolated linearly between
+// neighbours as percentile_cont of SQL does; nil without any number.
+func Percentile(ordered []float64, share float64) *float64 {
+	if len(ordered) == 0 {
+		return nil
+	}
+	place := share * float64(len(ordered)-1)
+	below := int(place)
+	number := ordered[below]
+	if below+1 < len(ordered) {
+		number += (place - float64(below)) * (ordered[below+1] - number)
+	}
+	return &number
+}

@@ -23,6 +23,7 @@ const (
 	KindSession db.Kind = "session"
 	KindPasskey db.Kind = "passkey"
 	KindShare   db.Kind = "share"
+	KindView    db.Kind = "view"
 )
 
 // Role is what a member of a project may do; each role includes the rights of the roles before it.

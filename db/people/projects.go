@@ -152,10 +152,11 @@ var places = map[db.Kind]string{
 	db.KindTask: `SELECT project_id, task_name AS name FROM evaluation_tasks WHERE id = $1`,
 	KindProject: `SELECT id AS project_id, name FROM projects WHERE id = $1`,
 	KindToken:   `SELECT project_id, name FROM tokens WHERE id = $1`,
+	KindView:    `SELECT project_id, name FROM saved_views WHERE id = $1`,
 	KindShare:   `SELECT t.project_id, t.task_name AS name FROM shares s JOIN evaluation_tasks t ON t.id = s.task_id WHERE s.id = $1`,
 }
 
-// ProjectOf returns the project and the name of an object – a task, a token, a link or a project itself –, or
+// ProjectOf returns the project and the name of an object – a task, a token, a link, a view or a project itself –, or
 // db.ErrNotFound.
 func (p People) ProjectOf(ctx context.Context, kind db.Kind, id uuid.UUID) (project uuid.UUID, name string, err error) {
 	return p.placeOf(ctx, places[kind], id, kind)

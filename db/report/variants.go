@@ -130,44 +130,6 @@ const readVariantStatistics = `
 	WHERE t.id = $1
 	ORDER BY v.number`
 
-// readSliceStatistics groups by the slices $3 of the items $2, too.
-const readSliceStatistics = `
-	WITH sliced AS (
-		SELECT s.item_id, s.slice, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
-		FROM unnest($2::bigint[], $3::int[]) AS s (item_id, slice)
-		JOIN evaluation_items i ON i.id = s.item_id
-		JOIN evaluation_tasks t ON t.id = i.task_id)
-	SELECT n.slice, ` + numbersOfVariant + `
-	FROM evaluation_tasks t
-	JOIN task_variants v ON v.task_id = t.id
-	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
-	CROSS JOIN (SELECT slice, count(*) AS items, count(DISTINCT cluster) AS clusters FROM sliced GROUP BY slice) n
-	LEFT JOIN (
-		SELECT sliced.slice, variant, ` + numbersOfRuns + `
-		FROM evaluation_runs
-		JOIN sliced USING (item_id)
-		WHERE task_id = $1 AND is_current
-		GROUP BY sliced.slice, variant) r ON r.variant = v.number AND r.slice = n.slice
-	LEFT JOIN (
-		SELECT sliced.slice, s.variant, ` + numbersOfQuestions + `
-		FROM sliced
-		JOIN question_statistics s USING (item_id)
-		GROUP BY sliced.slice, s.variant) q ON q.variant = v.number AND q.slice = n.slice
-	LEFT JOIN ( -- metrics.md, Clusters
-		SELECT slice, variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS agreement_se
-		FROM (
-			SELECT slice, variant, sum(deviation) AS deviation, count(*) AS items
-			FROM (
-				SELECT sliced.slice, s.variant, sliced.cluster,
-					s.agreement - avg(s.agreement) OVER (PARTITION BY sliced.slice, s.variant) AS deviation
-				FROM sliced
-				JOIN question_statistics s USING (item_id)
-				WHERE s.agreement IS NOT NULL) d
-			GROUP BY slice, variant, cluster) d
-		GROUP BY slice, variant) c ON c.variant = v.number AND c.slice = n.slice
-	WHERE t.id = $1
-	ORDER BY n.slice, v.number`
-
 // VariantStatistics returns the numbers of each variant of a task, in their order.
 func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (variants []VariantStatistics, err error) {
 	err = r.db.InTx(ctx, "compute the variants' statistics", func(tx *sqlx.Tx) error {

@@ -139,32 +139,36 @@ func (r Report) addRatings(
 func summarised(task db.Task, verdicts map[int]variantVerdicts, clusters map[int64]string) map[int]measure.Statistics {
 	statistics := map[int]measure.Statistics{}
 	for _, variant := range task.Variants {
-		of := verdicts[variant.Number]
-		questions := make([]measure.Judged, 0, task.TotalItems)
-		for _, id := range slices.Sorted(maps.Keys(of.questions)) {
-			question := of.questions[id]
-			question.Cluster = clusters[id]
-			questions = append(questions, question)
-		}
-		for id, cluster := range clusters { // those without a run
-			if _, hasRuns := of.questions[id]; !hasRuns {
-				questions = append(questions, measure.Judged{Cluster: cluster})
-			}
-		}
-		for len(questions) < task.TotalItems {
-			questions = append(questions, measure.Judged{})
-		}
-		summary := measure.Summarise(questions, task.RunsPerItem, of.errors)
-		summary.Defaults = of.defaults
-		for dimension, means := range of.ratings {
-			if summary.Ratings == nil {
-				summary.Ratings = map[string]measure.Rating{}
-			}
-			summary.Ratings[dimension] = measure.NewRating(*means)
-		}
-		statistics[variant.Number] = summary
+		statistics[variant.Number] = summarisedVariant(task, verdicts[variant.Number], clusters)
 	}
 	return statistics
+}
+
+// summarisedVariant are the statistics of the verdicts on one variant.
+func summarisedVariant(task db.Task, of variantVerdicts, clusters map[int64]string) measure.Statistics {
+	questions := make([]measure.Judged, 0, task.TotalItems)
+	for _, id := range slices.Sorted(maps.Keys(of.questions)) {
+		question := of.questions[id]
+		question.Cluster = clusters[id]
+		questions = append(questions, question)
+	}
+	for id, cluster := range clusters { // those without a run
+		if _, hasRuns := of.questions[id]; !hasRuns {
+			questions = append(questions, measure.Judged{Cluster: cluster})
+		}
+	}
+	for len(questions) < task.TotalItems {
+		questions = append(questions, measure.Judged{})
+	}
+	summary := measure.Summarise(questions, task.RunsPerItem, of.errors)
+	summary.Defaults = of.defaults
+	for dimension, means := range of.ratings {
+		if summary.Ratings == nil {
+			summary.Ratings = map[string]measure.Rating{}
+		}
+		summary.Ratings[dimension] = measure.NewRating(*means)
+	}
+	return summary
 }
 
 func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (map[int]variantVerdicts, error) {

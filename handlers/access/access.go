@@ -449,7 +449,7 @@ func (g *Guard) projectOf(ctx context.Context, asked ask) (kind db.Kind, of uuid
 	switch asked.rule.object {
 	case "task", "task?":
 		kind = db.KindTask
-	case "project", "token", "share":
+	case "project", "token", "share", "view":
 		kind = db.Kind(asked.rule.object)
 	}
 	id, err := request.ID(asked.object, kind)

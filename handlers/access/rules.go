@@ -114,6 +114,14 @@ POST   /tasks/:taskId/shares/:share/revoke               editor        task     
 GET    /api/v1/shares                                    viewer        task?
 POST   /api/v1/shares                                    editor        -               share.create
 DELETE /api/v1/shares/:id                                editor        share           share.revoke
+GET    /api/v1/views                                     viewer        -
+POST   /api/v1/views                                     reviewer      -               view.create
+GET    /api/v1/views/:id                                 viewer        view
+PATCH  /api/v1/views/:id                                 reviewer      view            view.change
+DELETE /api/v1/views/:id                                 reviewer      view            view.remove
+POST   /views                                            reviewer      -               view.create
+POST   /views/:id                                        reviewer      view            view.change
+POST   /views/:id/remove                                 reviewer      view            view.remove
 
 GET    /                                                 editor        task?
 POST   /language                                         editor        task?

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db"
 	"wending/db/measure"
@@ -50,16 +51,8 @@ type sliceStatistics struct {
 	Answered measure.Interval `json:"success_rate_interval" doc:"95 %, of success_rate, with questions as clusters" example:"[0.95,1]"`
 }
 
-// slicesBy returns the numbers of each value of a column.
-func (h *handler) slicesBy(ctx context.Context, task db.Task, by string, withDefaults bool) ([]slice, error) {
-	place := slices.Index(task.VariableNames, by)
-	if place < 0 {
-		return nil, request.ParameterFault("by", request.OneOf(task.VariableNames...))
-	}
-	found, err := report.New(h.Store).SlicesBy(ctx, task, place+1, withDefaults)
-	if err != nil {
-		return nil, err
-	}
+// newSlices describes the numbers of each value of a column.
+func newSlices(found []report.Slice) []slice {
 	list := make([]slice, len(found))
 	for n, of := range found {
 		list[n] = slice{Value: of.Value, Items: of.Items, Variants: []sliceStatistics{}}
@@ -68,5 +61,24 @@ func (h *handler) slicesBy(ctx context.Context, task db.Task, by string, withDef
 			list[n].Variants = append(list[n].Variants, sliceStatistics{described, one.Answered})
 		}
 	}
-	return list, nil
+	return list
+}
+
+// numbersOf returns the numbers of a task, and those of each value of a column if by names one.
+func (h *handler) numbersOf(ctx context.Context, task db.Task, by string, withDefaults bool) (numbers report.Numbers, err error) {
+	results := report.New(h.Store)
+	if by != "" {
+		place := slices.Index(task.VariableNames, by)
+		if place < 0 {
+			return numbers, request.ParameterFault("by", request.OneOf(task.VariableNames...))
+		}
+		return results.NumbersBy(ctx, task, place+1, withDefaults)
+	}
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { numbers.Variants, err = results.VariantStatistics(reading, task.ID); return err })
+	group.Go(func() (err error) { numbers.Levels, numbers.FactsDiffer, err = results.Levels(reading, task.ID); return err })
+	if len(task.Evaluators) > 0 {
+		group.Go(func() (err error) { numbers.Passes, err = results.PassStatistics(reading, task, withDefaults); return err })
+	}
+	return numbers, group.Wait()
 }

@@ -100,36 +100,20 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	}
 	results := report.New(h.Store)
 	var (
-		numbers        []report.VariantStatistics
-		levels, differ map[int]map[string]int
-		verdicts       = map[int]measure.Statistics{}
-		judges         map[int]report.JudgeNumbers
-		values         []slice
+		numbers report.Numbers
+		judges  map[int]report.JudgeNumbers
 	)
 	group, reading := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { numbers, err = results.VariantStatistics(reading, task.ID); return err })
-	group.Go(func() (err error) { levels, differ, err = results.Levels(reading, task.ID); return err })
+	group.Go(func() (err error) { numbers, err = h.numbersOf(reading, task, input.By, input.IncludeDefaults); return err })
 	group.Go(func() (err error) { judges, err = results.Judges(reading, task); return err })
-	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) {
-			verdicts, err = results.PassStatistics(reading, task, input.IncludeDefaults)
-			return err
-		})
-	}
-	if input.By != "" {
-		group.Go(func() (err error) {
-			values, err = h.slicesBy(reading, task, input.By, input.IncludeDefaults)
-			return err
-		})
-	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	output := &statisticsOutput{}
 	body := &output.Body
-	body.IsFinal, body.ItemsShared, body.Evaluators, body.Slices = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}, values
-	for _, one := range numbers {
-		body.Variants = append(body.Variants, newVariantStatistics(one, levels[one.Number], differ[one.Number], verdicts[one.Number]))
+	body.IsFinal, body.ItemsShared, body.Evaluators, body.Slices = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}, newSlices(numbers.Slices)
+	for _, one := range numbers.Variants {
+		body.Variants = append(body.Variants, newVariantStatistics(one, numbers.Levels[one.Number], numbers.FactsDiffer[one.Number], numbers.Passes[one.Number]))
 	}
 	for _, evaluator := range task.Evaluators {
 		own, err := results.PassStatisticsOf(ctx, task, evaluator, input.IncludeDefaults)

@@ -56,6 +56,14 @@ func personLimit(wrong *cases.FieldError) request.Limit {
 		return request.TextUpTo(wrong.Most)
 	case errors.Is(wrong, cases.ErrReasons):
 		return request.ValuesBetween(0, wrong.Most)
+	case errors.Is(wrong, cases.ErrViewKind):
+		return request.OneOf(texts(people.ViewKinds)...)
+	case errors.Is(wrong, cases.ErrViewEmpty):
+		return request.Required()
+	case errors.Is(wrong, cases.ErrViewLong):
+		return request.TextUpTo(cases.MaxViewQuery)
+	case errors.Is(wrong, cases.ErrViewParameter):
+		return request.OneOf(cases.ViewParameters(wrong.Of)...)
 	case errors.Is(wrong, cases.ErrCost):
 		return request.ValidCost()
 	case errors.Is(wrong, password.ErrShort):

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -65,6 +66,52 @@ func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	delete(kept, name)
 	kept.Set(leftOut, name)
 	return true, c.Redirect(http.StatusSeeOther, paths.WithQuery(c.Request().URL.EscapedPath(), kept))
+}
+
+// KeepNotice returns an address to which a page that shows nothing itself leads, with what was left out of its own.
+func KeepNotice(c echo.Context, address string) string {
+	name := c.QueryParam(leftOut)
+	if name == "" {
+		return address
+	}
+	separator := "?"
+	if strings.Contains(address, "?") {
+		separator = "&"
+	}
+	return address + separator + url.Values{leftOut: {name}}.Encode()
+}
+
+// OpenView redirects from a page whose address names a saved view to the same page with the filters and the order of the
+// view. isAsked reports that the address names one; a view that does not exist is a fault of the parameter.
+func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAsked bool, err error) {
+	query := c.QueryParams()
+	if !query.Has(paths.SavedParameter) {
+		return false, nil
+	}
+	ctx := c.Request().Context()
+	id, malformed := uuid.Parse(query.Get(paths.SavedParameter))
+	view, err := views.View(ctx, request.ScopeOf(ctx).Home(), id)
+	if malformed != nil || errors.Is(err, db.ErrNotFound) || err == nil && view.Kind != kind {
+		return true, request.ParameterFault(paths.SavedParameter, request.Existing())
+	}
+	if err != nil {
+		return true, err
+	}
+	saved, err := url.ParseQuery(view.Query)
+	if err != nil {
+		return true, request.ParameterFault(paths.SavedParameter, request.Existing())
+	}
+	kept := maps.Clone(query)
+	delete(kept, paths.SavedParameter)
+	maps.Copy(kept, saved)
+	return true, c.Redirect(http.StatusSeeOther, paths.WithQuery(c.Request().URL.EscapedPath(), kept))
+}
+
+// Views are the saved views of a kind in the project of a request, for the page at a path that shows a query.
+func Views(c echo.Context, views people.People, kind people.ViewKind, path string, query url.Values) (ui.Views, error) {
+	ctx := c.Request().Context()
+	list, err := views.Views(ctx, request.ScopeOf(ctx).Home(), kind)
+	return ui.Views{Kind: kind, List: list, Path: path, Query: query}, err
 }
 
 // SwitchLanguage sets the language of this and later pages.

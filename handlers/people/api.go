@@ -74,6 +74,7 @@ func RegisterAPI(api huma.API, config Config) {
 	h.registerMembers(api)
 	h.registerTokens(api)
 	h.registerShares(api)
+	h.registerViews(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag, Summary: "List who did what, newest first",
 		Faults: []string{request.CodeParameterInvalid},

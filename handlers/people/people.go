@@ -81,6 +81,9 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.POST("/tasks/:taskId/shares", h.addShare)
 	group.POST("/tasks/:taskId/shares/:share/revoke", h.revokeShare)
 	group.GET(paths.Shared+"/:secret", h.showShared)
+	group.POST(paths.Views, h.addView)
+	group.POST(paths.Views+"/:id", h.changeView)
+	group.POST(paths.Views+"/:id/remove", h.removeView)
 }
 
 // frame returns the frame of a page.

@@ -227,7 +227,7 @@ func (r Reader) document(ctx context.Context, task db.Task, contents Contents) (
 		return nil, err
 	}
 	d.Reviews = reviews.OfQuestions
-	numbers, err := r.Summary(ctx, task, false)
+	numbers, err := r.Summary(ctx, task, "", false)
 	if err != nil {
 		return nil, err
 	}

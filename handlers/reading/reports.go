@@ -86,7 +86,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 	var lines []string // the summary, for the first sheet
 	var variants *export.Sheet
 	if format == "xlsx" {
-		numbers, err := r.reader.Summary(ctx, task, false)
+		numbers, err := r.reader.Summary(ctx, task, "", false)
 		if err != nil {
 			return nil, err
 		}

@@ -13,19 +13,17 @@ import (
 	"wending/views/summary"
 )
 
-// Summary reads a task's report in numbers. Default ratings of judges count only if withDefaults is true.
-func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (summary.Summary, error) {
-	s := summary.Summary{Task: task, WithDefaults: withDefaults}
+// Summary reads a task's report in numbers, also those of each value of the column by unless that is empty. Default
+// ratings of judges count only if withDefaults is true.
+func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaults bool) (summary.Summary, error) {
+	s := summary.Summary{Task: task, By: by, WithDefaults: withDefaults}
 	var matrix [][]measure.ComparedQuestion
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { s.Decision, err = r.decision(reading, task); return err })
 	group.Go(func() (err error) { s.Statistics, err = r.store.TaskStatistics(reading, task); return err })
-	group.Go(func() (err error) { s.Numbers, err = r.report.VariantStatistics(reading, task.ID); return err })
+	group.Go(func() error { return r.numbers(reading, task, &s) })
 	group.Go(func() (err error) { s.Errors, err = r.report.Errors(reading, task.ID); return err })
 	group.Go(func() (err error) { matrix, err = r.report.Matrix(reading, task); return err })
-	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task, withDefaults); return err })
-	}
 	group.Go(func() (err error) { s.Judges, err = r.judges(reading, task, withDefaults); return err })
 	if err := group.Wait(); err != nil {
 		return s, err
@@ -46,6 +44,21 @@ func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (s
 		s.Matrix, s.MatrixTotal, err = r.matrix(ctx, matrix, s.Verdicts != nil)
 	}
 	return s, err
+}
+
+// numbers reads the numbers of each variant and what evaluators say and, if it names a column, those of each of its values.
+func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (err error) {
+	if place := slices.Index(task.VariableNames, s.By); place >= 0 {
+		numbers, err := r.report.NumbersBy(ctx, task, place+1, s.WithDefaults)
+		s.Numbers, s.Verdicts, s.Slices = numbers.Variants, numbers.Passes, numbers.Slices
+		return err
+	}
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { s.Numbers, err = r.report.VariantStatistics(reading, task.ID); return err })
+	if len(task.Evaluators) > 0 {
+		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task, s.WithDefaults); return err })
+	}
+	return group.Wait()
 }
 
 // judges reads the ratings of a task's judges.

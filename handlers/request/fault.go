@@ -252,6 +252,9 @@ const ruleKey = "error.range.rule"
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }
 
+// Existing allows only what exists.
+func Existing() Limit { return Limit{key: "error.range.existing"} }
+
 // Unlike allows a name that does not look like another account's.
 func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
 

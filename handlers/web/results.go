@@ -15,6 +15,7 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
+	"wending/db/people"
 	"wending/db/report"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
@@ -40,6 +41,9 @@ func (p *Pages) showReport(c echo.Context) error {
 	if !task.HasResults && !isPartial {
 		return request.NewFault(request.CodeTaskNotFinished)
 	}
+	if isAsked, err := pages.OpenView(c, p.people, people.QuestionViews); isAsked {
+		return err
+	}
 	page, err := pages.Window(c)
 	if err != nil {
 		return err
@@ -56,6 +60,9 @@ func (p *Pages) showReport(c echo.Context) error {
 	defer leave()
 	reviews, err := p.readReport(c, &report)
 	if err != nil {
+		return err
+	}
+	if report.Views, err = p.viewsOf(c, paths.Results(task.ID), report.Query); err != nil {
 		return err
 	}
 	shown := report.Shown(report.Query)
@@ -236,6 +243,12 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	reviews, err = p.reader.Reviews(ctx, report.Task.ID)
 	report.Reviews = reviews.OfQuestions
 	return reviews, err
+}
+
+// viewsOf are the project's saved views of questions, for a page that shows what a query asks for.
+func (p *Pages) viewsOf(c echo.Context, path string, query results.Query) (ui.Views, error) {
+	query.IsPartial = false
+	return pages.Views(c, p.people, people.QuestionViews, path, query.Values())
 }
 
 // sliced are the items of a task that the slice of a query asks for; nil if it does not ask.

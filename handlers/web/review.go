@@ -13,6 +13,7 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/db/people"
 	"wending/db/report"
 	"wending/handlers/form"
 	"wending/handlers/pages"
@@ -40,7 +41,13 @@ func (p *Pages) nextReview(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if isAsked, err := pages.OpenView(c, p.people, people.QuestionViews); isAsked {
+		return err
+	}
 	r := results.Report{Task: task}
+	if r.Query, err = queryOf(c, task); err != nil {
+		return err
+	}
 	if _, err := p.readReport(c, &r); err != nil {
 		return err
 	}
@@ -51,10 +58,10 @@ func (p *Pages) nextReview(c echo.Context) error {
 	}
 	for n := range queue {
 		if item := queue[(behind+n)%len(queue)]; r.Waits(item) {
-			return c.Redirect(http.StatusSeeOther, paths.ReviewOf(task.ID, item.Number))
+			return c.Redirect(http.StatusSeeOther, pages.KeepNotice(c, paths.WithQuery(paths.ReviewOf(task.ID, item.Number), r.Values())))
 		}
 	}
-	return c.Redirect(http.StatusSeeOther, paths.Review(task.ID))
+	return c.Redirect(http.StatusSeeOther, pages.KeepNotice(c, paths.Review(task.ID)))
 }
 
 // reviewQuestion shows one question on its own page.
@@ -67,12 +74,18 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if !task.HasResults {
 		return request.NewFault(request.CodeTaskNotFinished)
 	}
+	if isAsked, err := pages.OpenView(c, p.people, people.QuestionViews); isAsked {
+		return err
+	}
+	j := judging.Judging{Report: results.Report{Task: task, IsJudging: true}}
+	if j.Query, err = queryOf(c, task); err != nil {
+		return err
+	}
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	j := judging.Judging{Report: results.Report{Task: task, IsJudging: true}}
 	reviews, err := p.readReport(c, &j.Report)
 	if err != nil {
 		return err
@@ -85,6 +98,9 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 		return request.NewFault(request.CodeQuestionNotFound)
 	}
 	j.Card = cards[0]
+	if j.Views, err = p.viewsOf(c, paths.NextReview(task.ID), j.Query); err != nil {
+		return err
+	}
 	if task.TotalVariants == 1 {
 		j.View = cmp.Or(j.View, results.Merged) // short answers, too, because differences come first
 	}
@@ -92,11 +108,13 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if j.Reasons, err = p.reviews.ReasonsOf(ctx, task.ID); err != nil {
 		return err
 	}
-	same, err := p.same(c, j.Report)
-	if err != nil {
-		return err
+	if !j.Narrows() {
+		same, err := p.same(c, j.Report)
+		if err != nil {
+			return err
+		}
+		j.Passable = len(same.Passable)
 	}
-	j.Passable = len(same.Passable)
 	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("review.mode.title", "Number", number), ui.SectionTasks)
 	frame.Width, frame.Styles = "wide judging-page", []string{"report.css", "gallery.css", "judging.css"}
 	frame.Scripts = []string{"review.js", "judging.js", "report.js"}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/people"
 	"wending/db/report"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -75,6 +77,7 @@ func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	if list.Series, err = report.NewTaskList(p.Store).SeriesOf(c.Request().Context(), request.ScopeOf(c.Request().Context()), list.Tasks); err != nil {
 		return list, err
 	}
+	list.Query = maps.Clone(query)
 	list.Pager, list.HasDemo = pages.NewPager(paths.Tasks, query, page, total), p.DemoURL != ""
 	list.Version, err = rowsVersion(c.Request().Context(), list)
 	return list, err
@@ -92,8 +95,14 @@ func rowsVersion(ctx context.Context, list taskpages.List) (string, error) {
 
 // listTasks shows the list of tasks.
 func (p *Pages) listTasks(c echo.Context) error {
+	if isAsked, err := pages.OpenView(c, p.people, people.TaskViews); isAsked {
+		return err
+	}
 	list, err := p.readList(c)
 	if err != nil {
+		return err
+	}
+	if list.Views, err = pages.Views(c, p.people, people.TaskViews, paths.Tasks, list.Query); err != nil {
 		return err
 	}
 	if redirected, err := pages.RedirectPastEnd(c, list.Pager); redirected {

@@ -30,21 +30,16 @@ func (p *Pages) showSummary(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	s, err := p.reader.Summary(ctx, task, c.QueryParam("include_defaults") == "true")
+	by := c.QueryParam("by")
+	if by != "" && !slices.Contains(task.VariableNames, by) {
+		return request.ParameterFault("by", request.OneOf(task.VariableNames...))
+	}
+	s, err := p.reader.Summary(ctx, task, by, c.QueryParam("include_defaults") == "true")
 	if err != nil {
 		return err
 	}
 	if s.Columns, err = p.report.Columns(ctx, task); err != nil {
 		return err
-	}
-	if s.By = c.QueryParam("by"); s.By != "" {
-		place := slices.Index(task.VariableNames, s.By)
-		if place < 0 {
-			return request.ParameterFault("by", request.OneOf(task.VariableNames...))
-		}
-		if s.Slices, err = p.report.SlicesBy(ctx, task, place+1, s.WithDefaults); err != nil {
-			return err
-		}
 	}
 	l := pages.Locale(c)
 	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.report"), "Name", task.Name), ui.SectionTasks)

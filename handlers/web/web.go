@@ -13,6 +13,7 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/journal"
+	"wending/db/people"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/form"
@@ -59,6 +60,7 @@ type Pages struct {
 	reader    reading.Reader
 	assets    journal.Assets
 	keeper    form.Keeper
+	people    people.People
 	questions pages.Questions
 }
 
@@ -67,7 +69,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	p := &Pages{
 		config, report.NewMonitor(config.Store), report.New(config.Store), engine.NewHistory(config.Store), review.New(config.Store), reading.New(config.Store, config.Tasks.Assets),
 		journal.NewAssets(config.Store),
-		form.Keeper{Sealer: config.Sealer}, pages.Questions{Staging: config.Staging, Log: config.Log},
+		form.Keeper{Sealer: config.Sealer}, people.New(config.Store), pages.Questions{Staging: config.Staging, Log: config.Log},
 	}
 	compressed.GET(paths.Create, p.newTask)
 	compressed.GET(paths.Tasks, p.listTasks)

@@ -52,6 +52,8 @@ type FieldError struct {
 	Err   error
 	// Least and Most are the limits of a number.
 	Least, Most int
+	// Of is the value of another field on which the choices depend.
+	Of string
 }
 
 // Error implements error.
@@ -84,7 +86,7 @@ func (c *checks) fail(field string, err error) { *c = append(*c, &FieldError{Fie
 
 func (c *checks) within(field string, n, least, most int, err error) {
 	if n < least || n > most {
-		*c = append(*c, &FieldError{field, err, least, most})
+		*c = append(*c, &FieldError{Field: field, Err: err, Least: least, Most: most})
 	}
 }
 

@@ -40,10 +40,12 @@ func stageName(locale text.Locale, stage int) string {
 	return locale.Text("level." + string(stages[stage][0]))
 }
 
-// Queue is all questions in the order of review: by level, the one with most at stake first, and within a level by
-// risk.
+// Queue is the questions that the report's query asks for in the order of review: by level, the one with most at stake
+// first, and within a level by risk.
 func Queue(r results.Report) []report.Summary {
-	queue := r.Shown(results.Query{Sort: results.DefaultSort})
+	query := r.Query
+	query.Sort = results.DefaultSort
+	queue := r.Shown(query)
 	slices.SortStableFunc(queue, func(a, b report.Summary) int { return cmp.Compare(stageOf(a), stageOf(b)) })
 	return queue
 }

@@ -66,6 +66,8 @@ const (
 	Projects = "/projects"
 	// Shared is the prefix of links to reports.
 	Shared = "/shared"
+	// Views saves the filters and the order of a page.
+	Views = "/views"
 	// ScheduleTimes shows the next times of a cron expression.
 	ScheduleTimes = "/library/schedules/times"
 )
@@ -240,6 +242,20 @@ func APIArchive(id uuid.UUID) string { return APITasks + "/" + id.String() + "/a
 // APIExport is a task's report as a download.
 func APIExport(id uuid.UUID, format string) string {
 	return APITasks + "/" + id.String() + "/export?format=" + format
+}
+
+// SavedView changes a saved view.
+func SavedView(id uuid.UUID) string { return Views + "/" + id.String() }
+
+// RemoveView removes a saved view.
+func RemoveView(id uuid.UUID) string { return SavedView(id) + "/remove" }
+
+// SavedParameter names the saved view that a page is to open.
+const SavedParameter = "saved"
+
+// WithView is a page as a saved view has it.
+func WithView(path string, id uuid.UUID) string {
+	return WithQuery(path, url.Values{SavedParameter: {id.String()}})
 }
 
 // ColumnPrefix begins the parameters that narrow a report by a column of its dataset.

@@ -280,7 +280,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("archive.", archive.Problems...)
 	add("error.range.", archive.Wanted...)
 	add("quota.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, people.QuotaCost)
-	add("quota.exceeded.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, db.ScheduleCap.What, db.ShareCap.What, db.TokenCap.What)
+	add("quota.exceeded.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, db.ScheduleCap.What, db.ShareCap.What, db.TokenCap.What, db.ViewCap.What)
 	add("error.range.password.", "short", "long", "common", "different", "wrong", "same")
 	add("duty.", "password", "passkey")
 	add("token.reach.", "accounts", "installation")

@@ -1,0 +1,125 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"wending/db/people"
+)
+
+// MaxViewQuery is the maximum length of the query of a saved view, in characters.
+const MaxViewQuery = 4000
+
+// Why a saved view is refused.
+var (
+	ErrViewKind      = errors.New("there is no such kind of view")
+	ErrViewEmpty     = errors.New("a view needs at least one filter or an order")
+	ErrViewLong      = errors.New("the query is too long")
+	ErrViewParameter = errors.New("not a parameter that a view keeps")
+)
+
+// columnPrefix begins the parameters of questions that are named by columns of datasets.
+const columnPrefix = "column."
+
+// viewParameters are the parameters of pages that views keep, by kind: filters and orders, and not the page's number.
+var viewParameters = map[people.ViewKind][]string{
+	people.QuestionViews: {
+		"filter", "review", "reason", "sort", "search", "series", "variant", "finish_reason", "error_code",
+		"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost", "max_cost", columnPrefix + "<name>",
+	},
+	people.TaskViews: {"query", "status"},
+}
+
+// ViewParameters returns the parameters that views of a kind keep.
+func ViewParameters(kind string) []string { return viewParameters[people.ViewKind(kind)] }
+
+// View is what a page or a program saves.
+type View struct{ Name, Query string }
+
+// checkView returns the stored form of a view's values.
+func checkView(c *checks, kind people.ViewKind, given View) (name, query string) {
+	name = c.name(given.Name)
+	if !slices.Contains(people.ViewKinds, kind) {
+		c.fail("kind", ErrViewKind)
+		return name, ""
+	}
+	values, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(given.Query), "?"))
+	if err != nil || !utf8.ValidString(given.Query) || strings.ContainsRune(given.Query, 0) || strings.Contains(given.Query, "%00") {
+		c.fail("query", ErrViewEmpty)
+		return name, ""
+	}
+	for parameter, all := range values {
+		isColumn := kind == people.QuestionViews && strings.HasPrefix(parameter, columnPrefix)
+		if !isColumn && !slices.Contains(viewParameters[kind], parameter) {
+			*c = append(*c, &FieldError{Field: "query", Err: ErrViewParameter, Of: string(kind)})
+			return name, ""
+		}
+		if values[parameter] = slices.DeleteFunc(all, func(value string) bool { return value == "" }); len(values[parameter]) == 0 {
+			delete(values, parameter) // a form has blanks for what it does not ask for
+		}
+	}
+	query = values.Encode()
+	switch {
+	case query == "":
+		c.fail("query", ErrViewEmpty)
+	case utf8.RuneCountInString(query) > MaxViewQuery:
+		*c = append(*c, &FieldError{Field: "query", Err: ErrViewLong, Most: MaxViewQuery})
+	}
+	return name, query
+}
+
+// AddView saves a view for a project. Faults are returned as FieldErrors of "name", "kind" and "query".
+func (s Service) AddView(ctx context.Context, projectID uuid.UUID, kind people.ViewKind, given View, by string) (view people.View, err error) {
+	var c checks
+	view = people.View{ID: uuid.New(), ProjectID: projectID, Kind: kind, CreatedBy: by}
+	view.Name, view.Query = checkView(&c, kind, given)
+	if err := c.err(); err != nil {
+		return view, err
+	}
+	if err := s.store.AddView(ctx, view); err != nil {
+		return view, viewTaken(err)
+	}
+	return s.store.View(ctx, projectID, view.ID)
+}
+
+// ChangeView replaces the name and the query of a view of a project, and returns the view before and after.
+func (s Service) ChangeView(ctx context.Context, projectID, id uuid.UUID, change func(*View)) (before, after people.View, err error) {
+	if before, err = s.store.View(ctx, projectID, id); err != nil {
+		return before, after, err
+	}
+	given := View{before.Name, before.Query}
+	change(&given)
+	var c checks
+	after = before
+	after.Name, after.Query = checkView(&c, before.Kind, given)
+	if err := c.err(); err != nil {
+		return before, after, err
+	}
+	if err := s.store.ChangeView(ctx, after); err != nil {
+		return before, after, viewTaken(err)
+	}
+	after, err = s.store.View(ctx, projectID, id)
+	return before, after, err
+}
+
+// RemoveView removes a view of a project and returns it as it was.
+func (s Service) RemoveView(ctx context.Context, projectID, id uuid.UUID) (view people.View, err error) {
+	if view, err = s.store.View(ctx, projectID, id); err != nil {
+		return view, err
+	}
+	return view, s.store.RemoveView(ctx, projectID, id)
+}
+
+// viewTaken turns ErrNameTaken into a fault of the name.
+func viewTaken(err error) error {
+	if errors.Is(err, people.ErrNameTaken) {
+		return &FieldError{Field: "name", Err: people.ErrNameTaken}
+	}
+	return err
+}
