@@ -175,7 +175,8 @@ func need(method, path string) string {
 		return "editor"
 	case isRead:
 		return "viewer"
-	case strings.HasSuffix(path, "/review"), strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
+	case strings.HasSuffix(path, "/review"), strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"),
+		strings.Contains(path, "/carried-reviews"):
 		return "reviewer"
 	}
 	return "editor"

@@ -233,23 +233,27 @@ const comparedTime = 10 * time.Minute
 // sidesOf returns the tasks that a request compares.
 func (h *handler) sidesOf(ctx context.Context, input ComparedSides) (sides [2]summary.ComparedSide, err error) {
 	for n, side := range []struct{ name, value string }{{"a", input.A}, {"b", input.B}} {
-		if side.value == "" {
-			return sides, request.ParameterFault(side.name, request.NonEmpty())
-		}
-		id, variant, err := request.Compared(side.value)
-		if err != nil {
+		if sides[n], err = h.sideOf(ctx, side.name, side.value); err != nil {
 			return sides, err
 		}
-		task, err := h.resultsTask(ctx, id.String(), false)
-		if err == nil {
-			err = request.HasVariant(task, variant)
-		}
-		if err != nil {
-			return sides, err
-		}
-		sides[n] = summary.ComparedSide{Task: task, Variant: variant}
 	}
 	return sides, nil
+}
+
+// sideOf returns the task, with its variant, that a parameter names.
+func (h *handler) sideOf(ctx context.Context, name, value string) (side summary.ComparedSide, err error) {
+	if value == "" {
+		return side, request.ParameterFault(name, request.NonEmpty())
+	}
+	id, variant, err := request.Compared(value)
+	if err != nil {
+		return side, err
+	}
+	task, err := h.resultsTask(ctx, id.String(), false)
+	if err == nil {
+		err = request.HasVariant(task, variant)
+	}
+	return summary.ComparedSide{Task: task, Variant: variant}, err
 }
 
 func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*comparisonOutput, error) {
