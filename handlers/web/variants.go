@@ -37,14 +37,13 @@ func (p *Pages) showSummary(c echo.Context) error {
 	if s.Columns, err = p.report.Columns(ctx, task); err != nil {
 		return err
 	}
-	if s.By = c.QueryParam("by"); s.By != "" {
-		place := slices.Index(task.VariableNames, s.By)
-		if place < 0 {
-			return request.ParameterFault("by", request.OneOf(task.VariableNames...))
-		}
-		if s.Slices, err = p.report.SlicesBy(ctx, task, place+1, s.WithDefaults); err != nil {
-			return err
-		}
+	s.By = c.QueryParam("by")
+	place, err := request.ColumnPlace(task, s.By)
+	if err == nil && place > 0 {
+		s.Slices, err = p.report.SlicesBy(ctx, task, place, s.WithDefaults)
+	}
+	if err != nil {
+		return err
 	}
 	l := pages.Locale(c)
 	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.report"), "Name", task.Name), ui.SectionTasks)

@@ -1101,7 +1101,7 @@ func reportBar(report Report) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = sliceFilters(report).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = report.slicing().Filters().Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
