@@ -176,7 +176,8 @@ func need(method, path string) string {
 		return "editor"
 	case isRead:
 		return "viewer"
-	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"), strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
+	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"), strings.Contains(path, "/carried-reviews"),
+		strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
 		return "reviewer"
 	}
 	return "editor"

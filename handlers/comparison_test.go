@@ -397,6 +397,67 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 	}
 }
 
+// Programs carry verdicts over as people do: they see what holds, take it over as one, and withdraw it as one; files name where each is from.
+func TestProgramsCarryVerdictsOver(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	a, b := twoVersions(t, s)
+	for _, question := range []string{"q1", "q2", "q3"} {
+		told := s.send(t, http.MethodPut, api+"/"+a+"/items/"+question+"/review", object{"reviewer": "李雷", "verdict": "PASS"})
+		require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
+	}
+	var can struct {
+		Items []struct {
+			QuestionID string `json:"question_id"`
+			Reviews    []struct{ Reviewer, Verdict string }
+		}
+		LeftOut map[string]int `json:"left_out"`
+	}
+	s.get(t, api+"/"+b+"/carriable-reviews?from="+a).into(t, &can)
+	require.Len(t, can.Items, 2)
+	require.Equal(t, "q1", can.Items[0].QuestionID)
+	require.Equal(t, "李雷", can.Items[0].Reviews[0].Reviewer)
+	require.Equal(t, map[string]int{"judged": 0, "changed": 1, "failed": 0, "standard_answer": 0, "files": 0, "replaced": 0}, can.LeftOut)
+
+	carried := api + "/" + b + "/carried-reviews"
+	send := func(body object) (told struct {
+		BatchID    string `json:"batch_id"`
+		Questions  int
+		NotCarried []string `json:"not_carried"`
+	},
+	) {
+		answer := s.send(t, http.MethodPost, carried, body)
+		require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
+		answer.into(t, &told)
+		return told
+	}
+	one := send(object{"from": a, "reviewer": "王五", "question_ids": []string{"q1", "q3", "none"}})
+	require.Equal(t, 1, one.Questions)
+	require.Equal(t, []string{"q3", "none"}, one.NotCarried)
+	require.Equal(t, 1, send(object{"from": a, "reviewer": "王五"}).Questions, "what is left")
+
+	lines := string(s.get(t, api+"/"+b+"/export?format=jsonl").body)
+	require.Contains(t, lines, `"carried_by":"王五","carried_from":"`+a+`","carried_from_name":`)
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+b+"/export?format=xlsx").body))
+	require.NoError(t, err)
+	sheet, err := book.GetRows("评审")
+	require.NoError(t, err)
+	require.Equal(t, []string{"carried_by", "carried_from", "carried_from_id"}, sheet[0][len(sheet[0])-3:])
+	require.Equal(t, "王五", sheet[1][len(sheet[1])-3])
+	require.Equal(t, a, sheet[1][len(sheet[1])-1])
+
+	require.Equal(t, http.StatusNotFound, s.delete(t, b+"/carried-reviews/"+one.BatchID+"?reviewer=李雷").StatusCode, "another's")
+	require.Equal(t, http.StatusNoContent, s.delete(t, b+"/carried-reviews/"+one.BatchID+"?reviewer=王五").StatusCode)
+	var left struct {
+		Items []struct{ Questions int }
+	}
+	s.get(t, carried).into(t, &left)
+	require.Len(t, left.Items, 1)
+	for body, status := range map[string]int{`{"from":"` + a + `:3","reviewer":"x"}`: 404, `{"from":"","reviewer":"x"}`: 422, `{"from":"` + a + `","reviewer":" "}`: 422, `{"from":"` + a + `","variant":2,"reviewer":"x"}`: 404} {
+		require.Equal(t, status, s.send(t, http.MethodPost, carried, json.RawMessage(body)).StatusCode, body)
+	}
+}
+
 // A comparison goes out as CSV, as a workbook and on paper, in the order of risk; nothing in it runs as a formula.
 func TestAComparisonIsExported(t *testing.T) {
 	t.Parallel()

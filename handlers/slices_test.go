@@ -172,3 +172,72 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	fold, _ := s.get(t, "/tasks/"+id+"/results").page(t).Find(".sent a").First().Attr("hx-get")
 	require.Contains(t, string(s.fragment(t, fold).body), "&#34;question&#34;")
 }
+
+// A comparison is narrowed by the columns of the second task, and grouped by one: on its page, in the API and as a file.
+func TestAComparisonIsNarrowedAndGroupedByColumns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	a, b := s.sliced(t), s.sliced(t)
+	sides := "?a=" + a + "&b=" + b
+	type told struct {
+		Items []struct {
+			A struct {
+				QuestionID string `json:"question_id"`
+			}
+		}
+		Groups map[string]int
+		Slices []struct {
+			Value       *string
+			Items       int
+			Groups      map[string]int
+			Differences map[string]struct {
+				N          int
+				Difference *float64
+				Interval   []float64
+			}
+		}
+		Differences map[string]struct{ N int }
+	}
+	get := func(query url.Values) (of told) {
+		s.get(t, "/api/v1/comparison"+sides+"&"+query.Encode()).into(t, &of)
+		return of
+	}
+	narrowed := get(url.Values{"column.category": {"合同", "劳动"}, "column.难 度": {"hard"}})
+	require.Len(t, narrowed.Items, 2)
+	require.Equal(t, "q2", narrowed.Items[0].A.QuestionID)
+	require.Equal(t, 2, narrowed.Differences["success_rate"].N, "the numbers are those of the questions that are left")
+	require.Nil(t, narrowed.Slices)
+	grouped := get(url.Values{"by": {"category"}})
+	require.Len(t, grouped.Items, 6)
+	require.Len(t, grouped.Slices, 4)
+	require.Equal(t, "劳动", *grouped.Slices[0].Value)
+	require.Equal(t, 2, grouped.Slices[0].Items)
+	require.Equal(t, 2, grouped.Slices[0].Differences["latency_ms"].N+1, "one question has no answer")
+	require.Equal(t, []float64{0, 0}, grouped.Slices[0].Differences["success_rate"].Interval)
+	require.Len(t, get(url.Values{"by": {"category"}, "column.category": {"合同"}}).Slices, 1)
+	for _, query := range []url.Values{{"by": {"none"}}, {"column.none": {"x"}}, {"min_cost": {"1"}}} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/api/v1/comparison"+sides+"&"+query.Encode()).StatusCode, query)
+	}
+
+	chosen := url.Values{"column.category": {"合同"}}.Encode()
+	page := s.get(t, "/comparison"+sides+"&"+chosen).page(t)
+	require.Equal(t, 2, page.Find(".compared-pair").Length())
+	require.Equal(t, "合同", page.Find("select[name='column.category'] option[selected]").AttrOr("value", ""))
+	export := page.Find("a[href*='format=csv']").AttrOr("href", "")
+	require.Contains(t, export, "column.category")
+	rows := strings.Split(strings.TrimSpace(string(s.get(t, export).body)), "\r\n")
+	require.Len(t, rows, 3)
+	require.True(t, strings.HasSuffix(rows[0], ",var_category,var_难 度"), rows[0])
+	require.True(t, strings.HasSuffix(rows[1], ",合同,easy"), rows[1])
+	require.Equal(t, 2, s.get(t, "/comparison/print"+sides+"&"+chosen).page(t).Find(".compared-pair").Length())
+	by := s.get(t, "/comparison"+sides+"&by=category").page(t)
+	require.Equal(t, 4, by.Find("#slices tbody tr").Length())
+	link := by.Find("#slices tbody tr:contains(合同) th a").First().AttrOr("href", "")
+	require.Equal(t, 2, s.get(t, link).page(t).Find(".compared-pair").Length(), "a value leads to its questions")
+	none := s.get(t, "/comparison"+sides+"&"+url.Values{"column.category": {"none"}}.Encode())
+	require.Equal(t, http.StatusOK, none.StatusCode)
+	require.Zero(t, none.page(t).Find(".compared-pair").Length())
+	for _, query := range []string{"by=none", "column.none=x"} {
+		require.Equal(t, http.StatusSeeOther, s.get(t, "/comparison"+sides+"&"+query).StatusCode, query)
+	}
+}

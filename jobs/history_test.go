@@ -216,3 +216,31 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	_, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
 }
+
+// Once a task has ended, its answers are compared with those of the task before it on the same dataset, variant by variant.
+func TestATaskIsComparedWithTheOneBeforeItOnTheSameDataset(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	before := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, "在 30 日内答复 "+call.Question)
+	})
+	after := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, "在 35 日内答复 "+call.Question)
+	})
+	b.startWorker(t, 8)
+	other := b.run(t, 3, func(n *db.NewTask) { variants(n, before.URL); n.Task.DatasetName = "other.csv" })
+	first := b.run(t, 3, func(n *db.NewTask) { variants(n, before.URL, before.URL) })
+	second := b.run(t, 3, func(n *db.NewTask) { variants(n, after.URL, before.URL) })
+
+	compared := func(task uuid.UUID) (count int) {
+		require.NoError(t, b.tables.Get(&count, `
+			SELECT count(*)
+			FROM compared_answers c
+			JOIN evaluation_items a ON a.id = c.a_item_id
+			JOIN evaluation_items b ON b.id = c.b_item_id
+			WHERE a.task_id = $1 AND b.task_id = $2 AND c.a_variant = 1 AND c.b_variant = 1 AND c.facts_differ = 'conflict'`, task, second.ID))
+		return count
+	}
+	dbtest.Await(t, time.Minute, "the comparison", func() bool { return compared(first.ID) == 3 })
+	require.Zero(t, compared(other.ID), "a task on another dataset")
+}

@@ -123,6 +123,16 @@ func (w *Worker) finish(ctx context.Context, id uuid.UUID) error {
 	finished, err := tasks.FinishLaunch(ctx, w.Store, id)
 	if finished {
 		w.Log.InfoContext(ctx, "launch finished", "launch_id", id)
+		w.aside.Go(func() { w.compare(id) }) //nolint:contextcheck // it outlives the lane
 	}
 	return err
+}
+
+// compare compares a finished task with the one before it on the same dataset. What it leaves out is compared when somebody asks.
+func (w *Worker) compare(launchID uuid.UUID) {
+	ctx := w.calls
+	err := w.contain("compare tasks", func() error { return tasks.CompareWithEarlier(ctx, w.Store, launchID, w.isLeaving) })
+	if err != nil && ctx.Err() == nil {
+		w.Log.WarnContext(ctx, "task not compared with the one before it, will be compared when somebody asks", "launch_id", launchID, "error", err)
+	}
 }

@@ -122,12 +122,33 @@ func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
 		}
 	}
 	c.OnlyB = slices.DeleteFunc(slices.Clone(b), func(q ComparedQuestion) bool { return taken[q.ID] })
+	c.sum()
+	return c
+}
+
+// sum computes the differences between the tasks' numbers on the pairs.
+func (c *Comparison) sum() {
 	c.Agreement = c.Change(func(q ComparedQuestion) *float64 { return q.Agreement })
 	c.SuccessRate = c.Change(func(q ComparedQuestion) *float64 { return q.SuccessRate })
 	c.LatencyMS = c.Change(func(q ComparedQuestion) *float64 { return q.LatencyMS })
 	c.PassShare = c.Change(func(q ComparedQuestion) *float64 { return q.PassShare })
 	c.Score = c.Change(func(q ComparedQuestion) *float64 { return q.Score })
-	return c
+}
+
+// Only returns the comparison of some of the questions: of those pairs whose question in the second task is among ofB, and of those
+// that only one task has if they are among its own.
+func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
+	kept := func(questions []ComparedQuestion, isKept func(ComparedQuestion) bool) []ComparedQuestion {
+		return slices.DeleteFunc(slices.Clone(questions), func(q ComparedQuestion) bool { return !isKept(q) })
+	}
+	only := Comparison{OnlyA: kept(c.OnlyA, ofA), OnlyB: kept(c.OnlyB, ofB)}
+	for _, pair := range c.Pairs {
+		if ofB(pair.B) {
+			only.Pairs = append(only.Pairs, pair)
+		}
+	}
+	only.sum()
+	return only
 }
 
 func transition(a, b Level) Transition {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/lib/pq"
 	"golang.org/x/sync/errgroup"
 
@@ -127,6 +128,42 @@ func (r Report) Between(ctx context.Context, a, b Side, pairs []measure.Pair, wi
 		}
 	}
 	return nil
+}
+
+// findEarlier looks through the 500 tasks before a launch's.
+const findEarlier = `
+	SELECT t.id AS b, e.id AS a, least(t.total_variants, e.total_variants) AS variants
+	FROM launches l
+	JOIN evaluation_tasks t ON t.id = l.task_id
+	CROSS JOIN LATERAL (
+		SELECT id, total_variants
+		FROM (
+			SELECT id, total_variants, created_at, status, dataset_id, dataset_name
+			FROM evaluation_tasks
+			WHERE project_id = t.project_id AND created_at < t.created_at
+			ORDER BY created_at DESC
+			LIMIT 500) recent
+		WHERE status IN ('SUCCEEDED', 'STOPPED') AND dataset_id IS NOT DISTINCT FROM t.dataset_id AND (dataset_id IS NOT NULL OR dataset_name = t.dataset_name)
+		ORDER BY created_at DESC
+		LIMIT 1) e
+	WHERE l.id = $1`
+
+// Earlier returns the newest task on the same dataset that was made before a launch's task, and the variants that both have, as sides to
+// compare; none if there is no such task.
+func (r Report) Earlier(ctx context.Context, launchID uuid.UUID) (sides [][2]Side, err error) {
+	var found []struct {
+		A, B     uuid.UUID
+		Variants int
+	}
+	if err := r.db.SelectContext(ctx, &found, findEarlier, launchID); err != nil {
+		return nil, pg.Classify("find the earlier task on the dataset", err)
+	}
+	for _, one := range found {
+		for variant := 1; variant <= one.Variants; variant++ {
+			sides = append(sides, [2]Side{{one.A, variant}, {one.B, variant}})
+		}
+	}
+	return sides, nil
 }
 
 // readStored takes what is known of the pairs, and returns the places of those that must be compared.

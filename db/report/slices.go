@@ -252,6 +252,33 @@ func (o ofRuns) verdicts(runsPerItem int) (said, answered variantVerdicts) {
 	return said, answered
 }
 
+// ComparedSlice is a comparison of the questions with one value in a column of the second task's dataset.
+type ComparedSlice struct {
+	// Value is nil for all values but the SliceMost most frequent.
+	Value *string
+	measure.Comparison
+}
+
+// CompareBy returns the comparison of each value of a column of the second task's dataset, which is named by its place, 1-based. Values
+// of questions that the first task does not have are left out.
+func (r Report) CompareBy(ctx context.Context, second db.Task, place int, c measure.Comparison) (compared []ComparedSlice, err error) {
+	values, err := r.Slices(ctx, second.ID, place)
+	if err != nil {
+		return nil, err
+	}
+	for n, value := range values.Values {
+		none := func(measure.ComparedQuestion) bool { return false }
+		of := c.Only(none, func(q measure.ComparedQuestion) bool {
+			at, isKnown := values.of[q.ID]
+			return isKnown && at == n
+		})
+		if len(of.Pairs) > 0 {
+			compared = append(compared, ComparedSlice{value, of})
+		}
+	}
+	return compared, nil
+}
+
 // NumbersBy returns the numbers of a task as a whole and of each value of a column, which is named by its place, 1-based.
 // Default ratings of judges count if withDefaults is true.
 func (r Report) NumbersBy(ctx context.Context, task db.Task, place int, withDefaults bool) (numbers Numbers, err error) {

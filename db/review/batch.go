@@ -177,8 +177,8 @@ const (
 )
 
 // Carry takes the verdicts of people on questions as a whole over to a later task, as one batch: each stays its reviewer's. A question
-// on which somebody has a verdict there keeps it. It returns on how many questions verdicts were taken over.
-func (r Reviews) Carry(ctx context.Context, c Carried) (carried int, err error) {
+// on which somebody has a verdict there keeps it. It returns the batch, with on how many questions verdicts were taken over.
+func (r Reviews) Carry(ctx context.Context, c Carried) (batch Batch, err error) {
 	const lock = `SELECT id FROM evaluation_items WHERE task_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE`
 	var from, to pq.Int64Array
 	for _, pair := range c.Pairs {
@@ -201,22 +201,22 @@ func (r Reviews) Carry(ctx context.Context, c Carried) (carried int, err error) 
 		if err := tx.SelectContext(ctx, &taken, findCarried, from, to, c.From, c.FromVariant, c.Variant); err != nil {
 			return pg.Classify("find the verdicts to adopt", err)
 		}
-		batch := uuid.New()
+		batch = Batch{ID: uuid.New(), Reviewer: c.By, CreatedAt: time.Now()}
 		var changed []int64
 		for _, one := range taken {
 			if !slices.Contains(locked, one.ItemID) { // not of this task
 				continue
 			}
-			_, err := tx.ExecContext(ctx, insertCarried, one.ItemID, c.Variant, one.Reviewer, one.Verdict, one.reasons(), one.Note, one.Version+1, batch, c.By, c.From)
+			_, err := tx.ExecContext(ctx, insertCarried, one.ItemID, c.Variant, one.Reviewer, one.Verdict, one.reasons(), one.Note, one.Version+1, batch.ID, c.By, c.From)
 			if err != nil {
 				return pg.Classify("store the adopted verdicts", err)
 			}
 			changed = append(changed, one.ItemID)
 		}
-		carried = countDistinct(changed)
+		batch.Questions = countDistinct(changed)
 		return nil
 	})
-	return carried, err
+	return batch, err
 }
 
 func countDistinct(ids []int64) int {

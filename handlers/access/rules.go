@@ -202,6 +202,10 @@ GET    /api/v1/evaluation-tasks/:task_id/assets/:asset_id            viewer  tas
 GET    /api/v1/evaluation-tasks/:task_id/assets/:asset_id/thumbnail  viewer  task
 POST   /api/v1/evaluation-tasks/:task_id/clone           editor        task            task.clone
 POST   /api/v1/evaluation-tasks/:task_id/evaluate        editor        task            task.evaluate
+GET    /api/v1/evaluation-tasks/:task_id/carriable-reviews           viewer    task
+GET    /api/v1/evaluation-tasks/:task_id/carried-reviews             viewer    task
+POST   /api/v1/evaluation-tasks/:task_id/carried-reviews             reviewer  task  review.carry
+DELETE /api/v1/evaluation-tasks/:task_id/carried-reviews/:batch_id   reviewer  task  review.withdraw
 GET    /api/v1/evaluation-tasks/:task_id/export          viewer        task            task.export
 POST   /api/v1/evaluation-tasks/:task_id/extend          editor        task            task.extend
 GET    /api/v1/evaluation-tasks/:task_id/items           viewer        task

@@ -15,6 +15,7 @@ import (
 
 	"wending/db/measure"
 	"wending/db/measure/facts"
+	"wending/db/report"
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -26,7 +27,8 @@ import (
 func (h *handler) registerComparison(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison", Summary: "Compare two tasks on the questions that both have",
-		Description: "Questions are paired by question_id, those that find no partner by their text. Answers are stable if they are identical or differ in their format only.",
+		Description: "Questions are paired by question_id, those that find no partner by their text. Answers are stable if they are identical or differ in their format only. Columns are those of the second task's dataset.",
+		HasColumns:  true,
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.compareTasks)
 }
@@ -35,7 +37,8 @@ func (h *handler) registerComparison(api huma.API) {
 func (h *handler) registerComparisonExport(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison + "/export", ID: "export-comparison", Tag: "comparison", Summary: "Download a comparison of two tasks",
-		Description: "A row for each question that both tasks have, in the order of risk. In CSV, a cell that a spreadsheet might run has one leading '; the workbook has numbers as numbers.",
+		Description: "A row for each question that both tasks have, in the order of risk. In CSV, a cell that a spreadsheet might run has one leading '; the workbook has numbers as numbers. Columns are those of the second task's dataset; they follow as var_<name>.",
+		HasColumns:  true,
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 		Responses: map[string]*huma.Response{"200": rest.Download("The comparison", map[string]string{
 			reading.ReportTypes["csv"]:  "number,question_id,question,standard_answer,group,worse,facts,similarity,…\n1,q1,多久答复？,30 日,facts,,答复期限 30 日 → 35 日,0.98,…\n",
@@ -146,22 +149,36 @@ type Change struct {
 	Margin  float64         `json:"margin" doc:"By how much it may be worse" example:"0.05"`
 }
 
-// newChanges describes the differences of one comparison, by their measures; margins are those of a gate.
-func newChanges(c measure.Comparison, margins map[string]float64) map[string]Change {
-	changes := map[string]measure.Change{
+// numbersOf are the numbers that a comparison compares, by their names.
+func numbersOf(c measure.Comparison) map[string]measure.Change {
+	return map[string]measure.Change{
 		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
 	}
-	names := slices.Sorted(maps.Keys(changes))
-	p, tests := make([]*float64, len(names)), make([]measure.GateTest, len(names))
-	for n, name := range names {
-		p[n] = changes[name].P
-		tests[n] = measure.GateTest{Change: changes[name], IsLessBetter: name == "latency_ms", Margin: margins[name]}
+}
+
+// newChanges describes the differences of comparisons, by their measures: all of them are one family of tests. margins are those of a gate.
+func newChanges(margins map[string]float64, comparisons ...map[string]measure.Change) []map[string]Change {
+	type place struct {
+		of   int
+		name string
 	}
-	adjusted, described := measure.Adjust(p), map[string]Change{}
+	var places []place
+	var p []*float64
+	var tests []measure.GateTest
+	for n, changes := range comparisons {
+		for _, name := range slices.Sorted(maps.Keys(changes)) {
+			places, p = append(places, place{n, name}), append(p, changes[name].P)
+			tests = append(tests, measure.GateTest{Change: changes[name], IsLessBetter: name == "latency_ms" || name == "cost", Margin: margins[name]})
+		}
+	}
+	adjusted, described := measure.Adjust(p), make([]map[string]Change, len(comparisons))
 	for n, result := range measure.Gate(tests) {
-		change := newChange(changes[names[n]], adjusted[n])
+		change := newChange(tests[n].Change, adjusted[n])
 		change.Verdict, change.Margin = result.Verdict, tests[n].Margin
-		described[names[n]] = change
+		if described[places[n].of] == nil {
+			described[places[n].of] = map[string]Change{}
+		}
+		described[places[n].of][places[n].name] = change
 	}
 	return described
 }
@@ -186,6 +203,37 @@ func (i comparisonInput) margins() (map[string]float64, error) {
 // comparedNumbers are the numbers of a comparison.
 var comparedNumbers = []string{"agreement", "success_rate", "pass_share", "score", "latency_ms"}
 
+// comparedSlice is the comparison of the questions with one value in a column.
+type comparedSlice struct {
+	Value       *string                     `json:"value" doc:"null: all values but the 50 most frequent" example:"合同"`
+	Items       int                         `json:"items" doc:"Questions that both tasks have" example:"42"`
+	Groups      map[measure.ChangeGroup]int `json:"groups" doc:"How many of them are in each group"`
+	Differences map[string]Change           `json:"differences" doc:"As for the whole, with cost; p_adjusted and verdict hold among all measures of all slices"`
+}
+
+// newComparedSlices describes the comparisons by a column.
+func newComparedSlices(compared []report.ComparedSlice, margins map[string]float64) []comparedSlice {
+	numbers := make([]map[string]measure.Change, len(compared))
+	for n, one := range compared {
+		numbers[n] = numbersOf(one.Comparison)
+		numbers[n]["cost"] = one.Change(func(q measure.ComparedQuestion) *float64 { return q.Cost })
+	}
+	described := make([]comparedSlice, len(compared))
+	for n, changes := range newChanges(margins, numbers...) {
+		described[n] = comparedSlice{compared[n].Value, len(compared[n].Pairs), groupCounts(compared[n].Comparison), changes}
+	}
+	return described
+}
+
+// groupCounts are how many questions each group has.
+func groupCounts(c measure.Comparison) map[measure.ChangeGroup]int {
+	counts := map[measure.ChangeGroup]int{}
+	for _, group := range measure.ChangeGroups {
+		counts[group] = c.InGroup(group)
+	}
+	return counts
+}
+
 func newChange(c measure.Change, adjusted *float64) Change {
 	described := Change{
 		N: c.N, LeftOut: c.LeftOut, Clusters: c.Clusters, Difference: c.Mean, SE: c.SE, P: c.P, PAdjusted: adjusted, Detectable: c.Detectable(),
@@ -204,6 +252,8 @@ type ComparedSides struct {
 
 type comparisonInput struct {
 	ComparedSides
+	ColumnsQuery
+	By     string   `query:"by" doc:"Column of the second task's dataset: slices has the comparison of each of its values" example:"category"`
 	Group  []string `query:"group,explode" doc:"Only questions of one of these groups: worse, facts, content, wording, unanswered, format_only, identical; repeatable or comma-separated" example:"worse"`
 	Facts  []string `query:"facts,explode" doc:"Only questions whose most common answers differ so in their facts: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
 	Margin []string `query:"margin,explode" doc:"By how much a number may be worse in the second task, for its verdict: <number>:<margin>, 0 where nothing is said; repeatable or comma-separated" example:"agreement:0.05"`
@@ -212,6 +262,7 @@ type comparisonInput struct {
 
 type comparisonExportInput struct {
 	ComparedSides
+	ColumnsQuery
 	Format string `query:"format" enum:"csv,xlsx" default:"csv" doc:"Format of the file" example:"csv"`
 }
 
@@ -224,6 +275,7 @@ type comparisonOutput struct {
 		OnlyA       []string                    `json:"only_a" doc:"Ids of questions that only the first task has"`
 		OnlyB       []string                    `json:"only_b" doc:"Ids of questions that only the second task has"`
 		Differences map[string]Change           `json:"differences" doc:"agreement, success_rate, pass_share, score and latency_ms; the last is the mean of a question's answers"`
+		Slices      []comparedSlice             `json:"slices,omitempty" doc:"With by: the most frequent values of the column first"`
 	}
 }
 
@@ -233,23 +285,27 @@ const comparedTime = 10 * time.Minute
 // sidesOf returns the tasks that a request compares.
 func (h *handler) sidesOf(ctx context.Context, input ComparedSides) (sides [2]summary.ComparedSide, err error) {
 	for n, side := range []struct{ name, value string }{{"a", input.A}, {"b", input.B}} {
-		if side.value == "" {
-			return sides, request.ParameterFault(side.name, request.NonEmpty())
-		}
-		id, variant, err := request.Compared(side.value)
-		if err != nil {
+		if sides[n], err = h.sideOf(ctx, side.name, side.value); err != nil {
 			return sides, err
 		}
-		task, err := h.resultsTask(ctx, id.String(), false)
-		if err == nil {
-			err = request.HasVariant(task, variant)
-		}
-		if err != nil {
-			return sides, err
-		}
-		sides[n] = summary.ComparedSide{Task: task, Variant: variant}
 	}
 	return sides, nil
+}
+
+// sideOf returns the task, with its variant, that a parameter names.
+func (h *handler) sideOf(ctx context.Context, name, value string) (side summary.ComparedSide, err error) {
+	if value == "" {
+		return side, request.ParameterFault(name, request.NonEmpty())
+	}
+	id, variant, err := request.Compared(value)
+	if err != nil {
+		return side, err
+	}
+	task, err := h.resultsTask(ctx, id.String(), false)
+	if err == nil {
+		err = request.HasVariant(task, variant)
+	}
+	return summary.ComparedSide{Task: task, Variant: variant}, err
 }
 
 func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*comparisonOutput, error) {
@@ -261,13 +317,27 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	if err != nil {
 		return nil, err
 	}
-	output := &comparisonOutput{}
-	body := &output.Body
-	pairs, err := input.questions(compared)
+	second := sides[1].Task
+	compared.Comparison, err = reading.New(h.Store, h.Tasks.Assets).Narrow(ctx, sides[0].Task, second, request.ColumnValues(input.values), compared.Comparison)
 	if err != nil {
 		return nil, err
 	}
+	output := &comparisonOutput{}
+	body := &output.Body
 	margins, err := input.margins()
+	if err != nil {
+		return nil, err
+	}
+	place, err := request.ColumnPlace(second, input.By)
+	if err == nil && place > 0 {
+		var found []report.ComparedSlice
+		found, err = report.New(h.Store).CompareBy(ctx, second, place, compared.Comparison)
+		body.Slices = newComparedSlices(found, margins)
+	}
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := input.questions(compared)
 	if err != nil {
 		return nil, err
 	}
@@ -275,16 +345,13 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	for n, pair := range pairs {
 		body.Items[n] = newComparedPair(pair)
 	}
-	body.Groups = map[measure.ChangeGroup]int{}
-	for _, group := range measure.ChangeGroups {
-		body.Groups[group] = compared.InGroup(group)
-	}
+	body.Groups = groupCounts(compared.Comparison)
 	body.Transitions = map[measure.Transition]int{}
 	for _, transition := range measure.Transitions {
 		body.Transitions[transition] = compared.Count(transition)
 	}
 	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
-	body.Differences = newChanges(compared.Comparison, margins)
+	body.Differences = newChanges(margins, numbersOf(compared.Comparison))[0]
 	return output, nil
 }
 
@@ -332,7 +399,7 @@ func (h *handler) exportComparison(ctx context.Context, input *comparisonExportI
 		return nil, err
 	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
-		write, err := reading.NewReports(h.Store, h.Tasks.Assets).PrepareComparison(ctx.Context(), sides[0], sides[1], input.Format)
+		write, err := reading.NewReports(h.Store, h.Tasks.Assets).PrepareComparison(ctx.Context(), sides[0], sides[1], request.ColumnValues(input.values), input.Format)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/url"
-	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"golang.org/x/sync/errgroup"
@@ -14,23 +13,28 @@ import (
 	"wending/handlers/request"
 )
 
+// ColumnsQuery narrows questions by the columns of their dataset.
+type ColumnsQuery struct {
+	// values is the whole query, which has the columns.
+	values url.Values
+}
+
+// Resolve implements huma.Resolver: the names of columns are not known before the task is.
+func (q *ColumnsQuery) Resolve(ctx huma.Context) []error {
+	address := ctx.URL()
+	q.values = address.Query()
+	return nil
+}
+
 // SlicingQuery narrows questions by the columns of their dataset, and by the numbers of their runs.
 type SlicingQuery struct {
+	ColumnsQuery
 	MinLatency string `query:"min_latency_ms" doc:"Only questions of which a run took at least this long" example:"1000"`
 	MaxLatency string `query:"max_latency_ms" doc:"Only questions of which a run took at most this long"`
 	MinTokens  string `query:"min_total_tokens" doc:"Only questions of which a run has at least this many tokens" example:"500"`
 	MaxTokens  string `query:"max_total_tokens" doc:"Only questions of which a run has at most this many tokens"`
 	MinCost    string `query:"min_cost" doc:"Only questions of which a run cost at least this much" example:"0.01"`
 	MaxCost    string `query:"max_cost" doc:"Only questions of which a run cost at most this much"`
-	// values is the whole query, which has the columns.
-	values url.Values
-}
-
-// Resolve implements huma.Resolver: the names of columns are not known before the task is.
-func (q *SlicingQuery) Resolve(ctx huma.Context) []error {
-	address := ctx.URL()
-	q.values = address.Query()
-	return nil
 }
 
 // slicing returns what the query asks for.
@@ -68,11 +72,11 @@ func newSlices(found []report.Slice) []slice {
 func (h *handler) numbersOf(ctx context.Context, task db.Task, by string, withDefaults bool) (numbers report.Numbers, err error) {
 	results := report.New(h.Store)
 	if by != "" {
-		place := slices.Index(task.VariableNames, by)
-		if place < 0 {
-			return numbers, request.ParameterFault("by", request.OneOf(task.VariableNames...))
+		place, err := request.ColumnPlace(task, by)
+		if err != nil {
+			return numbers, err
 		}
-		return results.NumbersBy(ctx, task, place+1, withDefaults)
+		return results.NumbersBy(ctx, task, place, withDefaults)
 	}
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { numbers.Variants, err = results.VariantStatistics(reading, task.ID); return err })

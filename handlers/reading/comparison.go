@@ -3,13 +3,16 @@ package reading
 import (
 	"context"
 	"maps"
+	"net/url"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
+	"wending/handlers/request"
 )
 
 // Compared is a comparison with what people say of both sides.
@@ -35,6 +38,32 @@ func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool, w
 		pair.B.Opinion = opinionOf(ReviewsOf(c.OfB.OfQuestions[pair.B.QuestionID], b.Variant))
 	}
 	return c, r.report.Between(ctx, a, b, c.Pairs, withFacts, within)
+}
+
+// Narrow keeps the questions whose rows in the second task's dataset have what a query asks for of its columns (request.ColumnValues). Of
+// questions that only the first task has, its own rows count.
+func (r Reader) Narrow(ctx context.Context, a, b db.Task, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
+	if len(asked) == 0 {
+		return c, nil
+	}
+	slicing, err := request.Slicing(asked, b)
+	if err != nil {
+		return c, err
+	}
+	ofB, err := r.report.Matching(ctx, b.ID, report.Filter{Slicing: slicing})
+	if err != nil {
+		return c, err
+	}
+	ofA := map[int64]bool{}
+	if slicing, err := request.Slicing(asked, a); err == nil { // otherwise it does not have the columns
+		if ofA, err = r.report.Matching(ctx, a.ID, report.Filter{Slicing: slicing}); err != nil {
+			return c, err
+		}
+	}
+	return c.Only(
+		func(q measure.ComparedQuestion) bool { return ofA[q.ID] },
+		func(q measure.ComparedQuestion) bool { return ofB[q.ID] },
+	), nil
 }
 
 // ReviewsOf are the reviews of a variant.

@@ -3,6 +3,7 @@ package reading
 import (
 	"context"
 	"io"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,9 +80,15 @@ type comparedReport struct {
 }
 
 // PrepareComparison compares two tasks, and returns a function that writes what it found, question by question in the order of risk.
-func (r Reports) PrepareComparison(ctx context.Context, a, b summary.ComparedSide, format string) (write func(context.Context, io.Writer) error, err error) {
+// asked narrows them by columns (Narrow).
+func (r Reports) PrepareComparison(
+	ctx context.Context, a, b summary.ComparedSide, asked url.Values, format string,
+) (write func(context.Context, io.Writer) error, err error) {
 	c := comparedReport{reports: r, a: a, b: b, locale: request.From(ctx).Locale, isTable: format == "csv", limit: export.MaxCellText}
 	if c.compared, err = r.reader.Compare(ctx, a.Side(), b.Side(), false, compareTime); err != nil {
+		return nil, err
+	}
+	if c.compared.Comparison, err = r.reader.Narrow(ctx, a.Task, b.Task, asked, c.compared.Comparison); err != nil {
 		return nil, err
 	}
 	c.pairs = c.compared.ByRisk()
@@ -96,6 +103,9 @@ func (c comparedReport) writeTable(ctx context.Context, w io.Writer) error {
 	var titles []string
 	for _, column := range comparedColumns() {
 		titles = append(titles, column.name)
+	}
+	for _, name := range c.b.VariableNames {
+		titles = append(titles, "var_"+name)
 	}
 	table, err := export.NewTable(w, titles)
 	if err != nil {
@@ -115,6 +125,9 @@ func (c comparedReport) writeWorkbook(ctx context.Context, w io.Writer) error {
 			title = c.locale.Text(column.side) + " " + title
 		}
 		questions.Columns = append(questions.Columns, export.Column{Title: title, Holds: column.holds})
+	}
+	for _, name := range c.b.VariableNames {
+		questions.Columns = append(questions.Columns, export.Column{Title: name, Holds: export.HoldsText})
 	}
 	return export.WriteTables(w, c.locale.Text("export.compare.cut"), [3]export.Sheet{c.summary(), questions, c.alone()})
 }
@@ -213,7 +226,15 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 		strings.Join(losses, "; "), strings.Join(changed, "; "), similarity,
 	}
 	cells = append(cells, c.sideCells(pair.A, answerA, ReviewsOf(c.compared.OfA.OfQuestions[pair.A.QuestionID], c.a.Variant))...)
-	return append(cells, c.sideCells(pair.B, answerB, ReviewsOf(c.compared.OfB.OfQuestions[pair.B.QuestionID], c.b.Variant))...)
+	cells = append(cells, c.sideCells(pair.B, answerB, ReviewsOf(c.compared.OfB.OfQuestions[pair.B.QuestionID], c.b.Variant))...)
+	for n := range c.b.VariableNames {
+		value := ""
+		if n < len(item.Variables) { // an item that was appended has none
+			value = item.Variables[n]
+		}
+		cells = append(cells, value)
+	}
+	return cells
 }
 
 // sideCells are what one task says of a question.

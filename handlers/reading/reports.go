@@ -2,6 +2,7 @@ package reading
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -277,14 +278,35 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 		return nil, err
 	}
 	locale := text.LocaleOf(ctx)
-	reviews := map[string][]export.Review{}
+	reviews, names := map[string][]export.Review{}, map[uuid.UUID]string{}
 	for _, one := range found {
-		reviews[one.QuestionID] = append(reviews[one.QuestionID], export.Review{
+		said := export.Review{
 			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict), Reasons: one.Reasons, ReasonsText: ui.Reasons(locale, one.Reasons),
-			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt, CarriedBy: one.CarriedBy,
-		})
+			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
+		}
+		if one.CarriedFrom != nil {
+			if said.CarriedFromName, err = r.nameOf(ctx, *one.CarriedFrom, names); err != nil {
+				return nil, err
+			}
+			said.CarriedBy, said.CarriedFrom = *one.CarriedBy, one.CarriedFrom.String()
+		}
+		reviews[one.QuestionID] = append(reviews[one.QuestionID], said)
 	}
 	return reviews, nil
+}
+
+// nameOf returns the name of a task, and keeps it among the known ones; empty if the task was deleted.
+func (r Reports) nameOf(ctx context.Context, id uuid.UUID, known map[uuid.UUID]string) (string, error) {
+	name, isKnown := known[id]
+	if isKnown {
+		return name, nil
+	}
+	task, err := r.store.Task(ctx, request.ScopeOf(ctx), id)
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return "", err
+	}
+	known[id] = task.Name
+	return task.Name, nil
 }
 
 // levelCounts lists how many questions have each level.

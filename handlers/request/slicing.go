@@ -45,6 +45,22 @@ func SliceValues(query url.Values) url.Values {
 	return values
 }
 
+// ColumnValues are those of SliceValues that name a column.
+func ColumnValues(query url.Values) url.Values {
+	values := SliceValues(query)
+	maps.DeleteFunc(values, func(name string, _ []string) bool { return !strings.HasPrefix(name, ColumnPrefix) })
+	return values
+}
+
+// ColumnPlace returns the place of the column by which a request groups questions, 1-based; 0 if it names none.
+func ColumnPlace(task db.Task, by string) (int, error) {
+	place := slices.Index(task.VariableNames, by)
+	if by != "" && place < 0 {
+		return 0, ParameterFault("by", OneOf(task.VariableNames...))
+	}
+	return place + 1, nil
+}
+
 // Slicing reads which questions a query asks for by the columns of the task's dataset and the numbers of their runs.
 // What it asks for wrongly is left out, and is the error.
 func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error) {

@@ -137,7 +137,10 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 	if err != nil {
 		return err
 	}
-	shown.Comparison = compared.Comparison
+	shown.Slice, shown.By = request.ColumnValues(c.QueryParams()), c.QueryParam("by")
+	if shown.Comparison, err = p.reader.Narrow(ctx, a.Task, b.Task, shown.Slice, compared.Comparison); err != nil {
+		return err
+	}
 	if number := c.QueryParam("question"); number != "" {
 		return p.showPair(c, shown, compared, number, leave)
 	}
@@ -146,6 +149,9 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 		return err
 	}
 	shown.Carriable = len(carriable.Pairs)
+	if err := p.compareBy(ctx, &shown); err != nil {
+		return err
+	}
 	alone := map[string][]measure.ComparedQuestion{summary.OnlyInA: shown.OnlyA, summary.OnlyInB: shown.OnlyB}[shown.Show]
 	pairs := shown.Of(shown.Show)
 	shown.Pager = pages.NewPager(paths.Comparison, shown.Query(shown.Show), page, len(pairs)+len(alone))
@@ -161,6 +167,18 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 	return p.renderCompared(c, shown, leave)
 }
 
+// compareBy reads the columns that the second task's questions can be grouped by, and compares the tasks by the one that is named.
+func (p *Pages) compareBy(ctx context.Context, shown *summary.Comparison) (err error) {
+	if shown.Columns, err = p.report.Columns(ctx, shown.B.Task); err != nil {
+		return err
+	}
+	place, err := request.ColumnPlace(shown.B.Task, shown.By)
+	if err == nil && place > 0 {
+		shown.Slices, err = p.report.CompareBy(ctx, shown.B.Task, place, shown.Comparison)
+	}
+	return err
+}
+
 func (p *Pages) renderCompared(c echo.Context, shown summary.Comparison, leave func()) error {
 	title := pages.Locale(c).Text("compare.title")
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, shown.A.Task, ui.Crumb{Text: title})...)
@@ -174,12 +192,12 @@ func (p *Pages) renderCompared(c echo.Context, shown summary.Comparison, leave f
 // reader opens them.
 func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared reading.Compared, text string, leave func()) error {
 	number, err := strconv.Atoi(text)
-	at := slices.IndexFunc(shown.Comparison.Pairs, func(pair measure.Pair) bool { return pair.A.Number == number })
+	at := slices.IndexFunc(compared.Pairs, func(pair measure.Pair) bool { return pair.A.Number == number })
 	if err != nil || at < 0 {
 		return request.NewFault(request.CodeQuestionNotFound)
 	}
 	shown.Question, shown.HoldsAll = number, c.QueryParam("units") == ""
-	if shown.Pairs, err = p.comparedPairs(c.Request().Context(), shown, compared, shown.Comparison.Pairs[at:at+1]); err != nil {
+	if shown.Pairs, err = p.comparedPairs(c.Request().Context(), shown, compared, compared.Pairs[at:at+1]); err != nil {
 		return err
 	}
 	if !request.IsFragment(c.Request()) || len(shown.Pairs) == 0 {
@@ -213,12 +231,15 @@ func (p *Pages) printComparison(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	shown.Comparison, shown.IsDocument, shown.HoldsAll = compared.Comparison, true, true
+	shown.Slice, shown.IsDocument, shown.HoldsAll = request.ColumnValues(c.QueryParams()), true, true
+	if shown.Comparison, err = p.reader.Narrow(ctx, shown.A.Task, shown.B.Task, shown.Slice, compared.Comparison); err != nil {
+		return err
+	}
 	pairs := shown.Of("")
 	if only != "" {
 		pairs = slices.DeleteFunc(pairs, func(pair measure.Pair) bool { return pair.Group().IsSame() })
 	}
-	leftOut := len(compared.Pairs) - len(pairs)
+	leftOut := len(shown.Comparison.Pairs) - len(pairs)
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		header := c.Response().Header()
 		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)

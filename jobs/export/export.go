@@ -77,8 +77,9 @@ type Review struct {
 	Version     int
 	IsOutdated  bool
 	CreatedAt   time.Time
-	// CarriedBy is who took the verdict over from an earlier task; nil for one that was given here.
-	CarriedBy *string
+	// CarriedBy is who took the verdict over from an earlier task, whose id is CarriedFrom; both are empty for one that was given here.
+	// CarriedFromName is the task's name, empty if it was deleted.
+	CarriedBy, CarriedFrom, CarriedFromName string
 }
 
 // verdicts returns the cells for an item's verdicts: verdicts, notes and reviewers, each joined by "; ".

@@ -79,8 +79,10 @@ type jsonReview struct {
 	Version    int      `json:"version"`
 	IsOutdated bool     `json:"is_outdated"`
 	CreatedAt  string   `json:"created_at"`
-	// CarriedBy is who took the verdict over from an earlier task.
-	CarriedBy *string `json:"carried_by,omitempty"`
+	// CarriedBy is who took the verdict over from an earlier task, whose id is CarriedFrom.
+	CarriedBy       string `json:"carried_by,omitempty"`
+	CarriedFrom     string `json:"carried_from,omitempty"`
+	CarriedFromName string `json:"carried_from_name,omitempty"`
 }
 
 type jsonRun struct {
@@ -178,7 +180,8 @@ func (j *JSONL) Write(item Item) error {
 	}
 	for _, r := range item.Reviews {
 		line.Reviews = append(line.Reviews, jsonReview{
-			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated, cron.BeijingRFC3339(r.CreatedAt), r.CarriedBy,
+			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated, cron.BeijingRFC3339(r.CreatedAt),
+			r.CarriedBy, r.CarriedFrom, r.CarriedFromName,
 		})
 	}
 	if len(line.Variants) >= len(j.report.Variants) { // after its last variant the item can be written

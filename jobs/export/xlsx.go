@@ -156,7 +156,7 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 // The columns of the sheets after the results.
 var (
 	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
-	reviewColumns    = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note", "is_outdated", "created_at"}
+	reviewColumns    = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note", "is_outdated", "created_at", "carried_by", "carried_from", "carried_from_id"}
 )
 
 // numeric are the columns of these sheets that contain numbers.
@@ -211,6 +211,7 @@ func (x *XLSX) Write(item Item) error {
 	for _, r := range item.Reviews {
 		x.reviews = append(x.reviews, []string{
 			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.ReasonsText, r.Note, strconv.FormatBool(r.IsOutdated), cron.BeijingRFC3339(r.CreatedAt),
+			r.CarriedBy, r.CarriedFromName, r.CarriedFrom,
 		})
 	}
 	return x.cells(x.report.cells(item), styleText)

@@ -3,6 +3,8 @@ package tasks
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -115,6 +117,38 @@ func AssessEnded(ctx context.Context, store *db.Store) (found bool, err error) {
 		return true, err
 	}
 	return true, store.MarkAssessed(ctx, id)
+}
+
+const (
+	// comparedAtOnce is how many questions of two tasks are compared in a row, comparedWithin the time after which the rest of them is
+	// left to those who ask for it.
+	comparedAtOnce = 50
+	comparedWithin = 5 * time.Second
+)
+
+// CompareWithEarlier compares the answers of a launch's task with those of the newest earlier task on the same dataset, and stores what
+// it finds: a page that compares the two need not. It ends early once isLeaving reports true.
+func CompareWithEarlier(ctx context.Context, store *db.Store, launchID uuid.UUID, isLeaving func() bool) error {
+	results := report.New(store)
+	sides, err := results.Earlier(ctx, launchID)
+	if err != nil {
+		return err
+	}
+	for _, pair := range sides {
+		compared, err := results.Compare(ctx, pair[0], pair[1])
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(compared.Pairs, comparedAtOnce) {
+			if isLeaving() {
+				return nil
+			}
+			if err := results.Between(ctx, pair[0], pair[1], some, false, comparedWithin); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // FinishLaunch ends a launch that has nothing left to run (db.Store.FinishLaunch), after assessing its questions.
