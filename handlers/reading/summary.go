@@ -23,6 +23,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (s
 	group.Go(func() (err error) { s.Numbers, err = r.report.VariantStatistics(reading, task.ID); return err })
 	group.Go(func() (err error) { s.Errors, err = r.report.Errors(reading, task.ID); return err })
 	group.Go(func() (err error) { matrix, err = r.report.Matrix(reading, task); return err })
+	group.Go(func() (err error) { s.Matters, err = r.report.Matters(reading, task.ID); return err })
 	if len(task.Evaluators) > 0 {
 		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task, withDefaults); return err })
 	}
@@ -30,7 +31,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task, withDefaults bool) (s
 	if err := group.Wait(); err != nil {
 		return s, err
 	}
-	s.Rankings = Rank(task, matrix)
+	s.Rankings = Rank(task, matrix, s.Matters)
 	s.Leads = map[string]*measure.Lead{}
 	for _, by := range summary.MeasuresOf(len(task.Evaluators) > 0) {
 		if ranking, isKnown := s.Rankings[by.Name]; isKnown {
@@ -132,8 +133,8 @@ func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measu
 }
 
 // Rank ranks the variants of a task by each measure, by the measures' names; measures without known values are left
-// out.
-func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.Ranking {
+// out. Differences that do not matter rank nothing.
+func Rank(task db.Task, matrix [][]measure.ComparedQuestion, matters measure.Matters) map[string]measure.Ranking {
 	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0)), func(m summary.Measure) bool {
 		return m.Name == "cost" && !sameCurrency(task.Targets)
 	})
@@ -142,7 +143,7 @@ func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.
 		by[n] = one.By
 	}
 	rankings := map[string]measure.Ranking{}
-	for n, ranking := range measure.Rank(matrix, by) {
+	for n, ranking := range measure.Rank(matrix, by, matters) {
 		if ranking != nil {
 			rankings[measures[n].Name] = *ranking
 		}
