@@ -141,6 +141,43 @@ func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	require.Contains(t, s.get(t, path).page(t).Find(".uses").Text(), "saved", "where the dataset is used")
 }
 
+// What failed its last test is at the end of its list, the estimate lists every variant, and one entrance leads to both comparisons.
+func TestTheFormForVariantsOffersWhatWorksFirst(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if call.Query == "bad" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		agenttest.Stream(w, "x")
+	})
+	var agents []string
+	for n := range 12 {
+		query := "good"
+		if n == 11 { // the newest, which would be first
+			query = "bad"
+		}
+		made := s.entry(t, "POST", "agents", object{"name": fmt.Sprintf("智能体 %d", n), "protocol": "default", "url": fake.URL + "/?" + query, "rate_limit": "unlimited"}, 201)
+		agents = append(agents, made["id"].(string))
+	}
+	s.entry(t, "POST", "agents/"+agents[11]+"/test", object{"question": "q"}, 200)
+	page := s.get(t, "/compare").page(t)
+	offered := page.Find("input[type=checkbox][name=agents]")
+	require.Equal(t, agents[11], offered.Last().AttrOr("value", ""), "what failed is at the end")
+	require.Equal(t, 1, page.Find(".choice .tested .tag").Length())
+	require.Equal(t, []string{"/compare", "/comparison"}, page.Find(".subnav a").Map(func(_ int, link *goquery.Selection) string { return link.AttrOr("href", "") }))
+	require.Equal(t, 2, s.get(t, "/comparison").page(t).Find(".subnav a").Length())
+
+	var prompts []string
+	for _, name := range []string{"one", "two"} {
+		prompts = append(prompts, s.entry(t, "POST", "prompts", object{"name": name, "user": "{{question}}"}, 201)["id"].(string))
+	}
+	estimate := s.post(t, "/compare/estimate", map[string]string{"prompts": strings.Join(prompts, ","), "agents": strings.Join(agents, ","), "runs_per_item": "1", "file@q.csv": questions}).page(t).Find("#estimate")
+	require.Equal(t, 24, estimate.Find(".variants li").Length(), "also more than a task may have")
+	require.NotEmpty(t, estimate.Find(".error").Text())
+}
+
 // Earlier versions of a dataset can be chosen in both forms, and the chosen one stays chosen.
 func TestAnEarlierVersionOfADatasetIsChosenInTheForms(t *testing.T) {
 	t.Parallel()
@@ -153,6 +190,7 @@ func TestAnEarlierVersionOfADatasetIsChosenInTheForms(t *testing.T) {
 	model, _ := s.chatTarget(t, "m", fake.URL)
 	for place, more := range map[string]map[string]string{"/": {"agent_api_url": fake.URL}, "/compare": {"models": model}} {
 		page := s.get(t, place).page(t)
+		require.Equal(t, 1, page.Find(".field-row:has(#dataset_file) select[name=dataset]").Length(), "%s: saved questions and a file are in one place", place)
 		group := page.Find("select[name=dataset] optgroup")
 		require.Equal(t, 1, group.Length(), "%s: one dataset has several versions", place)
 		require.Equal(t, "题库", group.AttrOr("label", ""))

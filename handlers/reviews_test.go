@@ -74,6 +74,16 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.Equal(t, 2, told.Version)
 
 	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{" 语气不当 ", "number"}}).StatusCode)
+	var kept struct {
+		Points  float64 `json:"smallest_points"`
+		Percent float64 `json:"smallest_percent"`
+	}
+	require.NoError(t, json.Unmarshal(s.get(t, settings).body, &kept))
+	require.Equal(t, []float64{1, 5}, []float64{kept.Points, kept.Percent}, "the smallest differences that matter, unless the project says otherwise")
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{"语气不当"}, "smallest_points": 2.5, "smallest_percent": 0}).StatusCode)
+	require.NoError(t, json.Unmarshal(s.get(t, settings).body, &kept))
+	require.Equal(t, []float64{2.5, 0}, []float64{kept.Points, kept.Percent})
+	require.Equal(t, http.StatusUnprocessableEntity, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{}, "smallest_points": 101}).StatusCode)
 	status, told = put("q2", map[string]any{"reviewer": "李雷", "verdict": "UNSURE", "run_index": 3, "version": 0, "reasons": []string{"citation", "语气不当", "citation"}})
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 3, *told.RunIndex)

@@ -15,6 +15,38 @@ type By struct {
 	// IsOfAnswers reports that runs without an answer do not count, so that a variant could lead by answering
 	// little.
 	IsOfAnswers bool
+	// Limit is what limits differences that matter.
+	Limit Limit
+}
+
+// Limit is what limits the differences of a number that matter.
+type Limit string
+
+// The limits of differences that matter: none, a part of 1, or a part of the other's mean.
+const (
+	NoLimit   Limit = ""
+	OfShares  Limit = "share"
+	OfAmounts Limit = "amount"
+)
+
+// Matters are the smallest differences that matter: Share of shares, and Part of times, tokens and costs, relative to what they are
+// compared with. Smaller ones decide nothing, however certain they are.
+type Matters struct{ Share, Part float64 }
+
+// IsSmall reports that a change is known and too small to matter.
+func (m Matters) IsSmall(change Change, limit Limit) bool {
+	return change.Mean != nil && m.areSmall(*change.Mean, *change.MeanA, limit)
+}
+
+// areSmall reports that a difference from a mean is too small to matter.
+func (m Matters) areSmall(difference, mean float64, limit Limit) bool {
+	switch limit {
+	case OfShares:
+		return math.Abs(difference) < m.Share-noDeviation
+	case OfAmounts:
+		return math.Abs(difference) < m.Part*math.Abs(mean)-noDeviation
+	}
+	return false
 }
 
 // Ranking compares a task's variants by one number of their questions. All its fields hold indexes of variants.
@@ -27,6 +59,8 @@ type Ranking struct {
 	// difference may be due to chance; Tied are the ones among Alike with the same mean. Unknown are those that
 	// share no question with the leader on which the number is known.
 	Worse, Each, Alike, Tied, Unknown []int
+	// Slight are the variants that the leader beats by less than what matters: they are not called worse.
+	Slight []int
 	// Seldom are the variants that answer less often than another. By a number of answers they neither lead nor
 	// equal the leader: unless they are worse, they are Unknown.
 	Seldom []int
@@ -64,16 +98,18 @@ func LeadOf(variants [][]ComparedQuestion, by By, ranking Ranking) *Lead {
 
 // IsBest reports that the leader is better than every other variant.
 func (r Ranking) IsBest() bool {
-	return len(r.Alike)+len(r.Each)+len(r.Unknown) == 0 && len(r.Worse) > 0
+	return len(r.Alike)+len(r.Each)+len(r.Unknown)+len(r.Slight) == 0 && len(r.Worse) > 0
 }
 
 // ShowsNone reports that some variants can be compared, but none is shown to be better than another.
-func (r Ranking) ShowsNone() bool { return len(r.Worse)+len(r.Each) == 0 && len(r.Alike) > 0 }
+func (r Ranking) ShowsNone() bool {
+	return len(r.Worse)+len(r.Each)+len(r.Slight) == 0 && len(r.Alike) > 0
+}
 
 // Rank ranks variants, all of which have the same questions in the same order, by each of several numbers. All pairs
 // of variants and all numbers are one family of tests. A ranking is nil if none can lead because the number is unknown
 // for all variants.
-func Rank(variants [][]ComparedQuestion, by []By) []*Ranking {
+func Rank(variants [][]ComparedQuestion, by []By, matters Matters) []*Ranking {
 	success := By{Of: func(q ComparedQuestion) *float64 { return q.SuccessRate }}
 	rounds := make([]round, 0, len(by)+1)
 	for _, one := range append(slices.Clone(by), success) {
@@ -90,9 +126,9 @@ func Rank(variants [][]ComparedQuestion, by []By) []*Ranking {
 	rankings := make([]*Ranking, len(by))
 	for n, one := range rounds[:len(by)] {
 		if one.IsOfAnswers {
-			rankings[n] = one.rank(seldom)
+			rankings[n] = one.rank(seldom, matters)
 		} else {
-			rankings[n] = one.rank(nil)
+			rankings[n] = one.rank(nil, matters)
 		}
 	}
 	return rankings
@@ -160,6 +196,15 @@ func (r round) beats(one, other int) (by *float64, isShown, isConstant bool) {
 	return &difference, change.IsShown() && adjusted != nil && *adjusted <= Significance, change.IsConstant()
 }
 
+// meanBeside returns a variant's mean over the questions that it shares with another.
+func (r round) meanBeside(n, other int) float64 {
+	change := r.changes[placeOfPair(n, other)]
+	if n > other {
+		return *change.MeanA
+	}
+	return *change.MeanB
+}
+
 // isBeaten reports that another variant is better, beyond chance or by the same on each of several questions.
 func (r round) isBeaten(n int) bool {
 	for other := range r.means {
@@ -174,7 +219,7 @@ func (r round) isBeaten(n int) bool {
 }
 
 // rank finds the leader among all but those that answer seldom.
-func (r round) rank(seldom []int) *Ranking {
+func (r round) rank(seldom []int, matters Matters) *Ranking {
 	leading := slices.Clone(r.means)
 	for _, n := range seldom {
 		leading[n] = math.NaN()
@@ -190,6 +235,8 @@ func (r round) rank(seldom []int) *Ranking {
 		switch by, isShown, isConstant := r.beats(ranking.Leader, n); {
 		case by == nil:
 			ranking.Unknown = append(ranking.Unknown, n)
+		case *by > 0 && (isShown || isConstant) && matters.areSmall(*by, r.meanBeside(n, ranking.Leader), r.Limit):
+			ranking.Slight = append(ranking.Slight, n)
 		case *by > 0 && isShown:
 			ranking.Worse = append(ranking.Worse, n)
 		case *by > 0 && isConstant:
@@ -286,8 +333,9 @@ type Winner struct {
 }
 
 // Win finds the winner by a number of which more is better, among variants that all have the same questions in the
-// same order; nil if the data show none.
-func Win(variants [][]ComparedQuestion, number func(ComparedQuestion) *float64) *Winner {
+// same order; nil if the data show none, or a lead that is too small to matter.
+func Win(variants [][]ComparedQuestion, by By, matters Matters) *Winner {
+	number := by.Of
 	means := meansOf(variants, number, 1)
 	winner := Winner{Leader: highest(means)}
 	if winner.Leader < 0 {
@@ -309,6 +357,9 @@ func Win(variants [][]ComparedQuestion, number func(ComparedQuestion) *float64) 
 		}
 	}
 	winner.Change = changeOf(pairsOf(variants[winner.RunnerUp], variants[winner.Leader]), number)
+	if matters.IsSmall(winner.Change, by.Limit) {
+		return nil
+	}
 	winner.Adjusted = *all[0].adjusted[placeOfPair(winner.Leader, winner.RunnerUp)]
 	return &winner
 }

@@ -124,7 +124,7 @@ func countByID(c Comparison) (count int) {
 
 // rankBy ranks by one number alone.
 func rankBy(variants [][]ComparedQuestion, by By) (ranking Ranking, isKnown bool) {
-	if found := Rank(variants, []By{by})[0]; found != nil {
+	if found := Rank(variants, []By{by}, Matters{})[0]; found != nil {
 		return *found, true
 	}
 	return Ranking{}, false
@@ -224,4 +224,43 @@ func TestHowFarALeaderIsAhead(t *testing.T) {
 	require.Nil(t, LeadOf(variants[:1], by, Ranking{}), "alone")
 	require.Nil(t, LeadOf([][]ComparedQuestion{variants[0], {{ID: 0}, {ID: 1}, {ID: 2}}}, by, Ranking{}), "nothing in common")
 	require.Nil(t, LeadOf(variants, by, Ranking{Leader: 0, Seldom: []int{1, 2}}), "the others answer seldom")
+}
+
+// A difference that is smaller than what matters makes nothing better, however certain it is.
+func TestADifferenceThatDoesNotMatterMakesNothingBetter(t *testing.T) {
+	t.Parallel()
+	latency := By{Of: func(q ComparedQuestion) *float64 { return q.LatencyMS }, IsLessBetter: true, Limit: OfAmounts}
+	variant := func(ms ...float64) (questions []ComparedQuestion) {
+		for n := range ms {
+			questions = append(questions, ComparedQuestion{ID: int64(n), LatencyMS: &ms[n]})
+		}
+		return questions
+	}
+	fast, near, slow, even := variant(39, 39.2, 38.9, 39.1), variant(40, 40.3, 39.9, 40.2), variant(60, 61, 59, 60), variant(40, 40.2, 39.9, 40.1)
+	matters := Matters{Share: 0.01, Part: 0.05}
+	for name, test := range map[string]struct {
+		variants [][]ComparedQuestion
+		want     Ranking
+		isBest   bool
+	}{
+		"39 ms against 40":       {[][]ComparedQuestion{fast, near}, Ranking{Slight: []int{1}}, false},
+		"39 ms against 60":       {[][]ComparedQuestion{fast, slow}, Ranking{Worse: []int{1}}, true},
+		"both":                   {[][]ComparedQuestion{near, fast, slow}, Ranking{Leader: 1, Worse: []int{2}, Slight: []int{0}}, false},
+		"by the same, too small": {[][]ComparedQuestion{fast, even}, Ranking{Slight: []int{1}}, false},
+	} {
+		ranking := Rank(test.variants, []By{latency}, matters)[0]
+		require.Equal(t, test.want, *ranking, name)
+		require.Equal(t, test.isBest, ranking.IsBest(), name)
+		require.False(t, ranking.ShowsNone(), name)
+	}
+	share := By{Of: func(q ComparedQuestion) *float64 { return q.Agreement }, Limit: OfShares}
+	shares := func(a ...float64) (questions []ComparedQuestion) {
+		for n := range a {
+			questions = append(questions, ComparedQuestion{ID: int64(n), Agreement: &a[n]})
+		}
+		return questions
+	}
+	low, high := shares(.800, .801, .800, .799, .800), shares(.805, .807, .804, .806, .805)
+	require.NotNil(t, Win([][]ComparedQuestion{low, high}, share, Matters{}))
+	require.Nil(t, Win([][]ComparedQuestion{low, high}, share, matters), "half a percentage point")
 }

@@ -22,6 +22,10 @@ type Project struct {
 	Quota
 	// ReviewReasons are the project's own reasons, besides those that every project has.
 	ReviewReasons pq.StringArray `db:"review_reasons"`
+	// SmallestPoints is the smallest difference of shares that matters to the project, in percentage points; SmallestPercent that of
+	// times, tokens and costs, in percent.
+	SmallestPoints  float64 `db:"smallest_points"`
+	SmallestPercent float64 `db:"smallest_percent"`
 }
 
 // Quota is what a project may use; nil means any amount.
@@ -34,7 +38,7 @@ type Quota struct {
 	CostPerMonth *string `db:"cost_per_month"`
 }
 
-const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons`
+const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.smallest_points, p.smallest_percent`
 
 // Project returns a project, or db.ErrNotFound.
 func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err error) {
@@ -75,11 +79,20 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 	return taken(err)
 }
 
-// SetReviewReasons replaces a project's own reasons for verdicts. It returns db.ErrNotFound if there is no such
-// project.
-func (p People) SetReviewReasons(ctx context.Context, id uuid.UUID, reasons []string) error {
-	const set = `UPDATE projects SET review_reasons = $2, updated_at = now() WHERE id = $1`
-	return p.changeRow(ctx, KindProject, "set a project's reasons", set, id, append(pq.StringArray{}, reasons...))
+// ProjectSettings are what a project's own administrators change; nil leaves a number as it is.
+type ProjectSettings struct {
+	ReviewReasons                   []string
+	SmallestPoints, SmallestPercent *float64
+}
+
+// SetProjectSettings replaces what a project's own administrators change. It returns db.ErrNotFound if there is no such project.
+func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings ProjectSettings) error {
+	const set = `
+		UPDATE projects
+		SET review_reasons = $2, smallest_points = coalesce($3, smallest_points), smallest_percent = coalesce($4, smallest_percent), updated_at = now()
+		WHERE id = $1`
+	return p.changeRow(ctx, KindProject, "set a project's settings", set, id, append(pq.StringArray{}, settings.ReviewReasons...),
+		settings.SmallestPoints, settings.SmallestPercent)
 }
 
 // Membership is a project that an account belongs to, and the account's role in it.

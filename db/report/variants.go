@@ -225,3 +225,18 @@ func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID) (levels []m
 	err = r.db.SelectContext(ctx, &levels, read, taskID)
 	return levels, pg.Classify("read the levels of the questions", err)
 }
+
+// Matters returns the smallest differences that matter to a task's project.
+func (r Report) Matters(ctx context.Context, taskID uuid.UUID) (measure.Matters, error) {
+	const read = `
+		SELECT p.smallest_points, p.smallest_percent
+		FROM evaluation_tasks t
+		JOIN projects p ON p.id = t.project_id
+		WHERE t.id = $1`
+	var stored struct {
+		Points  float64 `db:"smallest_points"`
+		Percent float64 `db:"smallest_percent"`
+	}
+	err := r.db.GetContext(ctx, &stored, read, taskID)
+	return measure.Matters{Share: stored.Points / 100, Part: stored.Percent / 100}, pg.Classify("read the smallest differences that matter", err)
+}

@@ -54,6 +54,8 @@ func personLimit(wrong *cases.FieldError) request.Limit {
 		return request.Between(1, wrong.Most)
 	case errors.Is(wrong, cases.ErrReason):
 		return request.TextUpTo(wrong.Most)
+	case errors.Is(wrong, cases.ErrPercent):
+		return request.Between(0, 100)
 	case errors.Is(wrong, cases.ErrReasons):
 		return request.ValuesBetween(0, wrong.Most)
 	case errors.Is(wrong, cases.ErrViewKind):

@@ -306,7 +306,7 @@ func (h endpoints) putSettings(ctx context.Context, input *settingsInput) (*outp
 	if err != nil {
 		return nil, err
 	}
-	project, faults, err := h.applySettings(ctx, project, input.Body.ReviewReasons)
+	project, faults, err := h.applySettings(ctx, project, input.Body)
 	return &output[Settings]{newSettings(project)}, form.Refusal(faults, err)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -231,24 +232,32 @@ func (h *handler) changeProject(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
 
-func newSettings(p people.Project) Settings { return Settings{append([]string{}, p.ReviewReasons...)} }
+func newSettings(p people.Project) Settings {
+	return Settings{append([]string{}, p.ReviewReasons...), &p.SmallestPoints, &p.SmallestPercent}
+}
 
 // applySettings stores the settings that a project's own administrators may change.
-func (h *handler) applySettings(ctx context.Context, before people.Project, reasons []string) (people.Project, []form.FieldFault, error) {
-	own := make([]string, len(reasons))
-	for n, one := range reasons {
+func (h *handler) applySettings(ctx context.Context, before people.Project, settings Settings) (people.Project, []form.FieldFault, error) {
+	own := make([]string, len(settings.ReviewReasons))
+	for n, one := range settings.ReviewReasons {
 		own[n] = request.StorableText(one)
 	}
-	project, err := h.cases.SetReviewReasons(ctx, before.ID, own)
+	project, err := h.cases.SetProjectSettings(ctx, before.ID, people.ProjectSettings{
+		ReviewReasons: own, SmallestPoints: settings.SmallestPoints, SmallestPercent: settings.SmallestPercent})
 	if err != nil {
 		faults, err := form.PersonFaults(err, nil)
 		return before, faults, err
 	}
-	request.Changed(ctx, map[string]any{"review_reasons": newSettings(before).ReviewReasons}, map[string]any{"review_reasons": newSettings(project).ReviewReasons})
+	request.Changed(ctx, newSettings(before).view(), newSettings(project).view())
 	return project, nil, nil
 }
 
-// changeSettings changes a project's own reasons, one per line.
+// view returns the settings in the form that the audit shows.
+func (s Settings) view() map[string]any {
+	return map[string]any{"review_reasons": s.ReviewReasons, "smallest_points": *s.SmallestPoints, "smallest_percent": *s.SmallestPercent}
+}
+
+// changeSettings changes what a project's own administrators may: its reasons, one per line, and the smallest differences that matter.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {
@@ -258,13 +267,14 @@ func (h *handler) changeSettings(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var reasons []string
+	var settings Settings
 	for line := range strings.Lines(submitted.Values["review_reasons"]) {
 		if line = strings.TrimSpace(line); line != "" {
-			reasons = append(reasons, line)
+			settings.ReviewReasons = append(settings.ReviewReasons, line)
 		}
 	}
-	_, faults, err := h.applySettings(c.Request().Context(), project, reasons)
+	settings.SmallestPoints, settings.SmallestPercent = typedNumber(submitted.Values, "smallest_points"), typedNumber(submitted.Values, "smallest_percent")
+	_, faults, err := h.applySettings(c.Request().Context(), project, settings)
 	if err != nil {
 		return err
 	}
@@ -439,4 +449,17 @@ func (h *handler) revokeToken(c echo.Context) error {
 		return err
 	}
 	return pages.Done(c, paths.Project(project.ID), "revoked")
+}
+
+// typedNumber returns the number in a field; nil if the form has no such field. What is not a number is none that a setting may have.
+func typedNumber(values map[string]string, field string) *float64 {
+	typed, isTyped := values[field]
+	if !isTyped {
+		return nil
+	}
+	number, err := strconv.ParseFloat(strings.TrimSpace(typed), 64)
+	if err != nil {
+		number = math.NaN()
+	}
+	return &number
 }

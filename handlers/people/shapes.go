@@ -52,7 +52,9 @@ type Workspace struct {
 
 // Settings are the settings of a project that its own administrators change.
 type Settings struct {
-	ReviewReasons []string `json:"review_reasons" nullable:"false" maxItems:"10" doc:"Reasons of verdicts beside number, conclusion, omission, citation and format: at most 10 texts of at most 40 characters" example:"[\"语气不当\"]"`
+	ReviewReasons   []string `json:"review_reasons" nullable:"false" maxItems:"10" doc:"Reasons of verdicts beside number, conclusion, omission, citation and format: at most 10 texts of at most 40 characters" example:"[\"语气不当\"]"`
+	SmallestPoints  *float64 `json:"smallest_points,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference of shares that matters, in percentage points; left as it is if absent" example:"1"`
+	SmallestPercent *float64 `json:"smallest_percent,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference of times, tokens and costs that matters, in percent; left as it is if absent" example:"5"`
 }
 
 // Used is the usage of a project; days and months are in Beijing time.

@@ -24,11 +24,12 @@ func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaul
 	group.Go(func() error { return r.numbers(reading, task, &s) })
 	group.Go(func() (err error) { s.Errors, err = r.report.Errors(reading, task.ID); return err })
 	group.Go(func() (err error) { matrix, err = r.report.Matrix(reading, task); return err })
+	group.Go(func() (err error) { s.Matters, err = r.report.Matters(reading, task.ID); return err })
 	group.Go(func() (err error) { s.Judges, err = r.judges(reading, task, withDefaults); return err })
 	if err := group.Wait(); err != nil {
 		return s, err
 	}
-	s.Rankings = Rank(task, matrix)
+	s.Rankings = Rank(task, matrix, s.Matters)
 	s.Leads = map[string]*measure.Lead{}
 	for _, by := range summary.MeasuresOf(len(task.Evaluators) > 0) {
 		if ranking, isKnown := s.Rankings[by.Name]; isKnown {
@@ -145,8 +146,8 @@ func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measu
 }
 
 // Rank ranks the variants of a task by each measure, by the measures' names; measures without known values are left
-// out.
-func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.Ranking {
+// out. Differences that do not matter rank nothing.
+func Rank(task db.Task, matrix [][]measure.ComparedQuestion, matters measure.Matters) map[string]measure.Ranking {
 	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0)), func(m summary.Measure) bool {
 		return m.Name == "cost" && !sameCurrency(task.Targets)
 	})
@@ -155,7 +156,7 @@ func Rank(task db.Task, matrix [][]measure.ComparedQuestion) map[string]measure.
 		by[n] = one.By
 	}
 	rankings := map[string]measure.Ranking{}
-	for n, ranking := range measure.Rank(matrix, by) {
+	for n, ranking := range measure.Rank(matrix, by, matters) {
 		if ranking != nil {
 			rankings[measures[n].Name] = *ranking
 		}

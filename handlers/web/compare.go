@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -239,10 +240,15 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 		view.Agents = append(view.Agents, targetChoice(one.Entry, detail, one.Test, s.List("agents")))
 	}
 	for _, choices := range [][]taskpages.TargetChoice{view.Models, view.Agents} {
-		slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { return chosenFirst(a.IsChosen, b.IsChosen) })
+		slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { // what failed its test is at the end
+			return cmp.Or(chosenFirst(a.IsChosen, b.IsChosen), chosenFirst(b.HasFailed, a.HasFailed))
+		})
 	}
 	return pages.Render(c, status, taskpages.ComparePage(p.compareFrame(c, s), view))
 }
+
+// listedVariants is how many variants an estimate lists: more than a task may have, so that one can see which are too many.
+const listedVariants = 100
 
 // chosenFirst orders chosen entries before the others.
 func chosenFirst(a, b bool) int {
@@ -337,7 +343,7 @@ func (p *Pages) estimateComparison(c echo.Context) error {
 func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, error) {
 	l, n := pages.Locale(c), s.task
 	e := taskpages.Estimated{Runs: n.RunsPerItem, Calls: n.Calls(), JudgeCalls: n.JudgeCalls()}
-	if n.VariantCount() <= tasks.MaxVariants {
+	if n.VariantCount() <= listedVariants {
 		e.Variants = n.AllVariants()
 	}
 	if n.Dataset != nil {

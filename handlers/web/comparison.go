@@ -133,6 +133,9 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 		return err
 	}
 	defer leave()
+	if shown.Matters, err = p.report.Matters(ctx, a.Task.ID); err != nil {
+		return err
+	}
 	compared, err := p.reader.Compare(ctx, a.Side(), b.Side(), false, comparingTime)
 	if err != nil {
 		return err

@@ -82,10 +82,11 @@ func (p *Pages) showVariants(c echo.Context) error {
 		group.Go(func() (err error) { table.Verdicts, err = p.report.PassStatistics(reads, task, false); return err })
 	}
 	group.Go(func() (err error) { matrix, err = p.report.Matrix(reads, task); return err })
+	group.Go(func() (err error) { table.Matters, err = p.report.Matters(reads, task.ID); return err })
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	table.Rankings, table.Agreements = reading.Rank(task, matrix), map[int]measure.Interval{}
+	table.Rankings, table.Agreements = reading.Rank(task, matrix, table.Matters), map[int]measure.Interval{}
 	for number, agreements := range reading.Agreements(task, matrix) {
 		table.Agreements[number] = agreements.Share()
 	}

@@ -34,6 +34,8 @@ var (
 	// one line.
 	ErrReasons = errors.New("too many reasons")
 	ErrReason  = errors.New("not a short text on one line")
+	// ErrPercent means that a number is not between 0 and 100.
+	ErrPercent = errors.New("not a number from 0 to 100")
 	// ErrForbidden means that the creator has fewer rights than were requested.
 	ErrForbidden = errors.New("its creator lacks this right")
 	// ErrOfProvider means that an account has no password here, because the OpenID Connect provider signs its owner
@@ -299,12 +301,13 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 	return s.store.Project(ctx, project.ID)
 }
 
-// SetReviewReasons replaces a project's own reasons for verdicts, without duplicates and without the common
-// reasons. Faults are returned as a FieldError of "review_reasons".
-func (s Service) SetReviewReasons(ctx context.Context, projectID uuid.UUID, reasons []string) (people.Project, error) {
+// SetProjectSettings replaces what a project's own administrators change: its reasons for verdicts, without duplicates and without the
+// common reasons, and the smallest differences that matter. Faults are returned as FieldErrors of "review_reasons", "smallest_points" and
+// "smallest_percent".
+func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID, settings people.ProjectSettings) (people.Project, error) {
 	var c checks
 	own := []string{}
-	for _, one := range reasons {
+	for _, one := range settings.ReviewReasons {
 		reason := strings.TrimSpace(one)
 		if reason == "" || utf8.RuneCountInString(reason) > review.MaxReasonLength || strings.ContainsFunc(reason, unicode.IsControl) {
 			c.within("review_reasons", 0, 1, review.MaxReasonLength, ErrReason)
@@ -315,10 +318,16 @@ func (s Service) SetReviewReasons(ctx context.Context, projectID uuid.UUID, reas
 		}
 	}
 	c.within("review_reasons", len(own), 0, review.MaxReasons, ErrReasons)
+	for field, value := range map[string]*float64{"smallest_points": settings.SmallestPoints, "smallest_percent": settings.SmallestPercent} {
+		if value != nil && !(*value >= 0 && *value <= 100) { // also what is not a number
+			c.fail(field, ErrPercent)
+		}
+	}
 	if err := c.err(); err != nil {
 		return people.Project{}, err
 	}
-	if err := s.store.SetReviewReasons(ctx, projectID, own); err != nil {
+	settings.ReviewReasons = own
+	if err := s.store.SetProjectSettings(ctx, projectID, settings); err != nil {
 		return people.Project{}, err
 	}
 	return s.store.Project(ctx, projectID)

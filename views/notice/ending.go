@@ -121,7 +121,11 @@ func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e e
 		if err != nil {
 			return e, err
 		}
-		e.winner = winnerOf(e.metric, e.variants, matrix)
+		matters, err := report.New(w.Store).Matters(ctx, task.ID)
+		if err != nil {
+			return e, err
+		}
+		e.winner = winnerOf(e.metric, e.variants, matrix, matters)
 	}
 	return e, w.compareWithPrevious(ctx, &e)
 }
@@ -129,14 +133,14 @@ func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e e
 // metricsOf are the numbers by which a winner is found, with their names in the API.
 var metricsOf = map[string]struct {
 	name string
-	of   func(measure.ComparedQuestion) *float64
+	by   measure.By
 }{
-	"agreement": {"agreement", func(q measure.ComparedQuestion) *float64 { return q.Agreement }},
-	"pass":      {"pass_rate", func(q measure.ComparedQuestion) *float64 { return q.PassShare }},
+	"agreement": {"agreement", measure.By{Of: func(q measure.ComparedQuestion) *float64 { return q.Agreement }, Limit: measure.OfShares}},
+	"pass":      {"pass_rate", measure.By{Of: func(q measure.ComparedQuestion) *float64 { return q.PassShare }, Limit: measure.OfShares}},
 }
 
-func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]measure.ComparedQuestion) *winner {
-	won := measure.Win(matrix, metricsOf[metric].of)
+func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]measure.ComparedQuestion, matters measure.Matters) *winner {
+	won := measure.Win(matrix, metricsOf[metric].by, matters)
 	if won == nil {
 		return nil
 	}

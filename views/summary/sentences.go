@@ -91,15 +91,19 @@ func (s Summary) said(locale text.Locale) (said []string) {
 			said = append(said, locale.Text("summary.each", "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
 				"Worse", s.listed(locale, ranking.Each))+s.leadOfEach(locale, measure.Name))
 		}
+		if isKnown && len(ranking.Worse)+len(ranking.Each) == 0 && len(ranking.Slight) > 0 {
+			said = append(said, locale.Text("summary.slight", "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
+				"Slight", s.listed(locale, ranking.Slight))+s.lead(locale, measure.Name))
+		}
 		if !isKnown || len(ranking.Worse) == 0 {
 			continue
 		}
 		key := "summary.best"
-		alike := s.listed(locale, ranking.Alike)
+		alike := s.listed(locale, slices.Concat(ranking.Slight, ranking.Alike))
 		switch {
-		case len(ranking.Tied) > 0 && len(ranking.Tied) == len(ranking.Alike):
+		case len(ranking.Tied) > 0 && len(ranking.Tied) == len(ranking.Alike) && len(ranking.Slight) == 0:
 			key, alike = "summary.tied", s.listed(locale, append([]int{ranking.Leader}, ranking.Tied...))
-		case len(ranking.Alike) > 0:
+		case len(ranking.Alike)+len(ranking.Slight) > 0:
 			key = "summary.leads"
 		case len(ranking.Each)+len(ranking.Unknown) > 0:
 			key = "summary.above"
@@ -118,13 +122,6 @@ func (s Summary) leadOfEach(locale text.Locale, name string) string {
 	}
 	return s.lead(locale, name)
 }
-
-// Differences of means up to which a lead is called small: they decide nothing, however certain they are. For
-// shares the limit is a part of 1, for times and costs a part of the next best.
-const (
-	smallShare = 0.01
-	smallPart  = 0.05
-)
 
 // lead returns the sentence about how far the leader of a measure is ahead of the next best; empty if it is not
 // ahead, or if that is not known.
@@ -166,14 +163,22 @@ func (s Summary) lead(locale text.Locale, name string) string {
 		slices.Sort(ends)
 		said += locale.Text("summary.lead.interval", "Low", digits(ends[0]), "High", write(ends[1]))
 	}
-	difference, small := math.Abs(*lead.Change.Mean), smallShare
+	limit := measure.OfShares
 	if isAmount {
-		small = smallPart * *lead.Change.MeanA
+		limit = measure.OfAmounts
 	}
-	if difference < small {
-		said += locale.Text("summary.lead.small")
+	if s.Matters.IsSmall(lead.Change, limit) {
+		said += locale.Text("summary.lead.small", "Limit", LimitText(locale, s.Matters, limit))
 	}
 	return said
+}
+
+// LimitText is the smallest difference that matters, in words.
+func LimitText(locale text.Locale, matters measure.Matters, limit measure.Limit) string {
+	if limit == measure.OfAmounts {
+		return text.Significant(100*matters.Part, 3) + "%"
+	}
+	return locale.Text("compare.points", "Points", text.Significant(100*matters.Share, 3))
 }
 
 // decimalsOf returns how many decimals a number of milliseconds is written with: only small numbers have any.
