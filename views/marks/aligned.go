@@ -332,7 +332,7 @@ func (s stretch) names() string {
 	return strings.Join(names, " · ")
 }
 
-// title returns a heading without its
+// title returns a heading without its Markdown marks.
 func title(heading string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.TrimLeft(heading, "# "), "**", ""))
 }
