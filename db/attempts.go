@@ -45,7 +45,7 @@ func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	return append(f[:len(f):len(f)], one)
 }
 
-// cutBytes returns the beginning of a text in storable form: at most limit bytes, ending with a whole character.
+// cutBytes returns the beginning of a text in storable form: at most most bytes, ending with a whole character.
 func cutBytes(text string, most int) string {
 	text = pg.StorableText(text)
 	if len(text) <= most {

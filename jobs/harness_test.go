@@ -132,7 +132,7 @@ func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int
 	return claim.Units
 }
 
-// wants is what a claim of a plain task wants.
+// wants returns the claim of a plain task for some units.
 func wants(units int) []db.Want {
 	return []db.Want{{Target: 1, Units: units, Horizon: db.RateHorizon}}
 }

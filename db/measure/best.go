@@ -7,13 +7,12 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// By is a number that questions have, by which variants are ranked.
+// By is a number of questions by which variants are ranked.
 type By struct {
 	// Of returns a question's number; nil if it is unknown.
 	Of           func(ComparedQuestion) *float64
 	IsLessBetter bool
-	// IsOfAnswers reports that runs without an answer do not count, so that a variant could lead by answering
-	// little.
+	// IsOfAnswers reports that runs without an answer do not count, so that a variant with few answers could lead.
 	IsOfAnswers bool
 	// Limit is what limits differences that matter.
 	Limit Limit
@@ -49,7 +48,7 @@ func (m Matters) areSmall(difference, mean float64, limit Limit) bool {
 	return false
 }
 
-// Ranking compares a task's variants by one number of their questions. All its fields hold indexes of variants.
+// Ranking compares a task's variants by one number of their questions. All its fields contain indexes of variants.
 type Ranking struct {
 	// Leader is the variant with the best mean.
 	Leader int
@@ -139,7 +138,7 @@ type round struct {
 	By
 	// means are the variants' means, turned so that more is better; NaN if unknown.
 	means []float64
-	// changes are those of the pairs, from one to other, in the order of placeOfPair.
+	// changes are the changes between the variants of each pair, in the order of placeOfPair.
 	changes  []Change
 	adjusted []*float64
 }
@@ -180,8 +179,8 @@ func (r round) turned(number float64) float64 {
 	return number
 }
 
-// beats compares a variant with another: by how much it is better, nil if that is unknown; whether this is beyond
-// chance; and whether it differs by the same on each of several questions.
+// beats compares a variant with another: by how much it is better, nil if unknown; whether this is beyond chance; and
+// whether the difference is the same on each of several questions.
 func (r round) beats(one, other int) (by *float64, isShown, isConstant bool) {
 	place := placeOfPair(one, other)
 	change := r.changes[place]
@@ -255,7 +254,7 @@ func (r round) rank(seldom []int, matters Matters) *Ranking {
 	return &ranking
 }
 
-// column holds a number of all questions of a variant; NaN is unknown.
+// column holds one number for all questions of a variant; NaN is unknown.
 type column struct {
 	numbers  []float64
 	clusters []string

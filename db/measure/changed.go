@@ -7,14 +7,15 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Between says how the most common answers of two tasks to a question differ.
+// Between describes how the most common answers of two tasks to a question differ.
 type Between struct {
 	// Level is the level of the two answers, as if one task had given both.
 	Level      Level
 	Similarity *float64
-	// Differ tells whether the answers state the same facts.
+	// Differ reports whether the answers state the same facts.
 	Differ facts.Differ
-	// Facts are those in which they differ, conflicts first. Run 1 is the first task's answer, run 2 the second's.
+	// Facts are the facts in which they differ, conflicts first. Run 1 is the first task's answer, run 2 the
+	// second's.
 	Facts []Fact
 }
 
@@ -35,7 +36,7 @@ func CompareAnswers(ctx context.Context, a, b Answer) (Between, error) {
 	return between, nil
 }
 
-// ChangeGroup is what became of a question from the first task to the second.
+// ChangeGroup classifies the change of a question from the first task to the second.
 type ChangeGroup string
 
 // The groups.
@@ -66,7 +67,8 @@ type Loss string
 const (
 	// LostAnswer means that most runs of the first task had an answer, and not most of the second's.
 	LostAnswer Loss = "failed"
-	// LostVerdict means that it passed, by people or by most verdicts of evaluators, and does so no more.
+	// LostVerdict means that the question passed before, by people's verdict or by most evaluators' verdicts, and no
+	// longer does.
 	LostVerdict Loss = "verdict"
 	// LostAccord means that answers contradict the standard answer, and did not before.
 	LostAccord Loss = "expected"
@@ -79,7 +81,7 @@ const (
 // Losses are all losses.
 var Losses = []Loss{LostAnswer, LostVerdict, LostAccord, LostStability, LostRating}
 
-// lostScore is the fall of a mean score, from 0 to 1, that is more than the unsteadiness of a judge.
+// lostScore is the fall of a mean score, on a scale from 0 to 1, that exceeds the usual variation of a judge.
 const lostScore = 0.1
 
 // Opinions of people about a question as a whole, beside their verdicts where all agree.
@@ -142,8 +144,8 @@ func (p Pair) Group() ChangeGroup {
 	return WordingChanged
 }
 
-// ByRisk returns the pairs in the order in which a reader should see them: by group; in it by the gravest loss, contradicting facts
-// first, then those that people had passed, then as the first task has them.
+// ByRisk returns the pairs in the order in which a reader should see them: by group; within a group by the gravest
+// loss, then contradicting facts, then questions that people had passed, then the order of the first task.
 func (c Comparison) ByRisk() []Pair {
 	type ranked struct {
 		Pair

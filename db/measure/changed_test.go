@@ -72,7 +72,8 @@ func with(q ComparedQuestion, change func(*ComparedQuestion)) ComparedQuestion {
 	return q
 }
 
-// What a reader must see comes first: the gravest loss, then facts, then what people had passed; the form comes last.
+// The most important questions come first: the gravest loss, then facts, then questions that people had passed;
+// differences in form come last.
 func TestPairsComeByRisk(t *testing.T) {
 	t.Parallel()
 	none := facts.None

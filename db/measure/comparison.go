@@ -11,7 +11,7 @@ import (
 type ComparedQuestion struct {
 	// ID is the item's id in the database.
 	ID int64
-	// Cluster names the questions that this one is not independent of; empty for none.
+	// Cluster identifies the questions that this one is not independent of; empty means that it is independent.
 	Cluster string
 	// Number is the question's in its task, from 1.
 	Number     int
@@ -30,7 +30,7 @@ type ComparedQuestion struct {
 	// SuccessRate is the share of its runs that succeeded. The others are means over those runs; TotalTokens and
 	// Cost cover only the runs that report them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
-	// Judged is how many of its runs have a verdict, Passes how many of those passed.
+	// Judged is how many of its runs have a verdict, Passes how many of these passed.
 	Judged, Passes int
 	// PassShare is the share of its judged runs that passed, Score the mean score of its runs.
 	PassShare, Score *float64
@@ -60,9 +60,9 @@ var Transitions = []Transition{StableStable, StableUnstable, UnstableStable, Uns
 type Pair struct {
 	A, B       ComparedQuestion
 	Transition Transition
-	// ByText reports that the question has different ids in the two tasks, and was matched by its text.
+	// ByText reports that the question was matched by its text, because its ids in the two tasks differ.
 	ByText bool
-	// Between says how the most common answers differ; nil if a task has none, or they are not compared yet.
+	// Between describes how the most common answers differ; nil if a task has none, or they are not compared yet.
 	Between *Between
 	// IsPending reports that they are not compared yet.
 	IsPending bool
@@ -166,7 +166,7 @@ func transition(a, b Level) Transition {
 	return UnstableUnstable
 }
 
-// Change returns how much a number differs between the paired questions.
+// Change returns the change of a number between the paired questions.
 func (c Comparison) Change(number func(ComparedQuestion) *float64) Change {
 	return changeOf(c.Pairs, number)
 }

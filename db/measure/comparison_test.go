@@ -122,7 +122,7 @@ func countByID(c Comparison) (count int) {
 	return count
 }
 
-// rankBy ranks by one number alone.
+// rankBy ranks by a single number.
 func rankBy(variants [][]ComparedQuestion, by By) (ranking Ranking, isKnown bool) {
 	if found := Rank(variants, []By{by}, Matters{})[0]; found != nil {
 		return *found, true

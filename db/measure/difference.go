@@ -99,7 +99,7 @@ const (
 	maxCodes                    = utf8.MaxRune - (afterSurrogates - surrogates)
 )
 
-// code writes one character for each token. lengths maps those characters to the tokens' lengths.
+// code returns a text with one character for each token. lengths maps those characters to the tokens' lengths.
 func code(tokens []string, codes map[string]rune, lengths map[rune]int) ([]rune, map[rune]int) {
 	if lengths == nil {
 		lengths = map[rune]int{}
@@ -180,7 +180,7 @@ type Piece struct {
 	Text string
 }
 
-// Pieces cuts two texts at the steps of a difference, as far as both go: deleted pieces are from the first text,
+// Pieces cuts two texts at the steps of a difference, as far as both reach: deleted pieces come from the first text,
 // all others from the second.
 func (d Difference) Pieces(a, b string) (pieces []Piece) {
 	for _, step := range d.Steps {

@@ -55,7 +55,7 @@ func distance(a, b []rune) int {
 		places[r][n/64] |= 1 << (n % 64)
 	}
 	none := make([]uint64, words)
-	// For each row: whether the value is one more, or one less, than in the row above.
+	// For each row, whether the value is one more, or one less, than in the row above.
 	grows, falls := make([]uint64, words), make([]uint64, words)
 	for n := range grows {
 		grows[n] = ^uint64(0)

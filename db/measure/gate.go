@@ -2,12 +2,12 @@ package measure
 
 import "math"
 
-// Verdict is what a comparison with a baseline shows about one number (metrics.md, Gate).
+// Verdict is the outcome of comparing one number with a baseline (metrics.md, Gate).
 type Verdict string
 
 // The verdicts.
 const (
-	// NotWorse means that the number is not worse than the baseline's by the margin or more, beyond chance.
+	// NotWorse means that, beyond chance, the number is not worse than the baseline's by the margin or more.
 	NotWorse Verdict = "not_worse"
 	// IsWorse means that it is worse by more than the margin, beyond chance.
 	IsWorse Verdict = "worse"
@@ -20,7 +20,7 @@ type GateTest struct {
 	// Change is from the baseline to the new result.
 	Change       Change
 	IsLessBetter bool
-	// Margin is by how much the number may be worse; 0 or more.
+	// Margin is the amount by which the number may be worse; 0 or more.
 	Margin float64
 }
 
@@ -53,7 +53,7 @@ func (t GateTest) turned() float64 {
 	return *t.Change.Mean
 }
 
-// varies reports whether the difference has a standard error other than 0.
+// varies reports whether the difference has a nonzero standard error.
 func (t GateTest) varies() bool {
 	return t.Change.Mean != nil && t.Change.SE != nil && *t.Change.SE >= noDeviation
 }

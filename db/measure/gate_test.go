@@ -8,7 +8,7 @@ import (
 	"wending/db/measure"
 )
 
-// The three outcomes of a gate, at its edges.
+// The three outcomes of a gate, at their boundaries.
 func TestAGateSaysWhatItSees(t *testing.T) {
 	t.Parallel()
 	change := func(mean, se float64, clusters int) measure.Change {
@@ -40,7 +40,7 @@ func TestAGateSaysWhatItSees(t *testing.T) {
 	}
 }
 
-// What is barely significant alone may be chance among many tests.
+// A number that is barely significant by itself may be chance among many tests.
 func TestAGateIsOneFamily(t *testing.T) {
 	t.Parallel()
 	mean, se, none := -0.021, 0.01, 0.0

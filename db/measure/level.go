@@ -52,8 +52,8 @@ const (
 	sameSubject = 0.5
 )
 
-// MaxCompared is the length in characters up to which answers are compared in full; of longer ones only the
-// beginning and end are.
+// MaxCompared is the length in characters up to which answers are compared in full; of longer answers, only the
+// beginning and end are compared.
 const MaxCompared = 400_000
 
 // levelOf returns the first level that fits the answers. distinct holds each distinct answer once, similarity is
@@ -86,7 +86,7 @@ func haveOneContent(texts []string) bool {
 	return areEqual(texts, Plain) || areEqual(texts, CanonicalJSON)
 }
 
-// areEqual reports whether reduce returns the same for all texts, and never "", by which it rejects a text.
+// areEqual reports whether reduce returns the same for all texts; reduce returns "" for a text that it rejects.
 func areEqual(texts []string, reduce func(string) string) bool {
 	first := reduce(texts[0])
 	if first == "" {
@@ -133,14 +133,14 @@ func Plain(text string) string {
 	return string(kept)
 }
 
-// isPlainLetter reports whether a rune is certainly no format: a digit, a small Latin letter, a Chinese character.
+// isPlainLetter reports whether a rune is certainly not format: a digit, a small Latin letter, a Chinese character.
 func isPlainLetter(r rune) bool {
 	return r >= firstIdeograph && r <= lastIdeograph || r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
 }
 
 const (
 	firstIdeograph, lastIdeograph = 0x4E00, 0x9FFF
-	// The full-width forms of ASCII's visible characters, which are as far from them as wide says.
+	// The full-width forms of ASCII's visible characters; the offset between the two ranges is wide.
 	firstWide, lastWide, wide = 0xFF01, 0xFF5E, 0xFEE0
 )
 
@@ -173,8 +173,8 @@ func isThousands(runes []rune, n int) bool {
 	return runes[n] == ',' && isDigit(n-1) && isDigit(n+1) && isDigit(n+2) && isDigit(n+3) && !isDigit(n+4)
 }
 
-// isSign reports whether a minus belongs to a number, rather than joining two words or starting a list item, where
-// white space follows.
+// isSign reports whether a minus belongs to a number. It does not if it joins two words, or if it starts a list item,
+// where white space follows.
 func isSign(runes []rune, n int) bool {
 	return n == 0 || !unicode.IsLetter(runes[n-1]) && !unicode.IsDigit(runes[n-1])
 }

@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Change is how much a number differs between two tasks on the questions they share: the statistics of paired
+// Change describes the change of a number between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
 	// N is on how many questions the number is known in both, LeftOut on how many it is not, Clusters how many independent
@@ -40,13 +40,15 @@ func (c Change) Detectable() *float64 {
 	return &detectable
 }
 
-// IsConstant reports whether the number differs by the same on each of several questions, which has no interval.
+// IsConstant reports whether the number differs by the same amount on each of several questions, which has no
+// interval.
 func (c Change) IsConstant() bool { return c.SE != nil && c.Low == nil }
 
-// noDeviation is below which a standard deviation counts as 0.
+// noDeviation is the standard deviation below which it counts as 0.
 const noDeviation = 1e-12
 
-// paired compares the numbers of two tasks, a[n] with b[n] of a question in clusters[n]; of leftOut pairs one is unknown.
+// paired compares the numbers of two tasks: a[n] and b[n] belong to a question in clusters[n]. One number is unknown
+// in leftOut pairs.
 func paired(a, b []float64, clusters []string, leftOut int) Change {
 	change := Change{N: len(a), LeftOut: leftOut}
 	if change.N == 0 {

@@ -13,7 +13,7 @@ type Judged struct {
 	Runs, Judged, Passes int
 	// Score is the mean score of its runs; nil if none has a score.
 	Score *float64
-	// Cluster names the questions that this one is not independent of; empty for none.
+	// Cluster identifies the questions that this one is not independent of; empty means that it is independent.
 	Cluster string
 }
 
@@ -34,7 +34,7 @@ type Statistics struct {
 	Judged    int `json:"judged" doc:"Runs on which every evaluator has a verdict" example:"490"`
 	PassCount int `json:"pass_count" doc:"Judged runs that passed every evaluator" example:"441"`
 	FailCount int `json:"fail_count" example:"49"`
-	// Errors is how many evaluations ended with an error; Defaults is how many of those were replaced by a judge's
+	// Errors is how many evaluations ended with an error; Defaults is how many of these were replaced by a judge's
 	// default ratings.
 	Errors       int      `json:"evaluation_errors" doc:"Evaluations that ended with an error and not with a verdict, a judge's defaults included" example:"0"`
 	Defaults     int      `json:"defaults" doc:"Answers that a judge did not rate, so that each dimension is 50: left out of means unless include_defaults=true" example:"0"`
@@ -47,7 +47,7 @@ type Statistics struct {
 	PassHat   []float64 `json:"pass_hat" doc:"For k = 1 …: the chance that all of k runs pass" example:"[0.9,0.84]"`
 	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs" example:"0.87"`
 	ScoreSE   *float64  `json:"score_se" doc:"Its standard error; null with fewer than two questions" example:"0.02"`
-	// Ratings are those of a judge, by the dimensions; nil for rules.
+	// Ratings are a judge's ratings, by dimension; nil for rules.
 	Ratings  map[string]Rating `json:"ratings,omitempty" doc:"Of a judge, by dimension"`
 	Clusters int               `json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by" example:"100"`
 	// Incomplete is how many questions are left out of majority_rate, pass_at and pass_hat because a run is missing.

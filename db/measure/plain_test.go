@@ -15,7 +15,7 @@ import (
 	"wending/db/measure"
 )
 
-// plainByTheBook is Plain as its description says, rune by rune, without a shortcut.
+// plainByTheBook implements the description of Plain, rune by rune, without shortcuts.
 func plainByTheBook(text string) string {
 	runes := []rune(cases.Fold().String(norm.NFKC.String(text)))
 	isDigit := func(n int) bool { return n >= 0 && n < len(runes) && unicode.IsDigit(runes[n]) }
@@ -58,7 +58,7 @@ func TestPlainHasNoShortcutsThatShow(t *testing.T) {
 	for range 20_000 {
 		var text strings.Builder
 		most := len(alphabet)
-		if random.IntN(2) == 0 { // without what needs the tables
+		if random.IntN(2) == 0 { // without characters that need the tables
 			most = 54
 		}
 		for range random.IntN(12) {
@@ -68,7 +68,8 @@ func TestPlainHasNoShortcutsThatShow(t *testing.T) {
 	}
 }
 
-// What Plain takes for a Chinese text, in loops over its characters; and how much more for twice the length, where 2 is linear.
+// The time of Plain for a Chinese text, as a multiple of a loop over its characters; and the factor for twice the
+// length, where 2 is linear.
 func BenchmarkPlain(b *testing.B) {
 	chinese := strings.Repeat("根据第30条的规定，公司应当在收到“书面申请”之日起 30 日内作出答复……\n", 300)
 	for name, text := range map[string]string{"chinese": chinese, "marks": strings.Repeat(">+-*", len(chinese)/4), "tables": strings.Repeat("é①"+chinese[:300], 100)} {

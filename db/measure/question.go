@@ -45,7 +45,7 @@ type ExpectedFact struct {
 	Label string `json:"label" doc:"The words around it in the standard answer, at most 20 characters" example:"答复期限为"`
 	Value string `json:"value" doc:"What the standard answer states, in canonical form" example:"30 day"`
 	Text  string `json:"text" doc:"As the standard answer writes it" example:"30 日"`
-	// Values are what answers state instead.
+	// Values are the values that answers state instead.
 	Values []Value `json:"values" nullable:"false" doc:"What answers state in its place, the most frequent first"`
 }
 
@@ -66,7 +66,8 @@ type Value struct {
 	Runs  []int  `json:"runs" nullable:"false" doc:"run_index of the runs whose answers state it"`
 }
 
-// Revision numbers the rules by which Assess judges. Questions that were assessed by earlier ones are assessed again.
+// Revision is the revision of the rules that Assess applies. Questions assessed by an earlier revision are assessed
+// again.
 const Revision = 5
 
 // Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs.
@@ -210,7 +211,7 @@ func expect(ctx context.Context, reader *facts.Reader, standard string, letters 
 	return list, nil
 }
 
-// String writes the fact and what answers state instead: 30 日 → 35 日.
+// String returns the fact and the values that answers state instead: 30 日 → 35 日.
 func (f ExpectedFact) String() string {
 	texts := []string{f.Text}
 	for _, value := range f.Values {
@@ -219,7 +220,7 @@ func (f ExpectedFact) String() string {
 	return strings.Join(texts, " → ")
 }
 
-// contradict adds what some runs state instead of the fact.
+// contradict adds a value that some runs state instead of the fact.
 func (f *ExpectedFact) contradict(stated *facts.Fact, runs []int) {
 	n := slices.IndexFunc(f.Values, func(value Value) bool { return value.Value == stated.Value })
 	if n < 0 {

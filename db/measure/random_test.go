@@ -17,8 +17,8 @@ const dataSets = 1000
 
 const sameTo = 1e-7
 
-// below returns the share of Student's distribution with nu degrees of freedom below t, by Simpson's rule after
-// substituting t = √ν·tan θ.
+// below returns the cumulative probability of Student's distribution with nu degrees of freedom at t, by Simpson's
+// rule after substituting t = √ν·tan θ.
 func below(t, nu float64) float64 {
 	numerator, _ := math.Lgamma((nu + 1) / 2)
 	denominator, _ := math.Lgamma(nu / 2)

@@ -31,8 +31,8 @@ func (s Sample) Clusters() int {
 	return count
 }
 
-// grouped returns the place of each number's cluster, in the order in which clusters first occur, and how many
-// clusters there are.
+// grouped returns the index of each number's cluster, in the order in which clusters first occur, and the number of
+// clusters.
 func (s Sample) grouped() (places []int, count int) {
 	places, named := make([]int, len(s.clusters)), map[string]int{}
 	for n, cluster := range s.clusters {

@@ -51,8 +51,8 @@ func TestTheEdgesOfASample(t *testing.T) {
 	require.InDeltaSlice(t, Wilson(1, 2), alike.PassInterval, 1e-12, "two clusters, three questions")
 }
 
-// The turns of a conversation that share what decides them: of 2,000 samples of 20 conversations with 5 turns, the interval over
-// conversations holds the truth in about 95 %, the one over turns in far fewer.
+// The turns of a conversation share a common cause: over 2,000 samples of 20 conversations with 5 turns, the interval
+// over conversations contains the true value in about 95 %, the interval over turns far less often.
 func TestIntervalsOverConversationsHoldTheTruth(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(21, 22))

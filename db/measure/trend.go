@@ -63,11 +63,12 @@ type FiringSummary struct {
 	Variants []VariantPoints `json:"variants"`
 	// Alerts are the reasons for an alert; empty if nothing was watched.
 	Alerts []Finding `json:"alerts,omitempty"`
-	// FactChanges are the questions whose facts changed since the firing before; nil without one.
+	// FactChanges are the questions whose facts changed since the previous firing; nil if there was none.
 	FactChanges *FactChanges `json:"facts_changed,omitempty"`
 }
 
-// FactChanges are the questions of a firing whose most common answer contradicts the one at the firing before in a fact.
+// FactChanges are the questions of a firing whose most common answer contradicts, in a fact, the most common answer
+// at the previous firing.
 type FactChanges struct {
 	Questions int          `json:"questions" doc:"How many questions changed" example:"3"`
 	Compared  int          `json:"compared" doc:"How many pairs of most common answers were compared, of all variants; fewer than there are where answers are very long" example:"120"`
@@ -132,8 +133,8 @@ func textOf(text *string) string {
 // Watch defines when an alert is raised.
 type Watch struct {
 	Metric Metric
-	// Below is the limit; nil for none. With IfWorse an alert is raised if the metric is worse than before by more than
-	// Margin, beyond chance.
+	// Below is the limit; nil means none. With IfWorse, an alert is also raised if the metric is worse than before by
+	// more than Margin, beyond chance.
 	Below   *float64
 	IfWorse bool
 	Margin  float64
@@ -144,7 +145,7 @@ type Finding struct {
 	// Variant is the variant's name; empty for a plain task.
 	Variant string  `json:"variant,omitempty"`
 	Value   float64 `json:"value"`
-	// Below is the limit that Value has fallen below; nil if it has not.
+	// Below is the limit if Value is below it; otherwise nil.
 	Below *float64 `json:"below,omitempty"`
 	// Baseline is the mean over the previous Firings that Value is worse than, beyond chance; nil if it is not
 	// worse. Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md, family
@@ -200,7 +201,8 @@ func (w Watch) Look(variants []Watched) (found []Finding) {
 	return found
 }
 
-// mean joins firings: for each question it takes the mean of the metric over the firings in which it is known.
+// mean combines firings: for each question, it is the mean of the metric over the firings in which the metric is
+// known.
 func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
 	places, values := map[string]int{}, [][]float64{}
 	for _, questions := range firings {

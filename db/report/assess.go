@@ -74,7 +74,7 @@ func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit in
 	return pg.EachRow(ctx, a.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
-// Whole returns the items that have all their runs, which are perItem.
+// Whole returns the items that have all of their perItem runs.
 func (r Report) Whole(ctx context.Context, itemIDs []int64, runsOfItem int) (whole []int64, err error) {
 	const find = `
 		SELECT item_id

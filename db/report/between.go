@@ -22,7 +22,7 @@ const (
 	comparedAtOnce = 32
 )
 
-// given is the first run that gave a question's most common answer.
+// given is the first run that gave the most common answer to a question.
 type given struct {
 	ItemID int64  `db:"item_id"`
 	RunID  int64  `db:"id"`
@@ -98,8 +98,9 @@ type comparing struct {
 	ofA, ofB map[int64]given
 }
 
-// Between compares the most common answers of pairs of questions, which it changes. What was compared before is read, also with the facts
-// if withFacts is set; what was not is compared and stored, for at most the time within: the other pairs stay pending.
+// Between compares the most common answers of pairs of questions and stores the results in the pairs. Results of
+// earlier comparisons are read, with the facts if withFacts is set; the other pairs are compared and stored, for at
+// most the time within; pairs that are left over stay pending.
 func (r Report) Between(ctx context.Context, a, b Side, pairs []measure.Pair, withFacts bool, within time.Duration) error {
 	deadline := time.Now().Add(within)
 	c := comparing{report: r, a: a, b: b, pairs: pairs}
@@ -199,7 +200,7 @@ func (c *comparing) readStored(ctx context.Context, withFacts bool) (open []int,
 	return open, nil
 }
 
-// compare compares the answers of some pairs and stores what it found, except of those that the deadline leaves out.
+// compare compares the answers of some pairs and stores the results; pairs that the deadline leaves out stay pending.
 func (c *comparing) compare(ctx context.Context, places []int, deadline time.Time) error {
 	const read = `SELECT id, coalesce(left(response_body, $2), '') AS text FROM evaluation_runs WHERE id = ANY ($1)`
 	var ids pq.Int64Array
@@ -281,7 +282,8 @@ func (c *comparing) store(ctx context.Context, places []int) error {
 	return pg.Classify("store the comparison of answers", err)
 }
 
-// SameAnswers returns those of the first side's items to which both sides gave the same answers, regardless of how often each.
+// SameAnswers returns the items of the first side to which both sides gave the same set of answers, regardless of how
+// often each occurs.
 func (r Report) SameAnswers(ctx context.Context, a, b Side, pairs []measure.Pair) (map[int64]bool, error) {
 	const find = `
 		SELECT w.a

@@ -17,17 +17,17 @@ type Chosen struct {
 	Values []string
 }
 
-// Bounds limit a number of a run; nil means no limit. A run that does not have the number is outside.
+// Bounds limits a number of a run; nil means no limit. A run without the number is out of bounds.
 type Bounds struct{ Min, Max *float64 }
 
 // isSet reports whether there is a limit.
 func (b Bounds) isSet() bool { return b.Min != nil || b.Max != nil }
 
-// Slicing is what Filter asks of an item's columns and of the numbers of its runs.
+// Slicing is the part of Filter that concerns an item's columns and the numbers of its runs.
 type Slicing struct {
-	// Columns must all be met.
+	// All Columns must match.
 	Columns []Chosen
-	// LatencyMS, TotalTokens and Cost must be met by one run, together with the filter's other conditions on runs.
+	// A single run must meet LatencyMS, TotalTokens and Cost, together with the filter's other conditions on runs.
 	LatencyMS, TotalTokens, Cost Bounds
 }
 
@@ -36,7 +36,8 @@ func (s Slicing) boundsRuns() bool {
 	return s.LatencyMS.isSet() || s.TotalTokens.isSet() || s.Cost.isSet()
 }
 
-// Conditions of a Filter on items i and their runs r. The names of columns are data: a column is its place.
+// Conditions of a Filter on items i and their runs r. Column names are user data, so a column is identified by its
+// position.
 const (
 	hasChosenValues = `
 		  AND NOT EXISTS (
@@ -80,8 +81,8 @@ func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (
 	return matching, nil
 }
 
-// SliceMost is how many values of a column are told apart; SliceText is how long a value may be so that a column is
-// offered to choose from.
+// SliceMost is the maximum number of distinct values of a column; SliceText is the maximum length of the values of a
+// column that is offered as a filter.
 const (
 	SliceMost = 50
 	sliceText = 100
@@ -139,7 +140,7 @@ func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, er
 
 // Slices are the items of a task by their values in a column.
 type Slices struct {
-	// Values are the most frequent first; a nil after them stands for all that are too many to be told apart.
+	// Values are ordered by frequency; a nil at the end represents all remaining values.
 	Values []*string
 	// Items is how many questions have each.
 	Items []int
@@ -155,7 +156,7 @@ func (s Slices) arrays() (items, places pq.Int64Array) {
 	return items, places
 }
 
-// Slices reads the values of a column, which is named by its place, 1-based.
+// Slices reads the values of a column, which is given by its 1-based position.
 func (r Report) Slices(ctx context.Context, taskID uuid.UUID, place int) (slices Slices, err error) {
 	const read = `
 		SELECT i.id, v.value, v.rank

@@ -30,7 +30,7 @@ type Summary struct {
 	Number int `db:"number"`
 	// Series names the conversation that the item is a turn of; nil for a single question.
 	Series *string `db:"series"`
-	// Cluster names the items that this one is not independent of; empty for none.
+	// Cluster identifies the items that are not independent of this one; empty means that the item is independent.
 	Cluster string `db:"cluster"`
 	// Answers is how many different answers the successful current runs gave: with several variants, the
 	// highest count of any variant.
@@ -69,16 +69,16 @@ type Summary struct {
 // IsUnstable reports whether the item was answered in more than one way.
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
-// Two sets of columns: data about an item's runs that is available without reading their rows, and data that is
-// not. The length of a text is known without reading the text.
+// Two sets of columns: data about an item's runs that is available without reading their rows, and data that is not.
+// The length of a text is available without reading the text.
 const (
 	countRuns      = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
 	countVerdicts  = `, count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score`
 	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
 )
 
-// summariseItems reads the summaries of a task's items, with the data about their runs that is at hand, and
-// searches for a text.
+// summariseItems reads the summaries of a task's items with the available data about their runs, and searches for a
+// text.
 func summariseItems(isJudged, withMeasures bool, like string) string {
 	known, measures := "", ""
 	if withMeasures {

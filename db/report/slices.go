@@ -33,12 +33,13 @@ type Slice struct {
 	Variants []SliceVariant
 }
 
-// SliceVariant are the numbers of one variant over one slice.
+// SliceVariant holds the statistics of one variant over one slice.
 type SliceVariant struct {
 	VariantStatistics
-	// Levels and FactsDiffer count the questions by how alike their answers are; those not assessed have neither.
+	// Levels and FactsDiffer count the questions by the similarity of their answers; questions that are not assessed
+	// are not counted.
 	Levels, FactsDiffer map[string]int
-	// Passes are what evaluators say; its zero value without any.
+	// Passes summarises the evaluators' verdicts; it is the zero value if there are none.
 	Passes measure.Statistics
 	// Answered is the interval of the success rate, with questions as clusters.
 	Answered measure.Interval

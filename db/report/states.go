@@ -8,7 +8,7 @@ import (
 	"wending/db/pg"
 )
 
-// ItemState is how far the runs of a question are.
+// ItemState is the progress of a question's runs.
 type ItemState string
 
 // The states of a question. DONE and FAILED have all their runs recorded, FAILED at least one without an answer; of
@@ -23,11 +23,10 @@ const (
 // ItemStates are all states, in the order in which questions pass through them.
 var ItemStates = []ItemState{ItemWaiting, ItemRunning, ItemDone, ItemFailed}
 
-// itemStates begins a statement on "item": every question of the task $1, with its state, from the first second of its
-// first launch on. $2 is how many runs a question is to have. It reads the thin tables; runs only of few questions:
-// those that may have failed, and, before they are assessed, those that no launch is asking.
-//
-// A turn is open while its conversation has not reached it: a unit begins with the turn of its own question.
+// itemStates begins a statement on "item": every question of the task $1 with its state, from the first second of its
+// first launch on. $2 is the planned number of runs per question. It reads mainly narrow tables, and runs only for
+// few questions: those that may have failed and, until they are assessed, those that no launch is asking. A turn is
+// open while its conversation has not reached it, because a unit begins with the turn of its own question.
 const itemStates = `
 	WITH asked AS ( -- the units of the active launch, by the question they begin with and how far they are
 		SELECT u.item_id, u.turns_done, count(*) FILTER (WHERE u.state <> 'DONE') AS open,
@@ -76,7 +75,7 @@ const itemStates = `
 		CROSS JOIN LATERAL (SELECT CAST(coalesce($2 - w.open, a.runs, counted.runs, 0) AS int) AS runs_done) known
 		WHERE i.task_id = $1)`
 
-// Board is the state of every question of a task, in little room: 100,000 questions are 100 kB.
+// Board is a compact form of the states of all questions of a task: 100,000 questions take 100 kB.
 type Board struct{ letters string }
 
 // boardLetters are the letters of the states in a Board, in the order of ItemStates.
@@ -112,7 +111,7 @@ func (m Monitor) Board(ctx context.Context, task db.Task) (board Board, err erro
 	return board, pg.Classify("read the states of the questions", err)
 }
 
-// ItemProgress is how far one question is.
+// ItemProgress is the progress of one question.
 type ItemProgress struct {
 	// Number is 1-based in the order of pages.
 	Number     int       `db:"number"`

@@ -190,7 +190,7 @@ func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (levels, differ ma
 	return levels, differ, nil
 }
 
-// levelCount is how many questions of a variant have a level, and of how many the facts differ in a way.
+// levelCount is the number of a variant's questions with a level, and with a way in which facts differ.
 type levelCount struct {
 	Variant     int
 	Level       string

@@ -80,7 +80,7 @@ func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db
 	return summarised(task, verdicts, clusters), err
 }
 
-// clusters returns the clusters of a task's items that are not independent, by their ids; nil where all are.
+// clusters returns the clusters of a task's dependent items, by item id; nil if all are independent.
 func (r Report) clusters(ctx context.Context, task db.Task) (map[int64]string, error) {
 	const read = `
 		SELECT i.id, ` + db.ClusterOf + ` AS cluster

@@ -15,7 +15,7 @@ import (
 	"wending/handlers/request"
 )
 
-// Compared is a comparison with what people say of both sides.
+// Compared is a comparison with people's verdicts on both sides.
 type Compared struct {
 	measure.Comparison
 	// OfA and OfB are people's verdicts on the two tasks.
@@ -93,13 +93,13 @@ func opinionOf(verdicts []review.Review) (opinion string) {
 // Carriable are verdicts of the first task that can be taken over to the second.
 type Carriable struct {
 	Pairs []measure.Pair
-	// Judged, Changed, Failed, Standard, Files and Replaced are how many questions that were judged in the first task are left out, and
-	// why: each for the first reason that it has.
+	// Judged, Changed, Failed, Standard, Files and Replaced count the questions judged in the first task that are
+	// left out, each by the first reason that applies.
 	Judged, Changed, Failed, Standard, Files, Replaced int
 }
 
-// Carriable sorts the questions that people judged in the first task. A verdict holds in the second one, too, where the answers have
-// the same content, all of them, the standard answer is the same, and no run has failed.
+// Carriable selects, among the questions judged in the first task, those whose verdicts can be carried over: all
+// answers have the same content, the standard answer is the same, and no run has failed.
 func (r Reader) Carriable(ctx context.Context, a, b report.Side, c Compared) (found Carriable, err error) {
 	var same []measure.Pair
 	for _, pair := range c.Pairs {
@@ -141,8 +141,8 @@ func (r Reader) Carriable(ctx context.Context, a, b report.Side, c Compared) (fo
 	return found, nil
 }
 
-// against is the count of the first reason, of those that are known without the answers, for which a verdict does not hold in the second
-// task; nil if there is none.
+// against returns the counter of the first reason, among those known without the answers, for which a verdict cannot
+// be carried over; nil if there is none.
 func (c *Carriable) against(pair measure.Pair, isJudged bool) *int {
 	switch {
 	case isJudged:

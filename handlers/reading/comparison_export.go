@@ -32,9 +32,10 @@ const (
 
 // comparedColumn is a column of a comparison's questions.
 type comparedColumn struct {
-	// name is its title in a CSV; of a, of the first task, or b.
+	// name is its title in a CSV file, without the side; of is the side, a or b, or empty.
 	name string
-	// key is the text that is its title in a workbook; side is the text that names the task before it, if it is of one.
+	// key is the text of its title in a workbook; side is the text that names the task before it, if it belongs to
+	// one.
 	key, side string
 	holds     export.Cells
 }
@@ -74,7 +75,7 @@ type comparedReport struct {
 	compared Compared
 	pairs    []measure.Pair
 	locale   text.Locale
-	// isTable writes names for programs; otherwise texts for people.
+	// isTable selects names for programs; otherwise texts for people are written.
 	isTable bool
 	limit   int
 }
@@ -237,7 +238,7 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 	return cells
 }
 
-// sideCells are what one task says of a question.
+// sideCells returns one task's cells for a question.
 func (c comparedReport) sideCells(q measure.ComparedQuestion, answer string, reviews []review.Review) []string {
 	var verdicts, names, notes []string
 	for _, one := range reviews {

@@ -12,7 +12,7 @@ import (
 	"wending/views/results"
 )
 
-// documentPictures is how many bytes of small images a document contains; it only names further ones.
+// documentPictures is the maximum number of bytes of small images in a document; further images are only named.
 const documentPictures = 32 << 20
 
 // enclosure embeds images in a standalone document.

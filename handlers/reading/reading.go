@@ -1,4 +1,4 @@
-// Package reading collects what a report shows about questions – their answers, how alike these are, and people's
+// Package reading collects what a report shows about questions – their answers, the similarity of these, and people's
 // verdicts –, for its pages and for files in every format.
 package reading
 
@@ -30,7 +30,7 @@ type Reader struct {
 	layouts *marks.Layouts
 }
 
-// layoutBytes is how much memory is spent on how the answers to questions stand beside each other.
+// layoutBytes is the memory for cached layouts of answers.
 const layoutBytes = 64 << 20
 
 // New returns a reader; files are those that agents produced.
@@ -161,8 +161,8 @@ func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	return card
 }
 
-// cardsAtOnce is how many questions of a document are read at once, documentText the maximum number of characters
-// of all answers in it, and answerText that of one answer.
+// cardsAtOnce is how many questions of a document are read at once, documentText the maximum number of characters of
+// all answers in a document, and answerText the maximum for one answer.
 const (
 	cardsAtOnce  = 10
 	documentText = 16 << 20

@@ -53,10 +53,10 @@ type reportWriter interface {
 	Close() error
 }
 
-// flusher is a writer that can send what it has at once.
+// flusher is a writer that can send its buffered data at once.
 type flusher interface{ Flush() }
 
-// Order is what a report is to be.
+// Order describes a requested report.
 type Order struct {
 	// Format is one of the formats in ReportTypes.
 	Format        string
@@ -65,7 +65,7 @@ type Order struct {
 	Only map[int64]bool
 }
 
-// Prepare reads what a report begins with, and returns a function that writes it while the database is read.
+// Prepare reads the head of a report, and returns a function that writes it while the database is read.
 func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write func(context.Context, io.Writer) error, err error) {
 	format, includeErrors := order.Format, order.IncludeErrors
 	if format == "html" {

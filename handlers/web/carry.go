@@ -41,7 +41,7 @@ func (p *Pages) carryBetween(c echo.Context, from, variant string) (f summary.Ca
 	return f, nil
 }
 
-// listCarriable lists the verdicts that a task can take over from an earlier one.
+// listCarriable lists the verdicts that can be carried over to a task from an earlier one.
 func (p *Pages) listCarriable(c echo.Context) error {
 	f, err := p.carryBetween(c, c.QueryParam("from"), c.QueryParam("variant"))
 	if err != nil {
@@ -145,7 +145,7 @@ func (p *Pages) carryReviews(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.CarryReviews(f.B.ID, f.A.Ref(), f.B.Variant)+"&done=carried")
 }
 
-// undoCarry withdraws the verdicts of a batch that was taken over, as far as they still stand.
+// undoCarry withdraws the verdicts of a carried batch that are still current.
 func (p *Pages) undoCarry(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {

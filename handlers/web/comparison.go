@@ -108,7 +108,8 @@ func (p *Pages) chooseCompared(c echo.Context, a summary.ComparedSide) error {
 }
 
 const (
-	// comparingTime limits how long the answers of two tasks are compared for a page: what it leaves out comes with the next one.
+	// comparingTime limits how long the answers of two tasks are compared for a page: the remaining ones are compared
+	// for the next page.
 	comparingTime = 1500 * time.Millisecond
 	// documentTime is the same for a document, carryTime for verdicts that are taken over.
 	documentTime = time.Minute
@@ -191,7 +192,7 @@ func (p *Pages) renderCompared(c echo.Context, shown summary.Comparison, leave f
 	}, leave)
 }
 
-// showPair shows one question of a comparison: as a page of its own, or the answers or the fold that a page asks for when a
+// showPair shows one question of a comparison: as a page, or only the answers or the fold that a page requests when a
 // reader opens them.
 func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared reading.Compared, text string, leave func()) error {
 	number, err := strconv.Atoi(text)

@@ -18,7 +18,7 @@ import (
 	"wending/views/ui"
 )
 
-// filesShown is how many files the page of a task's calls and files has.
+// filesShown is how many files the page of a task's calls and files shows.
 const filesShown = 60
 
 // showProcess shows how a task came about: its launches, its newest calls, and the files that they produced.

@@ -131,7 +131,7 @@ func (p *Pages) printReport(c echo.Context) error {
 	}, leave)
 }
 
-// chosen are the items that the query of a report asks for; nil if it asks for all.
+// chosen returns the items that the query of a report selects; nil means all.
 func (p *Pages) chosen(c echo.Context, task db.Task) (map[int64]bool, error) {
 	r := results.Report{Task: task}
 	var err error
@@ -148,7 +148,7 @@ func (p *Pages) chosen(c echo.Context, task db.Task) (map[int64]bool, error) {
 	return items, nil
 }
 
-// exportShown sends the questions that the query of a report asks for as a file.
+// exportShown sends the questions that the query of a report selects as a file.
 func (p *Pages) exportShown(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -258,7 +258,7 @@ func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (
 		return nil, err
 	}
 	filter := report.Filter{Variant: query.Variant, Slicing: slicing}
-	if query.ErrorCode != "" { // the same run must meet all that is asked of one
+	if query.ErrorCode != "" { // a single run must meet all of these conditions
 		filter.ErrorCodes = []string{query.ErrorCode}
 	}
 	if query.FinishReason != "" {
@@ -352,8 +352,8 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+paths.ItemID(item.ID))
 }
 
-// findPartial redirects to a question among those that are done before the task's first launch has ended; one that is not has a
-// page of its own.
+// findPartial redirects to a finished question before the task's first launch has ended; an unfinished question has
+// its own page.
 func (p *Pages) findPartial(c echo.Context, task db.Task, item db.Item, number int) error {
 	r := results.Report{Task: task, Query: results.Query{IsPartial: true, Sort: results.DefaultSort}}
 	if _, err := p.readReport(c, &r); err != nil {
@@ -370,7 +370,7 @@ func (p *Pages) findPartial(c echo.Context, task db.Task, item db.Item, number i
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+paths.ItemID(item.ID))
 }
 
-// unfinishedShown is how many characters of each answer the page of a question has that is not done yet.
+// unfinishedShown is how many characters of each answer the page of an unfinished question shows.
 const unfinishedShown = 2000
 
 // showUnfinished shows a question before all its runs are recorded.
@@ -470,7 +470,7 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	return pages.Render(c, http.StatusOK, results.SentPart(task, all))
 }
 
-// openUnits renders what a question's card has folded, from a given unit on.
+// openUnits renders the folded part of a question's card, from a given unit on.
 func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string) error {
 	unit, err := strconv.Atoi(from)
 	if err != nil {

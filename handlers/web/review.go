@@ -123,7 +123,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	}, leave)
 }
 
-// same sorts the questions whose answers have the same content.
+// same collects the questions whose answers have the same content.
 func (p *Pages) same(c echo.Context, r results.Report) (judging.Same, error) {
 	hasFiles, err := p.assets.Items(c.Request().Context(), r.Task.ID)
 	return judging.SameOf(r, hasFiles), err
@@ -169,7 +169,7 @@ func (p *Pages) renderSame(c echo.Context, task db.Task, typed judging.SameForm,
 	return pages.Render(c, status, judging.SamePage(frame, r, typed))
 }
 
-// passSame passes the ticked questions, unless there is a reason against it by now.
+// passSame passes the ticked questions, except those that no longer qualify.
 func (p *Pages) passSame(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -249,7 +249,7 @@ func (p *Pages) listVersions(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.History(versions))
 }
 
-// showReview shows how far the review of a task is. Addresses of older versions lead through it to the next question.
+// showReview shows the progress of a task's review. Addresses of older versions lead through it to the next question.
 func (p *Pages) showReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 	firstShown = 5
 )
 
-// showTask is the first page of a task: its progress, or what came of it.
+// showTask shows the first page of a task: its progress, or its results.
 func (p *Pages) showTask(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)
@@ -132,7 +132,7 @@ func (p *Pages) board(ctx context.Context, task db.Task) (taskpages.Board, error
 	return taskpages.NewBoard(states, levels), nil
 }
 
-// opinions counts the questions of a task by what people say of them.
+// opinions counts the questions of a task by people's verdicts.
 func (p *Pages) opinions(ctx context.Context, task db.Task) (map[string]int, error) {
 	reviews, err := p.reader.Reviews(ctx, task.ID)
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *Pages) opinions(ctx context.Context, task db.Task) (map[string]int, err
 	return counts, nil
 }
 
-// showSettings shows what a task was made with, and what can be changed or added.
+// showSettings shows the settings of a task, and what can be changed or added.
 func (p *Pages) showSettings(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -344,7 +344,7 @@ func (p *Pages) downloadDataset(c echo.Context) error {
 	return nil
 }
 
-// moved redirects from an address of older versions, whose links still lead to what they were made for.
+// moved redirects from an address of older versions, so that old links still work.
 func (p *Pages) moved(to func(c echo.Context, task db.Task) string) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		task, err := p.task(c)
@@ -355,7 +355,7 @@ func (p *Pages) moved(to func(c echo.Context, task db.Task) string) echo.Handler
 	}
 }
 
-// launchesMoved is where the list of a task's launches is now.
+// launchesMoved is the present address of the list of a task's launches.
 func launchesMoved(c echo.Context, task db.Task) string {
 	if page := c.QueryParam("page"); page != "" {
 		return paths.WithQuery(paths.Gallery(task.ID), url.Values{"launches": {page}}) + "#launches"
@@ -363,7 +363,7 @@ func launchesMoved(c echo.Context, task db.Task) string {
 	return paths.Launches(task.ID)
 }
 
-// signOffMoved is where the summary of a review is now.
+// signOffMoved is the present address of the summary of a review.
 func signOffMoved(_ echo.Context, task db.Task) string { return paths.Review(task.ID) }
 
 // showLaunch shows one start of a task with its runs, including those that were repeated later.

@@ -1,5 +1,5 @@
-// Package judging has the pages on which people judge questions: one at a time by what is at stake, questions with
-// equal answers at once, and the summary that is signed off.
+// Package judging has the pages on which people judge questions: single questions in the order of their risk,
+// questions with equal answers all at once, and the summary that is signed off.
 package judging
 
 import (
@@ -14,7 +14,7 @@ import (
 	"wending/views/text"
 )
 
-// stages are the parts of the queue of a review in order, each with the levels of its questions.
+// stages are the parts of the review queue in order, each with the levels of its questions.
 var stages = [][]measure.Level{
 	{measure.Facts}, {measure.Different}, {measure.Wording}, {measure.Unknown, measure.Empty}, {measure.Identical, measure.FormatOnly},
 }
@@ -32,7 +32,7 @@ func stageOf(item report.Summary) int {
 	return slices.IndexFunc(stages, func(levels []measure.Level) bool { return slices.Contains(levels, *item.Level) })
 }
 
-// stageName returns the name of a stage, which is that of its first level; the last stage has two levels.
+// stageName returns the name of a stage: the name of its first level. The last stage has two levels.
 func stageName(locale text.Locale, stage int) string {
 	if stage == sameStage {
 		return locale.Text("review.stage.same")
@@ -114,8 +114,8 @@ type Same struct {
 	Judged, Failed, Against, WithFiles int
 }
 
-// SameOf sorts the questions whose answers have the same content. Files may differ although the texts do not:
-// hasFiles are the items of which an answer has files.
+// SameOf collects the questions whose answers have the same content. Files may differ even if the texts do not:
+// hasFiles are the items with files in an answer.
 func SameOf(r results.Report, hasFiles map[int64]bool) (same Same) {
 	for _, item := range Queue(r) {
 		switch {

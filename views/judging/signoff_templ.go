@@ -27,7 +27,7 @@ import (
 // SignOffForm has the typed values of the form that signs off a report.
 type SignOffForm struct {
 	Reviewer, Note, Problem string
-	// Names are the typed names of reviewers among whom questions are to be divided, NamesProblem is the fault in
+	// Names are the typed names of the reviewers among whom questions are to be divided, NamesProblem is the error in
 	// them; nil means none.
 	Names        *string
 	NamesProblem string
@@ -1015,7 +1015,7 @@ func opinionTile(r results.Report, opinion, label string) templ.Component {
 	})
 }
 
-// assignees returns the names of all to whom questions were assigned, one per line.
+// assignees returns the names of all assigned reviewers, one per line.
 func assignees(r results.Report) string {
 	var names []string
 	for _, one := range tallies(r) {

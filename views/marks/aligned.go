@@ -16,23 +16,25 @@ import (
 )
 
 const (
-	// markFor is how long looking for what differs inside of the blocks of one question may take before differences become coarse, and
-	// alignFor how long laying out the questions of a page may take before the rest of them waits until a reader opens it.
+	// markFor limits the time for finding differences inside the blocks of one question; after that, differences
+	// become coarse. alignFor limits the time for laying out the questions of a page; the remaining questions are
+	// laid out when a reader opens them.
 	markFor  = 100 * time.Millisecond
 	alignFor = 300 * time.Millisecond
 	// lightAnswers is up to how many bytes of different answers a question is among the usual ones.
 	lightAnswers = 40_000
-	// foldedHere is up to how many bytes of answers in other words a page holds folded for one question; more come when they are opened.
+	// foldedHere limits the bytes of differently worded answers that a page holds folded for one question; the rest
+	// is loaded when it is opened.
 	foldedHere = 40_000
 )
 
-// laidOut are a question's distinct answers beside each other, block by block. Once made it does not change.
+// laidOut is the layout of a question's distinct answers, block by block. Once made it does not change.
 type laidOut struct {
 	*blocks.Reading
 	// haveFacts reports that the answers contradict each other in a fact that was found in them.
 	haveFacts bool
 	places    []place
-	// stating are the numbers of the places that state a value of a fact, by the value as it is written.
+	// stating lists the places that state a value of a fact, by the value as it is written.
 	stating map[string]int
 	// length is how many bytes the answers have, folded how many of them are in other words than the most common answer's.
 	length, folded int
@@ -72,7 +74,7 @@ type Question struct {
 	About func(Distinct) templ.Component
 	// IsWritten shows answers in their source form. IsDocument is for a page that has all of it at once.
 	IsWritten, IsDocument bool
-	// Layouts keep how answers stand beside each other; nil keeps nothing.
+	// Layouts caches the layouts of answers; nil means no cache.
 	Layouts *Layouts
 	// Allowance is the time of the page that the question is on; nil is without a limit.
 	Allowance *Allowance
@@ -85,7 +87,7 @@ type Aligned struct {
 	IsPostponed bool
 	*laidOut
 	written Answers
-	// comesLater reports that what is folded comes when it is opened, from the address laterAt.
+	// comesLater reports whether folded content is loaded from the address laterAt when it is opened.
 	comesLater bool
 	laterAt    string
 	spent      time.Duration
@@ -198,7 +200,7 @@ func onlyThere(unit blocks.Unit) bool {
 	return len(unit.Others) == 1 && unit.Others[0].Text == ""
 }
 
-// sameVoices reports whether the same answers have two units.
+// sameVoices reports whether two units belong to the same answers.
 func sameVoices(one, other blocks.Unit) bool {
 	return onlyThere(one) && (one.Text == "") == (other.Text == "") && slices.Equal(one.Sharing, other.Sharing) &&
 		slices.Equal(one.Others[0].Answers, other.Others[0].Answers)
@@ -278,7 +280,7 @@ type stretch struct {
 // question shows only the first few.
 func (a *Aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fact) }
 
-// stretchesFrom are all places in order: those that differ by a degree at least are shown.
+// stretchesFrom returns all places in order; those that differ by at least the given degree are shown.
 func (a *Aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
 	var heading *blocks.Unit
 	shown := 0
@@ -330,7 +332,7 @@ func (s stretch) names() string {
 	return strings.Join(names, " · ")
 }
 
-// title returns a heading without its 
+// title returns a heading without its Markdown marks.
 func title(heading string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.TrimLeft(heading, "# "), "**", ""))
 }
@@ -352,7 +354,7 @@ func (a *Aligned) firstOf(answer int) (unit blocks.Unit, other blocks.Other, cou
 	return unit, other, count
 }
 
-// voice names answers by their letters and counts the runs.
+// voice names answers by their letters and counts their runs.
 type voice struct {
 	letters []string
 	runs    []db.Run
@@ -370,12 +372,14 @@ const (
 	maxLetters = 6
 	fewRuns    = 3
 	maxListed  = 10
-	// mostShown is how many places a question shows whose answers are long, mostOthers how many ways to say a thing at each of them.
+	// mostShown limits the places shown for a question with long answers, mostOthers the other wordings at each of
+	// them.
 	mostShown  = 5
 	mostOthers = 5
 	// besideBlocks is how many blocks of an answer are shown that is not compared.
 	besideBlocks = 3
-	// ApartChars is how much of an answer is shown in one line, postponedChars how much of one that was not laid out.
+	// ApartChars is how many characters of an answer are shown on one line, postponedChars how many of an answer that
+	// has not been laid out.
 	ApartChars     = 60
 	postponedChars = 200
 )

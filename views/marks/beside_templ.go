@@ -21,7 +21,7 @@ import (
 	"wending/views/text"
 )
 
-// Beside are the most common answers of two tasks to a question, beside each other: the earlier one at the left.
+// Beside shows the most common answers of two tasks to a question side by side: the earlier one on the left.
 type Beside struct {
 	*Aligned
 	// Expected are the facts of the standard answer that answers of the later task contradict.
@@ -30,8 +30,9 @@ type Beside struct {
 	stated         report.Facts
 }
 
-// LayBeside lays two answers out. stated are the facts in which they differ: run 1 is the earlier answer, run 2 the later one. What is
-// folded comes from the address laterAt when it is opened; empty means that the page has it.
+// LayBeside lays out two answers. stated are the facts in which they differ: run 1 is the earlier answer, run 2 the
+// later one. Folded content is loaded from the address laterAt when it is opened; if laterAt is empty, the page
+// contains it.
 func LayBeside(task db.Task, item db.Item, earlier, later string, stated report.Facts, laterAt string) Beside {
 	run := func(index int, response string) db.Run {
 		return db.Run{Variant: 1, RunIndex: index, Status: db.RunSucceeded, Response: &response}
@@ -89,7 +90,7 @@ func (b Beside) Both() templ.Component {
 			var templ_7745c5c3_Var2 string
 			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.apart", "Percent", text.Percent(&b.Likeness[1])))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 54, Col: 96}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 55, Col: 96}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 			if templ_7745c5c3_Err != nil {
@@ -165,7 +166,7 @@ func (b Beside) Fold(from int) templ.Component {
 	})
 }
 
-// Has reports whether something is folded from a unit on.
+// Has reports whether anything is folded from a unit on.
 func (b Beside) Has(from int) bool { return foldOf(b.besideStretches(), from) != nil }
 
 // List shows the blocks of an answer that is compared with none, formatted: the first ones, the others folded.
@@ -203,7 +204,7 @@ func List(answer string) templ.Component {
 			var templ_7745c5c3_Var5 string
 			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.units.rest", "Count", len(cut)-besideBlocks))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 86, Col: 85}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 87, Col: 85}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -226,7 +227,7 @@ func List(answer string) templ.Component {
 	})
 }
 
-// row has what both answers say at one place; what both have is there once.
+// row shows both answers at one place; text that both share is shown once.
 func (b Beside) row(p place) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -263,7 +264,7 @@ func (b Beside) row(p place) templ.Component {
 	})
 }
 
-// loneRow has what only one of the answers says, in several blocks.
+// loneRow shows several blocks that only one of the answers has.
 func (b Beside) loneRow(p place) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -311,7 +312,7 @@ func (b Beside) loneRow(p place) templ.Component {
 		var templ_7745c5c3_Var10 string
 		templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(b.placeID(p.number) + "-0")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 106, Col: 93}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 107, Col: 93}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 		if templ_7745c5c3_Err != nil {
@@ -334,7 +335,7 @@ func (b Beside) loneRow(p place) templ.Component {
 			var templ_7745c5c3_Var11 string
 			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.units.missing", "Count", len(p.units)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 111, Col: 85}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 112, Col: 85}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -357,7 +358,7 @@ func (b Beside) loneRow(p place) templ.Component {
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.units.missing", "Count", len(p.units)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 116, Col: 85}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 117, Col: 85}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -389,7 +390,7 @@ func (b Beside) loneRow(p place) templ.Component {
 	})
 }
 
-// blocksOf are the blocks of a place that only one answer has; isEarlier reports that it is the earlier one.
+// blocksOf returns the blocks of a place that only one answer has; isEarlier reports whether it is the earlier one.
 func blocksOf(p place) (own []blocks.Block, isEarlier bool) {
 	for _, unit := range p.units {
 		block := blocks.Block{Kind: unit.Kind, Text: unit.Text, Head: unit.Head}
@@ -449,7 +450,7 @@ func (b Beside) unitRow(p place) templ.Component {
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%s-%d", b.placeID(p.number), n))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 141, Col: 112}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 142, Col: 112}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {
@@ -503,7 +504,7 @@ func (b Beside) unitRow(p place) templ.Component {
 					var templ_7745c5c3_Var19 string
 					templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.units.missing", "Count", 1))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 149, Col: 76}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 150, Col: 76}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 					if templ_7745c5c3_Err != nil {
@@ -579,7 +580,7 @@ func (b Beside) unitRow(p place) templ.Component {
 					var templ_7745c5c3_Var24 string
 					templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.units.missing", "Count", 1))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 158, Col: 76}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 159, Col: 76}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 					if templ_7745c5c3_Err != nil {
@@ -635,7 +636,8 @@ func (b Beside) unitRow(p place) templ.Component {
 	})
 }
 
-// Changed names the facts in which the answers differ: what the earlier one states and what the later one does, then what only one has.
+// Changed lists the facts in which the answers differ: the earlier value and the later one, then the facts that only
+// one of them states.
 func (b Beside) Changed(earlier, later string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -667,7 +669,7 @@ func (b Beside) Changed(earlier, later string) templ.Component {
 			var templ_7745c5c3_Var28 string
 			templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.facts"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 175, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 177, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 			if templ_7745c5c3_Err != nil {
@@ -690,7 +692,7 @@ func (b Beside) Changed(earlier, later string) templ.Component {
 					var templ_7745c5c3_Var29 string
 					templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(fact.Label)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 179, Col: 21}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 181, Col: 21}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 					if templ_7745c5c3_Err != nil {
@@ -728,7 +730,7 @@ func (b Beside) Changed(earlier, later string) templ.Component {
 						var templ_7745c5c3_Var32 string
 						templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs("→ ")
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 184, Col: 16}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 186, Col: 16}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 						if templ_7745c5c3_Err != nil {
@@ -742,7 +744,7 @@ func (b Beside) Changed(earlier, later string) templ.Component {
 					var templ_7745c5c3_Var33 string
 					templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 187, Col: 12}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/beside.templ`, Line: 189, Col: 12}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 					if templ_7745c5c3_Err != nil {
@@ -821,7 +823,7 @@ func (b Beside) Contradicted() templ.Component {
 	})
 }
 
-// inOrderOfRuns are the values of a fact, the earlier answer's first.
+// inOrderOfRuns returns the values of a fact, the earlier answer's first.
 func inOrderOfRuns(values []measure.Value) []measure.Value {
 	values = slices.Clone(values)
 	slices.SortStableFunc(values, func(x, y measure.Value) int { return slices.Compare(x.Runs, y.Runs) })
@@ -838,7 +840,7 @@ func missedBy(omissions []measure.Fact, run int) (missing report.Facts) {
 	return missing
 }
 
-// ChangedLine writes a fact that changed in one line: what the earlier answer states and what the later one does.
+// ChangedLine writes a changed fact on one line: the earlier value and the later one.
 func ChangedLine(fact measure.Fact) string {
 	said := fact.Label
 	for n, value := range inOrderOfRuns(fact.Values) {

@@ -17,7 +17,7 @@ import (
 
 // Blocks are written by hand, like all texts of answers, because a template would add white space between elements.
 
-// style is the style that the marks of Markdown give to a part of a text.
+// style is the style that Markdown marks give to a part of a text.
 type style byte
 
 const (
@@ -154,7 +154,7 @@ func (w *writer) pieces(base string, other blocks.Other, pieces []blocks.Piece) 
 	}
 }
 
-// stated writes a block with those terms marked that other answers state differently.
+// stated writes a block and marks the terms that other answers state differently.
 func (w *writer) stated(content string, terms []string) {
 	all := w.styles(content)
 	rest := content
@@ -193,7 +193,7 @@ func row(cells []string, write func(n int) string) string {
 // bare returns a cell without the marks around it.
 func bare(cell string) string { return strings.Trim(strings.TrimSpace(cell), "|") }
 
-// cell writes a cell of a row, with those terms marked that other answers state differently.
+// cell writes a cell of a row and marks the terms that other answers state differently.
 func cell(content string, terms []string) string {
 	w := writer{kind: blocks.Row}
 	w.stated(strings.TrimSpace(bare(content)), terms)
@@ -244,7 +244,7 @@ type Answers struct {
 	Reading *blocks.Reading
 	// IsWritten shows texts in their source form, with the marks of Markdown.
 	IsWritten bool
-	// Timed runs what looks for the difference of two blocks, with the time that it may take.
+	// Timed runs a search for the difference of two blocks, with its time limit.
 	Timed func(find func(within time.Duration))
 }
 

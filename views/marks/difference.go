@@ -1,5 +1,5 @@
-// Package marks shows where answers differ: it marks it in their texts, whole or in aligned blocks, and draws the answers to all
-// questions of a task in one picture.
+// Package marks shows where answers differ: it marks the differences in their texts, whole or in aligned blocks, and
+// draws the answers to all questions of a task in one picture.
 package marks
 
 import (
@@ -80,8 +80,8 @@ func Head(head string) templ.Component {
 
 var lineBreaks = regexp.MustCompile(`[\r\n][\s]*`)
 
-// inLine returns a text whose line breaks take no lines: they stay in the text, and the style sheet shows a sign in
-// their place.
+// inLine returns a text on one line: its line breaks stay in the text, and the style sheet shows a sign in their
+// place.
 func inLine(content string) string {
 	return lineBreaks.ReplaceAllString(templ.EscapeString(content), `<span class="nl">$0</span>`)
 }

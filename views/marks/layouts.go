@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Layouts keep how the answers to questions stand beside each other, for those who read them next: a run's text never changes. The
-// answers that were read least recently make room for others.
+// Layouts caches the layouts of answers for later readers: a run's text never changes. The least recently read
+// answers are evicted.
 type Layouts struct {
 	mu    sync.Mutex
 	byKey map[layoutKey]*list.Element
@@ -28,19 +28,19 @@ type keptLayout struct {
 	bytes int
 }
 
-// weight is how many bytes of memory a layout takes for each byte of its answers, and layoutBytes those that it takes at least: the
-// texts, their blocks in the order of their characters, and their differences.
+// weight is the memory, in bytes, that a layout takes for each byte of its answers, and layoutBytes its minimum: the
+// texts, their blocks by character, and their differences.
 const (
 	weight      = 6
 	layoutBytes = 4096
 )
 
-// NewLayouts returns an empty memory that holds at most the given number of bytes.
+// NewLayouts returns an empty cache that holds at most the given number of bytes.
 func NewLayouts(maxBytes int) *Layouts {
 	return &Layouts{byKey: map[layoutKey]*list.Element{}, max: maxBytes}
 }
 
-// of returns a layout that is kept; otherwise nil.
+// of returns a cached layout; nil if there is none.
 func (l *Layouts) of(key layoutKey) *laidOut {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +52,7 @@ func (l *Layouts) of(key layoutKey) *laidOut {
 	return at.Value.(keptLayout).of
 }
 
-// keep keeps a layout unless it takes more than a tenth of all room.
+// keep caches a layout unless it takes more than a tenth of the cache.
 func (l *Layouts) keep(key layoutKey, one *laidOut) {
 	if l == nil {
 		return
@@ -71,7 +71,8 @@ func (l *Layouts) keep(key layoutKey, one *laidOut) {
 	}
 }
 
-// layoutKey is the key of the answers: their runs, how much of their texts is here, and the facts in which they differ.
+// layoutKey is the key of a question's answers: their runs, the loaded length of their texts, and the facts in which
+// they differ.
 func (q Question) layoutKey() layoutKey {
 	hash := sha256.New()
 	write := func(number int64) { _ = binary.Write(hash, binary.LittleEndian, number) } // a hash takes everything
@@ -91,8 +92,8 @@ func (q Question) layoutKey() layoutKey {
 // Allowance is the time that laying out the questions of one page has taken so far.
 type Allowance struct{ spent time.Duration }
 
-// allows reports whether there is time for a question with answers of that many bytes. Long ones may take a third of a page's time: they
-// must not keep the others from being laid out.
+// allows reports whether there is time for a question with answers of the given number of bytes. Long answers may
+// take a third of a page's time, so that they do not keep the others from being laid out.
 func (a *Allowance) allows(length int) bool {
 	if length > lightAnswers {
 		return a == nil || a.spent < alignFor/3

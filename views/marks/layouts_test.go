@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was read least recently makes room, and one layout never takes most of it.
+// The least recently read layout is evicted, and a single layout never takes most of the cache.
 func TestLayoutsAreBounded(t *testing.T) {
 	t.Parallel()
 	layouts := NewLayouts(10 * (layoutBytes + weight*1000))

@@ -18,9 +18,9 @@ import (
 	"wending/views/ui"
 )
 
-// Parts shows a question's distinct answers block by block: text that all share is folded, and where facts
-// differ the answers are shown below each other. If only words differ, each answer has a line; unlike answers are
-// shown side by side.
+// Parts shows a question's distinct answers block by block: shared text is folded, and where facts differ the answers
+// are shown below each other. If only words differ, each answer has a line; dissimilar answers are shown side by
+// side.
 func (a *Aligned) Parts() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -248,7 +248,7 @@ func (a *Aligned) Postponed() templ.Component {
 	})
 }
 
-// Voices names the distinct answers, and what is to be said of each.
+// Voices lists the distinct answers with remarks on each.
 func (a *Aligned) Voices() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -503,7 +503,7 @@ func Letter(letter string, relation Relation) templ.Component {
 	})
 }
 
-// stretchPart shows a place, or folds several. show shows a place, in a fold or outside of one.
+// stretchPart shows one place, or a fold of several places. show shows a place inside or outside a fold.
 func stretchPart(a *Aligned, s stretch, show func(p place, isFolded bool) templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -622,7 +622,7 @@ func stretchPart(a *Aligned, s stretch, show func(p place, isFolded bool) templ.
 	})
 }
 
-// later makes a fold's content load when the fold is opened, if the page would otherwise be too long.
+// later makes the content of a fold load when the fold is opened, if the page would otherwise become too long.
 func (a *Aligned) later(from int) templ.Attributes {
 	if !a.comesLater {
 		return nil
@@ -673,7 +673,7 @@ func (a *Aligned) Fold(from int) templ.Component {
 	})
 }
 
-// foldFrom returns what is folded from a unit on, or the place of that unit.
+// foldFrom returns the fold that begins at a unit, or the place of that unit.
 func (a *Aligned) foldFrom(from int) []place {
 	if !a.haveFacts {
 		return a.places
@@ -1463,7 +1463,7 @@ func groupVoice(a *Aligned, one Distinct) templ.Component {
 	})
 }
 
-// firstUnit is the first place of the most common answer that another says otherwise.
+// firstUnit is the first place at which another answer differs from the most common one.
 func (a *Aligned) firstUnit() blocks.Unit {
 	for _, unit := range a.Units {
 		if unit.Degree > blocks.Form && unit.Text != "" {
@@ -1554,7 +1554,7 @@ func apartPart(a *Aligned, n int) templ.Component {
 	})
 }
 
-// restPart folds the rest of an answer that is not compared, or leads to it if it comes later.
+// restPart folds the rest of an answer that is not compared, or links to it if it is loaded later.
 func restPart(a *Aligned, n int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1617,10 +1617,11 @@ func restPart(a *Aligned, n int) templ.Component {
 	})
 }
 
-// answerFrom stands for the unit that a fold begins with where it holds an answer that is not compared.
+// answerFrom is the unit number of a fold that begins with an answer that is not compared.
 func answerFrom(n int) int { return -1 - n }
 
-// rest returns the blocks of an uncompared answer that are folded: all of them if the answer has only one line on the card.
+// rest returns the folded blocks of an answer that is not compared: all of them if the answer has only one line on
+// the card.
 func (a *Aligned) rest(n int) []blocks.Block {
 	if n < 0 || n >= len(a.Blocks) {
 		return nil
@@ -1631,7 +1632,7 @@ func (a *Aligned) rest(n int) []blocks.Block {
 	return a.Blocks[n]
 }
 
-// areUnlike reports that no answer is like the most common one.
+// areUnlike reports whether no other answer is similar to the most common one.
 func (a *Aligned) areUnlike() bool { return len(a.Apart) == len(a.Answers)-1 }
 
 // besidePart has unlike answers beside each other: their first blocks, without
@@ -1669,7 +1670,7 @@ func besidePart(a *Aligned) templ.Component {
 			var templ_7745c5c3_Var71 string
 			templ_7745c5c3_Var71, templ_7745c5c3_Err = templ.JoinStringErrs(a.letterID(one.Letter))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 364, Col: 39}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 365, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var71))
 			if templ_7745c5c3_Err != nil {
@@ -1690,7 +1691,7 @@ func besidePart(a *Aligned) templ.Component {
 			var templ_7745c5c3_Var72 string
 			templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs("×" + strconv.Itoa(len(one.Runs)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 367, Col: 44}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 368, Col: 44}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
 			if templ_7745c5c3_Err != nil {
@@ -1708,7 +1709,7 @@ func besidePart(a *Aligned) templ.Component {
 				var templ_7745c5c3_Var73 string
 				templ_7745c5c3_Var73, templ_7745c5c3_Err = templ.JoinStringErrs(Indexes(a.Task, one.Runs))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 369, Col: 53}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 370, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var73))
 				if templ_7745c5c3_Err != nil {
@@ -1727,7 +1728,7 @@ func besidePart(a *Aligned) templ.Component {
 				var templ_7745c5c3_Var74 string
 				templ_7745c5c3_Var74, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.most"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 373, Col: 36}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 374, Col: 36}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var74))
 				if templ_7745c5c3_Err != nil {
@@ -1737,7 +1738,7 @@ func besidePart(a *Aligned) templ.Component {
 				var templ_7745c5c3_Var75 string
 				templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinStringErrs(a.likenessText(text.LocaleOf(ctx), n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 375, Col: 46}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 376, Col: 46}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
 				if templ_7745c5c3_Err != nil {
@@ -1776,7 +1777,7 @@ func besidePart(a *Aligned) templ.Component {
 				var templ_7745c5c3_Var76 string
 				templ_7745c5c3_Var76, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.units.rest", "Count", len(cut)-besideBlocks))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 383, Col: 118}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 384, Col: 118}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var76))
 				if templ_7745c5c3_Err != nil {
@@ -1808,7 +1809,7 @@ func besidePart(a *Aligned) templ.Component {
 	})
 }
 
-// Columns has the runs side by side, their blocks in line: what all of them say is folded over all columns.
+// Columns shows the runs side by side with aligned blocks; text that all of them share is folded across all columns.
 func (a *Aligned) Columns(letters []string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1913,7 +1914,7 @@ func alignedRow(a *Aligned, p place, letters []string) templ.Component {
 			var templ_7745c5c3_Var81 string
 			templ_7745c5c3_Var81, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%s-%d", a.placeID(p.number), n))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 417, Col: 176}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 418, Col: 176}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var81))
 			if templ_7745c5c3_Err != nil {
@@ -1961,7 +1962,7 @@ func alignedRow(a *Aligned, p place, letters []string) templ.Component {
 					var templ_7745c5c3_Var84 string
 					templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.align.same"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 425, Col: 62}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 426, Col: 62}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 					if templ_7745c5c3_Err != nil {
@@ -1979,7 +1980,7 @@ func alignedRow(a *Aligned, p place, letters []string) templ.Component {
 					var templ_7745c5c3_Var85 string
 					templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinStringErrs(a.likenessText(text.LocaleOf(ctx), a.answerOf(letter)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 427, Col: 83}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 428, Col: 83}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 					if templ_7745c5c3_Err != nil {
@@ -1997,7 +1998,7 @@ func alignedRow(a *Aligned, p place, letters []string) templ.Component {
 					var templ_7745c5c3_Var86 string
 					templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.units.missing", "Count", 1))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 429, Col: 77}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 430, Col: 77}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 					if templ_7745c5c3_Err != nil {

@@ -66,7 +66,7 @@ type ended struct {
 	// worse are the questions that got worse since the previous task.
 	worse  []schedules.Change
 	before string
-	// changed are the questions whose facts changed since then; nil if there was none.
+	// changed are the questions whose facts changed since the previous firing; nil if there was none.
 	changed *measure.FactChanges
 }
 
@@ -130,7 +130,7 @@ func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e e
 	return e, w.compareWithPrevious(ctx, &e)
 }
 
-// metricsOf are the numbers by which a winner is found, with their names in the API.
+// metricsOf returns the metrics that can have a winner, with their names in the API.
 var metricsOf = map[string]struct {
 	name string
 	by   measure.By
@@ -198,7 +198,7 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 // changedShown is how many questions whose facts changed a message names.
 const changedShown = 3
 
-// changedText says of how many questions the facts changed, and names the first.
+// changedText states in how many questions the facts changed, and names the first of them.
 func (e ended) changedText(l text.Locale) string {
 	said := l.Text("notify.facts.changed.count", "Count", e.changed.Questions)
 	for _, one := range e.changed.Items[:min(len(e.changed.Items), changedShown)] {
@@ -211,7 +211,8 @@ func (e ended) changedText(l text.Locale) string {
 	return said
 }
 
-// levels is the sentence that the report begins with; empty of several variants, of which each has levels of its own.
+// levels returns the sentence with which the report begins; it is empty if there are several variants, because each
+// has its own levels.
 func (e ended) levels(l text.Locale) string {
 	if len(e.variants) > 1 {
 		return ""
@@ -286,8 +287,8 @@ func (e ended) stats() stats {
 	return own
 }
 
-// compareWithPrevious finds which questions of a task that a schedule made got worse since the firing before – those that the
-// schedule's page shows as worse –, and whose facts changed.
+// compareWithPrevious finds, for a task that a schedule made, the questions that got worse since the previous firing
+// – the same as on the schedule's page – and those whose facts changed.
 func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
 	previous, err := schedules.Previous(ctx, w.Store, e.task)
 	if err != nil || previous == nil {

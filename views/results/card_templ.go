@@ -144,8 +144,8 @@ func (r Report) cardClass(card Card, a *marks.Aligned) string {
 	return class
 }
 
-// isLine reports whether one line is enough for a card: all its runs have an answer with the same content that
-// agrees with the standard answer.
+// isLine reports whether a card needs only one line: all its runs have answers with the same content that agree with
+// the standard answer.
 func (r Report) isLine(card Card) bool {
 	likeness := card.likeness()
 	return r.View == Merged && r.Task.TotalVariants == 1 && card.Failures+card.Stopped == 0 && card.Retry == nil &&
@@ -472,8 +472,8 @@ func standardText(report Report, content string) templ.Component {
 	})
 }
 
-// standardBlocks are the first blocks of a standard answer, as many as about six lines hold, and those that are folded. There is no
-// first one if that alone is too long.
+// standardBlocks returns the first blocks of a standard answer, about six lines, and the folded ones. The first part
+// is empty if the first block alone is too long.
 func standardBlocks(content string) (head, rest []blocks.Block) {
 	all := blocks.Cut(content)
 	room := FoldQuestionAt
@@ -485,7 +485,7 @@ func standardBlocks(content string) (head, rest []blocks.Block) {
 	return all, nil
 }
 
-// contextPart is what was sent beside the question.
+// contextPart shows the texts that were sent with the question.
 func contextPart(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1819,8 +1819,8 @@ func verdict(report Report, card Card) templ.Component {
 	})
 }
 
-// Retrying shows the progress of a question's runs that are being repeated. It refreshes itself, and is replaced by
-// the whole card when the runs have ended: nothing else on the page moves until then.
+// Retrying shows the progress of a question's repeated runs. It refreshes itself, and the whole card replaces it when
+// the runs have ended: until then nothing else on the page moves.
 func Retrying(task db.Task, number int, retry report.Retry) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2371,7 +2371,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 	})
 }
 
-// answerID returns the id of the part of the page that shows a run's answer: its own column, or that of its letter.
+// answerID returns the id of the element that shows a run's answer: the run's own column, or the part for its letter.
 func (r Report) answerID(card Card, n int) string {
 	if r.View != Merged {
 		return runID(card, card.Runs[n])
@@ -2406,7 +2406,7 @@ func cellTitle(locale text.Locale, cells []string, cell string) string {
 	return locale.Text("results.group", "Letter", cell, "Count", count)
 }
 
-// cellClass returns the class of the square of an answer that is only known by its letter.
+// cellClass returns the class of the square of an answer of which only the letter is known.
 func cellClass(cell string) string {
 	switch cell {
 	case CellFailed:
@@ -2873,7 +2873,7 @@ func producedAll(report Report, card Card) templ.Component {
 	})
 }
 
-// wholeLink links to the whole of an answer of which the page only holds the beginning.
+// wholeLink links to the full text of an answer of which the page contains only the beginning.
 func wholeLink(report Report, run db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -3116,8 +3116,8 @@ func markedPart(pieces []measure.Piece) templ.Component {
 	})
 }
 
-// Folded shows the first characters of a text. A longer text can be opened without scripts; with scripts, the
-// control that closes it is at its end, where the reader is by then.
+// Folded shows the first characters of a text. A longer text can be expanded without scripts; with scripts, the
+// control that collapses it is at its end, where the reader is by then.
 func Folded(content string, limit int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -42,9 +42,9 @@ type Document struct {
 	Made     time.Time
 	// IsShared marks a document for people without an account, who must not see the agent's address.
 	IsShared bool
-	// Decision is what the report begins with, Summary the numbers and the method behind it.
+	// Decision is the beginning of the report, Summary the numbers and the method behind it.
 	Decision, Summary templ.Component
-	// LeftOut is how many questions the document leaves out, of which nothing differs.
+	// LeftOut is how many questions without differences the document leaves out.
 	LeftOut int
 	// Chosen is how many questions a document has that has only some; 0 means all.
 	Chosen int

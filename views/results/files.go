@@ -11,8 +11,8 @@ import (
 	"wending/views/text"
 )
 
-// filesText returns a text about how many different files, by content, runs with an answer produced; empty if they
-// are the same, or not all of them are copied yet.
+// filesText returns a text about how many versions of the files, by content, the runs with an answer produced; empty
+// if all are the same or some are not copied yet.
 func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) string {
 	kinds := map[string]bool{}
 	key := "results.files.images"

@@ -34,7 +34,8 @@ func TestAnswersAreLaidOutOnce(t *testing.T) {
 	require.NotSame(t, first.Reading, report.Aligned(card).Reading)
 }
 
-// Without time for more, a question shows the beginning of each answer and the way to have them laid out; one that is known is whole.
+// Without enough time, a question shows the beginning of each answer and a control that lays them out; a question
+// with a cached layout is shown in full.
 func TestAPageTakesNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
 	report, card := Report{View: Merged}, cardOf("开头一样。"+strings.Repeat("甲", 500), "开头一样。"+strings.Repeat("乙", 500), "<b>不是标记</b>")

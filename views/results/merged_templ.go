@@ -35,11 +35,11 @@ var Views = []string{Columns, Merged}
 // ViewHeader is the header in which a page sends its view when it requests one of its cards.
 const ViewHeader = "Wending-View"
 
-// longAnswer is the length in characters from which the answers on a page are shown block by block, unless the
-// reader has chosen another view.
+// longAnswer is the length, in characters, from which a page shows its answers block by block, unless the reader has
+// chosen another view.
 const longAnswer = 300
 
-// Settle decides how the answers to these questions are shown, as far as the reader has not: block by block and
+// Settle decides how the answers to these questions are shown if the reader has not chosen: block by block and
 // formatted if one of them is long, otherwise side by side and unformatted.
 func (r *Report) Settle(cards []Card) {
 	isLong := slices.ContainsFunc(cards, func(card Card) bool {
@@ -110,7 +110,7 @@ func (c Card) relation(letter string) marks.Relation {
 	return marks.InWords
 }
 
-// question is what the card has of its answers beside each other.
+// question returns the card's answers in the form that package marks shows.
 func (r Report) question(c Card) marks.Question {
 	return marks.Question{
 		Task: r.Task, ID: paths.ItemID(c.Item.ID), Href: paths.Question(r.Task.ID, c.Number), Answers: c.distincts(), Alike: c.Question,
@@ -163,7 +163,7 @@ func (c Card) difference(letter string) *measure.Difference {
 	return &c.Differences[n-1]
 }
 
-// pieces are the texts of a letter's difference; nil if there is none, or so much that it is not marked.
+// pieces returns the differences of a letter's answer; nil if there are none, or too many to be marked.
 func (c Card) pieces(letter string) []measure.Piece {
 	if difference := c.difference(letter); difference != nil && !isApart(*difference) {
 		return difference.Pieces(c.textOf(c.Groups[0].Letter), c.textOf(letter))
@@ -261,7 +261,7 @@ func mergedPart(report Report, card Card, a *marks.Aligned) templ.Component {
 	})
 }
 
-// failuresPart has the runs without an answer, by their reasons. Beside one answer they come first.
+// failuresPart shows the runs without an answer, by reason. Beside a single answer they come first.
 func failuresPart(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -582,7 +582,7 @@ func aboutAnswer(report Report, one marks.Distinct) templ.Component {
 	})
 }
 
-// truncated marks equal answers of which some were cut off at the maximum length, and lists these runs unless all
+// truncated marks equal answers if some of them were cut off at the maximum length, and lists these runs unless all
 // were.
 func truncated(task db.Task, runs []db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -653,8 +653,8 @@ func (f failed) ended() string {
 	return ui.EndedOf(f.runs[0].Status, f.runs[0].ErrorCode, f.runs[0].FinishReason)
 }
 
-// said are the runs that were refused or filtered and whose text was kept – what an agent says instead of an answer –, those with the
-// same text together.
+// said returns the refused or filtered runs whose text was kept – the text instead of an answer –, grouped by equal
+// text.
 func (f failed) said() (said [][]db.Run) {
 	if f.ended() == "" {
 		return nil

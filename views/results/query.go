@@ -112,7 +112,7 @@ func ReviewFilters() []string {
 const (
 	// SortNumber is the order of their numbers.
 	SortNumber = "number"
-	// DefaultSort orders by risk: what a reader should see first.
+	// DefaultSort orders by risk: the questions that a reader should see first.
 	DefaultSort   = "risk"
 	sortAgreement = "agreement"
 	sortLatency   = "-latency"
@@ -179,7 +179,7 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 	return string(level) == filter
 }
 
-// passesOutcome reports whether a run of an item ended as the query requires.
+// passesOutcome reports whether one of an item's runs ended as the query requires.
 func (r Report) passesOutcome(item report.Summary, query Query) bool {
 	if query.FinishReason == "" && query.ErrorCode == "" {
 		return true
@@ -298,7 +298,7 @@ func (r Report) href(query Query, page int) string {
 	return paths.WithQuery(paths.Results(r.Task.ID), values)
 }
 
-// changed returns the address of the same page with one choice changed, which the browser will remember.
+// changed returns the address of the same page with one choice changed; the browser will remember that choice.
 func (r Report) changed(name, value string) string {
 	here := r.href(r.Query, r.Pager.Page)
 	separator := "?"

@@ -26,7 +26,7 @@ import (
 	"wending/views/ui"
 )
 
-// MaxShown is how many characters of one answer its own page holds; the plain text has all of them.
+// MaxShown is how many characters of one answer its own page contains; the plain text contains all of them.
 const MaxShown = 1_000_000
 
 // Run is the data of the page of one run.
@@ -1058,7 +1058,7 @@ func attempts(failed db.FailedAttempts) templ.Component {
 	})
 }
 
-// repeats shows the runs of the question in all launches, if there are others than this one.
+// repeats shows the runs of the question in all launches, if there are any besides this one.
 func repeats(run Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -40,7 +40,7 @@ type Form struct {
 	Values, Errors map[string]string
 	// Kept are secrets that were typed before, in sealed form; Saved describes the stored secrets in words.
 	Kept, Saved map[string]string
-	// Protocols are the protocols of the kind, Providers the saved providers, Datasets those with whose rows a
+	// Protocols are the protocols of the kind, Providers the saved providers, Datasets the datasets with whose rows a
 	// prompt can be tried.
 	Protocols, Providers, Datasets []ui.Choice
 	// Tasks are the tasks on whose answers an evaluator can be tried.

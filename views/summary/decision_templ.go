@@ -54,7 +54,7 @@ type Differing struct {
 // factsNamed is how many facts of a question its line names.
 const factsNamed = 3
 
-// decisionPart begins the report with three sentences, and the questions they are about.
+// decisionPart is the beginning of the report: three sentences, then the questions behind them.
 func decisionPart(s Summary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

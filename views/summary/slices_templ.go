@@ -19,7 +19,7 @@ import (
 	"wending/views/ui"
 )
 
-// slicesPart has the numbers of each value of a column of the dataset.
+// slicesPart shows the numbers of each value of a column of the dataset.
 func slicesPart(s Summary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -526,7 +526,7 @@ func sliceRow(s Summary, slice report.Slice, one report.SliceVariant, isFirst bo
 	})
 }
 
-// variantOf is the number by which a query asks for a variant's runs; 0 of a task that has one.
+// variantOf is the number by which a query selects a variant's runs; 0 if the task has only one variant.
 func (s Summary) variantOf(one report.SliceVariant) int {
 	if s.Task.TotalVariants == 1 {
 		return 0
@@ -534,7 +534,7 @@ func (s Summary) variantOf(one report.SliceVariant) int {
 	return one.Number
 }
 
-// sliceHref leads to the questions of a slice.
+// sliceHref returns the address of the questions of a slice.
 func (s Summary) sliceHref(slice report.Slice, query results.Query) string {
 	query.Slice = url.Values{paths.ColumnPrefix + s.By: {*slice.Value}}
 	return paths.WithQuery(paths.Results(s.Task.ID), query.Values())

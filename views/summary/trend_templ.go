@@ -34,7 +34,7 @@ type TrendPage struct {
 	NextAt          *time.Time
 	// Task is the task that is copied; nil if it was deleted.
 	Task *db.Task
-	// Firings are the firings that are drawn, oldest first; Table are those of the page, newest first.
+	// Firings are the firings in the plot, oldest first; Table are the firings on the page, newest first.
 	Firings, Table []Firing
 	Pager          ui.Pager
 	// Watched is the metric that alerts are about, empty for none; Limit is its minimum, nil for none.
@@ -65,7 +65,7 @@ type Firing struct {
 	Variants []measure.VariantPoints
 	// Alerts are the reasons for an alert.
 	Alerts []measure.Finding
-	// FactsChanged are the questions whose facts changed since the firing before; nil without one.
+	// FactsChanged are the questions whose facts changed since the previous firing; nil if there was none.
 	FactsChanged *measure.FactChanges
 }
 

@@ -9,9 +9,9 @@ import (
 	"wending/views/ui"
 )
 
-// Board is the state of every question of a task in little room: a letter for each, in the order of their numbers. Of a
-// question that is done it is its level's; it is a capital if one of its runs has no answer. The page's script paints with the
-// same letters what has changed.
+// Board is a compact form of the state of every question of a task: one letter each, in the order of their numbers.
+// The letter of a finished question is its level's; a capital means that one of its runs has no answer. With the same
+// letters the page's script repaints the squares that have changed.
 type Board struct{ States string }
 
 // The letters of questions that have no level.
@@ -64,7 +64,8 @@ type key struct {
 	count        int
 }
 
-// keys are the legend of the board: how many questions are in which state. Until all are done each state has its place.
+// keys are the legend of the board: the number of questions in each state. Until all are done, each state keeps its
+// place.
 func (b Board) keys(locale text.Locale) (keys []key) {
 	counts := map[rune]int{}
 	for _, letter := range b.States {

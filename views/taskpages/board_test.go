@@ -28,7 +28,8 @@ type states []report.ItemState
 func (s states) Len() int                          { return len(s) }
 func (s states) State(number int) report.ItemState { return s[number-1] }
 
-// A question's letter says how far it is, and how alike its answers are once it is done; a capital says that a run failed.
+// A question's letter shows its state and, once it is done, how alike its answers are; a capital means that a run
+// failed.
 func TestABoardHasALetterForEachQuestion(t *testing.T) {
 	t.Parallel()
 	board := taskpages.NewBoard(states{report.ItemWaiting, report.ItemRunning, report.ItemDone, report.ItemDone, report.ItemFailed, report.ItemFailed},

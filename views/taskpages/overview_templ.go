@@ -26,7 +26,7 @@ import (
 	"wending/views/ui"
 )
 
-// Overview is what the first page of a task shows.
+// Overview is the data of the first page of a task.
 type Overview struct {
 	Live Live
 	// First are the first questions of a draft.
@@ -51,7 +51,7 @@ type Live struct {
 	Flights replay.Flights
 	// Judges are the numbers of the task's judges, by evaluator number, once the task has ended.
 	Judges map[int]report.JudgeNumbers
-	// Opinions count the questions by what people say of them; nil before there is anything to judge.
+	// Opinions count the questions by people's verdicts; nil before there is anything to judge.
 	Opinions map[string]int
 	// AsksJudgesAlone reports that the latest launch asks no agent.
 	AsksJudgesAlone bool
@@ -63,8 +63,8 @@ func Estimate(locale text.Locale, task db.Task, interval time.Duration) string {
 	return ui.Estimate(locale, task.TotalRuns(), time.Duration(task.TotalRuns())*interval)
 }
 
-// answersHref leads to the answers to the questions that a query asks for: to those that are done, before the first launch has
-// ended.
+// answersHref returns the address of the answers to the questions that a query selects: only the finished ones before
+// the first launch has ended.
 func answersHref(task db.Task, query results.Query) string {
 	query.IsPartial = !task.HasResults
 	return paths.WithQuery(paths.Results(task.ID), query.Values())
@@ -153,7 +153,7 @@ func OverviewPage(frame ui.Frame, overview Overview) templ.Component {
 	})
 }
 
-// LivePart is what changes while the task runs: what stands above the board, with the board's states, and what stands below it.
+// LivePart is the part that changes while the task runs: above the board, the states of the board, and below it.
 func LivePart(frame ui.Frame, live Live) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -424,7 +424,7 @@ func notStreamed(task db.Task) templ.Component {
 	})
 }
 
-// details are what stands below the board: failures by cause, calls under way, verdicts, times and costs.
+// details is the part below the board: failures by cause, calls under way, verdicts, times and costs.
 func details(live Live, isUpdate bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -561,7 +561,7 @@ func details(live Live, isUpdate bool) templ.Component {
 	})
 }
 
-// failures are the causes of failed runs, each with the questions that it happened to, and what can be run again.
+// failures shows the causes of failed runs, each with its questions, and what can be run again.
 func failures(live Live) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -723,7 +723,7 @@ func causeText(locale text.Locale, failure ui.Failure) string {
 	return failure.ShownCode()
 }
 
-// opinions count what people say of the questions.
+// opinions counts the questions by people's verdicts.
 func opinions(live Live) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -830,7 +830,7 @@ func opinions(live Live) templ.Component {
 	})
 }
 
-// opinionName is what people say of questions, in words.
+// opinionName returns the word for people's verdict on a question.
 func opinionName(locale text.Locale, opinion string) string {
 	if opinion == results.ReviewOpen || opinion == results.ReviewDisagree {
 		return locale.Text("results.review." + opinion)
@@ -838,7 +838,7 @@ func opinionName(locale text.Locale, opinion string) string {
 	return locale.Text("verdict." + opinion)
 }
 
-// spent is what the runs took: time, tokens, money.
+// spent shows the usage of the runs: time, tokens, money.
 func spent(live Live) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1211,7 +1211,7 @@ func (l Live) hasJudging() bool {
 	return l.Progress.JudgeTotal > 0 || l.Task.Status.IsActive() && slices.ContainsFunc(l.Task.Evaluators, db.Evaluator.IsJudge)
 }
 
-// outcome shows how alike the answers are, question by question: each count leads to its questions.
+// outcome shows how alike the answers are, question by question: each count links to its questions.
 func outcome(live Live) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1360,8 +1360,8 @@ func outcome(live Live) templ.Component {
 	})
 }
 
-// levelCount is how many questions have a level. While the task runs every level has its place, so that none moves when another one is
-// seen for the first time.
+// levelCount is the number of questions at a level. While the task runs, every level keeps its place, so that none
+// moves when another one appears.
 func levelCount(live Live, level measure.Level, name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -17,14 +17,14 @@ import (
 	"wending/views/ui"
 )
 
-// Process is what the page of a task's calls and files shows.
+// Process is the data of the page of a task's calls and files.
 type Process struct {
 	Task db.Task
-	// Files are those that agents produced.
+	// Files are the files that agents produced.
 	Files replay.FilesView
 	// Newest are the newest runs.
 	Newest []engine.PastRun
-	// Launches are those of a page of all, newest first.
+	// Launches are the launches on a page, newest first.
 	Launches []engine.PastLaunch
 	Pager    ui.Pager
 }

@@ -22,7 +22,7 @@ import (
 	"wending/views/ui"
 )
 
-// Settings is what the page of a task's settings shows.
+// Settings is the data of the page of a task's settings.
 type Settings struct {
 	Task db.Task
 	// AgentURL is the part of the address that may be shown.
@@ -40,7 +40,7 @@ type Settings struct {
 	Refused *ui.Preview
 }
 
-// SettingsPage shows what a task was made with, and what can be changed or added.
+// SettingsPage shows the settings of a task, and what can be changed or added.
 func SettingsPage(frame ui.Frame, s Settings) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -778,7 +778,7 @@ func settings(s Settings) templ.Component {
 	})
 }
 
-// deletion asks before it deletes; while the task runs it says why it cannot.
+// deletion asks for confirmation; while the task runs it states why the task cannot be deleted.
 func deletion(task db.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

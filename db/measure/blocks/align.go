@@ -63,7 +63,7 @@ type Other struct {
 	Terms, Against []string
 }
 
-// Unit is one place in the answers, with what each of them has there.
+// Unit is one place in the answers, with the blocks that they have there.
 type Unit struct {
 	Kind Kind
 	// Text is the most common answer's block; empty if it has none here.
@@ -88,7 +88,8 @@ type Reading struct {
 	Blocks [][]Block
 
 	answers []Answer
-	// mu guards what is found as it is asked for: the words of texts and how blocks differ, by both texts.
+	// mu guards the caches that are filled on demand: the words of texts, and the differences of blocks by both
+	// texts.
 	mu     sync.Mutex
 	words  map[string][]string
 	pieces map[[2]string][]Piece
@@ -97,8 +98,8 @@ type Reading struct {
 // apartBelow is the likeness below which marks would cover the whole answer.
 const apartBelow = 0.5
 
-// likeEnough is the minimum likeness of two blocks at the same place to be paired, likeElsewhere that of blocks at
-// different places.
+// likeEnough is the minimum likeness of two blocks at the same place to be paired, likeElsewhere the minimum for
+// blocks at different places.
 const (
 	likeEnough    = 0.4
 	likeElsewhere = 0.7
@@ -237,7 +238,7 @@ func pairGap(pairs []int, base, other []Block, from, fromOther, until, untilOthe
 	}
 }
 
-// pairMoved pairs the remaining blocks with blocks at other places: an answer may say the same in another order.
+// pairMoved pairs the remaining blocks with blocks at other places: an answer may state the same in another order.
 func pairMoved(pairs []int, base, other []Block) {
 	isTaken := make([]bool, len(other))
 	for _, to := range pairs {
@@ -355,7 +356,7 @@ func likenessOf(base, other []Block, pairs []int) float64 {
 	return shared / total
 }
 
-// builder collects, for each place of the most common answer, what the other answers have there.
+// builder collects the blocks that the other answers have at each place of the most common answer.
 type builder struct {
 	reading *Reading
 	base    []Block
@@ -487,9 +488,9 @@ func contradicting(base string, mine []Term, other string, theirs map[int]string
 	return inBase, inOther
 }
 
-// Pieces are how a block differs from the most common answer's; none where one of them has no such block. Blocks that have less in
-// common than not are not marked. If looking for it takes longer than within, the difference is coarse: what lies between the common
-// beginning and end.
+// Pieces divide the difference between a block and the most common answer's block; there are none if one of them has
+// no such block. Blocks that have less than half in common are not marked. If the search takes longer than within,
+// the difference is coarse: everything between the common beginning and end.
 func (r *Reading) Pieces(unit Unit, other Other, within time.Duration) []Piece {
 	if unit.Text == "" || other.Text == "" {
 		return nil
@@ -526,8 +527,8 @@ func areAlike(pieces []Piece) bool {
 	return equal >= different
 }
 
-// piecesOf compares two blocks: rows of tables cell by cell where they have as many. isHurried reports that there was not the time for
-// all that differs.
+// piecesOf compares two blocks; rows of tables with equally many cells are compared cell by cell. isHurried reports
+// that the time did not suffice for all differences.
 func (r *Reading) piecesOf(unit Unit, other Other, within time.Duration) (pieces []Piece, isHurried bool) {
 	if other.IsReworded {
 		return reworded(other.Text, other.Against, other.Terms), false
@@ -564,7 +565,7 @@ func (r *Reading) within(base, text string, other Other, within time.Duration) (
 	return pieces, difference.IsCoarse && within < blockTime
 }
 
-// reworded marks the terms of a block that says the same as the most common answer's block in other words, and the
+// reworded marks the terms of a block that states the same as the most common answer's block in other words, and the
 // terms of that block.
 func reworded(other string, mine, theirs []string) (pieces []Piece) {
 	rest := other
@@ -658,7 +659,7 @@ func (r *Reading) tokens(text string, terms []string) (tokens []string) {
 	return append(tokens, measure.Words(text[from:])...)
 }
 
-// isWhole reports that a stretch of a text does not begin or end within a number.
+// isWhole reports whether a stretch of a text neither begins nor ends within a number.
 func isWhole(text string, from, to int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:from])
 	first, _ := utf8.DecodeRuneInString(text[from:])

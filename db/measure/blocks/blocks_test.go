@@ -42,7 +42,7 @@ func TestAnAnswerIsCutIntoBlocks(t *testing.T) {
 	require.Equal(t, long, whole)
 }
 
-// termsOf makes terms of texts; their order numbers the facts.
+// termsOf makes terms from texts; their order numbers the facts.
 func termsOf(texts []string) (terms []blocks.Term) {
 	for n, text := range texts {
 		terms = append(terms, blocks.Term{Fact: n, Text: text})
@@ -146,7 +146,7 @@ func TestOneChangeInAJSONInAnotherOrderIsOneChange(t *testing.T) {
 	require.Equal(t, blocks.Member, unit.Kind)
 }
 
-// processorTime is what the thread has used of a processor: a busy machine does not add to it.
+// processorTime is the thread's CPU time, to which a busy machine does not add.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
@@ -185,7 +185,7 @@ func TestHostileAnswersAreAligned(t *testing.T) {
 	} {
 		start := processorTime(t)
 		reading := blocks.Align([]blocks.Answer{{Text: pair[0]}, {Text: pair[1]}})
-		require.Less(t, processorTime(t)-start, 5*time.Second, name) // far from what quadratic time would take
+		require.Less(t, processorTime(t)-start, 5*time.Second, name) // much less than quadratic time
 		for _, unit := range reading.Units {
 			for _, other := range unit.Others {
 				whole := ""

@@ -38,13 +38,13 @@ type Block struct {
 	// Head is the head of the table that a Row belongs to; it is empty for the head itself.
 	Head string
 	// plain is the text without its format and without the number of its list item: blocks with equal plain texts
-	// say the same.
+	// state the same.
 	plain string
 	// shape has the pairs of neighbouring characters of plain, once they are needed.
 	shape *shape
 }
 
-// shape is what blocks that are not equal are compared by.
+// shape is the form in which unequal blocks are compared.
 type shape struct {
 	// pairs are the pairs of neighbouring characters of a block, sorted.
 	pairs []uint32
@@ -55,7 +55,7 @@ const (
 	longLine = 1500
 	// mostBlocks is the maximum number of blocks in an answer; the last one holds the rest.
 	mostBlocks = 6000
-	// mostPairs limits how much of a block is compared.
+	// mostPairs limits the compared part of a block.
 	mostPairs = 600
 )
 
@@ -67,7 +67,7 @@ var (
 const (
 	// blanks are the characters of white space that a line is indented with.
 	blanks = " \t\f\r\v"
-	// entryBegins are the characters that the number or mark of a list's entry may begin with.
+	// entryBegins are the characters with which the number or mark of a list item may begin.
 	entryBegins = "-*+•·0123456789（(一二三四五六七八九十"
 )
 
@@ -80,7 +80,7 @@ func isRow(line string) bool {
 // isRule reports whether a line is blank or the rule below a table's head.
 func isRule(line string) bool { return strings.Trim(line, blanks+"|:-") == "" }
 
-// entryMark is the number or mark with which a line begins as the entry of a list; empty if it does not.
+// entryMark is the number or mark with which a line begins as a list item; empty if it is not one.
 func entryMark(line string) string {
 	first, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, blanks))
 	if !strings.ContainsRune(entryBegins, first) {

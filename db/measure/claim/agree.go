@@ -8,7 +8,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// Agrees reports whether two claims state the same.
+// Agrees reports whether two claims state the same value.
 func (f *Claim) Agrees(y *Claim) bool {
 	if f.isTransfer() && y.isTransfer() { // 500M, 500 Mbps
 		return f.Raw == y.Raw
@@ -37,7 +37,7 @@ func (f *Claim) Agrees(y *Claim) bool {
 	return f.Key == y.Key && f.Unit == y.Unit
 }
 
-// isNextTo reports whether x is the open limit of integers that y closes: more than 7 is 8 or more.
+// isNextTo reports whether y, as a closed limit of integers, equals the open limit x: more than 7 is 8 or more.
 func (f *Claim) isNextTo(y *Claim) bool {
 	step := 0.0
 	switch {
@@ -114,7 +114,7 @@ func (f *Claim) inUnit() float64 {
 	return amount
 }
 
-// Token stands for a claim among the words around another one.
+// Token represents a claim among the words around another claim.
 func (f *Claim) Token() uint32 {
 	h := uint32(f.Class)*31 + 7
 	for i := range len(f.Key) {

@@ -143,7 +143,7 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 	return found
 }
 
-// verbPhrase is how many characters stand between a negation and the number at i whose comparison it denies.
+// verbPhrase is the number of characters between a negation and the number at i whose comparison it denies.
 func (d *Document) verbPhrase(i int) int {
 	if passage.IsLatin(d.At(i - 2)) {
 		return 2 * longestVerbPhrase
@@ -216,7 +216,7 @@ func (d *Document) eventOf(f *Claim, clause int) Bound {
 	return Exact
 }
 
-// limitEndingAt returns the limit whose phrase ends at a character, and takes its words.
+// limitEndingAt returns the limit whose phrase ends at a character, and consumes its words.
 func (d *Document) limitEndingAt(end, clause int) Bound {
 	if end <= clause {
 		return Exact
@@ -241,7 +241,7 @@ type limitEnd struct {
 	length int
 }
 
-// limitEnds are the limits before a number, by their last character, the longest first.
+// limitEnds are the limits that come before a number, by their last character, the longest first.
 var limitEnds = func() map[rune][]limitEnd {
 	ends := map[rune][]limitEnd{}
 	for _, l := range limitsBefore {

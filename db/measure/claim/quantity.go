@@ -78,7 +78,7 @@ func (d *Document) han(i, to int) (number, bool) {
 	return n, true
 }
 
-// lastScale is what the last digit of a number counts that ends at end: 一千五 is 1,500.
+// lastScale is the scale of the last digit of a number that ends at end: 一千五 is 1,500.
 func (d *Document) lastScale(end int) float64 {
 	scale := passage.ChineseScale(d.At(end - 2))
 	if scale < 100 || end-2 < 1 || passage.ChineseDigit(d.At(end-3)) < 1 {
@@ -229,7 +229,7 @@ func (d *Document) fraction(n *number, to int) {
 	n.value, n.To = whole+top.value/bottom.value, bottom.To
 }
 
-// isPartOf reports whether 1/3 is a part of something, not a date or a page: of what it is the part comes before or behind it.
+// isPartOf reports whether 1/3 is a share of something, not a date or a page: the whole is named before or after it.
 func (d *Document) isPartOf(from, to int) bool {
 	before, behind := d.At(from-1), d.At(d.Blanks(to))
 	if before == ' ' {
@@ -708,7 +708,7 @@ func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 	return n.value * smaller.factor, end
 }
 
-// LongestContext is how many characters of what a claim is about are read.
+// LongestContext is the maximum length, in characters, of a claim's context that is read.
 const LongestContext = 200
 
 // unitOfCell returns the unit in brackets in the head of a column, the head of a row or a key: 电价（元/千瓦时）.

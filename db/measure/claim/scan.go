@@ -57,17 +57,17 @@ const (
 	before
 )
 
-// IsLower reports whether a limit is the least.
+// IsLower reports whether a limit is a minimum.
 func (b Bound) IsLower() bool { return b == AtLeast || b == MoreThan }
 
 func (b Bound) isUpper() bool { return b == AtMost || b == LessThan }
 
-// Completes reports whether of two limits at one number each begins where the other one ends.
+// Completes reports whether two limits at one number complement each other: each begins where the other ends.
 func (b Bound) Completes(o Bound) bool {
 	return b == AtMost && o == MoreThan || b == MoreThan && o == AtMost || b == AtLeast && o == LessThan || b == LessThan && o == AtLeast
 }
 
-// Contradicts reports whether two limits cannot both be meant.
+// Contradicts reports whether two limits exclude each other.
 func (b Bound) Contradicts(o Bound) bool {
 	switch {
 	case b == Exact || o == Exact:
@@ -96,8 +96,8 @@ type Claim struct {
 	Clause   passage.Span // the part of the sentence that it is in
 	date     date
 
-	IsLoose      bool // may state no number; of a negation: it only turns a comparison round
-	isShort      bool // its unit is a capital alone: 500M
+	IsLoose      bool // may state no number; of a negation: it only reverses a comparison
+	isShort      bool // its unit is a single capital letter: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
 
 	First, Last int  // of a range: the claims at its ends
@@ -117,10 +117,10 @@ type Document struct {
 	reading   int     // the sentence that is being read
 	plainTo   int     // the position up to which a token is known to be neither an address nor a code
 
-	PairHashes, SingleHashes []uint32 // by character: what is not part of a fact
+	PairHashes, SingleHashes []uint32 // by character: the text outside facts
 }
 
-// Read reads what an answer states.
+// Read reads the claims of an answer.
 func Read(answer string) *Document {
 	t := passage.Read(answer)
 	d := &Document{
@@ -136,7 +136,7 @@ func Read(answer string) *Document {
 	return d
 }
 
-// markWorking marks the numbers of calculations: those beside ×, ÷, + or −, and those before =.
+// markWorking marks the numbers of calculations: numbers beside ×, ÷, + or −, and numbers before =.
 func (d *Document) markWorking() {
 	for k := range d.Claims {
 		f := &d.Claims[k]
@@ -151,7 +151,7 @@ func (d *Document) markWorking() {
 	}
 }
 
-// hasOperand reports whether an operand stands right before an operator: ×1.5 and +$45 are not calculations.
+// hasOperand reports whether an operand comes right before an operator: ×1.5 and +$45 are not calculations.
 func (d *Document) hasOperand(operator int) bool {
 	i := operator - 1
 	for i >= 0 && d.Runes[i] == ' ' {
@@ -163,7 +163,7 @@ func (d *Document) hasOperand(operator int) bool {
 
 func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r == '+' || r == '−' }
 
-// joinRanges makes one value of two claims with nothing but a dash, 至 or to between them.
+// joinRanges joins two claims with only a dash, 至 or to between them into one range.
 func (d *Document) joinRanges() {
 	for k := 0; k+1 < len(d.Claims); k++ {
 		x, y := &d.Claims[k], &d.Claims[k+1]
@@ -221,7 +221,7 @@ func (d *Document) scan(n int) {
 	d.verdict(n)
 }
 
-// Step goes on by a character, or behind a Latin word.
+// Step advances by a character, or past a Latin word.
 func (d *Document) Step(i, to int) int {
 	if !passage.IsLatin(d.Runes[i]) {
 		return i + 1
@@ -243,14 +243,14 @@ func (d *Document) IsClauseEnd(i int) bool {
 	return false
 }
 
-// close gives the claims since first their clause.
+// close assigns the clause to the claims read since first.
 func (d *Document) close(first int, clause passage.Span) {
 	for k := first; k < len(d.Claims); k++ {
 		d.Claims[k].Clause = clause
 	}
 }
 
-// one reads the claim that begins at i, if one does, and returns where it ends.
+// one reads the claim that begins at i, if there is one, and returns its end.
 func (d *Document) one(i, to, clause int) int {
 	r := d.Runes[i]
 	isWordStart := !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1))
@@ -361,7 +361,7 @@ func (d *Document) otherOrdinal(i, next, to int, value string) int {
 	return next + 1
 }
 
-// section reads what follows Section, Article, Clause or §: 12(b), 21.4.
+// section reads the number after Section, Article, Clause or §: 12(b), 21.4.
 func (d *Document) section(i, from, to int) int {
 	i = d.Blanks(i)
 	end := i
@@ -411,7 +411,8 @@ func (d *Document) isTokenPart(i int) bool {
 	return passage.IsLatin(r) || passage.IsDigit(r) || r < 0x80 && strings.IndexByte("-_./:@?=&%+#~", byte(r)) >= 0
 }
 
-// latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
+// latin reads claims that begin with a Latin letter: addresses, codes, citations, months, numbers in words,
+// currencies.
 func (d *Document) latin(i, to, clause int) int {
 	end := i
 	isPlain := true
@@ -527,7 +528,7 @@ func trimVersion(s string) string {
 	return s
 }
 
-// word returns the Latin word at i in small letters, if it is one of those that are looked for, and where it ends.
+// word returns the Latin word at i in small letters, if it is a known word, and its end.
 func (d *Document) word(i, to int) (string, int) {
 	var small [24]byte
 	n := 0
@@ -545,10 +546,10 @@ func (d *Document) word(i, to int) (string, int) {
 	return otherWord, i
 }
 
-// otherWord stands for all words that are not looked for.
+// otherWord represents all unknown words.
 const otherWord = "?"
 
-// words are the words that are looked for, by themselves.
+// words are the known words, by spelling.
 var words = func() map[string]string {
 	all := map[string]string{}
 	for _, list := range []map[string]string{currencies, dollars} {

@@ -21,7 +21,7 @@ var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"
 
 var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD", "jpy": "JPY"}
 
-// cents are subunits whose currency is named elsewhere.
+// cents are subunits whose currency is stated elsewhere.
 const cents = "¢"
 
 // dollars maps the letters before a dollar sign to currencies.
@@ -129,7 +129,7 @@ var units = func() map[string]unit {
 	return all
 }()
 
-// hanUnits are the Chinese names, by their first character, longest first.
+// hanUnits are the Chinese units, by their first character, longest first.
 var hanUnits = func() map[rune][]string {
 	by := map[rune][]string{}
 	for name := range units {
@@ -202,7 +202,7 @@ func (d *Document) unit(i, to int) (unit, int) {
 	return unit{factor: 1}, i
 }
 
-// shortUnit reads what a capital alone counts: 60 个 G, 500M.
+// shortUnit reads a unit that is a single capital letter: 60 个 G, 500M.
 func (d *Document) shortUnit(from, to int) (unit, int) {
 	at := from
 	if d.At(at) == '个' {

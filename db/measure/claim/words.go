@@ -67,7 +67,8 @@ var latinPhrases = map[Polarity]string{
 		need not;no need to;there is no need to;not necessary;is not necessary;not required;is not required;are not required;not need to`,
 }
 
-// sets are words that exclude each other: members are separated by ;, ways to write one by |. The last ones quantify.
+// sets are sets of words that exclude each other: ; separates members, | separates spellings of one member. The last
+// sets are quantifiers.
 var sets = append([]string{
 	"违约方|违约的一方|违约者|逾期方;守约方|非违约方|守约的一方",
 	"甲方;乙方;丙方",
@@ -133,7 +134,7 @@ var quantifiers = []string{
 // Classes is the number of classes.
 var Classes = int(ClassSet) + len(sets)
 
-// IsQuantifier reports whether the words of a class say of how many something holds.
+// IsQuantifier reports whether the words of a class state how many things something holds for.
 func (c Class) IsQuantifier() bool { return int(c) >= int(ClassSet)+len(sets)-len(quantifiers) }
 
 // exceptions is the set of 所有 (all) and 除…外 (except).
@@ -294,10 +295,10 @@ func (d *Document) hasRunes(i int, word []rune) bool {
 	return true
 }
 
-// LongestScope is how many characters behind a negation say what it denies.
+// LongestScope is the maximum number of characters after a negation that name what it denies.
 const LongestScope = 14
 
-// addPolarity adds a statement; a negation right after another one reverses it: 不可以不带.
+// addPolarity adds a statement; a negation directly after another negation reverses it: 不可以不带.
 func (d *Document) addPolarity(i, end int, p Polarity) {
 	if d.turnedAt > 0 && p.IsNegative() && i-d.turnedAt <= LongestScope {
 		d.turnedAt = 0
@@ -332,10 +333,10 @@ var verdicts = map[string]string{
 	"否": "no", "不是": "no", "不对": "no", "错": "no", "错误": "no", "不正确": "no", "不可以": "no", "不能": "no", "不会": "no", "没有": "no", "不行": "no", "不支持": "no", "no": "no", "incorrect": "no", "false": "no", "wrong": "no",
 }
 
-// verdictLetters are those with which a verdict begins.
+// verdictLetters are the letters with which a verdict begins.
 const verdictLetters = "是对正可能会有支否不错没yctrnifw"
 
-// verdict turns clauses of a sentence that are nothing but yes or no into claims.
+// verdict turns clauses that consist only of yes or no into claims.
 func (d *Document) verdict(n int) {
 	s := d.Sentences[n]
 	from := s.From

@@ -13,8 +13,8 @@ import (
 	"wending/db/measure/facts"
 )
 
-// longPair returns two answers of about this many characters that say the same in other words, except for the
-// numbers in each section.
+// longPair returns two answers of about the given number of characters that state the same in other words, except for
+// the numbers in each section.
 func longPair(b testing.TB, characters int) (string, string) {
 	b.Helper()
 	bases := readLines[base](b, "bases.jsonl")
@@ -84,8 +84,8 @@ func BenchmarkPairOf1000Characters(b *testing.B) {
 	require.Positive(b, digits)
 }
 
-// question returns answers of about this many characters each: the answers of every base in turn, each starting at
-// another one.
+// question returns answers of about the given number of characters: the answers of every base in turn, each starting
+// at another one.
 func question(b testing.TB, answers, characters int) []string {
 	b.Helper()
 	bases := readLines[base](b, "bases.jsonl")
@@ -205,8 +205,8 @@ func table(characters, shift int) string {
 	return b.String()
 }
 
-// fiveAnswers are questions with five different answers of about 900 characters each, as agents give them: alike but
-// for a place or two, or in other words.
+// fiveAnswers are questions with five different answers of about 900 characters each, as agents give them: alike
+// except in one or two places, or differently worded.
 func fiveAnswers(b testing.TB, areParaphrased bool) [][]string {
 	b.Helper()
 	bases := readLines[base](b, "more_bases.jsonl")

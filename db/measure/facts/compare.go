@@ -17,7 +17,7 @@ const (
 	sameSet       = 0.60 // words that exclude each other
 	sameLimit     = 0.50 // one value, limited in two directions
 	sameBare      = 0.10 // one value, without its unit in one answer
-	muchMore      = 0.30 // how much more alike the right counterpart of a matched fact is
+	muchMore      = 0.30 // by how much the right counterpart of a matched fact must be more alike
 	onlyOne       = 0.17 // added if each answer has the value once
 	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
@@ -25,8 +25,8 @@ const (
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
-// workspace is what the comparisons of a question's answers share: the numbers of tokens, and memory that one comparison
-// after the other uses.
+// workspace is shared by the comparisons of a question's answers: the numbers of tokens, and memory that is reused
+// from comparison to comparison.
 type workspace struct {
 	passage.Vocabulary
 	numbers passage.Numbers
@@ -41,7 +41,7 @@ type workspace struct {
 	weights  []float64 // by the number of sentences with a token
 	byClass  [][]int   // the facts of an answer that are still open
 	words    [2][]word // for the two sentences that are compared word by word
-	values   []value   // what the open claims of an answer state
+	values   []value   // the values of an answer's open claims
 	waiting  map[uint64]int32
 	behind   []int32
 }
@@ -199,7 +199,7 @@ func (c *comparison) nearby(list []int, f *claim.Claim) []int {
 	return list[from : from+passage.MostCandidates]
 }
 
-// pairs pairs the facts of a class that may belong together, for each at most passage.MostCandidates.
+// pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact.
 func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) bool) []pair {
 	for n := range c.byClass {
 		c.byClass[n] = c.byClass[n][:0]
@@ -423,14 +423,14 @@ func (c *comparison) markRepeated(k int, s, other *side) {
 	}
 }
 
-// value is what an open claim states.
+// value is the value of an open claim.
 type value struct {
 	class claim.Class
 	key   string
 	claim int
 }
 
-// bareValue is, of a value, the class of a number whose unit does not count.
+// bareValue is the class of a number whose unit does not count, as a value.
 const bareValue = claim.ClassPolarity
 
 // conflicts pairs the remaining facts: two values of one statement.
@@ -487,7 +487,7 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone returns the measures of which an answer has only one open value, with that value.
+// alone returns the measures of which an answer has only one open value, with this value.
 func (c *comparison) alone(k int, s *side) map[measure]string {
 	values := map[measure]string{}
 	for i := range s.Claims {
@@ -504,8 +504,8 @@ func (c *comparison) alone(k int, s *side) map[measure]string {
 	return values
 }
 
-// isAlike reports whether most sentences of both answers are equal, so that the answers differ here and there, but
-// are not paraphrases.
+// isAlike reports whether most sentences of both answers are equal, so that the answers differ in some places but are
+// not paraphrases.
 func (c *comparison) isAlike() bool {
 	if c.a.part != nil {
 		return false
@@ -522,8 +522,8 @@ func (c *comparison) isAlike() bool {
 // isShort reports whether both answers are a sentence or two.
 func (c *comparison) isShort() bool { return c.a.length() <= 2 && c.b.length() <= 2 }
 
-// stray compares values that only one answer has with values that both have: a statement may occur twice in one
-// answer and once in the other.
+// stray compares values that only one answer has with values that both have, because a statement may occur twice in
+// one answer and once in the other.
 func (c *comparison) stray() {
 	isStray := func(k, i int) bool {
 		return c.states[k][i] == open && !c.sideOf(k).isSettled[c.sideOf(k).Claims[i].Sentence]
@@ -564,7 +564,7 @@ func (c *comparison) sideOf(k int) *side {
 	return c.b
 }
 
-// least returns the similarity from which two facts are about the same.
+// least returns the similarity from which two facts count as being about the same thing.
 func (c *comparison) least(p pair) float32 {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated

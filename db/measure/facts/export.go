@@ -11,7 +11,7 @@ import (
 // longestLabel is the maximum length of a label in characters.
 const longestLabel = 20
 
-// longestText is how many characters of a statement are quoted.
+// longestText is the maximum number of quoted characters of a statement.
 const longestText = 200
 
 // kinds maps the classes of claims that are more than numbers to their kinds.
@@ -36,7 +36,7 @@ func kindOf(f *claim.Claim) Kind {
 	return Entity
 }
 
-// export makes a Fact of what was read. Both ends of a range are exported as the whole range.
+// export makes a Fact from a claim. Both ends of a range are exported as the whole range.
 func (d *answer) export(f *claim.Claim) Fact {
 	bound := f.Bound
 	value, place, kind := f.Value, f.Span, kindOf(f)
@@ -74,7 +74,7 @@ func sign(b claim.Bound) string {
 	return ""
 }
 
-// fewWords is the length, in characters, up to which the words before a fact are too few to describe it.
+// fewWords is the number of characters before a fact up to which its words are too few to describe it.
 const fewWords = 5
 
 // about returns the words around a fact: its row and column, the clause of a statement, or the text before a value.
@@ -104,11 +104,11 @@ func (d *answer) about(f *claim.Claim) string {
 	return label
 }
 
-// markup drops the marks inside of a label.
+// markup removes the Markdown marks inside a label.
 var markup = strings.NewReplacer("`", "", "*", "")
 
-// label returns the words of a span without marks around them; what is cut of the text from – to begins and ends with a word,
-// and where it can with a clause.
+// label returns the words of a span without marks around them; a part cut from the text from – to begins and ends
+// with a word and, where possible, with a clause.
 func (d *answer) label(s passage.Span, from, to int) string {
 	isPart := func(i int) bool { return passage.IsLatin(d.At(i)) || passage.IsDigit(d.At(i)) }
 	if s.From > from {

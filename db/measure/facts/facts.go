@@ -59,7 +59,7 @@ func Read(answer string) []Fact {
 	return newAnswer(answer).exported()
 }
 
-// answer is one whose claims have been read.
+// answer is an answer whose claims have been read.
 type answer struct {
 	*claim.Document
 	signatures []uint64 // by sentence
@@ -67,7 +67,8 @@ type answer struct {
 	part       *part    // nil for a whole answer
 }
 
-// part is what makes an answer a part of one: the sentences that state what another answer, with which it was compared, does not.
+// part restricts an answer to the sentences that state something another answer, with which it was compared, does
+// not.
 type part struct {
 	isKnown []bool // by claim: the other answer has its counterpart
 	length  int    // how many sentences the whole answer has

@@ -144,7 +144,7 @@ func (s score) rate() float64 {
 	return float64(s.called) / float64(s.pairs)
 }
 
-// isPlaced reports whether a conflict is found at the place where an answer was changed.
+// isPlaced reports whether a conflict is found where an answer was changed.
 func isPlaced(p pair) bool {
 	for _, d := range facts.Compare(p.a, p.b) {
 		if d.IsConflict && d.A.Start < p.to && p.from < d.A.End {

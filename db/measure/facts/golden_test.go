@@ -18,14 +18,14 @@ import (
 
 var update = flag.Bool("update", false, "write what is found in the labelled pairs to testdata/found.json")
 
-// found is what a revision of the rules finds in the labelled pairs.
+// found holds the results of one revision of the rules on the labelled pairs.
 type found struct {
 	Revision int
 	Digest   string
 }
 
-// Making the reading faster changes nothing of what is found. What changes it raises measure.Revision, so that tasks
-// that have ended are assessed again; -update then writes the new digest.
+// A faster implementation finds exactly the same. A change that finds something else increases measure.Revision, so
+// that tasks that have ended are assessed again; -update then writes the new digest.
 func TestWhatIsFoundChangesOnlyWithTheRevision(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "found.json")
@@ -42,7 +42,8 @@ func TestWhatIsFoundChangesOnlyWithTheRevision(t *testing.T) {
 	require.Equal(t, before, now)
 }
 
-// digest is a hash of all that is read in the labelled answers, found between them, and stated about questions.
+// digest is a hash of all claims read in the labelled answers, all differences found between them, and all statements
+// about questions.
 func digest(t *testing.T) string {
 	t.Helper()
 	hash := sha256.New()
@@ -71,7 +72,7 @@ func digest(t *testing.T) string {
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// answers are the answers of a base, each also with the first edits made in it.
+// answers returns the answers of a base, each also with its first edits.
 func (b base) answers() []string {
 	var all []string
 	for _, name := range b.names() {

@@ -5,10 +5,11 @@ import (
 	"wending/db/measure/passage"
 )
 
-// nearbyClaims is how many claims before and behind one are looked at for what stands beside it.
+// nearbyClaims is how many claims before and after a claim are examined for companions.
 const nearbyClaims = 6
 
-// companions counts the claims beside x that have their counterparts beside y: of one sentence 2, of one line 1.
+// companions counts the claims beside x that have their counterparts beside y: 2 for one in the same sentence, 1 for
+// one on the same line.
 func (c *comparison) companions(i, j int) float32 {
 	count := float32(0)
 	x, y := &c.a.Claims[i], &c.b.Claims[j]
@@ -52,12 +53,12 @@ func (c *comparison) beside(s *side, i int) *passage.Vector {
 	return s.besides[i]
 }
 
-// touching is how much the words beside two claims have in common, 0 to 1.
+// touching is the share of words that the surroundings of two claims have in common, 0 to 1.
 func (c *comparison) touching(i, j int) float32 {
 	return c.Shared(c.beside(c.a, i), c.beside(c.b, j))
 }
 
-// noteCounterparts notes which claims state the same.
+// noteCounterparts records which claims state the same.
 func (c *comparison) noteCounterparts() {
 	c.counterparts = make([]int32, len(c.a.Claims))
 	for _, l := range c.links {
@@ -87,7 +88,7 @@ const (
 	evidences
 )
 
-// evidence is how much there is of each.
+// evidence is the amount of each kind of evidence.
 type evidence [evidences]float32
 
 // weights were fitted by logistic regression on two thirds of the labelled pairs.
@@ -104,7 +105,7 @@ func (e *evidence) total() float32 {
 	return sum
 }
 
-// leastEvidence is from which on two claims are about the same thing.
+// leastEvidence is the evidence from which two claims count as being about the same thing.
 const leastEvidence = 1.0
 
 // isWeighed reports whether evidence decides about a claim's counterpart.
@@ -112,7 +113,7 @@ func isWeighed(f *claim.Claim) bool {
 	return f.Class <= claim.ClassCitation && f.Class != claim.ClassWork || f.IsName()
 }
 
-// weighed pairs the values that are left by the evidence for their being of one statement.
+// weighed pairs the remaining values by the evidence that they belong to one statement.
 func (c *comparison) weighed() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
@@ -136,7 +137,7 @@ func (c *comparison) weighed() {
 	}
 }
 
-// evidence returns what speaks for each of the pairs, which are sorted by their similarity.
+// evidence returns the evidence for each of the pairs, which are sorted by their similarity.
 func (c *comparison) evidence(pairs []pair) []evidence {
 	best := [2]map[int][2]float32{{}, {}}
 	for _, p := range pairs { // the two highest similarities of each claim
@@ -179,7 +180,7 @@ func (c *comparison) evidence(pairs []pair) []evidence {
 	return list
 }
 
-// elsewhere is how well the claims that have no counterpart fit those of the other answer that have one.
+// elsewhere is how well the claims without a counterpart fit the claims of the other answer that have one.
 func (c *comparison) elsewhere() [2]map[int]float32 {
 	best := [2]map[int]float32{{}, {}}
 	isLeft := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }

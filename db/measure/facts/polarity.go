@@ -100,8 +100,8 @@ func (c *comparison) polarities() {
 	c.plain(1, c.b, c.a)
 }
 
-// leastFor returns the score from which two polarities are opposite. For a duty and a ban it is higher: "must be at
-// least two apart" and "cannot be closer than two" agree.
+// leastFor returns the score from which two polarities count as opposite. It is higher for a duty and a ban: "must be
+// at least two apart" and "cannot be closer than two" agree.
 func leastFor(x, y claim.Polarity) float32 {
 	if x == claim.Must && y == claim.Banned || x == claim.Banned && y == claim.Must {
 		return sameDuty
@@ -121,7 +121,7 @@ func (d *answer) isElliptic(f *claim.Claim) bool {
 	return passage.IsLatin(d.Runes[f.From]) && (at >= f.Clause.To || strings.ContainsRune(".;!", d.Runes[at]))
 }
 
-// isConsequence reports whether a clause states what happens otherwise: 否则改不了.
+// isConsequence reports whether a clause states the consequence of not doing something: 否则改不了.
 func (d *answer) isConsequence(f *claim.Claim) bool {
 	at := d.Blanks(f.Clause.From)
 	for _, word := range []string{"否则", "不然", "要不然", "otherwise", "or else"} {
@@ -154,7 +154,7 @@ func (c *comparison) areOfOneSubject(p pair) bool {
 	return c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
 }
 
-// leastNamed is the part of a subject that another statement must mention to be about the same.
+// leastNamed is the part of a subject that another statement must mention to have the same subject.
 const leastNamed = 0.7
 
 // names reports whether the context of a fact mentions the subject of another one, as far as both answers use its
@@ -318,7 +318,7 @@ func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
 	return subject.Total == 0 || c.Overlap(subject, c.tokensOf(other, n)) >= leastNamed*subject.Total
 }
 
-// leastStated is the part of a predicate that a clause must contain to state the same.
+// leastStated is the part of a predicate that a clause must contain to state the same predicate.
 const leastStated = 0.9
 
 // sentencePlaces lists the sentences of an answer by their tokens.
@@ -489,7 +489,7 @@ func (s *side) hasEnding(x passage.Span) bool {
 	return false
 }
 
-// statement is a sentence that affirms what the other answer negates.
+// statement returns a sentence that affirms what the other answer negates, as a fact.
 func (s *side) statement(n int) Fact {
 	x := s.Sentences[n]
 	x.To = min(x.To, x.From+longestText)

@@ -22,10 +22,10 @@ const (
 // Differs lists all values of Differ.
 var Differs = []Differ{Conflict, Omission, None}
 
-// A Reading is what the answers to one question state, and where they differ.
+// A Reading holds the statements of the answers to one question, and the differences between them.
 type Reading struct {
 	Differ     Differ
-	Statements []Statement // those in which the answers differ, conflicts first
+	Statements []Statement // the statements on which the answers differ, conflicts first
 }
 
 // A Statement is something that answers state differently, or that some of them leave out.
@@ -48,8 +48,8 @@ type Value struct {
 // A Place is where an answer states something: from its byte Start up to before End.
 type Place struct{ Answer, Start, End int }
 
-// mostWork is how many bytes are compared for a question. If comparing all answers with each other would exceed it,
-// each is only compared with the most frequent one.
+// mostWork limits the bytes that are compared for a question. If comparing all answers with each other would exceed
+// it, each is compared only with the most frequent one.
 const mostWork = 4 << 20
 
 // A Reader compares the answers to one question. It reads an answer once, however often it is compared.
@@ -59,10 +59,10 @@ type Reader struct {
 	kept    int // bytes
 }
 
-// mostKept is how many bytes of answers are kept in the form in which they are compared, which is about 20 times as large.
+// mostKept limits the bytes of answers whose prepared form is kept; that form is about 20 times as large.
 const mostKept = 1 << 20
 
-// read returns an answer in the form in which it is compared.
+// read returns an answer in its prepared form.
 func (r *Reader) read(text string) *answer {
 	if d := r.answers[text]; d != nil {
 		return d
@@ -110,7 +110,7 @@ type question struct {
 	texts []string // by document
 	runs  [][]int  // by document: the answers that equal it
 	nodes []node
-	known map[place]int // by place: the number of the node
+	known map[place]int // the node's number, by place
 	same  []equality
 }
 
@@ -120,7 +120,8 @@ type place struct{ document, start, end int }
 // equality is two documents' stating the same at two places.
 type equality [2]place
 
-// node is a place where a document states something in which it differs from another one, or the same as one that does.
+// node is a place where a document states something that differs from another document, or the same as a document
+// that does.
 type node struct {
 	Fact // only of the former
 	place
@@ -148,8 +149,8 @@ func (r *Reader) question(answers []string) *question {
 	return q
 }
 
-// compare finds how the statements of the documents are related: each is compared with the most frequent one, and then with those
-// that have something left of what it has left, which the most frequent one does not state.
+// compare relates the statements of the documents: each document is compared with the most frequent one, and then
+// with the documents that, like it, state something that the most frequent one does not.
 func (q *question) compare(ctx context.Context) error {
 	if len(q.texts) < 2 {
 		return ctx.Err()
@@ -212,7 +213,7 @@ func (c *comparison) isLeft(j int) bool {
 	return c.states[1][j] == open || c.states[1][j] == repeated
 }
 
-// isKnown reports whether a sentence of the second answer states nothing but what the first one states.
+// isKnown reports whether a sentence of the second answer states only things that the first one states.
 func (c *comparison) isKnown(n int, claims passage.Span) bool {
 	for j := claims.From; j < claims.To; j++ {
 		if c.isLeft(j) {
@@ -222,7 +223,7 @@ func (c *comparison) isKnown(n int, claims passage.Span) bool {
 	return c.b.isSettled[n] || claims.To > claims.From
 }
 
-// concerns reports whether two parts can contradict each other, or say the same.
+// concerns reports whether two parts can contradict each other or state the same.
 func (p *part) concerns(o *part) bool {
 	if p.denies || o.denies {
 		return true
@@ -270,8 +271,8 @@ func (q *question) relate(x, y int, c *comparison) {
 	}
 }
 
-// relateEqual adds to each node the places at which other documents state the same. What all documents state alike has
-// no node.
+// relateEqual adds to each node the places at which other documents state the same. A statement that all documents
+// share has no node.
 func (q *question) relateEqual() {
 	for _, e := range q.same {
 		i, isKnown := q.known[e[0]]
@@ -288,7 +289,7 @@ func (q *question) relateEqual() {
 	}
 }
 
-// placeOf returns the place of a claim; both ends of a range have that of the whole range.
+// placeOf returns the place of a claim; both ends of a range have the place of the whole range.
 func placeOf(document int, d *answer, i int) place {
 	first, last := &d.Claims[i], &d.Claims[i]
 	if first.IsRange() {
@@ -312,8 +313,8 @@ func (q *question) add(n node) int {
 	return len(q.nodes) - 1
 }
 
-// statements groups the nodes: those of the most frequent answer with their counterparts, then the remaining ones
-// of the next answer.
+// statements groups the nodes: the nodes of the most frequent answer with their counterparts, then the remaining
+// nodes of the next answer, and so on.
 func (q *question) statements() []Statement {
 	order := make([]int, len(q.nodes))
 	for n := range order {

@@ -19,7 +19,7 @@ type side struct {
 	denials        []denial
 }
 
-// reset makes a side of an answer, in the memory of the one before.
+// reset makes a side from an answer, reusing its memory.
 func (s *side) reset(d *answer) {
 	s.answer = d
 	s.isSettled, s.isTurned = cleared(s.isSettled, len(d.Sentences)), cleared(s.isTurned, len(d.Sentences))
@@ -27,7 +27,7 @@ func (s *side) reset(d *answer) {
 	s.vectors, s.besides, s.scopes = cleared(s.vectors, len(d.Claims)), cleared(s.besides, len(d.Claims)), cleared(s.scopes, len(d.Claims))
 }
 
-// cleared returns a list of zero values, in the memory of another one if that suffices.
+// cleared returns a list of zero values, reusing the memory of another list if it suffices.
 func cleared[T any](list []T, length int) []T {
 	if cap(list) < length {
 		return make([]T, length)
@@ -122,10 +122,10 @@ func (c *comparison) weigh() {
 	}
 }
 
-// notShared is how much less a word weighs that only one answer uses.
+// notShared is the factor that reduces the weight of a word that only one answer uses.
 const notShared = 0.3
 
-// weightOf returns the weight of a token that occurs in some of all sentences.
+// weightOf returns the weight of a token by the number of sentences in which it occurs.
 func (w *workspace) weightOf(sentences int32, total int) float64 {
 	for int(sentences) >= len(w.weights) {
 		w.weights = append(w.weights, math.Log(1+float64(total)/float64(len(w.weights))))

@@ -6,13 +6,13 @@ import (
 )
 
 // A Sentence is the smallest unit that states something: a sentence, a cell of a table, a value in a JSON text. The
-// spans name what it is about; in a JSON text, Column is its key, Heading the key of the enclosing object, and Row
-// the first string beside it.
+// spans name its subject; in a JSON text, Column is its key, Heading the key of the enclosing object, and Row the
+// first string beside it.
 type Sentence struct {
 	Span
 	Heading, Label, Row, Column Span
 	Line                        Span // the paragraph, list item or cell that contains it
-	// IsName reports whether it only names what follows, such as a heading or the first cell of a row.
+	// IsName reports whether it only names the text after it, such as a heading or the first cell of a row.
 	IsName bool
 	// IsQuestion reports whether it is a question.
 	IsQuestion bool
@@ -29,7 +29,7 @@ type layout struct {
 	blocks       int
 }
 
-// mostBlocks is how many possible beginnings of a JSON text inside an answer are tried.
+// mostBlocks limits the possible beginnings of a JSON text inside an answer that are tried.
 const mostBlocks = 16
 
 // block reads a JSON text that spans several lines and returns where it ends; from if there is none.
@@ -203,8 +203,8 @@ func (l *layout) row(line Span) {
 	}
 }
 
-// isTitle reports whether a line is a heading of what follows: all of it is bold, or it is short and ends with a
-// colon.
+// isTitle reports whether a line is a heading of the text after it: it is entirely bold, or it is short and ends with
+// a colon.
 func (l *layout) isTitle(line Span) bool {
 	if line.IsEmpty() {
 		return false
@@ -215,7 +215,7 @@ func (l *layout) isTitle(line Span) bool {
 	return l.boldEnd(line) == line.To
 }
 
-// boldEnd returns where the bold beginning of a line ends, or line.from if there is none.
+// boldEnd returns the end of a line's bold beginning, or line.from if there is none.
 func (l *layout) boldEnd(line Span) int {
 	for l.nextBold < len(l.bold) && l.bold[l.nextBold] < line.From {
 		l.nextBold++
@@ -242,7 +242,7 @@ func (l *layout) lead(line Span) Span {
 	return Span{}
 }
 
-// mark returns where the text of a line begins, after the mark or number of its list item.
+// mark returns the beginning of a line's text, after the mark or number of its list item.
 func (l *layout) mark(line Span) int {
 	i := line.From
 	r := l.At(i)

@@ -1,6 +1,6 @@
 package passage
 
-// Numbers gives tokens, which are hashes, consecutive numbers from 1 on.
+// Numbers assigns consecutive numbers, from 1 on, to tokens, which are hashes.
 type Numbers struct {
 	keys  []uint32 // by place: open addressing with linear probing, 0 is free
 	ids   []int32
@@ -10,7 +10,7 @@ type Numbers struct {
 // Count returns how many tokens have a number.
 func (n *Numbers) Count() int { return int(n.count) }
 
-// Of returns the number of a token; 0 is no token.
+// Of returns the number of a token; token 0 means none.
 func (n *Numbers) Of(hash uint32) int32 {
 	if hash == 0 {
 		return 0
@@ -26,7 +26,7 @@ func (n *Numbers) Of(hash uint32) int32 {
 	return n.ids[place]
 }
 
-// find returns the place of a token, or the free one where it belongs.
+// find returns the place of a token, or the free place for it.
 func (n *Numbers) find(hash uint32) uint32 {
 	mask := uint32(len(n.keys) - 1)
 	place := hash * 2654435769 >> 7 & mask // hashes end with a one

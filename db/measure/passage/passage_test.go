@@ -9,7 +9,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// told writes a sentence with what it is about.
+// told returns a sentence with its subject.
 func told(t *passage.Text, s passage.Sentence) string {
 	parts := []string{t.Slice(s.Span)}
 	for _, about := range []passage.Span{s.Heading, s.Label, s.Row, s.Column} {
@@ -51,7 +51,7 @@ func TestMarksAreNotRead(t *testing.T) {
 	require.Equal(t, "１００", text.Slice(passage.Span{From: 3, To: 6}))
 }
 
-// Sentences that are equal except for form have the same signature; those about another subject, or with other
+// Sentences that are equal except for form have the same signature; sentences about another subject, or with other
 // numbers, do not.
 func TestSignatures(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,6 @@
 // Package passage reads an answer as people do: as text without marks, divided into the smallest units that state
-// something – sentences, cells of tables, values in a JSON text –, each with what it is about. It also compares
-// passages by their words, weighted by how rare these are.
+// something – sentences, cells of tables, values in a JSON text –, each with its subject. It also compares passages
+// by their words, weighted by rarity.
 package passage
 
 import (
@@ -253,7 +253,7 @@ func (t *Text) At(i int) rune {
 	return t.Runes[i]
 }
 
-// Has reports whether the text has word at i, without regard to case.
+// Has reports whether the word occurs at i in the text, ignoring case.
 func (t *Text) Has(i int, word string) bool {
 	if i < 0 {
 		return false

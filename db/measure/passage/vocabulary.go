@@ -19,7 +19,7 @@ type Vector struct {
 }
 
 // A Vocabulary weighs the tokens of two answers and compares vectors of them. It can be used for one pair of answers
-// after another, and keeps its memory.
+// after another and reuses its memory.
 type Vocabulary struct {
 	weights []float32 // by token: rare tokens weigh more
 
@@ -38,8 +38,8 @@ type Vocabulary struct {
 	index Index
 }
 
-// Reset forgets all vectors and makes room for tokens up to a number; the weights of those that will be used must be
-// set. Token 0 means none.
+// Reset removes all vectors and makes room for tokens up to a number; the caller must set the weights of those it
+// uses. Token 0 means none.
 func (v *Vocabulary) Reset(tokens int) {
 	if missing := tokens + 1 - len(v.weights); missing > 0 {
 		v.weights = append(v.weights, make([]float32, missing)...)
@@ -91,7 +91,7 @@ func (v *Vocabulary) Finished() *Vector {
 	return &v.vectors[len(v.vectors)-1]
 }
 
-// Overlap returns the weight that two vectors share. Comparing one x with many y in a row is cheapest.
+// Overlap returns the weight that two vectors share. Comparing one x with many y in succession is cheapest.
 func (v *Vocabulary) Overlap(x, y *Vector) float32 {
 	if v.loaded != x {
 		v.loaded = x
@@ -109,7 +109,7 @@ func (v *Vocabulary) Overlap(x, y *Vector) float32 {
 	return sum
 }
 
-// Shared returns the part of the lighter vector that the other one shares.
+// Shared returns the share of the lighter vector that the other one contains.
 func (v *Vocabulary) Shared(x, y *Vector) float32 {
 	least := min(x.Total, y.Total)
 	if least <= 0 {
@@ -121,7 +121,7 @@ func (v *Vocabulary) Shared(x, y *Vector) float32 {
 // Size returns how many tokens the vector that is being built has.
 func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
 
-// MostCandidates limits with how many others one fact or sentence is compared.
+// MostCandidates limits how many others a fact or sentence is compared with.
 const MostCandidates = 48
 
 // An Index lists facts or sentences by the tokens in them, each list in ascending order.
@@ -144,7 +144,7 @@ func (p *Index) Add(token int32, n int) {
 	}
 }
 
-// NewIndex returns an empty index. It takes the memory of the one before, which must not be used any more.
+// NewIndex returns an empty index. It takes over the memory of the previous one, which must not be used any more.
 func (v *Vocabulary) NewIndex(size int) *Index {
 	p := &v.index
 	for _, token := range p.used {
@@ -160,8 +160,8 @@ func (v *Vocabulary) NewIndex(size int) *Index {
 	return p
 }
 
-// Near returns facts or sentences that share tokens with a vector: all that share a rare token, and of those that
-// share a frequent one only the ones at about the same position. It returns at most about 4·MostCandidates; the next
+// Near returns facts or sentences that share tokens with a vector: all that share a rare token and, of those that
+// share only a frequent one, the ones at about the same position. It returns at most about 4·MostCandidates; the next
 // search overwrites them.
 func (p *Index) Near(v *Vector, at int) []int {
 	p.searches++
