@@ -126,7 +126,7 @@ func Align(answers []Answer) *Reading {
 	builder := newBuilder(r, base)
 	for n := 1; n < len(answers); n++ {
 		other := r.Blocks[n]
-		pairs := pair(base, other)
+		pairs := pair(base, other, measure.DifferenceTime/time.Duration(len(answers)-1))
 		pairFacts(pairs, base, other, answers[0].Terms, answers[n].Terms)
 		r.Likeness[n] = likenessOf(base, other, pairs)
 		if r.Likeness[n] < apartBelow {
@@ -139,8 +139,9 @@ func Align(answers []Answer) *Reading {
 	return r
 }
 
-// pair finds the block of other that corresponds to each block of base; -1 if there is none.
-func pair(base, other []Block) []int {
+// pair finds the block of other that corresponds to each block of base; -1 if there is none. If looking for the equal ones takes
+// longer than within, only those at the beginning and the end are found.
+func pair(base, other []Block, within time.Duration) []int {
 	pairs := make([]int, len(base))
 	for n := range pairs {
 		pairs[n] = -1
@@ -150,7 +151,7 @@ func pair(base, other []Block) []int {
 		pairGap(pairs, base, other, from, fromOther, until, untilOther)
 	}
 	from, fromOther := 0, 0
-	for _, step := range compareBlocks(base, other) {
+	for _, step := range compareBlocks(base, other, within) {
 		switch step.Op {
 		case measure.Equal:
 			match(from, fromOther, at, to)
@@ -171,7 +172,7 @@ func pair(base, other []Block) []int {
 }
 
 // compareBlocks finds the blocks that are equal and in the same order.
-func compareBlocks(base, other []Block) []measure.Step {
+func compareBlocks(base, other []Block, within time.Duration) []measure.Step {
 	numbers := map[string]string{}
 	code := func(blocks []Block) []string {
 		tokens := make([]string, len(blocks))
@@ -185,7 +186,7 @@ func compareBlocks(base, other []Block) []measure.Step {
 		}
 		return tokens
 	}
-	return measure.CompareTokens(code(base), code(other), measure.DifferenceTime).Steps
+	return measure.CompareTokens(code(base), code(other), within).Steps
 }
 
 // pairGap pairs the blocks between two equal ones, in order, so that the sum of their likeness is greatest. If

@@ -121,8 +121,19 @@ func (v *Vocabulary) Shared(x, y *Vector) float32 {
 // Size returns how many tokens the vector that is being built has.
 func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
 
-// MostCandidates limits with how many others one fact or sentence is compared.
+// MostCandidates limits with how many others one fact or sentence is compared; in very long answers it is a quarter of that.
 const MostCandidates = 48
+
+// longText is from how many facts or sentences on an answer is very long.
+const longText = 2000
+
+// Candidates is with how many of an answer's facts or sentences one of another answer is compared.
+func Candidates(size int) int {
+	if size >= longText {
+		return MostCandidates / 4
+	}
+	return MostCandidates
+}
 
 // An Index lists facts or sentences by the tokens in them, each list in ascending order.
 type Index struct {
@@ -131,6 +142,7 @@ type Index struct {
 	seen     []int32 // by fact or sentence: the last search that found it
 	searches int32
 	found    []int
+	most     int // candidates
 }
 
 // Add lists fact or sentence n under a token; calls must come in ascending order of n.
@@ -147,6 +159,7 @@ func (p *Index) Add(token int32, n int) {
 // NewIndex returns an empty index. It takes the memory of the one before, which must not be used any more.
 func (v *Vocabulary) NewIndex(size int) *Index {
 	p := &v.index
+	p.most = Candidates(size)
 	for _, token := range p.used {
 		p.lists[token] = p.lists[token][:0]
 	}
@@ -161,7 +174,7 @@ func (v *Vocabulary) NewIndex(size int) *Index {
 }
 
 // Near returns facts or sentences that share tokens with a vector: all that share a rare token, and of those that
-// share a frequent one only the ones at about the same position. It returns at most about 4·MostCandidates; the next
+// share a frequent one only the ones at about the same position. It returns at most about four times as many as Candidates; the next
 // search overwrites them.
 func (p *Index) Near(v *Vector, at int) []int {
 	p.searches++
@@ -176,7 +189,7 @@ func (p *Index) Near(v *Vector, at int) []int {
 	}
 	const rare = 8
 	for _, e := range v.Entries {
-		if list := p.lists[e.Token]; len(list) <= rare && len(found) < 3*MostCandidates {
+		if list := p.lists[e.Token]; len(list) <= rare && len(found) < 3*p.most {
 			note(list)
 		}
 	}
@@ -185,13 +198,13 @@ func (p *Index) Near(v *Vector, at int) []int {
 		if len(list) <= rare {
 			continue
 		}
-		if len(found) >= 3*MostCandidates {
+		if len(found) >= 3*p.most {
 			break
 		}
-		if len(list) > MostCandidates {
-			first := sort.Search(len(list), func(k int) bool { return int(list[k]) >= at }) - MostCandidates/2
-			first = max(0, min(first, len(list)-MostCandidates))
-			list = list[first : first+MostCandidates]
+		if len(list) > p.most {
+			first := sort.Search(len(list), func(k int) bool { return int(list[k]) >= at }) - p.most/2
+			first = max(0, min(first, len(list)-p.most))
+			list = list[first : first+p.most]
 		}
 		note(list)
 	}
