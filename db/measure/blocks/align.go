@@ -636,12 +636,12 @@ func (r *Reading) tokens(text string, terms []string) (tokens []string) {
 		}
 	}
 	if len(found) == 0 {
-		words, isKnown := r.words[text]
+		known, isKnown := r.words[text]
 		if !isKnown {
-			words = measure.Words(text)
-			r.words[text] = words
+			known = words(text)
+			r.words[text] = known
 		}
-		return words
+		return known
 	}
 	slices.SortStableFunc(found, func(x, y string) int { return cmp.Compare(len(y), len(x)) })
 	from := 0
@@ -652,11 +652,11 @@ func (r *Reading) tokens(text string, terms []string) (tokens []string) {
 			at += size
 			continue
 		}
-		tokens = append(append(tokens, measure.Words(text[from:at])...), found[n])
+		tokens = append(append(tokens, words(text[from:at])...), found[n])
 		at += len(found[n])
 		from = at
 	}
-	return append(tokens, measure.Words(text[from:])...)
+	return append(tokens, words(text[from:])...)
 }
 
 // isWhole reports that a stretch of a text does not begin or end within a number.
