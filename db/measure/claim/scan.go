@@ -122,18 +122,24 @@ type Document struct {
 
 // Read reads what an answer states.
 func Read(answer string) *Document {
-	t := passage.Read(answer)
-	d := &Document{
-		Text: t, Taken: make([]bool, len(t.Runes)),
-		Claims: make([]Claim, 0, len(t.Runes)/16+4),
-	}
+	d := newDocument(answer)
 	for i := range d.Sentences {
 		d.scan(i)
 	}
+	d.finishReading()
+	return d
+}
+
+func newDocument(answer string) *Document {
+	t := passage.Read(answer)
+	return &Document{Text: t, Taken: make([]bool, len(t.Runes)), Claims: make([]Claim, 0, len(t.Runes)/16+4)}
+}
+
+// finishReading finds what claims beside each other are.
+func (d *Document) finishReading() {
 	d.joinRanges()
 	d.markWorking()
 	d.tokenize()
-	return d
 }
 
 // markWorking marks the numbers of calculations: those beside ×, ÷, + or −, and those before =.

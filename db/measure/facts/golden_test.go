@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/measure"
+	"wending/db/measure/claim"
 	"wending/db/measure/facts"
 )
 
@@ -69,6 +70,28 @@ func digest(t *testing.T) string {
 		require.NoError(t, lines.Encode([]any{shape.name, facts.Read(x), facts.Compare(x, y)}))
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// What a sentence states does not depend on whether another answer has it, too.
+func TestSentencesThatAnswersShareAreReadAlike(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl"} {
+		for _, b := range readLines[base](t, name) {
+			var memory claim.Memory
+			for _, answer := range b.answers() {
+				alone, remembered := claim.Read(answer), memory.Read(answer)
+				require.Equal(t, alone.Claims, remembered.Claims, b.ID)
+				require.Equal(t, alone.Taken, remembered.Taken, b.ID)
+			}
+		}
+	}
+	for _, pair := range [][2]string{
+		{"这并不等于同意。不得转让。", "以上。不得转让。"}, {"押金 5 元。不退。", "可以。不退。"}, {"| 项（元） | 5 |\n|---|---|\n| 甲 | 6 |", "| 项（天） | 5 |\n|---|---|\n| 甲 | 6 |"},
+	} {
+		var memory claim.Memory
+		memory.Read(pair[0])
+		require.Equal(t, claim.Read(pair[1]).Claims, memory.Read(pair[1]).Claims, pair[1])
+	}
 }
 
 // answers are the answers of a base, each also with the first edits made in it.
