@@ -203,6 +203,10 @@ func (d *Document) scan(n int) {
 	first := len(d.Claims)
 	clause := s.From
 	for i := s.From; i < s.To; {
+		if r := d.Runes[i]; passage.IsHan(r) && !beginsClaim(r) {
+			i++
+			continue
+		}
 		if d.IsClauseEnd(i) {
 			d.close(first, passage.Span{From: clause, To: i})
 			first, clause = len(d.Claims), i+1
@@ -226,6 +230,20 @@ func (d *Document) scan(n int) {
 	d.close(first, passage.Span{From: clause, To: s.To})
 	d.verdict(n)
 }
+
+// beginsClaim reports whether a claim can begin with a Chinese character.
+func beginsClaim(r rune) bool {
+	place, bit := (r-0x3400)>>6, uint64(1)<<(r&63)
+	return (quantityBits[place]|beginnings[place]|otherBits[place])&bit != 0
+}
+
+// otherBits has a bit for each Chinese character that begins an ordinal, a weekday, a choice or an exception.
+var otherBits = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
+	for _, r := range "第周星礼选答正除" {
+		all[(r-0x3400)>>6] |= 1 << (r & 63)
+	}
+	return all
+}()
 
 // Step goes on by a character, or behind a Latin word.
 func (d *Document) Step(i, to int) int {
