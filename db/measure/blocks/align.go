@@ -127,7 +127,7 @@ func Align(answers []Answer) *Reading {
 	builder := newBuilder(r, base)
 	for n := 1; n < len(answers); n++ {
 		other := r.Blocks[n]
-		pairs := pair(base, other)
+		pairs := pair(base, other, measure.DifferenceTime/time.Duration(len(answers)-1))
 		pairFacts(pairs, base, other, answers[0].Terms, answers[n].Terms)
 		r.Likeness[n] = likenessOf(base, other, pairs)
 		if r.Likeness[n] < apartBelow {
@@ -140,8 +140,9 @@ func Align(answers []Answer) *Reading {
 	return r
 }
 
-// pair finds the block of other that corresponds to each block of base; -1 if there is none.
-func pair(base, other []Block) []int {
+// pair finds the block of other that corresponds to each block of base; -1 if there is none. If looking for the equal ones takes
+// longer than within, only those at the beginning and the end are found.
+func pair(base, other []Block, within time.Duration) []int {
 	pairs := make([]int, len(base))
 	for n := range pairs {
 		pairs[n] = -1
@@ -151,7 +152,7 @@ func pair(base, other []Block) []int {
 		pairGap(pairs, base, other, from, fromOther, until, untilOther)
 	}
 	from, fromOther := 0, 0
-	for _, step := range compareBlocks(base, other) {
+	for _, step := range compareBlocks(base, other, within) {
 		switch step.Op {
 		case measure.Equal:
 			match(from, fromOther, at, to)
@@ -172,7 +173,7 @@ func pair(base, other []Block) []int {
 }
 
 // compareBlocks finds the blocks that are equal and in the same order.
-func compareBlocks(base, other []Block) []measure.Step {
+func compareBlocks(base, other []Block, within time.Duration) []measure.Step {
 	numbers := map[string]string{}
 	code := func(blocks []Block) []string {
 		tokens := make([]string, len(blocks))
@@ -186,7 +187,7 @@ func compareBlocks(base, other []Block) []measure.Step {
 		}
 		return tokens
 	}
-	return measure.CompareTokens(code(base), code(other), measure.DifferenceTime).Steps
+	return measure.CompareTokens(code(base), code(other), within).Steps
 }
 
 // pairGap pairs the blocks between two equal ones, in order, so that the sum of their likeness is greatest. If
@@ -636,12 +637,12 @@ func (r *Reading) tokens(text string, terms []string) (tokens []string) {
 		}
 	}
 	if len(found) == 0 {
-		words, isKnown := r.words[text]
+		known, isKnown := r.words[text]
 		if !isKnown {
-			words = measure.Words(text)
-			r.words[text] = words
+			known = words(text)
+			r.words[text] = known
 		}
-		return words
+		return known
 	}
 	slices.SortStableFunc(found, func(x, y string) int { return cmp.Compare(len(y), len(x)) })
 	from := 0
@@ -652,11 +653,11 @@ func (r *Reading) tokens(text string, terms []string) (tokens []string) {
 			at += size
 			continue
 		}
-		tokens = append(append(tokens, measure.Words(text[from:at])...), found[n])
+		tokens = append(append(tokens, words(text[from:at])...), found[n])
 		at += len(found[n])
 		from = at
 	}
-	return append(tokens, measure.Words(text[from:])...)
+	return append(tokens, words(text[from:])...)
 }
 
 // isWhole reports whether a stretch of a text neither begins nor ends within a number.

@@ -248,3 +248,19 @@ func BenchmarkAlignTwenty(b *testing.B) {
 		blocks.Align(answers)
 	}
 }
+
+// Chinese is compared by words, a negation alone.
+func TestChineseIsMarkedByWords(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ a, b, want string }{
+		{"破损的，应当联系客服。", "破损的，应该联系客服。", "破损的，[-应当][+应该]联系客服。"},
+		{"退票不收取手续费。", "退票不收手续费。", "退票不[-收取][+收]手续费。"},
+		{"名单公示五个自然日。", "名单公示五个工作日。", "名单公示五个[-自然日][+工作日]。"},
+		{"升级后 14 天内可以回滚。", "升级后 14 天内能够回滚。", "升级后 14 天内[-可以][+能够]回滚。"},
+		{"违约金一般不会被调低。", "违约金一般会被调低。", "违约金一般[-不]会被调低。"},
+		{"龘靐齉可以用。", "龘靐齉能用。", "龘靐齉[-可以][+能]用。"},
+	} {
+		got, _ := marks(t, [2][]string{}, c.a, c.b)
+		require.Equal(t, c.want, got)
+	}
+}

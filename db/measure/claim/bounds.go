@@ -2,6 +2,7 @@ package claim
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"wending/db/measure/passage"
@@ -60,6 +61,9 @@ const longestVerb = 4
 // adverbBefore reads an adverb before the verb that ends at end.
 func (d *Document) adverbBefore(end, clause int) Bound {
 	for from := end; from > clause && end-from <= longestVerb && passage.IsHan(d.At(from-1)) && !d.Taken[from-1]; from-- {
+		if !strings.ContainsRune("少低短码多长高", d.At(from-1)) {
+			continue
+		}
 		for _, l := range adverbs {
 			if from-2 >= clause && d.Has(from-2, l.phrase) {
 				d.Taken[from-2], d.Taken[from-1] = true, true

@@ -269,12 +269,21 @@ func (d *Document) scale(n *number, to int) {
 
 // beginsQuantity reports whether a quantity or a part of the day can begin with a character.
 func beginsQuantity(r rune) bool {
-	switch r {
-	case '百', '千', '万', '半', '双', '十', '上', '凌', '早', '清', '中', '下', '晚', '傍', '夜', '当', '正', '¥', '$', '€', '£':
-		return true
+	if passage.IsHan(r) {
+		return quantityBits[(r-0x3400)>>6]&(1<<(r&63)) != 0
 	}
-	return passage.IsDigit(r) || passage.IsLatin(r) || passage.IsHan(r) && passage.ChineseDigit(r) >= 0
+	return passage.IsDigit(r) || passage.IsLatin(r) || r == '¥' || r == '$' || r == '€' || r == '£'
 }
+
+// quantityBits has a bit for each Chinese character with which a quantity can begin.
+var quantityBits = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
+	for r := rune(0x3400); r < 0xA000; r++ {
+		if passage.ChineseDigit(r) >= 0 || strings.ContainsRune("百千万半双十上凌早清中下晚傍夜当正", r) {
+			all[(r-0x3400)>>6] |= 1 << (r & 63)
+		}
+	}
+	return all
+}()
 
 // quantity reads a quantity that begins with a number, or with a word for its kind.
 func (d *Document) quantity(i, to, clause int) int {

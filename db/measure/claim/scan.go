@@ -57,17 +57,17 @@ const (
 	before
 )
 
-// IsLower reports whether a limit is a minimum.
+// IsLower reports whether a limit is the least.
 func (b Bound) IsLower() bool { return b == AtLeast || b == MoreThan }
 
 func (b Bound) isUpper() bool { return b == AtMost || b == LessThan }
 
-// Completes reports whether two limits at one number complement each other: each begins where the other ends.
+// Completes reports whether of two limits at one number each begins where the other one ends.
 func (b Bound) Completes(o Bound) bool {
 	return b == AtMost && o == MoreThan || b == MoreThan && o == AtMost || b == AtLeast && o == LessThan || b == LessThan && o == AtLeast
 }
 
-// Contradicts reports whether two limits exclude each other.
+// Contradicts reports whether two limits cannot both be meant.
 func (b Bound) Contradicts(o Bound) bool {
 	switch {
 	case b == Exact || o == Exact:
@@ -96,8 +96,8 @@ type Claim struct {
 	Clause   passage.Span // the part of the sentence that it is in
 	date     date
 
-	IsLoose      bool // may state no number; of a negation: it only reverses a comparison
-	isShort      bool // its unit is a single capital letter: 500M
+	IsLoose      bool // may state no number; of a negation: it only turns a comparison round
+	isShort      bool // its unit is a capital alone: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
 
 	First, Last int  // of a range: the claims at its ends
@@ -117,26 +117,32 @@ type Document struct {
 	reading   int     // the sentence that is being read
 	plainTo   int     // the position up to which a token is known to be neither an address nor a code
 
-	PairHashes, SingleHashes []uint32 // by character: the text outside facts
+	PairHashes, SingleHashes []uint32 // by character: what is not part of a fact
 }
 
-// Read reads the claims of an answer.
+// Read reads what an answer states.
 func Read(answer string) *Document {
-	t := passage.Read(answer)
-	d := &Document{
-		Text: t, Taken: make([]bool, len(t.Runes)),
-		Claims: make([]Claim, 0, len(t.Runes)/16+4),
-	}
+	d := newDocument(answer)
 	for i := range d.Sentences {
 		d.scan(i)
 	}
-	d.joinRanges()
-	d.markWorking()
-	d.tokenize()
+	d.finishReading()
 	return d
 }
 
-// markWorking marks the numbers of calculations: numbers beside ×, ÷, + or −, and numbers before =.
+func newDocument(answer string) *Document {
+	t := passage.Read(answer)
+	return &Document{Text: t, Taken: make([]bool, len(t.Runes)), Claims: make([]Claim, 0, len(t.Runes)/16+4)}
+}
+
+// finishReading finds what claims beside each other are.
+func (d *Document) finishReading() {
+	d.joinRanges()
+	d.markWorking()
+	d.tokenize()
+}
+
+// markWorking marks the numbers of calculations: those beside ×, ÷, + or −, and those before =.
 func (d *Document) markWorking() {
 	for k := range d.Claims {
 		f := &d.Claims[k]
@@ -151,7 +157,7 @@ func (d *Document) markWorking() {
 	}
 }
 
-// hasOperand reports whether an operand comes right before an operator: ×1.5 and +$45 are not calculations.
+// hasOperand reports whether an operand stands right before an operator: ×1.5 and +$45 are not calculations.
 func (d *Document) hasOperand(operator int) bool {
 	i := operator - 1
 	for i >= 0 && d.Runes[i] == ' ' {
@@ -163,7 +169,7 @@ func (d *Document) hasOperand(operator int) bool {
 
 func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r == '+' || r == '−' }
 
-// joinRanges joins two claims with only a dash, 至 or to between them into one range.
+// joinRanges makes one value of two claims with nothing but a dash, 至 or to between them.
 func (d *Document) joinRanges() {
 	for k := 0; k+1 < len(d.Claims); k++ {
 		x, y := &d.Claims[k], &d.Claims[k+1]
@@ -197,6 +203,10 @@ func (d *Document) scan(n int) {
 	first := len(d.Claims)
 	clause := s.From
 	for i := s.From; i < s.To; {
+		if r := d.Runes[i]; passage.IsHan(r) && !beginsClaim(r) {
+			i++
+			continue
+		}
 		if d.IsClauseEnd(i) {
 			d.close(first, passage.Span{From: clause, To: i})
 			first, clause = len(d.Claims), i+1
@@ -221,7 +231,21 @@ func (d *Document) scan(n int) {
 	d.verdict(n)
 }
 
-// Step advances by a character, or past a Latin word.
+// beginsClaim reports whether a claim can begin with a Chinese character.
+func beginsClaim(r rune) bool {
+	place, bit := (r-0x3400)>>6, uint64(1)<<(r&63)
+	return (quantityBits[place]|beginnings[place]|otherBits[place])&bit != 0
+}
+
+// otherBits has a bit for each Chinese character that begins an ordinal, a weekday, a choice or an exception.
+var otherBits = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
+	for _, r := range "第周星礼选答正除" {
+		all[(r-0x3400)>>6] |= 1 << (r & 63)
+	}
+	return all
+}()
+
+// Step goes on by a character, or behind a Latin word.
 func (d *Document) Step(i, to int) int {
 	if !passage.IsLatin(d.Runes[i]) {
 		return i + 1
@@ -243,14 +267,14 @@ func (d *Document) IsClauseEnd(i int) bool {
 	return false
 }
 
-// close assigns the clause to the claims read since first.
+// close gives the claims since first their clause.
 func (d *Document) close(first int, clause passage.Span) {
 	for k := first; k < len(d.Claims); k++ {
 		d.Claims[k].Clause = clause
 	}
 }
 
-// one reads the claim that begins at i, if there is one, and returns its end.
+// one reads the claim that begins at i, if one does, and returns where it ends.
 func (d *Document) one(i, to, clause int) int {
 	r := d.Runes[i]
 	isWordStart := !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1))
@@ -361,7 +385,7 @@ func (d *Document) otherOrdinal(i, next, to int, value string) int {
 	return next + 1
 }
 
-// section reads the number after Section, Article, Clause or §: 12(b), 21.4.
+// section reads what follows Section, Article, Clause or §: 12(b), 21.4.
 func (d *Document) section(i, from, to int) int {
 	i = d.Blanks(i)
 	end := i
@@ -411,8 +435,7 @@ func (d *Document) isTokenPart(i int) bool {
 	return passage.IsLatin(r) || passage.IsDigit(r) || r < 0x80 && strings.IndexByte("-_./:@?=&%+#~", byte(r)) >= 0
 }
 
-// latin reads claims that begin with a Latin letter: addresses, codes, citations, months, numbers in words,
-// currencies.
+// latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
 func (d *Document) latin(i, to, clause int) int {
 	end := i
 	isPlain := true
@@ -528,7 +551,7 @@ func trimVersion(s string) string {
 	return s
 }
 
-// word returns the Latin word at i in small letters, if it is a known word, and its end.
+// word returns the Latin word at i in small letters, if it is one of those that are looked for, and where it ends.
 func (d *Document) word(i, to int) (string, int) {
 	var small [24]byte
 	n := 0
@@ -546,10 +569,10 @@ func (d *Document) word(i, to int) (string, int) {
 	return otherWord, i
 }
 
-// otherWord represents all unknown words.
+// otherWord stands for all words that are not looked for.
 const otherWord = "?"
 
-// words are the known words, by spelling.
+// words are the words that are looked for, by themselves.
 var words = func() map[string]string {
 	all := map[string]string{}
 	for _, list := range []map[string]string{currencies, dollars} {

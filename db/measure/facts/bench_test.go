@@ -140,6 +140,19 @@ func BenchmarkGrowthAt400000Characters(b *testing.B) {
 	}
 }
 
+// Four times as long takes about four times as long, whatever an answer is made of.
+func TestLongAnswersAreReadInProportion(t *testing.T) { //nolint:paralleltest // it measures the time of the process
+	for _, shape := range longShapes {
+		took := func(characters int) time.Duration {
+			x, y := shape.pair(t, characters)
+			return min(timeOf(t, func() { facts.Compare(x, y) }, 1), timeOf(t, func() { facts.Compare(x, y) }, 1))
+		}
+		if whole := took(80_000); whole > 40*time.Millisecond { // less is too little to measure
+			require.Less(t, whole, 10*took(20_000), shape.name)
+		}
+	}
+}
+
 // longShapes are long answers that might make reading or comparing slow.
 var longShapes = []struct {
 	name string
@@ -178,12 +191,30 @@ var longShapes = []struct {
 	{"cut-json", func(_ testing.TB, n int) (string, string) {
 		return repeat(`{"a": [`, n), repeat("{\n}\n{\"b\": {", n)
 	}},
+	{"right-to-left", func(_ testing.TB, n int) (string, string) {
+		return repeat("الرد خلال 30 يومًا، عברית 5.\n", n), repeat("الرد خلال 35 يومًا، عברית 5.\n", n)
+	}},
+	{"combining", func(_ testing.TB, n int) (string, string) {
+		return repeat("e\u0301\u0302 3 元", n), repeat("e\u0301\u0300 4 元", n)
+	}},
+	{"other-words", func(_ testing.TB, n int) (string, string) {
+		return otherWords(n, "a"), otherWords(n, "b")
+	}},
 	{"tags", func(_ testing.TB, n int) (string, string) {
 		return repeat("<p <td <", n), repeat("&nbsp;&<b", n)
 	}},
 	{"bold", func(_ testing.TB, n int) (string, string) {
 		return repeat("**", n), repeat("- **1** ", n)
 	}},
+}
+
+// otherWords are words with digits, none of them twice.
+func otherWords(characters int, letter string) string {
+	var b strings.Builder
+	for n := 0; b.Len() < characters; n++ {
+		fmt.Fprintf(&b, "%s%dx%d ", letter, n*7919%100_003, n)
+	}
+	return b.String()
 }
 
 // repeat repeats a part up to a number of characters.

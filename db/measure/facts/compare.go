@@ -189,14 +189,15 @@ type pair struct {
 
 // nearby narrows a long list of the second answer's facts to those at about the same position as f.
 func (c *comparison) nearby(list []int, f *claim.Claim) []int {
-	if len(list) <= passage.MostCandidates {
+	most := passage.Candidates(len(c.b.Claims))
+	if len(list) <= most {
 		return list
 	}
 	at := sort.Search(len(list), func(k int) bool {
 		return c.b.Claims[list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
 	})
-	from := max(0, min(at-passage.MostCandidates/2, len(list)-passage.MostCandidates))
-	return list[from : from+passage.MostCandidates]
+	from := max(0, min(at-most/2, len(list)-most))
+	return list[from : from+most]
 }
 
 // pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact.

@@ -56,6 +56,7 @@ const mostWork = 4 << 20
 type Reader struct {
 	workspace
 	answers map[string]*answer
+	memory  claim.Memory
 	kept    int // bytes
 }
 
@@ -67,13 +68,16 @@ func (r *Reader) read(text string) *answer {
 	if d := r.answers[text]; d != nil {
 		return d
 	}
-	d := r.workspace.read(text)
-	if r.kept += len(text); r.kept <= mostKept {
-		if r.answers == nil {
-			r.answers = map[string]*answer{}
-		}
-		r.answers[text] = d
+	if r.kept+len(text) > mostKept {
+		return r.workspace.read(text)
 	}
+	r.kept += len(text)
+	if r.answers == nil {
+		r.answers = map[string]*answer{}
+	}
+	d := &answer{Document: r.memory.Read(text)}
+	d.signatures = d.Signatures()
+	r.answers[text] = d
 	return d
 }
 

@@ -299,7 +299,7 @@ func (l *layout) cut(s Span, about Sentence) {
 	about.Line = s
 	from := s.From
 	for i := s.From; i < s.To; i++ {
-		if l.isEnd(i, s.To) {
+		if r := l.Runes[i]; !IsHan(r) && !IsLatin(r) && l.isEnd(i, s.To) {
 			l.add(Span{From: from, To: i + 1}, about)
 			from = i + 1
 		}

@@ -44,6 +44,11 @@ func normalise(answer string) *Text {
 		if r >= utf8.RuneSelf {
 			r, size = utf8.DecodeRuneInString(answer[i:])
 		}
+		if IsHan(r) || IsLatin(r) && r < utf8.RuneSelf || IsDigit(r) || r == ' ' {
+			t.add(r, i, i+size)
+			i += size
+			continue
+		}
 		switch r {
 		case '<':
 			if folded, n := tag(answer[i:]); n > 0 {

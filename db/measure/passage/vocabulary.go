@@ -19,7 +19,7 @@ type Vector struct {
 }
 
 // A Vocabulary weighs the tokens of two answers and compares vectors of them. It can be used for one pair of answers
-// after another and reuses its memory.
+// after another, and keeps its memory.
 type Vocabulary struct {
 	weights []float32 // by token: rare tokens weigh more
 
@@ -38,8 +38,8 @@ type Vocabulary struct {
 	index Index
 }
 
-// Reset removes all vectors and makes room for tokens up to a number; the caller must set the weights of those it
-// uses. Token 0 means none.
+// Reset forgets all vectors and makes room for tokens up to a number; the weights of those that will be used must be
+// set. Token 0 means none.
 func (v *Vocabulary) Reset(tokens int) {
 	if missing := tokens + 1 - len(v.weights); missing > 0 {
 		v.weights = append(v.weights, make([]float32, missing)...)
@@ -91,7 +91,7 @@ func (v *Vocabulary) Finished() *Vector {
 	return &v.vectors[len(v.vectors)-1]
 }
 
-// Overlap returns the weight that two vectors share. Comparing one x with many y in succession is cheapest.
+// Overlap returns the weight that two vectors share. Comparing one x with many y in a row is cheapest.
 func (v *Vocabulary) Overlap(x, y *Vector) float32 {
 	if v.loaded != x {
 		v.loaded = x
@@ -109,7 +109,7 @@ func (v *Vocabulary) Overlap(x, y *Vector) float32 {
 	return sum
 }
 
-// Shared returns the share of the lighter vector that the other one contains.
+// Shared returns the part of the lighter vector that the other one shares.
 func (v *Vocabulary) Shared(x, y *Vector) float32 {
 	least := min(x.Total, y.Total)
 	if least <= 0 {
@@ -121,8 +121,19 @@ func (v *Vocabulary) Shared(x, y *Vector) float32 {
 // Size returns how many tokens the vector that is being built has.
 func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
 
-// MostCandidates limits how many others a fact or sentence is compared with.
+// MostCandidates limits with how many others one fact or sentence is compared; in very long answers it is a quarter of that.
 const MostCandidates = 48
+
+// longText is from how many facts or sentences on an answer is very long.
+const longText = 2000
+
+// Candidates is with how many of an answer's facts or sentences one of another answer is compared.
+func Candidates(size int) int {
+	if size >= longText {
+		return MostCandidates / 4
+	}
+	return MostCandidates
+}
 
 // An Index lists facts or sentences by the tokens in them, each list in ascending order.
 type Index struct {
@@ -131,6 +142,7 @@ type Index struct {
 	seen     []int32 // by fact or sentence: the last search that found it
 	searches int32
 	found    []int
+	most     int // candidates
 }
 
 // Add lists fact or sentence n under a token; calls must come in ascending order of n.
@@ -144,9 +156,10 @@ func (p *Index) Add(token int32, n int) {
 	}
 }
 
-// NewIndex returns an empty index. It takes over the memory of the previous one, which must not be used any more.
+// NewIndex returns an empty index. It takes the memory of the one before, which must not be used any more.
 func (v *Vocabulary) NewIndex(size int) *Index {
 	p := &v.index
+	p.most = Candidates(size)
 	for _, token := range p.used {
 		p.lists[token] = p.lists[token][:0]
 	}
@@ -160,8 +173,8 @@ func (v *Vocabulary) NewIndex(size int) *Index {
 	return p
 }
 
-// Near returns facts or sentences that share tokens with a vector: all that share a rare token and, of those that
-// share only a frequent one, the ones at about the same position. It returns at most about 4·MostCandidates; the next
+// Near returns facts or sentences that share tokens with a vector: all that share a rare token, and of those that
+// share a frequent one only the ones at about the same position. It returns at most about four times as many as Candidates; the next
 // search overwrites them.
 func (p *Index) Near(v *Vector, at int) []int {
 	p.searches++
@@ -176,7 +189,7 @@ func (p *Index) Near(v *Vector, at int) []int {
 	}
 	const rare = 8
 	for _, e := range v.Entries {
-		if list := p.lists[e.Token]; len(list) <= rare && len(found) < 3*MostCandidates {
+		if list := p.lists[e.Token]; len(list) <= rare && len(found) < 3*p.most {
 			note(list)
 		}
 	}
@@ -185,13 +198,13 @@ func (p *Index) Near(v *Vector, at int) []int {
 		if len(list) <= rare {
 			continue
 		}
-		if len(found) >= 3*MostCandidates {
+		if len(found) >= 3*p.most {
 			break
 		}
-		if len(list) > MostCandidates {
-			first := sort.Search(len(list), func(k int) bool { return int(list[k]) >= at }) - MostCandidates/2
-			first = max(0, min(first, len(list)-MostCandidates))
-			list = list[first : first+MostCandidates]
+		if len(list) > p.most {
+			first := sort.Search(len(list), func(k int) bool { return int(list[k]) >= at }) - p.most/2
+			first = max(0, min(first, len(list)-p.most))
+			list = list[first : first+p.most]
 		}
 		note(list)
 	}

@@ -1,0 +1,93 @@
+package claim
+
+import "wending/db/measure/passage"
+
+// Memory knows the sentences of the answers to one question, and reads those that several of them have in common once. It keeps
+// the answers.
+type Memory struct {
+	known map[sentenceKey]sentencePlace
+}
+
+// sentenceKey is what the claims of a sentence depend on.
+type sentenceKey struct {
+	text        string // its own and a little of what is before and behind it
+	row, column string
+}
+
+// sentencePlace is a sentence of an answer.
+type sentencePlace struct {
+	*Document
+	sentence, from, to int // the sentence's number, and its claims
+}
+
+// How many characters around a sentence may matter for how it is read.
+const (
+	behindSentence = 8
+	beforeSentence = 16
+)
+
+// Read reads what an answer states.
+func (m *Memory) Read(answer string) *Document {
+	if m.known == nil {
+		m.known = map[sentenceKey]sentencePlace{}
+	}
+	d := newDocument(answer)
+	keys := make([]sentenceKey, len(d.Sentences))
+	first := make([]int, len(d.Sentences)+1)
+	for n := range d.Sentences {
+		keys[n], first[n] = d.keyOf(n), len(d.Claims)
+		if m.recall(d, n, keys[n]) {
+			keys[n] = sentenceKey{}
+			continue
+		}
+		if !d.scanAlone(n) {
+			keys[n] = sentenceKey{}
+		}
+	}
+	first[len(d.Sentences)] = len(d.Claims)
+	d.finishReading()
+	for n, key := range keys {
+		if key.text != "" {
+			m.known[key] = sentencePlace{d, n, first[n], first[n+1]}
+		}
+	}
+	return d
+}
+
+func (d *Document) keyOf(n int) sentenceKey {
+	x := d.Sentences[n]
+	around := passage.Span{From: max(0, x.From-beforeSentence), To: min(len(d.Runes), x.To+behindSentence)}
+	return sentenceKey{d.Slice(around), d.Slice(x.Row), d.Slice(x.Column)}
+}
+
+// scanAlone reads a sentence and reports whether that has to do with no other one.
+func (d *Document) scanAlone(n int) bool {
+	before, turnedAt := len(d.Claims), d.turnedAt
+	var last Claim
+	if before > 0 {
+		last = d.Claims[before-1]
+	}
+	d.scan(n)
+	return d.turnedAt == turnedAt && (before == 0 || d.Claims[before-1] == last)
+}
+
+// recall adds the claims of a sentence that another answer has, too, and reports whether one has it.
+func (m *Memory) recall(d *Document, n int, key sentenceKey) bool {
+	known, isKnown := m.known[key]
+	if !isKnown {
+		return false
+	}
+	x, y := known.Sentences[known.sentence], d.Sentences[n]
+	if x.To-x.From != y.To-y.From {
+		return false
+	}
+	shift := y.From - x.From
+	for _, f := range known.Claims[known.from:known.to] {
+		f.From, f.To, f.Sentence = f.From+shift, f.To+shift, n
+		f.Clause = passage.Span{From: f.Clause.From + shift, To: f.Clause.To + shift}
+		f.First, f.Last, f.IsWorking = 0, 0, false
+		d.Claims = append(d.Claims, f)
+	}
+	copy(d.Taken[y.From:y.To], known.Taken[x.From:x.To])
+	return true
+}
