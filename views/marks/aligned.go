@@ -373,8 +373,10 @@ const (
 	// mostShown is how many places a question shows whose answers are long, mostOthers how many ways to say a thing at each of them.
 	mostShown  = 5
 	mostOthers = 5
-	// besideBlocks is how many blocks of an answer are shown that is not compared.
+	// besideBlocks is how many blocks of an answer are shown at most that is not compared, besideChars how many characters they may
+	// have after the first.
 	besideBlocks = 3
+	besideChars  = 80
 	// ApartChars is how much of an answer is shown in one line, postponedChars how much of one that was not laid out.
 	ApartChars     = 60
 	postponedChars = 200
