@@ -194,6 +194,7 @@ func (w *walk) tasks() {
 	w.awaitDone(t, plain)
 	w.readTask(plain)
 	w.review(path)
+	w.carry()
 	w.do("GET", "evaluation-tasks", nil, 200)
 	w.do("GET", "comparison?a="+draft+":1&b="+draft+":2", nil, 200)
 	w.do("POST", "facts", object{"answers": []string{"30 日内答复。", "35 日内答复。"}}, 200)
@@ -302,6 +303,22 @@ func (w *walk) readTask(id string) {
 	}
 }
 
+// carry takes the verdicts of one task over to another, and withdraws them.
+func (w *walk) carry() {
+	fake := agenttest.New(w.t, func(out http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(out, "42") })
+	var sides [2]string
+	for n := range sides {
+		sides[n] = w.create(w.t, fake.URL, map[string]string{"runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\nq1,问,42\n"})
+		w.awaitDone(w.t, sides[n])
+	}
+	w.do("PUT", "evaluation-tasks/"+sides[0]+"/items/q1/review", object{"reviewer": "李雷", "verdict": "PASS"}, 200)
+	later := "evaluation-tasks/" + sides[1]
+	w.do("GET", later+"/carriable-reviews?from="+sides[0], nil, 200)
+	batch := w.do("POST", later+"/carried-reviews", object{"from": sides[0], "reviewer": "x"}, 201)["batch_id"].(string)
+	w.do("GET", later+"/carried-reviews", nil, 200)
+	w.do("DELETE", later+"/carried-reviews/"+batch+"?reviewer=x", nil, 204)
+}
+
 func (w *walk) review(path string) {
 	verdict := object{"reviewer": "李雷", "verdict": "FAIL", "version": 0}
 	w.do("PUT", path+"/items/good/review", verdict, 200)
@@ -347,6 +364,7 @@ func (w *walk) people() {
 // bodies are the bodies that operations need before they notice a missing object.
 var bodies = map[string]any{
 	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
+	"carry-reviews":        object{"from": uuid.NewString(), "reviewer": "x"},
 	"put-project-settings": object{"review_reasons": []string{}},
 }
 
@@ -360,6 +378,7 @@ func filled(one *operation) string {
 	}), libraryAPI)
 	return path + map[string]string{
 		"withdraw-review": "?reviewer=x&version=1", "compare-tasks": "?a=" + uuid.NewString() + "&b=" + uuid.NewString(), "list-shares": "?task_id=" + uuid.NewString(),
+		"list-carriable-reviews": "?from=" + uuid.NewString(), "withdraw-carried-reviews": "?reviewer=x",
 	}[one.id]
 }
 
@@ -406,6 +425,8 @@ func (w *walk) inTheWay() {
 		w.do("GET", draft+path, nil, 409)
 	}
 	w.do("POST", draft+"/sign-off", object{"reviewer": "x"}, 409)
+	w.do("GET", draft+"/carriable-reviews?from="+w.ids["evaluation-tasks"], nil, 409)
+	w.do("POST", draft+"/carried-reviews", object{"from": w.ids["evaluation-tasks"], "reviewer": "x"}, 409)
 	w.do("GET", "comparison?a="+w.ids["drafts"]+"&b="+w.ids["evaluation-tasks"], nil, 409)
 	w.do("GET", "comparison/export?a="+w.ids["drafts"]+"&b="+w.ids["evaluation-tasks"], nil, 409)
 	w.do("POST", "shares", object{"task_id": w.ids["drafts"]}, 409)

@@ -376,8 +376,10 @@ const (
 	// them.
 	mostShown  = 5
 	mostOthers = 5
-	// besideBlocks is how many blocks of an answer are shown that is not compared.
+	// besideBlocks is how many blocks of an answer are shown at most that is not compared, besideChars how many characters they may
+	// have after the first.
 	besideBlocks = 3
+	besideChars  = 80
 	// ApartChars is how many characters of an answer are shown on one line, postponedChars how many of an answer that
 	// has not been laid out.
 	ApartChars     = 60
