@@ -25,6 +25,7 @@ import (
 	"wending/db"
 	"wending/db/audit"
 	"wending/db/entries"
+	"wending/db/journal"
 	"wending/db/people"
 	"wending/db/report"
 	"wending/handlers/access"
@@ -233,11 +234,12 @@ func (s *Server) mount(e *echo.Echo) {
 		plain.GET(paths.Metrics, echo.WrapHandler(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})))
 	}
 	compressed.GET(static.Prefix+"*", echo.WrapHandler(static.Handler()))
+	tools := journal.NewToolReports(s.Store)
 	s.pages = web.Register(compressed, plain, web.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
-		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket, Version: s.Version, Failed: s.failed, Log: s.Log,
+		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket, Tools: tools, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
-	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Version: s.Version, Closing: s.Closing, Failed: s.failed}
+	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Tools: tools, Version: s.Version, Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)
 	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
 	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}

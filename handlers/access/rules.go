@@ -209,6 +209,7 @@ DELETE /api/v1/evaluation-tasks/:task_id/carried-reviews/:batch_id   reviewer  t
 GET    /api/v1/evaluation-tasks/:task_id/export          viewer        task            task.export
 POST   /api/v1/evaluation-tasks/:task_id/extend          editor        task            task.extend
 GET    /api/v1/evaluation-tasks/:task_id/items           viewer        task
+GET    /api/v1/evaluation-tasks/:task_id/tools           viewer        task
 POST   /api/v1/evaluation-tasks/:task_id/items           editor        task            task.append
 PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.put
 DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.withdraw

@@ -85,7 +85,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 		return nil, err
 	}
 	var lines []string // the summary, for the first sheet
-	var variants *export.Sheet
+	var sheets []*export.Sheet
 	if format == "xlsx" {
 		numbers, err := r.reader.Summary(ctx, task, "", false)
 		if err != nil {
@@ -93,13 +93,18 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 		}
 		lines = numbers.Lines(request.From(ctx).Locale)
 		if len(head.Variants) > 0 {
-			variants = variantsSheet(request.From(ctx).Locale, head.Variants, numbers)
+			sheets = append(sheets, variantsSheet(request.From(ctx).Locale, head.Variants, numbers))
 		}
+		tools, err := journal.New(r.store).ToolReport(ctx, task.ID)
+		if err != nil {
+			return nil, err
+		}
+		sheets = append(sheets, toolSheets(request.From(ctx).Locale, tools)...)
 	}
 	return func(ctx context.Context, w io.Writer) error {
 		writer, err := newWriter(w, format, head, func() export.Texts {
 			texts := exportTexts(request.From(ctx).Locale, task, head, statistics, lines)
-			texts.Variants = variants
+			texts.Sheets = sheets
 			return texts
 		})
 		if err != nil {

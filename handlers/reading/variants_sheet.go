@@ -3,6 +3,7 @@ package reading
 import (
 	"strconv"
 
+	"wending/db/journal"
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/jobs/export"
@@ -87,4 +88,39 @@ func tokens(count *int64) *string {
 	}
 	written := strconv.FormatInt(*count, 10)
 	return &written
+}
+
+// toolSheets returns the sheets about the tools that a task's runs called, and about the runs that went another way; none without tools.
+func toolSheets(locale text.Locale, tools journal.ToolReport) (sheets []*export.Sheet) {
+	if len(tools.Tools) == 0 {
+		return nil
+	}
+	use := &export.Sheet{Name: locale.Text("tools.title"), Columns: []export.Column{
+		{Title: locale.Text("tools.tool")}, {Title: locale.Text("tools.calls"), Holds: export.HoldsNumber}, {Title: locale.Text("tools.failed"), Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.runs"), Holds: export.HoldsNumber}, {Title: locale.Text("tools.p50") + " (ms)", Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.p90") + " (ms)", Holds: export.HoldsNumber}, {Title: locale.Text("tools.total") + " (ms)", Holds: export.HoldsNumber},
+	}}
+	for _, one := range tools.Tools {
+		total := ""
+		if one.TotalMS != nil {
+			total = strconv.FormatInt(*one.TotalMS, 10)
+		}
+		use.Rows = append(use.Rows, []string{
+			one.Tool, strconv.Itoa(one.Calls), strconv.Itoa(one.Failed), strconv.Itoa(one.Runs), number(one.P50), number(one.P90), total,
+		})
+	}
+	differing := &export.Sheet{Name: locale.Text("tools.differing"), Columns: []export.Column{
+		{Title: locale.Text("tools.number"), Holds: export.HoldsNumber}, {Title: "question_id"}, {Title: locale.Text("variants.variant"), Holds: export.HoldsNumber},
+		{Title: "run_index", Holds: export.HoldsNumber}, {Title: locale.Text("tools.step"), Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.own")}, {Title: locale.Text("tools.usual")}, {Title: locale.Text("tools.at") + " (ms)", Holds: export.HoldsNumber},
+	}}
+	for _, one := range tools.Differing {
+		differing.Rows = append(differing.Rows, []string{
+			strconv.Itoa(one.Number), one.QuestionID, strconv.Itoa(one.Variant), strconv.Itoa(one.RunIndex), strconv.Itoa(one.Step), one.Tool, one.Usual, strconv.Itoa(one.AtMS),
+		})
+	}
+	if len(differing.Rows) > 0 {
+		return []*export.Sheet{use, differing}
+	}
+	return []*export.Sheet{use}
 }

@@ -204,6 +204,14 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 			track.Title = locale.Text("run.turn", "Turn", n+1)
 		}
 		track.Tools = toolsOf(tools, track.ItemID)
+		if unit.IsOver && len(tools) > 0 {
+			differing, err := h.journal().PathDifferences(ctx, task.ID, track.ItemID)
+			if err != nil {
+				return view, err
+			}
+			of := func(one journal.PathDifference) bool { return one.UnitID != unit.ID }
+			view.Differing = append(view.Differing, slices.DeleteFunc(differing, of)...)
+		}
 	}
 	return view, h.readFiles(ctx, &view)
 }

@@ -27,6 +27,7 @@ import (
 type Config struct {
 	Store   *db.Store
 	Units   *rest.Hub[UnitKey, journal.Unit]
+	Tools   *journal.ToolReports
 	Version string
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
@@ -102,6 +103,7 @@ type eventsOutput struct{ Body eventsBody }
 // RegisterAPI adds the endpoints: answers to whole, streams to stream.
 func RegisterAPI(whole, stream huma.API, config Config) {
 	h := &handler{config}
+	h.registerTools(whole)
 	schemas := stream.OpenAPI().Components.Schemas
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks", Summary: "List what happened during a run",

@@ -46,6 +46,18 @@ func (p *Pages) showProcess(c echo.Context) error {
 			return err
 		}
 	}
+	if process.Tools, err = p.Tools.Of(ctx, task); err != nil {
+		return err
+	}
+	differing, err := pages.WindowOf(c, "differing")
+	if err != nil {
+		return err
+	}
+	process.Differing = part(process.Tools.Differing, differing)
+	process.DifferingPager = ui.Pager{Path: paths.Gallery(task.ID), Name: "differing", Query: process.Files.Pager.Query, Page: differing.Number, Size: differing.Size, Total: len(process.Tools.Differing)}
+	if redirected, err := pages.RedirectPastEnd(c, process.DifferingPager); redirected {
+		return err
+	}
 	if process.Newest, err = p.history.Newest(ctx, task.ID, newestCut, newestShown); err != nil {
 		return err
 	}

@@ -44,7 +44,9 @@ type Config struct {
 	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
 	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
-	Version                            string
+	// Tools are the reports about the use of tools.
+	Tools   *journal.ToolReports
+	Version string
 	// Failed logs and reports an internal error.
 	Failed func(ctx context.Context, err error)
 	Log    *slog.Logger

@@ -28,8 +28,8 @@ type Texts struct {
 	// Info are the labels and contents of the information page, in order.
 	Info                    [][2]string
 	InfoSheet, ResultsSheet string
-	// Variants is the sheet of the variants' numbers; nil if the task compares no variants.
-	Variants *Sheet
+	// Sheets are further sheets: the variants' numbers, the use of tools.
+	Sheets []*Sheet
 	// ReviewSheet is the name of the sheet of reviews, used if there are any.
 	StabilitySheet, ReviewSheet string
 	// FactsColumn is the header of the facts that answers state differently, ExpectedColumn that of the facts of
@@ -78,7 +78,7 @@ type XLSX struct {
 	cutMark     string
 	factColumns []string
 	scratch     []byte
-	variants    *Sheet
+	sheets      []*Sheet
 	// stability and reviews are the rows of the sheets after the results.
 	stability, reviews [][]string
 }
@@ -94,9 +94,10 @@ const (
 	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/>%s<sheet name="%s" sheetId="3" r:id="rId4"/>%s</sheets></workbook>`
 	reviewSheet  = `<sheet name="%s" sheetId="4" r:id="rId5"/>`
 
-	variantsType  = `<Override PartName="/xl/worksheets/sheet5.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
-	variantsRel   = `<Relationship Id="rId6" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet5.xml"/>`
-	variantsSheet = `<sheet name="%s" sheetId="5" r:id="rId6"/>`
+	furtherType  = `<Override PartName="/xl/worksheets/sheet%d.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
+	furtherRel   = `<Relationship Id="rId%d" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet%d.xml"/>`
+	furtherSheet = `<sheet name="%s" sheetId="%d" r:id="rId%d"/>`
+	firstFurther = 5 // the number of the first further sheet
 	// Style 1 is a bold header, style 2 wrapped text at the top of its cell; both have number format 49, text.
 	// Styles 3 and 4 are for numbers, in general format and in percent (format 10).
 	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0" applyAlignment="1"><alignment vertical="top"/></xf><xf numFmtId="10" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top"/></xf></cellXfs></styleSheet>`
@@ -118,18 +119,19 @@ func compressor(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w,
 
 // NewXLSX writes the information page and the header row.
 func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
-	x := &XLSX{report: report, zip: newZip(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, variants: texts.Variants}
-	var moreTypes, moreRels, ofReviews, ofVariants string
+	x := &XLSX{report: report, zip: newZip(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, sheets: texts.Sheets}
+	var moreTypes, moreRels, ofReviews, ofSheets string
 	if report.HasReviews {
 		moreTypes, moreRels, ofReviews = reviewType, reviewRel, fmt.Sprintf(reviewSheet, xmlText(texts.ReviewSheet))
 	}
-	if x.variants != nil {
-		moreTypes, moreRels, ofVariants = moreTypes+variantsType, moreRels+variantsRel, fmt.Sprintf(variantsSheet, xmlText(x.variants.Name))
+	for n, one := range x.sheets {
+		moreTypes, moreRels = moreTypes+fmt.Sprintf(furtherType, firstFurther+n), moreRels+fmt.Sprintf(furtherRel, firstFurther+n+1, firstFurther+n)
+		ofSheets += fmt.Sprintf(furtherSheet, xmlText(one.Name), firstFurther+n, firstFurther+n+1)
 	}
 	err := x.parts([][2]string{
 		{"[Content_Types].xml", fmt.Sprintf(contentTypes, moreTypes)}, {"_rels/.rels", packageRels},
 		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, moreRels)},
-		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), ofVariants, xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
+		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), ofSheets, xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
 	})
 	if err != nil {
 		return nil, err
@@ -247,8 +249,8 @@ func (x *XLSX) Close() error {
 			return err
 		}
 	}
-	if x.variants != nil {
-		if err := x.sheet("xl/worksheets/sheet5.xml", *x.variants); err != nil {
+	for n, one := range x.sheets {
+		if err := x.sheet(fmt.Sprintf("xl/worksheets/sheet%d.xml", firstFurther+n), *one); err != nil {
 			return err
 		}
 	}

@@ -288,6 +288,11 @@ func UnitFiles(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/file
 // Unit shows a call while it is under way, and replays it afterwards.
 func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
 
+// UnitAt is the replay of a call at a time, in milliseconds since its start.
+func UnitAt(id uuid.UUID, unit int64, ms int) string {
+	return Unit(id, unit) + "#at=" + strconv.Itoa(ms)
+}
+
 // UnitLog is the log of a call, for a part of its page.
 func UnitLog(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/log" }
 

@@ -44,8 +44,8 @@ func draftKey(task db.Task, card Card, variant int) string {
 	return key
 }
 
-// verdictButtons take a person's verdict on a question as a variant answered it. They need a script, because only
-// the browser knows who reviews.
+// verdictButtons are the buttons for a verdict on one variant's answers to a question. They need a script, because
+// only the browser knows who reviews.
 func verdictButtons(task db.Task, card Card, variant int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -265,7 +265,7 @@ func verdictButtons(task db.Task, card Card, variant int) templ.Component {
 	})
 }
 
-// saidOfVariant has the note field of a verdict, and earlier verdicts.
+// saidOfVariant shows the note field of a verdict, and earlier verdicts.
 func saidOfVariant(task db.Task, card Card, variant int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -416,7 +416,7 @@ func saidOfVariant(task db.Task, card Card, variant int) templ.Component {
 	})
 }
 
-// judgeVariant takes a verdict on a question as one of several variants answered it.
+// judgeVariant is the form for a verdict on one variant's answers to a question.
 func judgeVariant(task db.Task, card Card, row variantRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -692,7 +692,7 @@ func verdictSign(verdict review.Verdict) string {
 	return "?"
 }
 
-// saidPart shows whose turn a question is and people's verdicts on it.
+// saidPart shows to whom a question is assigned, and people's verdicts on it.
 func saidPart(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1549,7 +1549,8 @@ func reasonsAttribute(reasons []string) string {
 	return string(written)
 }
 
-// Judge takes a verdict on a variant's answers to a question, and shows the verdicts so far; name is the title of the verdicts.
+// Judge is the form for a verdict on a variant's answers to a question, with the verdicts so far; name is the title
+// of the verdicts.
 func Judge(name string, task db.Task, card Card, variant int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1578,7 +1579,7 @@ func Judge(name string, task db.Task, card Card, variant int) templ.Component {
 		var templ_7745c5c3_Var84 string
 		templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinStringErrs(name)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/review.templ`, Line: 257, Col: 12}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/review.templ`, Line: 258, Col: 12}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 		if templ_7745c5c3_Err != nil {
@@ -1599,7 +1600,7 @@ func Judge(name string, task db.Task, card Card, variant int) templ.Component {
 		var templ_7745c5c3_Var85 templ.SafeURL
 		templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.ReviewOf(task.ID, card.Number)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/review.templ`, Line: 259, Col: 74}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/review.templ`, Line: 260, Col: 74}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 		if templ_7745c5c3_Err != nil {
@@ -1612,7 +1613,7 @@ func Judge(name string, task db.Task, card Card, variant int) templ.Component {
 		var templ_7745c5c3_Var86 string
 		templ_7745c5c3_Var86, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "review.mode.title", "Number", card.Number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/review.templ`, Line: 259, Col: 134}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/review.templ`, Line: 260, Col: 134}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var86))
 		if templ_7745c5c3_Err != nil {

@@ -325,7 +325,7 @@ func (s Slicing) bound(name string) templ.Component {
 	})
 }
 
-// shownPart says how many questions the query asks for, and has them as a file and on paper.
+// shownPart shows how many questions the query selects, with links to export and print them.
 func shownPart(r Report) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -471,7 +471,7 @@ func shownPart(r Report) templ.Component {
 	})
 }
 
-// Narrows reports whether the query leaves questions out.
+// Narrows reports whether the query leaves out questions.
 func (q Query) Narrows() bool {
 	q.Sort, q.IsPartial = "", false
 	return len(q.Values()) > 0

@@ -116,7 +116,7 @@ type Comparison struct {
 	IsDocument bool
 }
 
-// Parts of a comparison that are no group and no transition.
+// Parts of a comparison that are neither a group nor a transition.
 const (
 	OnlyInA = "only_a"
 	OnlyInB = "only_b"
@@ -198,7 +198,7 @@ func (c Comparison) swapped() templ.SafeURL {
 	return c.href("")
 }
 
-// questionHref leads to one question of the comparison.
+// questionHref returns the address of one question of the comparison.
 func (c Comparison) questionHref(pair ComparedPair) string {
 	query := c.Query("")
 	query.Set("question", strconv.Itoa(pair.A.Number))
@@ -213,7 +213,7 @@ func (c Comparison) exportHref(format string) string {
 	return paths.WithQuery(paths.APIComparison+"/export", query)
 }
 
-// printHref is the comparison as one document.
+// printHref returns the address of the comparison as one document.
 func (c Comparison) printHref(only string) templ.SafeURL {
 	c.By = ""
 	query := c.Query("")
@@ -1740,7 +1740,7 @@ func changes(c Comparison) templ.Component {
 	})
 }
 
-// comparedBar leads to the parts of a comparison, and stays at the top of the window.
+// comparedBar links to the parts of a comparison, and stays at the top of the window.
 func comparedBar(c Comparison) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1871,7 +1871,7 @@ func comparedBar(c Comparison) templ.Component {
 	})
 }
 
-// isOffered reports that a part is among those to choose from: transitions are chosen in the fields above.
+// isOffered reports whether a part is among the choices: transitions are chosen in the fields above.
 func (c Comparison) isOffered(part string) bool {
 	isGroup := slices.Contains(measure.ChangeGroups, measure.ChangeGroup(part))
 	return part == "" || part == c.Show || c.count(part) > 0 && (isGroup || part == OnlyInA || part == OnlyInB)

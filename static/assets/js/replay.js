@@ -263,6 +263,12 @@
     position = Math.min(Math.max(to, 0), duration());
     show();
   }
+  // seekLinked goes to the time that the address names, or to another one.
+  function seekLinked(otherwise) {
+    const at = /^#at=(\d+)$/.exec(location.hash);
+    seek(at ? Number(at[1]) : otherwise);
+  }
+  window.addEventListener("hashchange", () => { if (!isLive && !isPlaying) seekLinked(position); });
   function frame(now) {
     const passed = lastFrame ? now - lastFrame : 0;
     lastFrame = now;
@@ -340,7 +346,7 @@
     .catch(() => {}));
   Promise.all(reading).then(() => {
     if (!isLive) {
-      seek(duration());
+      seekLinked(duration());
       tracks.forEach((track) => track.reserve());
     }
     root.classList.add("is-ready");
