@@ -85,7 +85,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 		return nil, err
 	}
 	var lines []string // the summary, for the first sheet
-	var variants *export.Sheet
+	var variants, slices *export.Sheet
 	if format == "xlsx" {
 		numbers, err := r.reader.Summary(ctx, task, "", false)
 		if err != nil {
@@ -95,11 +95,14 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 		if len(head.Variants) > 0 {
 			variants = variantsSheet(request.From(ctx).Locale, head.Variants, numbers)
 		}
+		if slices, err = r.slicesSheet(ctx, task); err != nil {
+			return nil, err
+		}
 	}
 	return func(ctx context.Context, w io.Writer) error {
 		writer, err := newWriter(w, format, head, func() export.Texts {
 			texts := exportTexts(request.From(ctx).Locale, task, head, statistics, lines)
-			texts.Variants = variants
+			texts.Variants, texts.Slices = variants, slices
 			return texts
 		})
 		if err != nil {

@@ -30,6 +30,8 @@ type Texts struct {
 	InfoSheet, ResultsSheet string
 	// Variants is the sheet of the variants' numbers; nil if the task compares no variants.
 	Variants *Sheet
+	// Slices is the sheet of the numbers by columns of the dataset; nil if there is none to group by.
+	Slices *Sheet
 	// ReviewSheet is the name of the sheet of reviews, used if there are any.
 	StabilitySheet, ReviewSheet string
 	// FactsColumn is the header of the facts that answers state differently, ExpectedColumn that of the facts of
@@ -79,6 +81,7 @@ type XLSX struct {
 	factColumns []string
 	scratch     []byte
 	variants    *Sheet
+	slices      *Sheet
 	// stability and reviews are the rows of the sheets after the results.
 	stability, reviews [][]string
 }
@@ -97,6 +100,10 @@ const (
 	variantsType  = `<Override PartName="/xl/worksheets/sheet5.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
 	variantsRel   = `<Relationship Id="rId6" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet5.xml"/>`
 	variantsSheet = `<sheet name="%s" sheetId="5" r:id="rId6"/>`
+
+	slicesType  = `<Override PartName="/xl/worksheets/sheet6.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
+	slicesRel   = `<Relationship Id="rId7" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet6.xml"/>`
+	slicesSheet = `<sheet name="%s" sheetId="6" r:id="rId7"/>`
 	// Style 1 is a bold header, style 2 wrapped text at the top of its cell; both have number format 49, text.
 	// Styles 3 and 4 are for numbers, in general format and in percent (format 10).
 	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0" applyAlignment="1"><alignment vertical="top"/></xf><xf numFmtId="10" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top"/></xf></cellXfs></styleSheet>`
@@ -118,18 +125,21 @@ func compressor(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w,
 
 // NewXLSX writes the information page and the header row.
 func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
-	x := &XLSX{report: report, zip: newZip(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, variants: texts.Variants}
-	var moreTypes, moreRels, ofReviews, ofVariants string
+	x := &XLSX{report: report, zip: newZip(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, variants: texts.Variants, slices: texts.Slices}
+	var moreTypes, moreRels, ofReviews, more string
 	if report.HasReviews {
 		moreTypes, moreRels, ofReviews = reviewType, reviewRel, fmt.Sprintf(reviewSheet, xmlText(texts.ReviewSheet))
 	}
 	if x.variants != nil {
-		moreTypes, moreRels, ofVariants = moreTypes+variantsType, moreRels+variantsRel, fmt.Sprintf(variantsSheet, xmlText(x.variants.Name))
+		moreTypes, moreRels, more = moreTypes+variantsType, moreRels+variantsRel, fmt.Sprintf(variantsSheet, xmlText(x.variants.Name))
+	}
+	if x.slices != nil {
+		moreTypes, moreRels, more = moreTypes+slicesType, moreRels+slicesRel, more+fmt.Sprintf(slicesSheet, xmlText(x.slices.Name))
 	}
 	err := x.parts([][2]string{
 		{"[Content_Types].xml", fmt.Sprintf(contentTypes, moreTypes)}, {"_rels/.rels", packageRels},
 		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, moreRels)},
-		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), ofVariants, xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
+		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), more, xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
 	})
 	if err != nil {
 		return nil, err
@@ -249,6 +259,11 @@ func (x *XLSX) Close() error {
 	}
 	if x.variants != nil {
 		if err := x.sheet("xl/worksheets/sheet5.xml", *x.variants); err != nil {
+			return err
+		}
+	}
+	if x.slices != nil {
+		if err := x.sheet("xl/worksheets/sheet6.xml", *x.slices); err != nil {
 			return err
 		}
 	}
