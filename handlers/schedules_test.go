@@ -251,7 +251,9 @@ func TestAProjectHasSoManyOfEach(t *testing.T) {
 		},
 		"shares": func(int) object { return object{"task_id": task} },
 		"tokens": func(n int) object { return object{"name": fmt.Sprint("new ", n), "role": "viewer"} },
-		"views":  func(n int) object { return object{"name": fmt.Sprint("new ", n), "kind": "tasks", "query": "status=FAILED"} },
+		"views": func(n int) object {
+			return object{"name": fmt.Sprint("new ", n), "kind": "tasks", "query": "status=FAILED"}
+		},
 	} {
 		var made, refused atomic.Int64
 		var all sync.WaitGroup

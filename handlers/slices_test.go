@@ -1,13 +1,17 @@
 package handlers_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/agent/agenttest"
 )
@@ -239,5 +243,32 @@ func TestAComparisonIsNarrowedAndGroupedByColumns(t *testing.T) {
 	require.Zero(t, none.page(t).Find(".compared-pair").Length())
 	for _, query := range []string{"by=none", "column.none=x"} {
 		require.Equal(t, http.StatusSeeOther, s.get(t, "/comparison"+sides+"&"+query).StatusCode, query)
+	}
+}
+
+// The workbook has a sheet with the numbers of each value of each column, the same as the API's.
+func TestTheWorkbookHasTheNumbersByColumn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
+	require.NoError(t, err)
+	defer book.Close()
+	rows, err := book.GetRows("按列统计", excelize.Options{RawCellValue: true})
+	require.NoError(t, err)
+	place := func(title string) int { return slices.Index(rows[0], title) }
+	found := map[string][]string{}
+	for _, row := range rows[1:] {
+		found[row[0]+"="+row[1]] = row
+	}
+	require.Len(t, found, 6, "four categories and two difficulties")
+	for _, one := range s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics?by=category", nil, 200)["slices"].([]any) {
+		slice := one.(object)
+		row, variant := found["category="+slice["value"].(string)], slice["variants"].([]any)[0].(object)
+		require.Equal(t, fmt.Sprint(slice["items"]), row[place("题数")])
+		share, err := strconv.ParseFloat(row[place("成功率")], 64)
+		require.NoError(t, err)
+		require.InDelta(t, variant["success_rate"], share, 1e-9)
+		require.Equal(t, fmt.Sprint(variant["levels"].(object)["facts"]), row[place("关键信息不同")])
 	}
 }

@@ -80,9 +80,15 @@ func (h *handler) numbersOf(ctx context.Context, task db.Task, by string, withDe
 	}
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { numbers.Variants, err = results.VariantStatistics(reading, task.ID); return err })
-	group.Go(func() (err error) { numbers.Levels, numbers.FactsDiffer, err = results.Levels(reading, task.ID); return err })
+	group.Go(func() (err error) {
+		numbers.Levels, numbers.FactsDiffer, err = results.Levels(reading, task.ID)
+		return err
+	})
 	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) { numbers.Passes, err = results.PassStatistics(reading, task, withDefaults); return err })
+		group.Go(func() (err error) {
+			numbers.Passes, err = results.PassStatistics(reading, task, withDefaults)
+			return err
+		})
 	}
 	return numbers, group.Wait()
 }

@@ -104,7 +104,10 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		judges  map[int]report.JudgeNumbers
 	)
 	group, reading := errgroup.WithContext(ctx)
-	group.Go(func() (err error) { numbers, err = h.numbersOf(reading, task, input.By, input.IncludeDefaults); return err })
+	group.Go(func() (err error) {
+		numbers, err = h.numbersOf(reading, task, input.By, input.IncludeDefaults)
+		return err
+	})
 	group.Go(func() (err error) { judges, err = results.Judges(reading, task); return err })
 	if err := group.Wait(); err != nil {
 		return nil, err

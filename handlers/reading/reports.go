@@ -95,6 +95,13 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 		if len(head.Variants) > 0 {
 			sheets = append(sheets, variantsSheet(request.From(ctx).Locale, head.Variants, numbers))
 		}
+		sliced, err := r.slicesSheet(ctx, task)
+		if err != nil {
+			return nil, err
+		}
+		if sliced != nil {
+			sheets = append(sheets, sliced)
+		}
 		tools, err := journal.New(r.store).ToolReport(ctx, task.ID)
 		if err != nil {
 			return nil, err

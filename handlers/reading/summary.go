@@ -57,7 +57,10 @@ func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { s.Numbers, err = r.report.VariantStatistics(reading, task.ID); return err })
 	if len(task.Evaluators) > 0 {
-		group.Go(func() (err error) { s.Verdicts, err = r.report.PassStatistics(reading, task, s.WithDefaults); return err })
+		group.Go(func() (err error) {
+			s.Verdicts, err = r.report.PassStatistics(reading, task, s.WithDefaults)
+			return err
+		})
 	}
 	return group.Wait()
 }

@@ -56,14 +56,7 @@ func variantRow(row report.VariantStatistics, target string, verdicts measure.St
 	cells = append(append(cells, number(verdicts.PassRate)), ends(verdicts.PassInterval)...)
 	cells = append(append(cells, number(row.Agreement)), ends(agreement)...)
 	cells = append(cells, number(row.IdenticalRate), number(row.Similarity), number(row.LatencyP50), number(row.LatencyP90), number(row.FirstTokenP50))
-	for _, one := range []*string{tokens(row.TotalTokens), row.Cost, row.Currency} {
-		if one == nil {
-			cells = append(cells, "")
-		} else {
-			cells = append(cells, *one)
-		}
-	}
-	return cells
+	return append(cells, orBlank(tokens(row.TotalTokens)), orBlank(row.Cost), orBlank(row.Currency))
 }
 
 // number formats a number for a cell; empty if it is not known.

@@ -28,7 +28,7 @@ type Texts struct {
 	// Info are the labels and contents of the information page, in order.
 	Info                    [][2]string
 	InfoSheet, ResultsSheet string
-	// Sheets are further sheets: the variants' numbers, the use of tools.
+	// Sheets are further sheets: the variants' numbers, those by columns of the dataset, the use of tools.
 	Sheets []*Sheet
 	// ReviewSheet is the name of the sheet of reviews, used if there are any.
 	StabilitySheet, ReviewSheet string

@@ -25,7 +25,9 @@ var heavy = []struct {
 		})
 	}},
 	{"one line of 100 KB", 5, func(n int) string {
-		return strings.ReplaceAll(lines(1800, func(k int) string { return fmt.Sprintf("第%d项在%d日内答复，每日支付%d元，", k, 30+(k+n)%9, k) }), "\n", "")
+		return strings.ReplaceAll(lines(1800, func(k int) string {
+			return fmt.Sprintf("第%d项在%d日内答复，每日支付%d元，", k, 30+(k+n)%9, k)
+		}), "\n", "")
 	}},
 	{"one word of 100 KB", 5, func(n int) string { return strings.Repeat(string(rune('a'+n))+"b", 50_000) }},
 	{"a table of 5,000 rows", 5, func(n int) string {
@@ -37,7 +39,9 @@ var heavy = []struct {
 		})
 	}},
 	{"right to left", 5, func(n int) string {
-		return lines(800, func(int) string { return fmt.Sprintf("يجب على الشركة الرد خلال %d يومًا.\u202e עברית %d", 30+n, n) })
+		return lines(800, func(int) string {
+			return fmt.Sprintf("يجب على الشركة الرد خلال %d يومًا.\u202e עברית %d", 30+n, n)
+		})
 	}},
 	{"combining characters", 5, func(n int) string { return strings.Repeat("e\u0301\u0302"+strings.Repeat("\u0300", n), 20_000) }},
 	{"a JSON text that is cut", 5, func(n int) string {
