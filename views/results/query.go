@@ -64,12 +64,29 @@ func (q Query) sortParameter() string {
 
 // Filters by the answers.
 const (
-	filterUnstable = "unstable"
+	// FilterUnstable keeps questions with several answers.
+	FilterUnstable = "unstable"
 	// FilterFailed keeps questions with runs that have no answer.
 	FilterFailed = "failed"
 	// FilterUnpassed keeps questions with runs that were judged and did not pass.
 	FilterUnpassed = "unpassed"
+	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format only.
+	FilterSame = "same"
+	// filterAgreement begins the filters by a bar of the distribution of agreement.
+	filterAgreement = "agreement-"
 )
+
+// AgreementBars are the lower ends of the bars in which agreement is counted, in percent: five of 20, and one for complete
+// agreement.
+var AgreementBars = [...]int{0, 20, 40, 60, 80, 100}
+
+// AgreementBar returns the bar of an agreement.
+func AgreementBar(agreement float64) int {
+	return min(int(agreement*5+1e-9), len(AgreementBars)-1)
+}
+
+// FilterBar keeps the questions of a bar.
+func FilterBar(bar int) string { return filterAgreement + strconv.Itoa(bar) }
 
 // unpassedBy is like FilterUnpassed, for the verdicts of a single evaluator.
 func unpassedBy(evaluator db.Evaluator) string {
@@ -78,7 +95,7 @@ func unpassedBy(evaluator db.Evaluator) string {
 
 // Filters are the filters of a task's report by name; the empty name shows all.
 func Filters(task db.Task) []string {
-	filters := []string{"", filterUnstable, FilterFailed, FilterUnpassed}
+	filters := []string{"", FilterUnstable, FilterFailed, FilterUnpassed}
 	if len(task.Evaluators) > 1 {
 		for _, evaluator := range task.Evaluators {
 			filters = append(filters, unpassedBy(evaluator))
@@ -86,6 +103,10 @@ func Filters(task db.Task) []string {
 	}
 	for _, level := range measure.Levels {
 		filters = append(filters, string(level))
+	}
+	filters = append(filters, FilterSame)
+	for bar := range AgreementBars {
+		filters = append(filters, FilterBar(bar))
 	}
 	return filters
 }
@@ -162,12 +183,17 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 	switch filter {
 	case "":
 		return true
-	case filterUnstable:
+	case FilterUnstable:
 		return item.IsUnstable()
 	case FilterFailed:
 		return item.Failures > 0
 	case FilterUnpassed:
 		return item.Passes < item.Judged
+	case FilterSame:
+		return item.Level != nil && (*item.Level == measure.Identical || *item.Level == measure.FormatOnly)
+	}
+	if bar, isOf := strings.CutPrefix(filter, filterAgreement); isOf {
+		return item.Agreement != nil && strconv.Itoa(AgreementBar(*item.Agreement)) == bar
 	}
 	if number, isOf := strings.CutPrefix(filter, FilterUnpassed+"-"); isOf {
 		return r.Unpassed[number][item.ID]

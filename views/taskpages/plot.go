@@ -2,9 +2,11 @@ package taskpages
 
 import (
 	"math"
+	"net/url"
 	"strconv"
 
 	"wending/db/report"
+	"wending/views/results"
 )
 
 // plotWidth and plotHeight are the units in which plots are drawn; the page stretches them.
@@ -15,6 +17,13 @@ type column struct {
 	report.Bar
 	x, width          float64
 	succeeded, failed float64 // heights
+}
+
+// within asks for the questions with a run in a bar of latencies, whose bounds are whole milliseconds.
+func within(bar report.Bar) results.Query {
+	return results.Query{Sort: "-latency", Slice: url.Values{
+		"min_latency_ms": {strconv.Itoa(int(bar.From))}, "max_latency_ms": {strconv.Itoa(int(bar.To) - 1)},
+	}}
 }
 
 // newColumns scales bars to the top of the axis.
