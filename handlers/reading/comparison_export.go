@@ -32,7 +32,7 @@ const (
 
 // comparedColumn is a column of a comparison's questions.
 type comparedColumn struct {
-	// name is its title in a CSV file, without the side; of is the side, a or b, or empty.
+	// name is its title in a CSV file; titles of one task's columns begin with a_ or b_.
 	name string
 	// key is the text of its title in a workbook; side is the text that names the task before it, if it belongs to
 	// one.
