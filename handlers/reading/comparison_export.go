@@ -80,8 +80,8 @@ type comparedReport struct {
 	limit   int
 }
 
-// PrepareComparison compares two tasks, and returns a function that writes what it found, question by question in the order of risk.
-// asked narrows them by columns (Narrow).
+// PrepareComparison compares two tasks, and returns a function that writes the result, question by question in the
+// order of risk. asked narrows them by columns (Narrow).
 func (r Reports) PrepareComparison(
 	ctx context.Context, a, b summary.ComparedSide, asked url.Values, format string,
 ) (write func(context.Context, io.Writer) error, err error) {
