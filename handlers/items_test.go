@@ -36,7 +36,7 @@ func (s *site) states(t *testing.T, id, query string) (items []itemState) {
 	return list.Items
 }
 
-// leashed is an agent whose calls wait until they are let go: to an answer, or to a failure.
+// leashed is an agent whose calls wait until they are released, to an answer or to a failure.
 func leashed(t *testing.T) (fake *agenttest.Agent, goOn chan<- bool) {
 	t.Helper()
 	leash := make(chan bool)

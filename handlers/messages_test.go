@@ -124,7 +124,7 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	require.Less(t, alert["p_adjusted"], 0.05)
 	require.InDelta(t, 0.05, alert["value"], 1e-9)
 
-	// The page marks the night, and shows the changes at any other.
+	// The page marks the alerted firing, and shows the changes at any other firing that is chosen.
 	shown := s.get(t, page).page(t)
 	require.Equal(t, 1, shown.Find("svg .alarm").Length())
 	require.Equal(t, 1, shown.Find("svg .limit").Length())

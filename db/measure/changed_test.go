@@ -103,7 +103,7 @@ func TestPairsComeByRisk(t *testing.T) {
 	require.Equal(t, 1, c.Pairs[0].A.Number, "the pairs themselves stay as they are")
 }
 
-// Answers that were cut where they part are not the same.
+// Answers that are cut off just before they differ do not count as the same.
 func TestAnswersThatPartBehindTheirCutDiffer(t *testing.T) {
 	t.Parallel()
 	between, err := CompareAnswers(t.Context(), Answer{Key: Key([]byte("长甲")), Text: []byte("长")}, Answer{Key: Key([]byte("长乙")), Text: []byte("长")})

@@ -32,7 +32,7 @@ const (
 
 // comparedColumn is a column of a comparison's questions.
 type comparedColumn struct {
-	// name is its title in a CSV file, without the side; of is the side, a or b, or empty.
+	// name is its title in a CSV file; titles of one task's columns begin with a_ or b_.
 	name string
 	// key is the text of its title in a workbook; side is the text that names the task before it, if it belongs to
 	// one.
@@ -80,8 +80,8 @@ type comparedReport struct {
 	limit   int
 }
 
-// PrepareComparison compares two tasks, and returns a function that writes what it found, question by question in the order of risk.
-// asked narrows them by columns (Narrow).
+// PrepareComparison compares two tasks, and returns a function that writes the result, question by question in the
+// order of risk. asked narrows them by columns (Narrow).
 func (r Reports) PrepareComparison(
 	ctx context.Context, a, b summary.ComparedSide, asked url.Values, format string,
 ) (write func(context.Context, io.Writer) error, err error) {

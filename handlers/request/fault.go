@@ -252,7 +252,7 @@ const ruleKey = "error.range.rule"
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }
 
-// Existing allows only what exists.
+// Existing allows only ids of existing objects.
 func Existing() Limit { return Limit{key: "error.range.existing"} }
 
 // Unlike allows a name that does not look like another account's.
@@ -393,7 +393,7 @@ func nearest(name string, known []string) string {
 	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
 }
 
-// JoinFaults returns the first of faults, with the details of the others that are about further fields.
+// JoinFaults returns the first of faults, with the details of all others that concern further fields.
 func JoinFaults(faults ...*Fault) *Fault {
 	first := *faults[0]
 	for _, other := range faults[1:] {

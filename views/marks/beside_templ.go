@@ -48,7 +48,7 @@ func LayBeside(task db.Task, item db.Item, earlier, later string, stated report.
 // isApart reports that the answers are too unlike to be aligned.
 func (b Beside) isApart() bool { return len(b.Apart) > 0 }
 
-// besideStretches are the places that a reader must see: where facts differ, or, without any, where words do.
+// besideStretches returns the places that a reader must see: where facts differ or, if none do, where words differ.
 func (b Beside) besideStretches() []stretch {
 	if b.haveFacts {
 		return b.stretchesFrom(blocks.Fact)
@@ -786,7 +786,7 @@ func (b Beside) Changed(earlier, later string) templ.Component {
 	})
 }
 
-// rowOf is the id of the first row of the place that states a value; empty if none is known.
+// rowOf returns the id of the first row that states a value; empty if none is known.
 func (b Beside) rowOf(value string) string {
 	if id := b.placeOf(value); id != "" {
 		return id + "-0"

@@ -114,7 +114,7 @@ func (s Summary) said(locale text.Locale) (said []string) {
 	return append(said, s.price(locale)...)
 }
 
-// leadOfEach returns a sentence about the leader's lead, unless another sentence is about that.
+// leadOfEach returns a sentence about the leader's lead; empty if another sentence already states it.
 func (s Summary) leadOfEach(locale text.Locale, name string) string {
 	ranking := s.Rankings[name]
 	if lead := s.Leads[name]; lead == nil || len(ranking.Worse) > 0 || !slices.Contains(ranking.Each, lead.Over) {

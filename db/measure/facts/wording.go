@@ -141,7 +141,7 @@ func isMoved(x, y []word) bool {
 	return len(left) > 0 && len(left) < len(x) && len(right) < len(y) && slices.Equal(left, right)
 }
 
-// isList reports whether the words between are only list separators, so that the order of the words means nothing.
+// isList reports whether a list separator occurs among the words, so that their order means nothing.
 func (s *side) isList(words []word) bool {
 	for i := words[0].From; i < words[len(words)-1].To; i++ {
 		if strings.ContainsRune("、，,/;和或及与", s.Runes[i]) || s.Has(i, " and ") || s.Has(i, " or ") {
