@@ -271,6 +271,28 @@ func (r Reviews) Open(ctx context.Context, taskID uuid.UUID) (count int, err err
 	return count, pg.Classify("count the open questions", err)
 }
 
+// Presence is how far the review of a task is, as a reviewer sees it who watches what others do.
+type Presence struct {
+	// Judged is how many questions have a verdict.
+	Judged int `db:"judged"`
+	// Latest grows with each verdict that others give, change or withdraw; By gave the newest one, empty means nobody.
+	Latest int64  `db:"latest"`
+	By     string `db:"by"`
+}
+
+// Presence reads how far the review of a task is; others are all but reviewer.
+func (r Reviews) Presence(ctx context.Context, taskID uuid.UUID, reviewer string) (seen Presence, err error) {
+	const read = `
+		SELECT count(DISTINCT v.item_id) FILTER (WHERE v.is_current AND NOT v.is_withdrawn AND v.run_index IS NULL) AS judged,
+			coalesce(max(v.id) FILTER (WHERE v.reviewer <> $2), 0) AS latest,
+			coalesce((array_agg(v.reviewer ORDER BY v.id DESC) FILTER (WHERE v.reviewer <> $2))[1], '') AS by
+		FROM evaluation_items i
+		JOIN reviews v ON v.item_id = i.id
+		WHERE i.task_id = $1`
+	err = r.db.GetContext(ctx, &seen, read, taskID, reviewer)
+	return seen, pg.Classify("read how far the review is", err)
+}
+
 // SignOffs returns a task's sign-offs, newest first.
 func (r Reviews) SignOffs(ctx context.Context, taskID uuid.UUID) (all []SignOff, err error) {
 	const list = `

@@ -167,6 +167,7 @@ GET    /tasks/:taskId/results/:number                    viewer        task
 GET    /tasks/:taskId/results/:number/reviews            viewer        task
 GET    /tasks/:taskId/dataset                            viewer        task            dataset.download
 GET    /tasks/:taskId/review                             viewer        task
+GET    /tasks/:taskId/presence                           viewer        task
 GET    /tasks/:taskId/review/next                        viewer        task
 GET    /tasks/:taskId/review/same                        viewer        task
 POST   /tasks/:taskId/review/same                        reviewer      task            review.pass

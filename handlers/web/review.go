@@ -346,3 +346,20 @@ func (p *Pages) assign(c echo.Context) error {
 	}
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
+
+// showPresence tells the pages of a task how far its review is, and that others have given verdicts.
+func (p *Pages) showPresence(c echo.Context) error {
+	ctx := c.Request().Context()
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	if !request.IsFragment(c.Request()) {
+		return c.Redirect(http.StatusSeeOther, paths.Review(task.ID))
+	}
+	seen, err := p.reviews.Presence(ctx, task.ID, reviewer(c))
+	if err != nil {
+		return err
+	}
+	return pages.Render(c, http.StatusOK, ui.PresencePart(task, seen.Judged, seen.Latest, seen.By))
+}

@@ -103,6 +103,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.GET("/tasks/:taskId", p.showTask)
 	compressed.GET("/tasks/:taskId/settings", p.showSettings)
+	compressed.GET("/tasks/:taskId/presence", p.showPresence)
 	compressed.GET("/tasks/:taskId/gallery", p.showProcess)
 	compressed.GET("/tasks/:taskId/launches", p.moved(launchesMoved))
 	compressed.GET("/tasks/:taskId/launches/:launchId", p.showLaunch)

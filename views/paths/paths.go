@@ -195,6 +195,9 @@ func ReportBy(id uuid.UUID, column string) string {
 // Review shows how far the review of a task is; it is signed off there.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 
+// Presence is how far the review of a task is, for a part of its pages.
+func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
+
 // NextReview leads to the next question that waits for the reader's verdict.
 func NextReview(id uuid.UUID) string { return Review(id) + "/next" }
 

@@ -300,6 +300,43 @@
     });
   }
 
+  // How far the review of a task is, is asked for every five seconds while the page is visible, and less often while nothing changes.
+  // What others do is said and not shown at once, because the page would jump.
+  const unhurried = 20000;
+  let reviewed = "";
+  body.addEventListener("htmx:afterSwap", () => { // the head of a running task may have been replaced
+    const count = document.getElementById("reviewed");
+    if (count) count.textContent = reviewed;
+  });
+  function followReview(pause, latest) {
+    setTimeout(async () => {
+      const count = document.getElementById("reviewed");
+      if (!count) return;
+      let next = pause;
+      if (document.visibilityState === "visible") {
+        try {
+          const answer = await fetch(count.dataset.presence, { headers: { "HX-Request": "true" } });
+          const told = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-latest]");
+          if (!told) return;
+          const isNew = document.getElementById("reviewed").textContent !== told.textContent;
+          document.getElementById("reviewed").textContent = reviewed = told.textContent;
+          if (latest !== null && told.dataset.latest !== latest) {
+            const news = document.getElementById("news");
+            news.textContent = told.dataset.news;
+            news.href = location.href;
+            news.hidden = false;
+          }
+          latest = told.dataset.latest;
+          next = isNew ? 5000 : Math.min(unhurried, pause + 2500);
+        } catch { // no connection; other parts of the page say so
+          next = unhurried;
+        }
+      }
+      followReview(Math.max(5000, next), latest);
+    }, pause);
+  }
+  if (document.getElementById("reviewed")) followReview(0, null);
+
   // Two items can be ticked for a comparison; a third tick replaces the first. ticked holds their values, oldest
   // first.
   function tick(ticked, box) {
