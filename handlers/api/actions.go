@@ -162,11 +162,11 @@ func (h *handler) appendItems(ctx context.Context, input *appendInput) (*created
 
 func (h *handler) extendTask(ctx context.Context, input *extendInput) (*createdOutput, error) {
 	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
-		runs, err := form.ExtendedRuns(input.Form, task)
+		questionIDs, runs, err := form.Extended(input.Form, task)
 		if err != nil {
 			return db.Task{}, err
 		}
-		return h.Tasks.Extend(ctx, request.From(ctx).Actor, task, runs)
+		return h.Tasks.Extend(ctx, request.From(ctx).Actor, task, questionIDs, runs)
 	})
 }
 
@@ -190,6 +190,7 @@ type evaluateInput struct {
 }
 
 type extendFields struct {
+	QuestionIDs []string `json:"question_ids,omitempty" doc:"Only these questions, with the conversations they belong to; absent: all. Rates still use each question's first runs, as many as the task has" example:"[\"q1\"]"`
 	RunsPerItem int `json:"runs_per_item" minimum:"2" maximum:"20" doc:"More than the task has" example:"20"`
 }
 
