@@ -191,7 +191,7 @@ type evaluateInput struct {
 
 type extendFields struct {
 	QuestionIDs []string `json:"question_ids,omitempty" doc:"Only these questions, with the conversations they belong to; absent: all. Rates still use each question's first runs, as many as the task has" example:"[\"q1\"]"`
-	RunsPerItem int `json:"runs_per_item" minimum:"2" maximum:"20" doc:"More than the task has" example:"20"`
+	RunsPerItem int      `json:"runs_per_item" minimum:"2" maximum:"20" doc:"More than the task has" example:"20"`
 }
 
 type ceilingFields struct {

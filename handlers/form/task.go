@@ -11,8 +11,8 @@ import (
 	"unicode"
 
 	"wending/db"
-	"wending/db/measure"
 	"wending/db/entries"
+	"wending/db/measure"
 	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
