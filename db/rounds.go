@@ -45,6 +45,56 @@ func (t Task) Confidence() float64 {
 	return t.Adaptive.Confidence
 }
 
+// Planned are the questions of a task that have more runs than its runs_per_item, with their number.
+type Planned map[PlannedOf]int
+
+// PlannedOf is a question as asked to one variant.
+type PlannedOf struct {
+	ItemID  int64 `db:"item_id"`
+	Variant int   `db:"variant"`
+}
+
+// PlannedRuns returns the questions of a task that have more runs than its runs_per_item.
+func (s *Store) PlannedRuns(ctx context.Context, task Task) (Planned, error) {
+	const read = `
+		SELECT p.item_id, p.variant, p.runs
+		FROM evaluation_items i
+		JOIN planned_runs p ON p.item_id = i.id
+		WHERE i.task_id = $1`
+	if task.ExtraRuns == 0 {
+		return nil, nil
+	}
+	var rows []struct {
+		PlannedOf
+		Runs int `db:"runs"`
+	}
+	if err := s.db.SelectContext(ctx, &rows, read, task.ID); err != nil {
+		return nil, pg.Classify("read the planned runs", err)
+	}
+	planned := make(Planned, len(rows))
+	for _, row := range rows {
+		planned[row.PlannedOf] = row.Runs
+	}
+	return planned, nil
+}
+
+// RunsOf returns how many runs of a question are planned in a variant.
+func (t Task) RunsOf(planned Planned, itemID int64, variant int) int {
+	return max(t.RunsPerItem, planned[PlannedOf{itemID, variant}])
+}
+
+// MostRuns returns the maximum number of runs that a question of the task has, or may have.
+func (t Task) MostRuns(planned Planned) int {
+	most := t.RunsPerItem
+	if t.Adaptive != nil {
+		most = max(most, t.Adaptive.MaxRuns)
+	}
+	for _, runs := range planned {
+		most = max(most, runs)
+	}
+	return most
+}
+
 // planRounds plans one more run of each question that has all its runs, is not settled and may be asked again: of the
 // questions $2 (NULL means all) in the scope of the launch $1, in each variant for itself, and of a conversation as a whole. $3
 // is measure.SettledFrom, $4 how many runs there is room for (NULL means any number). It runs with the launch locked: a second
