@@ -42,7 +42,7 @@ var unscoped = map[string]string{
 	"db/report Whole": ofReadTask, "db/report AnswerKeys": ofReadTask, "db/report readExport": ofReadTask, "db/report itemStates": ofReadTask,
 	"db/report sorts": ofFragment, "db/report numbersOfRuns": ofFragment, "db/report isCounted": ofFragment, "db/report Past": ofReadTask, "db/report PastOfJudge": ofReadTask, "db/report Measured": ofReadTask, "db/report readProgress": ofReadTask,
 	"db/report Retrying": ofReadTask, "db/report readVariantStatistics": ofReadTask, "db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask, "db/review change": ofReadTask,
-	"db/upkeep insertRuns": ofReadTask, "db/upkeep Import": ofReadTask,
+	"db/report countSettled": ofReadTask, "db/upkeep planRuns": ofReadTask, "db/upkeep insertRuns": ofReadTask, "db/upkeep Import": ofReadTask,
 
 	"db insertUnits": ofWork, "db planRounds": ofWork, "db lockRounds": ofWork, "db PlanRounds": ofWork, "db planLastRounds": ofWork, "db runLaunch": ofWork, "db startTask": ofWork, "db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
 	"db FailLaunch": ofWork, "db StoreStatistics": ofWork, "db MarkAssessed": ofWork, "db/entries Due": ofWork, "db/entries Plan": ofWork,

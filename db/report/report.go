@@ -49,6 +49,9 @@ type Summary struct {
 	Level     *measure.Level `db:"level"`
 	Agreement *float64       `db:"agreement"`
 	Letters   *string        `db:"letters"`
+	// AllLetters are the letters of all runs, variant by variant, separated by blanks; nil while the item is not
+	// assessed.
+	AllLetters *string `db:"all_letters"`
 	// HasConflict reports that two answers of a variant contradict each other on a fact.
 	HasConflict bool `db:"has_conflict"`
 	// IsSame reports that, within each variant, all answers have the same content; IsContradicted reports that an
@@ -65,6 +68,16 @@ type Summary struct {
 	Matches bool `db:"matches"`
 	// IsAssessed reports that Level, Agreement and Letters are known; Answers always is.
 	IsAssessed bool `db:"is_assessed"`
+}
+
+// IsSettled reports whether the item's most common answer is settled in every variant, with a confidence.
+func (s Summary) IsSettled(confidence float64) bool {
+	for letters := range strings.FieldsSeq(*s.AllLetters) {
+		if first, second := measure.Votes(letters); !measure.IsSettled(first, second, confidence) {
+			return false
+		}
+	}
+	return true
 }
 
 // IsUnstable reports whether the item was answered in more than one way.
@@ -96,7 +109,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		t.runs_per_item * CASE WHEN $4 = 0 THEN t.total_variants ELSE 1 END + coalesce((
 			SELECT sum(greatest(p.runs - t.runs_per_item, 0)) FROM planned_runs p WHERE p.item_id = i.id AND ($4 = 0 OR p.variant = $4)), 0) AS planned,
 		coalesce(r.failures, 0) AS failures,
-		q.level, q.agreement, q.letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict,
+		q.level, q.agreement, q.letters, q.all_letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict,
 		coalesce(q.is_same, false) AS is_same, coalesce(q.is_contradicted, false) AS is_contradicted, ` + known + `
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2
 			OR EXISTS (SELECT FROM unnest(i.variable_values) AS own (value) WHERE own.value ` + like + ` $2) OR EXISTS (
@@ -113,6 +126,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	LEFT JOIN ( -- of several variants: the least alike level, and the mean
 		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
 			string_agg(left(q.letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), '' ORDER BY q.variant) AS letters, -- as many of each question
+			string_agg(q.letters, ' ' ORDER BY q.variant) AS all_letters,
 			bool_or(q.facts_differ = 'conflict') AS has_conflict, bool_and(q.level IN ('identical', 'format_only')) AS is_same,
 			bool_or(q.expected_facts IS NOT NULL) AS is_contradicted, min(` + riskOfQuestion + `) AS risk
 		FROM question_statistics q

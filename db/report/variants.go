@@ -58,6 +58,11 @@ type VariantStatistics struct {
 	Cost            *string `db:"cost" json:"cost" doc:"Decimal number; sum over the runs whose cost is known" example:"0.295"`
 	Currency        *string `db:"currency" json:"currency" example:"USD"`
 	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" example:"500"`
+
+	// Settled is how many questions are settled, SettledAfter how many of them by their number of runs; nil unless
+	// the task is adaptive.
+	Settled      *int        `db:"-" json:"settled,omitempty" doc:"Of an adaptive task: questions whose most common answer is settled" example:"97"`
+	SettledAfter map[int]int `db:"-" json:"settled_after,omitempty" doc:"Of them: how many after how many runs"`
 }
 
 // The columns of VariantStatistics, over the runs and the assessed questions that the statement groups.
@@ -143,7 +148,36 @@ func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (varian
 	if err == nil && len(variants) == 0 {
 		err = &db.NotFoundError{Kind: db.KindTask}
 	}
-	return variants, err
+	if err != nil {
+		return nil, err
+	}
+	return variants, r.countSettled(ctx, taskID, variants)
+}
+
+// countSettled counts the settled questions of an adaptive task.
+func (r Report) countSettled(ctx context.Context, taskID uuid.UUID, variants []VariantStatistics) error {
+	const read = `
+		SELECT q.variant, q.letters, CAST(t.adaptive ->> 'confidence' AS float8) AS confidence
+		FROM evaluation_tasks t
+		JOIN evaluation_items i ON i.task_id = t.id
+		JOIN question_statistics q ON q.item_id = i.id
+		WHERE t.id = $1 AND t.adaptive IS NOT NULL`
+	type row struct {
+		Variant    int
+		Letters    string
+		Confidence float64
+	}
+	return pg.EachRow(ctx, r.db, "count the settled questions", read, []any{taskID}, func(one row) error {
+		of := &variants[one.Variant-1]
+		if of.Settled == nil {
+			of.Settled, of.SettledAfter = new(int), map[int]int{}
+		}
+		if first, second := measure.Votes(one.Letters); measure.IsSettled(first, second, one.Confidence) {
+			*of.Settled++
+			of.SettledAfter[len(one.Letters)]++
+		}
+		return nil
+	})
 }
 
 // ErrorCount is how often runs of each variant ended with an error, by variant number.

@@ -92,9 +92,9 @@ func (h *handler) registerActions(api huma.API) {
 	}, h.appendItems)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
-		Summary:     "Raise the runs of each question of a task that has ended",
+		Summary:     "Raise the runs of each question of a task that has ended, or of chosen questions",
 		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body:        formOrJSON(rest.JSONBody[extendFields](schemas)),
 	}, h.extendTask)
 }
