@@ -70,6 +70,16 @@ const inScope = `(l.item_id IS NULL OR i.id = l.item_id OR i.series = (SELECT se
 // isKept is the condition for runs r of an item that a launch l does not repeat, for its variant v and run_index n.
 const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
 
+// PlannedRuns is how many runs of item i of task t in variant v are planned.
+const PlannedRuns = `greatest(t.runs_per_item, (SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id AND p.variant = v.number))`
+
+// RunsOfItem is how many runs of item i of task t are planned, over all variants.
+const RunsOfItem = `t.runs_per_item * t.total_variants
+	+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0) FROM planned_runs p WHERE p.item_id = i.id AND p.runs > t.runs_per_item)`
+
+// RunsOfTask is how many runs of task t are planned.
+const RunsOfTask = `t.total_items * t.runs_per_item * t.total_variants + t.extra_runs`
+
 // sumSpent is the cost of the runs r as pairs of a JSON object. It is in the currency g.currency if all targets
 // have the same.
 const sumSpent = `jsonb_build_object(

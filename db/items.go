@@ -35,6 +35,8 @@ type NewItem struct {
 	Series    string
 	Turn      int
 	Variables []string
+	// Planned are the numbers of its runs by variant, if some exceed the task's runs_per_item; used for imports only.
+	Planned []int
 }
 
 const insertItem = `

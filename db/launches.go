@@ -110,8 +110,11 @@ func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 		return 0
 	}
 	left := t.TotalRuns() - statistics.Runs + statistics.JudgeMissing
-	if kind == LaunchRetry {
+	switch {
+	case kind == LaunchRetry:
 		left += statistics.Failed + statistics.TimedOut + statistics.JudgeErrors
+	case kind == LaunchResume && t.Adaptive != nil && left == 0:
+		left = 1 // further rounds may be due, which only the launch plans
 	}
 	return left
 }
@@ -133,6 +136,10 @@ const countLeft = `
 	SELECT t.runs_per_item
 			* CASE WHEN $2::bigint IS NULL THEN t.total_items ELSE 1 END
 			* CASE WHEN $3::int IS NULL THEN t.total_variants ELSE 1 END
+		+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0)
+			FROM planned_runs p
+			JOIN evaluation_items i ON i.id = p.item_id AND i.task_id = t.id
+			WHERE p.runs > t.runs_per_item AND ($2::bigint IS NULL OR p.item_id = $2) AND ($3::int IS NULL OR p.variant = $3))
 		- (SELECT count(*)
 			FROM evaluation_runs r
 			WHERE r.task_id = t.id AND r.is_current AND r.status = 'SUCCEEDED'
@@ -193,11 +200,52 @@ func (s *Store) RequestLaunch(ctx context.Context, scope Scope, taskID uuid.UUID
 	return launchID, err
 }
 
-// ExtendTask raises the number of runs of each question of a task that has ended, and starts the missing runs. It
-// returns ErrConflict if the task is active or was never started, and ErrNothingToRun if it already has that many
-// runs.
-func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, runsPerItem int, n NewLaunch) (launchID uuid.UUID, err error) {
-	const raise = `UPDATE evaluation_tasks SET runs_per_item = $2 WHERE id = $1`
+// raiseAll sets the number of runs of each question of a task; questions that have more keep theirs.
+const raiseAll = `
+	WITH obsolete AS (
+		DELETE FROM planned_runs p
+		USING evaluation_items i
+		WHERE i.task_id = $1 AND p.item_id = i.id AND p.runs <= $2)
+	UPDATE evaluation_tasks
+	SET runs_per_item = $2,
+		adaptive = jsonb_set(adaptive, '{max_runs}', to_jsonb(greatest(CAST(adaptive ->> 'max_runs' AS int), $2))),
+		extra_runs = (
+			SELECT coalesce(sum(p.runs - $2), 0)
+			FROM planned_runs p
+			JOIN evaluation_items i ON i.id = p.item_id
+			WHERE i.task_id = $1 AND p.runs > $2)
+	WHERE id = $1`
+
+// raiseSome raises the number of runs of the questions $2 of a task, and of the conversations they belong to, in all variants,
+// and returns how many runs were added.
+const raiseSome = `
+	WITH chosen AS (
+		SELECT DISTINCT turn.id
+		FROM evaluation_items i
+		JOIN evaluation_items turn ON turn.task_id = i.task_id AND (turn.id = i.id OR turn.series = i.series)
+		WHERE i.task_id = $1 AND i.question_id = ANY ($2)),
+	raised AS (
+		SELECT chosen.id, v.number, greatest(t.runs_per_item, p.runs) AS before
+		FROM chosen
+		JOIN evaluation_tasks t ON t.id = $1
+		JOIN task_variants v ON v.task_id = t.id
+		LEFT JOIN planned_runs p ON p.item_id = chosen.id AND p.variant = v.number
+		WHERE greatest(t.runs_per_item, p.runs) < $3),
+	planned AS (
+		INSERT INTO planned_runs (item_id, variant, runs)
+		SELECT id, number, $3
+		FROM raised
+		ON CONFLICT (item_id, variant) DO UPDATE SET runs = excluded.runs),
+	counted AS (
+		UPDATE evaluation_tasks
+		SET extra_runs = extra_runs + (SELECT coalesce(sum($3 - before), 0) FROM raised)
+		WHERE id = $1)
+	SELECT coalesce(sum($3 - before), 0) FROM raised`
+
+// ExtendTask raises the number of runs of each question of a task that has ended, or only of the questions named, and starts
+// the missing runs. It returns ErrConflict if the task is active or was never started, ErrNothingToRun if there are that many
+// runs already, and ErrNotFound if the task, or one of the questions, does not exist.
+func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, questionIDs []string, runs int, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
@@ -206,16 +254,38 @@ func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, r
 		if task.Status.IsActive() {
 			return fmt.Errorf("extend a task that is %s: %w", task.Status, ErrConflict)
 		}
-		if runsPerItem <= task.RunsPerItem {
+		if runs <= task.RunsPerItem {
 			return ErrNothingToRun
 		}
-		if _, err := tx.ExecContext(ctx, raise, taskID, runsPerItem); err != nil {
+		if len(questionIDs) > 0 {
+			err = raiseQuestions(ctx, tx, taskID, questionIDs, runs)
+		} else {
+			_, err = tx.ExecContext(ctx, raiseAll, taskID, runs)
+		}
+		if err != nil {
 			return pg.Classify("raise the runs", err)
 		}
 		launchID, err = Extend(ctx, tx, taskID, n)
 		return err
 	})
 	return launchID, err
+}
+
+func raiseQuestions(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, questionIDs []string, runs int) error {
+	const count = `SELECT count(*) FROM evaluation_items WHERE task_id = $1 AND question_id = ANY ($2)`
+	var known, added int
+	questionIDs = slices.Compact(slices.Sorted(slices.Values(questionIDs)))
+	if err := tx.GetContext(ctx, &known, count, taskID, pq.StringArray(questionIDs)); err != nil {
+		return err
+	}
+	if known < len(questionIDs) {
+		return &NotFoundError{Kind: KindQuestion}
+	}
+	err := tx.GetContext(ctx, &added, raiseSome, taskID, pq.StringArray(questionIDs), runs)
+	if err == nil && added == 0 {
+		err = ErrNothingToRun
+	}
+	return err
 }
 
 // EvaluateTask has evaluators judge the answers of a task that has ended, without calling its agents. judges are
@@ -318,7 +388,7 @@ const insertUnits = `
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		JOIN evaluation_items i ON i.task_id = t.id AND i.id > l.made_through AND i.id <= $2 AND ` + inScope + `
 		JOIN task_variants v ON v.task_id = t.id AND (l.variant IS NULL OR v.number = l.variant)
-		CROSS JOIN generate_series(1, t.runs_per_item) n
+		CROSS JOIN LATERAL generate_series(1, ` + PlannedRuns + `) n
 		WHERE l.id = $1
 		  AND l.kind <> 'EVALUATE'
 		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND ` + isKept + `)
@@ -373,11 +443,13 @@ const runLaunch = `
 		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.variant = u.variant AND r.run_index = u.run_index AND r.is_current) repeated,
 		(SELECT count(*) AS items
 		FROM (
-			SELECT r.item_id
+			SELECT i.id AS item_id
 			FROM evaluation_runs r
+			JOIN evaluation_items i ON i.id = r.item_id
+			JOIN evaluation_tasks t ON t.id = i.task_id
 			WHERE r.task_id = $2 AND r.is_current
-			GROUP BY r.item_id
-			HAVING count(*) = (SELECT runs_per_item * total_variants FROM evaluation_tasks WHERE id = $2)) whole
+			GROUP BY i.id, t.id
+			HAVING count(*) = ` + RunsOfItem + `) whole
 		WHERE NOT EXISTS (SELECT FROM units u WHERE u.launch_id = $1 AND u.item_id = whole.item_id AND u.evaluator = 0)
 		  AND NOT EXISTS ( -- for a conversation, units that begin at an earlier turn also count
 			SELECT
@@ -637,7 +709,7 @@ const closeTask = `
 	UPDATE evaluation_tasks t
 	SET completed_at = now(), updated_at = now(), is_assessed = true,
 		status = CASE
-			WHEN $2 OR t.total_items * t.runs_per_item * t.total_variants > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
+			WHEN $2 OR ` + RunsOfTask + ` > (SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND is_current)
 			THEN 'STOPPED'
 			ELSE 'SUCCEEDED'
 		END
@@ -662,6 +734,11 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		}
 		if launch.Status == LaunchStopping { // a dead worker's units may have returned to the queue in the meantime
 			if err := stopQueued(ctx, tx, id); err != nil {
+				return err
+			}
+		}
+		if launch.Status == LaunchRunning {
+			if isPlanned, err := planLastRounds(ctx, tx, id); err != nil || isPlanned {
 				return err
 			}
 		}
@@ -698,6 +775,22 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		return Notify(ctx, tx, launch.TaskID)
 	})
 	return finished && err == nil, err
+}
+
+// planLastRounds plans the rounds that are due in a launch without open units, which the caller has locked. isPlanned reports
+// that the launch does not end yet: there are new units, or the budget has to make room for them first.
+func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (isPlanned bool, err error) {
+	const isOver = `
+		SELECT t.adaptive IS NOT NULL AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state IN ('QUEUED', 'RUNNING'))
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		WHERE l.id = $1`
+	var mayPlan bool
+	if err := tx.GetContext(ctx, &mayPlan, isOver, launchID); err != nil || !mayPlan {
+		return false, pg.Classify("look whether the launch is over", err)
+	}
+	planned, awaits, err := planRoundsOf(ctx, tx, launchID, nil)
+	return planned || awaits, err
 }
 
 // FailLaunch ends a launch and its task because of an internal fault that code names. Units that have not begun are

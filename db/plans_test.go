@@ -124,7 +124,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"Questions", func() error { _, err := report.New(store).Questions(ctx, large, items); return err }},
 		{"Unassessed", func() error { _, err := store.Unassessed(ctx, large, 100); return err }},
 		{"UnassessedTask", func() error { _, err := report.New(store).UnassessedTask(ctx); return err }},
-		{"Whole", func() error { _, err := report.New(store).Whole(ctx, items, 20); return err }},
+		{"Whole", func() error { _, err := report.New(store).Whole(ctx, items); return err }},
 		{"EachAnsweredRun", func() error {
 			return report.New(store).Assessor().EachAnsweredRun(ctx, items, 100, func(report.AnsweredRun) error { return nil })
 		}},

@@ -71,16 +71,20 @@ type Usage struct {
 	FirstTokenMS *int `db:"first_token_ms"`
 }
 
-// WithMissing returns the runs of a question of a task in order of variant and run_index. It adds runs that never
-// took place with only these fields and the status STOPPED.
-func (t Task) WithMissing(taken []Run) []Run {
-	runs := make([]Run, t.RunsOfItem())
-	for i := range runs {
-		runs[i] = Run{Variant: i/t.RunsPerItem + 1, RunIndex: i%t.RunsPerItem + 1, Status: RunStopped}
+// WithMissing returns the planned runs of a question of a task in order of variant and run_index. It adds runs that
+// never took place with only these fields and the status STOPPED.
+func (t Task) WithMissing(itemID int64, taken []Run, planned Planned) []Run {
+	var runs []Run
+	starts := make([]int, t.TotalVariants+1) // where the runs of each variant begin, and the last end
+	for v := range t.TotalVariants {
+		for n := range t.RunsOf(planned, itemID, v+1) {
+			runs = append(runs, Run{Variant: v + 1, RunIndex: n + 1, Status: RunStopped})
+		}
+		starts[v+1] = len(runs)
 	}
 	for _, run := range taken {
-		if run.RunIndex <= t.RunsPerItem && run.Variant <= t.TotalVariants {
-			runs[(run.Variant-1)*t.RunsPerItem+run.RunIndex-1] = run
+		if run.Variant <= t.TotalVariants && run.RunIndex <= starts[run.Variant]-starts[run.Variant-1] {
+			runs[starts[run.Variant-1]+run.RunIndex-1] = run
 		}
 	}
 	return runs

@@ -37,7 +37,7 @@ func TestTasksAreReachedWithinTheirScope(t *testing.T) {
 				_, err := store.RequestLaunch(t.Context(), scope, id, db.LaunchSubmit, db.Selection{}, launch)
 				return err
 			},
-			"extend":   func() error { _, err := store.ExtendTask(t.Context(), scope, id, 2, launch); return err },
+			"extend":   func() error { _, err := store.ExtendTask(t.Context(), scope, id, nil, 2, launch); return err },
 			"evaluate": func() error { _, err := store.EvaluateTask(t.Context(), scope, id, nil, nil, launch); return err },
 			"append": func() error {
 				items := []db.NewItem{{QuestionID: "r", Question: "r"}}

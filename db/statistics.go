@@ -128,9 +128,9 @@ const (
 const computeTaskStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
-			SELECT total_items * runs_per_item * total_variants
-			FROM evaluation_tasks
-			WHERE id = $1 AND status IN ('STOPPED', 'FAILED')), 0) - count(*)),
+			SELECT ` + RunsOfTask + `
+			FROM evaluation_tasks t
+			WHERE t.id = $1 AND t.status IN ('STOPPED', 'FAILED')), 0) - count(*)),
 		'error_codes', coalesce((
 			SELECT json_object_agg(e.error_code, e.n)
 			FROM (
@@ -145,9 +145,9 @@ const computeTaskStatistics = `
 			WHERE task_id = $1))
 		|| (SELECT jsonb_build_object(
 				'items', t.total_items,
-				'runs_expected', t.total_items * t.runs_per_item * t.total_variants,
-				'missing', t.total_items * t.runs_per_item * t.total_variants - count(r.id),
-				'success_rate', count(r.id) FILTER (WHERE r.status = 'SUCCEEDED') / nullif(t.total_items * t.runs_per_item * t.total_variants, 0)::float8)
+				'runs_expected', ` + RunsOfTask + `,
+				'missing', ` + RunsOfTask + ` - count(r.id),
+				'success_rate', count(r.id) FILTER (WHERE r.status = 'SUCCEEDED' AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) / nullif(t.total_items * t.runs_per_item * t.total_variants, 0)::float8)
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)
@@ -178,7 +178,7 @@ const computeVerdicts = `
 	FROM (
 		SELECT count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
+		WHERE task_id = $1 AND is_current AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1) AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
 		GROUP BY item_id, variant) q`
 
 // With several variants, each has its own range.
@@ -266,10 +266,12 @@ func StoreStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUI
 		SET processed_items = (
 			SELECT count(*)
 			FROM (
-				SELECT FROM evaluation_runs
-				WHERE task_id = $1 AND is_current
-				GROUP BY item_id
-				HAVING count(*) = t.runs_per_item * t.total_variants) whole)
+				SELECT
+				FROM evaluation_runs r
+				JOIN evaluation_items i ON i.id = r.item_id
+				WHERE r.task_id = $1 AND r.is_current
+				GROUP BY i.id
+				HAVING count(*) = ` + RunsOfItem + `) whole)
 		WHERE t.id = $1`
 	if _, err := tx.ExecContext(ctx, storeOfLaunch, launchID); err != nil {
 		return pg.Classify("compute the launch's statistics", err)

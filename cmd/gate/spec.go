@@ -65,7 +65,7 @@ var members = map[string]kindOfValue{
 	"cluster_by": aText, "dataset": aText, "dataset_file": aText,
 	"column_question_id": aText, "column_question": aText, "dataset_encoding": aText, "column_standard_answer": aText, "max_cost": aText, "baseline": aText,
 	"runs_per_item": aNumber, "timeout_seconds": aNumber, "max_retries": aNumber, "concurrency": aNumber,
-	"use_stream": aBoolean, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject, "margin": anObject,
+	"use_stream": aBoolean, "adaptive": anObject, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject, "margin": anObject,
 	"prompts": aListOfEntries, "models": aListOfEntries, "agents": aListOfEntries, "evaluators": aListOfEntries, "channels": aListOfIDs,
 }
 

@@ -406,6 +406,13 @@ func (a *arena) create(questions int, fields map[string]string) string {
 	return createTask(a.t, a.web.url(), all, dataset.String())
 }
 
+// adaptiveFields are the fields of a task that asks its questions again until they are settled. No two answers of the agent are
+// equal, so each question gets all its rounds.
+var adaptiveFields = map[string]string{"runs_per_item": "2", "adaptive": `{"max_runs": 6, "confidence": 0.95}`}
+
+// mostRuns is how many runs each question of a task t has in the end.
+const mostRuns = `coalesce(CAST(t.adaptive ->> 'max_runs' AS int), t.runs_per_item)`
+
 // createConversations creates a task with count conversations of four turns and a judge: half as many calls to the
 // agent as a plain task with the same number of questions has here, and as many to the judge.
 func (a *arena) createConversations(count int) string {
@@ -491,7 +498,7 @@ func (a *arena) judge() (v verdict) {
 			(SELECT count(*) FROM evaluation_tasks t JOIN task_evaluators j ON j.task_id = t.id AND j.target IS NOT NULL
 				JOIN evaluation_runs r ON r.task_id = t.id AND r.is_current AND r.status = 'SUCCEEDED'
 				WHERE t.status = 'SUCCEEDED' AND NOT EXISTS (SELECT 1 FROM evaluations e WHERE e.run_id = r.id AND e.evaluator = j.number)) +
-			(SELECT count(*) FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id, generate_series(1, t.total_variants) v, generate_series(1, t.runs_per_item) n
+			(SELECT count(*) FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id, generate_series(1, t.total_variants) v, generate_series(1, `+mostRuns+`) n
 				WHERE t.status = 'SUCCEEDED'
 				  AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v AND r.run_index = n AND r.is_current)) AS lost,
 		(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs WHERE is_current GROUP BY item_id, variant, run_index HAVING count(*) > 1) d) +
@@ -535,7 +542,7 @@ func (a *arena) requirePagesTell(id string) {
 	var table struct{ Runs, Succeeded, Processed int }
 	require.NoError(a.t, a.tables.Get(&table, `SELECT count(*) AS runs, count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
 		(SELECT count(*) FROM (SELECT FROM evaluation_runs WHERE task_id = $1 AND is_current GROUP BY item_id
-			HAVING count(*) = (SELECT runs_per_item * total_variants FROM evaluation_tasks WHERE id = $1)) whole) AS processed
+			HAVING count(*) = (SELECT `+mostRuns+` * t.total_variants FROM evaluation_tasks t WHERE t.id = $1)) whole) AS processed
 		FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
 	state := task(a.t, a.web.url(), id)
 	require.Equal(a.t, table.Runs, state.Statistics.Runs)
@@ -579,7 +586,7 @@ func TestChaosShort(t *testing.T) {
 	defer cancel()
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(ctx) })
-	ids := []string{a.create(60, nil), a.create(40, a.fourVariants()), a.createConversations(20)}
+	ids := []string{a.create(60, nil), a.create(40, a.fourVariants()), a.createConversations(20), a.create(30, adaptiveFields)}
 	dbtest.Await(t, time.Minute, "the first calls", func() bool { calls, _ := a.agent.counts(); return calls > 20 })
 	faults := a.quickFaults()
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
@@ -652,7 +659,7 @@ func TestChaosFull(t *testing.T) {
 	for n := range tasks {
 		switch n % 4 {
 		case 0, 2:
-			ids = append(ids, a.create(questions, nil))
+			ids = append(ids, a.create(questions, nil), a.create(questions/2, adaptiveFields))
 		case 1:
 			ids = append(ids, a.create(questions, a.fourVariants()))
 		default: // as many calls, half of them to the judge

@@ -90,7 +90,7 @@ type Standing struct {
 	// had an allowance.
 	InFlight int   `db:"in_flight"`
 	Claimed  int64 `db:"claimed"`
-	// IsWaiting reports that units of the launch wait to be claimed, or have not been created yet.
+	// IsWaiting reports that units of the launch wait to be claimed, have not been created yet, or wait to be planned.
 	IsWaiting bool `db:"is_waiting"`
 }
 
@@ -165,7 +165,8 @@ const standings = `
 		max(trunc(g.per_unit, 12)) AS per_unit, bool_or(g.is_unknown) AS is_unknown,
 		(SELECT count(*) FROM units u WHERE u.launch_id = c.id AND u.state = 'RUNNING') AS in_flight,
 		coalesce((SELECT claimed FROM allowances a WHERE a.launch_id = c.id), 0) AS claimed,
-		c.is_pending OR EXISTS (SELECT FROM units u WHERE u.launch_id = c.id AND u.state = 'QUEUED') AS is_waiting
+		c.is_pending OR EXISTS (SELECT FROM units u WHERE u.launch_id = c.id AND u.state = 'QUEUED')
+			OR EXISTS (SELECT FROM launches l WHERE l.id = c.id AND l.awaits_budget) AS is_waiting
 	FROM capped c
 	JOIN targets g ON g.task_id = c.task_id
 	LEFT JOIN spent s ON s.reason = c.reason AND s.owner = c.owner AND s.currency = g.currency

@@ -17,6 +17,9 @@ type Answer struct {
 	Text []byte
 	// IsMissing reports that the run never took place.
 	IsMissing bool
+	// IsExtra reports that the question was asked this time because its earlier answers differed: such a run counts
+	// for letters and facts only, because it would bias all numbers.
+	IsExtra bool
 }
 
 // Question sums up the answers to one question. Its fields have the names of the numbers in metrics.md.
@@ -110,10 +113,16 @@ func Assess(ctx context.Context, standard string, variants [][]Answer) (question
 
 // assess sums up the answers of one variant, given the texts of all letters.
 func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters []string, texts map[string]string) (Question, error) {
-	keys := make([][]byte, len(answers))
-	missing, answered := false, 0
-	for n, answer := range answers {
-		keys[n] = answer.Key
+	var keys [][]byte
+	missing, answered, all := false, 0, 0
+	for _, answer := range answers {
+		if answer.Key != nil {
+			all++
+		}
+		if answer.IsExtra {
+			continue
+		}
+		keys = append(keys, answer.Key)
 		missing = missing || answer.IsMissing
 		if answer.Key != nil {
 			answered++
@@ -121,7 +130,7 @@ func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters
 	}
 	own, groups := Letters(keys)
 	q := Question{Distinct: len(groups), Letters: joined(letters)}
-	if runs := len(answers); runs > 1 && !missing {
+	if runs := len(keys); runs > 1 && !missing {
 		q.Agreement, q.Consensus = new(float64), new(float64)
 		for n, group := range groups {
 			*q.Agreement += float64(group.Count*(group.Count-1)) / float64(runs*(runs-1))
@@ -137,14 +146,29 @@ func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters
 	if answered > 1 {
 		mean := meanSimilarity(distinct, groups, answered)
 		q.Similarity = &mean
+	}
+	if all > 1 {
 		var err error
 		if q.Differ, q.Facts, err = readFacts(ctx, reader, letters, texts); err != nil {
 			return Question{}, err
 		}
 	}
 	areEmpty := len(groups) == 1 && bytes.Equal(keyOf(keys), Key(nil))
-	q.Level = levelOf(answered, areEmpty, distinct, q.Similarity, q.Differ == facts.Conflict)
+	q.Level = levelOf(answered, areEmpty, distinct, q.Similarity, q.Differ == facts.Conflict && (len(keys) == len(answers) || q.conflictsWithin(len(keys))))
 	return q, nil
+}
+
+// conflictsWithin reports whether the first runs contradict each other, too.
+func (q Question) conflictsWithin(runs int) bool {
+	return slices.ContainsFunc(q.Facts, func(fact Fact) bool {
+		stated := 0
+		for _, value := range fact.Values {
+			if slices.ContainsFunc(value.Runs, func(run int) bool { return run <= runs }) {
+				stated++
+			}
+		}
+		return stated > 1
+	})
 }
 
 // mostFacts is the maximum number of facts kept for a question.

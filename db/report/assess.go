@@ -74,16 +74,16 @@ func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit in
 	return pg.EachRow(ctx, a.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
-// Whole returns the items that have all of their perItem runs.
-func (r Report) Whole(ctx context.Context, itemIDs []int64, runsOfItem int) (whole []int64, err error) {
+// Whole returns the items that have all the runs that are planned.
+func (r Report) Whole(ctx context.Context, itemIDs []int64) (whole []int64, err error) {
 	const find = `
-		SELECT item_id
-		FROM evaluation_runs
-		WHERE item_id = ANY ($1) AND is_current
-		GROUP BY item_id
-		HAVING count(*) = $2
-		ORDER BY item_id`
-	err = r.db.SelectContext(ctx, &whole, find, pq.Int64Array(itemIDs), runsOfItem)
+		SELECT i.id
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		WHERE i.id = ANY ($1)
+		  AND (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current) = ` + db.RunsOfItem + `
+		ORDER BY i.id`
+	err = r.db.SelectContext(ctx, &whole, find, pq.Int64Array(itemIDs))
 	return whole, pg.Classify("find whole questions", err)
 }
 

@@ -50,7 +50,7 @@ const readComparable = `
 	CROSS JOIN unnest(CAST($2 AS int[])) v (variant)
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = v.variant
 	LEFT JOIN (
-		SELECT item_id, variant,
+		SELECT item_id, variant, -- of all questions equally many
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
 			avg(latency_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
 			avg(first_token_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS first_token_ms,
@@ -58,7 +58,7 @@ const readComparable = `
 			avg(cost::float8) FILTER (WHERE status = 'SUCCEEDED') AS cost,
 			count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current AND variant = ANY ($2)
+		WHERE task_id = $1 AND is_current AND variant = ANY ($2) AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
 		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant
 	ORDER BY i.number, v.variant`
 
@@ -119,13 +119,13 @@ type Asked struct {
 	Variant int
 }
 
-// AnswerKeys returns the keys of the answers of a task's current runs, in the order of the runs. Equal answers have
+// AnswerKeys returns the keys of the answers of each question's first runs_per_item current runs, in the order of the runs. Equal answers have
 // equal keys; a run without an answer has an empty one.
 func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID) (map[Asked][]string, error) {
 	const read = `
 		SELECT item_id, variant, coalesce(answer_key, '') AS answer_key
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current
+		WHERE task_id = $1 AND is_current AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
 		ORDER BY item_id, variant, run_index`
 	type row struct {
 		ItemID    int64  `db:"item_id"`

@@ -16,7 +16,9 @@ type Row struct {
 	// Variant is the variant's number.
 	Variant int
 	Likeness
-	Runs []Run
+	// Planned is how many runs of it are planned.
+	Planned int
+	Runs    []Run
 }
 
 // Run is one run of a row.
@@ -40,13 +42,14 @@ type Run struct {
 }
 
 const readExport = `
-	SELECT ` + db.ItemColumns + `, v.number AS variant, r.id AS run_id, r.run_index, r.unit_id, r.launch_id, r.status,
+	SELECT ` + db.ItemColumns + `, v.number AS variant, ` + db.PlannedRuns + ` AS planned, r.id AS run_id, r.run_index, r.unit_id, r.launch_id, r.status,
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
 		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message, r.finish_reason, r.failed_attempts,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 		` + db.EvaluationsOfRun + ` AS evaluations,
 		` + likenessColumns + `
 	FROM evaluation_items i
+	JOIN evaluation_tasks t ON t.id = i.task_id
 	JOIN task_variants v ON v.task_id = i.task_id
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = v.number
 	LEFT JOIN evaluation_runs r ON r.item_id = i.id AND r.variant = v.number AND r.is_current
@@ -57,6 +60,7 @@ const readExport = `
 type exportLine struct {
 	db.Item
 	Variant int `db:"variant"`
+	Planned int `db:"planned"`
 	Likeness
 	RunID        *int64        `db:"run_id"`
 	RunIndex     *int          `db:"run_index"`
@@ -101,7 +105,7 @@ func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield
 				current = nil
 			}
 			if current == nil {
-				current = &Row{Item: line.Item, Variant: line.Variant, Likeness: line.Likeness}
+				current = &Row{Item: line.Item, Variant: line.Variant, Planned: line.Planned, Likeness: line.Likeness}
 			}
 			if line.RunIndex != nil {
 				current.Runs = append(current.Runs, line.run())

@@ -95,7 +95,7 @@ func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (by
 var sorts = map[string]string{
 	"question_id": "i.sort_key",
 	"agreement":   "(SELECT avg(q.agreement) FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
-	"pass_rate":   "(SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / nullif(count(r.passed), 0) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))",
+	"pass_rate":   "(SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / nullif(count(r.passed), 0) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = i.task_id) AND (:variant = 0 OR r.variant = :variant))",
 	"risk":        "(SELECT min(" + riskOfQuestion + ") FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
 	"latency":     "(SELECT avg(r.latency_ms) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))",
 }
@@ -161,7 +161,12 @@ func (f Filter) where() string {
 		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() && len(f.FinishReasons)+len(f.ErrorCodes) == 0 {
 			where += `
 			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))
-				< (SELECT runs_per_item * CASE WHEN :variant = 0 THEN total_variants ELSE 1 END FROM evaluation_tasks WHERE id = :task)`
+				< (SELECT t.runs_per_item * CASE WHEN :variant = 0 THEN t.total_variants ELSE 1 END
+					+ (SELECT coalesce(sum(greatest(p.runs - t.runs_per_item, 0)), 0)
+						FROM planned_runs p
+						WHERE p.item_id = i.id AND (:variant = 0 OR p.variant = :variant))
+				FROM evaluation_tasks t
+				WHERE t.id = :task)`
 		}
 		where += `)`
 	}

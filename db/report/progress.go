@@ -57,7 +57,7 @@ const readProgress = `
 	SELECT t.id AS task_id, t.status AS task_status, t.failure_code,
 		coalesce(l.number, 0) AS launch_number,
 		coalesce(l.status = 'STOPPING', false) AS is_stopping,
-		t.total_items * t.runs_per_item * t.total_variants AS total,
+		` + db.RunsOfTask + ` AS total,
 		CASE WHEN is_working THEN l.kept_succeeded + l.kept_failed + u.done ELSE r.runs END AS completed,
 		CASE WHEN is_working THEN l.kept_failed + u.failed ELSE r.failed END AS failed,
 		u.running, u.judge_total, u.judged, u.judge_failed,
@@ -66,6 +66,10 @@ const readProgress = `
 			ELSE t.runs_per_item
 				* CASE WHEN l.item_id IS NULL THEN t.total_items ELSE 1 END
 				* CASE WHEN l.variant IS NULL THEN t.total_variants ELSE 1 END
+				+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0)
+					FROM planned_runs p
+					JOIN evaluation_items i ON i.id = p.item_id AND i.task_id = t.id
+					WHERE p.runs > t.runs_per_item AND (l.item_id IS NULL OR p.item_id = l.item_id) AND (l.variant IS NULL OR p.variant = l.variant))
 				- r.of_scope
 		END AS queued,
 		coalesce(CASE WHEN l.status = 'PENDING' THEN l.total_units END, 0) AS prepared,

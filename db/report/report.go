@@ -35,8 +35,9 @@ type Summary struct {
 	// Answers is how many different answers the successful current runs gave: with several variants, the
 	// highest count of any variant.
 	Answers int `db:"answers"`
-	// Runs is how many current runs there are: fewer than the task has per item if the task was stopped.
-	Runs int `db:"runs"`
+	// Runs is how many current runs there are: fewer than Planned if the task was stopped.
+	Runs    int `db:"runs"`
+	Planned int `db:"planned"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
 	// Judged is how many current runs have a verdict of every evaluator, Passes how many of them passed.
@@ -48,6 +49,9 @@ type Summary struct {
 	Level     *measure.Level `db:"level"`
 	Agreement *float64       `db:"agreement"`
 	Letters   *string        `db:"letters"`
+	// AllLetters are the letters of all runs, variant by variant, separated by blanks; nil while the item is not
+	// assessed.
+	AllLetters *string `db:"all_letters"`
 	// HasConflict reports that two answers of a variant contradict each other on a fact.
 	HasConflict bool `db:"has_conflict"`
 	// IsSame reports that, within each variant, all answers have the same content; IsContradicted reports that an
@@ -66,14 +70,25 @@ type Summary struct {
 	IsAssessed bool `db:"is_assessed"`
 }
 
+// IsSettled reports whether the item's most common answer is settled in every variant, with a confidence.
+func (s Summary) IsSettled(confidence float64) bool {
+	for letters := range strings.FieldsSeq(*s.AllLetters) {
+		if first, second := measure.Votes(letters); !measure.IsSettled(first, second, confidence) {
+			return false
+		}
+	}
+	return true
+}
+
 // IsUnstable reports whether the item was answered in more than one way.
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
 // Two sets of columns: data about an item's runs that is available without reading their rows, and data that is not.
 // The length of a text is available without reading the text.
 const (
-	countRuns      = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
-	countVerdicts  = `, count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score`
+	countRuns     = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
+	countVerdicts = `, count(passed) FILTER (WHERE run_index <= runs_per_item) AS judged, count(*) FILTER (WHERE passed AND run_index <= runs_per_item) AS passes,
+		avg(score) FILTER (WHERE run_index <= runs_per_item) AS score`
 	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
 )
 
@@ -91,8 +106,10 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	SELECT i.id, i.question_id, i.series, ` + db.ClusterOf + ` AS cluster, row_number() OVER (ORDER BY i.sort_key) AS number,
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
+		t.runs_per_item * CASE WHEN $4 = 0 THEN t.total_variants ELSE 1 END + coalesce((
+			SELECT sum(greatest(p.runs - t.runs_per_item, 0)) FROM planned_runs p WHERE p.item_id = i.id AND ($4 = 0 OR p.variant = $4)), 0) AS planned,
 		coalesce(r.failures, 0) AS failures,
-		q.level, q.agreement, q.letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict,
+		q.level, q.agreement, q.letters, q.all_letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict,
 		coalesce(q.is_same, false) AS is_same, coalesce(q.is_contradicted, false) AS is_contradicted, ` + known + `
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2
 			OR EXISTS (SELECT FROM unnest(i.variable_values) AS own (value) WHERE own.value ` + like + ` $2) OR EXISTS (
@@ -103,11 +120,13 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	LEFT JOIN (
 		SELECT item_id, ` + countRuns + measures + `
 		FROM evaluation_runs
+		JOIN (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1) t ON true
 		WHERE task_id = $1 AND is_current AND ($4 = 0 OR variant = $4)
 		GROUP BY item_id) r ON r.item_id = i.id
 	LEFT JOIN ( -- of several variants: the least alike level, and the mean
 		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
-			string_agg(q.letters, '' ORDER BY q.variant) AS letters,
+			string_agg(left(q.letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), '' ORDER BY q.variant) AS letters, -- as many of each question
+			string_agg(q.letters, ' ' ORDER BY q.variant) AS all_letters,
 			bool_or(q.facts_differ = 'conflict') AS has_conflict, bool_and(q.level IN ('identical', 'format_only')) AS is_same,
 			bool_or(q.expected_facts IS NOT NULL) AS is_contradicted, min(` + riskOfQuestion + `) AS risk
 		FROM question_statistics q
@@ -218,7 +237,7 @@ func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64)
 		WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING', 'STOPPING')
 		GROUP BY i.id, l.id, t.runs_per_item, t.total_variants
 		HAVING count(u.id) > 0
-			OR l.started_at IS NULL AND (l.item_id = i.id OR l.item_id IS NULL AND t.runs_per_item * t.total_variants > (
+			OR l.started_at IS NULL AND (l.item_id = i.id OR l.item_id IS NULL AND ` + db.RunsOfItem + ` > (
 				SELECT count(*) FROM evaluation_runs WHERE item_id = i.id AND is_current AND status = 'SUCCEEDED'))`
 	var retries []Retry
 	if err := r.db.SelectContext(ctx, &retries, read, taskID, pq.Int64Array(itemIDs)); err != nil {

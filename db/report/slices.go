@@ -65,6 +65,7 @@ const readSliceStatistics = `
 	of_slice AS MATERIALIZED (
 		SELECT slice, variant, count(*) AS runs, sum(attempts) AS attempts,
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
+			count(*) FILTER (WHERE status = 'SUCCEEDED' AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) AS counted,
 			count(*) FILTER (WHERE status = 'FAILED') AS failed,
 			count(*) FILTER (WHERE status = 'TIMEOUT') AS timed_out,
 			count(*) FILTER (WHERE error_code = 'REFUSED') AS refused,
@@ -77,7 +78,7 @@ const readSliceStatistics = `
 			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,
 			sum(cost) AS cost, count(cost) AS runs_with_cost,
 			array_agg(item_id) AS run_items,
-			array_agg(CASE WHEN passed THEN 3 WHEN passed IS NOT NULL THEN 2 ELSE 0 END) AS run_verdicts,
+			array_agg(CASE WHEN run_index > (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1) THEN -1 WHEN passed THEN 3 WHEN passed IS NOT NULL THEN 2 ELSE 0 END) AS run_verdicts,
 			array_agg(CASE WHEN status = 'SUCCEEDED' THEN latency_ms ELSE -1 END) AS run_latencies,
 			array_agg(coalesce(first_token_ms, -1)) AS run_first_tokens,
 			array_agg(coalesce(` + db.AnswerTokens + `, -1)) AS run_tokens,
@@ -93,14 +94,18 @@ const readSliceStatistics = `
 	FROM evaluation_tasks t
 	JOIN task_variants v ON v.task_id = t.id
 	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
-	CROSS JOIN (SELECT slice, count(*) AS items, count(DISTINCT cluster) AS clusters FROM twice GROUP BY slice) n
+	CROSS JOIN LATERAL (
+		SELECT i.slice, count(*) AS items, count(DISTINCT i.cluster) AS clusters, coalesce(sum(greatest(p.runs - t.runs_per_item, 0)), 0) AS extra
+		FROM twice i
+		LEFT JOIN planned_runs p ON p.item_id = i.item_id AND p.variant = v.number
+		GROUP BY i.slice) n
 	LEFT JOIN (
 		SELECT s.*, latency / nullif(succeeded, 0)::float8 AS latency_avg_ms, ` + unknownPercentiles + `
 		FROM (
 			SELECT *
 			FROM of_slice
 			UNION ALL
-			SELECT -1, variant, sum(runs)::bigint, sum(attempts)::bigint, sum(succeeded)::bigint, sum(failed)::bigint, sum(timed_out)::bigint,
+			SELECT -1, variant, sum(runs)::bigint, sum(attempts)::bigint, sum(succeeded)::bigint, sum(counted)::bigint, sum(failed)::bigint, sum(timed_out)::bigint,
 				sum(refused)::bigint, sum(filtered)::bigint, sum(truncated)::bigint, sum(latency)::bigint, max(longest_silence_max_ms),
 				sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(reasoning_tokens)::bigint, sum(total_tokens)::bigint,
 				sum(runs_with_usage)::bigint, sum(cost), sum(runs_with_cost)::bigint, NULL, NULL, NULL, NULL, NULL, NULL, NULL
@@ -168,7 +173,8 @@ type collected struct {
 // ofRuns are numbers of runs, in the same order; -1 stands for an unknown one.
 type ofRuns struct {
 	Items integers `db:"run_items"`
-	// Verdicts are 3 for a run that passed, 2 for one that did not, and 0 for one that was not judged.
+	// Verdicts are 3 for a run that passed, 2 for one that did not, and 0 for one that was not judged; -1 for a run
+	// beyond runs_per_item, which does not count.
 	Verdicts integers `db:"run_verdicts"`
 	// Latencies are known of runs with an answer.
 	Latencies   integers `db:"run_latencies"`
@@ -224,6 +230,9 @@ func (o ofRuns) verdicts(runsPerItem int) (said, answered variantVerdicts) {
 	}
 	sums := map[int64]*sum{}
 	for n, item := range o.Items {
+		if o.Verdicts[n] < 0 {
+			continue
+		}
 		of := sums[item]
 		if of == nil {
 			of = &sum{}
@@ -371,7 +380,7 @@ func (r Report) evaluationErrors(ctx context.Context, task db.Task) (errors []it
 		SELECT r.variant, r.item_id, count(*) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults
 		FROM evaluation_runs r
 		JOIN evaluations e ON e.run_id = r.id
-		WHERE r.task_id = $1 AND r.is_current AND (e.status = 'FAILED' OR e.is_default)
+		WHERE r.task_id = $1 AND r.is_current AND ` + isCounted + ` AND (e.status = 'FAILED' OR e.is_default)
 		GROUP BY r.variant, r.item_id`
 	if len(task.Evaluators) == 0 {
 		return nil, nil

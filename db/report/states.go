@@ -24,7 +24,7 @@ const (
 var ItemStates = []ItemState{ItemWaiting, ItemRunning, ItemDone, ItemFailed}
 
 // itemStates begins a statement on "item": every question of the task $1 with its state, from the first second of its
-// first launch on. $2 is the planned number of runs per question. It reads mainly narrow tables, and runs only for
+// first launch on. It reads mainly narrow tables, and runs only for
 // few questions: those that may have failed and, until they are assessed, those that no launch is asking. A turn is
 // open while its conversation has not reached it, because a unit begins with the turn of its own question.
 const itemStates = `
@@ -56,11 +56,11 @@ const itemStates = `
 		WHERE i.task_id = $1
 		GROUP BY q.item_id),
 	item AS (
-		SELECT i.id, i.sort_key, i.question_id, i.question, known.runs_done, w.since AS running_since,
+		SELECT i.id, i.sort_key, i.question_id, i.question, known.runs_done, planned.runs AS runs_expected, w.since AS running_since,
 			row_number() OVER (ORDER BY i.sort_key) AS number,
 			CASE
 				WHEN w.since IS NOT NULL THEN 'running'
-				WHEN known.runs_done < $2 THEN 'waiting'
+				WHEN known.runs_done < planned.runs THEN 'waiting'
 				WHEN w.failed > 0 AND i.series IS NULL THEN 'failed'
 				WHEN NOT coalesce(w.failed > 0 OR a.lacks, true) THEN 'done'
 				WHEN EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status <> 'SUCCEEDED') THEN 'failed'
@@ -71,8 +71,10 @@ const itemStates = `
 		LEFT JOIN assessed a ON a.item_id = i.id
 		LEFT JOIN LATERAL (
 			SELECT count(*) AS runs FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current) counted
-			ON w.item_id IS NULL AND a.item_id IS NULL AND $3
-		CROSS JOIN LATERAL (SELECT CAST(coalesce($2 - w.open, a.runs, counted.runs, 0) AS int) AS runs_done) known
+			ON w.item_id IS NULL AND a.item_id IS NULL AND $2
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		CROSS JOIN LATERAL (SELECT CAST(` + db.RunsOfItem + ` AS int) AS runs) planned
+		CROSS JOIN LATERAL (SELECT CAST(coalesce(planned.runs - w.open, a.runs, counted.runs, 0) AS int) AS runs_done) known
 		WHERE i.task_id = $1)`
 
 // Board is a compact form of the states of all questions of a task: 100,000 questions take 100 kB.
@@ -107,7 +109,7 @@ func (b Board) Counts() map[ItemState]int {
 func (m Monitor) Board(ctx context.Context, task db.Task) (board Board, err error) {
 	const read = itemStates + `
 		SELECT coalesce(string_agg(left(state, 1), '' ORDER BY number), '') FROM item`
-	err = m.db.GetContext(ctx, &board.letters, read, task.ID, task.RunsOfItem(), task.HasResults)
+	err = m.db.GetContext(ctx, &board.letters, read, task.ID, task.HasResults)
 	return board, pg.Classify("read the states of the questions", err)
 }
 
@@ -119,6 +121,8 @@ type ItemProgress struct {
 	Question   string    `db:"question"`
 	State      ItemState `db:"state"`
 	RunsDone   int       `db:"runs_done"`
+	// RunsExpected is how many runs of it are planned so far.
+	RunsExpected int `db:"runs_expected"`
 	// RunningSince is when the oldest of its calls under way was claimed; nil if there is none.
 	RunningSince *time.Time `db:"running_since"`
 }
@@ -134,14 +138,14 @@ type ItemFilter struct {
 func (m Monitor) Items(ctx context.Context, task db.Task, filter ItemFilter, page db.Page) (items []ItemProgress, total int, err error) {
 	const where = `
 		FROM item
-		WHERE ($4 = '' OR state = $4) AND ($5 = '' OR question_id ILIKE $5 OR question ILIKE $5)`
+		WHERE ($3 = '' OR state = $3) AND ($4 = '' OR question_id ILIKE $4 OR question ILIKE $4)`
 	const count = itemStates + `
 		SELECT count(*)` + where
 	const list = itemStates + `
-		SELECT number, question_id, question, state, runs_done, running_since` + where + `
+		SELECT number, question_id, question, state, runs_done, runs_expected, running_since` + where + `
 		ORDER BY number
-		LIMIT $6 OFFSET $7`
-	arguments := []any{task.ID, task.RunsOfItem(), task.HasResults, filter.State, pg.Containing(filter.Query)}
+		LIMIT $5 OFFSET $6`
+	arguments := []any{task.ID, task.HasResults, filter.State, pg.Containing(filter.Query)}
 	if err := m.db.GetContext(ctx, &total, count, arguments...); err != nil {
 		return nil, 0, pg.Classify("count the questions", err)
 	}

@@ -58,21 +58,27 @@ type VariantStatistics struct {
 	Cost            *string `db:"cost" json:"cost" doc:"Decimal number; sum over the runs whose cost is known" example:"0.295"`
 	Currency        *string `db:"currency" json:"currency" example:"USD"`
 	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" example:"500"`
+
+	// Settled is how many questions are settled, SettledAfter how many of them by their number of runs; nil unless
+	// the task is adaptive.
+	Settled      *int        `db:"-" json:"settled,omitempty" doc:"Of an adaptive task: questions whose most common answer is settled" example:"97"`
+	SettledAfter map[int]int `db:"-" json:"settled_after,omitempty" doc:"Of them: how many after how many runs"`
 }
 
 // The columns of VariantStatistics, over the runs and the assessed questions that the statement groups.
 const (
-	numbersOfVariant = `v.number, v.name, t.runs_per_item, n.items, n.clusters, n.items * t.runs_per_item AS runs_expected,
+	numbersOfVariant = `v.number, v.name, t.runs_per_item, n.items, n.clusters, n.items * t.runs_per_item + n.extra AS runs_expected,
 		coalesce(r.runs, 0) AS runs, coalesce(r.succeeded, 0) AS succeeded, coalesce(r.failed, 0) AS failed, coalesce(r.timed_out, 0) AS timed_out,
 		coalesce(r.refused, 0) AS refused, coalesce(r.filtered, 0) AS filtered, coalesce(r.truncated, 0) AS truncated,
-		n.items * t.runs_per_item - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
-		coalesce(r.succeeded, 0) / nullif(n.items * t.runs_per_item, 0)::float8 AS success_rate,
+		n.items * t.runs_per_item + n.extra - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
+		coalesce(r.counted, 0) / nullif(n.items * t.runs_per_item, 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
 		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second, r.longest_silence_p50_ms, r.longest_silence_max_ms,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
 		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost`
 	numbersOfRuns = `count(*) AS runs, sum(attempts) AS attempts,
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
+			count(*) FILTER (WHERE status = 'SUCCEEDED' AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) AS counted,
 			count(*) FILTER (WHERE status = 'FAILED') AS failed,
 			count(*) FILTER (WHERE status = 'TIMEOUT') AS timed_out,
 			count(*) FILTER (WHERE error_code = 'REFUSED') AS refused,
@@ -105,7 +111,10 @@ const readVariantStatistics = `
 	FROM evaluation_tasks t
 	JOIN task_variants v ON v.task_id = t.id
 	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
-	CROSS JOIN LATERAL (SELECT t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters) n
+	CROSS JOIN LATERAL (
+		SELECT t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters, coalesce(sum(p.runs - t.runs_per_item), 0) AS extra
+		FROM items i
+		JOIN planned_runs p ON p.item_id = i.id AND p.variant = v.number AND p.runs > t.runs_per_item) n
 	LEFT JOIN (
 		SELECT variant, ` + numbersOfRuns + `
 		FROM evaluation_runs
@@ -139,7 +148,36 @@ func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (varian
 	if err == nil && len(variants) == 0 {
 		err = &db.NotFoundError{Kind: db.KindTask}
 	}
-	return variants, err
+	if err != nil {
+		return nil, err
+	}
+	return variants, r.countSettled(ctx, taskID, variants)
+}
+
+// countSettled counts the settled questions of an adaptive task.
+func (r Report) countSettled(ctx context.Context, taskID uuid.UUID, variants []VariantStatistics) error {
+	const read = `
+		SELECT q.variant, q.letters, CAST(t.adaptive ->> 'confidence' AS float8) AS confidence
+		FROM evaluation_tasks t
+		JOIN evaluation_items i ON i.task_id = t.id
+		JOIN question_statistics q ON q.item_id = i.id
+		WHERE t.id = $1 AND t.adaptive IS NOT NULL`
+	type row struct {
+		Variant    int
+		Letters    string
+		Confidence float64
+	}
+	return pg.EachRow(ctx, r.db, "count the settled questions", read, []any{taskID}, func(one row) error {
+		of := &variants[one.Variant-1]
+		if of.Settled == nil {
+			of.Settled, of.SettledAfter = new(int), map[int]int{}
+		}
+		if first, second := measure.Votes(one.Letters); measure.IsSettled(first, second, one.Confidence) {
+			*of.Settled++
+			of.SettledAfter[len(one.Letters)]++
+		}
+		return nil
+	})
 }
 
 // ErrorCount is how often runs of each variant ended with an error, by variant number.

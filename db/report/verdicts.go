@@ -23,6 +23,10 @@ type variantVerdicts struct {
 	ratings map[string]*measure.Sample
 }
 
+// isCounted is the condition for runs r of the task $1 that numbers are computed from: each question's first ones, of all
+// questions equally many. Further runs of questions that are not settled would bias all of them.
+const isCounted = `r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)`
+
 // PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant number.
 // Default ratings of judges count only if withDefaults is true.
 func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]measure.Statistics, error) {
@@ -34,7 +38,7 @@ func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults b
 		SELECT r.variant, r.item_id, count(*) AS runs, count(r.passed) AS judged, count(*) FILTER (WHERE r.passed) AS passes, avg(` + score + `) AS score,
 			0 AS errors, 0 AS defaults
 		FROM evaluation_runs r
-		WHERE r.task_id = $1 AND r.is_current
+		WHERE r.task_id = $1 AND r.is_current AND ` + isCounted + `
 		GROUP BY r.variant, r.item_id`
 	verdicts, err := r.verdicts(ctx, read, task.ID)
 	if err != nil {
@@ -44,7 +48,7 @@ func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults b
 		SELECT r.variant, count(*) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults
 		FROM evaluation_runs r
 		JOIN evaluations e ON e.run_id = r.id
-		WHERE r.task_id = $1 AND r.is_current AND (e.status = 'FAILED' OR e.is_default)
+		WHERE r.task_id = $1 AND r.is_current AND ` + isCounted + ` AND (e.status = 'FAILED' OR e.is_default)
 		GROUP BY r.variant`
 	var errors []struct{ Variant, Errors, Defaults int }
 	if err := r.db.SelectContext(ctx, &errors, countErrors, task.ID); err != nil {
@@ -67,7 +71,7 @@ func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db
 			count(*) FILTER (WHERE e.status = 'FAILED' OR e.is_default) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults
 		FROM evaluation_runs r
 		LEFT JOIN evaluations e ON e.run_id = r.id AND e.evaluator = $2
-		WHERE r.task_id = $1 AND r.is_current
+		WHERE r.task_id = $1 AND r.is_current AND ` + isCounted + `
 		GROUP BY r.variant, r.item_id`
 	verdicts, err := r.verdicts(ctx, read, task.ID, evaluator.Number, withDefaults)
 	if err != nil {
@@ -113,7 +117,7 @@ func (r Report) addRatings(
 		FROM evaluation_runs r
 		JOIN evaluations e ON e.run_id = r.id AND e.evaluator = $2 AND ($3 OR NOT e.is_default)
 		CROSS JOIN LATERAL json_each_text(e.ratings) rating
-		WHERE r.task_id = $1 AND r.is_current
+		WHERE r.task_id = $1 AND r.is_current AND ` + isCounted + `
 		GROUP BY r.variant, r.item_id, rating.key
 		ORDER BY r.variant, rating.key, r.item_id`
 	type row struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"wending/db"
 	"wending/db/pg"
@@ -123,7 +124,8 @@ const insertRuns = `
 		FROM line
 		JOIN evaluation_tasks t ON t.id = $2
 		JOIN evaluation_items i ON i.task_id = t.id AND i.question_id = line.question_id
-		WHERE line.variant BETWEEN 1 AND t.total_variants AND line.run_index BETWEEN 1 AND t.runs_per_item
+		WHERE line.variant BETWEEN 1 AND t.total_variants AND line.run_index BETWEEN 1 AND greatest(t.runs_per_item,
+			(SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id AND p.variant = line.variant))
 		RETURNING id, item_id, variant, run_index),
 	judged AS (
 		INSERT INTO evaluations (
@@ -173,7 +175,11 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 		if _, err := tx.ExecContext(ctx, end, task.ID, imported.Status, imported.CreatedAt, imported.StartedAt, imported.CompletedAt); err != nil {
 			return pg.Classify("end the task", err)
 		}
-		total := len(n.Items) * task.RunsPerItem * len(task.Variants)
+		extra, err := planRuns(ctx, tx, n)
+		if err != nil {
+			return err
+		}
+		total := len(n.Items)*task.RunsPerItem*len(task.Variants) + extra
 		if _, err := tx.ExecContext(ctx, insertLaunch, launchID, task.ID, imported.Status, total, n.By.Who(), n.By.Via); err != nil {
 			return pg.Classify("store the launch", err)
 		}
@@ -188,6 +194,34 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 		}
 		return db.Notify(ctx, tx, task.ID)
 	})
+}
+
+// planRuns stores how many runs of single questions were planned beyond the task's runs_per_item, and returns the sum.
+func planRuns(ctx context.Context, tx *sqlx.Tx, n db.NewTask) (extra int, err error) {
+	const store = `
+		INSERT INTO planned_runs (item_id, variant, runs)
+		SELECT i.id, given.variant, given.runs
+		FROM unnest($2::text[], $3::int[], $4::int[]) AS given (question_id, variant, runs)
+		JOIN evaluation_items i ON i.task_id = $1 AND i.question_id = given.question_id`
+	const count = `UPDATE evaluation_tasks SET extra_runs = $2 WHERE id = $1`
+	var ids pq.StringArray
+	var variants, runs pq.Int64Array
+	for _, item := range n.Items {
+		for place, planned := range item.Planned {
+			if planned > n.Task.RunsPerItem {
+				ids, variants, runs = append(ids, item.QuestionID), append(variants, int64(place+1)), append(runs, int64(planned))
+				extra += planned - n.Task.RunsPerItem
+			}
+		}
+	}
+	if extra == 0 {
+		return 0, nil
+	}
+	if _, err := tx.ExecContext(ctx, store, n.Task.ID, ids, variants, runs); err != nil {
+		return 0, pg.Classify("store the planned runs", err)
+	}
+	_, err = tx.ExecContext(ctx, count, n.Task.ID, extra)
+	return extra, pg.Classify("count the planned runs", err)
 }
 
 func storeAll(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID, next func() (*ArchivedRun, int, error)) error {

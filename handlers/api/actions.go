@@ -92,9 +92,9 @@ func (h *handler) registerActions(api huma.API) {
 	}, h.appendItems)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
-		Summary:     "Raise the runs of each question of a task that has ended",
+		Summary:     "Raise the runs of each question of a task that has ended, or of chosen questions",
 		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
+		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body:        formOrJSON(rest.JSONBody[extendFields](schemas)),
 	}, h.extendTask)
 }
@@ -162,11 +162,11 @@ func (h *handler) appendItems(ctx context.Context, input *appendInput) (*created
 
 func (h *handler) extendTask(ctx context.Context, input *extendInput) (*createdOutput, error) {
 	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
-		runs, err := form.ExtendedRuns(input.Form, task)
+		questionIDs, runs, err := form.Extended(input.Form, task)
 		if err != nil {
 			return db.Task{}, err
 		}
-		return h.Tasks.Extend(ctx, request.From(ctx).Actor, task, runs)
+		return h.Tasks.Extend(ctx, request.From(ctx).Actor, task, questionIDs, runs)
 	})
 }
 
@@ -190,7 +190,8 @@ type evaluateInput struct {
 }
 
 type extendFields struct {
-	RunsPerItem int `json:"runs_per_item" minimum:"2" maximum:"20" doc:"More than the task has" example:"20"`
+	QuestionIDs []string `json:"question_ids,omitempty" doc:"Only these questions, with the conversations they belong to; absent: all. Rates still use each question's first runs, as many as the task has" example:"[\"q1\"]"`
+	RunsPerItem int      `json:"runs_per_item" minimum:"2" maximum:"20" doc:"More than the task has" example:"20"`
 }
 
 type ceilingFields struct {

@@ -60,7 +60,7 @@ func (h *handler) listItems(ctx context.Context, input *itemsInput) (*itemsOutpu
 	for n, one := range items {
 		output.Body.Items[n] = itemProgress{
 			Number: one.Number, QuestionID: one.QuestionID, Question: one.Question, State: one.State,
-			RunsDone: one.RunsDone, RunsExpected: task.RunsOfItem(), RunningSince: rest.MomentOf(one.RunningSince),
+			RunsDone: one.RunsDone, RunsExpected: one.RunsExpected, RunningSince: rest.MomentOf(one.RunningSince),
 		}
 	}
 	return output, nil

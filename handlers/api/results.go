@@ -350,6 +350,10 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 			return nil, err
 		}
 	}
+	planned, err := h.Store.PlannedRuns(ctx, task)
+	if err != nil {
+		return nil, err
+	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		c := humaecho.Unwrap(ctx)
 		c.Response().Header().Set("Content-Type", "application/json")
@@ -365,7 +369,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 			if n > 0 {
 				stream.Text(",")
 			}
-			if err := h.streamItem(ctx.Context(), stream, task, item, questions[item.ID], shares[item.ID], input.Variant); err != nil {
+			if err := h.streamItem(ctx.Context(), stream, streamedItem{item, questions[item.ID], shares[item.ID], task.WithMissing(item.ID, nil, planned)}, task, input.Variant); err != nil {
 				return err
 			}
 		}
@@ -376,14 +380,24 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	}), nil
 }
 
+// streamedItem is a question of a page of results.
+type streamedItem struct {
+	db.Item
+	question report.Question
+	// shares are the pass shares by variant.
+	shares map[int]float64
+	// due are its planned runs, as runs that never took place.
+	due []db.Run
+}
+
 // streamItem writes a question with its runs, only those of one variant if variant is not 0. Runs that never
 // took place fill the gaps.
-func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, task db.Task, i db.Item, q report.Question, shares map[int]float64, variant int) error {
+func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task, variant int) error {
 	stream.Open(struct {
 		Item
 		Likeness
 		Variants []VariantLikeness `json:"variants"`
-	}{newItem(i, task.VariableNames), newLikeness(q, task.TotalVariants), newVariantLikeness(q, task.Variants, shares)})
+	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newVariantLikeness(i.question, task.Variants, i.shares)})
 	stream.Text(`,"runs":[`)
 	place, isFirst := 0, true // counted among all runs that the question should have
 	write := func(r db.Run) {
@@ -396,17 +410,16 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, tas
 		isFirst = false
 		stream.Value(newRun(ctx, r, task, turn{i.Series, i.Turn}))
 	}
-	fillTo := func(end int) {
-		for place < end {
-			write(db.Run{Variant: place/task.RunsPerItem + 1, RunIndex: place%task.RunsPerItem + 1, Status: db.RunStopped})
-		}
-	}
 	err := report.New(h.Store).EachCurrentRun(ctx, i.ID, func(r db.Run) error {
-		fillTo((r.Variant-1)*task.RunsPerItem + r.RunIndex - 1)
+		for place < len(i.due) && (i.due[place].Variant < r.Variant || i.due[place].Variant == r.Variant && i.due[place].RunIndex < r.RunIndex) {
+			write(i.due[place])
+		}
 		write(r)
 		return stream.Err()
 	})
-	fillTo(task.RunsOfItem())
+	for place < len(i.due) {
+		write(i.due[place])
+	}
 	stream.Text("]}")
 	return err
 }

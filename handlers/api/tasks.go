@@ -63,7 +63,7 @@ type detail struct {
 	Evaluators      []TaskEvaluator   `json:"evaluators" doc:"What judges the answers"`
 	Channels        []uuid.UUID       `json:"channels" doc:"Who is told what becomes of it"`
 	ScheduleID      *uuid.UUID        `json:"schedule_id" doc:"The schedule that made it; null: a person did"`
-	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item" example:"500"`
+	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item, and the runs of single questions that were planned beyond it" example:"500"`
 	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
 	AgentModel      *string           `json:"agent_model" example:"v1.2"`
 	HasHeaders      bool              `json:"has_agent_api_headers"`
@@ -79,6 +79,7 @@ type detail struct {
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
 	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What follows a turn of a conversation that did not succeed" example:"stop"`
 	ClusterBy       *string           `json:"cluster_by" doc:"Column whose values group questions that are not independent; null: only the turns of a conversation are" example:"document"`
+	Adaptive        *db.Adaptive      `json:"adaptive" doc:"Questions are asked again until they are settled; null: all equally often"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
@@ -93,7 +94,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 		AgentURL: task.ShownURL(), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit, MaxCost: task.MaxCost, StopReason: task.StopReason,
-		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, CreatedBy: task.CreatedBy,
+		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, CreatedBy: task.CreatedBy,
 		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
 }
@@ -118,6 +119,7 @@ type taskFields struct {
 	MaxCost      string `json:"max_cost,omitempty" doc:"What the task may cost in each currency, a decimal number: when it is reached the launch is stopped" example:"5"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures" doc:"After a turn of a conversation that did not succeed: stop it, or ask the next turn" default:"stop"`
 	ClusterBy    string `json:"cluster_by,omitempty" doc:"Column of the questions whose values group those that are not independent, for intervals" example:"document"`
+	Adaptive     string `json:"adaptive,omitempty" doc:"JSON object: questions whose most common answer is not settled after runs_per_item runs with this confidence (0.5–0.999) are asked again, one run each round, up to max_runs (3–20)" example:"{\"max_runs\": 10, \"confidence\": 0.95}"`
 	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
 	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
 	librarySelection
@@ -154,6 +156,7 @@ type changeFields struct {
 	MaxCost      string `json:"max_cost,omitempty"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures"`
 	ClusterBy    string `json:"cluster_by,omitempty"`
+	Adaptive     string `json:"adaptive,omitempty"`
 	ExtraPayload string `json:"extra_payload,omitempty"`
 	Start        bool   `json:"start,omitempty"`
 	librarySelection

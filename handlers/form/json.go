@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"wending/handlers/request"
@@ -27,6 +28,9 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	}
 	for name, member := range members {
 		form.Values[name] = formValue(member)
+		if name == questionIDs && bytes.HasPrefix(bytes.TrimSpace(member), []byte("[")) {
+			form.Values[name] = string(member)
+		}
 		if first := bytes.TrimSpace(member); first[0] != '"' && first[0] != 'n' {
 			form.notTexts[name] = true
 		} else if first[0] == 'n' {
@@ -53,8 +57,30 @@ func formValue(member json.RawMessage) string {
 // lists are the fields that may be repeated.
 var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "events": true, "numbers": true}
 
+// questionIDs is a field that is a list and may be repeated, of texts that may contain commas: it is stored as JSON.
+const questionIDs = "question_ids"
+
+// QuestionIDs returns the values of the field question_ids. ok is false if the field is not a list of texts.
+func (u *Upload) QuestionIDs() (ids []string, ok bool) {
+	typed := u.Values[questionIDs]
+	if !strings.HasPrefix(strings.TrimSpace(typed), "[") {
+		return []string{typed}, typed != ""
+	}
+	if json.Unmarshal([]byte(typed), &ids) != nil {
+		return nil, false
+	}
+	for n := range ids {
+		ids[n] = request.StorableText(ids[n])
+	}
+	return ids, len(ids) > 0 && !slices.Contains(ids, "")
+}
+
 // set stores a field: a list keeps every value, other fields keep the last.
 func (u *Upload) set(name, value string) {
+	if before, isRepeated := u.QuestionIDs(); name == questionIDs && isRepeated {
+		all, _ := json.Marshal(append(before, value)) // texts can always be encoded
+		value = string(all)
+	}
 	if before, isRepeated := u.Values[name]; isRepeated && lists[name] && before != "" {
 		value = before + "," + value
 	}

@@ -40,21 +40,26 @@ func RetryScope(r *http.Request, submitted *Upload) (db.Selection, error) {
 	return scope, nil
 }
 
-// ExtendedRuns reads the number of runs of each question to which a task is to be extended. It returns a fault
-// while the task is active.
-func ExtendedRuns(submitted *Upload, task db.Task) (int, error) {
+// Extended reads the number of runs of each question to which a task is to be extended, and the questions that are; no
+// question means all. It returns a fault while the task is active.
+func Extended(submitted *Upload, task db.Task) (ids []string, runs int, err error) {
 	if task.Status.IsActive() {
-		return 0, request.NewFault(request.CodeTaskStateConflict)
+		return nil, 0, request.NewFault(request.CodeTaskStateConflict)
 	}
 	if task.RunsPerItem >= tasks.MaxRuns {
-		return 0, request.NewFault(request.CodeTaskStateConflict).WithMessage("error.MOST_RUNS")
+		return nil, 0, request.NewFault(request.CodeTaskStateConflict).WithMessage("error.MOST_RUNS")
 	}
-	runs, err := strconv.Atoi(submitted.Value("runs_per_item"))
-	if err != nil { // no number is in the allowed range
+	if submitted.Has("question_ids") {
+		var isList bool
+		if ids, isList = submitted.QuestionIDs(); !isList {
+			return nil, 0, request.FieldFault("question_ids", request.Required())
+		}
+	}
+	if runs, err = strconv.Atoi(submitted.Value("runs_per_item")); err != nil { // no number is in the allowed range
 		runs = 0
 	}
 	if wrong := tasks.CheckRuns(task, runs); wrong != nil {
-		return 0, request.TaskFault(wrong)
+		return nil, 0, request.TaskFault(wrong)
 	}
-	return runs, nil
+	return ids, runs, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
+	"wending/db/measure"
 	"wending/handlers/request"
 	"wending/jobs/agent"
 	"wending/jobs/agent/guard"
@@ -54,7 +55,7 @@ type Rules struct {
 var taskFields = []string{
 	"task_name", "models", "agents", "prompts", "evaluators", "dataset", "agent_api_url", "dataset_encoding", "dataset_file",
 	"agent_model", "agent_api_headers", "extra_payload", "runs_per_item", "timeout_seconds", "max_retries", "concurrency",
-	"use_stream", "rate_limit", "on_turn_failure", "cluster_by", "max_cost", "channels", "start", "",
+	"use_stream", "rate_limit", "on_turn_failure", "cluster_by", "adaptive", "max_cost", "channels", "start", "",
 }
 
 // Task reads a form for a task and returns all its faults, in the form's order. Absent fields keep base's values:
@@ -281,9 +282,29 @@ func (c *checker) choices() {
 	if c.form.Has("cluster_by") {
 		c.n.ClusterBy = strings.TrimSpace(c.form.Value("cluster_by"))
 	}
+	if c.form.Has("adaptive") {
+		c.adaptive()
+	}
 	if c.form.Has("max_cost") {
 		c.n.MaxCost = c.form.Value("max_cost")
 	}
+}
+
+// adaptive reads the settings of adaptive runs, a JSON object; empty or null means that all questions are asked equally often.
+func (c *checker) adaptive() {
+	c.n.Adaptive = nil
+	typed := strings.TrimSpace(c.form.Value("adaptive"))
+	if typed == "" || typed == "null" {
+		return
+	}
+	decoder := json.NewDecoder(strings.NewReader(typed))
+	decoder.DisallowUnknownFields()
+	given := db.Adaptive{Confidence: measure.DefaultConfidence}
+	if err := decoder.Decode(&given); err != nil || decoder.More() {
+		c.fail("adaptive", request.FieldFault("adaptive", request.ValidAdaptive()))
+		return
+	}
+	c.n.Adaptive = &given
 }
 
 // cost reads a maximum cost; empty means any amount.

@@ -94,6 +94,6 @@ func (r Reader) differingOnly(ctx context.Context, task db.Task, all []report.Su
 	}
 	shown := results.Report{Task: task, All: all}.Shown(results.Query{Sort: results.DefaultSort})
 	return slices.DeleteFunc(shown, func(item report.Summary) bool {
-		return item.Level != nil && item.Level.IsStable() && item.Runs == task.RunsOfItem() && item.Failures == 0 && !against[item.ID]
+		return item.Level != nil && item.Level.IsStable() && item.Runs == item.Planned && item.Failures == 0 && !against[item.ID]
 	}), nil
 }

@@ -107,9 +107,13 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
+	planned, err := r.store.PlannedRuns(ctx, task)
+	if err != nil {
+		return nil, err
+	}
 	byID, allowance := make(map[int64]results.Card, len(items)), &marks.Allowance{}
 	for _, item := range items {
-		card := newCard(item, task.WithMissing(runsOf[item.ID]), questions[item.ID].Number)
+		card := newCard(item, task.WithMissing(item.ID, runsOf[item.ID], planned), questions[item.ID].Number)
 		if question := questions[item.ID]; question.Of(runsOf[item.ID]) {
 			card.Question = question
 			if card.Differences, err = question.ParseDifferences(); err != nil {

@@ -79,7 +79,11 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 	if err != nil {
 		return nil, err
 	}
-	head := newReport(task, statistics, includeErrors)
+	planned, err := r.store.PlannedRuns(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	head := newReport(task, planned, statistics, includeErrors)
 	head.HasReviews = len(reviews) > 0
 	if head.HasAssets, err = r.assets.Any(ctx, task.ID); err != nil {
 		return nil, err
@@ -189,9 +193,9 @@ func newWriter(w io.Writer, format string, report export.Report, texts func() ex
 	return export.NewCSV(w, report)
 }
 
-func newReport(task db.Task, statistics db.TaskStatistics, includeErrors bool) export.Report {
+func newReport(task db.Task, planned db.Planned, statistics db.TaskStatistics, includeErrors bool) export.Report {
 	report := export.Report{
-		TaskName: task.Name, AgentURL: task.TypedTarget().URL, RunsPerItem: task.RunsPerItem, CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
+		TaskName: task.Name, AgentURL: task.TypedTarget().URL, RunsPerItem: task.RunsPerItem, MostRuns: task.MostRuns(planned), CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
 		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
 		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
 	}
@@ -338,7 +342,7 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 	}
 	item := export.Item{
 		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
-		Variables: row.Variables, Series: row.Series, Turn: row.Turn,
+		Variables: row.Variables, Series: row.Series, Turn: row.Turn, Planned: row.Planned,
 		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Facts: row.Facts, Expected: row.Expected},
 	}
 	if row.Level != nil {

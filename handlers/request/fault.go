@@ -278,6 +278,9 @@ func ValidPrice() Limit { return Limit{key: "error.range.price"} }
 // ValidCost allows a decimal number above 0.
 func ValidCost() Limit { return Limit{key: "error.range.cost"} }
 
+// ValidAdaptive allows the settings of adaptive runs.
+func ValidAdaptive() Limit { return Limit{key: "error.range.adaptive"} }
+
 // ValidHeaders allows a JSON object of header names and values.
 func ValidHeaders() Limit { return Limit{key: "error.range.headers"} }
 

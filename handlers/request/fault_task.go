@@ -34,6 +34,8 @@ func limitOf(wrong *tasks.InvalidError) Limit {
 		return ValidAddress()
 	case tasks.NotAnObject:
 		return JSONObject()
+	case tasks.NotAdaptive:
+		return ValidAdaptive()
 	case tasks.TooLong:
 		return TextUpTo(wrong.Max)
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -142,8 +143,17 @@ func formValues(n tasks.New) map[string]string {
 		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery), "agent_model": n.AgentModel,
 		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds), "max_retries": strconv.Itoa(n.MaxRetries),
 		"concurrency": strconv.Itoa(n.Concurrency), "rate_limit": n.RateLimit, "use_stream": strconv.FormatBool(n.UseStream),
-		"on_turn_failure": string(n.OnTurnFailure), "cluster_by": n.ClusterBy, "max_cost": n.MaxCost, "channels": strings.Join(channels, ","),
+		"on_turn_failure": string(n.OnTurnFailure), "cluster_by": n.ClusterBy, "adaptive": adaptiveText(n.Adaptive), "max_cost": n.MaxCost, "channels": strings.Join(channels, ","),
 	}
+}
+
+// adaptiveText returns the settings of adaptive runs as a form has them.
+func adaptiveText(adaptive *db.Adaptive) string {
+	if adaptive == nil {
+		return ""
+	}
+	value, _ := json.Marshal(adaptive) // numbers can always be encoded
+	return string(value)
 }
 
 // readSubmission reads a form and checks it.
@@ -394,7 +404,7 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 	}
 	for name, to := range map[string]*string{
 		"runs_per_item": &view.Runs, "timeout_seconds": &view.Timeout, "max_retries": &view.Retries,
-		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure, "cluster_by": &view.ClusterBy, "max_cost": &view.MaxCost,
+		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure, "cluster_by": &view.ClusterBy, "adaptive": &view.Adaptive, "max_cost": &view.MaxCost,
 	} {
 		if value, isThere := values[name]; isThere {
 			*to = value

@@ -260,11 +260,11 @@ func (p *Pages) extendTask(c echo.Context) error {
 		return err
 	}
 	defer submitted.Release()
-	runs, err := form.ExtendedRuns(submitted, task)
+	questionIDs, runs, err := form.Extended(submitted, task)
 	if err != nil {
 		return err
 	}
-	if _, err := p.Tasks.Extend(c.Request().Context(), pages.Actor(c), task, runs); err != nil {
+	if _, err := p.Tasks.Extend(c.Request().Context(), pages.Actor(c), task, questionIDs, runs); err != nil {
 		return err
 	}
 	return pages.Done(c, paths.Task(task.ID), "extend")

@@ -63,6 +63,7 @@ type header struct {
 	Concurrency    int              `json:"concurrency"`
 	OnTurnFailure  db.OnTurnFailure `json:"on_turn_failure"`
 	ClusterBy      *string          `json:"cluster_by,omitempty"`
+	Adaptive       *db.Adaptive     `json:"adaptive,omitempty"`
 	MaxCost        *string          `json:"max_cost"`
 	DatasetName    string           `json:"dataset_name"`
 	Extension      string           `json:"dataset_extension"`
@@ -120,13 +121,17 @@ type item struct {
 	Series         *string     `json:"series"`
 	Turn           *int        `json:"turn"`
 	Variables      list[value] `json:"variables"`
+	// PlannedRuns are the numbers of its runs by variant; absent if none has more than the task's runs_per_item.
+	PlannedRuns list[plannedRuns] `json:"planned_runs,omitempty"`
 }
 
 // Texts that are members of lists.
 type (
-	variable  string
-	retryKind string
-	value     string
+	variable string
+	// plannedRuns is a number of runs.
+	plannedRuns int
+	retryKind   string
+	value       string
 )
 
 func (target) listName() string         { return "targets" }
@@ -137,6 +142,7 @@ func (attemptLine) listName() string    { return "failed_attempts" }
 func (variable) listName() string       { return "variable_names" }
 func (retryKind) listName() string      { return "retry_on" }
 func (value) listName() string          { return "variables" }
+func (plannedRuns) listName() string    { return "planned_runs" }
 
 // Part is an additional file of an archive.
 type Part struct {
@@ -227,14 +233,31 @@ func (a *Archiver) writeItems(ctx context.Context, task db.Task, files *members)
 	if err != nil {
 		return err
 	}
+	planned, err := a.Store.PlannedRuns(ctx, task)
+	if err != nil {
+		return err
+	}
 	encoder := json.NewEncoder(file)
 	for _, one := range items {
-		line := item{one.QuestionID, one.Question, one.StandardAnswer, one.SystemPrompt, one.UserContext, one.Series, one.Turn, listOf[value](one.Variables)}
+		line := item{one.QuestionID, one.Question, one.StandardAnswer, one.SystemPrompt, one.UserContext, one.Series, one.Turn, listOf[value](one.Variables), plannedOf(task, planned, one.ID)}
 		if err := encoder.Encode(line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// plannedOf returns the numbers of an item's runs by variant; nil if none has more than the task's runs_per_item.
+func plannedOf(task db.Task, planned db.Planned, itemID int64) (runs list[plannedRuns]) {
+	hasMore := false
+	for _, variant := range task.Variants {
+		count := task.RunsOf(planned, itemID, variant.Number)
+		runs, hasMore = append(runs, plannedRuns(count)), hasMore || count > task.RunsPerItem
+	}
+	if !hasMore {
+		return nil
+	}
+	return runs
 }
 
 // produced is a line of assetsName.
@@ -324,7 +347,7 @@ func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.
 func headerOf(task db.Task) header {
 	h := header{
 		Name: task.Name, Status: task.Status, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds, MaxRetries: task.MaxRetries,
-		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
+		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
 		Extension: task.DatasetExtension, QuestionColumn: task.QuestionColumn, AnswerColumn: task.AnswerColumn, VariableNames: listOf[variable](task.VariableNames),
 		CreatedAt: momentOf(&task.CreatedAt), StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt),
 	}

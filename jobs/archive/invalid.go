@@ -59,6 +59,7 @@ var Problems = []string{
 
 // The values that the members of an archive may have. Some of them also apply to parameters of requests.
 const (
+	wantAdaptive = "adaptive"
 	wantAddress  = "address"
 	wantAmount   = "amount"
 	wantBoolean  = "boolean"
@@ -122,6 +123,8 @@ func (c *checker) accept(member string, wrong *tasks.InvalidError) {
 		c.require(false, member, wantText, "Max", wrong.Max)
 	case wrong.Problem == tasks.OutOfRange:
 		c.require(false, member, wantNumber, "Min", wrong.Min, "Max", wrong.Max)
+	case wrong.Problem == tasks.NotAdaptive:
+		c.require(false, member, wantAdaptive)
 	case wrong.Problem == tasks.NotACost:
 		c.require(false, member, wantCost)
 	default:

@@ -71,7 +71,7 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 		return uuid.Nil, in(taskName, content, err)
 	}
 	n.Task.ProjectID = projectID
-	if n.Items, err = r.items(len(h.VariableNames)); err != nil {
+	if n.Items, err = r.items(h); err != nil {
 		return uuid.Nil, err
 	}
 	if err := admit(int64(len(content)) + r.sizeOf(itemsName) + r.sizeOf(runsName)); err != nil {
@@ -120,7 +120,7 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 	c.time("completed_at", h.CompletedAt)
 	n := db.NewTask{By: by, Channels: &[]uuid.UUID{}, Task: db.Task{
 		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries, UseStream: h.UseStream,
-		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
+		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
 		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn, VariableNames: textsOf(h.VariableNames),
 	}}
 	h.addTargets(c, &n.Task)
@@ -132,7 +132,7 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 func (h header) checkSettings(c *checker) {
 	settings := tasks.Settings{
 		RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries, Concurrency: h.Concurrency,
-		OnTurnFailure: h.OnTurnFailure, MaxCost: tasks.TextOf(h.MaxCost),
+		OnTurnFailure: h.OnTurnFailure, MaxCost: tasks.TextOf(h.MaxCost), Adaptive: h.Adaptive,
 	}
 	for _, wrong := range settings.Validate() {
 		c.accept(wrong.Field, wrong)
@@ -270,8 +270,8 @@ func (c *checker) checkConfig(ctx context.Context, member string, isJudge bool, 
 	c.require(len(one.Config) > 0 && !hasNUL(one.Config), member, wantJSON)
 }
 
-// items reads the questions, each of which has the given number of variables.
-func (r *reader) items(variables int) (items []db.NewItem, err error) {
+// items reads the questions of a task.
+func (r *reader) items(h header) (items []db.NewItem, err error) {
 	l, err := r.lines(itemsName, maxItems, maxItem)
 	if err != nil {
 		return nil, err
@@ -293,7 +293,7 @@ func (r *reader) items(variables int) (items []db.NewItem, err error) {
 		if err := decode(line, &one); err != nil {
 			return nil, l.at(err)
 		}
-		if err := one.check(variables, seen); err != nil {
+		if err := one.check(h, seen); err != nil {
 			return nil, l.at(err)
 		}
 		if size += one.size(); size > dataset.MaxText {
@@ -314,7 +314,8 @@ func (r *reader) items(variables int) (items []db.NewItem, err error) {
 }
 
 // check checks one question. seen holds the ids of the questions before it.
-func (i *item) check(variables int, seen map[string]bool) error {
+func (i *item) check(h header, seen map[string]bool) error {
+	variables := len(h.VariableNames)
 	c := &checker{}
 	c.present("question_id", i.QuestionID)
 	c.text("question_id", &i.QuestionID, dataset.MaxID)
@@ -335,6 +336,12 @@ func (i *item) check(variables int, seen map[string]bool) error {
 	for place := range i.Variables {
 		c.text(fmt.Sprintf("variables[%d]", place+1), (*string)(&i.Variables[place]), dataset.MaxText)
 	}
+	if len(i.PlannedRuns) > 0 {
+		c.require(len(i.PlannedRuns) == len(h.Variants), "planned_runs", wantCount, "Want", len(h.Variants))
+	}
+	for place := range i.PlannedRuns {
+		c.number(fmt.Sprintf("planned_runs[%d]", place+1), (*int)(&i.PlannedRuns[place]), h.RunsPerItem, tasks.MaxRuns)
+	}
 	return c.err()
 }
 
@@ -354,6 +361,9 @@ func (i *item) stored() db.NewItem {
 	if i.Turn != nil {
 		stored.Turn = *i.Turn
 	}
+	for _, runs := range i.PlannedRuns {
+		stored.Planned = append(stored.Planned, int(runs))
+	}
 	return stored
 }
 
@@ -362,10 +372,10 @@ type runs struct {
 	*lines
 	// places maps the ids of the task's questions to their indexes; isThere marks the runs already read, by
 	// question, variant and repeat.
-	places            map[string]int
-	isThere           []bool
-	variants, repeats int
-	evaluators        int
+	places     map[string]int
+	isThere    []bool
+	task       db.NewTask
+	evaluators int
 }
 
 func (r *reader) runs(n db.NewTask) (*runs, error) {
@@ -373,11 +383,11 @@ func (r *reader) runs(n db.NewTask) (*runs, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &runs{lines: l, places: map[string]int{}, variants: len(n.Task.Variants), repeats: n.Task.RunsPerItem, evaluators: len(n.Task.Evaluators)}
+	all := &runs{lines: l, places: map[string]int{}, task: n, evaluators: len(n.Task.Evaluators)}
 	for place, item := range n.Items {
 		all.places[item.QuestionID] = place
 	}
-	all.isThere = make([]bool, len(n.Items)*all.variants*all.repeats)
+	all.isThere = make([]bool, len(n.Items)*len(n.Task.Variants)*tasks.MaxRuns)
 	return all, nil
 }
 
@@ -401,12 +411,20 @@ func (r *runs) next() (*upkeep.ArchivedRun, int, error) {
 func (r *runs) checkPlace(c *checker, one runLine) {
 	place, isKnown := r.places[one.QuestionID]
 	c.require(isKnown, "question_id", wantKnown)
-	c.number("variant", &one.Variant, 1, r.variants)
-	c.number("run_index", &one.RunIndex, 1, r.repeats)
+	variants := len(r.task.Task.Variants)
+	c.number("variant", &one.Variant, 1, variants)
 	if c.wrong != nil {
 		return
 	}
-	at := (place*r.variants+one.Variant-1)*r.repeats + one.RunIndex - 1
+	repeats := r.task.Task.RunsPerItem
+	if planned := r.task.Items[place].Planned; planned != nil {
+		repeats = planned[one.Variant-1]
+	}
+	c.number("run_index", &one.RunIndex, 1, repeats)
+	if c.wrong != nil {
+		return
+	}
+	at := (place*variants+one.Variant-1)*tasks.MaxRuns + one.RunIndex - 1
 	c.require(!r.isThere[at], "run_index", wantOnce)
 	r.isThere[at] = true
 }

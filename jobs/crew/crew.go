@@ -270,6 +270,26 @@ func (c *crew) returnUnits(units []db.Unit) {
 	c.Holdings.release(units, c.Store.ReturnUnits(ctx, units))
 }
 
+// planRounds plans the next round of the questions whose units have ended, if the task is adaptive.
+func (c *crew) planRounds(ended []db.Unit) {
+	if c.Task.Adaptive == nil {
+		return
+	}
+	var items []int64
+	for _, unit := range ended {
+		if unit.Evaluator == 0 {
+			items = append(items, unit.Item.ID)
+		}
+	}
+	planned, err := c.Store.PlanRounds(c.Calls, c.LaunchID, items)
+	if err != nil {
+		c.Log.WarnContext(c.Calls, "next round not planned, will retry when the launch would end", "error", err)
+	}
+	if planned {
+		c.supply.refill(c.Task.Targets)
+	}
+}
+
 // stored releases units whose results were recorded or refused, except those of conversations with further turns.
 func (c *crew) stored(results []engine.Result, refused []db.Unit) {
 	var ended []db.Unit
@@ -284,6 +304,7 @@ func (c *crew) stored(results []engine.Result, refused []db.Unit) {
 		}
 	}
 	c.Holdings.release(ended, nil)
+	c.planRounds(ended)
 	c.assessor.note(items)
 	if hasJudges {
 		c.supply.refill(c.Task.Judges)

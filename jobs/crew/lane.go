@@ -90,7 +90,7 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 			if recorded := c.run(*got.unit); recorded != nil {
 				unrecorded = append(unrecorded, recorded)
 			}
-			for len(unrecorded) > c.supply.maxUnrecorded() {
+			for len(unrecorded) > c.maxUnrecorded() {
 				<-unrecorded[0]
 				unrecorded = unrecorded[1:]
 			}
@@ -98,6 +98,15 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 		}
 	}
 	return Leaving, nil
+}
+
+// maxUnrecorded is how many results of a lane may still be unrecorded when it begins its next call. If the task is adaptive,
+// the next call may depend on all of them.
+func (c *crew) maxUnrecorded() int {
+	if c.Task.Adaptive != nil {
+		return 0
+	}
+	return c.supply.maxUnrecorded()
 }
 
 // makesRoom reports whether a lane that has worked since start must make room for waiting launches. The last lane

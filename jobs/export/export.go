@@ -2,6 +2,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -18,8 +19,10 @@ import (
 type Report struct {
 	TaskName, AgentURL, AgentModel string
 	RunsPerItem                    int
-	CreatedAt                      time.Time
-	CompletedAt                    *time.Time
+	// MostRuns is how many runs a question may have, and the report columns for; 0 means RunsPerItem.
+	MostRuns    int
+	CreatedAt   time.Time
+	CompletedAt *time.Time
 	// VariableNames are the dataset's further columns, in order.
 	VariableNames []string
 	// IncludeErrors includes the columns of error codes.
@@ -58,7 +61,9 @@ type Item struct {
 	// Number is the question's number, 1-based in the order of pages.
 	Number int
 	Likeness
-	Runs []Run
+	// Planned is how many runs of it were planned; those beyond are absent. 0 means Report.RunsPerItem.
+	Planned int
+	Runs    []Run
 	// Reviews are people's verdicts on the question and on its answers.
 	Reviews []Review
 }
@@ -197,7 +202,7 @@ type Usage struct {
 // variables.
 func (r Report) columns() []string {
 	columns := []string{"question_id", "question", "standard_answer", "_system_prompt", "_user_context"}
-	for n := 1; n <= r.RunsPerItem; n++ {
+	for n := 1; n <= r.mostRuns(); n++ {
 		for _, name := range r.runColumns() {
 			columns = append(columns, fmt.Sprintf("run_%d_%s", n, name))
 		}
@@ -208,7 +213,7 @@ func (r Report) columns() []string {
 	}
 	if len(r.Variants) > 0 {
 		columns = append(columns, "_variant", "_prompt", "_target")
-		for n := 1; n <= r.RunsPerItem; n++ {
+		for n := 1; n <= r.mostRuns(); n++ {
 			columns = append(columns, fmt.Sprintf("run_%d_total_tokens", n), fmt.Sprintf("run_%d_cost", n))
 			for _, evaluator := range r.Evaluators {
 				for _, name := range []string{"score", "passed", "reason"} {
@@ -218,12 +223,12 @@ func (r Report) columns() []string {
 		}
 	}
 	if r.HasAssets {
-		for n := 1; n <= r.RunsPerItem; n++ {
+		for n := 1; n <= r.mostRuns(); n++ {
 			columns = append(columns, fmt.Sprintf("run_%d_assets", n))
 		}
 	}
 	if r.hasFinish() {
-		for n := 1; n <= r.RunsPerItem; n++ {
+		for n := 1; n <= r.mostRuns(); n++ {
 			columns = append(columns, fmt.Sprintf("run_%d_finish_reason", n))
 		}
 	}
@@ -258,11 +263,17 @@ func (r Report) variant(item Item) Variant {
 	return Variant{Number: item.Variant}
 }
 
-// runs returns an item's runs in order of their index; a run that never took place has only its status.
+// mostRuns is how many runs the report has columns for.
+func (r Report) mostRuns() int { return cmp.Or(r.MostRuns, r.RunsPerItem) }
+
+// runs returns an item's runs in order of their index, one for each run of the columns; a planned run that never took place has
+// only its status, one that was not planned has none.
 func (r Report) runs(item Item) []Run {
-	runs := make([]Run, r.RunsPerItem)
+	runs := make([]Run, r.mostRuns())
 	for n := range runs {
-		runs[n] = Run{Index: n + 1, Status: stopped}
+		if runs[n].Index = n + 1; n < cmp.Or(item.Planned, r.RunsPerItem) {
+			runs[n].Status = stopped
+		}
 	}
 	for _, run := range item.Runs {
 		if run.Index <= len(runs) {

@@ -155,6 +155,9 @@ func (j *JSONL) Write(item Item) error {
 	variant := j.report.variant(item)
 	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, facts})
 	for _, run := range j.report.runs(item) {
+		if run.Status == "" { // not planned
+			break
+		}
 		out := jsonRun{
 			SessionID: run.SessionID,
 			Variant:   variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,

@@ -105,7 +105,7 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 		return entries.FiringCopy{}, err
 	}
 	exceeded := (*people.QuotaExceededError)(nil)
-	err = people.NewQuotas(s.Store).Admits(ctx, source.ProjectID, func() (int, error) { return source.TotalRuns(), nil })
+	err = people.NewQuotas(s.Store).Admits(ctx, source.ProjectID, func() (int, error) { return source.TotalRuns() - source.ExtraRuns, nil })
 	if errors.As(err, &exceeded) {
 		return entries.FiringCopy{Reason: entries.ReasonQuota}, nil
 	}

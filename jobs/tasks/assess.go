@@ -58,9 +58,15 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (report.Assessed, error) {
 	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
-		variants[v] = make([]measure.Answer, task.RunsPerItem)
+		most := task.RunsPerItem
+		for _, run := range runs {
+			if run.Variant == v+1 {
+				most = max(most, run.RunIndex)
+			}
+		}
+		variants[v] = make([]measure.Answer, most)
 		for n := range variants[v] {
-			variants[v][n].IsMissing = true
+			variants[v][n] = measure.Answer{IsMissing: true, IsExtra: n >= task.RunsPerItem}
 		}
 	}
 	texts, newest := map[string][]byte{}, int64(0)
@@ -71,8 +77,9 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 		}
 	}
 	for _, run := range runs {
-		if run.RunIndex <= task.RunsPerItem && run.Variant <= task.TotalVariants {
-			variants[run.Variant-1][run.RunIndex-1] = measure.Answer{Key: run.AnswerKey, Text: texts[string(run.AnswerKey)]}
+		if run.Variant <= task.TotalVariants {
+			answer := &variants[run.Variant-1][run.RunIndex-1]
+			answer.Key, answer.Text, answer.IsMissing = run.AnswerKey, texts[string(run.AnswerKey)], false
 		}
 	}
 	assessed := report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs)}
@@ -83,7 +90,7 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 
 // AssessWhole assesses the given questions that have all their runs.
 func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []int64) error {
-	whole, err := report.New(store).Whole(ctx, itemIDs, task.RunsOfItem())
+	whole, err := report.New(store).Whole(ctx, itemIDs)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,13 @@ const (
 	MaxPayload     = 64 << 10
 )
 
+// The ranges of a task's adaptive runs.
+const (
+	LeastAdaptiveRuns = 3
+	LeastConfidence   = 0.5
+	MostConfidence    = 0.999
+)
+
 // Limits of the entries that tasks copy from the library: characters of a name, of a template, of a model's id and
 // of an address, and seconds between two polls of a job's status.
 const (
@@ -41,7 +48,7 @@ const (
 type Problem int
 
 // A field is missing, too long, or has control characters; it is not one of its choices, or not a number within its
-// range, a rate, a cost, an address or a JSON object; or the task as a whole has too many variants or calls.
+// range, a rate, a cost, an address, a JSON object or the settings of adaptive runs; or the task as a whole has too many variants or calls.
 const (
 	Missing Problem = iota + 1
 	TooLong
@@ -51,6 +58,7 @@ const (
 	NotACost
 	NotAnAddress
 	NotAnObject
+	NotAdaptive
 	TooLarge
 )
 
@@ -116,7 +124,28 @@ func (s Settings) Validate() []*InvalidError {
 	if s.MaxCost != "" && !IsCost(s.MaxCost) {
 		all.add(&InvalidError{Field: "max_cost", Problem: NotACost})
 	}
+	all.add(s.checkAdaptive())
 	return all
+}
+
+// checkAdaptive returns the fault of the settings of adaptive runs; nil means that there is none.
+func (s Settings) checkAdaptive() *InvalidError {
+	switch a := s.Adaptive; {
+	case a == nil:
+	case a.MaxRuns < LeastAdaptiveRuns || a.MaxRuns > MaxRuns || !(a.Confidence >= LeastConfidence && a.Confidence <= MostConfidence):
+		return &InvalidError{Field: "adaptive", Problem: NotAdaptive}
+	case s.RunsPerItem > a.MaxRuns && s.RunsPerItem <= MaxRuns:
+		return &InvalidError{Field: "runs_per_item", Problem: OutOfRange, Min: 1, Max: a.MaxRuns}
+	}
+	return nil
+}
+
+// mostRuns is how many runs a question may have.
+func (s Settings) mostRuns() int {
+	if s.Adaptive == nil {
+		return s.RunsPerItem
+	}
+	return max(s.RunsPerItem, s.Adaptive.MaxRuns)
 }
 
 // Validate returns all faults of a new task, in the order of the form. It checks the task's size only if there are
@@ -152,8 +181,9 @@ func (n New) Validate() []*InvalidError {
 	return all
 }
 
-// IsTooLarge reports whether the task would compare too many variants, or make too many calls at its start.
+// IsTooLarge reports whether the task would compare too many variants, or might make too many calls.
 func (n New) IsTooLarge() bool {
+	n.RunsPerItem = n.mostRuns()
 	return n.VariantCount() > MaxVariants || n.Calls()+n.JudgeCalls() > MaxCalls
 }
 

@@ -81,6 +81,6 @@ func TestATaskIsExtendedWithinItsLimits(t *testing.T) {
 	for _, runs := range []int{0, 5, 21} {
 		require.Equal(t, outside("runs_per_item", 6, 20), *tasks.CheckRuns(task, runs))
 	}
-	_, err := new(tasks.Service).Extend(t.Context(), db.Actor{}, task, 21)
+	_, err := new(tasks.Service).Extend(t.Context(), db.Actor{}, task, nil, 21)
 	require.Error(t, err)
 }

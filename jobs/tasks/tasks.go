@@ -119,6 +119,8 @@ type Settings struct {
 	// ClusterBy is the column of the dataset whose values group questions that are not independent; empty means that
 	// only the turns of a conversation are grouped.
 	ClusterBy string
+	// Adaptive asks questions again until they are settled; nil asks all equally often.
+	Adaptive *db.Adaptive
 }
 
 // File is a dataset file of at most dataset.MaxBytes.
@@ -309,7 +311,7 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, ProjectID: home, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
-		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, ClusterBy: Given(n.ClusterBy), MaxCost: Given(n.MaxCost),
+		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, ClusterBy: Given(n.ClusterBy), Adaptive: n.Adaptive, MaxCost: Given(n.MaxCost),
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 		IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer, DatasetEncoding: n.Layout.Encoding,
 		Variants: n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
@@ -420,20 +422,25 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 	return s.launch(ctx, by, task, db.LaunchRetry, scope)
 }
 
-// Extend raises the number of runs of each question of a task that has ended, and starts the missing runs.
-func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, runsPerItem int) (db.Task, error) {
-	if wrong := CheckRuns(task, runsPerItem); wrong != nil {
+// Extend raises the number of runs of each question of a task that has ended, or only of the questions named, and starts the
+// missing runs.
+func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, questionIDs []string, runs int) (db.Task, error) {
+	if wrong := CheckRuns(task, runs); wrong != nil {
 		return task, wrong
+	}
+	items := task.TotalItems
+	if len(questionIDs) > 0 {
+		items = min(items, len(questionIDs))
 	}
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
-			return task.TotalItems * task.TotalVariants * max(0, runsPerItem-task.RunsPerItem), nil
+			return items * task.TotalVariants * max(0, runs-task.RunsPerItem), nil
 		})
 		if err != nil {
 			return uuid.Nil, err
 		}
-		return s.Store.ExtendTask(ctx, task.Scope(), task.ID, runsPerItem, launch)
-	}, "extension requested", "runs_per_item", runsPerItem)
+		return s.Store.ExtendTask(ctx, task.Scope(), task.ID, questionIDs, runs, launch)
+	}, "extension requested", "runs_per_item", runs, "questions", items)
 }
 
 func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Selection) (db.Task, error) {
@@ -573,7 +580,7 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
-			OnTurnFailure: source.OnTurnFailure, ClusterBy: TextOf(source.ClusterBy), MaxCost: TextOf(source.MaxCost),
+			OnTurnFailure: source.OnTurnFailure, ClusterBy: TextOf(source.ClusterBy), Adaptive: source.Adaptive, MaxCost: TextOf(source.MaxCost),
 		},
 		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
 	}

@@ -122,7 +122,7 @@ func SameOf(r results.Report, hasFiles map[int64]bool) (same Same) {
 		case !item.IsSame:
 		case !r.Waits(item):
 			same.Judged++
-		case item.Failures > 0 || item.Runs < r.Task.RunsOfItem():
+		case item.Failures > 0 || item.Runs < item.Planned:
 			same.Failed++
 		case item.IsContradicted:
 			same.Against++

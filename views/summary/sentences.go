@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -45,7 +46,35 @@ func (s Summary) compared(locale text.Locale) string {
 	if s.Task.CompletedAt != nil {
 		sentence += locale.Text("summary.at", "Time", cron.BeijingSecond(*s.Task.CompletedAt))
 	}
-	return sentence + s.clustered(locale)
+	return sentence + s.clustered(locale) + s.settled(locale)
+}
+
+// settled says how many questions of an adaptive task were settled after how many runs, and how many calls that saved; empty
+// for other tasks.
+func (s Summary) settled(locale text.Locale) string {
+	if s.Task.Adaptive == nil || len(s.Numbers) == 0 || s.Numbers[0].Settled == nil {
+		return ""
+	}
+	settled, after := 0, map[int]int{}
+	for _, row := range s.Numbers {
+		if row.Settled != nil {
+			settled += *row.Settled
+		}
+		for runs, count := range row.SettledAfter {
+			after[runs] += count
+		}
+	}
+	var parts []string
+	for _, runs := range slices.Sorted(maps.Keys(after)) {
+		parts = append(parts, locale.Text("summary.settled.after", "Questions", after[runs], "Runs", runs))
+	}
+	all := s.Task.TotalItems * s.Task.TotalVariants
+	key := "summary.settled.none"
+	if settled > 0 {
+		key = "summary.settled"
+	}
+	return locale.Text(key, "Settled", strings.Join(parts, locale.Text("create.missing.separator")), "Open", all-settled,
+		"Most", s.Task.Adaptive.MaxRuns, "Saved", text.Number(max(0, all*s.Task.Adaptive.MaxRuns-s.Task.TotalRuns())))
 }
 
 // clustered says what intervals take as independent where questions are not; empty where they are.

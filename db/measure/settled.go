@@ -1,0 +1,60 @@
+package measure
+
+import "gonum.org/v1/gonum/stat/combin"
+
+// DefaultConfidence is the confidence with which questions are settled where nobody chose another.
+const DefaultConfidence = 0.95
+
+// mostVotes is the maximum number of runs of a question.
+const mostVotes = 20
+
+// IsSettled reports whether more runs of a question are unlikely to change its most common answer: first and second are the
+// numbers of runs that gave its two most common answers. It is settled if I₀.₅(first + 1, second + 1) ≤ 1 − confidence, the
+// chance that the leader is not the most common answer (Adaptive-Consistency, arXiv:2305.11860).
+func IsSettled(first, second int, confidence float64) bool {
+	const noise = 1e-12 // of 1 − confidence, which has no exact binary fraction
+	return chanceToTrail(max(first, second), min(first, second)) <= 1-confidence+noise
+}
+
+// chanceToTrail returns I₀.₅(first + 1, second + 1): the probability of more than first heads in first + second + 1 throws of
+// a coin.
+func chanceToTrail(first, second int) float64 {
+	throws, ways := first+second+1, 0.0
+	for heads := first + 1; heads <= throws; heads++ {
+		ways += float64(combin.Binomial(throws, heads))
+	}
+	return ways / float64(uint64(1)<<throws)
+}
+
+// SettledFrom returns, by the votes of the second most common answer from 0, how many votes of the most common one settle a
+// question. More votes than a question can have mean that none do.
+func SettledFrom(confidence float64) []int {
+	least := make([]int, mostVotes/2+1)
+	for second := range least {
+		least[second] = second
+		for least[second] <= mostVotes && !IsSettled(least[second], second, confidence) {
+			least[second]++
+		}
+	}
+	return least
+}
+
+// Votes returns the numbers of runs that gave the two most common answers; letters has a letter for each run, as
+// Question.Letters has them.
+func Votes(letters string) (first, second int) {
+	counts := map[rune]int{}
+	for _, letter := range letters {
+		if letter != '-' {
+			counts[letter]++
+		}
+	}
+	for _, count := range counts {
+		switch {
+		case count > first:
+			first, second = count, first
+		case count > second:
+			second = count
+		}
+	}
+	return first, second
+}
