@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"math"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -48,6 +49,51 @@ func TestAnEstimateCountsJudges(t *testing.T) {
 	statistics := s.entry(t, "GET", "evaluation-tasks/"+task.TaskID, nil, 200)["statistics"].(object)
 	require.Equal(t, "0.022", statistics["cost"])
 	require.Equal(t, "0.132", statistics["judge_cost"], "the task spent what is estimated for the next")
+}
+
+// Before the start, the estimate and the form say what a task of this size can show, and on what that is based.
+func TestAnEstimateSaysWhatCanBeShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var asked atomic.Int64
+	model, _ := s.chatTarget(t, "asked", agenttest.New(t, chatting(func(string) string {
+		if asked.Add(1)%3 == 0 {
+			return "wrong"
+		}
+		return "right"
+	})).URL)
+	rule := s.evaluator(t, "规则", "contains", object{"values": []string{"right"}})
+	fields := map[string]string{
+		"task_name": "设计", "models": model, "evaluators": rule, "runs_per_item": "4", "concurrency": "4", "rate_limit": "unlimited",
+		"file@q.csv": "question,standard_answer,document\nq1,a,x\nq2,a,x\nq3,a,y\nq4,a,z\n",
+	}
+	estimate := func() (estimated object) {
+		answer := s.post(t, api+"/estimate", fields)
+		require.Equal(t, http.StatusOK, answer.StatusCode, string(answer.body))
+		answer.into(t, &estimated)
+		return estimated
+	}
+	before := estimate()
+	require.Equal(t, "assumed", before["basis"])
+	require.EqualValues(t, 0, before["judge_calls"])
+	require.InDelta(t, 2.802*math.Sqrt((1.0/9+2.0/6/4)/4), before["detectable"].(object)["pass_rate"], 1e-9)
+	require.InDelta(t, 2.802*math.Sqrt(1.0/9/4), before["detectable"].(object)["agreement"], 1e-9)
+	form := s.post(t, "/compare/estimate", fields).page(t).Find("#estimate").Text()
+	require.Contains(t, form, "按通常的波动假设")
+	require.Contains(t, form, "需要 4 倍的题：16 题，64 次调用")
+	fields["cluster_by"] = "document"
+	require.InDelta(t, 2.802*math.Sqrt(1.0/9/3), estimate()["detectable"].(object)["agreement"], 1e-9, "three documents")
+	fields["cluster_by"] = ""
+	for _, want := range []string{"task", "comparison"} {
+		var task object
+		s.post(t, api, fields).into(t, &task)
+		s.awaitDone(t, task["task_id"].(string))
+		require.Equal(t, want, estimate()["basis"])
+	}
+	require.Contains(t, s.post(t, "/compare/estimate", fields).page(t).Find("#estimate").Text(), "这些题最近的比较（设计、设计）")
+	delete(fields, "evaluators")
+	fields["runs_per_item"] = "1"
+	require.Nil(t, estimate()["detectable"].(object)["agreement"], "one run has no agreement")
 }
 
 // The response to creating a task names a misspelt variable.

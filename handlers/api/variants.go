@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -60,13 +61,16 @@ type warning struct {
 type estimateOutput struct {
 	Body struct {
 		Calls           int       `json:"calls" example:"400"`
-		JudgeCalls      int       `json:"judge_calls,omitempty" doc:"Calls to judges beside them" example:"400"`
+		JudgeCalls      int       `json:"judge_calls" doc:"Calls to judges beside them" example:"400"`
 		DurationSeconds *float64  `json:"duration_seconds" doc:"By rate limits and what earlier calls took, those to judges included; null: unknown" example:"96.5"`
 		TotalTokens     *int      `json:"total_tokens" doc:"By earlier calls, those to judges included; null: unknown" example:"60000"`
 		Cost            *string   `json:"cost" doc:"Decimal number, by the tokens of earlier calls, those to judges included; null: unknown" example:"0.42"`
 		Currency        *string   `json:"currency" example:"USD"`
 		Variants        []Variant `json:"variants"`
 		Warnings        []warning `json:"warnings"`
+		// Detectable is what a comparison with another task of this size shows.
+		Detectable measure.Detectable `json:"detectable" doc:"The difference that a comparison of two tasks of this size shows in four of five cases"`
+		Basis      measure.Basis      `json:"basis" enum:"comparison,task,assumed" doc:"What the variances behind detectable come from: the newest finished comparison of the same questions, the newest finished task, or an assumption" example:"task"`
 	}
 }
 
@@ -88,7 +92,7 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	if err != nil {
 		return nil, err
 	}
-	estimate, err := h.Tasks.Estimate(ctx, n)
+	estimate, err := h.Tasks.Estimate(ctx, request.ScopeOf(ctx), n)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +104,7 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 		seconds := estimate.Duration.Round(time.Millisecond).Seconds()
 		body.DurationSeconds = &seconds
 	}
+	body.Detectable, body.Basis = estimate.Detectable, estimate.Design.Basis()
 	if estimate.Cost != nil {
 		cost := estimate.Cost.String()
 		body.Cost = &cost

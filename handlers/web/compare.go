@@ -364,11 +364,11 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, e
 	if len(e.Problems) > 0 || e.Calls == 0 {
 		return e, nil
 	}
-	estimate, err := p.Tasks.Estimate(c.Request().Context(), n)
+	estimate, err := p.Tasks.Estimate(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
 	if err != nil {
 		return e, err
 	}
-	e.Duration, e.IsUnpriced = estimate.Duration, estimate.IsUnpriced
+	e.Duration, e.IsUnpriced, e.Design = estimate.Duration, estimate.IsUnpriced, designOf(n, estimate)
 	if estimate.Cost != nil {
 		e.Cost = estimate.Cost.Round(significant(*estimate.Cost)).String() + " " + estimate.Currency
 	}

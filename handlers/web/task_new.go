@@ -458,6 +458,10 @@ func (p *Pages) preview(c echo.Context, s *submission) (read *submission, previe
 		}
 		calls := len(chosen.Set.Rows) * s.task.RunsPerItem
 		preview.Estimate = ui.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
+		ctx := c.Request().Context()
+		if estimate, err := p.Tasks.Estimate(ctx, request.ScopeOf(ctx), understood.task); err == nil { // else the form says what is wrong
+			preview.Design = designOf(understood.task, estimate)
+		}
 	}
 	return &understood, preview
 }

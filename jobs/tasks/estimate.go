@@ -11,6 +11,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/report"
 	"wending/jobs/agent/protocol"
 )
@@ -30,6 +31,12 @@ type Estimate struct {
 	// IsUnpriced reports that the cost is unknown because a target has no prices.
 	IsUnpriced bool
 	Warnings   []Warning
+	Design     measure.Design
+	// DesignOf are the names of the tasks that the design was estimated from; empty if it is assumed.
+	DesignOf []string
+	// Clusters is how many independent groups of questions there are.
+	Clusters   int
+	Detectable measure.Detectable
 }
 
 // Warning is something that a user should know before the start.
@@ -56,7 +63,7 @@ var WarningCodes = []string{WarnUnknownVariables, WarnPriceMissing, WarnTestFail
 const estimatedPlaces = 12
 
 // Estimate returns the expected cost of a task and the warnings before its start. It creates nothing.
-func (s *Service) Estimate(ctx context.Context, n New) (Estimate, error) {
+func (s *Service) Estimate(ctx context.Context, scope db.Scope, n New) (Estimate, error) {
 	e := Estimate{Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: n.AllVariants(), Warnings: []Warning{}}
 	loads, err := s.loads(ctx, n)
 	if err != nil {
@@ -70,7 +77,65 @@ func (s *Service) Estimate(ctx context.Context, n New) (Estimate, error) {
 	}
 	e.warnOfTests(loads)
 	e.Warnings = append(e.Warnings, n.Warnings()...)
-	return e, nil
+	return e, s.design(ctx, scope, n, &e)
+}
+
+// design finds out which difference the task can show when it is compared with another of the same size.
+func (s *Service) design(ctx context.Context, scope db.Scope, n New, e *Estimate) error {
+	if n.Dataset == nil || len(n.Dataset.Rows) == 0 {
+		return nil
+	}
+	rows, results := n.Dataset.Rows, report.New(s.Store)
+	ids, err := results.SameQuestions(ctx, scope, report.Asking{
+		DatasetID: n.DatasetID, Questions: len(rows), First: rows[0].Question, Last: rows[len(rows)-1].Question,
+	})
+	if err != nil {
+		return err
+	}
+	var sides [][]measure.ComparedQuestion // the newest first
+	for _, id := range ids {
+		if len(sides) > 1 {
+			break
+		}
+		task, err := s.Store.Task(ctx, scope, id)
+		if err != nil {
+			return err
+		}
+		matrix, err := results.Matrix(ctx, task)
+		if err != nil {
+			return err
+		}
+		slices.Reverse(matrix)
+		sides, e.DesignOf = append(sides, matrix...), append(e.DesignOf, task.Name)
+	}
+	sides = append(sides, nil, nil)
+	if e.Design = measure.NewDesign(sides[1], sides[0]); sides[1] == nil {
+		e.Design = measure.NewDesign(sides[0], nil)
+	}
+	if e.Design.Basis() == measure.Assumed {
+		e.DesignOf = nil
+	}
+	e.Clusters = n.clusters()
+	e.Detectable = e.Design.Detectable(e.Clusters, n.RunsPerItem)
+	return nil
+}
+
+// clusters returns how many independent groups the questions form (metrics.md, Clusters).
+func (n New) clusters() int {
+	column := slices.Index(n.Dataset.VariableNames, n.ClusterBy)
+	named, alone := map[string]bool{}, 0
+	for _, row := range n.Dataset.Rows {
+		cluster := row.Series
+		if n.ClusterBy != "" && column >= 0 && column < len(row.Variables) {
+			cluster = row.Variables[column]
+		}
+		if cluster == "" {
+			alone++
+		} else {
+			named[cluster] = true
+		}
+	}
+	return len(named) + alone
 }
 
 // Warnings returns the warnings before the start of a task that follow from the task itself.

@@ -97,6 +97,34 @@
       refresh();
     });
   });
+  // What a number of questions and runs can show: the same formula as the server's (metrics.md, How many questions and runs).
+  const power = 2.802;
+  function showDesign(root) {
+    const of = (name) => Number(root.dataset[name]);
+    const questions = Number(root.querySelector("[data-questions]").value);
+    const runs = Number(root.querySelector("[data-runs]").value);
+    const calls = questions * runs * of("variants");
+    const clusters = questions * of("clusters");
+    const points = (variance) => {
+      const difference = power * Math.sqrt(variance / clusters);
+      return clusters < 2 || difference >= 1 ? root.dataset.nothing : root.dataset.points.replace("%", (100 * difference).toFixed(1));
+    };
+    const values = {
+      questions: questions.toLocaleString("en"), runs, calls: calls.toLocaleString("en"), pass: points(of("between") + of("within") / runs),
+      agreement: runs > 1 ? points(of("agreement")) : "–", cost: Number((of("cost") * calls).toPrecision(3)).toLocaleString("en"),
+    };
+    const text = root.dataset.text + root.dataset.costText;
+    root.querySelector("output").textContent = text.replace(/%(questions|runs|calls|pass|agreement|cost)/g, (_, name) => values[name]);
+  }
+  const showDesigns = () => document.querySelectorAll("[data-design]").forEach(showDesign);
+  document.addEventListener("input", (event) => {
+    const root = event.target.closest("[data-design]");
+    if (root) showDesign(root);
+  });
+  document.addEventListener("change", (event) => { if (event.target.closest("[data-design]")) event.stopPropagation(); }, true); // not part of the task
+  document.addEventListener("htmx:afterSettle", showDesigns);
+  showDesigns();
+
   // A page that is restored from the browser's cache has its buttons in the state in which they were left.
   window.addEventListener("pageshow", () => {
     submit.textContent = words;

@@ -1,0 +1,41 @@
+package report
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+)
+
+// Asking is what identifies the questions of a task that does not exist yet.
+type Asking struct {
+	// DatasetID is the saved dataset; nil means an upload.
+	DatasetID *uuid.UUID
+	// Questions is how many there are, First and Last their texts.
+	Questions   int
+	First, Last string
+}
+
+// sameQuestions reads the newest two finished tasks with the same questions: those of the same saved dataset, or as many
+// questions of which the first and the last are the same.
+const sameQuestions = `
+	SELECT t.id
+	FROM (
+		SELECT id, dataset_id, total_items, created_at
+		FROM evaluation_tasks
+		WHERE status IN ('SUCCEEDED', 'STOPPED') AND ($1::uuid IS NULL OR project_id = $1)
+		ORDER BY created_at DESC
+		LIMIT 1000) t
+	WHERE t.dataset_id = $2
+	   OR t.total_items = $3
+	  AND $4 = (SELECT question FROM evaluation_items WHERE task_id = t.id ORDER BY sort_key LIMIT 1)
+	  AND $5 = (SELECT question FROM evaluation_items WHERE task_id = t.id ORDER BY sort_key DESC LIMIT 1)
+	ORDER BY t.created_at DESC
+	LIMIT 2`
+
+// SameQuestions returns the newest two finished tasks with these questions, the newest first.
+func (r Report) SameQuestions(ctx context.Context, scope db.Scope, asking Asking) (ids []uuid.UUID, err error) {
+	err = r.db.SelectContext(ctx, &ids, sameQuestions, scope, asking.DatasetID, asking.Questions, asking.First, asking.Last)
+	return ids, err
+}
