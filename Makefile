@@ -84,6 +84,10 @@ fuzz: ## Fuzz every reader for a minute each; flip 10,000 bytes of workbooks
 facts: ## Read the labelled pairs of answers; print found conflicts and false alarms by kind and source
 	@go test -count=1 -v -run TestLabelledPairs ./db/measure/facts | grep -vE '^(===|---|ok|PASS)' | sed -E 's/^ +facts_test.go:[0-9]+: //'
 
+.PHONY: simulate
+simulate: ## Check intervals, stars, gates and nightly alarms on made data whose truth is known; writes the table into the help
+	WENDING_SIMULATE=full go test -count=1 -v -timeout 30m -run TestSimulations ./db/measure
+
 .PHONY: bench
 bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal; writes jobs/RESULTS.md
 	@mkdir -p bin

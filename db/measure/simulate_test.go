@@ -1,0 +1,291 @@
+package measure
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// simulated is one line of the table: a share of repetitions, and what it may be.
+type simulated struct {
+	zh, en      string
+	share       float64
+	least, most float64
+	// written formats the share; nil means as a percentage.
+	written func(float64) string
+}
+
+const simulationSeed = 29
+
+// repetitions is how often each case is simulated: `make simulate` takes the full number.
+func repetitions() int {
+	if os.Getenv("WENDING_SIMULATE") != "" {
+		return 4000
+	}
+	return 200
+}
+
+// shareOf returns the share of repetitions in which happens is true, on all processors. Every repetition has its own
+// generator, so that the result does not depend on their number.
+func shareOf(happens func(*rand.Rand) bool) float64 {
+	total := repetitions()
+	hits := make([]int, runtime.GOMAXPROCS(0))
+	var group sync.WaitGroup
+	for worker := range hits {
+		group.Go(func() {
+			for n := worker; n < total; n += len(hits) {
+				if happens(rand.New(rand.NewPCG(simulationSeed, uint64(n)))) {
+					hits[worker]++
+				}
+			}
+		})
+	}
+	group.Wait()
+	sum := 0
+	for _, count := range hits {
+		sum += count
+	}
+	return float64(sum) / float64(total)
+}
+
+// chances are the chances of passing of n questions: their mean is rate, and the verdicts on two runs of one question
+// have the correlation rho.
+func chances(random *rand.Rand, n int, rate, rho float64) []float64 {
+	list := make([]float64, n)
+	beta := distuv.Beta{Alpha: rate * (1/max(rho, 1e-9) - 1), Beta: (1 - rate) * (1/max(rho, 1e-9) - 1), Src: random}
+	for i := range list {
+		if list[i] = rate; rho > 0 {
+			list[i] = beta.Rand()
+		}
+	}
+	return list
+}
+
+func passes(random *rand.Rand, chance float64, runs int) (count int) {
+	for range runs {
+		if random.Float64() < chance {
+			count++
+		}
+	}
+	return count
+}
+
+// coverage is how often the interval of a pass rate covers the rate. Questions come in clusters of the given size,
+// which share their chance of passing.
+func coverage(rate float64, clusters, size, runs int, rho float64) float64 {
+	return shareOf(func(random *rand.Rand) bool {
+		var shares Sample
+		var last Judged
+		for n, chance := range chances(random, clusters, rate, rho) {
+			for range size {
+				last = Judged{Judged: runs, Passes: passes(random, chance, runs)}
+				shares.Add(*last.Share(), "c"+strconv.Itoa(n))
+			}
+		}
+		interval := passInterval(shares, last)
+		return interval[0] <= rate && rate <= interval[1]
+	})
+}
+
+// equalVariants are the results of variants that do not differ: the same questions, fresh runs.
+func equalVariants(random *rand.Rand, variants, questions, runs int) [][]ComparedQuestion {
+	list := make([][]ComparedQuestion, variants)
+	for n, chance := range chances(random, questions, 0.8, 0.5) {
+		for v := range list {
+			count := passes(random, chance, runs)
+			share, failures := float64(count)/float64(runs), float64(runs-count)
+			agreement := (float64(count)*float64(count-1) + failures*(failures-1)) / float64(runs*(runs-1))
+			latency := 1000 * math.Exp(random.NormFloat64()/2)
+			success := float64(passes(random, 0.98, runs)) / float64(runs)
+			id := strconv.Itoa(n)
+			list[v] = append(list[v], ComparedQuestion{
+				ID: int64(n), QuestionID: id, Text: id, PassShare: &share, Agreement: &agreement, LatencyMS: &latency, SuccessRate: &success,
+			})
+		}
+	}
+	return list
+}
+
+var simulatedNumbers = []By{
+	{Of: func(q ComparedQuestion) *float64 { return q.PassShare }}, {Of: func(q ComparedQuestion) *float64 { return q.Agreement }},
+	{Of: func(q ComparedQuestion) *float64 { return q.SuccessRate }}, {Of: func(q ComparedQuestion) *float64 { return q.LatencyMS }, IsLessBetter: true},
+}
+
+// falseStars is the share of reports of equal variants that say of any that it is better than another.
+func falseStars(variants int) float64 {
+	return shareOf(func(random *rand.Rand) bool {
+		for _, ranking := range Rank(equalVariants(random, variants, 60, 5), simulatedNumbers) {
+			if ranking != nil && len(ranking.Worse) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// falseWorse is the share of gates that find one of several variants, equal to the baseline, worse.
+func falseWorse(variants int) float64 {
+	return shareOf(func(random *rand.Rand) bool {
+		all := equalVariants(random, variants+1, 60, 5)
+		var tests []GateTest
+		for _, questions := range all[1:] {
+			for _, by := range simulatedNumbers {
+				tests = append(tests, GateTest{Change: CompareTasks(all[0], questions).Change(by.Of), IsLessBetter: by.IsLessBetter})
+			}
+		}
+		for _, result := range Gate(tests) {
+			if result.Verdict == IsWorse {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// falseAlarms is the mean number of alarms in a number of nights at which nothing changes but which questions pass.
+func falseAlarms(nights int, draw func(*rand.Rand) Night) float64 {
+	total := make([]int, repetitions())
+	next := 0
+	var lock sync.Mutex
+	shareOf(func(random *rand.Rand) bool {
+		list := make([]Night, LearningNights+nights)
+		for n := range list {
+			list[n] = draw(random)
+		}
+		count := 0
+		for _, control := range WatchNights(list) {
+			if control.IsAlarm {
+				count++
+			}
+		}
+		lock.Lock()
+		defer lock.Unlock()
+		total[next] = count
+		next++
+		return false
+	})
+	sum := 0
+	for _, count := range total {
+		sum += count
+	}
+	return float64(sum) / float64(len(total))
+}
+
+// nightOf is a night of questions that are asked afresh, with the standard error that is shown.
+func nightOf(questions, runs int) func(*rand.Rand) Night {
+	return func(random *rand.Rand) Night {
+		var shares Sample
+		for n := range questions { // some questions always pass, some never, most sometimes
+			shares.Add(float64(passes(random, float64(n)/float64(questions-1), runs))/float64(runs), "")
+		}
+		return Night{Value: *shares.Mean(), SE: *shares.SE()}
+	}
+}
+
+func simulations() (lines []simulated) {
+	for _, rate := range []float64{0.5, 0.8, 0.9} {
+		for _, questions := range []int{50, 200} {
+			for _, rho := range []float64{0, 0.5} {
+				for _, runs := range []int{1, 3, 5, 10} {
+					line := simulated{
+						zh:    fmt.Sprintf("95%% 区间盖住真值：通过率 %.0f%%，%d 题 × %d 次，同题相关 %.1f", 100*rate, questions, runs, rho),
+						en:    fmt.Sprintf("95%% interval covers the truth: pass rate %.0f%%, %d questions × %d, correlation %.1f", 100*rate, questions, runs, rho),
+						share: coverage(rate, questions, 1, runs, rho), least: 0.93, most: 0.97,
+					}
+					if rate == 0.9 {
+						line.least, line.most = 0.92, 1
+					}
+					if rate == 0.9 && questions < 200 {
+						line.least = 0
+					}
+					lines = append(lines, line)
+				}
+			}
+		}
+	}
+	lines = append(lines, simulated{
+		zh: "95% 区间盖住真值：通过率 80%，50 段对话 × 5 轮 × 3 次，同段相关 0.5", en: "95% interval covers the truth: pass rate 80%, 50 conversations × 5 turns × 3, correlation 0.5",
+		share: coverage(0.8, 50, 5, 3, 0.5), least: 0.93, most: 0.97,
+	})
+	for variants := 2; variants <= 6; variants++ {
+		lines = append(lines, simulated{
+			zh: fmt.Sprintf("%d 个相同的方案，报告中有 ★ 或有一个方案优于另一个", variants), en: fmt.Sprintf("a star, or a variant that is better than another, in a report of %d equal variants", variants),
+			share: falseStars(variants), most: 0.05,
+		})
+	}
+	for _, variants := range []int{1, 3} {
+		lines = append(lines, simulated{
+			zh: fmt.Sprintf("%d 个与基准相同的方案，门禁判为变差", variants), en: fmt.Sprintf("a gate finds one of %d variants, equal to the baseline, worse", variants),
+			share: falseWorse(variants), most: 0.05,
+		})
+	}
+	const nights = 300
+	perNight := func(share float64) string { return strconv.FormatFloat(share, 'f', 2, 64) }
+	for _, questions := range []int{50, 200} {
+		lines = append(lines, simulated{
+			zh: fmt.Sprintf("没有变化的 %d 夜（%d 题 × 5 次）里的告警次数", nights, questions), en: fmt.Sprintf("alarms in %d nights without a change (%d questions × 5)", nights, questions),
+			share: falseAlarms(nights, nightOf(questions, 5)), most: 1, written: perNight,
+		})
+	}
+	return append(lines, simulated{
+		zh: fmt.Sprintf("没有变化的 %d 夜（每夜误差未知）里的告警次数", nights), en: fmt.Sprintf("alarms in %d nights without a change (errors of nights unknown)", nights),
+		share: falseAlarms(nights, func(random *rand.Rand) Night { return Night{Value: random.NormFloat64()} }), most: 1, written: perNight,
+	})
+}
+
+// The product's numbers hold what they promise, on made data whose truth is known. `make simulate` runs more
+// repetitions and writes the table into the help.
+func TestSimulations(t *testing.T) {
+	t.Logf("seed %d, %d repetitions, %d processors", simulationSeed, repetitions(), runtime.GOMAXPROCS(0))
+	tables := map[string]*strings.Builder{"zh-CN": {}, "en": {}}
+	tables["zh-CN"].WriteString("| 情况 | 要求 | 模拟结果 |\n| --- | --- | --- |\n")
+	tables["en"].WriteString("| case | aim | simulated |\n| --- | --- | --- |\n")
+	for _, line := range simulations() {
+		written := line.written
+		if written == nil {
+			written = func(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + "%" }
+		}
+		aim := "≤ " + written(line.most)
+		switch {
+		case line.least > 0 && line.most < 1:
+			aim = written(line.least) + "–" + written(line.most)
+		case line.least > 0:
+			aim = "≥ " + written(line.least)
+		case line.written == nil && line.most == 1:
+			aim = "–"
+		}
+		t.Logf("%-90s %-12s %s", line.en, aim, written(line.share))
+		fmt.Fprintf(tables["zh-CN"], "| %s | %s | %s |\n", line.zh, aim, written(line.share))
+		fmt.Fprintf(tables["en"], "| %s | %s | %s |\n", line.en, aim, written(line.share))
+		slack := 3.5 * math.Sqrt(0.06/float64(repetitions())) // of a share of about 6 %
+		require.GreaterOrEqual(t, line.share, line.least-slack, line.en)
+		require.LessOrEqual(t, line.share, line.most+slack, line.en)
+	}
+	if os.Getenv("WENDING_SIMULATE") == "" {
+		return
+	}
+	for lang, table := range tables {
+		writeTable(t, "../../views/help/"+lang+"/report.md", table.String())
+	}
+}
+
+// writeTable replaces the table of a chapter's section on simulations.
+func writeTable(t *testing.T, path, table string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	before, section, isThere := strings.Cut(string(content), "{#simulated}\n")
+	require.True(t, isThere, path)
+	begin := strings.Index(section, "|")
+	end := strings.Index(section[begin:], "\n\n") + begin + 1
+	require.NoError(t, os.WriteFile(path, []byte(before+"{#simulated}\n"+section[:begin]+table+section[end:]), 0o600))
+}
