@@ -48,6 +48,7 @@ type Point struct {
 	Value float64  `json:"value" example:"0.82"`
 	Low   *float64 `json:"low" doc:"Ends of the 95 % interval over the questions; null with fewer than two, or where all are equal"`
 	High  *float64 `json:"high"`
+	SE    *float64 `json:"se" doc:"Standard error of the value; null with fewer than two questions"`
 }
 
 // VariantPoints are the metrics of one variant at a firing.
@@ -65,6 +66,8 @@ type FiringSummary struct {
 	Alerts []Finding `json:"alerts,omitempty"`
 	// FactChanges are the questions whose facts changed since the previous firing; nil if there was none.
 	FactChanges *FactChanges `json:"facts_changed,omitempty"`
+	// Configuration identifies what was asked, of whom, and how it is judged; empty for firings of older versions.
+	Configuration string `json:"configuration,omitempty"`
 }
 
 // FactChanges are the questions of a firing whose most common answer contradicts, in a fact, the most common answer
@@ -117,6 +120,10 @@ func PointsOf(questions []ComparedQuestion, cost *string) map[Metric]Point {
 		if interval != nil {
 			low, high := max(0, interval[0]*scale), interval[1]*scale
 			point.Low, point.High = &low, &high
+		}
+		if se := values.SE(); se != nil {
+			scaled := *se * scale
+			point.SE = &scaled
 		}
 		points[metric] = point
 	}

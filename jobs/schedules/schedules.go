@@ -4,6 +4,8 @@ package schedules
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,7 +159,7 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 	if err != nil {
 		return err
 	}
-	var summary measure.FiringSummary
+	summary := measure.FiringSummary{Configuration: configurationOf(task)}
 	for n, variant := range numbers {
 		summary.Variants = append(summary.Variants, measure.VariantPoints{
 			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: measure.PointsOf(matrix[n], variant.Cost),
@@ -185,6 +187,27 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 		return err
 	}
 	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
+}
+
+// configurationOf identifies the agents, prompts, evaluators and questions of a task, as far as they can be read without
+// its secrets.
+func configurationOf(task db.Task) string {
+	hash := sha256.New()
+	write := func(parts ...any) { _, _ = fmt.Fprintf(hash, "%q\n", fmt.Sprint(parts...)) } // a hash accepts everything
+	write(tasks.TextOf(task.ClusterBy), task.RunsPerItem, task.TotalItems, task.DatasetName)
+	if task.DatasetID != nil && task.DatasetVersion != nil {
+		write(*task.DatasetID, *task.DatasetVersion)
+	}
+	for _, target := range task.Targets {
+		write(target.Kind, target.Protocol, target.URL, tasks.TextOf(target.Model), tasks.TextOf(target.Poll))
+	}
+	for _, variant := range task.Variants {
+		write(variant.Target, tasks.TextOf(variant.SystemTemplate), tasks.TextOf(variant.UserTemplate))
+	}
+	for _, evaluator := range task.Evaluators {
+		write(evaluator.Kind, evaluator.EvaluatorID, evaluator.Version, string(evaluator.Config))
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
 // changedFacts returns the questions whose facts changed since the firing before; nil without one.

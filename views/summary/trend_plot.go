@@ -2,6 +2,7 @@ package summary
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type curve struct {
 	// line are pieces without gaps, band the intervals as areas.
 	line, band []string
 	dots       []dot
+	// average and limits are pieces of the moving average and of its upper and lower limits.
+	average, limits []string
 }
 
 type dot struct {
@@ -33,6 +36,8 @@ type dot struct {
 	title, url string
 	// isAlert marks a firing that raised an alert about the variant's metric.
 	isAlert bool
+	// isDrift marks a firing at which the moving average left its limits.
+	isDrift bool
 }
 
 // plot is one metric over the firings.
@@ -42,6 +47,13 @@ type plot struct {
 	axis   []mark // values, from bottom to top
 	times  []mark
 	limit  *mark // the limit below which there is an alert; nil for none
+	// restarts are the firings whose configuration is another than that of the firing before.
+	restarts []mark
+}
+
+// hasControl reports that moving averages are drawn.
+func (p plot) hasControl() bool {
+	return slices.ContainsFunc(p.curves, func(c curve) bool { return len(c.average) > 0 })
 }
 
 // mark is a label; anchor is the side of the label that is at its position.
@@ -94,9 +106,64 @@ func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 		}
 	}
 	for number := range p.variants() {
-		drawn.curves = append(drawn.curves, p.curve(metric, number, x, y))
+		one := p.curve(metric, number, x, y)
+		p.control(&one, metric, x, func(value float64) float64 { return y(max(lowest, min(highest, value))) })
+		drawn.curves = append(drawn.curves, one)
+	}
+	for place := range p.Firings {
+		if place > 0 && isRestart(p.Firings[place-1], p.Firings[place]) {
+			drawn.restarts = append(drawn.restarts, mark{at: coordinate(x(place))})
+		}
 	}
 	return drawn, true
+}
+
+// isRestart reports that a firing has another configuration than the one before.
+func isRestart(before, now Firing) bool {
+	return before.Configuration != "" && now.Configuration != "" && before.Configuration != now.Configuration
+}
+
+// control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md, Nights).
+func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64, y func(float64) float64) {
+	var nights []measure.Night
+	var places []int // in Firings; negative for earlier ones
+	var before *Firing
+	isOther := false // until the metric is known again
+	all := slices.Concat(p.Earlier, p.Firings)
+	for n, firing := range all {
+		isOther = isOther || before != nil && isRestart(*before, firing)
+		before = &all[n]
+		if c.number >= len(firing.Variants) {
+			continue
+		}
+		if point, isKnown := firing.Variants[c.number].Points[metric]; isKnown {
+			nights = append(nights, measure.Night{Value: point.Value, SE: given(point.SE, 0), IsRestart: isOther})
+			places, isOther = append(places, n-len(p.Earlier)), false
+		}
+	}
+	var average, low, high []string
+	end := func() {
+		if len(average) > 1 {
+			c.average = append(c.average, strings.Join(average, " "))
+			c.limits = append(c.limits, strings.Join(low, " "), strings.Join(high, " "))
+		}
+		average, low, high = nil, nil, nil
+	}
+	for n, control := range measure.WatchNights(nights) {
+		if places[n] < 0 || !control.HasLimits {
+			end()
+			continue
+		}
+		at := coordinate(x(places[n]))
+		average = append(average, at+","+coordinate(y(control.Average)))
+		low, high = append(low, at+","+coordinate(y(control.Low))), append(high, at+","+coordinate(y(control.High)))
+		for place := range c.dots {
+			if c.dots[place].x == at {
+				c.dots[place].isDrift = control.IsAlarm
+			}
+		}
+	}
+	end()
 }
 
 // timeLabels returns the labels of the firings' times: with the time of day if two firings are less than a day

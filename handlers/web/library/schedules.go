@@ -177,7 +177,9 @@ func (h *handler) showTimes(c echo.Context) error {
 // How many firings a trend shows as lines, and how many changed questions it lists.
 const (
 	firingsDrawn = 60
-	shiftsShown  = 20
+	// firingsWatched is from how many the limits of the averages are computed.
+	firingsWatched = 400
+	shiftsShown    = 20
 )
 
 // excerpt is how many characters of an answer are compared.
@@ -219,7 +221,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 	page.ChangesAt = func(task uuid.UUID) string {
 		return place + "?" + url.Values{"at": {task.String()}, "page": {strconv.Itoa(window.Number)}}.Encode() + "#changes"
 	}
-	drawn, _, err := entries.NewSchedules(store).List(ctx, request.ScopeOf(ctx), row.ID, true, db.Page{Number: 1, Size: firingsDrawn})
+	drawn, _, err := entries.NewSchedules(store).List(ctx, request.ScopeOf(ctx), row.ID, true, db.Page{Number: 1, Size: firingsWatched})
 	if err != nil {
 		return nil, err
 	}
@@ -231,6 +233,9 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 	}
 	page.Firings = slices.DeleteFunc(page.Firings, func(f summary.Firing) bool { return len(f.Variants) == 0 })
 	slices.Reverse(page.Firings)
+	if more := len(page.Firings) - firingsDrawn; more > 0 {
+		page.Earlier, page.Firings = page.Firings[:more], page.Firings[more:]
+	}
 	if len(page.Firings) == 0 {
 		return page, nil
 	}
@@ -267,6 +272,7 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 				return nil, err
 			}
 			one.Variants, one.Alerts, one.FactsChanged = summary.Variants, summary.Alerts, summary.FactChanges
+			one.Configuration = summary.Configuration
 		}
 		shown = append(shown, one)
 	}
