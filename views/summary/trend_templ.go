@@ -34,7 +34,7 @@ type TrendPage struct {
 	NextAt          *time.Time
 	// Task is the task that is copied; nil if it was deleted.
 	Task *db.Task
-	// Firings are the firings in the plot, oldest first, Earlier the ones before them; Table are the firings on the page, newest first.
+	// Firings are the firings in the plot, oldest first, Earlier the firings before them; Table are the firings on the page, newest first.
 	Firings, Earlier, Table []Firing
 	Pager                   ui.Pager
 	// Watched is the metric that alerts are about, empty for none; Limit is its minimum, nil for none.
