@@ -35,19 +35,19 @@ func TestPagesLearnOfTheVerdictsOfOthers(t *testing.T) {
 	}
 	s.get(t, api+"/"+id+"/items").into(t, &list)
 	total := len(list.Items)
-	require.Equal(t, counted(0, total), seen().Text())
+	require.Equal(t, judgedOf(0, total), seen().Text())
 	require.Equal(t, "0", seen().AttrOr("data-latest", ""))
 	say(list.Items[0].QuestionID, "李雷")
-	require.Equal(t, counted(1, total), seen().Text())
+	require.Equal(t, judgedOf(1, total), seen().Text())
 	require.Equal(t, "0", seen().AttrOr("data-latest", ""), "her own")
 	say(list.Items[0].QuestionID, "韩梅梅")
-	require.Equal(t, counted(1, total), seen().Text())
+	require.Equal(t, judgedOf(1, total), seen().Text())
 	require.NotEqual(t, "0", seen().AttrOr("data-latest", ""))
 	require.Contains(t, seen().AttrOr("data-news", ""), "韩梅梅")
 
 	tabs := s.get(t, "/tasks/"+id+"/results").page(t).Find(".task-tabs")
 	require.Equal(t, "/tasks/"+id+"/presence", tabs.Find("#reviewed").AttrOr("data-presence", ""))
-	require.Equal(t, counted(total, 0)[:1], tabs.Find(".tab-count").First().Text(), "how many can be read")
+	require.Equal(t, judgedOf(total, 0)[:1], tabs.Find(".tab-count").First().Text(), "how many can be read")
 }
 
-func counted(judged, total int) string { return fmt.Sprintf("%d/%d", judged, total) }
+func judgedOf(judged, total int) string { return fmt.Sprintf("%d/%d", judged, total) }

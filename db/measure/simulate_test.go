@@ -123,7 +123,7 @@ var simulatedNumbers = []By{
 // falseStars is the share of reports of equal variants that say of any that it is better than another.
 func falseStars(variants int) float64 {
 	return shareOf(func(random *rand.Rand) bool {
-		for _, ranking := range Rank(equalVariants(random, variants, 60, 5), simulatedNumbers) {
+		for _, ranking := range Rank(equalVariants(random, variants, 60, 5), simulatedNumbers, Matters{}) {
 			if ranking != nil && len(ranking.Worse) > 0 {
 				return true
 			}
