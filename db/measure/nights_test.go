@@ -2,6 +2,7 @@ package measure_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,7 @@ func TestNightsAreWatched(t *testing.T) {
 	require.True(t, controls[12].IsOut)
 	require.False(t, controls[12].IsAlarm, "it has been beyond the limits since the alarm")
 
-	restarted := append(nights[:11:11], measure.Night{Value: 0.5, IsRestart: true})
+	restarted := slices.Concat(nights[:11], []measure.Night{{Value: 0.5, IsRestart: true}})
 	require.Equal(t, measure.Control{}, measure.WatchNights(restarted)[11], "another configuration begins anew")
 	var steady []measure.Night
 	for range 12 {

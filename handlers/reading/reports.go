@@ -88,29 +88,12 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 	if head.HasAssets, err = r.assets.Any(ctx, task.ID); err != nil {
 		return nil, err
 	}
-	var lines []string // the summary, for the first sheet
+	var lines []string
 	var sheets []*export.Sheet
 	if format == "xlsx" {
-		numbers, err := r.reader.Summary(ctx, task, "", false)
-		if err != nil {
+		if lines, sheets, err = r.numbers(ctx, task, head); err != nil {
 			return nil, err
 		}
-		lines = numbers.Lines(request.From(ctx).Locale)
-		if len(head.Variants) > 0 {
-			sheets = append(sheets, variantsSheet(request.From(ctx).Locale, head.Variants, numbers))
-		}
-		sliced, err := r.slicesSheet(ctx, task)
-		if err != nil {
-			return nil, err
-		}
-		if sliced != nil {
-			sheets = append(sheets, sliced)
-		}
-		tools, err := journal.New(r.store).ToolReport(ctx, task.ID)
-		if err != nil {
-			return nil, err
-		}
-		sheets = append(sheets, toolSheets(request.From(ctx).Locale, tools)...)
 	}
 	return func(ctx context.Context, w io.Writer) error {
 		writer, err := newWriter(w, format, head, func() export.Texts {
@@ -129,6 +112,30 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 		}
 		return writer.Close()
 	}, nil
+}
+
+// numbers returns the summary for the first sheet of a workbook, and its sheets of numbers.
+func (r Reports) numbers(ctx context.Context, task db.Task, head export.Report) (lines []string, sheets []*export.Sheet, err error) {
+	locale := request.From(ctx).Locale
+	numbers, err := r.reader.Summary(ctx, task, "", false)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(head.Variants) > 0 {
+		sheets = append(sheets, variantsSheet(locale, head.Variants, numbers))
+	}
+	sliced, err := r.slicesSheet(ctx, task)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sliced != nil {
+		sheets = append(sheets, sliced)
+	}
+	tools, err := journal.New(r.store).ToolReport(ctx, task.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	return numbers.Lines(locale), append(sheets, toolSheets(locale, tools)...), nil
 }
 
 // writeItems writes the questions with their runs.
