@@ -87,7 +87,7 @@ func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	require.NotContains(t, page.Find("main").Text(), "还没有数据")
 	require.Contains(t, page.Find("main").Text(), "没有成功的运行，无法统计耗时")
 	require.Contains(t, page.Find(".causes").Text(), "HTTP_502")
-	require.Equal(t, "智能体返回 HTTP 502", page.Find(`.causes a[href="/tasks/`+id+`/results?error_code=HTTP_502"]`).Text(), "a cause leads to its questions")
+	require.Equal(t, "智能体返回 HTTP 502", page.Find(`.causes a[href="/tasks/`+id+`/results?error_code=HTTP_502"]`).First().Text(), "a cause leads to its questions")
 	require.Contains(t, strings.Join(strings.Fields(page.Find("#do-retry").Text()), ""), "重试（10）")
 	report := s.get(t, "/tasks/"+id+"/results").page(t)
 	require.Equal(t, "智能体返回 HTTP 502", strings.TrimSpace(report.Find(".run .message").First().Text()))

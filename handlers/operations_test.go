@@ -171,6 +171,7 @@ func (w *walk) tasks() {
 	w.do("GET", path, nil, 200)
 	w.do("GET", path+"/statistics", nil, 200)
 	w.do("GET", path+"/items", nil, 200)
+	w.do("GET", path+"/tools", nil, 200)
 	w.do("PATCH", path, object{"max_cost": "5"}, 200)
 	w.do("PATCH", path, object{"max_cost": nil}, 200)
 	w.do("POST", path+"/run", nil, 202)

@@ -112,7 +112,7 @@ func (j Journal) pathDifferences(ctx context.Context, taskID uuid.UUID, itemID i
 			c.path, c.times, u.path AS usual_path, coalesce(c.latency_ms, 0) AS latency_ms, count(*) OVER () AS total
 		FROM called c
 		JOIN usual u ON u.item_id = c.item_id AND u.variant = c.variant AND u.path <> c.path
-			AND (c.status = 'SUCCEEDED' OR u.path[:cardinality(c.path)] <> c.path) -- a run that failed on the way went no other one
+			AND (c.status = 'SUCCEEDED' OR u.path[1 : cardinality(c.path)] <> c.path) -- a run that failed on the way went no other one
 		JOIN numbered i ON i.id = c.item_id
 		ORDER BY i.number, c.variant, c.run_index
 		LIMIT $4`
