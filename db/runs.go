@@ -58,6 +58,18 @@ type Run struct {
 	CreatedAt   time.Time   `db:"created_at"`
 }
 
+// WholeRun is one run of a task, with its question.
+type WholeRun struct {
+	Run
+	QuestionID string `db:"question_id"`
+	Question   string `db:"question"`
+	// Number is the question's number, 1-based in the order of pages.
+	Number int `db:"number"`
+	// Series and Turn belong to the question; nil for a single question.
+	Series *string `db:"series"`
+	Turn   *int    `db:"turn"`
+}
+
 // Usage is the token usage of a call as the agent reports it; nil means that it reports none.
 type Usage struct {
 	InputTokens     *int `db:"input_tokens"`

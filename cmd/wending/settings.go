@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"wending/db"
 	"wending/jobs/blob"
 	"wending/jobs/tasks"
 )
@@ -104,7 +105,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 	if _, err := tasks.ParseRate(s.RateLimit); err != nil {
 		return tasks.Settings{}, fmt.Errorf("RATE_LIMIT_PER_AGENT is %q: %w", s.RateLimit, err)
 	}
-	if s.MonthCost != "" && !tasks.IsCost(s.MonthCost) {
+	if s.MonthCost != "" && !db.IsCost(s.MonthCost) {
 		return tasks.Settings{}, fmt.Errorf("MAX_COST_PER_MONTH is %q, but must be a number such as 200 or 99.5", s.MonthCost)
 	}
 	if _, err := tasks.ParseRate(s.RateCeiling); err != nil {

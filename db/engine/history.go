@@ -8,7 +8,6 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
-	"wending/db/report"
 )
 
 // History reads and removes the remains of past launches.
@@ -109,7 +108,7 @@ func (h History) readLaunches(ctx context.Context, taskID uuid.UUID, id *uuid.UU
 
 // PastRun is a run as the history of its launch shows it.
 type PastRun struct {
-	report.WholeRun
+	db.WholeRun
 	// IsCurrent reports that no later launch has repeated the run.
 	IsCurrent bool `db:"is_current"`
 }

@@ -45,20 +45,8 @@ func (r Report) EachCurrentRun(ctx context.Context, itemID int64, yield func(db.
 	return pg.EachRow(ctx, r.db, "read the runs", query, []any{itemID}, yield)
 }
 
-// WholeRun is one run of a task, with its question.
-type WholeRun struct {
-	db.Run
-	QuestionID string `db:"question_id"`
-	Question   string `db:"question"`
-	// Number is the question's number, 1-based in the order of pages.
-	Number int `db:"number"`
-	// Series and Turn belong to the question; nil for a single question.
-	Series *string `db:"series"`
-	Turn   *int    `db:"turn"`
-}
-
 // Run returns one run of a task with at most limit characters of its response, or ErrNotFound.
-func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (WholeRun, error) {
+func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (db.WholeRun, error) {
 	const query = `
 		SELECT ` + db.RunColumns + `, left(r.response_body, $3) AS response_body,
 			left(r.reasoning, $3) AS reasoning, coalesce(char_length(r.reasoning) > $3, false) AS reasoning_is_cut,
@@ -67,13 +55,13 @@ func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit in
 		FROM evaluation_runs r
 		JOIN evaluation_items i ON i.id = r.item_id
 		WHERE r.task_id = $1 AND r.id = $2`
-	var run WholeRun
+	var run db.WholeRun
 	err := r.db.GetContext(ctx, &run, query, taskID, runID, limit)
 	return run, db.NotFound(db.KindRun, pg.Classify("read the run", err))
 }
 
 // EachWholeRun calls yield with the runs with these ids and their whole responses, in the order of the ids.
-func (r Report) EachWholeRun(ctx context.Context, runIDs []int64, yield func(WholeRun) error) error {
+func (r Report) EachWholeRun(ctx context.Context, runIDs []int64, yield func(db.WholeRun) error) error {
 	const query = `
 		SELECT ` + db.RunColumns + `, r.response_body, i.question_id, i.question, i.series, i.turn
 		FROM evaluation_runs r

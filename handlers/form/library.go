@@ -204,7 +204,7 @@ func (c *fields) prices(p *library.Prices) {
 		if c.form.Has(field) {
 			*to = c.form.Value(field)
 		}
-		if *to != "" && !tasks.IsPrice(*to) {
+		if *to != "" && !db.IsPrice(*to) {
 			c.fail(field, request.FieldFault(field, request.ValidPrice()))
 		}
 	}

@@ -312,7 +312,7 @@ func (c *fields) cost(field string, to *string) {
 	if !c.form.Has(field) {
 		return
 	}
-	if *to = c.form.Value(field); *to != "" && !tasks.IsCost(*to) {
+	if *to = c.form.Value(field); *to != "" && !db.IsCost(*to) {
 		c.fail(field, request.FieldFault(field, request.ValidCost()))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/audit"
 	"wending/db/people"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -65,6 +66,11 @@ func shown[T any](all []T, page db.Page) []T {
 
 // endpoints are the API's handlers; the pages have methods with the same names.
 type endpoints struct{ *handler }
+
+// Enums lists the types of these endpoints that have few values.
+func Enums() []rest.Enum {
+	return []rest.Enum{rest.EnumOf(people.Roles), rest.EnumNamed("audited via", audit.Vias)}
+}
 
 // RegisterAPI adds the endpoints.
 func RegisterAPI(api huma.API, config Config) {

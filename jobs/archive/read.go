@@ -186,8 +186,8 @@ func (t *target) check(c *checker, member string) {
 	for _, kind := range t.RetryOn {
 		choose(c, member+"retry_on", string(kind), agent.RetryKinds...)
 	}
-	c.require(t.InputPrice == nil || tasks.IsPrice(*t.InputPrice), member+"input_price", wantPrice)
-	c.require(t.OutputPrice == nil || tasks.IsPrice(*t.OutputPrice), member+"output_price", wantPrice)
+	c.require(t.InputPrice == nil || db.IsPrice(*t.InputPrice), member+"input_price", wantPrice)
+	c.require(t.OutputPrice == nil || db.IsPrice(*t.OutputPrice), member+"output_price", wantPrice)
 	c.require(t.Currency == nil || tasks.IsCurrency(*t.Currency), member+"currency", wantChoice, "Choices", "CNY, USD, EUR, …")
 	if string(t.Poll) == "null" {
 		t.Poll = nil

@@ -17,7 +17,6 @@ import (
 	"wending/db/people"
 	"wending/db/review"
 	"wending/jobs/password"
-	"wending/jobs/tasks"
 )
 
 // MaxDays is the maximum lifetime of tokens and links, in days.
@@ -289,7 +288,7 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 	quota(&c, "uploads_per_day", project.UploadsPerDay, MaxUploadsPerDay)
 	quota(&c, "lanes", project.Lanes, MaxLanes)
 	quota(&c, "disk_bytes", project.DiskBytes, MaxDiskBytes)
-	if project.CostPerMonth != nil && !tasks.IsCost(*project.CostPerMonth) {
+	if project.CostPerMonth != nil && !db.IsCost(*project.CostPerMonth) {
 		c.fail("cost_per_month", ErrCost)
 	}
 	if err := c.err(); err != nil {

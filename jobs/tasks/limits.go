@@ -121,7 +121,7 @@ func (s Settings) Validate() []*InvalidError {
 	if s.OnTurnFailure != "" && !slices.Contains(db.OnTurnFailures, s.OnTurnFailure) {
 		all.add(&InvalidError{Field: "on_turn_failure", Problem: NotAChoice, Choices: turnFailures()})
 	}
-	if s.MaxCost != "" && !IsCost(s.MaxCost) {
+	if s.MaxCost != "" && !db.IsCost(s.MaxCost) {
 		all.add(&InvalidError{Field: "max_cost", Problem: NotACost})
 	}
 	all.add(s.checkAdaptive())

@@ -113,7 +113,7 @@ type Input struct {
 // Input returns the request that was sent for a run of a task. Headers and the query of the address are secret,
 // and so is the payload of an address that was typed; the payload of a saved target is shown, as it is in the
 // library.
-func (s *Service) Input(ctx context.Context, task db.Task, run report.WholeRun) (Input, error) {
+func (s *Service) Input(ctx context.Context, task db.Task, run db.WholeRun) (Input, error) {
 	items, err := report.New(s.Store).ItemsByID(ctx, []int64{run.ItemID})
 	if err != nil {
 		return Input{}, err

@@ -200,16 +200,7 @@ func Host(address string) string {
 	return u.Host
 }
 
-var (
-	amount   = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})(\.[0-9]{1,8})?$`)
-	currency = regexp.MustCompile(`^[A-Z]{3}$`)
-)
-
-// IsPrice reports whether a text is a valid price: a decimal number that is not negative.
-func IsPrice(text string) bool { return amount.MatchString(text) }
-
-// IsCost reports whether a text is a valid cost: a decimal number above 0.
-func IsCost(text string) bool { return amount.MatchString(text) && strings.Trim(text, "0.") != "" }
+var currency = regexp.MustCompile(`^[A-Z]{3}$`)
 
 // IsCurrency reports whether a text has the form of a currency code: three letters.
 func IsCurrency(text string) bool { return currency.MatchString(text) }

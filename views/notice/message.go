@@ -174,7 +174,7 @@ func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, t
 		return err
 	}
 	runs := []pushedRun{}
-	err = report.New(w.Store).EachWholeRun(ctx, ids, func(run report.WholeRun) error {
+	err = report.New(w.Store).EachWholeRun(ctx, ids, func(run db.WholeRun) error {
 		one := pushedRun{
 			RunID: run.ID, QuestionID: run.QuestionID, Question: run.Question, Series: run.Series, Turn: run.Turn, Variant: run.Variant, RunIndex: run.RunIndex,
 			Status: run.Status, Output: run.Response, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
