@@ -75,6 +75,12 @@ type Page struct {
 // Offset returns how many rows come before the page.
 func (p Page) Offset() int { return (p.Number - 1) * p.Size }
 
+// OnPage returns the entries of a list that stand on a page.
+func OnPage[T any](all []T, page Page) []T {
+	first := min(page.Offset(), len(all))
+	return all[first:min(first+page.Size, len(all))]
+}
+
 // ChangesChannel carries the id of every task whose launch was requested, started, stopped or ended.
 const ChangesChannel = "wending_changes"
 

@@ -209,7 +209,7 @@ func TestAComparisonIsNarrowedAndGroupedByColumns(t *testing.T) {
 	narrowed := get(url.Values{"column.category": {"合同", "劳动"}, "column.难 度": {"hard"}})
 	require.Len(t, narrowed.Items, 2)
 	require.Equal(t, "q2", narrowed.Items[0].A.QuestionID)
-	require.Equal(t, 2, narrowed.Differences["success_rate"].N, "the numbers are those of the questions that are left")
+	require.Equal(t, 2, narrowed.Differences["success_rate"].N, "the numbers describe the questions that are left")
 	require.Nil(t, narrowed.Slices)
 	grouped := get(url.Values{"by": {"category"}})
 	require.Len(t, grouped.Items, 6)

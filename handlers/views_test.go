@@ -64,7 +64,7 @@ func TestAReviewFollowsAView(t *testing.T) {
 	s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/q3/review", object{"reviewer": "李雷", "verdict": "PASS", "version": 0}, 200)
 }
 
-// A view that does not exist, or asks for a column that a task does not have, leads to the page without it, which says so.
+// A view that does not exist, or asks for a column that a task does not have, leads to the page without it, with a notice.
 func TestAViewThatDoesNotExistLeadsToThePageWithoutIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -142,7 +142,7 @@ func TestARoundThatNobodyPlannedIsPlannedOnceAtTheEnd(t *testing.T) {
 		return items
 	}
 	items := record(b.claim(t, launchID, lease, 6))
-	for range 3 { // whoever asks, and however often
+	for range 3 { // no matter how often it is called
 		finished, err := b.store.FinishLaunch(t.Context(), launchID)
 		require.NoError(t, err)
 		require.False(t, finished)

@@ -31,7 +31,7 @@ func TestNightsAreWatched(t *testing.T) {
 	require.False(t, controls[12].IsAlarm, "it has been beyond the limits since the alarm")
 
 	restarted := slices.Concat(nights[:11], []measure.Night{{Value: 0.5, IsRestart: true}})
-	require.Equal(t, measure.Control{}, measure.WatchNights(restarted)[11], "another configuration begins anew")
+	require.Equal(t, measure.Control{}, measure.WatchNights(restarted)[11], "a new configuration starts again")
 	var steady []measure.Night
 	for range 12 {
 		steady = append(steady, measure.Night{Value: 0.9, SE: 0.02})

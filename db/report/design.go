@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/pg"
 )
 
 // Asking is what identifies the questions of a task that does not exist yet.
@@ -37,5 +38,5 @@ const sameQuestions = `
 // SameQuestions returns the newest two finished tasks with these questions, the newest first.
 func (r Report) SameQuestions(ctx context.Context, scope db.Scope, asking Asking) (ids []uuid.UUID, err error) {
 	err = r.db.SelectContext(ctx, &ids, sameQuestions, scope, asking.DatasetID, asking.Questions, asking.First, asking.Last)
-	return ids, err
+	return ids, pg.Classify("find the tasks with the same questions", err)
 }

@@ -179,7 +179,7 @@ type ofRuns struct {
 	// Latencies are known of runs with an answer.
 	Latencies   integers `db:"run_latencies"`
 	FirstTokens integers `db:"run_first_tokens"`
-	// Tokens are those of the answer, without reasoning.
+	// Tokens are the tokens of the answer, without reasoning.
 	Tokens   integers `db:"run_tokens"`
 	Silences integers `db:"run_silences"`
 	// Scores are empty if they were not asked for; NaN stands for an unknown one.

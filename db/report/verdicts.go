@@ -44,19 +44,13 @@ func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults b
 	if err != nil {
 		return nil, err
 	}
-	const countErrors = `
-		SELECT r.variant, count(*) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults
-		FROM evaluation_runs r
-		JOIN evaluations e ON e.run_id = r.id
-		WHERE r.task_id = $1 AND r.is_current AND ` + isCounted + ` AND (e.status = 'FAILED' OR e.is_default)
-		GROUP BY r.variant`
-	var errors []struct{ Variant, Errors, Defaults int }
-	if err := r.db.SelectContext(ctx, &errors, countErrors, task.ID); err != nil {
-		return nil, pg.Classify("count the evaluations with errors", err)
+	errors, err := r.evaluationErrors(ctx, task)
+	if err != nil {
+		return nil, err
 	}
 	for _, one := range errors {
 		of := verdicts[one.Variant]
-		of.errors, of.defaults = one.Errors, one.Defaults
+		of.errors, of.defaults = of.errors+one.Errors, of.defaults+one.Defaults
 		verdicts[one.Variant] = of
 	}
 	clusters, err := r.clusters(ctx, task)

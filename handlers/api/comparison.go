@@ -27,7 +27,7 @@ import (
 func (h *handler) registerComparison(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison", Summary: "Compare two tasks on the questions that both have",
-		Description: "Questions are paired by question_id, those that find no partner by their text. Answers are stable if they are identical or differ in their format only. Columns are those of the second task's dataset.",
+		Description: "Questions are paired by question_id, the remaining ones by their text. Answers are stable if they are identical or differ only in format. Columns belong to the second task's dataset.",
 		HasColumns:  true,
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.compareTasks)
@@ -37,7 +37,7 @@ func (h *handler) registerComparison(api huma.API) {
 func (h *handler) registerComparisonExport(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison + "/export", ID: "export-comparison", Tag: "comparison", Summary: "Download a comparison of two tasks",
-		Description: "A row for each question that both tasks have, in the order of risk. In CSV, a cell that a spreadsheet might run has one leading '; the workbook has numbers as numbers. Columns are those of the second task's dataset; they follow as var_<name>.",
+		Description: "A row for each question that both tasks have, in the order of risk. In CSV, a cell that a spreadsheet might run has one leading '; the workbook has numbers as numbers. The columns of the second task's dataset follow as var_<name>.",
 		HasColumns:  true,
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 		Responses: map[string]*huma.Response{"200": rest.Download("The comparison", map[string]string{
@@ -144,7 +144,7 @@ type Change struct {
 	P          *float64   `json:"p" doc:"Two-sided" example:"0.003"`
 	PAdjusted  *float64   `json:"p_adjusted" doc:"p, adjusted for all measures of the comparison (Benjamini–Hochberg); up to 0.05 a difference is stated" example:"0.012"`
 	Detectable *float64   `json:"detectable" doc:"The difference that a comparison of this size shows in four of five cases: 2.802 · se" example:"0.11"`
-	// Verdict is that of a gate on this comparison.
+	// Verdict is the verdict of a gate on this comparison.
 	Verdict measure.Verdict `json:"verdict" enum:"not_worse,worse,undecided" doc:"Of the second task, for a gate with this margin: not_worse: it is not worse by the margin or more; worse: it is worse by more; undecided: a comparison of this size shows neither" example:"not_worse"`
 	Margin  float64         `json:"margin" doc:"By how much it may be worse" example:"0.05"`
 }
@@ -156,7 +156,7 @@ func numbersOf(c measure.Comparison) map[string]measure.Change {
 	}
 }
 
-// newChanges describes the differences of comparisons, by their measures: all of them are one family of tests. margins are those of a gate.
+// newChanges describes the differences of comparisons, by their measures: all of them are one family of tests. margins are the margins of a gate.
 func newChanges(margins map[string]float64, comparisons ...map[string]measure.Change) []map[string]Change {
 	type place struct {
 		of   int

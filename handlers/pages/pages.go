@@ -89,9 +89,12 @@ func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAske
 		return false, nil
 	}
 	ctx := c.Request().Context()
-	id, malformed := uuid.Parse(query.Get(paths.SavedParameter))
-	view, err := views.View(ctx, request.ScopeOf(ctx).Home(), id)
-	if malformed != nil || errors.Is(err, db.ErrNotFound) || err == nil && view.Kind != kind {
+	id, err := request.ID(query.Get(paths.SavedParameter), people.KindView)
+	var view people.View
+	if err == nil {
+		view, err = views.View(ctx, request.ScopeOf(ctx).Home(), id)
+	}
+	if errors.Is(err, db.ErrNotFound) || err == nil && view.Kind != kind {
 		return true, request.ParameterFault(paths.SavedParameter, request.Existing())
 	}
 	if err != nil {

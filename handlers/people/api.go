@@ -59,11 +59,6 @@ type pageInput struct {
 	rest.PageQuery
 }
 
-// shown returns the entries of a page.
-func shown[T any](all []T, page db.Page) []T {
-	return all[min(len(all), page.Offset()):min(len(all), page.Offset()+page.Size)]
-}
-
 // endpoints are the API's handlers; the pages have methods with the same names.
 type endpoints struct{ *handler }
 
@@ -264,7 +259,7 @@ func (h endpoints) listProjects(ctx context.Context, input *pageInput) (*list[Wo
 		return nil, err
 	}
 	var workspaces []Workspace
-	for _, one := range shown(visible, input.Window()) {
+	for _, one := range db.OnPage(visible, input.Window()) {
 		project, err := h.people.Project(ctx, one.ProjectID)
 		if err != nil {
 			return nil, err
@@ -331,7 +326,7 @@ func (h endpoints) listMembers(ctx context.Context, input *membersInput) (*list[
 		return nil, err
 	}
 	var members []Member
-	for _, one := range shown(all, input.Window()) {
+	for _, one := range db.OnPage(all, input.Window()) {
 		members = append(members, newMember(one))
 	}
 	return newList(members, input.Window(), len(all)), nil

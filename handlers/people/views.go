@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"wending/db"
 	"wending/db/people"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -86,7 +87,7 @@ func (h endpoints) listViews(ctx context.Context, input *viewsInput) (*list[View
 			all = append(all, newView(one))
 		}
 	}
-	return newList(shown(all, input.Window()), input.Window(), len(all)), nil
+	return newList(db.OnPage(all, input.Window()), input.Window(), len(all)), nil
 }
 
 func (h endpoints) createView(ctx context.Context, input *bodyInput) (*output[View], error) {

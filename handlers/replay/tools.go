@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"wending/db"
 	"wending/db/journal"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -76,8 +77,7 @@ func (h *handler) listTools(ctx context.Context, input *toolsInput) (*toolsOutpu
 		output.Body.Tools = append(output.Body.Tools, toolUse{one.Tool, one.Calls, one.Failed, one.Runs, one.P50, one.P90, one.TotalMS})
 	}
 	window := input.Window()
-	from := min(window.Offset(), len(report.Differing))
-	for _, one := range report.Differing[from:min(from+window.Size, len(report.Differing))] {
+	for _, one := range db.OnPage(report.Differing, window) {
 		output.Body.Items = append(output.Body.Items, newPathDifference(one))
 	}
 	output.Body.Pagination = rest.NewPagination(window, len(report.Differing))

@@ -45,7 +45,7 @@ func SliceValues(query url.Values) url.Values {
 	return values
 }
 
-// ColumnValues are those of SliceValues that name a column.
+// ColumnValues returns the parameters among SliceValues that name a column.
 func ColumnValues(query url.Values) url.Values {
 	values := SliceValues(query)
 	maps.DeleteFunc(values, func(name string, _ []string) bool { return !strings.HasPrefix(name, ColumnPrefix) })

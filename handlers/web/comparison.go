@@ -162,10 +162,10 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 	if redirected, err := pages.RedirectPastEnd(c, shown.Pager); redirected {
 		return err
 	}
-	if shown.Pairs, err = p.comparedPairs(ctx, shown, compared, part(pairs, page)); err != nil {
+	if shown.Pairs, err = p.comparedPairs(ctx, shown, compared, db.OnPage(pairs, page)); err != nil {
 		return err
 	}
-	if shown.Alone, err = p.report.ItemsByID(ctx, idsOf(part(alone, page))); err != nil {
+	if shown.Alone, err = p.report.ItemsByID(ctx, idsOf(db.OnPage(alone, page))); err != nil {
 		return err
 	}
 	return p.renderCompared(c, shown, leave)
@@ -281,12 +281,6 @@ func (p *Pages) bothSides(c echo.Context) (shown summary.Comparison, err error) 
 		}
 	}
 	return shown, nil
-}
-
-// part returns the entries of one page.
-func part[T any](all []T, page db.Page) []T {
-	first := min(page.Offset(), len(all))
-	return all[first:min(first+page.Size, len(all))]
 }
 
 func idsOf(questions []measure.ComparedQuestion) []int64 {

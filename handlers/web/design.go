@@ -20,7 +20,7 @@ func designOf(n tasks.New, e tasks.Estimate) *ui.Design {
 	if e.Cost != nil {
 		d.CostOfCall = e.Cost.InexactFloat64() / float64(e.Calls)
 	}
-	if d.RunsToHalve > mostRuns {
+	if d.RunsToHalve > tasks.MaxRuns {
 		d.RunsToHalve = 0
 	}
 	size := func(questions, runs int) ui.DesignSize {
@@ -41,6 +41,3 @@ func designOf(n tasks.New, e tasks.Estimate) *ui.Design {
 	}
 	return d
 }
-
-// mostRuns is how many runs a question can have.
-const mostRuns = 20

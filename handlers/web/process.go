@@ -53,7 +53,7 @@ func (p *Pages) showProcess(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	process.Differing = part(process.Tools.Differing, differing)
+	process.Differing = db.OnPage(process.Tools.Differing, differing)
 	process.DifferingPager = ui.Pager{Path: paths.Gallery(task.ID), Name: "differing", Query: process.Files.Pager.Query, Page: differing.Number, Size: differing.Size, Total: len(process.Tools.Differing)}
 	if redirected, err := pages.RedirectPastEnd(c, process.DifferingPager); redirected {
 		return err

@@ -74,7 +74,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	for place, item := range shown {
 		report.Places[item.ID] = place
 	}
-	here := part(shown, page)
+	here := db.OnPage(shown, page)
 	ids := make([]int64, len(here))
 	for n, item := range here {
 		ids[n] = item.ID

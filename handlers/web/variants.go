@@ -120,7 +120,7 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQues
 		}
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spreads[b], spreads[a]) })
 	}
-	order = part(order, page)
+	order = db.OnPage(order, page)
 	asked := make([]measure.ComparedQuestion, len(order))
 	for n, place := range order {
 		asked[n] = matrix[0][place]

@@ -140,7 +140,7 @@ func BenchmarkGrowthAt400000Characters(b *testing.B) {
 	}
 }
 
-// Four times as long takes about four times as long, whatever an answer is made of.
+// An answer four times as long takes about four times as long to read, no matter what it contains.
 func TestLongAnswersAreReadInProportion(t *testing.T) { //nolint:paralleltest // it measures the time of the process
 	for _, shape := range longShapes {
 		took := func(characters int) time.Duration {

@@ -328,7 +328,7 @@
           }
           latest = told.dataset.latest;
           next = isNew ? 5000 : Math.min(unhurried, pause + 2500);
-        } catch { // no connection; other parts of the page say so
+        } catch { // no connection; other parts of the page report it
           next = unhurried;
         }
       }
