@@ -80,6 +80,9 @@ type child struct {
 // ask has a child process carry out an order. It returns errLimit if that exceeds a limit, and ctx's error if ctx
 // ends first.
 func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err error) {
+	if ctx.Err() != nil { // a select with a free place could choose the place
+		return nil, ctx.Err()
+	}
 	message, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
