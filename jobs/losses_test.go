@@ -58,6 +58,16 @@ func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	require.NoError(t, <-left)
 }
 
+// A worker that is told to end before its first heartbeat has done nothing wrong.
+func TestAWorkerMayBeToldToEndAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 5 {
+		stop := b.startWorker(t, 1)
+		stop()
+	}
+}
+
 func TestALostWakeUpIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -126,8 +126,10 @@ func NewWorker(config WorkerConfig) *Worker {
 // to 30 s, and returns the remaining units to the queue.
 func (w *Worker) Run(ctx context.Context) error { //nolint:contextcheck // the work that it ends outlives ctx
 	defer w.cutCalls()
-	if err := w.beat(ctx); err != nil {
+	if err := w.beat(ctx); err != nil && ctx.Err() == nil {
 		return err
+	} else if err != nil { // told to end before it began: nothing is to be given back
+		return nil
 	}
 	evaluation, control := w.server(QueueEvaluation, w.Lanes), w.server(QueueControl, 4)
 	evaluationJobs, controlJobs := asynq.NewServeMux(), asynq.NewServeMux()

@@ -41,16 +41,6 @@ func reviewsOf(t *testing.T, url, id string) (all []struct{ Reviewer, Verdict, N
 	return told.Items
 }
 
-// awaits waits until a script returns true. A page that is being left gives no answer, so the next one is asked
-// again.
-func (b *tab) awaits(what, script string) {
-	b.t.Helper()
-	dbtest.Await(b.t, 10*time.Second, what, func() bool {
-		var is bool
-		return chromedp.Run(b.ctx, chromedp.Evaluate(script, &is)) == nil && is
-	})
-}
-
 // goOffline cuts the browser off, or connects it again.
 func (b *tab) goOffline(is bool) {
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {

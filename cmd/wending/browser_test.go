@@ -72,8 +72,19 @@ func (b *tab) open(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.base + 
 // sees waits until the element shows the text.
 func (b *tab) sees(selector, text string) {
 	b.t.Helper()
-	b.do(chromedp.Poll(fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.checkVisibility() && e.textContent.includes(%q))`, selector, text), nil,
-		chromedp.WithPollingTimeout(time.Minute), chromedp.WithPollingInterval(50*time.Millisecond)))
+	b.awaits(selector+" with "+text, fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.checkVisibility() && e.textContent.includes(%q))`, selector, text))
+}
+
+// awaits waits until a script returns true. It asks again and again: a page that is being left gives no answer, and
+// sometimes does not even say so.
+func (b *tab) awaits(what, script string) {
+	b.t.Helper()
+	dbtest.Await(b.t, time.Minute, what, func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+		defer cancel()
+		var is bool
+		return chromedp.Run(ctx, chromedp.Evaluate(script, &is)) == nil && is
+	})
 }
 
 func (b *tab) evaluate(script string, into any) {
@@ -261,7 +272,7 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.open("/tasks/" + id + "/results?filter=failed")
 	b.evaluate(`window.unbroken = true; window.retried = document.querySelector(".verdict form").closest(".result").id`, nil)
 	b.do(chromedp.Click(`.verdict form button`))
-	b.do(chromedp.Poll(`!document.querySelector(".retrying") && !document.getElementById(window.retried).querySelector(".verdict .failed") && !document.getElementById(window.retried).hasAttribute("hx-get")`, nil, chromedp.WithPollingTimeout(time.Minute)))
+	b.awaits("the retried question", `!document.querySelector(".retrying") && !document.getElementById(window.retried).querySelector(".verdict .failed") && !document.getElementById(window.retried).hasAttribute("hx-get")`)
 	b.evaluate(`window.unbroken === true`, &kept)
 	require.True(t, kept, "a question is retried without leaving the page")
 	var forbidden []string

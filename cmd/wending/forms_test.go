@@ -77,7 +77,12 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 		b.evaluate(`document.getElementById("submit").click(); document.querySelector("html.is-loading main[aria-busy=true]") !== null`, &isLoading)
 		require.True(t, isLoading, "a page that is asked for shows that it is coming")
 		b.sees("#submit:disabled", "创建中...")
-		b.do(fetch.ContinueRequest(<-held), fetch.Disable())
+		select {
+		case id := <-held:
+			b.do(fetch.ContinueRequest(id), fetch.Disable())
+		case <-b.ctx.Done():
+			t.Fatal("the form was not submitted")
+		}
 		stop()
 		b.do(chromedp.WaitVisible(".tasks"))
 		b.sees(".tasks .name", "满库 "+page)

@@ -67,7 +67,7 @@ func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 		return err
 	}), chromedp.SetUploadFiles("#dataset_file", []string{file}))
 	b.sees("#upload-name", "大文件.csv")
-	b.do(chromedp.Poll(`/^[1-9][0-9]?%$/.test(document.getElementById("upload-percent").textContent)`, nil, chromedp.WithPollingTimeout(time.Minute)))
+	b.awaits("the part that was sent", `/^[1-9][0-9]?%$/.test(document.getElementById("upload-percent").textContent)`)
 	b.sees("#preview .file-name", "大文件.csv")
 	b.do(chromedp.WaitReady("#drop.has-file"))
 	var bytes, left int
@@ -162,7 +162,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	_, err := chromedp.RunResponse(b.ctx, chromedp.Evaluate(`setTimeout(() => document.querySelector('button[name="lang"]').click()); 0`, nil))
 	require.NoError(t, err)
 	b.sees("h1", "Report: 阅读")
-	b.do(chromedp.Poll(fmt.Sprintf(`Math.abs(document.querySelectorAll(".result")[10].getBoundingClientRect().top - %f) < 60`, before), nil, chromedp.WithPollingTimeout(time.Minute)))
+	b.awaits("the reader's place", fmt.Sprintf(`Math.abs(document.querySelectorAll(".result")[10].getBoundingClientRect().top - %f) < 60`, before))
 	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
 	require.GreaterOrEqual(t, open, 100, "and what was open is open")
 }

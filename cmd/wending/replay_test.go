@@ -88,7 +88,7 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 		err := chromedp.Run(b.ctx, chromedp.Evaluate(`document.querySelector(".track header")?.textContent.includes("成功")`, &isThere))
 		return err == nil && isThere
 	})
-	b.do(chromedp.Poll(`document.querySelector(".made img")?.naturalWidth > 0`, nil, chromedp.WithPollingTimeout(time.Minute)))
+	b.awaits("the picture", `document.querySelector(".made img")?.naturalWidth > 0`)
 	b.requireAccessible("a run to be replayed")
 
 	// During a replay each frame shows what had happened by that time, and the replay's clock runs with the wall

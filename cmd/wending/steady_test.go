@@ -136,7 +136,7 @@ func TestPagesUnderWayDoNotMove(t *testing.T) {
 			t.Fatal("no call came")
 		}
 		if done%20 == 5 {
-			b.do(chromedp.Poll(fmt.Sprintf(`parseInt(document.querySelector(".gauge .count").textContent) > %d`, done-5), nil, chromedp.WithPollingTimeout(time.Minute)))
+			b.awaits("progress", fmt.Sprintf(`parseInt(document.querySelector(".gauge .count").textContent) > %d`, done-5))
 		}
 	}
 	b.sees(".causes", "HTTP_500")
