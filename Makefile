@@ -13,10 +13,10 @@ OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
 # The tests of cmd/wending in which the program's own code runs beside itself. What the others start is handlers and jobs, which are raced with their own tests.
 RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
 export GORACE := atexit_sleep_ms=50 # a package that has ended would wait a second for reports of others
-CHECKED := -vet=off -timeout 25m # the linter vets
-# The packages that read texts and files in one thread, and the tests of handlers whose time goes into large bodies: they have no races to find.
+CHECKED := -vet=off -timeout 25m -parallel 4 # the linter vets; tests wait more than they compute
+# The packages that read texts and files in one thread, and tests elsewhere that do: they have no races to find.
 ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
-LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay
+LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay|TestEveryOperationAnswersAsItIsDescribed|TestNumbersOfALongTextAreBounded|TestAHostileReplyIsReadQuickly
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
@@ -59,7 +59,7 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
 	go test $(CHECKED) -race -skip '^($(LARGE))$$' $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$')
 	go test $(CHECKED) -race -run '^($(RACED))$$' ./cmd/wending
-	go test $(CHECKED) -run '^($(LARGE))$$' ./handlers
+	go test $(CHECKED) -run '^($(LARGE))$$' ./handlers ./jobs/evaluate
 	go test $(CHECKED) $$(go list ./... | grep -E '$(ALONE)') ./cmd/wending
 
 .PHONY: test-fast

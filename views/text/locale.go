@@ -32,8 +32,12 @@ type texts struct {
 	plain sync.Map
 }
 
-// NewCatalogue reads the compiled-in texts.
-func NewCatalogue() (*Catalogue, error) {
+// NewCatalogue returns the compiled-in texts, which are read once.
+func NewCatalogue() (*Catalogue, error) { return catalogue() }
+
+var catalogue = sync.OnceValues(readCatalogue)
+
+func readCatalogue() (*Catalogue, error) {
 	bundle := i18n.NewBundle(language.SimplifiedChinese)
 	bundle.RegisterUnmarshalFunc("json", json.Unmarshal)
 	files, err := fs.Glob(locales, "locales/*.json")
