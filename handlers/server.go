@@ -42,8 +42,8 @@ import (
 	"wending/jobs/archive"
 	"wending/jobs/blob"
 	"wending/jobs/courier/notify"
+	"wending/jobs/identity"
 	"wending/jobs/library"
-	cases "wending/jobs/people"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/static"
@@ -246,7 +246,7 @@ func (s *Server) mount(e *echo.Echo) {
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
 	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	s.signIns = access.SignInConfig{
-		People: people.New(s.Store), Cases: cases.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
+		People: people.New(s.Store), Cases: identity.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
 	}
 	access.RegisterSignIn(compressed, s.signIns)
 	accounts := persons.Config{

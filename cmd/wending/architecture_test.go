@@ -50,7 +50,7 @@ var rooms = []string{
 	"jobs/courier",
 	"jobs/schedules",
 	"jobs/library",
-	"jobs/people",
+	"jobs/identity",
 	"jobs/tasks",
 	"db/audit",
 	"db/upkeep",

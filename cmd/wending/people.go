@@ -22,8 +22,8 @@ import (
 	"wending/db/audit"
 	"wending/db/people"
 	"wending/jobs/cron"
+	"wending/jobs/identity"
 	"wending/jobs/password"
-	cases "wending/jobs/people"
 	"wending/jobs/tasks"
 )
 
@@ -160,7 +160,7 @@ func readPassword(stderr io.Writer) (string, error) {
 
 // explained adds an explanation for the command line to an error about an account.
 func explained(err error) error {
-	var wrong *cases.FieldError
+	var wrong *identity.FieldError
 	if errors.As(err, &wrong) && wrong.Field == "password" {
 		return fmt.Errorf("%w: use at least %d characters, and none of the common passwords (it is read from the terminal or from stdin)",
 			wrong.Err, password.MinLength)
@@ -196,8 +196,8 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 		if err != nil {
 			return err
 		}
-		made := cases.New(store)
-		draft, err := made.DraftUser(ctx, cases.NewUser{
+		made := identity.New(store)
+		draft, err := made.DraftUser(ctx, identity.NewUser{
 			Name: c.Name, Password: typed, IsAdmin: c.Admin, MustChange: c.MustChange, ProjectID: place.ID, Role: people.Role(c.Role),
 		})
 		if err != nil {
@@ -217,7 +217,7 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 }
 
 // named calls work with the account that has a name.
-func (s *Settings) named(ctx context.Context, name string, work func(cases.Service, people.User) error, action string, after map[string]any) error {
+func (s *Settings) named(ctx context.Context, name string, work func(identity.Service, people.User) error, action string, after map[string]any) error {
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		account, err := accounts.UserNamed(ctx, strings.TrimSpace(name))
 		if errors.Is(err, db.ErrNotFound) {
@@ -227,7 +227,7 @@ func (s *Settings) named(ctx context.Context, name string, work func(cases.Servi
 			return err
 		}
 		entry := audit.Entry{Action: action, ObjectID: account.ID.String(), ObjectName: account.Name}
-		return s.record(ctx, store, entry, after, func() error { return work(cases.New(store), account) })
+		return s.record(ctx, store, entry, after, func() error { return work(identity.New(store), account) })
 	})
 }
 
@@ -237,8 +237,8 @@ func (c passwdCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, s
 	if err != nil {
 		return err
 	}
-	return s.named(ctx, c.Name, func(accounts cases.Service, account people.User) error {
-		if err := accounts.ChangeUser(ctx, account, cases.Change{Password: &typed}); err != nil {
+	return s.named(ctx, c.Name, func(accounts identity.Service, account people.User) error {
+		if err := accounts.ChangeUser(ctx, account, identity.Change{Password: &typed}); err != nil {
 			return explained(err)
 		}
 		_, err := fmt.Fprintln(stdout, account.Name, "has a new password and is signed out everywhere")
@@ -248,9 +248,9 @@ func (c passwdCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, s
 
 // Run disables an account.
 func (c disableUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
-	return s.named(ctx, c.Name, func(accounts cases.Service, account people.User) error {
+	return s.named(ctx, c.Name, func(accounts identity.Service, account people.User) error {
 		isDisabled := true
-		err := accounts.ChangeUser(ctx, account, cases.Change{IsDisabled: &isDisabled})
+		err := accounts.ChangeUser(ctx, account, identity.Change{IsDisabled: &isDisabled})
 		if errors.Is(err, people.ErrLastAdmin) {
 			return fmt.Errorf("%s is the last administrator who can sign in, and cannot be disabled", account.Name)
 		}
@@ -267,22 +267,22 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	if c.Installation && c.Role != "" {
 		return errors.New("--installation and --role exclude each other: a token for the installation has all rights")
 	}
-	if c.Days < 0 || c.Days > cases.MaxDays {
-		return fmt.Errorf("--days must be 0 (never expires) to %d", cases.MaxDays)
+	if c.Days < 0 || c.Days > identity.MaxDays {
+		return fmt.Errorf("--days must be 0 (never expires) to %d", identity.MaxDays)
 	}
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		place, err := projectNamed(ctx, accounts, c.Project)
 		if err != nil {
 			return err
 		}
-		n := cases.NewToken{
+		n := identity.NewToken{
 			Name: c.Name, ProjectID: place.ID, Role: people.Role(cmp.Or(c.Role, string(people.Editor))), Reach: people.ReachProject, Days: c.Days,
 		}
 		if c.Installation {
 			n.Role, n.Reach = people.Admin, people.ReachInstallation
 		}
-		made := cases.New(store)
-		draft, err := made.DraftToken(cases.Maker{IsOperator: true}, n)
+		made := identity.New(store)
+		draft, err := made.DraftToken(identity.Maker{IsOperator: true}, n)
 		if err != nil {
 			return explained(err)
 		}

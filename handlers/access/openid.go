@@ -26,7 +26,7 @@ import (
 	"wending/db/people"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	cases "wending/jobs/people"
+	"wending/jobs/identity"
 	"wending/views/paths"
 )
 
@@ -366,7 +366,7 @@ func (h *handler) take(ctx context.Context, said claims) (user people.User, err 
 	if err != nil {
 		return user, err
 	}
-	return h.Cases.TakeProvided(ctx, cases.Provided{
+	return h.Cases.TakeProvided(ctx, identity.Provided{
 		Subject: h.OpenID.Issuer + " " + said.Subject, Names: said.names(), IsAdmin: isAdmin, Memberships: memberships,
 	})
 }

@@ -20,8 +20,8 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
+	"wending/jobs/identity"
 	"wending/jobs/password"
-	cases "wending/jobs/people"
 	"wending/jobs/secret"
 	"wending/views/accounts"
 	"wending/views/paths"
@@ -31,7 +31,7 @@ import (
 type SignInConfig struct {
 	People people.People
 	// Cases implements the changes of what People reads.
-	Cases  cases.Service
+	Cases  identity.Service
 	Guard  *Guard
 	Sealer *secret.Sealer
 	// OpenID is the provider that people sign in with; nil means passwords.
@@ -354,7 +354,7 @@ func (h *handler) setUp(c echo.Context) error {
 	if err := h.setup(c, setup.Key); err != nil {
 		return err
 	}
-	draft, err := h.Cases.DraftUser(ctx, cases.NewUser{
+	draft, err := h.Cases.DraftUser(ctx, identity.NewUser{
 		Name: submitted.Values["name"], Password: submitted.Values["password"], IsAdmin: true, ProjectID: db.DefaultProject, Role: people.Admin,
 	})
 	var faults []form.FieldFault

@@ -7,8 +7,8 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/handlers/request"
+	"wending/jobs/identity"
 	"wending/jobs/password"
-	cases "wending/jobs/people"
 	"wending/views/text"
 )
 
@@ -22,7 +22,7 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	var faults []FieldFault
 	for _, one := range all {
 		//nolint:errorlint // an error that wraps a FieldError means more than a faulty field
-		wrong, isField := one.(*cases.FieldError)
+		wrong, isField := one.(*identity.FieldError)
 		if !isField {
 			return nil, err
 		}
@@ -33,8 +33,8 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 }
 
 // personLimit returns the description of the valid values.
-func personLimit(wrong *cases.FieldError) request.Limit {
-	var taken *cases.TakenError
+func personLimit(wrong *identity.FieldError) request.Limit {
+	var taken *identity.TakenError
 	switch {
 	case errors.As(wrong, &taken) && !taken.IsSame:
 		return request.Unlike(taken.Other)
@@ -46,27 +46,27 @@ func personLimit(wrong *cases.FieldError) request.Limit {
 		return request.UnreservedName()
 	case wrong.Field == "name":
 		return request.VisibleName(db.MaxNameLength)
-	case errors.Is(wrong, cases.ErrUnknownRole):
+	case errors.Is(wrong, identity.ErrUnknownRole):
 		return request.OneOf(texts(people.Roles)...)
-	case errors.Is(wrong, cases.ErrDays):
-		return request.Between(wrong.Least, cases.MaxDays)
-	case errors.Is(wrong, cases.ErrQuota):
+	case errors.Is(wrong, identity.ErrDays):
+		return request.Between(wrong.Least, identity.MaxDays)
+	case errors.Is(wrong, identity.ErrQuota):
 		return request.Between(1, wrong.Most)
-	case errors.Is(wrong, cases.ErrReason):
+	case errors.Is(wrong, identity.ErrReason):
 		return request.TextUpTo(wrong.Most)
-	case errors.Is(wrong, cases.ErrPercent):
+	case errors.Is(wrong, identity.ErrPercent):
 		return request.Between(0, 100)
-	case errors.Is(wrong, cases.ErrReasons):
+	case errors.Is(wrong, identity.ErrReasons):
 		return request.ValuesBetween(0, wrong.Most)
-	case errors.Is(wrong, cases.ErrViewKind):
+	case errors.Is(wrong, identity.ErrViewKind):
 		return request.OneOf(texts(people.ViewKinds)...)
-	case errors.Is(wrong, cases.ErrViewEmpty):
+	case errors.Is(wrong, identity.ErrViewEmpty):
 		return request.Required()
-	case errors.Is(wrong, cases.ErrViewLong):
-		return request.TextUpTo(cases.MaxViewQuery)
-	case errors.Is(wrong, cases.ErrViewParameter):
-		return request.OneOf(cases.ViewParameters(wrong.Of)...)
-	case errors.Is(wrong, cases.ErrCost):
+	case errors.Is(wrong, identity.ErrViewLong):
+		return request.TextUpTo(identity.MaxViewQuery)
+	case errors.Is(wrong, identity.ErrViewParameter):
+		return request.OneOf(identity.ViewParameters(wrong.Of)...)
+	case errors.Is(wrong, identity.ErrCost):
 		return request.ValidCost()
 	case errors.Is(wrong, password.ErrShort):
 		return request.ValidPassword("short", password.MinLength)

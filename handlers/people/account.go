@@ -136,7 +136,7 @@ func (h *handler) changePassword(c echo.Context) error {
 	if submitted.Values["password"] == submitted.Values["current"] {
 		return refuse(form.FieldFault{Field: "password", Fault: request.FieldFault("password", request.ValidPassword("same", 0))})
 	}
-	err = h.cases.ReplacePassword(ctx, user, submitted.Values["password"], request.From(ctx).Who.SessionID, keptTokens(submitted))
+	err = h.identity.ReplacePassword(ctx, user, submitted.Values["password"], request.From(ctx).Who.SessionID, keptTokens(submitted))
 	if err != nil {
 		faults, err := form.PersonFaults(err, nil)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/blob"
-	cases "wending/jobs/people"
+	"wending/jobs/identity"
 	"wending/views/paths"
 	"wending/views/ui"
 )
@@ -43,12 +43,12 @@ type handler struct {
 	Config
 	people people.People
 	quotas people.Quotas
-	// cases implements the changes of what people reads.
-	cases cases.Service
+	// identity implements the changes of what people reads.
+	identity identity.Service
 }
 
 func newHandler(config Config) *handler {
-	return &handler{config, people.New(config.Store), people.NewQuotas(config.Store), cases.New(config.Store)}
+	return &handler{config, people.New(config.Store), people.NewQuotas(config.Store), identity.New(config.Store)}
 }
 
 // RegisterPages adds the pages.

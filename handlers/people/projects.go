@@ -19,7 +19,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	cases "wending/jobs/people"
+	"wending/jobs/identity"
 	"wending/views/accounts"
 	"wending/views/paths"
 	"wending/views/ui"
@@ -73,7 +73,7 @@ func (h *handler) makeProject(ctx context.Context, submitted *form.Upload) (proj
 	if faults = form.OnlyTexts(submitted, "name"); len(faults) > 0 {
 		return project, faults, nil
 	}
-	project, err = h.cases.AddProject(ctx, submitted.Values["name"], request.From(ctx).Who.UserID)
+	project, err = h.identity.AddProject(ctx, submitted.Values["name"], request.From(ctx).Who.UserID)
 	if err != nil {
 		faults, err = form.PersonFaults(err, nil)
 		return project, faults, err
@@ -175,13 +175,13 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 			}
 		}
 	}
-	number("calls_per_day", cases.MaxCallsPerDay, func(n *int64) { project.CallsPerDay = n })
-	number("uploads_per_day", cases.MaxUploadsPerDay, small(&project.UploadsPerDay))
-	number("lanes", cases.MaxLanes, small(&project.Lanes))
-	number("disk_bytes", cases.MaxDiskBytes, func(n *int64) { project.DiskBytes = n })
-	number("disk_mb", cases.MaxDiskBytes>>20, func(n *int64) {
+	number("calls_per_day", identity.MaxCallsPerDay, func(n *int64) { project.CallsPerDay = n })
+	number("uploads_per_day", identity.MaxUploadsPerDay, small(&project.UploadsPerDay))
+	number("lanes", identity.MaxLanes, small(&project.Lanes))
+	number("disk_bytes", identity.MaxDiskBytes, func(n *int64) { project.DiskBytes = n })
+	number("disk_mb", identity.MaxDiskBytes>>20, func(n *int64) {
 		if project.DiskBytes = nil; n != nil {
-			bytes := min(*n, cases.MaxDiskBytes) << 20 // a number above every limit, to be refused as out of range
+			bytes := min(*n, identity.MaxDiskBytes) << 20 // a number above every limit, to be refused as out of range
 			project.DiskBytes = &bytes
 		}
 	})
@@ -200,7 +200,7 @@ func (h *handler) applyProject(ctx context.Context, before people.Project, submi
 	if len(faults) > 0 {
 		return project, faults, nil
 	}
-	project, err := h.cases.ChangeProject(ctx, project)
+	project, err := h.identity.ChangeProject(ctx, project)
 	if err != nil {
 		renamed := map[string]string{}
 		if submitted.Has("disk_mb") {
@@ -242,7 +242,7 @@ func (h *handler) applySettings(ctx context.Context, before people.Project, sett
 	for n, one := range settings.ReviewReasons {
 		own[n] = request.StorableText(one)
 	}
-	project, err := h.cases.SetProjectSettings(ctx, before.ID, people.ProjectSettings{
+	project, err := h.identity.SetProjectSettings(ctx, before.ID, people.ProjectSettings{
 		ReviewReasons: own, SmallestPoints: settings.SmallestPoints, SmallestPercent: settings.SmallestPercent})
 	if err != nil {
 		faults, err := form.PersonFaults(err, nil)
@@ -326,7 +326,7 @@ func (h *handler) giveRole(ctx context.Context, project people.Project, submitte
 		return member, nil, err
 	}
 	role := people.Role(submitted.Value("role"))
-	before, err := h.cases.SetMember(ctx, project.ID, user.ID, role)
+	before, err := h.identity.SetMember(ctx, project.ID, user.ID, role)
 	if err != nil {
 		faults, err = form.PersonFaults(err, nil)
 		return member, faults, err
@@ -383,14 +383,14 @@ func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted 
 		return token, "", faults, nil
 	}
 	lasts := days(submitted, field, usualTokenDays)
-	draft, err := h.cases.DraftToken(cases.Maker{UserID: info.Who.UserID, TokenID: info.Who.TokenID, Role: info.Role}, cases.NewToken{
+	draft, err := h.identity.DraftToken(identity.Maker{UserID: info.Who.UserID, TokenID: info.Who.TokenID, Role: info.Role}, identity.NewToken{
 		Name: submitted.Values["name"], ProjectID: projectID, Role: people.Role(cmp.Or(submitted.Value("role"), string(people.Viewer))), Days: lasts,
 	})
 	if err != nil {
 		faults, err = form.PersonFaults(err, map[string]string{"days": field})
 		return token, "", faults, err
 	}
-	if token, value, err = h.cases.AddToken(ctx, draft); err != nil {
+	if token, value, err = h.identity.AddToken(ctx, draft); err != nil {
 		return token, "", nil, err
 	}
 	request.Made(ctx, token.ID.String(), token.Name)
@@ -429,7 +429,7 @@ func (h *handler) addToken(c echo.Context) error {
 
 // revoke revokes a token of a project: the user's own or, for managers of the project, anybody's.
 func (h *handler) revoke(ctx context.Context, projectID, id uuid.UUID) error {
-	token, err := h.cases.RevokeToken(ctx, projectID, h.ownerShown(ctx), id)
+	token, err := h.identity.RevokeToken(ctx, projectID, h.ownerShown(ctx), id)
 	if err == nil {
 		request.Made(ctx, token.ID.String(), token.Name)
 	}

@@ -45,7 +45,7 @@ const usualShareDays = 7
 
 // makeShare creates a link to a task's report and returns its address.
 func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field, site string) (share people.Share, address string, faults []form.FieldFault, err error) {
-	share, secret, err := h.cases.AddShare(ctx, task, request.From(ctx).Actor.Who(), days(submitted, field, usualShareDays))
+	share, secret, err := h.identity.AddShare(ctx, task, request.From(ctx).Actor.Who(), days(submitted, field, usualShareDays))
 	if err != nil {
 		faults, err = form.PersonFaults(err, map[string]string{"days": field})
 		return share, "", faults, err

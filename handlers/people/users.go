@@ -16,7 +16,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	cases "wending/jobs/people"
+	"wending/jobs/identity"
 	"wending/views/accounts"
 	"wending/views/paths"
 	"wending/views/ui"
@@ -101,7 +101,7 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 	if faults = slices.Concat(form.OnlyTexts(submitted, "name"), wrongAdmin, wrongChange, wrongProject); len(faults) > 0 {
 		return user, faults, nil
 	}
-	draft, err := h.cases.DraftUser(ctx, cases.NewUser{
+	draft, err := h.identity.DraftUser(ctx, identity.NewUser{
 		Name: submitted.Values["name"], Password: submitted.Values["password"], IsAdmin: isAdmin, MustChange: mustChange,
 		ProjectID: project, Role: people.Role(cmp.Or(submitted.Value("role"), string(people.Viewer))),
 	})
@@ -109,7 +109,7 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 		faults, err = form.PersonFaults(err, nil)
 		return user, faults, err
 	}
-	if user, err = h.cases.AddUser(ctx, draft); err != nil {
+	if user, err = h.identity.AddUser(ctx, draft); err != nil {
 		return user, nil, err
 	}
 	request.Made(ctx, user.ID.String(), user.Name)
@@ -167,7 +167,7 @@ func (h *handler) changeUser(ctx context.Context, user people.User, submitted *f
 	if err := request.RequireFresh(ctx); err != nil {
 		return nil, err
 	}
-	var change cases.Change
+	var change identity.Change
 	before, after := map[string]any{}, map[string]any{}
 	flag := func(field string, is bool, to **bool) {
 		if !submitted.Has(field) {
@@ -188,7 +188,7 @@ func (h *handler) changeUser(ctx context.Context, user people.User, submitted *f
 	}
 	request.Made(ctx, user.ID.String(), user.Name)
 	request.Changed(ctx, before, after)
-	if err := h.cases.ChangeUser(ctx, user, change); err != nil {
+	if err := h.identity.ChangeUser(ctx, user, change); err != nil {
 		return form.PersonFaults(err, nil)
 	}
 	return nil, nil

@@ -13,7 +13,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	cases "wending/jobs/people"
+	"wending/jobs/identity"
 	"wending/views/paths"
 )
 
@@ -115,8 +115,8 @@ func (h endpoints) deleteView(ctx context.Context, input *ObjectPath) (*struct{}
 
 // makeView saves the view that a form describes.
 func (h *handler) makeView(ctx context.Context, submitted *form.Upload) (people.View, error) {
-	given := cases.View{Name: submitted.Value("name"), Query: submitted.Value("query")}
-	view, err := h.cases.AddView(ctx, request.ScopeOf(ctx).Home(), people.ViewKind(submitted.Value("kind")), given, request.From(ctx).Actor.Who())
+	given := identity.View{Name: submitted.Value("name"), Query: submitted.Value("query")}
+	view, err := h.identity.AddView(ctx, request.ScopeOf(ctx).Home(), people.ViewKind(submitted.Value("kind")), given, request.From(ctx).Actor.Who())
 	if err != nil {
 		return view, form.Refusal(form.PersonFaults(err, nil))
 	}
@@ -131,7 +131,7 @@ func (h *handler) reviseView(ctx context.Context, text string, submitted *form.U
 	if err != nil {
 		return people.View{}, err
 	}
-	before, after, err := h.cases.ChangeView(ctx, request.ScopeOf(ctx).Home(), id, func(view *cases.View) {
+	before, after, err := h.identity.ChangeView(ctx, request.ScopeOf(ctx).Home(), id, func(view *identity.View) {
 		if submitted.Has("name") {
 			view.Name = submitted.Value("name")
 		}
@@ -152,7 +152,7 @@ func (h *handler) dropView(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	view, err := h.cases.RemoveView(ctx, request.ScopeOf(ctx).Home(), id)
+	view, err := h.identity.RemoveView(ctx, request.ScopeOf(ctx).Home(), id)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	"wending/jobs/archive"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
-	cases "wending/jobs/people"
+	"wending/jobs/identity"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/text"
@@ -484,11 +484,11 @@ var sentinels = []struct {
 	// the secret was given up, or another key is in use
 	{secret.ErrKey, CodeTaskStateConflict, "failure.SECRET_KEY_CHANGED"},
 	{people.ErrLastAdmin, CodeTaskStateConflict, "users.last_admin"},
-	{cases.ErrOfProvider, CodeForbidden, "users.of_provider.only"},
-	{cases.ErrDisabled, CodeForbidden, "login.disabled"},
-	{cases.ErrNoGroup, CodeForbidden, "login.no_group"},
-	{cases.ErrForbidden, CodeForbidden, ""},
-	{cases.ErrNotFinished, CodeTaskNotFinished, ""},
+	{identity.ErrOfProvider, CodeForbidden, "users.of_provider.only"},
+	{identity.ErrDisabled, CodeForbidden, "login.disabled"},
+	{identity.ErrNoGroup, CodeForbidden, "login.no_group"},
+	{identity.ErrForbidden, CodeForbidden, ""},
+	{identity.ErrNotFinished, CodeTaskNotFinished, ""},
 	{ErrBusy, CodeServiceUnavailable, "error.BUSY"},
 	{tasks.ErrNoSlot, CodeServiceUnavailable, "error.AGENT_BUSY"},
 	{db.ErrUnstorable, CodeRequestInvalid, ""},

@@ -1,6 +1,6 @@
-// Package people implements the use cases of accounts, projects, tokens and links to reports: one set of rules
+// Package identity implements the use cases of accounts, projects, tokens and links to reports: one set of rules
 // for pages, API, sign-in and command line. Callers that only read use db/people directly.
-package people
+package identity
 
 import (
 	"context"

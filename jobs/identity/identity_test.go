@@ -1,4 +1,4 @@
-package people_test
+package identity_test
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
-	stored "wending/db/people"
+	"wending/db/people"
+	"wending/jobs/identity"
 	"wending/jobs/password"
-	"wending/jobs/people"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -28,18 +28,18 @@ func wrong(t *testing.T, err error) map[string]error {
 	}
 	fields := map[string]error{}
 	for _, one := range all {
-		var field *people.FieldError
+		var field *identity.FieldError
 		require.ErrorAs(t, one, &field)
 		fields[field.Field] = field.Err
 	}
 	return fields
 }
 
-func newUser(name string) people.NewUser {
-	return people.NewUser{Name: name, Password: goodPassword, ProjectID: db.DefaultProject, Role: stored.Reviewer}
+func newUser(name string) identity.NewUser {
+	return identity.NewUser{Name: name, Password: goodPassword, ProjectID: db.DefaultProject, Role: people.Reviewer}
 }
 
-func add(t *testing.T, s people.Service, n people.NewUser) stored.User {
+func add(t *testing.T, s identity.Service, n identity.NewUser) people.User {
 	t.Helper()
 	draft, err := s.DraftUser(t.Context(), n)
 	require.NoError(t, err)
@@ -51,45 +51,45 @@ func add(t *testing.T, s people.Service, n people.NewUser) stored.User {
 func TestAnAccountIsCheckedAsAWhole(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Open(t)
-	s := people.New(store)
+	s := identity.New(store)
 	user := add(t, s, newUser("  Ａlice "))
 	require.Equal(t, "Alice", user.Name)
-	members, err := stored.New(store).Members(t.Context(), db.DefaultProject)
+	members, err := people.New(store).Members(t.Context(), db.DefaultProject)
 	require.NoError(t, err)
 	require.Len(t, members, 1)
-	require.Equal(t, stored.Reviewer, members[0].Role)
+	require.Equal(t, people.Reviewer, members[0].Role)
 
-	_, err = s.DraftUser(t.Context(), people.NewUser{Name: "token:ci", Password: "short", Role: "emperor"})
-	require.Equal(t, map[string]error{"name": db.ErrNameReserved, "password": password.ErrShort, "role": people.ErrUnknownRole}, wrong(t, err))
+	_, err = s.DraftUser(t.Context(), identity.NewUser{Name: "token:ci", Password: "short", Role: "emperor"})
+	require.Equal(t, map[string]error{"name": db.ErrNameReserved, "password": password.ErrShort, "role": identity.ErrUnknownRole}, wrong(t, err))
 	for name, isSame := range map[string]bool{"alice": true, "АIісе": false} {
 		_, err = s.DraftUser(t.Context(), newUser(name))
-		require.Equal(t, map[string]error{"name": &people.TakenError{Other: "Alice", IsSame: isSame}}, wrong(t, err), name)
+		require.Equal(t, map[string]error{"name": &identity.TakenError{Other: "Alice", IsSame: isSame}}, wrong(t, err), name)
 	}
 }
 
 func TestAPasswordHereIsForAccountsOfHere(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Open(t)
-	s := people.New(store)
+	s := identity.New(store)
 	bad, good := "1234567890", "another horse battery"
 	user := add(t, s, newUser("Bob"))
-	require.Equal(t, map[string]error{"password": password.ErrCommon}, wrong(t, s.ChangeUser(t.Context(), user, people.Change{Password: &bad})))
-	require.NoError(t, s.ChangeUser(t.Context(), user, people.Change{Password: &good}))
+	require.Equal(t, map[string]error{"password": password.ErrCommon}, wrong(t, s.ChangeUser(t.Context(), user, identity.Change{Password: &bad})))
+	require.NoError(t, s.ChangeUser(t.Context(), user, identity.Change{Password: &good}))
 
-	granted := []stored.Membership{{ProjectID: db.DefaultProject, Role: stored.Viewer, IsGranted: true}}
-	provided, err := s.TakeProvided(t.Context(), people.Provided{Subject: "issuer carol", Names: []string{"Bob", "Bob · carol"}, Memberships: granted})
+	granted := []people.Membership{{ProjectID: db.DefaultProject, Role: people.Viewer, IsGranted: true}}
+	provided, err := s.TakeProvided(t.Context(), identity.Provided{Subject: "issuer carol", Names: []string{"Bob", "Bob · carol"}, Memberships: granted})
 	require.NoError(t, err)
 	require.Equal(t, "Bob · carol", provided.Name, "the best name is another's")
-	require.ErrorIs(t, s.ChangeUser(t.Context(), provided, people.Change{Password: &good}), people.ErrOfProvider)
+	require.ErrorIs(t, s.ChangeUser(t.Context(), provided, identity.Change{Password: &good}), identity.ErrOfProvider)
 }
 
 func TestAProviderOpensNoAccountForNothing(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Open(t)
-	s := people.New(store)
-	p := people.Provided{Subject: "issuer dan", Names: []string{"Dan"}}
+	s := identity.New(store)
+	p := identity.Provided{Subject: "issuer dan", Names: []string{"Dan"}}
 	_, err := s.TakeProvided(t.Context(), p)
-	require.ErrorIs(t, err, people.ErrNoGroup)
+	require.ErrorIs(t, err, identity.ErrNoGroup)
 	p.IsAdmin = true
 	user, err := s.TakeProvided(t.Context(), p)
 	require.NoError(t, err)
@@ -100,40 +100,40 @@ func TestAProviderOpensNoAccountForNothing(t *testing.T) {
 	require.Equal(t, "Daniel", again.Name)
 
 	isDisabled := true
-	add(t, s, people.NewUser{Name: "root", Password: goodPassword, IsAdmin: true, ProjectID: db.DefaultProject, Role: stored.Admin})
-	require.NoError(t, s.ChangeUser(t.Context(), again, people.Change{IsDisabled: &isDisabled}))
+	add(t, s, identity.NewUser{Name: "root", Password: goodPassword, IsAdmin: true, ProjectID: db.DefaultProject, Role: people.Admin})
+	require.NoError(t, s.ChangeUser(t.Context(), again, identity.Change{IsDisabled: &isDisabled}))
 	_, err = s.TakeProvided(t.Context(), p)
-	require.ErrorIs(t, err, people.ErrDisabled)
+	require.ErrorIs(t, err, identity.ErrDisabled)
 }
 
 func TestATokenMayDoNoMoreThanItsMaker(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Open(t)
-	s := people.New(store)
+	s := identity.New(store)
 	maker := add(t, s, newUser("Eve"))
-	n := people.NewToken{Name: "nightly", ProjectID: db.DefaultProject, Role: stored.Editor, Days: 3}
+	n := identity.NewToken{Name: "nightly", ProjectID: db.DefaultProject, Role: people.Editor, Days: 3}
 	for name, one := range map[string]struct {
-		maker people.Maker
+		maker identity.Maker
 		isOk  bool
 	}{
-		"the command line":        {people.Maker{IsOperator: true}, true},
-		"somebody who may less":   {people.Maker{UserID: maker.ID, Role: stored.Reviewer}, false},
-		"somebody who may":        {people.Maker{UserID: maker.ID, Role: stored.Editor}, true},
-		"a token":                 {people.Maker{UserID: maker.ID, TokenID: uuid.New(), Role: stored.Editor}, false},
-		"a token that may manage": {people.Maker{UserID: maker.ID, TokenID: uuid.New(), Role: stored.Admin}, true},
+		"the command line":        {identity.Maker{IsOperator: true}, true},
+		"somebody who may less":   {identity.Maker{UserID: maker.ID, Role: people.Reviewer}, false},
+		"somebody who may":        {identity.Maker{UserID: maker.ID, Role: people.Editor}, true},
+		"a token":                 {identity.Maker{UserID: maker.ID, TokenID: uuid.New(), Role: people.Editor}, false},
+		"a token that may manage": {identity.Maker{UserID: maker.ID, TokenID: uuid.New(), Role: people.Admin}, true},
 	} {
 		_, err := s.DraftToken(one.maker, n)
 		require.Equal(t, one.isOk, err == nil, name)
-		require.True(t, one.isOk || errors.Is(err, people.ErrForbidden), name)
+		require.True(t, one.isOk || errors.Is(err, identity.ErrForbidden), name)
 	}
-	for _, days := range []int{-1, people.MaxDays + 1} {
+	for _, days := range []int{-1, identity.MaxDays + 1} {
 		n.Days = days
-		_, err := s.DraftToken(people.Maker{IsOperator: true}, n)
-		require.Equal(t, map[string]error{"days": people.ErrDays}, wrong(t, err))
+		_, err := s.DraftToken(identity.Maker{IsOperator: true}, n)
+		require.Equal(t, map[string]error{"days": identity.ErrDays}, wrong(t, err))
 	}
 
 	n.Days = 0
-	draft, err := s.DraftToken(people.Maker{UserID: maker.ID, Role: stored.Editor}, n)
+	draft, err := s.DraftToken(identity.Maker{UserID: maker.ID, Role: people.Editor}, n)
 	require.NoError(t, err)
 	token, value, err := s.AddToken(t.Context(), draft)
 	require.NoError(t, err)
@@ -153,38 +153,38 @@ func TestATokenMayDoNoMoreThanItsMaker(t *testing.T) {
 func TestAProjectKeepsToItsBounds(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Open(t)
-	s := people.New(store)
+	s := identity.New(store)
 	manager := add(t, s, newUser("Frank"))
 	made, err := s.AddProject(t.Context(), " 法务 ", manager.ID)
 	require.NoError(t, err)
 	require.Equal(t, "法务", made.Name)
-	role, err := stored.New(store).RoleIn(context.Background(), manager.ID, made.ID)
+	role, err := people.New(store).RoleIn(context.Background(), manager.ID, made.ID)
 	require.NoError(t, err)
-	require.Equal(t, stored.Admin, role)
+	require.Equal(t, people.Admin, role)
 	_, err = s.AddProject(t.Context(), "法务", uuid.Nil)
-	require.Equal(t, map[string]error{"name": stored.ErrNameTaken}, wrong(t, err))
+	require.Equal(t, map[string]error{"name": people.ErrNameTaken}, wrong(t, err))
 
-	zero, many, cost := 0, int64(people.MaxDiskBytes+1), "much"
+	zero, many, cost := 0, int64(identity.MaxDiskBytes+1), "much"
 	changed := made
 	changed.Name, changed.Lanes, changed.UploadsPerDay, changed.DiskBytes, changed.CostPerMonth = "", &zero, &zero, &many, &cost
 	_, err = s.ChangeProject(t.Context(), changed)
 	require.Equal(t, map[string]error{
-		"name": db.ErrNameEmpty, "lanes": people.ErrQuota, "uploads_per_day": people.ErrQuota, "disk_bytes": people.ErrQuota, "cost_per_month": people.ErrCost,
+		"name": db.ErrNameEmpty, "lanes": identity.ErrQuota, "uploads_per_day": identity.ErrQuota, "disk_bytes": identity.ErrQuota, "cost_per_month": identity.ErrCost,
 	}, wrong(t, err))
 
-	before, err := s.SetMember(t.Context(), made.ID, manager.ID, stored.Viewer)
+	before, err := s.SetMember(t.Context(), made.ID, manager.ID, people.Viewer)
 	require.NoError(t, err)
-	require.Equal(t, stored.Admin, before)
+	require.Equal(t, people.Admin, before)
 	_, err = s.SetMember(t.Context(), made.ID, manager.ID, "emperor")
-	require.Equal(t, map[string]error{"role": people.ErrUnknownRole}, wrong(t, err))
+	require.Equal(t, map[string]error{"role": identity.ErrUnknownRole}, wrong(t, err))
 }
 
 func TestALinkNeedsAReportAndAnEnd(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Open(t)
-	s := people.New(store)
+	s := identity.New(store)
 	_, _, err := s.AddShare(t.Context(), db.Task{}, "Eve", 7)
-	require.ErrorIs(t, err, people.ErrNotFinished)
+	require.ErrorIs(t, err, identity.ErrNotFinished)
 	_, _, err = s.AddShare(t.Context(), db.Task{HasResults: true}, "Eve", 0)
-	require.Equal(t, map[string]error{"days": people.ErrDays}, wrong(t, err))
+	require.Equal(t, map[string]error{"days": identity.ErrDays}, wrong(t, err))
 }
