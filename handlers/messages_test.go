@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
@@ -307,4 +308,8 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 	page := s.get(t, "/library/schedules/"+schedule).page(t)
 	require.Contains(t, page.Find("tbody tr").First().Text(), "1 题的关键信息变了")
 	require.Contains(t, page.Find("#changes .fact-line").Text(), "30 日 → 35 日")
+	for _, at := range []string{"none", uuid.NewString(), task} { // task is the one that the nights are copies of
+		_, left := s.nearest(t, "/library/schedules/"+schedule+"?at="+at)
+		require.Contains(t, left, "at="+at, "no firing of this schedule")
+	}
 }

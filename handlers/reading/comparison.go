@@ -66,6 +66,24 @@ func (r Reader) Narrow(ctx context.Context, a, b db.Task, asked url.Values, c me
 	), nil
 }
 
+// RequireValues returns a fault that names a column of a query whose values no question of the task has.
+func (r Reader) RequireValues(ctx context.Context, task db.Task, asked url.Values) error {
+	for name, values := range request.ColumnValues(asked) {
+		slicing, err := request.Slicing(url.Values{name: values}, task)
+		if err != nil {
+			return err
+		}
+		having, err := r.report.Matching(ctx, task.ID, report.Filter{Slicing: slicing})
+		if err != nil {
+			return err
+		}
+		if len(having) == 0 {
+			return request.ParameterFault(name, request.Existing())
+		}
+	}
+	return nil
+}
+
 // ReviewsOf are the reviews of a variant.
 func ReviewsOf(reviews []review.Review, variant int) (of []review.Review) {
 	for _, one := range reviews {

@@ -145,6 +145,11 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 	if shown.Comparison, err = p.reader.Narrow(ctx, a.Task, b.Task, shown.Slice, compared.Comparison); err != nil {
 		return err
 	}
+	if len(shown.Slice) > 0 && len(shown.Comparison.Pairs) == 0 {
+		if err := p.reader.RequireValues(ctx, b.Task, shown.Slice); err != nil {
+			return err
+		}
+	}
 	if number := c.QueryParam("question"); number != "" {
 		return p.showPair(c, shown, compared, number, leave)
 	}

@@ -242,6 +242,12 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	}
 	reviews, err = p.reader.Reviews(ctx, report.Task.ID)
 	report.Reviews = reviews.OfQuestions
+	if err == nil && len(report.Slice) > 0 && len(report.Sliced) == 0 {
+		err = p.reader.RequireValues(ctx, report.Task, report.Slice)
+	}
+	if absent := report.Absent(); err == nil && absent != "" {
+		err = request.ParameterFault(absent, request.Existing())
+	}
 	return reviews, err
 }
 

@@ -54,6 +54,20 @@ func (q Query) Values() url.Values {
 	return values
 }
 
+// Absent returns the name of a parameter whose value none of the report's questions has, and none can have: a code with
+// which no run failed, a reason that no verdict has, a conversation of another task. It is empty if there is none.
+func (r Report) Absent() string {
+	switch {
+	case r.ErrorCode != "" && r.Variant == 0 && !slices.Contains(r.outcomes(func(one report.Outcome) string { return one.ErrorCode }), r.ErrorCode):
+		return "error_code"
+	case r.Reason != "" && !slices.Contains(review.Reasons, r.Reason) && !slices.ContainsFunc(r.ReasonCounts(), func(one ReasonCount) bool { return one.Reason == r.Reason }):
+		return "reason"
+	case r.Series != "" && r.turns(r.Series) == 0:
+		return "series"
+	}
+	return ""
+}
+
 // sortParameter returns the order for an address, which leaves out the default order.
 func (q Query) sortParameter() string {
 	if q.Sort == DefaultSort {

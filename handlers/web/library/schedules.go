@@ -218,6 +218,9 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 		return nil, err
 	}
 	page.Pager = pages.NewPager(place, url.Values{}, window, total)
+	if window.Number > page.Pager.Pages() {
+		return nil, request.ParameterFault("page", request.Between(1, page.Pager.Pages()))
+	}
 	page.ChangesAt = func(task uuid.UUID) string {
 		return place + "?" + url.Values{"at": {task.String()}, "page": {strconv.Itoa(window.Number)}}.Encode() + "#changes"
 	}
@@ -239,11 +242,29 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 	if len(page.Firings) == 0 {
 		return page, nil
 	}
-	at := *page.Firings[len(page.Firings)-1].TaskID
-	if chosen, err := uuid.Parse(c.QueryParam("at")); err == nil {
-		at = chosen
+	at, err := h.firedAt(c, row.ID, *page.Firings[len(page.Firings)-1].TaskID)
+	if err != nil {
+		return nil, err
 	}
 	return page, h.changes(ctx, page, row.ID, at)
+}
+
+// firedAt returns the task of the firing that the query names, which must be one of the schedule's, or the newest one.
+func (h *handler) firedAt(c echo.Context, schedule, newest uuid.UUID) (uuid.UUID, error) {
+	asked := c.QueryParam("at")
+	if asked == "" {
+		return newest, nil
+	}
+	ctx := c.Request().Context()
+	id, err := request.ID(asked, db.KindTask)
+	var task db.Task
+	if err == nil {
+		task, err = h.Library.Tasks.Store.Task(ctx, request.ScopeOf(ctx), id)
+	}
+	if errors.Is(err, db.ErrNotFound) || err == nil && (task.ScheduleID == nil || *task.ScheduleID != schedule) {
+		return uuid.Nil, request.ParameterFault("at", request.Existing())
+	}
+	return id, err
 }
 
 // firings returns firings as the page shows them, with the states of their tasks.
