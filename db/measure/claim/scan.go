@@ -96,6 +96,8 @@ type Claim struct {
 	Clause   passage.Span // the part of the sentence that it is in
 	date     date
 
+	amount, inUnit float64 // of a quantity: the number as written, and in its canonical unit
+
 	IsLoose      bool // may state no number; of a negation: it only turns a comparison round
 	isShort      bool // its unit is a capital alone: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
@@ -137,6 +139,9 @@ func newDocument(answer string) *Document {
 
 // finishReading finds what claims beside each other are.
 func (d *Document) finishReading() {
+	for k := range d.Claims {
+		d.Claims[k].parseAmounts()
+	}
 	d.joinRanges()
 	d.markWorking()
 	d.tokenize()
@@ -185,7 +190,7 @@ func (d *Document) joinRanges() {
 			y.First, y.Last = k, k+1
 			k++
 		case "-", "–", "~", "至", "到", "to":
-			if x.Class < ClassDate && x.Amount() > y.Amount() { // a difference: 90 − 20
+			if x.Class < ClassDate && x.amount > y.amount { // a difference: 90 − 20
 				x.IsWorking, y.IsWorking = true, true
 				continue
 			}

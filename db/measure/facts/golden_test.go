@@ -79,7 +79,7 @@ func TestSentencesThatAnswersShareAreReadAlike(t *testing.T) {
 		for _, b := range readLines[base](t, name) {
 			var memory claim.Memory
 			for _, answer := range b.answers() {
-				alone, remembered := claim.Read(answer), memory.Read(answer)
+				alone, remembered := claim.Read(answer), memory.Learn(answer)
 				require.Equal(t, alone.Claims, remembered.Claims, b.ID)
 				require.Equal(t, alone.Taken, remembered.Taken, b.ID)
 			}
@@ -89,7 +89,7 @@ func TestSentencesThatAnswersShareAreReadAlike(t *testing.T) {
 		{"这并不等于同意。不得转让。", "以上。不得转让。"}, {"押金 5 元。不退。", "可以。不退。"}, {"| 项（元） | 5 |\n|---|---|\n| 甲 | 6 |", "| 项（天） | 5 |\n|---|---|\n| 甲 | 6 |"},
 	} {
 		var memory claim.Memory
-		memory.Read(pair[0])
+		memory.Learn(pair[0])
 		require.Equal(t, claim.Read(pair[1]).Claims, memory.Read(pair[1]).Claims, pair[1])
 	}
 }

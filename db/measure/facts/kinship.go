@@ -1,6 +1,8 @@
 package facts
 
 import (
+	"slices"
+
 	"wending/db/measure/claim"
 	"wending/db/measure/passage"
 )
@@ -125,21 +127,20 @@ func (c *comparison) weighed() {
 		return
 	}
 	c.score(pairs)
-	list := c.evidence(pairs)
-	for n := range pairs {
-		pairs[n].score = list[n].total()
-	}
+	c.weighEvidence(pairs)
+	pairs = slices.DeleteFunc(pairs, func(p pair) bool { return p.score < leastEvidence })
 	sortPairs(pairs)
 	for _, p := range pairs {
-		if p.score >= leastEvidence && isOpen(0, p.i) && isOpen(1, p.j) {
+		if isOpen(0, p.i) && isOpen(1, p.j) {
 			c.conflict(p.i, p.j, kindOf(&c.a.Claims[p.i]))
 		}
 	}
 }
 
-// evidence returns the evidence for each of the pairs, which are sorted by their similarity.
-func (c *comparison) evidence(pairs []pair) []evidence {
-	best := [2]map[int][2]float32{{}, {}}
+// weighEvidence turns the score of each pair from the similarity of its facts into the evidence that they are about the
+// same thing.
+func (c *comparison) weighEvidence(pairs []pair) {
+	best := [2][][2]float32{make([][2]float32, len(c.a.Claims)), make([][2]float32, len(c.b.Claims))}
 	for _, p := range pairs { // the two highest similarities of each claim
 		for k, i := range [2]int{p.i, p.j} {
 			known := best[k][i]
@@ -153,10 +154,9 @@ func (c *comparison) evidence(pairs []pair) []evidence {
 	}
 	settled := c.elsewhere()
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
-	list := make([]evidence, len(pairs))
 	for n, p := range pairs {
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
-		e := &list[n]
+		var e evidence
 		e[always], e[similar], e[touch] = 1, p.score, c.touching(p.i, p.j)
 		e[companions] = min(2, c.companions(p.i, p.j))
 		for k, i := range [2]int{p.i, p.j} {
@@ -176,13 +176,13 @@ func (c *comparison) evidence(pairs []pair) []evidence {
 		e[bareDigits] = one(x.IsBare() && y.IsBare())
 		e[calculation] = one(x.IsWorking != y.IsWorking)
 		e[resemblance] = one(x.IsName() && areLookalikes(x.Key, y.Key))
+		pairs[n].score = e.total()
 	}
-	return list
 }
 
 // elsewhere is how well the claims without a counterpart fit the claims of the other answer that have one.
-func (c *comparison) elsewhere() [2]map[int]float32 {
-	best := [2]map[int]float32{{}, {}}
+func (c *comparison) elsewhere() [2][]float32 {
+	best := [2][]float32{make([]float32, len(c.a.Claims)), make([]float32, len(c.b.Claims))}
 	isLeft := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	for _, p := range c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]

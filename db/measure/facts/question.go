@@ -60,7 +60,8 @@ type Reader struct {
 	kept    int // bytes
 }
 
-// mostKept limits the bytes of answers whose prepared form is kept; that form is about 20 times as large.
+// mostKept limits the bytes of answers whose prepared form is kept, beside the first one; that form is about 20 times as
+// large.
 const mostKept = 1 << 20
 
 // read returns an answer in its prepared form.
@@ -68,14 +69,16 @@ func (r *Reader) read(text string) *answer {
 	if d := r.answers[text]; d != nil {
 		return d
 	}
-	if r.kept+len(text) > mostKept {
-		return r.workspace.read(text)
+	if r.kept > 0 && r.kept+len(text) > mostKept {
+		d := &answer{Document: r.memory.Read(text)}
+		d.signatures = d.Signatures()
+		return d
 	}
 	r.kept += len(text)
 	if r.answers == nil {
 		r.answers = map[string]*answer{}
 	}
-	d := &answer{Document: r.memory.Read(text)}
+	d := &answer{Document: r.memory.Learn(text)}
 	d.signatures = d.Signatures()
 	r.answers[text] = d
 	return d
