@@ -190,15 +190,27 @@ type pair struct {
 type openFacts struct {
 	list []int
 	at   int // the first one that is not before the fact of the first answer for which nearby looked last
+
+	chosen []int32 // by place in the list: how many of those before it are chosen
 }
 
-// nearby narrows a long list of the second answer's facts to those at about the same position as f.
-func (c *comparison) nearby(class claim.Class, f *claim.Claim) []int {
+// nearby narrows a long list of the second answer's facts to those at about the same position as f, and to none if f
+// needs a chosen one and none of them is.
+func (c *comparison) nearby(class claim.Class, f *claim.Claim, needsChosen bool) []int {
 	of := &c.byClass[class]
-	most := passage.Candidates(len(c.b.Claims))
-	if len(of.list) <= most {
-		return of.list
+	from, most := 0, passage.Candidates(len(c.b.Claims))
+	if len(of.list) > most {
+		from = max(0, min(c.placeOf(of, f)-most/2, len(of.list)-most))
 	}
+	to := min(len(of.list), from+most)
+	if needsChosen && of.chosen[from] == of.chosen[to] {
+		return nil
+	}
+	return of.list[from:to]
+}
+
+// placeOf returns the place in a list of the second answer's facts that corresponds to f.
+func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
 	isBehind := func(k int) bool {
 		return c.b.Claims[of.list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
 	}
@@ -208,52 +220,64 @@ func (c *comparison) nearby(class claim.Class, f *claim.Claim) []int {
 	for of.at > 0 && isBehind(of.at-1) {
 		of.at--
 	}
-	from := max(0, min(of.at-most/2, len(of.list)-most))
-	return of.list[from : from+most]
+	return of.at
 }
 
-// pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact.
-func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) bool) []pair {
-	for n := range c.byClass {
-		c.byClass[n] = openFacts{list: c.byClass[n].list[:0]}
-	}
-	if c.byClass == nil {
-		c.byClass = make([]openFacts, claim.Classes)
-	}
-	for j := range c.b.Claims {
-		if f := &c.b.Claims[j]; f.Class != claim.ClassPolarity && isOpen(1, j) {
-			c.byClass[f.Class].list = append(c.byClass[f.Class].list, j)
-		}
-	}
+// pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact. Unless
+// isChosen is nil, one of the two, and only one, must be chosen.
+func (c *comparison) pairs(isPair func(i, j int) bool, isOpen, isChosen func(k, i int) bool) []pair {
+	c.listByClass(isOpen, isChosen)
 	var pairs []pair
 	for i := range c.a.Claims {
 		f := &c.a.Claims[i]
 		if f.Class == claim.ClassPolarity || !isOpen(0, i) {
 			continue
 		}
-		for _, j := range c.nearby(f.Class, f) {
-			if isPair(i, j) {
-				pairs = append(pairs, pair{i: i, j: j})
-			}
-		}
-		switch {
-		case f.IsBare():
-			for class := claim.ClassCount + 1; class <= claim.ClassPercent; class++ {
-				for _, j := range c.nearby(class, f) {
-					if isPair(i, j) {
-						pairs = append(pairs, pair{i: i, j: j})
-					}
-				}
-			}
-		case f.Class > claim.ClassCount && f.Class <= claim.ClassPercent:
-			for _, j := range c.nearby(claim.ClassCount, f) {
-				if c.b.Claims[j].IsBare() && isPair(i, j) {
+		isOne := isChosen != nil && isChosen(0, i)
+		note := func(class claim.Class) {
+			for _, j := range c.nearby(class, f, isChosen != nil && !isOne) {
+				y := &c.b.Claims[j]
+				if (f.Class == y.Class || f.IsBare() || y.IsBare()) && (isChosen == nil || isChosen(1, j) != isOne) && isPair(i, j) {
 					pairs = append(pairs, pair{i: i, j: j})
 				}
 			}
 		}
+		note(f.Class)
+		switch {
+		case f.IsBare():
+			for class := claim.ClassCount + 1; class <= claim.ClassPercent; class++ {
+				note(class)
+			}
+		case f.Class > claim.ClassCount && f.Class <= claim.ClassPercent:
+			note(claim.ClassCount)
+		}
 	}
 	return pairs
+}
+
+// listByClass lists the facts of the second answer that are open.
+func (c *comparison) listByClass(isOpen, isChosen func(k, i int) bool) {
+	if c.byClass == nil {
+		c.byClass = make([]openFacts, claim.Classes)
+	}
+	for n, of := range c.byClass {
+		c.byClass[n] = openFacts{list: of.list[:0], chosen: append(of.chosen[:0], 0)}
+	}
+	for j := range c.b.Claims {
+		f := &c.b.Claims[j]
+		if f.Class == claim.ClassPolarity || !isOpen(1, j) {
+			continue
+		}
+		of := &c.byClass[f.Class]
+		of.list = append(of.list, j)
+		if isChosen != nil {
+			count := of.chosen[len(of.chosen)-1]
+			if isChosen(1, j) {
+				count++
+			}
+			of.chosen = append(of.chosen, count)
+		}
+	}
 }
 
 // score computes for each pair how alike the contexts of its facts are.
@@ -282,7 +306,7 @@ func sortPairs(pairs []pair) {
 func (c *comparison) equals() {
 	pairs := c.pairs(
 		func(i, j int) bool { return c.a.Claims[i].Agrees(&c.b.Claims[j]) },
-		func(k, i int) bool { return c.states[k][i] == open })
+		func(k, i int) bool { return c.states[k][i] == open }, nil)
 	inA, inB := make([]int, len(c.a.Claims)), make([]int, len(c.b.Claims))
 	for _, p := range pairs {
 		inA[p.i]++
@@ -457,7 +481,7 @@ func (c *comparison) conflicts() {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
 		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
 		return !x.Agrees(y) && !x.IsLoose && !y.IsLoose && (x.Class == y.Class || areSums(x, y)) && x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
-	}, isOpen)
+	}, isOpen, nil)
 	c.score(pairs)
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
 	pairs = slices.DeleteFunc(pairs, func(p pair) bool { return p.score < c.leastOf(p, alone) })
@@ -553,10 +577,10 @@ func (c *comparison) stray() {
 	pairs := c.pairs(
 		func(i, j int) bool {
 			x, y := &c.a.Claims[i], &c.b.Claims[j]
-			return isStray(0, i) != isStray(1, j) && x.Class < claim.ClassSet && x.Class != claim.ClassVerdict && x.Class != claim.ClassWeekday &&
+			return x.Class < claim.ClassSet && x.Class != claim.ClassVerdict && x.Class != claim.ClassWeekday &&
 				x.IsWorking == y.IsWorking && (x.Unit == y.Unit || x.Class > claim.ClassTime || x.Raw == y.Raw && x.Raw != "") && !x.Agrees(y)
 		},
-		func(k, i int) bool { return isStray(k, i) || c.states[k][i] == matched })
+		func(k, i int) bool { return isStray(k, i) || c.states[k][i] == matched }, isStray)
 	c.score(pairs)
 	pairs = slices.DeleteFunc(pairs, func(p pair) bool {
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]

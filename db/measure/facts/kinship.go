@@ -122,7 +122,7 @@ func (c *comparison) weighed() {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
 		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
 		return isWeighed(x) && isWeighed(y) && !x.Agrees(y) && !x.IsLoose && !y.IsLoose && !isOtherWay
-	}, isOpen)
+	}, isOpen, nil)
 	if len(pairs) == 0 {
 		return
 	}
@@ -186,8 +186,8 @@ func (c *comparison) elsewhere() [2][]float32 {
 	isLeft := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	for _, p := range c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
-		return isWeighed(x) && x.Class == y.Class && x.Unit == y.Unit && isLeft(0, i) != isLeft(1, j)
-	}, func(int, int) bool { return true }) {
+		return isWeighed(x) && x.Class == y.Class && x.Unit == y.Unit
+	}, func(int, int) bool { return true }, isLeft) {
 		score := c.similarity(p.i, p.j)
 		if isLeft(0, p.i) {
 			best[0][p.i] = max(best[0][p.i], score)
