@@ -18,8 +18,8 @@ import (
 // (measure.IsSettled).
 type Adaptive struct {
 	// MaxRuns is the maximum number of runs of a question.
-	MaxRuns    int     `json:"max_runs" minimum:"3" maximum:"20" doc:"Most runs of a question; not below runs_per_item" example:"10"`
-	Confidence float64 `json:"confidence" minimum:"0.5" maximum:"0.999" doc:"A question is settled when its most common answer is the right leader with this probability" example:"0.95"`
+	MaxRuns    int     `json:"max_runs" minimum:"3" maximum:"20" doc:"Maximum number of runs per question; at least runs_per_item" example:"10"`
+	Confidence float64 `json:"confidence" minimum:"0.5" maximum:"0.999" doc:"Probability, 0.5–0.999, with which the most common answer must be the true leader for a question to count as settled" example:"0.95"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.

@@ -15,20 +15,20 @@ import (
 // Stability is how alike the answers of a task are. A number is nil if it is unknown: if there is one run per
 // question, or before the first question has all its runs.
 type Stability struct {
-	Items        int `json:"items" doc:"Questions" example:"100"`
+	Items        int `json:"items" doc:"Number of questions" example:"100"`
 	RunsExpected int `json:"runs_expected" example:"500"`
 	Missing      int `json:"missing" doc:"runs_expected − runs" example:"0"`
 	// SuccessRate counts missing runs as not succeeded.
 	SuccessRate   *float64 `json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`
-	IdenticalRate *float64 `json:"identical_rate" doc:"Share of questions whose answers are all there and all equal" example:"0.42"`
+	IdenticalRate *float64 `json:"identical_rate" doc:"Share of questions with every run answered and all answers equal" example:"0.42"`
 	// Agreement is the mean over questions of Σ m(m − 1) / (N(N − 1)), where each answer was given by m of N runs.
-	Agreement    *float64       `json:"agreement" doc:"Mean share of pairs of runs of a question that gave equal answers" example:"0.71"`
-	Consensus    *float64       `json:"consensus" doc:"Mean share of runs that gave their question's most common answer" example:"0.83"`
-	DistinctMean *float64       `json:"distinct_mean" doc:"Mean number of different answers to a question" example:"1.9"`
-	Similarity   *float64       `json:"similarity" doc:"Mean similarity of pairs of answers: 1 − edit distance / length of the longer" example:"0.94"`
-	Levels       map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, facts, wording, different, empty, unknown"`
+	Agreement    *float64       `json:"agreement" doc:"Mean over questions of the share of pairs of runs with equal answers" example:"0.71"`
+	Consensus    *float64       `json:"consensus" doc:"Mean over questions of the share of runs that gave the most common answer" example:"0.83"`
+	DistinctMean *float64       `json:"distinct_mean" doc:"Mean number of distinct answers per question" example:"1.9"`
+	Similarity   *float64       `json:"similarity" doc:"Mean similarity of pairs of answers to a question: 1 − edit distance / length of the longer answer" example:"0.94"`
+	Levels       map[string]int `json:"levels" doc:"Number of questions at each level: identical, format_only, facts, wording, different, empty, unknown"`
 	// FactsDiffer leaves out questions with fewer than two answers.
-	FactsDiffer map[string]int `json:"facts_differ" doc:"Questions whose answers contradict each other in a fact (conflict), of which some lack one (omission), or neither (none)"`
+	FactsDiffer map[string]int `json:"facts_differ" doc:"Number of questions whose answers contradict each other in a fact (conflict), of which only some state a fact (omission), or neither (none)"`
 }
 
 // Statistics are counts and latencies of runs: the current runs of a task, or the runs of one launch. Latencies are
@@ -40,28 +40,28 @@ type Statistics struct {
 	TimedOut  int `json:"timed_out" example:"2"`
 	// Stopped is how many runs never took place because the task was stopped or failed.
 	Stopped    int            `json:"stopped" doc:"Runs that never took place because the task was stopped or failed" example:"0"`
-	Attempts   int            `json:"attempts" doc:"Calls made, retries included" example:"509"`
+	Attempts   int            `json:"attempts" doc:"Calls made, including retries" example:"509"`
 	ErrorCodes map[string]int `json:"error_codes" doc:"Number of runs by error code"`
-	LatencyAvg *float64       `json:"latency_avg_ms" doc:"Over runs that succeeded; null if none did" example:"812.4"`
+	LatencyAvg *float64       `json:"latency_avg_ms" doc:"Mean over successful runs; null if there are none" example:"812.4"`
 	LatencyP50 *float64       `json:"latency_p50_ms" example:"640"`
 	LatencyP90 *float64       `json:"latency_p90_ms" example:"1730.5"`
 	LatencyP99 *float64       `json:"latency_p99_ms" example:"4210"`
 	// TotalTokens and Cost are sums over the runs that report tokens; nil means that no run reports them. Cost
 	// is also nil if the targets have different currencies.
 	TotalTokens *int64  `json:"total_tokens" doc:"Sum over the runs that report tokens; null if none does" example:"51234"`
-	Cost        *string `json:"cost" doc:"Decimal number: sum over the runs with known tokens and prices; null if there are none or currencies differ" example:"0.42"`
+	Cost        *string `json:"cost" doc:"Sum over the runs with known tokens and prices, a decimal number; null if there are none or if currencies differ" example:"0.42"`
 	Currency    *string `json:"currency" example:"USD"`
 	// RunsWithCost is how many runs Cost sums up; it is 0 in statistics stored by earlier versions.
-	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Of how many runs cost is the sum" example:"500"`
+	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Number of runs that cost sums up" example:"500"`
 	// The work of judges is counted separately from the runs: for a launch, all its calls to judges; for a task,
 	// the judges' verdicts on its current runs. JudgeErrors is how many answers judges could not rate.
-	JudgeErrors   int     `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate: its call failed, or what it said cannot be read" example:"2"`
+	JudgeErrors   int     `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate because its call failed or its reply was unreadable" example:"2"`
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
-	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
+	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Cost of the judges' calls, a decimal number; not part of cost; absent if unknown or if currencies differ" example:"0.08"`
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
 	// Duration is the time from a launch's start to its end or, while it runs, to now, in seconds; for a task it is
 	// the sum over its launches.
-	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
+	Duration *float64 `json:"duration_seconds" doc:"Seconds from start to end, or to now while running; for a task, the sum over its launches" example:"104.31"`
 }
 
 // TaskStatistics are the statistics of a task.
@@ -69,15 +69,15 @@ type TaskStatistics struct {
 	Statistics
 	Stability
 	// JudgeMissing is how many answers a judge has not rated yet.
-	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge was not asked about yet" example:"0"`
+	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that no judge has been asked about yet" example:"0"`
 	// The combined verdict of all evaluators, over all variants; nil without evaluators, or if nothing has been
 	// judged.
 	PassRate *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
 	Passes   *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
-	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator has a verdict, and that did not pass" example:"49"`
+	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator reached a verdict and at least one failed the answer" example:"49"`
 	// AgreementRange is the lowest and the highest mean agreement among the variants; nil if there is one variant.
-	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"With several variants: mean agreement of the least and of the most agreeing one" example:"[0.72, 0.95]"`
-	ScoreMean      *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs; absent without evaluators" example:"0.87"`
+	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"Lowest and highest mean agreement among the variants; absent with one variant" example:"[0.72, 0.95]"`
+	ScoreMean      *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs, 0–1; absent without evaluators" example:"0.87"`
 }
 
 // LaunchStatistics are the statistics of a launch.
@@ -85,8 +85,8 @@ type LaunchStatistics struct {
 	Statistics
 	// JudgeCalls is how many answers judges were to rate in the launch, JudgeStopped how many of them were not
 	// reached.
-	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were asked about, each by one or more calls" example:"72"`
-	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges were not asked about because the task was stopped or failed" example:"0"`
+	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were to rate, each with one or more calls" example:"72"`
+	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges did not rate because the task was stopped or failed" example:"0"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.

@@ -159,8 +159,8 @@ func (f *Fault) Beside(locale text.Locale) string {
 
 // RowDetail is the error in one row of a dataset, in a locale.
 type RowDetail struct {
-	Row     int    `json:"row" doc:"Row number as a spreadsheet shows it" example:"3"`
-	Column  string `json:"column" doc:"Column name; empty if the whole row is concerned" example:"question"`
+	Row     int    `json:"row" doc:"Row number as shown in a spreadsheet" example:"3"`
+	Column  string `json:"column" doc:"Name of the column; empty if the error concerns the whole row" example:"question"`
 	Message string `json:"message" example:"question 为空"`
 }
 

@@ -20,21 +20,21 @@ import (
 // Schedule is a task that is copied and run at the times of a cron expression.
 type Schedule struct {
 	EntryHead
-	TaskID    *uuid.UUID   `json:"task_id" doc:"The task that is copied; null: it was deleted, and nothing is started"`
-	Cron      string       `json:"cron" doc:"Minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
+	TaskID    *uuid.UUID   `json:"task_id" doc:"Id of the task that is copied; null if it was deleted, in which case nothing is started"`
+	Cron      string       `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
 	Timezone  string       `json:"timezone" example:"Asia/Shanghai"`
 	IsEnabled bool         `json:"is_enabled"`
-	Channels  *[]string    `json:"channels" doc:"Ids of the channels of the copies; null: those of the task"`
-	Alert     *Alert       `json:"alert,omitempty" doc:"Absent: nothing is watched"`
-	NextAt    *rest.Moment `json:"next_at" doc:"null: not enabled"`
+	Channels  *[]string    `json:"channels" doc:"Ids of the channels for the copies; null means the task's own"`
+	Alert     *Alert       `json:"alert,omitempty" doc:"Absent if no metric is watched"`
+	NextAt    *rest.Moment `json:"next_at" doc:"When the schedule fires next; null if it is not enabled"`
 }
 
 // Alert is the metric that a schedule watches.
 type Alert struct {
 	Metric  measure.Metric `json:"metric"`
-	Below   *float64       `json:"below,omitempty" doc:"Limit between 0 and 1, of agreement, pass_rate and success_rate" example:"0.8"`
-	IfWorse bool           `json:"if_worse,omitempty" doc:"Also when it is worse than at the last five firings beyond chance"`
-	Margin  float64        `json:"margin,omitempty" minimum:"0" doc:"By how much it may be worse than then, in the unit of the metric" example:"0.05"`
+	Below   *float64       `json:"below,omitempty" doc:"Alert if the metric falls below this limit, 0–1; only for agreement, pass_rate and success_rate" example:"0.8"`
+	IfWorse bool           `json:"if_worse,omitempty" doc:"Also alert if the metric is worse than over the last five firings by more than chance explains"`
+	Margin  float64        `json:"margin,omitempty" minimum:"0" doc:"For if_worse: how much worse the metric may be, in its own unit" example:"0.05"`
 }
 
 func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
@@ -54,12 +54,12 @@ func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
 
 type scheduleFields struct {
 	Name      string    `json:"name" maxLength:"64" example:"每晚回归"`
-	TaskID    string    `json:"task_id" doc:"The task that is copied"`
-	Cron      string    `json:"cron" doc:"Five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
+	TaskID    string    `json:"task_id" doc:"Id of the task that is copied"`
+	Cron      string    `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
 	Timezone  string    `json:"timezone,omitempty" default:"Asia/Shanghai"`
 	IsEnabled bool      `json:"is_enabled,omitempty" default:"true"`
-	Channels  *[]string `json:"channels,omitempty" null:"true" doc:"Ids of channels; null: those of the task"`
-	Alert     *Alert    `json:"alert,omitempty" null:"true" doc:"null: nothing is watched"`
+	Channels  *[]string `json:"channels,omitempty" null:"true" doc:"Ids of the channels for the copies; null means the task's own"`
+	Alert     *Alert    `json:"alert,omitempty" null:"true" doc:"null if no metric is to be watched"`
 }
 
 // ScheduledTask is a copy that a schedule made.
@@ -69,12 +69,12 @@ type ScheduledTask struct {
 	Status      db.TaskStatus           `json:"status"`
 	PlannedAt   rest.Moment             `json:"planned_at"`
 	FiredAt     rest.Moment             `json:"fired_at"`
-	Missed      int                     `json:"missed" doc:"Later planned times that had passed when it fired; they are not made up for"`
+	Missed      int                     `json:"missed" doc:"Number of later planned times that had also passed when it fired; they are skipped"`
 	CompletedAt *rest.Moment            `json:"completed_at"`
-	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while it runs"`
-	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, a variant each; empty while it runs"`
+	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while the copy runs"`
+	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
 	// FactsChanged are the questions that answer otherwise than at the firing before.
-	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts the one at the firing before in a fact; null while it runs, and at the first firing"`
+	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts, in a fact, that of the previous firing; null while the copy runs and for the first firing"`
 }
 
 // Firing is the outcome of a planned time.
@@ -84,7 +84,7 @@ type Firing struct {
 	Outcome   entries.FiringOutcome `json:"outcome"`
 	Reason    *string               `json:"reason" values:"firing reasons"`
 	Missed    int                   `json:"missed"`
-	TaskID    *uuid.UUID            `json:"task_id" doc:"null: nothing was started, or the copy was deleted"`
+	TaskID    *uuid.UUID            `json:"task_id" doc:"null if nothing was started or the copy was deleted"`
 }
 
 type firingsInput struct {
@@ -97,7 +97,7 @@ func (h *handler) registerSchedules(api huma.API) {
 	saved := h.Library.Entries.Schedules
 	path := paths.API + "/schedules/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library", Summary: "List the copies that a schedule made, newest first: the trend",
+		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library", Summary: "List the tasks that a schedule created, newest first, with the points of the trend",
 		Faults: []string{request.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[ScheduledTask], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
@@ -136,7 +136,7 @@ func (h *handler) registerSchedules(api huma.API) {
 		return output, nil
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library", Summary: "List what became of a schedule's planned times, newest first",
+		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library", Summary: "List the outcomes of a schedule's planned times, newest first",
 		Faults: []string{request.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[Firing], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
