@@ -298,7 +298,7 @@ func TestAReportIsOneDocument(t *testing.T) {
 		require.Equal(t, "wording", first.AttrOr("data-level", ""))
 		require.Equal(t, "FAIL", first.AttrOr("data-opinion", ""))
 		require.Contains(t, first.Find(".said-list").Text(), "<i>不对</i>")
-		require.Equal(t, "不同", first.Find(".groups ins").Text())
+		require.Equal(t, "不同", first.Find(".groups > li > .block ins").Text())
 		require.Equal(t, strings.TrimSuffix(hostile, "\x00")+"␀", strings.TrimSpace(first.Find(".reading .unit .block").First().Text()))
 		require.Contains(t, page.Find(".cover").Text(), "退回")
 	}

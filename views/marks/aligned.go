@@ -9,6 +9,7 @@ import (
 	"github.com/a-h/templ"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/measure/blocks"
 	"wending/db/measure/facts"
 	"wending/db/report"
@@ -105,6 +106,7 @@ func Align(q Question) *Aligned {
 	if len(q.Answers) < 2 {
 		return nil
 	}
+	q.Answers = q.typicalFirst()
 	a := Aligned{Question: q, laterAt: q.Href + "?"}
 	var key layoutKey
 	if q.Layouts != nil {
@@ -162,6 +164,49 @@ func (q Question) layOut() *laidOut {
 		l.folded += len(answers[n].Text)
 	}
 	return &l
+}
+
+// typicalFirst returns the answers with the one first against which the others are marked: the most common one or, of
+// several that are equally common, the one that states the fewest facts otherwise than most runs do.
+func (q Question) typicalFirst() []Distinct {
+	best, least := 0, q.rareFacts(q.Answers[0])
+	for n, one := range q.Answers[1:] {
+		if len(one.Runs) < len(q.Answers[0].Runs) || least == 0 {
+			break
+		}
+		if rare := q.rareFacts(one); rare < least {
+			best, least = n+1, rare
+		}
+	}
+	if best == 0 {
+		return q.Answers
+	}
+	return slices.Concat(q.Answers[best:best+1], q.Answers[:best], q.Answers[best+1:])
+}
+
+// rareFacts counts the facts that an answer states otherwise than most runs do.
+func (q Question) rareFacts(one Distinct) (count int) {
+	for _, run := range one.Runs {
+		for _, fact := range Conflicts(q.Alike.Likeness(run.Variant).Facts) {
+			if IsRare(fact, run.RunIndex, run.RunIndex) {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// IsRare reports whether a run states a fact otherwise than most runs do. Of several values that equally many state,
+// the one of the run most is not rare.
+func IsRare(fact measure.Fact, run, most int) bool {
+	usual := 0
+	for n, value := range fact.Values {
+		if len(value.Runs) == len(fact.Values[0].Runs) && slices.Contains(value.Runs, most) {
+			usual = n
+		}
+	}
+	return slices.ContainsFunc(fact.Values, func(value measure.Value) bool { return slices.Contains(value.Runs, run) }) &&
+		!slices.Contains(fact.Values[usual].Runs, run)
 }
 
 // length is how many bytes different answers have.
@@ -272,8 +317,8 @@ func (a *Aligned) ToName(differing report.Facts) report.Facts {
 type stretch struct {
 	isShown bool
 	places  []place
-	// heading is the heading of a visible place if that heading is folded.
-	heading *blocks.Unit
+	// above is the heading of the visible place behind a fold, if that heading is in the fold.
+	above string
 }
 
 // stretches returns all places in order: those in which facts differ are visible, the others are folded. A long
@@ -282,17 +327,19 @@ func (a *Aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fa
 
 // stretchesFrom returns all places in order; those that differ by at least the given degree are shown.
 func (a *Aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
-	var heading *blocks.Unit
-	shown := 0
+	heading, shown := "", 0
 	for _, p := range a.places {
 		if p.degree >= least && (shown < mostShown || !a.comesLater) {
+			if heading != "" {
+				all[len(all)-1].above = heading
+			}
+			all, heading = append(all, stretch{isShown: true, places: []place{p}}), ""
 			shown++
-			all, heading = append(all, stretch{isShown: true, places: []place{p}, heading: heading}), nil
 			continue
 		}
 		for _, unit := range p.units {
-			if unit.Kind == blocks.Heading {
-				heading = &unit
+			if unit.Kind == blocks.Heading && unit.Text != "" {
+				heading = title(unit.Text)
 			}
 		}
 		if last := len(all) - 1; last >= 0 && !all[last].isShown {
@@ -319,17 +366,20 @@ func (s stretch) count() (same, other, facts int) {
 	return same, other, facts
 }
 
-// names returns the headings in a stretch, at most three.
+// names returns the headings in a stretch, at most three, without the one above the place behind it.
 func (s stretch) names() string {
 	var names []string
 	for _, p := range s.places {
 		for _, unit := range p.units {
-			if unit.Kind == blocks.Heading && len(names) < 3 {
+			if unit.Kind == blocks.Heading && unit.Text != "" {
 				names = append(names, title(unit.Text))
 			}
 		}
 	}
-	return strings.Join(names, " · ")
+	if s.above != "" {
+		names = names[:len(names)-1]
+	}
+	return strings.Join(names[:min(len(names), 3)], " · ")
 }
 
 // title returns a heading without its Markdown marks.
@@ -409,7 +459,7 @@ func (q Question) letterID(letter string) string { return q.ID + "-" + letter }
 
 // likenessText is how alike an answer is to the most common one.
 func (a *Aligned) likenessText(locale text.Locale, n int) string {
-	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
+	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]), "Letter", a.Answers[0].Letter)
 }
 
 // Indexes lists runs by number.
