@@ -224,6 +224,27 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": true}, 422)
 }
 
+// askUntilServed posts a body for a token, again as long as the server asks for that because it is busy, and returns
+// the status and the text of the reply. A test's goroutine may call it.
+func (s *site) askUntilServed(t *testing.T, token, path string, body object) (status int, said string) {
+	text, _ := json.Marshal(body)
+	for {
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+path, bytes.NewReader(text))
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		read, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusServiceUnavailable {
+			return answer.StatusCode, string(read)
+		}
+	}
+}
+
 // However many requests arrive at once, a project has no more schedules, links, views and tokens than its caps allow;
 // ended ones make room.
 func TestAProjectHasSoManyOfEach(t *testing.T) {
@@ -259,24 +280,14 @@ func TestAProjectHasSoManyOfEach(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 10 {
 			all.Go(func() {
-				text, _ := json.Marshal(body(n))
-				request, _ := http.NewRequest(http.MethodPost, s.URL+"/api/v1/"+path, bytes.NewReader(text))
-				request.Header.Set("Content-Type", "application/json")
-				request.Header.Set("Authorization", "Bearer "+admin)
-				answer, err := http.DefaultTransport.RoundTrip(request)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				said, _ := io.ReadAll(answer.Body)
-				_ = answer.Body.Close()
+				status, said := s.askUntilServed(t, admin, "/api/v1/"+path, body(n))
 				switch {
-				case answer.StatusCode == http.StatusCreated:
+				case status == http.StatusCreated:
 					made.Add(1)
-				case answer.StatusCode == http.StatusTooManyRequests && strings.Contains(string(said), "上限"):
+				case status == http.StatusTooManyRequests && strings.Contains(said, "上限"):
 					refused.Add(1)
 				default:
-					t.Errorf("%s: %d %s", path, answer.StatusCode, said)
+					t.Errorf("%s: %d %s", path, status, said)
 				}
 			})
 		}
