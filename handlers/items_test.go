@@ -66,7 +66,7 @@ func (s *site) awaitStates(t *testing.T, id, what string, lines []string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Equal(c, lines, brief(s.states(t, id, "")), what)
-	}, 20*time.Second, 20*time.Millisecond)
+	}, 2*time.Minute, 20*time.Millisecond)
 }
 
 func (s *site) board(t *testing.T, id string) (states []report.ItemState) {
