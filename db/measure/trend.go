@@ -71,10 +71,12 @@ type FiringSummary struct {
 }
 
 // FactChanges are the questions of a firing whose most common answer contradicts, in a fact, the most common answer
-// at the previous firing.
+// at an earlier firing.
 type FactChanges struct {
+	Since     *uuid.UUID   `json:"since" doc:"Id of the earlier task that it was compared with; null: stored by an older version"`
 	Questions int          `json:"questions" doc:"Number of questions that changed" example:"3"`
 	Compared  int          `json:"compared" doc:"Number of pairs of most common answers that were compared, over all variants; not all pairs are compared if answers are very long" example:"120"`
+	Pairs     int          `json:"pairs" doc:"Number of pairs that there are; 0 if stored by an older version" example:"120"`
 	Items     []FactChange `json:"items" nullable:"false" doc:"The first 20 changed questions, each with the first fact that changed"`
 }
 

@@ -266,6 +266,7 @@ POST   /api/v1/prompts/preview                           editor        -
 GET    /api/v1/prompts/:id/versions                      viewer        prompts
 POST   /api/v1/prompts/:id/versions                      editor        prompts         prompt.change
 GET    /api/v1/prompts/:id/versions/:number              viewer        prompts
+GET    /api/v1/schedules/:id/changes                     viewer        schedules
 GET    /api/v1/schedules/:id/firings                     viewer        schedules
 GET    /api/v1/schedules/:id/tasks                       viewer        schedules
 ` + library("providers", "provider", people.Editor) +

@@ -258,6 +258,9 @@ func Existing() Limit { return Limit{key: "error.range.existing"} }
 // Unlike allows a name that does not look like another account's.
 func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
 
+// OtherThan allows something else than what another parameter names.
+func OtherThan(name string) Limit { return Limit{"error.range.other", map[string]any{"Name": name}} }
+
 // VisibleName allows a name whose characters are all visible.
 func VisibleName(most int) Limit { return Limit{"error.range.name", map[string]any{"Max": most}} }
 

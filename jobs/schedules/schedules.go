@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -216,7 +217,7 @@ func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.Fa
 	if err != nil || previous == nil {
 		return nil, err
 	}
-	changed, err := ChangedFacts(ctx, s.Store, *previous, task)
+	changed, err := ChangedFacts(ctx, s.Store, *previous, task, time.Time{})
 	return &changed, err
 }
 

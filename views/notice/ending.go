@@ -300,7 +300,7 @@ func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
 	}
 	e.before = previous.Name
 	e.worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
-	changed, err := schedules.ChangedFacts(ctx, w.Store, *previous, e.task)
+	changed, err := schedules.ChangedFacts(ctx, w.Store, *previous, e.task, time.Time{})
 	e.changed = &changed
 	return err
 }

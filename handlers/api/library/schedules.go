@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -12,8 +13,10 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/measure"
+	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/jobs/schedules"
 	"wending/views/paths"
 )
 
@@ -92,6 +95,83 @@ type firingsInput struct {
 	rest.PageQuery
 }
 
+type changesInput struct {
+	EntryPath
+	Since string `query:"since" doc:"The task of the firing to compare with; absent: the firing before the other one"`
+	At    string `query:"at" doc:"The task of the other firing; absent: the newest one with results"`
+}
+
+// ComparedFiring is a firing that is compared with another one.
+type ComparedFiring struct {
+	TaskID    uuid.UUID   `json:"task_id" doc:"Id of the task that the firing made"`
+	TaskName  string      `json:"task_name" doc:"Name of that task" example:"每晚回归 2026-11-22 02:00"`
+	PlannedAt rest.Moment `json:"planned_at" doc:"Time at which it was to fire"`
+}
+
+// ScheduleChange is a question that changed beyond chance between two firings.
+type ScheduleChange struct {
+	Number     int      `json:"number" doc:"Number of the question in the later task, from 1" example:"12"`
+	QuestionID string   `json:"question_id" doc:"Id of the question" example:"q-12"`
+	Variant    int      `json:"variant" doc:"Number of the variant, from 1" example:"1"`
+	By         string   `json:"by" enum:"evaluations,answers" doc:"What changed: evaluations where both sides have some, otherwise the answers themselves"`
+	Before     *float64 `json:"before" doc:"Share of runs that passed or, by answers, their agreement, at the earlier firing; null: unknown" example:"1"`
+	Now        *float64 `json:"now" doc:"The same at the later firing; null: unknown" example:"0.2"`
+	IsWorse    bool     `json:"is_worse" doc:"True if the share or the agreement fell"`
+	PAdjusted  float64  `json:"p_adjusted" doc:"Adjusted for all questions that were compared; at most 0.1" example:"0.03"`
+}
+
+type changesOutput struct {
+	Body struct {
+		Before       *ComparedFiring      `json:"before" doc:"The earlier firing; null: there are no two firings with results yet"`
+		Now          *ComparedFiring      `json:"now" doc:"The later firing; null: as before"`
+		Items        []ScheduleChange     `json:"items" nullable:"false" doc:"Questions that changed beyond chance, the least likely to be chance first"`
+		FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answers contradict each other in a fact; null: as before"`
+	}
+}
+
+// changesWithin limits the time for comparing the facts of two firings.
+const changesWithin = 20 * time.Second
+
+// listChanges compares two firings.
+func (h *handler) listChanges(ctx context.Context, input *changesInput) (*changesOutput, error) {
+	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Schedules)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := form.ReadPair(input.Since, input.At)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := request.From(ctx).Gates.Files.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	between, err := schedules.Compare(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), id, pair, changesWithin)
+	if err != nil {
+		return nil, form.PairFault(err)
+	}
+	output := &changesOutput{}
+	output.Body.Items = []ScheduleChange{}
+	if between == nil {
+		return output, nil
+	}
+	output.Body.Before = &ComparedFiring{between.BeforeTask.ID, between.BeforeTask.Name, rest.Moment(between.Before.PlannedAt)}
+	output.Body.Now = &ComparedFiring{between.NowTask.ID, between.NowTask.Name, rest.Moment(between.Now.PlannedAt)}
+	output.Body.FactsChanged = &between.Facts
+	for _, change := range between.Questions {
+		one := ScheduleChange{
+			Number: change.Now.Number, QuestionID: change.Now.QuestionID, Variant: change.Variant, By: "answers", IsWorse: change.IsWorse(), PAdjusted: change.Adjusted,
+		}
+		if change.IsVerdict {
+			one.By = "evaluations"
+		}
+		one.Before, one.Now = change.Shares()
+		output.Body.Items = append(output.Body.Items, one)
+	}
+	return output, nil
+}
+
 // registerSchedules adds the endpoints that only schedules have.
 func (h *handler) registerSchedules(api huma.API) {
 	saved := h.Library.Entries.Schedules
@@ -135,6 +215,10 @@ func (h *handler) registerSchedules(api huma.API) {
 		}
 		return output, nil
 	})
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: path + "/changes", ID: "list-scheduled-changes", Tag: "library", Summary: "List what changed between two firings of a schedule",
+		Description: "Any two firings with results can be compared, whichever is named first.", Faults: []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeServiceUnavailable},
+	}, h.listChanges)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library", Summary: "List the outcomes of a schedule's planned times, newest first",
 		Faults: []string{request.CodeNotFound},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -182,6 +183,9 @@ const (
 	shiftsShown    = 20
 )
 
+// factsWithin limits the time for comparing the facts of two firings.
+const factsWithin = 2 * time.Second
+
 // excerpt is how many characters of an answer are compared.
 const excerpt = 2000
 
@@ -192,7 +196,7 @@ const differencesWithin = 50 * time.Millisecond
 func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPage, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
 	place := paths.LibraryEntry(string(saved.Schedules), row.ID)
-	page := &summary.TrendPage{Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
+	page := &summary.TrendPage{Place: place, Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
 	if row.AlertMetric != nil {
 		page.Watched = measure.Metric(*row.AlertMetric)
 	}
@@ -242,29 +246,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 	if len(page.Firings) == 0 {
 		return page, nil
 	}
-	at, err := h.firedAt(c, row.ID, *page.Firings[len(page.Firings)-1].TaskID)
-	if err != nil {
-		return nil, err
-	}
-	return page, h.changes(ctx, page, row.ID, at)
-}
-
-// firedAt returns the task of the firing that the query names, which must be one of the schedule's, or the newest one.
-func (h *handler) firedAt(c echo.Context, schedule, newest uuid.UUID) (uuid.UUID, error) {
-	asked := c.QueryParam("at")
-	if asked == "" {
-		return newest, nil
-	}
-	ctx := c.Request().Context()
-	id, err := request.ID(asked, db.KindTask)
-	var task db.Task
-	if err == nil {
-		task, err = h.Library.Tasks.Store.Task(ctx, request.ScopeOf(ctx), id)
-	}
-	if errors.Is(err, db.ErrNotFound) || err == nil && (task.ScheduleID == nil || *task.ScheduleID != schedule) {
-		return uuid.Nil, request.ParameterFault("at", request.Existing())
-	}
-	return id, err
+	return page, h.changes(c, page, row.ID)
 }
 
 // firings returns firings as the page shows them, with the states of their tasks.
@@ -300,28 +282,42 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 	return shown, nil
 }
 
-// changes adds the questions that changed between the firing that made a task and the firing before it.
-func (h *handler) changes(ctx context.Context, page *summary.TrendPage, scheduleID, last uuid.UUID) error {
-	store := h.Library.Tasks.Store
-	earlier, err := entries.NewSchedules(store).Before(ctx, last, 1)
-	if err != nil || len(earlier) == 0 || earlier[0].ScheduleID != scheduleID {
-		return err
-	}
-	found, err := store.TasksByID(ctx, request.ScopeOf(ctx), []uuid.UUID{*earlier[0].TaskID, last})
-	if err != nil || len(found) < 2 {
-		return err
-	}
-	for n, task := range found {
-		if task.ID == last {
-			page.Last, page.Before = &found[n], &found[1-n]
-		}
-	}
-	changes, err := schedules.Changed(ctx, store, *page.Before, *page.Last)
+// changes adds what changed between the two firings that the address names, or else at the newest firing.
+func (h *handler) changes(c echo.Context, page *summary.TrendPage, scheduleID uuid.UUID) error {
+	pair, err := form.ReadPair(c.QueryParam(form.PairSince), c.QueryParam(form.PairAt))
 	if err != nil {
 		return err
 	}
-	page.ChangedTotal = len(changes)
-	return h.showChanges(ctx, page, changes[:min(len(changes), shiftsShown)])
+	ctx := c.Request().Context()
+	leave, err := pages.Gates(c).Files.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	between, err := schedules.Compare(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), scheduleID, pair, factsWithin)
+	if err != nil || between == nil {
+		return form.PairFault(err)
+	}
+	page.Before, page.Last, page.FactsChanged = &between.BeforeTask, &between.NowTask, between.Facts
+	page.Comparable = comparable(page, between)
+	page.ChangedTotal = len(between.Questions)
+	return h.showChanges(ctx, page, between.Questions[:min(len(between.Questions), shiftsShown)])
+}
+
+// comparable returns the firings that are offered for a comparison, newest first: those in the plots and in the table, and
+// those that are compared.
+func comparable(page *summary.TrendPage, between *schedules.Between) (choices []ui.Choice) {
+	times := map[uuid.UUID]time.Time{between.BeforeTask.ID: between.Before.PlannedAt, between.NowTask.ID: between.Now.PlannedAt}
+	for _, firing := range slices.Concat(page.Firings, page.Table) {
+		if firing.TaskID != nil && len(firing.Variants) > 0 {
+			times[*firing.TaskID] = firing.PlannedAt
+		}
+	}
+	ids := slices.SortedFunc(maps.Keys(times), func(a, b uuid.UUID) int { return times[b].Compare(times[a]) })
+	for _, id := range ids {
+		choices = append(choices, ui.Choice{Value: id.String(), Label: cron.BeijingMinute(times[id])})
+	}
+	return choices
 }
 
 // showChanges adds changes with their questions and the differences between the most common answers.
