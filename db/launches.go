@@ -589,7 +589,7 @@ func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 // StopFor is how long calls in flight may continue after a stop before they are cut.
 const StopFor = 30 * time.Second
 
-// taskWithin is the condition that the task $1 is within the scope of a parameter.
+// taskWithin returns the condition that the task $1 is within the scope of a parameter.
 func taskWithin(parameter string) string {
 	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", parameter) + `)`
 }

@@ -155,7 +155,7 @@ func (t Task) Target(number int) Target {
 	return t.Judges[slices.IndexFunc(t.Judges, func(judge Target) bool { return judge.Number == number })]
 }
 
-// RunsOfItem returns how many runs a question has when it is complete, unless more of it are planned.
+// RunsOfItem returns the number of runs of a complete question for which no additional runs are planned.
 func (t Task) RunsOfItem() int { return t.RunsPerItem * t.TotalVariants }
 
 // TotalRuns returns how many runs of the task are planned.

@@ -71,7 +71,7 @@ type Turn struct {
 // HasMore reports that the worker will ask the next turn; otherwise the unit is done.
 func (t *Turn) HasMore() bool { return t != nil && len(t.Later) > 0 && !t.Stops }
 
-// NotReached are the items of the turns that will no longer be asked.
+// NotReached returns the items of the turns that will no longer be asked.
 func (t *Turn) NotReached() []int64 {
 	if t == nil || !t.Stops {
 		return nil

@@ -82,7 +82,7 @@ func (j Journal) ToolReport(ctx context.Context, taskID uuid.UUID) (found ToolRe
 	return found, err
 }
 
-// PathDifferences are the runs of one question whose path differs from the most common one.
+// PathDifferences returns the runs of one question whose path differs from the most common one.
 func (j Journal) PathDifferences(ctx context.Context, taskID uuid.UUID, itemID int64) ([]PathDifference, error) {
 	differing, _, err := j.pathDifferences(ctx, taskID, itemID)
 	return differing, err

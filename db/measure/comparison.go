@@ -135,8 +135,8 @@ func (c *Comparison) sum() {
 	c.Score = c.Change(func(q ComparedQuestion) *float64 { return q.Score })
 }
 
-// Only returns the comparison of some of the questions: of those pairs whose question in the second task is among ofB, and of those
-// that only one task has if they are among its own.
+// Only returns the comparison of some of the questions: of the pairs whose question in the second task is selected by
+// ofB, and of the questions in only one task that its own function, ofA or ofB, selects.
 func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	kept := func(questions []ComparedQuestion, isKept func(ComparedQuestion) bool) []ComparedQuestion {
 		return slices.DeleteFunc(slices.Clone(questions), func(q ComparedQuestion) bool { return !isKept(q) })

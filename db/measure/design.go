@@ -30,7 +30,7 @@ type Design struct {
 	WithinA, WithinB, Between float64
 	// OfAgreement is the variance over questions of the difference of their agreement.
 	OfAgreement float64
-	// PassBasis is the basis of the first three, AgreementBasis that of the last.
+	// PassBasis is the basis of the first three variances, AgreementBasis the basis of OfAgreement.
 	PassBasis, AgreementBasis Basis
 }
 

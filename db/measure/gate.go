@@ -58,7 +58,7 @@ func (t GateTest) varies() bool {
 	return t.Change.Mean != nil && t.Change.SE != nil && *t.Change.SE >= noDeviation
 }
 
-// p is the two-sided p-value of the difference against the margin.
+// p returns the two-sided p-value of the difference against the margin.
 func (t GateTest) p() *float64 {
 	if !t.varies() {
 		return nil

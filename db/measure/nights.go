@@ -11,7 +11,7 @@ type Night struct {
 	Value float64
 	// SE is the standard error of Value; 0 if it is unknown.
 	SE float64
-	// IsRestart reports that the configuration – agent, prompt, evaluators or questions – is not that of the night before.
+	// IsRestart reports that the configuration (agent, prompt, evaluators or questions) differs from the night before.
 	IsRestart bool
 }
 

@@ -24,8 +24,8 @@ type TaskFilter struct {
 	Drafts, WithoutDrafts bool
 	// NameContains matches anywhere in the name, without regard to case.
 	NameContains string
-	// WithoutCopies leaves out tasks that schedules made. CopiesOf selects the tasks that one schedule made, or
-	// with uuid.Nil those of all schedules.
+	// WithoutCopies leaves out tasks that schedules made. CopiesOf selects the tasks that one schedule made; uuid.Nil
+	// selects the tasks that any schedule made.
 	WithoutCopies bool
 	// Newest selects only the newest of each schedule's copies.
 	Newest   bool

@@ -296,7 +296,7 @@ DELETE /api/v1/TABLE/:id            ROLE    TABLE  KIND.remove
 `)
 }
 
-// Actions are the actions of routes in the audit.
+// Actions returns the actions of routes in the audit.
 func Actions() (actions []string) {
 	for _, rule := range rules {
 		if rule.action != "" && !slices.Contains(actions, rule.action) {

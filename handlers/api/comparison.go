@@ -99,7 +99,7 @@ func newComparedFacts(pair measure.Pair) []ComparedFact {
 	return list
 }
 
-// commonRuns are the run_index of the runs that gave the most common answer.
+// commonRuns returns the run_index of each run that gave the most common answer.
 func commonRuns(letters string) []int {
 	byLetter, best := map[rune][]int{}, []int(nil)
 	index := 0
@@ -149,7 +149,7 @@ type Change struct {
 	Margin  float64         `json:"margin" doc:"How much worse the second task may be, in the unit of the measure" example:"0.05"`
 }
 
-// numbersOf are the numbers that a comparison compares, by their names.
+// numbersOf returns the numbers that a comparison compares, by their names.
 func numbersOf(c measure.Comparison) map[string]measure.Change {
 	return map[string]measure.Change{
 		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
@@ -355,7 +355,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	return output, nil
 }
 
-// questions are the pairs that a request asks for, in its order.
+// questions returns the pairs that a request asks for, in its order.
 func (i comparisonInput) questions(compared reading.Compared) ([]measure.Pair, error) {
 	groups, differs := listed(i.Group), listed(i.Facts)
 	for _, test := range []struct {

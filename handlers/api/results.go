@@ -288,7 +288,7 @@ func listed(given []string) (values []string) {
 	return values
 }
 
-// verdicts is the part of the filter about evaluators' verdicts.
+// verdicts fills in the part of the filter that concerns evaluators' verdicts.
 func (q *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
 	if q.Passed != "" {
 		passed := q.Passed == "true"
@@ -390,8 +390,8 @@ type streamedItem struct {
 	due []db.Run
 }
 
-// streamItem writes a question with its runs, only those of one variant if variant is not 0. Runs that never
-// took place fill the gaps.
+// streamItem writes a question with its runs, or only the runs of one variant unless variant is 0. Runs that never took
+// place fill the gaps.
 func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task, variant int) error {
 	stream.Open(struct {
 		Item

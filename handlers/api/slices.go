@@ -42,7 +42,7 @@ func (q *SlicingQuery) slicing(task db.Task) (report.Slicing, error) {
 	return request.Slicing(q.values, task)
 }
 
-// slice are the numbers of the questions with one value in a column.
+// slice holds the numbers of the questions with one value in a column.
 type slice struct {
 	Value    *string           `json:"value" doc:"Value of the column; null for all values other than the 50 most frequent" example:"合同"`
 	Items    int               `json:"items" doc:"Number of questions with this value" example:"42"`
@@ -68,7 +68,7 @@ func newSlices(found []report.Slice) []slice {
 	return list
 }
 
-// numbersOf returns the numbers of a task, and those of each value of a column if by names one.
+// numbersOf returns the numbers of a task and, if by names a column, of each of its values.
 func (h *handler) numbersOf(ctx context.Context, task db.Task, by string, withDefaults bool) (numbers report.Numbers, err error) {
 	results := report.New(h.Store)
 	if by != "" {

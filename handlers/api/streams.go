@@ -165,7 +165,7 @@ type endEvent struct {
 
 var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed", db.TaskStopped: "stopped"}
 
-// endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
+// endID returns the id of the event that ends a stream. A client that reconnects with it has seen everything.
 func endID(p report.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
 
 type followInput struct {

@@ -148,7 +148,7 @@ type alertFields struct {
 	metric, below, ifWorse, margin, prefix string
 }
 
-// alertFields reads the members of an alert: from JSON those of the object alert, from a page a field for each.
+// alertFields reads the settings of an alert: the members of the object alert in JSON, or one field each in a form.
 func (c *fields) alertFields() (given alertFields, isValid bool) {
 	if !c.form.IsJSON {
 		return alertFields{

@@ -58,9 +58,9 @@ var taskFields = []string{
 	"use_stream", "rate_limit", "on_turn_failure", "cluster_by", "adaptive", "max_cost", "channels", "start", "",
 }
 
-// Task reads a form for a task and returns all its faults, in the form's order. Absent fields keep base's values:
-// the defaults, or those of the task that the form copies. Values of base that may be secret – headers, payload,
-// the URL's query – are used only for an agent at the same origin.
+// Task reads a form for a task and returns all its faults, in the form's order. Absent fields keep base's values: the
+// defaults, or the settings of the task that the form copies. Values of base that may be secret – headers, payload, the
+// URL's query – are used only for an agent at the same origin.
 func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
 	c := checker{fields{form: form}, base}
 	c.name()

@@ -59,9 +59,9 @@ const (
 	leftOutMost, leftOutText = 10, 100
 )
 
-// Nearest redirects from a page whose address asks for something that does not exist – an old link, a column that another
-// dataset has – to the same page without it, which says so; from a file, to the page whose file it is. isAny reports that the
-// address has such a parameter.
+// Nearest redirects from a page whose address asks for something that does not exist – an old link, a column that
+// another dataset has – to the same page without that parameter, with a notice; from a file, to the page that offers
+// it. isAny reports that the address has such a parameter.
 func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	name := f.Parameter()
 	query := c.QueryParams()
@@ -93,7 +93,7 @@ func noticing(address, name, value string) string {
 	return address + separator + url.Values{leftOut: {name}}.Encode()
 }
 
-// KeepNotice returns an address to which a page that shows nothing itself leads, with what was left out of its own.
+// KeepNotice adds the parameters that were left out of a request's address to the address to which it redirects.
 func KeepNotice(c echo.Context, address string) string {
 	for _, name := range c.QueryParams()[leftOut] {
 		address = noticing(address, name, "")
@@ -140,7 +140,7 @@ func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAske
 	return true, c.Redirect(http.StatusSeeOther, paths.WithQuery(c.Request().URL.EscapedPath(), kept))
 }
 
-// Views are the saved views of a kind in the project of a request, for the page at a path that shows a query.
+// Views returns the saved views of a kind in the project of a request, for the page at a path that shows a query.
 func Views(c echo.Context, views people.People, kind people.ViewKind, path string, query url.Values) (ui.Views, error) {
 	ctx := c.Request().Context()
 	list, err := views.Views(ctx, request.ScopeOf(ctx).Home(), kind)
@@ -283,7 +283,7 @@ func NewPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	return ui.Pager{Path: path, Query: query, Page: page.Number, Size: page.Size, Total: total}
 }
 
-// RedirectPastEnd redirects from a page beyond the end of a list to its last page, which says so.
+// RedirectPastEnd redirects from a page beyond the end of a list to its last page, which shows a notice.
 func RedirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error) {
 	if pager.Page <= pager.Pages() {
 		return false, nil

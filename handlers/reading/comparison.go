@@ -84,7 +84,7 @@ func (r Reader) RequireValues(ctx context.Context, task db.Task, asked url.Value
 	return nil
 }
 
-// ReviewsOf are the reviews of a variant.
+// ReviewsOf returns the reviews of a variant.
 func ReviewsOf(reviews []review.Review, variant int) (of []review.Review) {
 	for _, one := range reviews {
 		if one.Variant == variant {

@@ -40,7 +40,7 @@ type comparedColumn struct {
 	holds     export.Cells
 }
 
-// comparedColumns are the columns of a comparison's questions.
+// comparedColumns returns the columns of a comparison's questions.
 func comparedColumns() []comparedColumn {
 	columns := []comparedColumn{
 		{"number", "number", "", export.HoldsNumber}, {"question_id", "id", "", export.HoldsText}, {"question", "question", "", export.HoldsText},
@@ -60,7 +60,7 @@ func comparedColumns() []comparedColumn {
 	return columns
 }
 
-// ComparedTexts are the names of the texts that are titles of these columns, behind export.compare.
+// ComparedTexts returns the keys, without export.compare, of the texts that are titles of these columns.
 func ComparedTexts() (keys []string) {
 	for _, column := range comparedColumns() {
 		keys = append(keys, column.key)
@@ -207,7 +207,7 @@ func (c comparedReport) each(ctx context.Context, write func([]string) error) er
 	return nil
 }
 
-// row is a question as comparedColumns has it.
+// row returns a question in the columns of comparedColumns.
 func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB string) []string {
 	var losses, changed []string
 	for _, loss := range pair.Losses() {
@@ -253,7 +253,7 @@ func (c comparedReport) sideCells(q measure.ComparedQuestion, answer string, rev
 	}
 }
 
-// word is a name for programs, or its text.
+// word returns a name as it is for programs, or its text for people.
 func (c comparedReport) word(prefix, name string) string {
 	if c.isTable {
 		return name

@@ -40,8 +40,8 @@ func New(store *db.Store, files blob.Store) Reader {
 
 // Reviews are people's verdicts on a task.
 type Reviews struct {
-	// OfQuestions are the reviews of questions as a whole, OfAnswers those of single answers, both by question id;
-	// Withdrawn are the withdrawn reviews of both kinds.
+	// OfQuestions are the reviews of questions as a whole, OfAnswers the reviews of single answers, both by question
+	// id; Withdrawn are the withdrawn reviews of both kinds.
 	OfQuestions, OfAnswers, Withdrawn map[string][]review.Review
 }
 

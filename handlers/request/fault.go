@@ -367,7 +367,7 @@ func UnknownFieldFault(name string, known []string) *Fault {
 	return f
 }
 
-// Parameter is the name of the parameter that the fault is about; empty if it is about something else.
+// Parameter returns the name of the parameter that the fault is about; empty if it is about something else.
 func (f *Fault) Parameter() string {
 	if f.code != CodeParameterInvalid {
 		return ""

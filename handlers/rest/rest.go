@@ -55,7 +55,7 @@ func (f *failure) GetHeaders() http.Header {
 	return http.Header{"Retry-After": {request.RetryAfter}}
 }
 
-// Failure is the status and body of an error under /api.
+// Failure returns the status and body of an error under /api.
 func Failure(ctx context.Context, err error) (status int, body any) {
 	f := newFailure(ctx, err)
 	return f.status, f
@@ -101,7 +101,7 @@ type Endpoint struct {
 	Faults []string
 	// MaxBytes is the maximum size of a JSON body; 0 means a megabyte.
 	MaxBytes int64
-	// HasColumns adds the parameters that narrow by a column of the dataset.
+	// HasColumns adds the parameters that filter by a column of the dataset.
 	HasColumns bool
 	// Body is the request's body; nil means none.
 	Body *huma.RequestBody

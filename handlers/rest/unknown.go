@@ -40,7 +40,7 @@ func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Co
 // the parameters.
 const ColumnsParameter = "columns"
 
-// Columns describes these parameters.
+// Columns describes the parameters that narrow a list by a column of the dataset.
 func Columns() *huma.Param {
 	explode := true
 	return &huma.Param{

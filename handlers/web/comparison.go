@@ -22,8 +22,8 @@ import (
 	"wending/views/ui"
 )
 
-// compare compares two tasks, a and b. Without either it lists the tasks, with a alone the other ones; two tasks ticked in the list
-// arrive as the parameter task, and the older one becomes a.
+// compare compares two tasks, a and b. Without a and b, it lists all tasks to choose from; with only a, it lists the
+// others. Two tasks ticked in the list arrive as the parameter task, and the older one becomes a.
 func (p *Pages) compare(c echo.Context) error {
 	if ticked := c.QueryParams()["task"]; len(ticked) > 0 {
 		return p.compareTicked(c, ticked)

@@ -251,13 +251,13 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	return reviews, err
 }
 
-// viewsOf are the project's saved views of questions, for a page that shows what a query asks for.
+// viewsOf returns the project's saved views of questions, for a page that shows what a query asks for.
 func (p *Pages) viewsOf(c echo.Context, path string, query results.Query) (ui.Views, error) {
 	query.IsPartial = false
 	return pages.Views(c, p.people, people.QuestionViews, path, query.Values())
 }
 
-// sliced are the items of a task that the slice of a query asks for; nil if it does not ask.
+// sliced returns the items of a task that the slice of a query asks for; nil if it does not ask.
 func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (map[int64]bool, error) {
 	slicing, err := request.Slicing(query.Slice, task)
 	if err != nil || len(query.Slice) == 0 {

@@ -355,7 +355,7 @@ func (p *Pages) moved(to func(c echo.Context, task db.Task) string) echo.Handler
 	}
 }
 
-// launchesMoved is the present address of the list of a task's launches.
+// launchesMoved returns the current address of the list of a task's launches.
 func launchesMoved(c echo.Context, task db.Task) string {
 	if page := c.QueryParam("page"); page != "" {
 		return paths.WithQuery(paths.Gallery(task.ID), url.Values{"launches": {page}}) + "#launches"
@@ -363,7 +363,7 @@ func launchesMoved(c echo.Context, task db.Task) string {
 	return paths.Launches(task.ID)
 }
 
-// signOffMoved is the present address of the summary of a review.
+// signOffMoved returns the current address of the summary of a review.
 func signOffMoved(_ echo.Context, task db.Task) string { return paths.Review(task.ID) }
 
 // showLaunch shows one start of a task with its runs, including those that were repeated later.

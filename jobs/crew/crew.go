@@ -290,7 +290,7 @@ func (c *crew) planRounds(ended []db.Unit) {
 	}
 }
 
-// stored releases units whose results were recorded or refused, except those of conversations with further turns.
+// stored releases units whose results were recorded or refused, except units of conversations with further turns.
 func (c *crew) stored(results []engine.Result, refused []db.Unit) {
 	var ended []db.Unit
 	var items []int64

@@ -64,7 +64,7 @@ type claimed struct {
 	retry retryClock
 }
 
-// mustBeginBy is the latest time at which the unit's call may begin.
+// mustBeginBy returns the latest time at which the unit's call may begin.
 func (c claimed) mustBeginBy() time.Time {
 	if c.isLimited {
 		return c.at.Add(c.Wait + limitedClaimFreshFor)

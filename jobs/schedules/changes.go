@@ -22,7 +22,7 @@ type Change struct {
 	Adjusted float64
 }
 
-// Shares are the shares of passes before and now or, without verdicts, the agreement of the answers.
+// Shares returns the shares of passes before and now or, without verdicts, the agreement of the answers.
 func (c Change) Shares() (before, now *float64) {
 	if c.IsVerdict {
 		return c.Before.PassShare, c.Now.PassShare

@@ -133,8 +133,9 @@ const (
 	comparedWithin = 5 * time.Second
 )
 
-// CompareWithEarlier compares the answers of a launch's task with those of the newest earlier task on the same dataset, and stores what
-// it finds: a page that compares the two need not. It ends early once isLeaving reports true.
+// CompareWithEarlier compares the answers of a launch's task with the answers of the newest earlier task on the same
+// dataset, and stores the result, so that a page that compares the two need not. It ends early once isLeaving reports
+// true.
 func CompareWithEarlier(ctx context.Context, store *db.Store, launchID uuid.UUID, isLeaving func() bool) error {
 	results := report.New(store)
 	sides, err := results.Earlier(ctx, launchID)

@@ -138,7 +138,7 @@ func (n New) clusters() int {
 	return len(named) + alone
 }
 
-// Warnings returns the warnings before the start of a task that follow from the task itself.
+// Warnings returns the warnings to show before the start, as far as they follow from the task itself.
 func (n New) Warnings() (warnings []Warning) {
 	if unknown := n.unknownVariables(); len(unknown) > 0 {
 		warnings = append(warnings, Warning{WarnUnknownVariables, unknown})

@@ -91,7 +91,7 @@ func (n Number) check() *InvalidError {
 	return nil
 }
 
-// Numbers are the settings that are integers, in the order of the form.
+// Numbers returns the settings that are integers, in the order of the form.
 func (s *Settings) Numbers() []Number {
 	return []Number{
 		{"runs_per_item", 1, MaxRuns, &s.RunsPerItem},

@@ -305,7 +305,8 @@ func (a *Aligned) placeOf(value string) string {
 	return ""
 }
 
-// ToName are the facts to be named above the answers: answers that have nothing in common leave out nearly all that is in the others.
+// ToName returns the facts to be named above the answers: answers that have nothing in common leave out nearly all that
+// is in the others.
 func (a *Aligned) ToName(differing report.Facts) report.Facts {
 	if a != nil && !a.IsPostponed && a.areUnlike() {
 		return Conflicts(differing)
@@ -454,7 +455,7 @@ func (a *Aligned) answerOf(letter string) int {
 	return slices.IndexFunc(a.Answers, func(one Distinct) bool { return one.Letter == letter })
 }
 
-// letterID is the id of the element that has the answer with a letter.
+// letterID returns the id of the element that has the answer with a letter.
 func (q Question) letterID(letter string) string { return q.ID + "-" + letter }
 
 // likenessText is how alike an answer is to the most common one.

@@ -71,8 +71,8 @@ func (l *Layouts) keep(key layoutKey, one *laidOut) {
 	}
 }
 
-// layoutKey is the key of a question's answers: their runs, the loaded length of their texts, and the facts in which
-// they differ.
+// layoutKey returns the key of a question's answers: their runs, the loaded length of their texts, and the facts in
+// which they differ.
 func (q Question) layoutKey() layoutKey {
 	hash := sha256.New()
 	write := func(number int64) { _ = binary.Write(hash, binary.LittleEndian, number) } // a hash takes everything

@@ -84,13 +84,13 @@ func HelpChapter(chapter, section string) string {
 // LibraryKind lists the entries of one kind of the library.
 func LibraryKind(kind string) string { return Library + "/" + kind }
 
-// LibraryNew is the form for a new entry.
+// LibraryNew returns the address of the form for a new entry.
 func LibraryNew(kind string) string { return LibraryKind(kind) + "/new" }
 
 // LibraryTest tests a target before it is saved.
 func LibraryTest(kind string) string { return LibraryKind(kind) + "/test" }
 
-// LibraryEntry is an entry's page.
+// LibraryEntry returns the address of an entry's page.
 func LibraryEntry(kind string, id uuid.UUID) string { return LibraryKind(kind) + "/" + id.String() }
 
 // Delivery sends a message to a channel again.
@@ -98,7 +98,7 @@ func Delivery(channel uuid.UUID, id int64) string {
 	return LibraryEntry("channels", channel) + "/deliveries/" + strconv.FormatInt(id, 10)
 }
 
-// LibraryVersion is a version of a prompt or a dataset.
+// LibraryVersion returns the address of a version of a prompt or a dataset.
 func LibraryVersion(kind string, id uuid.UUID, number int) string {
 	return LibraryEntry(kind, id) + "/versions/" + strconv.Itoa(number)
 }
@@ -128,16 +128,16 @@ func taskForm(isPlain bool) string {
 	return NewComparison
 }
 
-// CreateFrom is the form for a copy of a task.
+// CreateFrom returns the address of the form for a copy of a task.
 func CreateFrom(id uuid.UUID, isPlain bool) string { return taskForm(isPlain) + "?from=" + id.String() }
 
-// EditDraft is the form for editing a draft.
+// EditDraft returns the address of the form for editing a draft.
 func EditDraft(id uuid.UUID, isPlain bool) string { return taskForm(isPlain) + "?draft=" + id.String() }
 
-// Task is a task's page.
+// Task returns the address of a task's page.
 func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }
 
-// TaskLive is the part of a task's page that changes while it runs.
+// TaskLive returns the address of the part of a task's page that changes while it runs.
 func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
 
 // TaskSettings is where a task's settings are, and what changes it.
@@ -152,10 +152,10 @@ func TaskDelete(id uuid.UUID) string { return Task(id) + "/delete" }
 // TaskAgent saves the agent whose address was typed into a task.
 func TaskAgent(id uuid.UUID) string { return Task(id) + "/agent" }
 
-// TaskDataset is the file from which a task was created.
+// TaskDataset returns the address of the file from which a task was created.
 func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
 
-// Results is a task's report.
+// Results returns the address of a task's report.
 func Results(id uuid.UUID) string { return Task(id) + "/results" }
 
 // PartialResults leads to the questions of a report that are finished before the others.
@@ -169,13 +169,13 @@ func Conversation(id uuid.UUID, series string) string {
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
-// ItemID is the id of a question's element, to which fragments of addresses lead.
+// ItemID returns the id of a question's element, to which fragments of addresses lead.
 func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
 
-// Sent is the request for a question, shown on its card.
+// Sent returns the address of the request for a question, shown on its card.
 func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sent=1" }
 
-// QuestionReviews is the history of the verdicts on a question.
+// QuestionReviews returns the address of the history of the verdicts on a question.
 func QuestionReviews(id uuid.UUID, number int) string { return Question(id, number) + "/reviews" }
 
 // News reports whether more questions of a running task are finished than the page shows.
@@ -184,10 +184,10 @@ func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + s
 // Variants compares the variants of a task.
 func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
 
-// Report is the report of a task in numbers.
+// Report returns the address of the report of a task in numbers.
 func Report(id uuid.UUID) string { return Task(id) + "/report" }
 
-// ReportBy is the report in numbers, grouped by a column of the dataset.
+// ReportBy returns the address of the report in numbers, grouped by a column of the dataset.
 func ReportBy(id uuid.UUID, column string) string {
 	return WithQuery(Report(id), url.Values{"by": {column}}) + "#slices"
 }
@@ -213,36 +213,37 @@ func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 // Assignments assigns questions to reviewers.
 func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
 
-// Print is a task's report as one document, for printing.
+// Print returns the address of a task's report as one document, for printing.
 func Print(id uuid.UUID) string { return Results(id) + "/print" }
 
-// PrintDiffering is the report of a task as one document, with only the questions that differ or failed.
+// PrintDiffering returns the address of the report of a task as one document, with only the questions that differ or
+// failed.
 func PrintDiffering(id uuid.UUID) string { return Print(id) + "?only=differing" }
 
-// Launches is the list of a task's launches.
+// Launches returns the address of the list of a task's launches.
 func Launches(id uuid.UUID) string { return Gallery(id) + "#launches" }
 
-// Launch is one launch of a task.
+// Launch returns the address of one launch of a task.
 func Launch(id, launch uuid.UUID) string { return Task(id) + "/launches/" + launch.String() }
 
-// Run is the page with the whole text of one run.
+// Run returns the address of the page with the whole text of one run.
 func Run(id uuid.UUID, run int64) string { return Task(id) + "/runs/" + strconv.FormatInt(run, 10) }
 
-// RunText is the whole text of one run.
+// RunText returns the address of the whole text of one run.
 func RunText(id uuid.UUID, run int64) string { return Run(id, run) + "/text" }
 
-// APIProgress is a task's stream of progress events.
+// APIProgress returns the address of a task's stream of progress events.
 func APIProgress(id uuid.UUID) string { return APITasks + "/" + id.String() + "/progress" }
 
-// APIReview is a person's verdict on a question.
+// APIReview returns the address of a person's verdict on a question.
 func APIReview(id uuid.UUID, questionID string) string {
 	return APITasks + "/" + id.String() + "/items/" + url.PathEscape(questionID) + "/review"
 }
 
-// APIArchive is a task with its results as a file that another installation imports.
+// APIArchive returns the address of a task with its results as a file that another installation imports.
 func APIArchive(id uuid.UUID) string { return APITasks + "/" + id.String() + "/archive" }
 
-// APIExport is a task's report as a download.
+// APIExport returns the address of a task's report as a download.
 func APIExport(id uuid.UUID, format string) string {
 	return APITasks + "/" + id.String() + "/export?format=" + format
 }
@@ -256,7 +257,7 @@ func RemoveView(id uuid.UUID) string { return SavedView(id) + "/remove" }
 // SavedParameter names the saved view that a page is to open.
 const SavedParameter = "saved"
 
-// WithView is a page as a saved view has it.
+// WithView returns the address of a page as a saved view has it.
 func WithView(path string, id uuid.UUID) string {
 	return WithQuery(path, url.Values{SavedParameter: {id.String()}})
 }
@@ -264,14 +265,14 @@ func WithView(path string, id uuid.UUID) string {
 // ColumnPrefix begins the parameters that narrow a report by a column of its dataset.
 const ColumnPrefix = "column."
 
-// ResultsExport is the questions of a report that a query asks for, as a file.
+// ResultsExport returns the address of the questions of a report that a query asks for, as a file.
 func ResultsExport(id uuid.UUID, format string, query url.Values) string {
 	query = maps.Clone(query)
 	query.Set("format", format)
 	return WithQuery(Results(id)+"/export", query)
 }
 
-// PrintOf is the questions of a report that a query asks for, as one document for paper.
+// PrintOf returns the address of the questions of a report that a query asks for, as one document for paper.
 func PrintOf(id uuid.UUID, query url.Values) string { return WithQuery(Print(id), query) }
 
 // WithQuery adds a query to a path.
@@ -282,7 +283,7 @@ func WithQuery(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// TaskFlights is the list of a task's calls under way.
+// TaskFlights returns the address of the list of a task's calls under way.
 func TaskFlights(id uuid.UUID) string { return Task(id) + "/flights" }
 
 // UnitFiles lists the files that a unit's calls have reported so far, for a part of its page.
@@ -291,12 +292,12 @@ func UnitFiles(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/file
 // Unit shows a call while it is under way, and replays it afterwards.
 func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
 
-// UnitAt is the replay of a call at a time, in milliseconds since its start.
+// UnitAt returns the address of the replay of a call at a time, in milliseconds since its start.
 func UnitAt(id uuid.UUID, unit int64, ms int) string {
 	return Unit(id, unit) + "#at=" + strconv.Itoa(ms)
 }
 
-// UnitLog is the log of a call, for a part of its page.
+// UnitLog returns the address of the log of a call, for a part of its page.
 func UnitLog(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/log" }
 
 // ReplayBeside replays the runs of a question side by side.
@@ -304,19 +305,19 @@ func ReplayBeside(id uuid.UUID, number int) string {
 	return Task(id) + "/replay/" + strconv.Itoa(number)
 }
 
-// Assets is the API's collection of the files that a task's agents produced.
+// Assets returns the address of the API's collection of the files that a task's agents produced.
 func Assets(id uuid.UUID) string { return APITasks + "/" + id.String() + "/assets" }
 
-// Asset is a file that an agent produced.
+// Asset returns the address of a file that an agent produced.
 func Asset(id, asset uuid.UUID) string { return Assets(id) + "/" + asset.String() }
 
-// Thumbnail is a small version of an image.
+// Thumbnail returns the address of a small version of an image.
 func Thumbnail(id, asset uuid.UUID) string { return Asset(id, asset) + "/thumbnail" }
 
 // Gallery shows what a task's agents did: their files, the newest calls, and the launches.
 func Gallery(id uuid.UUID) string { return Task(id) + "/gallery" }
 
-// APIUnitEvents is a unit's stream of events.
+// APIUnitEvents returns the address of a unit's stream of events.
 func APIUnitEvents(id uuid.UUID, unit int64) string {
 	return APITasks + "/" + id.String() + "/units/" + strconv.FormatInt(unit, 10) + "/events"
 }
@@ -350,11 +351,11 @@ func DutyFor(duty, back string) string {
 	return WithQuery(page, url.Values{"next": {back}})
 }
 
-// User is an account as administrators see it.
+// User returns the address of an account as administrators see it.
 func User(id uuid.UUID) string { return Users + "/" + id.String() }
 
-// Project is a project's page.
+// Project returns the address of a project's page.
 func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 
-// Shares are the links to a task's report.
+// Shares returns the address of the links to a task's report.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }

@@ -107,7 +107,7 @@ func unpassedBy(evaluator db.Evaluator) string {
 	return FilterUnpassed + "-" + strconv.Itoa(evaluator.Number)
 }
 
-// Filters are the filters of a task's report by name; the empty name shows all.
+// Filters returns the filters of a task's report by name; the empty name shows all.
 func Filters(task db.Task) []string {
 	filters := []string{"", FilterUnstable, FilterFailed, FilterUnpassed}
 	if len(task.Evaluators) > 1 {
@@ -134,7 +134,7 @@ const (
 	ReviewDisagree = "disagree"
 )
 
-// ReviewFilters are the filters by people's verdicts; the empty name shows all.
+// ReviewFilters returns the filters by people's verdicts; the empty name shows all.
 func ReviewFilters() []string {
 	filters := []string{"", ReviewOpen, reviewMine}
 	for _, verdict := range review.Verdicts {

@@ -47,7 +47,7 @@ type plot struct {
 	axis   []mark // values, from bottom to top
 	times  []mark
 	limit  *mark // the limit below which there is an alert; nil for none
-	// restarts are the firings whose configuration is another than that of the firing before.
+	// restarts are the firings whose configuration differs from the previous firing.
 	restarts []mark
 }
 
@@ -195,7 +195,7 @@ func timeMark(x float64, label string) mark {
 // widthOfDigit is the approximate width of a digit in the axes' font.
 const widthOfDigit = 7.0
 
-// frame is the range of the axis that is drawn.
+// frame returns the range of the axis that is drawn.
 func frame(metric measure.Metric, lowest, highest float64) (low, high float64) {
 	pad := max((highest-lowest)*0.08, math.Abs(highest)*0.02, 1e-6)
 	low, high = max(0, lowest-pad), highest+pad

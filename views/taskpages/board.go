@@ -64,7 +64,7 @@ type key struct {
 	count        int
 }
 
-// keys are the legend of the board: the number of questions in each state. Until all are done, each state keeps its
+// keys returns the legend of the board: the number of questions in each state. Until all are done, each state keeps its
 // place.
 func (b Board) keys(locale text.Locale) (keys []key) {
 	counts := map[rune]int{}
@@ -105,7 +105,7 @@ func squareClass(letter rune) string {
 	return "b-" + string(letter)
 }
 
-// words are the names of all letters, for the titles of squares.
+// words returns the names of all letters, for the titles of squares.
 func (b Board) words(locale text.Locale) map[string]string {
 	words := map[string]string{
 		string(waiting): locale.Text("board.waiting"), string(running): locale.Text("board.running"), string(done): locale.Text("board.done"), "F": locale.Text("board.failed"),
@@ -128,7 +128,7 @@ func squareTitle(number int, letter rune, words map[string]string) string {
 // smallBoard is from how many questions on squares are small and have no number in them.
 const smallBoard = 300
 
-// boardSize is the class of a board by how many questions it has.
+// boardSize returns the CSS class of a board, which depends on its number of questions.
 func (b Board) boardSize() string {
 	if len(b.States) > smallBoard {
 		return "is-small"

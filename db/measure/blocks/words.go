@@ -36,7 +36,7 @@ const (
 	longestWord = 4
 )
 
-// words cuts a text into the words by which it is compared: those of UAX #29, and Chinese by the list.
+// words cuts a text into the words by which it is compared: by the rules of UAX #29, and Chinese by the word list.
 func words(text string) (tokens []string) {
 	from := 0 // of a run of Chinese characters
 	at := 0

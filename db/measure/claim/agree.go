@@ -36,7 +36,7 @@ func (f *Claim) Agrees(y *Claim) bool {
 	return f.Key == y.Key && f.Unit == y.Unit
 }
 
-// inMonths is the number of a duration in months.
+// inMonths returns a duration as a number of months.
 func inMonths(f *Claim) string {
 	number, isInMonths := strings.CutSuffix(f.Key, "month")
 	if !isInMonths {
@@ -100,7 +100,7 @@ func AreFarApart(x, y *Claim) bool {
 	return (x.Unit == y.Unit || x.Class != y.Class) && more > 50*less
 }
 
-// Amount is the number as written, without its unit; 0 for what is no quantity.
+// Amount returns the number as written, without its unit; 0 if the claim is not a quantity.
 func (f *Claim) Amount() float64 { return f.amount }
 
 // parseAmounts notes the amounts of a quantity. They are compared again and again.

@@ -1,6 +1,7 @@
-// Package claim reads what an answer states, claim by claim, in one pass over its text: numbers with their units and limits,
-// money, dates, times, citations, codes, choices, words that exclude each other, and what is affirmed, allowed, demanded or
-// denied. It reads Chinese and English mixed, and knows which two claims say the same in other notations.
+// Package claim reads what an answer states, claim by claim, in one pass over its text: numbers with their units and
+// limits, money, dates, times, citations, codes, choices, words that exclude each other, and what is affirmed, allowed,
+// demanded or denied. It reads mixed Chinese and English, and recognises two claims that mean the same in different
+// notations.
 package claim
 
 import (
@@ -250,7 +251,7 @@ var otherBits = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
 	return all
 }()
 
-// Step goes on by a character, or behind a Latin word.
+// Step advances by a character, or past a Latin word.
 func (d *Document) Step(i, to int) int {
 	if !passage.IsLatin(d.Runes[i]) {
 		return i + 1

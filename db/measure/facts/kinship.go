@@ -35,7 +35,7 @@ func (c *comparison) companions(i, j int) float32 {
 
 func (s *side) lineOf(f *claim.Claim) passage.Span { return s.Sentences[f.Sentence].Line }
 
-// beside are the words right before and behind a claim.
+// beside returns the words right before and after a claim.
 func (c *comparison) beside(s *side, i int) *passage.Vector {
 	if s.besides[i] != nil {
 		return s.besides[i]
@@ -55,7 +55,7 @@ func (c *comparison) beside(s *side, i int) *passage.Vector {
 	return s.besides[i]
 }
 
-// touching is the share of words that the surroundings of two claims have in common, 0 to 1.
+// touching returns the share of words that the surroundings of two claims have in common, 0 to 1.
 func (c *comparison) touching(i, j int) float32 {
 	return c.Shared(c.beside(c.a, i), c.beside(c.b, j))
 }

@@ -8,7 +8,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// scope is the predicate that a polarity affirms or denies: the text after it in its clause or, if there is none,
+// scope returns the predicate that a polarity affirms or denies: the text after it in its clause or, if there is none,
 // the text before it.
 func (c *comparison) scope(s *side, i int) *passage.Vector {
 	if s.scopes[i] != nil {

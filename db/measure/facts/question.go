@@ -278,8 +278,8 @@ func (q *question) relate(x, y int, c *comparison) {
 	}
 }
 
-// relateEqual adds to each node the places at which other documents state the same. A statement that all documents
-// share has no node.
+// relateEqual adds to each node the places at which other documents make the same statement. A statement that all
+// documents share has no node.
 func (q *question) relateEqual() {
 	for _, e := range q.same {
 		i, isKnown := q.known[e[0]]

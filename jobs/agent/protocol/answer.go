@@ -74,9 +74,9 @@ type Request struct {
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
-	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly.
-	// Accepted is called with the accepted job; a later request continues the job as Job, where nil means that none
-	// was accepted. When Leaving is closed, the waiting ends; a nil Leaving never is.
+	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly. Accepted is
+	// called with the accepted job; a later request continues the job as Job, where nil means that none was accepted.
+	// The waiting ends when Leaving is closed; with a nil Leaving it is never cut short.
 	Poll     *Poll
 	Accepted func(Job)
 	Job      *Job

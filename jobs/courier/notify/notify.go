@@ -159,5 +159,5 @@ func Delay(attempt int) time.Duration {
 	return min(time.Hour, time.Minute<<min(attempt-len(first)-1, 10))
 }
 
-// WebhookID is the id of a message as receivers see it.
+// WebhookID returns the id of a message as receivers see it.
 func WebhookID(id uuid.UUID) string { return "msg_" + strings.ReplaceAll(id.String(), "-", "") }
