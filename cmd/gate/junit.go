@@ -40,7 +40,7 @@ type property struct {
 	Value string `xml:"value,attr"`
 }
 
-// newProperties are those whose value is known.
+// newProperties returns the properties whose value is known; nil if there are none.
 func newProperties(list ...property) *properties {
 	list = slices.DeleteFunc(slices.Clone(list), func(p property) bool { return p.Value == "" })
 	if len(list) == 0 {

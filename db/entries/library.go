@@ -193,7 +193,7 @@ type Schedule struct {
 	NextAt *time.Time `db:"next_at"`
 }
 
-// IDs are ids in an array column.
+// IDs returns ids as the value of an array column.
 func IDs(ids []uuid.UUID) *pq.StringArray {
 	list := make(pq.StringArray, len(ids))
 	for n, id := range ids {

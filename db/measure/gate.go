@@ -11,7 +11,8 @@ const (
 	NotWorse Verdict = "not_worse"
 	// IsWorse means that it is worse by more than the margin, beyond chance.
 	IsWorse Verdict = "worse"
-	// Undecided means that a comparison of this size shows neither; with fewer than two clusters none does.
+	// Undecided means that a comparison of this size shows neither; with fewer than two clusters, no comparison shows
+	// either.
 	Undecided Verdict = "undecided"
 )
 

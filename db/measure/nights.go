@@ -22,7 +22,8 @@ type Control struct {
 	Average, Low, High float64
 	// HasLimits is false for the first nights of a configuration, from which the limits are computed.
 	HasLimits bool
-	// IsOut reports that the average is beyond its limits, IsAlarm that it has not been so the night before.
+	// IsOut reports that the average is beyond its limits, IsAlarm that it is so for the first night: the night before,
+	// it was within them.
 	IsOut, IsAlarm bool
 }
 

@@ -221,7 +221,7 @@ func (o ofRuns) settle(numbers *VariantStatistics) {
 	numbers.LongestSilenceP50MS = measure.Percentile(silences, 0.5)
 }
 
-// verdicts are what evaluators say of the questions, and how many of their calls were answered as if answers passed.
+// verdicts returns the evaluators' verdicts on the questions, and the same with every answered run counted as passed.
 func (o ofRuns) verdicts(runsPerItem int) (said, answered variantVerdicts) {
 	type sum struct {
 		measure.Judged

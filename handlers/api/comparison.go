@@ -225,7 +225,7 @@ func newComparedSlices(compared []report.ComparedSlice, margins map[string]float
 	return described
 }
 
-// groupCounts are how many questions each group has.
+// groupCounts returns the number of questions in each group.
 func groupCounts(c measure.Comparison) map[measure.ChangeGroup]int {
 	counts := map[measure.ChangeGroup]int{}
 	for _, group := range measure.ChangeGroups {

@@ -254,7 +254,7 @@ const DefaultSize = 20
 // Window reads page and page_size.
 func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
 
-// WindowOf is Window for the second list of a page, whose page's number is another parameter.
+// WindowOf is like Window, for the second list of a page, which has its own parameter for the page number.
 func WindowOf(c echo.Context, name string) (db.Page, error) {
 	page := db.Page{Number: 1, Size: DefaultSize}
 	for _, parameter := range []struct {

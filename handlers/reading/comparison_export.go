@@ -133,7 +133,7 @@ func (c comparedReport) writeWorkbook(ctx context.Context, w io.Writer) error {
 	return export.WriteTables(w, c.locale.Text("export.compare.cut"), [3]export.Sheet{c.summary(), questions, c.alone()})
 }
 
-// summary has the names of both tasks, how many questions each group has, and the measures.
+// summary returns the sheet with the names of both tasks, the number of questions in each group, and the measures.
 func (c comparedReport) summary() export.Sheet {
 	l := c.locale
 	sheet := export.Sheet{Name: l.Text("export.compare.sheet.summary"), Columns: []export.Column{{Title: l.Text("compare.measure")}}}

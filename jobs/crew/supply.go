@@ -373,7 +373,7 @@ func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	return unused
 }
 
-// maxUnrecorded is how many results of a lane may still be unrecorded when it begins its next call: none, or a few
+// maxUnrecorded returns how many results of a lane may still be unrecorded when it begins its next call: none, or a few
 // if calls are hardly longer than commits.
 func (s *supply) maxUnrecorded() int {
 	s.mu.Lock()

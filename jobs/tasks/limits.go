@@ -140,7 +140,7 @@ func (s Settings) checkAdaptive() *InvalidError {
 	return nil
 }
 
-// mostRuns is how many runs a question may have.
+// mostRuns returns the maximum number of runs of a question.
 func (s Settings) mostRuns() int {
 	if s.Adaptive == nil {
 		return s.RunsPerItem

@@ -77,7 +77,7 @@ type Question struct {
 	IsWritten, IsDocument bool
 	// Layouts caches the layouts of answers; nil means no cache.
 	Layouts *Layouts
-	// Allowance is the time of the page that the question is on; nil is without a limit.
+	// Allowance is the time for comparing that is left to the question's page; nil means no limit.
 	Allowance *Allowance
 }
 
@@ -209,7 +209,7 @@ func IsRare(fact measure.Fact, run, most int) bool {
 		!slices.Contains(fact.Values[usual].Runs, run)
 }
 
-// length is how many bytes different answers have.
+// length returns the total size in bytes of the distinct answers.
 func (q Question) length() (length int) {
 	for _, one := range q.Answers {
 		length += len(one.Text)
@@ -458,7 +458,7 @@ func (a *Aligned) answerOf(letter string) int {
 // letterID returns the id of the element that has the answer with a letter.
 func (q Question) letterID(letter string) string { return q.ID + "-" + letter }
 
-// likenessText is how alike an answer is to the most common one.
+// likenessText returns how similar an answer is to the most common one, in words.
 func (a *Aligned) likenessText(locale text.Locale, n int) string {
 	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]), "Letter", a.Answers[0].Letter)
 }

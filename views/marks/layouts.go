@@ -19,7 +19,8 @@ type Layouts struct {
 	bytes, max int
 }
 
-// layoutKey is different for answers that are different, or differ in other facts.
+// layoutKey is a hash of a question's answers and the facts in which they differ: another answer or fact gives another
+// key.
 type layoutKey [sha256.Size]byte
 
 type keptLayout struct {

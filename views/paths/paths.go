@@ -1,4 +1,5 @@
-// Package paths has the path of every page and endpoint, once.
+// Package paths holds the path of every page and endpoint, once. Its functions return addresses; their comments
+// describe what is at the address, or what a request to it does.
 package paths
 
 import (
@@ -103,13 +104,13 @@ func LibraryVersion(kind string, id uuid.UUID, number int) string {
 	return LibraryEntry(kind, id) + "/versions/" + strconv.Itoa(number)
 }
 
-// LibraryVersions adds the next version of a dataset.
+// LibraryVersions returns the address for adding the next version of a dataset.
 func LibraryVersions(id uuid.UUID) string { return LibraryEntry("datasets", id) + "/versions" }
 
-// Compare offers tasks with which to compare a task.
+// Compare returns the address of the page that offers tasks to compare a task with.
 func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 
-// CompareWith compares two tasks.
+// CompareWith returns the address of the comparison of two tasks.
 func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
 
 // CarryReviews lists the verdicts that a task can take over from another, whose reference names its variant.
@@ -117,7 +118,7 @@ func CarryReviews(id uuid.UUID, from string, variant int) string {
 	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
 }
 
-// ReviewCarry is where a task takes verdicts over.
+// ReviewCarry returns the address at which a task takes verdicts over.
 func ReviewCarry(id uuid.UUID) string { return Task(id) + "/review/carry" }
 
 // taskForm returns the form that fits a task: the one for a typed address, or the one for comparisons.
@@ -140,7 +141,7 @@ func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }
 // TaskLive returns the address of the part of a task's page that changes while it runs.
 func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
 
-// TaskSettings is where a task's settings are, and what changes it.
+// TaskSettings returns the address of a task's settings and the actions that change it.
 func TaskSettings(id uuid.UUID) string { return Task(id) + "/settings" }
 
 // TaskAction runs, stops, resumes or retries a task.
@@ -192,10 +193,10 @@ func ReportBy(id uuid.UUID, column string) string {
 	return WithQuery(Report(id), url.Values{"by": {column}}) + "#slices"
 }
 
-// Review shows how far the review of a task is; it is signed off there.
+// Review shows the progress of a task's review, which is also signed off there.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 
-// Presence is how far the review of a task is, for a part of its pages.
+// Presence returns the address of the progress of a task's review, for a part of its pages.
 func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
 
 // NextReview leads to the next question that waits for the reader's verdict.
@@ -207,7 +208,7 @@ func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strco
 // ReviewSame lists the questions whose answers have the same content, which can be passed at once.
 func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
 
-// SignOff is where a review is signed off.
+// SignOff returns the address at which a review is signed off.
 func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 
 // Assignments assigns questions to reviewers.

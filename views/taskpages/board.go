@@ -85,7 +85,7 @@ func (b Board) keys(locale text.Locale) (keys []key) {
 	return keys
 }
 
-// failed is how many questions have a run without an answer.
+// failed returns the number of questions with a run without an answer.
 func (b Board) failed() (count int) {
 	for _, letter := range b.States {
 		if isFailed(letter) {
@@ -97,7 +97,7 @@ func (b Board) failed() (count int) {
 
 func isFailed(letter rune) bool { return letter >= 'A' && letter <= 'Z' }
 
-// squareClass is how a question's square looks.
+// squareClass returns the CSS class of a question's square.
 func squareClass(letter rune) string {
 	if isFailed(letter) {
 		return "b-" + strings.ToLower(string(letter)) + " b-f"

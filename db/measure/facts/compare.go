@@ -56,7 +56,7 @@ type comparison struct {
 	settled      int     // how many links belong to settled sentences
 }
 
-// link joins two facts that state the same.
+// link joins two facts that state the same thing.
 type link struct {
 	i, j  int
 	isCut bool // the facts turned out to be about different things

@@ -180,7 +180,8 @@ func (c *comparison) weighEvidence(pairs []pair) {
 	}
 }
 
-// elsewhere is how well the claims without a counterpart fit the claims of the other answer that have one.
+// elsewhere returns, for the claims of either answer that have no counterpart, how well they fit claims of the other
+// answer that have one.
 func (c *comparison) elsewhere() [2][]float32 {
 	best := [2][]float32{make([]float32, len(c.a.Claims)), make([]float32, len(c.b.Claims))}
 	isLeft := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
@@ -198,7 +199,8 @@ func (c *comparison) elsewhere() [2][]float32 {
 	return best
 }
 
-// otherUnits is how much the units of two claims of a class differ: 个 counts anything.
+// otherUnits returns how much the units of two claims of a class differ, from 0 to 1. 个 and no unit differ less from
+// others, because they can count anything.
 func otherUnits(x, y *claim.Claim) float32 {
 	switch {
 	case x.Class != y.Class || x.Unit == y.Unit:

@@ -48,7 +48,7 @@ type Stream struct {
 	Excerpt []byte
 }
 
-// Length is how many bytes were read.
+// Length returns the number of bytes read so far.
 func (t *Stream) Length() int { return t.w.read }
 
 // Begin returns the beginning of the source, a little more than ExcerptBytes.
