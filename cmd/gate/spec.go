@@ -37,8 +37,8 @@ type Spec struct {
 	Dataset string
 	// Inline holds entries that the file defines itself instead of naming saved ones, by kind.
 	Inline map[string][]map[string]any
-	// FailUnder are limits, Baseline a task to compare with, Margins by how much a number may be worse than there; the
-	// command line can add more.
+	// FailUnder are limits, Baseline a task to compare with, Margins how much worse than the baseline a number may be;
+	// the command line can add more.
 	FailUnder, Margins map[string]float64
 	Baseline           string
 }

@@ -35,7 +35,7 @@ import (
 // Locale returns a request's locale.
 func Locale(c echo.Context) text.Locale { return request.From(c.Request().Context()).Locale }
 
-// Gates limit concurrent work.
+// Gates returns the gates that limit concurrent work.
 func Gates(c echo.Context) *request.Gates { return request.From(c.Request().Context()).Gates }
 
 // Actor returns the actor of a request.

@@ -55,7 +55,7 @@ func isHan(r rune) bool { return r >= 0x4E00 && r <= 0x9FFF }
 // bytesPerHan is how many bytes a Chinese character has.
 const bytesPerHan = 3
 
-// appendWords appends the words of a run of Chinese characters: those that together cost least.
+// appendWords appends the words of a run of Chinese characters: the division with the lowest total cost.
 func appendWords(tokens []string, run string) []string {
 	count := len(run) / bytesPerHan
 	if count < 2 {

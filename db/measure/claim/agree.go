@@ -103,7 +103,7 @@ func AreFarApart(x, y *Claim) bool {
 // Amount returns the number as written, without its unit; 0 if the claim is not a quantity.
 func (f *Claim) Amount() float64 { return f.amount }
 
-// parseAmounts notes the amounts of a quantity. They are compared again and again.
+// parseAmounts stores the parsed amounts of a quantity, because they are compared many times.
 func (f *Claim) parseAmounts() {
 	if f.Class >= ClassDate {
 		return

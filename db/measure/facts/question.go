@@ -124,13 +124,13 @@ type question struct {
 // place identifies a fact of a document.
 type place struct{ document, start, end int }
 
-// equality is two documents' stating the same at two places.
+// equality is a pair of places at which two documents state the same thing.
 type equality [2]place
 
-// node is a place where a document states something that differs from another document, or the same as a document
-// that does.
+// node is a place where a document states something that another one does not state in the same way, or repeats the
+// statement of such a document.
 type node struct {
-	Fact // only of the former
+	Fact // only if the statement differs
 	place
 	equals, opposites []int // nodes of other documents that state the same, or the opposite
 	omitters          []int // documents that leave it out
