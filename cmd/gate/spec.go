@@ -293,7 +293,7 @@ func ParseMargin(text string) (metric string, value float64, err error) {
 		for n, w := range watches {
 			all[n] = w.name
 		}
-		return "", 0, fmt.Errorf("%q is no margin: metric=value, with one of %s", text, strings.Join(all, ", "))
+		return "", 0, fmt.Errorf("%q is not a margin; write metric=value, with one of %s", text, strings.Join(all, ", "))
 	}
 	parse := parseShare
 	if watches[place].isLatency {
