@@ -140,6 +140,7 @@ func newDocument(answer string) *Document {
 
 // finishReading finds what claims beside each other are.
 func (d *Document) finishReading() {
+	d.letterAlone()
 	for k := range d.Claims {
 		d.Claims[k].parseAmounts()
 	}
@@ -618,13 +619,55 @@ func (d *Document) choice(from, i, to int) int {
 		}
 	}
 	i = d.Blanks(i)
-	r := d.At(i)
-	if i >= to || r < 'A' || r > 'H' || passage.IsLatin(d.At(i+1)) || passage.IsDigit(d.At(i+1)) {
+	letters, end := d.letters(i, to)
+	if letters == "" {
 		return from
 	}
-	end := i + 1
-	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassChoice, Key: string(r), Value: string(r)})
+	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassChoice, Key: letters, Value: letters})
 	return end
+}
+
+// letters reads the letters of what is chosen, in their order: C, ABD, A、C, B 和 D.
+func (d *Document) letters(i, to int) (letters string, end int) {
+	last := rune('A' - 1)
+	isNext := func(i int) bool { return i < to && d.Runes[i] > last && d.Runes[i] <= 'H' }
+	for end = i; isNext(i); {
+		last = d.Runes[i]
+		letters += string(last)
+		i++
+		end = i
+		if at := d.Blanks(i); strings.ContainsRune("、,，和与及", d.At(at)) && isNext(d.Blanks(at+1)) {
+			i = d.Blanks(at + 1)
+		}
+	}
+	if passage.IsLatin(d.At(end)) || passage.IsDigit(d.At(end)) {
+		return "", end
+	}
+	return letters, end
+}
+
+// letterAlone makes a claim of an answer that is nothing but the letters of what is chosen: C.
+func (d *Document) letterAlone() {
+	if len(d.Sentences) != 1 || len(d.Claims) > 0 {
+		return
+	}
+	s := d.Sentences[0].Span
+	for s.From < s.To && d.Runes[s.From] == '(' {
+		s.From++
+	}
+	letters, end := d.letters(s.From, s.To)
+	if letters == "" {
+		return
+	}
+	for i := end; i < s.To; i++ {
+		if !strings.ContainsRune(" .。)", d.Runes[i]) {
+			return
+		}
+	}
+	d.add(Claim{Span: passage.Span{From: s.From, To: end}, Class: ClassChoice, Key: letters, Value: letters, Clause: s})
+	for i := s.From; i < end; i++ {
+		d.Taken[i] = true
+	}
 }
 
 func set(words string) map[string]bool {

@@ -580,7 +580,9 @@ func (c *comparison) stray() {
 			return x.Class < claim.ClassSet && x.Class != claim.ClassVerdict && x.Class != claim.ClassWeekday &&
 				x.IsWorking == y.IsWorking && (x.Unit == y.Unit || x.Class > claim.ClassTime || x.Raw == y.Raw && x.Raw != "") && !x.Agrees(y)
 		},
-		func(k, i int) bool { return isStray(k, i) || c.states[k][i] == matched }, isStray)
+		func(k, i int) bool {
+			return !c.sideOf(k).isSettled[c.sideOf(k).Claims[i].Sentence] && (isStray(k, i) || c.states[k][i] == matched)
+		}, isStray)
 	c.score(pairs)
 	pairs = slices.DeleteFunc(pairs, func(p pair) bool {
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
