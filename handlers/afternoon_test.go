@@ -94,7 +94,7 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	require.NotContains(t, page.Find(".squares a").First().AttrOr("href", ""), "filter", "what the filter hides is shown without it")
 	require.Contains(t, page.Find(".squares a").Eq(1).AttrOr("href", ""), "filter=unstable&sort=agreement")
 	require.Equal(t, "有多种回答（2）", page.Find("[name=filter] [selected]").Text())
-	require.Equal(t, "最不一致在前", page.Find("[name=sort] [selected]").Text())
+	require.Equal(t, "最不一致的在前", page.Find("[name=sort] [selected]").Text())
 	for _, bad := range []string{"?filter=x", "?review=x", "?sort=x", "?view=x", "?text=x"} {
 		require.Equal(t, http.StatusSeeOther, s.get(t, results+bad).StatusCode, bad)
 	}

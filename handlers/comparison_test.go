@@ -504,7 +504,7 @@ func TestAComparisonIsExported(t *testing.T) {
 	require.Zero(t, document.page(t).Find("[hx-get], button").Length())
 	document = s.get(t, "/comparison/print"+query+"&only=differing")
 	require.Equal(t, 6, document.page(t).Find("article").Length())
-	require.Contains(t, document.page(t).Text(), "共 9 题，只打印变差或有差别的题；另外 3 题内容相同，未打印")
+	require.Contains(t, document.page(t).Text(), "共 9 题，只打印变差或有差异的题；另外 3 题内容相同，未打印")
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/comparison/print"+query+"&only=x").StatusCode)
 	for _, path := range []string{"/comparison/print?a=" + a, "/api/v1/comparison/export" + query + "&format=pdf"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path).StatusCode, path)

@@ -79,8 +79,8 @@ func TestAnEstimateSaysWhatCanBeShown(t *testing.T) {
 	require.InDelta(t, 2.802*math.Sqrt((1.0/9+2.0/6/4)/4), before["detectable"].(object)["pass_rate"], 1e-9)
 	require.InDelta(t, 2.802*math.Sqrt(1.0/9/4), before["detectable"].(object)["agreement"], 1e-9)
 	form := s.post(t, "/compare/estimate", fields).page(t).Find("#estimate").Text()
-	require.Contains(t, form, "按通常的波动假设")
-	require.Contains(t, form, "需要 4 倍的题：16 题，64 次调用")
+	require.Contains(t, form, "波动按通常情况假设")
+	require.Contains(t, form, "题数要增加到 4 倍：16 题，64 次调用")
 	fields["cluster_by"] = "document"
 	require.InDelta(t, 2.802*math.Sqrt(1.0/9/3), estimate()["detectable"].(object)["agreement"], 1e-9, "three documents")
 	fields["cluster_by"] = ""

@@ -111,7 +111,7 @@ func TestAPageSaysWhatHoldsTheTaskBack(t *testing.T) {
 	dbtest.Await(t, time.Minute, "a call", func() bool { return len(fake.Calls()) > 0 })
 	id := s.create(t, fake.URL, map[string]string{"task_name": "快的", "rate_limit": "unlimited"})
 	dbtest.Await(t, time.Minute, "the note", func() bool {
-		return strings.Contains(s.get(t, "/tasks/"+id).page(t).Find(".note").Text(), "受同一智能体的 30/m 限制（任务“慢的”）")
+		return strings.Contains(s.get(t, "/tasks/"+id).page(t).Find(".note").Text(), "按 30/m 限速（同一智能体的任务“慢的”所设）")
 	})
 	s.act(t, id, "stop")
 }

@@ -301,7 +301,7 @@ func TestTheWorkbookHasTheNumbersByColumn(t *testing.T) {
 	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
 	require.NoError(t, err)
 	defer book.Close()
-	rows, err := book.GetRows("按列统计", excelize.Options{RawCellValue: true})
+	rows, err := book.GetRows("按数据列分组", excelize.Options{RawCellValue: true})
 	require.NoError(t, err)
 	place := func(title string) int { return slices.Index(rows[0], title) }
 	found := map[string][]string{}

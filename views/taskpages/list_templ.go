@@ -1580,7 +1580,7 @@ func agreementRange(task db.Task) string {
 	if least == most {
 		return most
 	}
-	return least + " … " + most
+	return least + " – " + most
 }
 
 // active marks the row of a task whose state may change without a user's action.
