@@ -358,7 +358,9 @@ func TestTheWorkbookOfAComparisonHasItsNumbers(t *testing.T) {
 	}
 	require.Equal(t, "66.67%", cell(shown, "评估通过率", 1))
 	require.NotEmpty(t, cell(raw, "评估通过率：95% 置信区间下限", 1))
-	require.Equal(t, []string{"330", "0.033", "CNY", ""}, []string{cell(raw, "Token 用量", 1), cell(raw, "费用", 1), cell(raw, "币种", 1), cell(raw, "费用", 2)})
+	require.Equal(t, []string{"330", "0.033", "CNY", ""}, []string{
+		cell(raw, "Token 用量", 1), cell(raw, "费用", 1), cell(raw, "币种", 1), cell(raw, "费用", 2),
+	})
 	kind, err := book.GetCellType("方案", "E2")
 	require.NoError(t, err)
 	require.Equal(t, excelize.CellTypeUnset, kind, "a number is a number")

@@ -515,7 +515,9 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 		refused := s.entry(t, one.method, one.path, one.body, 422)
 		require.Contains(t, refused["message"], one.message, one.path)
 	}
-	form := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "agents_model": "x", "file@q.csv": questions})
+	form := s.post(t, api, map[string]string{
+		"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "agents_model": "x", "file@q.csv": questions,
+	})
 	require.Contains(t, form.mustBe(t, 422)["message"], "是否想写 agent_model？")
 	require.Equal(t, "agents_model", form.mustBe(t, 422)["details"].([]any)[0].(object)["column"])
 	require.Contains(t, s.post(t, api+"/"+id+"/run", map[string]string{"run": "1"}).mustBe(t, 422)["message"], "未知字段 run，")

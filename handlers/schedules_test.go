@@ -213,7 +213,9 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 		require.Equal(t, "cron", refused["details"].([]any)[0].(object)["column"], cron)
 		require.Contains(t, refused["message"], "5 分钟", cron)
 		require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": cron, "timezone": "Asia/Shanghai"}).page(t).Text(), "5 分钟", cron)
-		page := s.post(t, "/library/schedules", map[string]string{"name": "x", "task_id": task, "cron": cron, "timezone": "Asia/Shanghai", "is_enabled": "true"})
+		page := s.post(t, "/library/schedules", map[string]string{
+			"name": "x", "task_id": task, "cron": cron, "timezone": "Asia/Shanghai", "is_enabled": "true",
+		})
 		require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode, cron)
 	}
 	id := s.schedule(t, "每五分钟", task, object{"cron": "*/5 * * * *"})
@@ -302,7 +304,9 @@ func TestAProjectHasSoManyOfEach(t *testing.T) {
 	s.tables.MustExec(`UPDATE shares SET expires_at = now() WHERE hash = decode(md5('share1'), 'hex')`)
 	s.ask(t, admin, http.MethodPost, "/api/v1/shares", object{"task_id": task}).mustBe(t, http.StatusCreated)
 	s.tables.MustExec(`UPDATE schedules SET archived_at = now() WHERE name = 'old 1'`)
-	made := s.made(t, admin, "/api/v1/schedules", object{"name": "there is room", "task_id": task, "cron": "0 2 * * *", "is_enabled": false})
+	made := s.made(t, admin, "/api/v1/schedules", object{
+		"name": "there is room", "task_id": task, "cron": "0 2 * * *", "is_enabled": false,
+	})
 	var archived string
 	require.NoError(t, s.tables.Get(&archived, `SELECT id FROM schedules WHERE archived_at IS NOT NULL`))
 	restore := func() int {
