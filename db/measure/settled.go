@@ -2,7 +2,7 @@ package measure
 
 import "gonum.org/v1/gonum/stat/combin"
 
-// DefaultConfidence is the confidence with which questions are settled where nobody chose another.
+// DefaultConfidence is the confidence with which questions are settled unless another one is chosen.
 const DefaultConfidence = 0.95
 
 // mostVotes is the maximum number of runs of a question.

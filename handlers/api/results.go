@@ -193,7 +193,7 @@ type results struct {
 	Pagination rest.Pagination `json:"pagination"`
 }
 
-// FilterQuery is which questions of a task are asked for.
+// FilterQuery selects questions of a task.
 type FilterQuery struct {
 	QuestionID string   `query:"question_id" doc:"Only the question with this id" example:"q1"`
 	Variant    int      `query:"variant" minimum:"1" maximum:"20" doc:"Only runs of the variant with this number" example:"2"`

@@ -1,5 +1,5 @@
-// Package reading collects what a report shows about questions – their answers, the similarity of these, and people's
-// verdicts –, for its pages and for files in every format.
+// Package reading collects what a report shows about questions (their answers, how similar these are, and people's
+// verdicts) for its pages and for files in every format.
 package reading
 
 import (
