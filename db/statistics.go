@@ -16,7 +16,7 @@ import (
 // question, or before the first question has all its runs.
 type Stability struct {
 	Items        int `json:"items" doc:"Number of questions" example:"100"`
-	RunsExpected int `json:"runs_expected" example:"500"`
+	RunsExpected int `json:"runs_expected" doc:"Number of planned runs" example:"500"`
 	Missing      int `json:"missing" doc:"runs_expected − runs" example:"0"`
 	// SuccessRate counts missing runs as not succeeded.
 	SuccessRate   *float64 `json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`

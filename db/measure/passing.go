@@ -33,7 +33,7 @@ type Interval []float64
 type Statistics struct {
 	Judged    int `json:"judged" doc:"Runs on which every evaluator reached a verdict" example:"490"`
 	PassCount int `json:"pass_count" doc:"Judged runs that passed every evaluator" example:"441"`
-	FailCount int `json:"fail_count" example:"49"`
+	FailCount int `json:"fail_count" doc:"Judged runs that did not pass every evaluator" example:"49"`
 	// Errors is how many evaluations ended with an error; Defaults is how many of these were replaced by a judge's
 	// default ratings.
 	Errors       int      `json:"evaluation_errors" doc:"Evaluations that ended with an error instead of a verdict, including those with default ratings" example:"0"`

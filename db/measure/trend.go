@@ -45,7 +45,7 @@ func (m Metric) of(q ComparedQuestion) *float64 {
 // Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil if there is
 // none.
 type Point struct {
-	Value float64  `json:"value" example:"0.82"`
+	Value float64  `json:"value" doc:"Value of the metric: a share from 0 to 1, milliseconds for latency_ms, or the total cost of the firing" example:"0.82"`
 	Low   *float64 `json:"low" doc:"Lower end of the 95 % interval over the questions; null with fewer than two questions or if all are equal"`
 	High  *float64 `json:"high" doc:"Upper end of the interval; null if low is"`
 	SE    *float64 `json:"se" doc:"Standard error of the value; null with fewer than two questions"`
@@ -73,10 +73,10 @@ type FiringSummary struct {
 // FactChanges are the questions of a firing whose most common answer contradicts, in a fact, the most common answer
 // at an earlier firing.
 type FactChanges struct {
-	Since     *uuid.UUID   `json:"since" doc:"Id of the earlier task that it was compared with; null: stored by an older version"`
+	Since     *uuid.UUID   `json:"since" doc:"Id of the earlier task of the comparison; null if stored by an older version"`
 	Questions int          `json:"questions" doc:"Number of questions that changed" example:"3"`
 	Compared  int          `json:"compared" doc:"Number of pairs of most common answers that were compared, over all variants; not all pairs are compared if answers are very long" example:"120"`
-	Pairs     int          `json:"pairs" doc:"Number of pairs that there are; 0 if stored by an older version" example:"120"`
+	Pairs     int          `json:"pairs" doc:"Number of pairs in total; 0 if stored by an older version" example:"120"`
 	Items     []FactChange `json:"items" nullable:"false" doc:"The first 20 changed questions, each with the first fact that changed"`
 }
 

@@ -20,7 +20,7 @@ type VariantStatistics struct {
 
 	Items        int `db:"items" json:"items" doc:"Number of questions" example:"100"`
 	Clusters     int `db:"clusters" json:"clusters" doc:"Number of independent groups of questions (conversations, or values of cluster_by); equals items if every question is independent" example:"100"`
-	RunsExpected int `db:"runs_expected" json:"runs_expected" example:"500"`
+	RunsExpected int `db:"runs_expected" json:"runs_expected" doc:"Number of planned runs" example:"500"`
 	Runs         int `db:"runs" json:"runs" doc:"Runs that have ended" example:"500"`
 	Succeeded    int `db:"succeeded" json:"succeeded" example:"493"`
 	Failed       int `db:"failed" json:"failed" example:"5"`
@@ -54,10 +54,10 @@ type VariantStatistics struct {
 	OutputTokens    *int64  `db:"output_tokens" json:"output_tokens" example:"17500"`
 	ReasoningTokens *int64  `db:"reasoning_tokens" json:"reasoning_tokens"`
 	TotalTokens     *int64  `db:"total_tokens" json:"total_tokens" example:"77500"`
-	RunsWithUsage   int     `db:"runs_with_usage" json:"runs_with_usage" example:"500"`
+	RunsWithUsage   int     `db:"runs_with_usage" json:"runs_with_usage" doc:"Number of runs that report tokens" example:"500"`
 	Cost            *string `db:"cost" json:"cost" doc:"Sum over the runs whose cost is known, a decimal number" example:"0.295"`
 	Currency        *string `db:"currency" json:"currency" example:"USD"`
-	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" example:"500"`
+	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" doc:"Number of runs that cost sums up" example:"500"`
 
 	// Settled is how many questions are settled, SettledAfter how many of them by their number of runs; nil unless
 	// the task is adaptive.

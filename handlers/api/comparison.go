@@ -71,7 +71,7 @@ type ComparedFact struct {
 
 // ComparedValue is what the most common answer of one task states.
 type ComparedValue struct {
-	Side string `json:"side" enum:"a,b" example:"a"`
+	Side string `json:"side" doc:"The task whose answer states the value: a is the first, b the second" enum:"a,b" example:"a"`
 	measure.Value
 }
 
@@ -126,7 +126,7 @@ type ComparedPair struct {
 	Similarity  *float64           `json:"similarity" doc:"Similarity of the two most common answers, 0–1; null if they are equal or a task has none" example:"0.97"`
 	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two answers contradict each other in a fact; omission: one omits a fact that the other states; none: neither; null if a task has no answer" example:"conflict"`
 	Facts       []ComparedFact     `json:"facts" nullable:"false" doc:"The facts on which the two answers differ, conflicts first"`
-	Transition  measure.Transition `json:"transition" example:"unstable_stable"`
+	Transition  measure.Transition `json:"transition" doc:"Stability in the first and the second task" example:"unstable_stable"`
 	MatchedBy   string             `json:"matched_by" enum:"question_id,text" doc:"How the questions were paired; text: they have different ids in the two tasks" example:"question_id"`
 	SameText    bool               `json:"same_text" doc:"False if the two tasks ask different questions under this id" example:"true"`
 	A           ComparedQuestion   `json:"a"`

@@ -49,8 +49,8 @@ type factsOutput struct {
 // ReadFact is a fact of one answer.
 type ReadFact struct {
 	Kind  facts.Kind `json:"kind" example:"duration"`
-	Value string     `json:"value" example:"30 day"`
-	Text  string     `json:"text" example:"30 日"`
+	Value string     `json:"value" doc:"The value in canonical form, equal for values that mean the same" example:"30 day"`
+	Text  string     `json:"text" doc:"The value as written in the answer" example:"30 日"`
 	Start int        `json:"start" doc:"Position of the fact's first character in the answer, from 0" example:"6"`
 	End   int        `json:"end" doc:"Position after the fact's last character" example:"10"`
 }

@@ -29,15 +29,15 @@ type Run struct {
 	turn
 	SessionID       *string                `json:"session_id,omitempty" doc:"Id of the conversation; new for each launch, variant and run_index; absent for a single question" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`
 	RunID           *int64                 `json:"run_id" doc:"Id of the run, for /runs/{run_id}, which returns the exact text; null if the run never took place" example:"4711"`
-	UnitID          *int64                 `json:"unit_id" example:"4708"`
+	UnitID          *int64                 `json:"unit_id" doc:"Id of the call, for its events; null if the run never took place" example:"4708"`
 	Variant         int                    `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
 	RunIndex        int                    `json:"run_index" doc:"Number, from 1" example:"1"`
 	Status          db.RunStatus           `json:"status" example:"SUCCEEDED"`
-	ResponseBody    *string                `json:"response_body" example:"北京"`
+	ResponseBody    *string                `json:"response_body" doc:"The answer as text; null if there is none" example:"北京"`
 	Reasoning       *string                `json:"reasoning" doc:"The reasoning that the agent sent with the answer; null if there is none"`
 	LatencyMS       *int                   `json:"latency_ms" doc:"Latency of the last attempt in milliseconds" example:"812"`
 	Attempts        *int                   `json:"attempts" doc:"Number of calls made, including retries; null if the run never took place" example:"1"`
-	ErrorCode       *string                `json:"error_code" example:"HTTP_502"`
+	ErrorCode       *string                `json:"error_code" doc:"Why the run failed; null if it succeeded or never took place" example:"HTTP_502"`
 	ErrorMessage    *string                `json:"error_message"`
 	FinishReason    *string                `json:"finish_reason" enum:"stop,length,content_filter,refusal,tool_calls" doc:"Why the answer ended; null if the agent does not report it" example:"stop"`
 	CreatedAt       *rest.Moment           `json:"created_at"`
@@ -46,7 +46,7 @@ type Run struct {
 	ReasoningTokens *int                   `json:"reasoning_tokens"`
 	TotalTokens     *int                   `json:"total_tokens" example:"155"`
 	Cost            *string                `json:"cost" doc:"Decimal number, at the prices in force when the task was created; null if unknown" example:"0.00065"`
-	Currency        *string                `json:"currency" example:"USD"`
+	Currency        *string                `json:"currency" doc:"Currency of cost; null if cost is unknown" example:"USD"`
 	FirstTokenMS    *int                   `json:"first_token_ms" doc:"Milliseconds to the first token of the answer; null unless the answer was streamed" example:"310"`
 	FailedAttempts  []export.FailedAttempt `json:"failed_attempts" doc:"The failed attempts before the last attempt; at most the first ten"`
 	Evaluations     []export.Evaluation    `json:"evaluations" doc:"Evaluations by the task's evaluators; empty for a failed run"`
@@ -147,12 +147,12 @@ func newLikeness(q report.Question, variants int) Likeness {
 // VariantLikeness describes how alike the answers of one variant to a question are. All variants of a question
 // share its letters.
 type VariantLikeness struct {
-	Number     int            `json:"number" example:"1"`
+	Number     int            `json:"number" doc:"Number of the variant" example:"1"`
 	Level      *measure.Level `json:"level" example:"wording"`
-	Agreement  *float64       `json:"agreement" example:"0.4"`
-	Similarity *float64       `json:"similarity" example:"0.93"`
-	Distinct   *int           `json:"distinct" example:"3"`
-	Letters    *string        `json:"letters" example:"ABBBC"`
+	Agreement  *float64       `json:"agreement" doc:"Share of pairs of runs with equal answers; null with one run or if a run is missing" example:"0.4"`
+	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
+	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
+	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers of all variants; - is a run without an answer" example:"ABBBC"`
 	FactsOfAnswers
 	PassShare *float64 `json:"pass_share" doc:"Share of the judged runs that passed; null without evaluators"`
 }

@@ -65,15 +65,15 @@ type detail struct {
 	ScheduleID      *uuid.UUID        `json:"schedule_id" doc:"Id of the schedule that created the task; null if no schedule did"`
 	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item, plus additional runs planned for individual questions" example:"500"`
 	AgentURL        string            `json:"agent_api_url" doc:"Address without its query, which may contain a secret" example:"https://agent.example/run"`
-	AgentModel      *string           `json:"agent_model" example:"v1.2"`
+	AgentModel      *string           `json:"agent_model" doc:"Model name or version that is sent to the agent; null if there is none" example:"v1.2"`
 	HasHeaders      bool              `json:"has_agent_api_headers"`
 	HasExtraPayload bool              `json:"has_extra_payload"`
-	RunsPerItem     int               `json:"runs_per_item" example:"5"`
-	TimeoutSeconds  int               `json:"timeout_seconds" example:"30"`
+	RunsPerItem     int               `json:"runs_per_item" doc:"Number of times each question is asked" example:"5"`
+	TimeoutSeconds  int               `json:"timeout_seconds" doc:"Total time limit of a call, in seconds" example:"30"`
 	MaxRetries      int               `json:"max_retries" example:"1"`
 	UseStream       bool              `json:"use_stream"`
-	Concurrency     int               `json:"concurrency" example:"4"`
-	RateLimit       string            `json:"rate_limit" example:"10/s"`
+	Concurrency     int               `json:"concurrency" doc:"Maximum number of simultaneous calls, over all workers" example:"4"`
+	RateLimit       string            `json:"rate_limit" doc:"Rate limit of calls to a typed URL: N/s, N/m or unlimited" example:"10/s"`
 	MaxCost         *string           `json:"max_cost" doc:"Cost ceiling in each currency, a decimal number; null means no ceiling" example:"5"`
 	StopReason      *string           `json:"stop_reason" values:"stop reasons" doc:"Why the newest launch was stopped; null if it was not, or if a person stopped it" example:"BUDGET_TASK"`
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
@@ -109,7 +109,7 @@ type taskFields struct {
 	Question     string `json:"column_question,omitempty" doc:"Name of the column with the questions; the default is question" example:"prompt"`
 	Answer       string `json:"column_standard_answer,omitempty" doc:"Name of the column with the standard answers; the default is standard_answer" example:"参考答案"`
 	AgentHeaders string `json:"agent_api_headers,omitempty" doc:"JSON object mapping header names to values; stored encrypted, never returned" example:"{\"Authorization\": \"Bearer …\"}"`
-	AgentModel   string `json:"agent_model,omitempty" maxLength:"200" example:"v1.2"`
+	AgentModel   string `json:"agent_model,omitempty" doc:"Model name or version that is sent to the agent" maxLength:"200" example:"v1.2"`
 	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20" doc:"Number of times each question is asked; absent means the installation's default" example:"5"`
 	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"3600" doc:"Total time limit of a call, in seconds; absent means the installation's default" example:"30"`
 	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5" doc:"Maximum number of retries after a timeout or network error, or after the failures in retry_on of a saved agent or model; absent means the installation's default" example:"1"`

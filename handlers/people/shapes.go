@@ -61,9 +61,9 @@ type Settings struct {
 type Used struct {
 	CallsToday    int64        `json:"calls_today" example:"1500"`
 	UploadsToday  int          `json:"uploads_today" example:"3"`
-	Bytes         int64        `json:"bytes" example:"73400320"`
+	Bytes         int64        `json:"bytes" doc:"Size of stored data, in bytes" example:"73400320"`
 	MeasuredAt    *rest.Moment `json:"measured_at" doc:"When bytes was measured; null if it has not been yet"`
-	Lanes         int          `json:"lanes" example:"4"`
+	Lanes         int          `json:"lanes" doc:"Number of active lanes, each of which makes one call at a time" example:"4"`
 	CostThisMonth []Spent      `json:"cost_this_month"`
 	NearlyUsedUp  []string     `json:"nearly_used_up" enum:"calls,uploads,disk,cost" doc:"Quotas of which at least 80 % is used"`
 }
@@ -219,7 +219,7 @@ type (
 	}
 	changedUser struct {
 		Password   string `json:"password,omitempty" doc:"New password; ends the account's sessions"`
-		IsAdmin    *bool  `json:"is_admin,omitempty"`
+		IsAdmin    *bool  `json:"is_admin,omitempty" doc:"Whether the account manages accounts and projects; unchanged if absent"`
 		IsDisabled *bool  `json:"is_disabled,omitempty" doc:"true disables the account and ends its sessions"`
 	}
 	newProject struct {

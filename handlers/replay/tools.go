@@ -21,7 +21,7 @@ type toolUse struct {
 	Runs    int      `json:"runs" doc:"Number of runs that called the tool" example:"60"`
 	P50     *float64 `json:"duration_p50_ms" doc:"Median duration of the calls; null if none has ended" example:"310"`
 	P90     *float64 `json:"duration_p90_ms" example:"900"`
-	TotalMS *int64   `json:"duration_total_ms" example:"41000"`
+	TotalMS *int64   `json:"duration_total_ms" doc:"Total duration of the calls, in milliseconds" example:"41000"`
 }
 
 // pathDifference is a run that went its own way, in a response.

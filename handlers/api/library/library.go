@@ -76,8 +76,8 @@ type Agent struct {
 	ExtraPayload json.RawMessage `json:"extra_payload" doc:"JSON object merged into the body of every request; null if there is none"`
 	BodyTemplate json.RawMessage `json:"body_template" doc:"JSON object sent instead of the protocol's body; its strings may contain {{question}}, {{session_id}} and other variables; null if there is none"`
 	Poll         *protocol.Poll  `json:"poll" doc:"How the agent is polled if it accepts jobs; null if it answers immediately"`
-	RateLimit    *string         `json:"rate_limit"`
-	RetryOn      []string        `json:"retry_on"`
+	RateLimit    *string         `json:"rate_limit" doc:"Rate limit of calls: N/s, N/m or unlimited; null means the installation's default"`
+	RetryOn      []string        `json:"retry_on" doc:"Failures after which a call is retried: timeout, network, 429, 5xx"`
 	Prices
 	LastTest
 }
@@ -120,14 +120,14 @@ type Evaluator struct {
 	EntryHead
 	Version int             `json:"version" doc:"Number of the newest version" example:"1"`
 	Kind    evaluate.Kind   `json:"kind" example:"exact"`
-	Config  json.RawMessage `json:"config"`
+	Config  json.RawMessage `json:"config" doc:"Settings of the evaluator; their members depend on kind"`
 }
 
 // EvaluatorVersion is one version of an evaluator.
 type EvaluatorVersion struct {
 	Version   int             `json:"version" example:"1"`
 	Kind      evaluate.Kind   `json:"kind" example:"exact"`
-	Config    json.RawMessage `json:"config"`
+	Config    json.RawMessage `json:"config" doc:"Settings of the evaluator; their members depend on kind"`
 	CreatedAt rest.Moment     `json:"created_at"`
 }
 
@@ -352,7 +352,7 @@ func removing[T any](kind entries.Kind[T]) func(context.Context, db.Scope, uuid.
 type providerFields struct {
 	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
 	Protocol  string            `json:"protocol" values:"model protocols"`
-	BaseURL   string            `json:"base_url" format:"uri" example:"https://api.openai.com/v1"`
+	BaseURL   string            `json:"base_url" doc:"Base address, to which the protocol's path is appended" format:"uri" example:"https://api.openai.com/v1"`
 	APIKey    string            `json:"api_key,omitempty" doc:"Stored encrypted, never returned"`
 	Headers   map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
 	RateLimit string            `json:"rate_limit,omitempty" doc:"Rate limit of calls: N/s, N/m or unlimited; absent means the installation's default" example:"5/s"`
@@ -360,9 +360,9 @@ type providerFields struct {
 }
 
 type modelFields struct {
-	ProviderID string         `json:"provider_id"`
+	ProviderID string         `json:"provider_id" doc:"Id of a saved provider"`
 	Name       string         `json:"name,omitempty" maxLength:"64" doc:"Display name; defaults to model_id"`
-	ModelID    string         `json:"model_id" example:"gpt-4.1"`
+	ModelID    string         `json:"model_id" doc:"The provider's name for the model" example:"gpt-4.1"`
 	Parameters map[string]any `json:"parameters,omitempty" doc:"JSON object merged into every request"`
 	PriceFields
 }
@@ -376,14 +376,14 @@ type PriceFields struct {
 
 type agentFields struct {
 	Name         string            `json:"name" maxLength:"64" example:"客服智能体"`
-	Protocol     string            `json:"protocol" example:"dify-chat"`
-	URL          string            `json:"url" format:"uri"`
+	Protocol     string            `json:"protocol" doc:"One of the agent protocols; POST /agents/detect finds the protocol of an address" example:"dify-chat"`
+	URL          string            `json:"url" doc:"Full address for POST requests, http or https" format:"uri"`
 	Headers      map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
 	ExtraPayload map[string]any    `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request"`
 	BodyTemplate map[string]any    `json:"body_template,omitempty" doc:"JSON object sent instead of the protocol's body; its strings may contain {{question}}, {{session_id}} and other variables"`
 	Poll         *protocol.Poll    `json:"poll,omitempty" null:"true" doc:"How the agent is polled if it accepts jobs; null if it answers immediately"`
-	RateLimit    string            `json:"rate_limit,omitempty"`
-	RetryOn      []string          `json:"retry_on,omitempty"`
+	RateLimit    string            `json:"rate_limit,omitempty" doc:"Rate limit of calls: N/s, N/m or unlimited; absent means the installation's default"`
+	RetryOn      []string          `json:"retry_on,omitempty" doc:"Failures after which a call is retried: timeout, network, 429, 5xx; the default is all of them"`
 	PriceFields
 }
 
@@ -409,7 +409,7 @@ type evaluatorFields struct {
 
 type judgeFields struct {
 	Kind           evaluate.Kind  `json:"kind"`
-	Config         map[string]any `json:"config,omitempty"`
+	Config         map[string]any `json:"config,omitempty" doc:"Settings of the evaluator; their members depend on kind"`
 	Question       string         `json:"question,omitempty"`
 	StandardAnswer string         `json:"standard_answer,omitempty"`
 	Answer         string         `json:"answer,omitempty"`
@@ -424,18 +424,18 @@ type datasetFields struct {
 	Description string `json:"description,omitempty"`
 	File        string `json:"file" doc:"CSV (UTF-8), XLSX or XLS, with the same limits as a task's dataset_file" format:"binary"`
 	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file; absent means UTF-8"`
-	ID          string `json:"column_question_id,omitempty"`
-	Question    string `json:"column_question,omitempty"`
-	Answer      string `json:"column_standard_answer,omitempty"`
+	ID          string `json:"column_question_id,omitempty" doc:"Name of the column with the ids; the default is question_id"`
+	Question    string `json:"column_question,omitempty" doc:"Name of the column with the questions; the default is question"`
+	Answer      string `json:"column_standard_answer,omitempty" doc:"Name of the column with the standard answers; the default is standard_answer"`
 	Note        string `json:"note,omitempty" doc:"What the version is for"`
 }
 
 type datasetVersionFields struct {
 	File     string `json:"file" doc:"CSV (UTF-8), XLSX or XLS, with the same limits as a task's dataset_file" format:"binary"`
 	Encoding string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file; absent means UTF-8"`
-	ID       string `json:"column_question_id,omitempty"`
-	Question string `json:"column_question,omitempty"`
-	Answer   string `json:"column_standard_answer,omitempty"`
+	ID       string `json:"column_question_id,omitempty" doc:"Name of the column with the ids; the default is question_id"`
+	Question string `json:"column_question,omitempty" doc:"Name of the column with the questions; the default is question"`
+	Answer   string `json:"column_standard_answer,omitempty" doc:"Name of the column with the standard answers; the default is standard_answer"`
 	Note     string `json:"note,omitempty" doc:"What the version is for"`
 }
 

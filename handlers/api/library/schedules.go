@@ -25,7 +25,7 @@ type Schedule struct {
 	EntryHead
 	TaskID    *uuid.UUID   `json:"task_id" doc:"Id of the task that is copied; null if it was deleted, in which case nothing is started"`
 	Cron      string       `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
-	Timezone  string       `json:"timezone" example:"Asia/Shanghai"`
+	Timezone  string       `json:"timezone" doc:"IANA time zone of the cron expression" example:"Asia/Shanghai"`
 	IsEnabled bool         `json:"is_enabled"`
 	Channels  *[]string    `json:"channels" doc:"Ids of the channels for the copies; null means the task's own"`
 	Alert     *Alert       `json:"alert,omitempty" doc:"Absent if no metric is watched"`
@@ -59,7 +59,7 @@ type scheduleFields struct {
 	Name      string    `json:"name" maxLength:"64" example:"每晚回归"`
 	TaskID    string    `json:"task_id" doc:"Id of the task that is copied"`
 	Cron      string    `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
-	Timezone  string    `json:"timezone,omitempty" default:"Asia/Shanghai"`
+	Timezone  string    `json:"timezone,omitempty" doc:"IANA time zone of the cron expression" default:"Asia/Shanghai"`
 	IsEnabled bool      `json:"is_enabled,omitempty" default:"true"`
 	Channels  *[]string `json:"channels,omitempty" null:"true" doc:"Ids of the channels for the copies; null means the task's own"`
 	Alert     *Alert    `json:"alert,omitempty" null:"true" doc:"null if no metric is to be watched"`
@@ -86,7 +86,7 @@ type Firing struct {
 	FiredAt   rest.Moment           `json:"fired_at"`
 	Outcome   entries.FiringOutcome `json:"outcome"`
 	Reason    *string               `json:"reason" values:"firing reasons"`
-	Missed    int                   `json:"missed"`
+	Missed    int                   `json:"missed" doc:"Number of later planned times that had also passed when it fired; they are skipped"`
 	TaskID    *uuid.UUID            `json:"task_id" doc:"null if nothing was started or the copy was deleted"`
 }
 

@@ -30,7 +30,7 @@ type testResult struct {
 	OutputTokens *int            `json:"output_tokens"`
 	TotalTokens  *int            `json:"total_tokens"`
 	Protocol     string          `json:"protocol" doc:"Protocol used for the call; for a detection, the protocol recognised, or empty if none was"`
-	ErrorCode    *string         `json:"error_code"`
+	ErrorCode    *string         `json:"error_code" doc:"Why the call failed; null if it succeeded"`
 	ErrorMessage *string         `json:"error_message"`
 }
 
