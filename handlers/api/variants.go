@@ -22,7 +22,7 @@ type Variant struct {
 	Name          string        `json:"name" doc:"Name of the variant; empty for a plain task" example:"简短 v2 × GPT-4.1"`
 	Kind          db.TargetKind `json:"kind" example:"model"`
 	TargetID      *uuid.UUID    `json:"target_id" doc:"Id of the saved model or agent; null for a typed URL"`
-	TargetName    string        `json:"target_name" doc:"Name of the saved model or agent, or the typed URL without its query" example:"GPT-4.1"`
+	TargetName    string        `json:"target_name" doc:"Name of the saved model or agent; empty for a typed URL" example:"GPT-4.1"`
 	Protocol      string        `json:"protocol" example:"openai"`
 	PromptID      *uuid.UUID    `json:"prompt_id"`
 	PromptVersion *int          `json:"prompt_version" example:"2"`
