@@ -77,7 +77,10 @@ type TaskStatistics struct {
 	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator reached a verdict and at least one failed the answer" example:"49"`
 	// AgreementRange is the lowest and the highest mean agreement among the variants; nil if there is one variant.
 	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"Lowest and highest mean agreement among the variants; absent with one variant" example:"[0.72, 0.95]"`
-	ScoreMean      *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs, 0–1; absent without evaluators" example:"0.87"`
+	// PassRateRange and FactsRange are the same of pass rates and of the number of questions at the level facts.
+	PassRateRange []float64 `json:"pass_rate_range,omitempty" doc:"Lowest and highest pass rate among the variants; absent with one variant or without evaluators" example:"[0.8, 0.9]"`
+	FactsRange    []int     `json:"facts_range,omitempty" doc:"Lowest and highest number of questions at the level facts among the variants; absent with one variant" example:"[2, 9]"`
+	ScoreMean     *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs, 0–1; absent without evaluators" example:"0.87"`
 }
 
 // LaunchStatistics are the statistics of a launch.
@@ -151,7 +154,8 @@ const computeTaskStatistics = `
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)
-		|| (` + computeAgreementRange + `)
+		|| (` + computeRanges + `)
+		|| (` + computePassRateRange + `)
 		|| (
 			SELECT jsonb_build_object('judge_missing', count(*) FILTER (WHERE v.run_id IS NULL),
 				'judge_errors', count(*) FILTER (WHERE v.status = 'FAILED' OR v.is_default),
@@ -207,16 +211,28 @@ const computeStability = `
 	JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants = 1
 	WHERE i.task_id = $1`
 
-const computeAgreementRange = `
-	SELECT CASE WHEN count(*) > 0 THEN jsonb_build_object('agreement_range', jsonb_build_array(min(agreement), max(agreement))) ELSE '{}' END
+const computeRanges = `
+	SELECT CASE WHEN count(*) > 0
+		THEN jsonb_build_object('agreement_range', jsonb_build_array(min(agreement), max(agreement)), 'facts_range', jsonb_build_array(min(facts), max(facts)))
+		ELSE '{}' END
 	FROM (
-		SELECT avg(q.agreement) AS agreement
+		SELECT avg(q.agreement) AS agreement, count(*) FILTER (WHERE q.level = 'facts') AS facts
 		FROM question_statistics q
 		JOIN evaluation_items i ON i.id = q.item_id
 		JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants > 1
 		WHERE i.task_id = $1
 		GROUP BY q.variant
 		HAVING avg(q.agreement) IS NOT NULL) of_variants`
+
+const computePassRateRange = `
+	SELECT CASE WHEN count(*) > 0 THEN jsonb_build_object('pass_rate_range', jsonb_build_array(min(rate), max(rate))) ELSE '{}' END
+	FROM (
+		SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / count(r.passed) AS rate
+		FROM evaluation_runs r
+		JOIN evaluation_tasks t ON t.id = r.task_id AND t.total_variants > 1
+		WHERE r.task_id = $1 AND r.is_current AND r.run_index <= t.runs_per_item
+		GROUP BY r.variant
+		HAVING count(r.passed) > 0) of_variants`
 
 const computeLaunchStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,

@@ -213,3 +213,77 @@ func TestATaskIsUpdatedByEachOfItsRuns(t *testing.T) {
 	s.get(t, api+"/"+id).into(t, &task)
 	require.False(t, task.UpdatedAt.Before(*task.CompletedAt))
 }
+
+// People choose the columns of the list: their browser keeps them, and the address names them.
+func TestPeopleChooseTheColumnsOfTheList(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	id := dbtest.Seed(t, s.tables, 1, 3, 2)
+	several := dbtest.SeedVariants(t, s.tables, 1, 4, 2, 2)
+	s.tables.MustExec(`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.8, "levels": {"facts": 2}, "facts_differ": {}, "pass_rate": 0.5, "cost": "0.123456", "currency": "CNY"}' AS json) WHERE id = $1`, id)
+	s.tables.MustExec(`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement_range": [0.5, 0.9], "facts_range": [1, 3], "pass_rate_range": [0.25, 0.75], "levels": {}, "facts_differ": {}}' AS json) WHERE id = $1`, several)
+	s.tables.MustExec(`
+		INSERT INTO reviews (item_id, reviewer, verdict, note, version, is_withdrawn)
+		SELECT id, 'Li', CASE WHEN question_id = 'q0001' THEN 'FAIL' ELSE 'PASS' END, '', 1, question_id = 'q0003' FROM evaluation_items WHERE task_id = $1`, id)
+	cells := func(page *goquery.Document, task string) (texts []string) {
+		page.Find("#task-" + task + " .col-chosen").Each(func(_ int, cell *goquery.Selection) {
+			texts = append(texts, strings.Join(strings.Fields(cell.Clone().Find("svg").Remove().End().Text()), ""))
+		})
+		return texts
+	}
+	all := s.get(t, "/tasks?columns=agent,agreement,pass_rate,facts,verdicts,cost,dataset").page(t)
+	require.Equal(t, []string{"80.0%", "50.0%", "2", "2/31题不通过", "0.1235CNY", "q.csv", "127.0.0.1:9/"}, cells(all, id.String()), "in the order of the list")
+	require.Equal(t, []string{"50.0%–90.0%", "25.0%–75.0%", "1–3", "0/4", "–", "q.csv", "2个方案"}, cells(all, several.String()), "a comparison shows the range of its variants")
+
+	chosen := s.post(t, "/tasks/columns", map[string]string{"columns": "cost", "back": "/tasks?status=SUCCEEDED&page=3"})
+	require.Equal(t, http.StatusSeeOther, chosen.StatusCode)
+	require.Equal(t, "/tasks?columns=cost&page=3&status=SUCCEEDED", chosen.Header.Get("Location"))
+	request, err := http.NewRequest(http.MethodGet, s.URL+"/tasks", nil)
+	require.NoError(t, err)
+	for _, cookie := range chosen.Cookies() {
+		request.AddCookie(cookie)
+	}
+	require.Equal(t, []string{"0.1235CNY"}, cells(s.do(t, request).page(t), id.String()), "the browser keeps them")
+	require.Empty(t, cells(s.get(t, "/tasks?columns=none").page(t), id.String()))
+	for query, parameter := range map[string]string{"columns=price": "columns", "group=colour": "group", "older=x": "older"} {
+		require.Contains(t, s.get(t, "/tasks?"+query).Header.Get("Location"), "left_out="+parameter)
+	}
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/columns", map[string]string{"back": "//elsewhere.example/"}).StatusCode)
+	refused := s.post(t, "/tasks/columns", map[string]string{"columns": "price"})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+}
+
+// A list is grouped by agent or by questions, or shows the newest task on each set of questions with those before it in short.
+func TestTheListIsArranged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	dbtest.Seed(t, s.tables, 12, 1, 1) // task 1 is the newest
+	s.tables.MustExec(`UPDATE evaluation_tasks SET dataset_name = 'other.csv' WHERE task_name IN ('task 2', 'task 5')`)
+	s.tables.MustExec(`UPDATE task_targets g SET url = 'https://agent.example/run' FROM evaluation_tasks t WHERE t.id = g.task_id AND t.task_name IN ('task 1', 'task 4')`)
+	s.tables.MustExec(`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.75}' AS json) WHERE task_name = 'task 3'`)
+	read := func(query string) (shelves, names []string, page *goquery.Document) {
+		page = s.get(t, "/tasks?"+query).page(t)
+		page.Find(".shelf th").Each(func(_ int, head *goquery.Selection) {
+			shelves = append(shelves, strings.Join(strings.Fields(head.Text()), " "))
+		})
+		page.Find("tbody .name").Each(func(_ int, name *goquery.Selection) { names = append(names, strings.TrimPrefix(name.Text(), "task ")) })
+		return shelves, names, page
+	}
+	shelves, names, _ := read("group=dataset")
+	require.Equal(t, []string{"q.csv 10 个任务", "other.csv 2 个任务"}, shelves, "the group with the newest task first")
+	require.Equal(t, "1,3,4,6,7,8,9,10,11,12,2,5", strings.Join(names, ","))
+	shelves, names, page := read("group=agent&page_size=3")
+	require.Equal(t, []string{"agent.example/run 2 个任务", "127.0.0.1:9/ 10 个任务"}, shelves)
+	require.Equal(t, "1,4,2", strings.Join(names, ","))
+	require.Contains(t, page.Find(".pager a").Last().AttrOr("href", ""), "group=agent", "the next page is grouped as well")
+	shelves, names, page = read("older=fold")
+	require.Empty(t, shelves)
+	require.Equal(t, "1,2", strings.Join(names, ","))
+	require.Equal(t, "较早 9 次： 75.0% 已完成 已完成 已完成 已完成 已完成 …", strings.Join(strings.Fields(page.Find(".earlier").First().Text()), " "))
+	require.Equal(t, "较早 1 次： 已完成", strings.Join(strings.Fields(page.Find(".earlier").Last().Text()), " "))
+	_, names, _ = read("older=fold&query=task+5")
+	require.Equal(t, "5", strings.Join(names, ","), "the newest of those that match")
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks?group=agent&page=9").StatusCode)
+	path := page.Find("#rows").AttrOr("hx-get", "")
+	require.Equal(t, http.StatusNoContent, s.fragment(t, path).StatusCode, "the rows are asked for in the same arrangement")
+}

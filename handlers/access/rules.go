@@ -139,6 +139,7 @@ GET    /storage                                          installation  -
 
 GET    /tasks                                            viewer        -
 GET    /tasks/rows                                       viewer        -
+POST   /tasks/columns                                    viewer        -
 POST   /tasks                                            editor        -               task.create
 POST   /tasks/preview                                    editor        -
 POST   /tasks/probe                                      editor        -               agent.test

@@ -55,7 +55,7 @@ func formValue(member json.RawMessage) string {
 }
 
 // lists are the fields that may be repeated.
-var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "events": true, "numbers": true}
+var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "columns": true, "events": true, "numbers": true}
 
 // questionIDs is a field with a list of texts, and may be repeated. The texts may contain commas, so it is stored as
 // JSON.

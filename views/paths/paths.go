@@ -18,6 +18,7 @@ const (
 	DemoComparison = "/demo/comparison"
 	Tasks          = "/tasks"
 	TaskRows       = "/tasks/rows"
+	TaskColumns    = "/tasks/columns"
 	Import         = "/tasks/import"
 	Preview        = "/tasks/preview"
 	Probe          = "/tasks/probe"

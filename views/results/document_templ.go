@@ -222,7 +222,7 @@ func DocumentHead(d Document) templ.Component {
 			}
 		}
 		if d.Task.TotalVariants == 1 {
-			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "tasks.agreement"), text.Percent(d.Statistics.Agreement)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "tasks.column.agreement"), text.Percent(d.Statistics.Agreement)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

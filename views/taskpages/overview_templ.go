@@ -1208,7 +1208,7 @@ func progressPanel(live Live) templ.Component {
 			}
 		}
 		if live.Statistics.Agreement != nil || live.expectsAgreement() {
-			templ_7745c5c3_Err = ui.TileLink(text.T(ctx, "tasks.agreement"), text.Percent(live.Statistics.Agreement), "", answersHref(task, results.Query{Sort: "agreement"})).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.TileLink(text.T(ctx, "tasks.column.agreement"), text.Percent(live.Statistics.Agreement), "", answersHref(task, results.Query{Sort: "agreement"})).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -22,6 +22,7 @@ import (
 	"wending/db/measure"
 	"wending/db/outbox"
 	"wending/db/people"
+	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/access"
 	"wending/handlers/reading"
@@ -39,6 +40,7 @@ import (
 	"wending/views/results"
 	"wending/views/saved"
 	"wending/views/summary"
+	"wending/views/taskpages"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -311,6 +313,12 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("notify.", "finished", "failed", "stopped")
 	for _, metric := range measure.Metrics {
 		add("trend.metric.", string(metric))
+	}
+	for _, column := range taskpages.Columns {
+		add("tasks.column.", string(column))
+	}
+	for _, by := range report.Shelvings {
+		add("tasks.group.", string(by))
 	}
 	add("trend.reason.", entries.FiringReasons...)
 	add("stop.", engine.Reasons...)
