@@ -287,3 +287,33 @@ func TestTheListIsArranged(t *testing.T) {
 	path := page.Find("#rows").AttrOr("hx-get", "")
 	require.Equal(t, http.StatusNoContent, s.fragment(t, path).StatusCode, "the rows are asked for in the same arrangement")
 }
+
+// All tasks on a dataset, a file, of an agent or an address have a page of their own, with their numbers over time.
+func TestDatasetsAndAgentsHaveAHistory(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	dbtest.Seed(t, s.tables, 5, 1, 1)
+	dbtest.SeedVariants(t, s.tables, 1, 2, 2, 1)
+	agent := s.entry(t, "POST", "agents", object{"name": "助手", "protocol": "default", "url": "http://127.0.0.1:9/"}, 201)["id"].(string)
+	s.tables.MustExec(`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.75, "cost": "0.5"}' AS json) WHERE task_name <> 'task 5'`)
+	s.tables.MustExec(`UPDATE task_targets g SET library_id = $1, name = '助手', kind = 'agent' FROM evaluation_tasks t WHERE t.id = g.task_id AND t.task_name = 'task 2'`, agent)
+	file := s.get(t, "/tasks/history?file=q.csv").page(t)
+	require.Equal(t, 6, file.Find("tbody tr").Length())
+	require.Equal(t, 4, file.Find(".trend").First().Find("circle").Length(), "those with one variant and a number")
+	require.Equal(t, 2, file.Find(".trend").First().Find(".key li").Length(), "a curve for each agent")
+	require.Equal(t, 2, s.get(t, "/tasks/history?file=q.csv&page=3&page_size=2").page(t).Find("tbody tr").Length())
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/history?file=q.csv&page=9").StatusCode)
+	of := s.get(t, "/tasks/history?agent="+agent).page(t)
+	require.Equal(t, "助手", of.Find("h1").Text())
+	require.Equal(t, "task 2", of.Find("tbody tr a").First().Text())
+	require.Equal(t, 1, of.Find(`a[href="/library/agents/`+agent+`"]`).Length())
+	require.Contains(t, s.get(t, "/library/agents/"+agent).page(t).Find("aside a").Map(func(_ int, a *goquery.Selection) string { return a.AttrOr("href", "") }), "/tasks/history?agent="+agent)
+	require.Equal(t, 4, s.get(t, "/tasks/history?url=http%3A%2F%2F127.0.0.1%3A9%2F").page(t).Find("tbody tr").Length())
+	require.Contains(t, s.get(t, "/tasks/history?file=none.csv").page(t).Find(".blank").Text(), "还没有用到它的任务")
+	for _, query := range []string{"", "?agent=" + strings.Repeat("a", 36), "?dataset=x", "?dataset=" + agent} {
+		require.Equal(t, http.StatusNotFound, s.get(t, "/tasks/history"+query).StatusCode, query)
+	}
+	list := s.get(t, "/tasks?columns=dataset,agent").page(t)
+	require.Equal(t, "/tasks/history?file=q.csv", list.Find("td.col-dataset a").First().AttrOr("href", ""))
+	require.Equal(t, 1, list.Find(`td.col-agent a[href="/tasks/history?agent=`+agent+`"]`).Length())
+}

@@ -139,6 +139,7 @@ GET    /storage                                          installation  -
 
 GET    /tasks                                            viewer        -
 GET    /tasks/rows                                       viewer        -
+GET    /tasks/history                                    viewer        -
 POST   /tasks/columns                                    viewer        -
 POST   /tasks                                            editor        -               task.create
 POST   /tasks/preview                                    editor        -

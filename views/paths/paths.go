@@ -19,9 +19,11 @@ const (
 	Tasks          = "/tasks"
 	TaskRows       = "/tasks/rows"
 	TaskColumns    = "/tasks/columns"
-	Import         = "/tasks/import"
-	Preview        = "/tasks/preview"
-	Probe          = "/tasks/probe"
+	// TaskHistory shows all tasks on one dataset, or of one agent.
+	TaskHistory = "/tasks/history"
+	Import      = "/tasks/import"
+	Preview     = "/tasks/preview"
+	Probe       = "/tasks/probe"
 	// SaveAgent saves the agent of a form that is being filled in.
 	SaveAgent = "/tasks/agent"
 	Language  = "/language"
@@ -361,3 +363,19 @@ func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 
 // Shares returns the address of the links to a task's report.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }
+
+// TasksOnDataset has all tasks on a saved dataset or, if id is nil, on uploads of a file's name.
+func TasksOnDataset(id *uuid.UUID, file string) string {
+	if id == nil {
+		return WithQuery(TaskHistory, url.Values{"file": {file}})
+	}
+	return WithQuery(TaskHistory, url.Values{"dataset": {id.String()}})
+}
+
+// TasksOfAgent has all tasks of a saved agent or model or, if id is nil, of a typed address without its query.
+func TasksOfAgent(id *uuid.UUID, address string) string {
+	if id == nil {
+		return WithQuery(TaskHistory, url.Values{"url": {address}})
+	}
+	return WithQuery(TaskHistory, url.Values{"agent": {id.String()}})
+}

@@ -225,15 +225,18 @@ func (p TrendPage) curve(metric measure.Metric, number int, x func(int) float64,
 		line, upper, lower = nil, nil, nil
 	}
 	for place, firing := range p.Firings {
-		if number >= len(firing.Variants) {
-			end()
-			continue
+		var variant measure.VariantPoints
+		if number < len(firing.Variants) {
+			variant = firing.Variants[number]
 		}
-		variant := firing.Variants[number]
-		c.name = variant.Name
+		if variant.Name != "" {
+			c.name = variant.Name
+		}
 		point, isKnown := variant.Points[metric]
 		if !isKnown {
-			end()
+			if !p.hasGaps {
+				end()
+			}
 			continue
 		}
 		at := coordinate(x(place))

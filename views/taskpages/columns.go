@@ -72,7 +72,9 @@ func (l List) span() int { return len(l.Columns) + fixedColumns }
 // fixedColumns are the tick, state, name, time, progress and actions.
 const fixedColumns = 6
 
-func columnName(ctx context.Context, column Column) string { return text.T(ctx, "tasks.column."+string(column)) }
+func columnName(ctx context.Context, column Column) string {
+	return text.T(ctx, "tasks.column."+string(column))
+}
 
 // rangeText writes the lowest and the highest number of the variants of a task; empty if there are none.
 func rangeText[T any](of []T, write func(T) string) string {
@@ -98,15 +100,21 @@ func figures(task db.Task) db.TaskStatistics {
 
 // taskCost writes what the calls of a task cost; empty if that is unknown.
 func taskCost(task db.Task) string {
-	cost := figures(task).Cost
-	if cost == nil {
+	amount, isKnown := amountOf(figures(task).Cost)
+	if !isKnown {
 		return ""
 	}
-	if amount, err := strconv.ParseFloat(*cost, 64); err == nil {
-		short := text.Significant(amount, costDigits)
-		cost = &short
+	short := text.Significant(amount, costDigits)
+	return text.Cost(&short, figures(task).Currency)
+}
+
+// amountOf reads a decimal number.
+func amountOf(cost *string) (amount float64, isKnown bool) {
+	if cost == nil {
+		return 0, false
 	}
-	return text.Cost(cost, figures(task).Currency)
+	amount, err := strconv.ParseFloat(*cost, 64)
+	return amount, err == nil
 }
 
 // costDigits are the significant digits of amounts of money in the list.
