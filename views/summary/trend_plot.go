@@ -125,6 +125,9 @@ func isRestart(before, now Firing) bool {
 
 // control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md, Nights).
 func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64, y func(float64) float64) {
+	if p.hasGaps { // tasks of people are no equal nights
+		return
+	}
 	var nights []measure.Night
 	var places []int // in Firings; negative for earlier ones
 	var before *Firing
