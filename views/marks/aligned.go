@@ -18,12 +18,15 @@ import (
 
 const (
 	// markFor limits the time for finding differences inside the blocks of one question; after that, differences
-	// become coarse. alignFor limits the time for laying out the questions of a page; the remaining questions are
-	// laid out when a reader opens them.
-	markFor  = 100 * time.Millisecond
-	alignFor = 300 * time.Millisecond
-	// lightAnswers is up to how many bytes of different answers a question is among the usual ones.
-	lightAnswers = 40_000
+	// become coarse.
+	markFor = 100 * time.Millisecond
+	// usualAnswers is up to how many bytes of different answers a question is among the usual ones: 20 answers of 1,000
+	// Chinese characters. mostLaid is how many bytes are laid out with a page, 20 such questions; the remaining
+	// questions are laid out when a reader opens them.
+	usualAnswers = 20 * 3500
+	mostLaid     = 20 * usualAnswers
+	// lightAnswer is up to how many bytes all of an answer is read for the wording of its facts.
+	lightAnswer = 40_000
 	// foldedHere limits the bytes of differently worded answers that a page holds folded for one question; the rest
 	// is loaded when it is opened.
 	foldedHere = 40_000
@@ -77,14 +80,14 @@ type Question struct {
 	IsWritten, IsDocument bool
 	// Layouts caches the layouts of answers; nil means no cache.
 	Layouts *Layouts
-	// Allowance is the time for comparing that is left to the question's page; nil means no limit.
+	// Allowance is what the question's page may still lay out; nil means no limit.
 	Allowance *Allowance
 }
 
 // Aligned are the answers to a question, beside each other.
 type Aligned struct {
 	Question
-	// IsPostponed reports that there was no time to lay the answers out.
+	// IsPostponed reports that the page has too many answers to lay these out, too.
 	IsPostponed bool
 	*laidOut
 	written Answers
@@ -119,9 +122,8 @@ func Align(q Question) *Aligned {
 		a.laidOut, a.IsPostponed = &laidOut{}, true
 		return &a
 	default:
-		start := time.Now()
+		q.Allowance.Take(q.length())
 		a.laidOut = q.layOut()
-		q.Allowance.Spend(time.Since(start))
 		q.Layouts.keep(key, a.laidOut)
 	}
 	a.written = Answers{Reading: a.Reading, IsWritten: q.IsWritten, Timed: a.timed}
@@ -136,9 +138,7 @@ func (a *Aligned) HaveFacts() bool { return a.haveFacts }
 func (a *Aligned) timed(find func(within time.Duration)) {
 	start := time.Now()
 	find(markFor - a.spent)
-	took := time.Since(start)
-	a.spent += took
-	a.Allowance.Spend(took)
+	a.spent += time.Since(start)
 }
 
 // layOut lays the answers out.
@@ -268,7 +268,7 @@ func (q Question) terms(one Distinct) (terms []blocks.Term) {
 				}
 				term := value.Text
 				if !strings.Contains(one.Text, term) {
-					if len(one.Text) > lightAnswers { // where it is, is not worth reading all of it
+					if len(one.Text) > lightAnswer { // where it is, is not worth reading all of it
 						continue
 					}
 					if read == nil {
