@@ -11,6 +11,7 @@ type Memory struct {
 // sentenceKey is what the claims of a sentence depend on.
 type sentenceKey struct {
 	text        string // its own and a little of what is before and behind it
+	place       int    // where it begins there
 	row, column string
 }
 
@@ -69,7 +70,7 @@ func (m *Memory) read(answer string) (*Document, []sentenceKey, []int) {
 func (d *Document) keyOf(n int) sentenceKey {
 	x := d.Sentences[n]
 	around := passage.Span{From: max(0, x.From-beforeSentence), To: min(len(d.Runes), x.To+behindSentence)}
-	return sentenceKey{d.Slice(around), d.Slice(x.Row), d.Slice(x.Column)}
+	return sentenceKey{d.Slice(around), x.From - around.From, d.Slice(x.Row), d.Slice(x.Column)}
 }
 
 // scanAlone reads a sentence and reports whether that has to do with no other one.
