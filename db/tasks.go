@@ -155,6 +155,15 @@ func (t Task) Target(number int) Target {
 	return t.Judges[slices.IndexFunc(t.Judges, func(judge Target) bool { return judge.Number == number })]
 }
 
+// VariantNumbers returns the numbers of the task's variants.
+func (t Task) VariantNumbers() []int {
+	numbers := make([]int, len(t.Variants))
+	for n, variant := range t.Variants {
+		numbers[n] = variant.Number
+	}
+	return numbers
+}
+
 // RunsOfItem returns the number of runs of a complete question for which no additional runs are planned.
 func (t Task) RunsOfItem() int { return t.RunsPerItem * t.TotalVariants }
 

@@ -35,7 +35,7 @@ var unscoped = map[string]string{
 	"db/entries taskUses": ofFragment, "db/entries schedules": ofFragment, "db/entries providers": ofFragment, "db/entries models": ofFragment,
 	"db/entries datasets": ofFragment,
 
-	"db insertLaunch": ofReadTask, "db countLeft": ofReadTask, "db raiseAll": ofReadTask, "db raiseSome": ofReadTask, "db computeVerdicts": ofReadTask, "db reopenTask": ofReadTask,
+	"db insertLaunch": ofReadTask, "db countLeft": ofReadTask, "db raiseAll": ofReadTask, "db raiseSome": ofReadTask, "db firstRuns": ofReadTask, "db conversationsOf": ofReadTask, "db planMore": ofReadTask, "db computeVerdicts": ofReadTask, "db reopenTask": ofReadTask,
 	"db computeTaskStatistics": ofReadTask, "db computeStability": ofReadTask, "db computeRanges": ofReadTask, "db computePassRateRange": ofReadTask,
 	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask, "db/outbox ChannelsOf": ofReadTask,
 	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report summariseItems": ofReadTask, "db/report clusters": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,

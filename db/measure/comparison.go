@@ -66,6 +66,10 @@ type Pair struct {
 	Between *Between
 	// IsPending reports that they are not compared yet.
 	IsPending bool
+	// Tested is the outcome of the test whether the question changed; nil if a side has too few runs, or it is not tested yet.
+	Tested *Tested
+	// Confirmed is what runs say that were made to confirm the change; nil if there are none.
+	Confirmed *Confirmed
 }
 
 // Comparison lists the questions that two tasks have in common, and those that only one has.
@@ -149,6 +153,13 @@ func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	}
 	only.sum()
 	return only
+}
+
+// Numbers are the numbers that a gate compares, by their names.
+func (c Comparison) Numbers() map[string]Change {
+	return map[string]Change{
+		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
+	}
 }
 
 func transition(a, b Level) Transition {

@@ -33,6 +33,24 @@ type GateResult struct {
 	Adjusted *float64
 }
 
+// GatedNumbers are the names of the numbers of a comparison that a gate decides (Comparison.Numbers).
+var GatedNumbers = []string{"agreement", "success_rate", "pass_share", "score", "latency_ms"}
+
+// Gated decides the numbers of a comparison, which are one gate, by their names; margins are by their names, too.
+func (c Comparison) Gated(margins map[string]float64) map[string]GateResult {
+	numbers, tests, results := c.Numbers(), make([]GateTest, len(GatedNumbers)), map[string]GateResult{}
+	for n, name := range GatedNumbers {
+		tests[n] = GateTest{numbers[name], IsLessBetter(name), margins[name]}
+	}
+	for n, result := range Gate(tests) {
+		results[GatedNumbers[n]] = result
+	}
+	return results
+}
+
+// IsLessBetter reports whether less of a number is better.
+func IsLessBetter(name string) bool { return name == "latency_ms" || name == "cost" }
+
 // Gate decides each test of one gate: all variants × all numbers.
 func Gate(tests []GateTest) []GateResult {
 	p := make([]*float64, len(tests))

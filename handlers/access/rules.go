@@ -188,6 +188,7 @@ POST   /tasks/:taskId/stop                               editor        task     
 POST   /tasks/:taskId/resume                             editor        task            task.resume
 POST   /tasks/:taskId/retry                              editor        task            task.retry
 POST   /tasks/:taskId/extend                             editor        task            task.extend
+POST   /tasks/:taskId/confirm                            editor        task            task.confirm
 POST   /tasks/:taskId/evaluate                           editor        task            task.evaluate
 POST   /tasks/:taskId/items                              editor        task            task.append
 POST   /tasks/:taskId/delete                             editor        task            task.delete
@@ -209,6 +210,7 @@ GET    /api/v1/evaluation-tasks/:task_id/carriable-reviews           viewer    t
 GET    /api/v1/evaluation-tasks/:task_id/carried-reviews             viewer    task
 POST   /api/v1/evaluation-tasks/:task_id/carried-reviews             reviewer  task  review.carry
 DELETE /api/v1/evaluation-tasks/:task_id/carried-reviews/:batch_id   reviewer  task  review.withdraw
+POST   /api/v1/evaluation-tasks/:task_id/confirm         editor        task            task.confirm
 GET    /api/v1/evaluation-tasks/:task_id/export          viewer        task            task.export
 POST   /api/v1/evaluation-tasks/:task_id/extend          editor        task            task.extend
 GET    /api/v1/evaluation-tasks/:task_id/items           viewer        task

@@ -69,6 +69,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerReviews(whole)
 	h.registerCarry(whole)
 	h.registerComparison(whole)
+	h.registerConfirm(whole)
 	h.registerFacts(whole)
 	h.registerStreams(stream)
 	h.registerComparisonExport(stream)

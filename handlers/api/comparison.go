@@ -3,10 +3,8 @@ package api
 import (
 	"context"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -121,6 +119,7 @@ type ComparedPair struct {
 	QuestionID string              `json:"question_id" doc:"Id in the first task" example:"q1"`
 	Group      measure.ChangeGroup `json:"group" doc:"The first that applies: worse; facts (the most common answers contradict each other in a fact); content; wording; unanswered (a task has no answer); format_only; identical" example:"facts"`
 	Worse      []measure.Loss      `json:"worse" nullable:"false" doc:"What became worse, most serious first: failed, verdict, expected (contradicts the standard answer), stability, rating"`
+	TestOfPair
 	// Level and what follows compare the most common answers.
 	Level       *measure.Level     `json:"level" doc:"How alike the two most common answers are; null if a task has none" example:"facts"`
 	Similarity  *float64           `json:"similarity" doc:"Similarity of the two most common answers, 0–1; null if they are equal or a task has none" example:"0.97"`
@@ -149,13 +148,6 @@ type Change struct {
 	Margin  float64         `json:"margin" doc:"How much worse the second task may be, in the unit of the measure" example:"0.05"`
 }
 
-// numbersOf returns the numbers that a comparison compares, by their names.
-func numbersOf(c measure.Comparison) map[string]measure.Change {
-	return map[string]measure.Change{
-		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
-	}
-}
-
 // newChanges describes the differences of comparisons, by their measures: all of them are one family of tests. margins are the margins of a gate.
 func newChanges(margins map[string]float64, comparisons ...map[string]measure.Change) []map[string]Change {
 	type place struct {
@@ -168,7 +160,7 @@ func newChanges(margins map[string]float64, comparisons ...map[string]measure.Ch
 	for n, changes := range comparisons {
 		for _, name := range slices.Sorted(maps.Keys(changes)) {
 			places, p = append(places, place{n, name}), append(p, changes[name].P)
-			tests = append(tests, measure.GateTest{Change: changes[name], IsLessBetter: name == "latency_ms" || name == "cost", Margin: margins[name]})
+			tests = append(tests, measure.GateTest{Change: changes[name], IsLessBetter: measure.IsLessBetter(name), Margin: margins[name]})
 		}
 	}
 	adjusted, described := measure.Adjust(p), make([]map[string]Change, len(comparisons))
@@ -188,20 +180,17 @@ func (i comparisonInput) margins() (map[string]float64, error) {
 	margins := map[string]float64{}
 	for _, one := range listed(i.Margin) {
 		name, number, _ := strings.Cut(one, ":")
-		if !slices.Contains(comparedNumbers, name) {
-			return nil, request.ParameterFault("margin", request.OneOf(comparedNumbers...))
+		if !slices.Contains(measure.GatedNumbers, name) {
+			return nil, request.ParameterFault("margin", request.OneOf(measure.GatedNumbers...))
 		}
-		margin, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(margin >= 0) || math.IsInf(margin, 0) {
+		margin, isValid := request.Margin(name, number)
+		if !isValid {
 			return nil, request.ParameterFault("margin", request.ValidMargin())
 		}
 		margins[name] = margin
 	}
 	return margins, nil
 }
-
-// comparedNumbers are the numbers of a comparison.
-var comparedNumbers = []string{"agreement", "success_rate", "pass_share", "score", "latency_ms"}
 
 // comparedSlice is the comparison of the questions with one value in a column.
 type comparedSlice struct {
@@ -215,7 +204,7 @@ type comparedSlice struct {
 func newComparedSlices(compared []report.ComparedSlice, margins map[string]float64) []comparedSlice {
 	numbers := make([]map[string]measure.Change, len(compared))
 	for n, one := range compared {
-		numbers[n] = numbersOf(one.Comparison)
+		numbers[n] = one.Numbers()
 		numbers[n]["cost"] = one.Change(func(q measure.ComparedQuestion) *float64 { return q.Cost })
 	}
 	described := make([]comparedSlice, len(compared))
@@ -253,11 +242,12 @@ type ComparedSides struct {
 type comparisonInput struct {
 	ComparedSides
 	ColumnsQuery
-	By     string   `query:"by" doc:"Column of the second task's dataset; slices then holds a comparison for each of its values" example:"category"`
-	Group  []string `query:"group,explode" doc:"Only questions of one of these groups: worse, facts, content, wording, unanswered, format_only, identical; repeatable or comma-separated" example:"worse"`
-	Facts  []string `query:"facts,explode" doc:"Only questions whose most common answers differ in their facts in one of these ways: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
-	Margin []string `query:"margin,explode" doc:"How much worse a measure may be in the second task before its verdict is worse: <measure>:<margin>; default 0; repeatable or comma-separated" example:"agreement:0.05"`
-	Sort   string   `query:"sort" enum:"question_id,risk" default:"question_id" doc:"question_id: in the first task's order; risk: questions that became worse first, then the other groups in order of severity" example:"risk"`
+	By      string   `query:"by" doc:"Column of the second task's dataset; slices then holds a comparison for each of its values" example:"category"`
+	Group   []string `query:"group,explode" doc:"Only questions of one of these groups: worse, facts, content, wording, unanswered, format_only, identical; repeatable or comma-separated" example:"worse"`
+	Facts   []string `query:"facts,explode" doc:"Only questions whose most common answers differ in their facts in one of these ways: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
+	Changed bool     `query:"changed" doc:"Only questions that changed beyond chance (is_changed)" example:"true"`
+	Margin  []string `query:"margin,explode" doc:"How much worse a measure may be in the second task before its verdict is worse: <measure>:<margin>; default 0; repeatable or comma-separated" example:"agreement:0.05"`
+	Sort    string   `query:"sort" enum:"question_id,risk" default:"question_id" doc:"question_id: in the first task's order; risk: questions that became worse first, then the other groups in order of severity" example:"risk"`
 }
 
 type comparisonExportInput struct {
@@ -268,14 +258,17 @@ type comparisonExportInput struct {
 
 type comparisonOutput struct {
 	Body struct {
-		Items       []ComparedPair              `json:"items" doc:"Questions that both tasks have and that meet the filters"`
-		Groups      map[measure.ChangeGroup]int `json:"groups" doc:"Number of shared questions in each group"`
-		Transitions map[measure.Transition]int  `json:"transitions" doc:"Number of questions by stability in the first and the second task: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
-		Unknown     int                         `json:"unknown" doc:"Number of questions to which a task has fewer than two answers, or only empty ones" example:"2"`
-		OnlyA       []string                    `json:"only_a" doc:"Ids of questions that only the first task has"`
-		OnlyB       []string                    `json:"only_b" doc:"Ids of questions that only the second task has"`
-		Differences map[string]Change           `json:"differences" doc:"Differences in agreement, success_rate, pass_share, score and latency_ms (mean latency of a question's answers)"`
-		Slices      []comparedSlice             `json:"slices,omitempty" doc:"With by: one comparison per value of the column, most frequent values first"`
+		Items              []ComparedPair              `json:"items" doc:"Questions that both tasks have and that meet the filters"`
+		Groups             map[measure.ChangeGroup]int `json:"groups" doc:"Number of shared questions in each group"`
+		Changed            int                         `json:"changed" doc:"Number of questions that changed beyond chance (is_changed)" example:"7"`
+		FalseDiscoveryRate float64                     `json:"false_discovery_rate" doc:"Share of these questions that may have changed by chance" example:"0.1"`
+		Confirmations      map[measure.Outcome]int     `json:"confirmations" doc:"Number of questions that were asked again, by the result of their fresh runs: held, not_held, pending, untested"`
+		Transitions        map[measure.Transition]int  `json:"transitions" doc:"Number of questions by stability in the first and the second task: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
+		Unknown            int                         `json:"unknown" doc:"Number of questions to which a task has fewer than two answers, or only empty ones" example:"2"`
+		OnlyA              []string                    `json:"only_a" doc:"Ids of questions that only the first task has"`
+		OnlyB              []string                    `json:"only_b" doc:"Ids of questions that only the second task has"`
+		Differences        map[string]Change           `json:"differences" doc:"Differences in agreement, success_rate, pass_share, score and latency_ms (mean latency of a question's answers)"`
+		Slices             []comparedSlice             `json:"slices,omitempty" doc:"With by: one comparison per value of the column, most frequent values first"`
 	}
 }
 
@@ -318,7 +311,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 		return nil, err
 	}
 	second := sides[1].Task
-	compared.Comparison, err = reading.New(h.Store, h.Tasks.Assets).Narrow(ctx, sides[0].Task, second, request.ColumnValues(input.values), compared.Comparison)
+	compared.Comparison, err = reading.New(h.Store, h.Tasks.Assets).Narrow(ctx, sides[0], sides[1], request.ColumnValues(input.values), compared.Comparison)
 	if err != nil {
 		return nil, err
 	}
@@ -346,12 +339,17 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 		body.Items[n] = newComparedPair(pair)
 	}
 	body.Groups = groupCounts(compared.Comparison)
+	body.Confirmations = map[measure.Outcome]int{}
+	for _, outcome := range measure.Outcomes {
+		body.Confirmations[outcome] = compared.InOutcome(outcome)
+	}
+	body.Changed, body.FalseDiscoveryRate = len(compared.Changed()), measure.ListedShare
 	body.Transitions = map[measure.Transition]int{}
 	for _, transition := range measure.Transitions {
 		body.Transitions[transition] = compared.Count(transition)
 	}
 	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
-	body.Differences = newChanges(margins, numbersOf(compared.Comparison))[0]
+	body.Differences = newChanges(margins, compared.Numbers())[0]
 	return output, nil
 }
 
@@ -372,7 +370,7 @@ func (i comparisonInput) questions(compared reading.Compared) ([]measure.Pair, e
 	}
 	return slices.DeleteFunc(pairs, func(pair measure.Pair) bool {
 		isOfGroup := len(groups) == 0 || slices.Contains(groups, string(pair.Group()))
-		return !isOfGroup || len(differs) > 0 && (pair.Between == nil || !slices.Contains(differs, string(pair.Between.Differ)))
+		return !isOfGroup || i.Changed && !pair.IsChanged() || len(differs) > 0 && (pair.Between == nil || !slices.Contains(differs, string(pair.Between.Differ)))
 	}), nil
 }
 
@@ -388,6 +386,14 @@ func newComparedPair(pair measure.Pair) ComparedPair {
 	}
 	if between := pair.Between; between != nil {
 		described.Level, described.Similarity, described.FactsDiffer = &between.Level, between.Similarity, &between.Differ
+	}
+	described.Confirmation = newConfirmed(pair.Confirmed)
+	if tested := pair.Tested; tested != nil {
+		test := "answers"
+		if tested.IsOfVerdicts {
+			test = "verdicts"
+		}
+		described.P, described.Q, described.Test, described.IsChanged = &tested.P, &tested.Q, &test, pair.IsChanged()
 	}
 	return described
 }

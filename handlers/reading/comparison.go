@@ -13,6 +13,7 @@ import (
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/request"
+	"wending/views/summary"
 )
 
 // Compared is a comparison with people's verdicts on both sides.
@@ -40,9 +41,17 @@ func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool, w
 	return c, r.report.Between(ctx, a, b, c.Pairs, withFacts, within)
 }
 
-// Narrow keeps the questions whose rows in the second task's dataset have what a query asks for of its columns (request.ColumnValues). Of
-// questions that only the first task has, its own rows count.
-func (r Reader) Narrow(ctx context.Context, a, b db.Task, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
+// Narrow keeps the questions whose rows in the second task's dataset have what a query asks for of its columns (request.ColumnValues), and
+// tests which of these changed. Of questions that only the first task has, its own rows count.
+func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
+	c, err := r.narrowed(ctx, a.Task, b.Task, asked, c)
+	if err != nil {
+		return c, err
+	}
+	return c, r.report.Test(ctx, a.Side(), b.Side(), c.Pairs)
+}
+
+func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
 	if len(asked) == 0 {
 		return c, nil
 	}

@@ -509,8 +509,13 @@ func ofType(err error) *Fault {
 		full     *db.ProjectFullError
 		variable *tasks.UnknownVariableError
 		refused  *tasks.InvalidError
+		left     *db.RunsLeftError
 	)
 	switch {
+	case errors.As(err, &left) && left.Left < 1:
+		return NewFault(CodeTaskStateConflict).WithMessage("error.MOST_RUNS").WithCause(err)
+	case errors.As(err, &left):
+		return ParameterFault("runs", Between(1, left.Left)).WithCause(err)
 	case errors.As(err, &refused):
 		return TaskFault(refused).WithCause(err)
 	case errors.As(err, &invalid):

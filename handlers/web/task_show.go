@@ -208,6 +208,7 @@ func (p *Pages) registerActions(group *echo.Group) {
 	}
 	group.POST("/tasks/:taskId/retry", p.retryTask)
 	group.POST("/tasks/:taskId/extend", p.extendTask)
+	group.POST("/tasks/:taskId/confirm", p.confirmChanges)
 	group.POST("/tasks/:taskId/evaluate", p.evaluateTask)
 	group.POST("/tasks/:taskId/items", p.appendQuestions)
 }

@@ -17,7 +17,7 @@ import (
 // request.
 const (
 	MaxNameLength  = 64
-	MaxRuns        = 20
+	MaxRuns        = db.MaxRuns
 	MaxVariants    = 20
 	MaxCalls       = 200_000
 	MaxConcurrency = 64

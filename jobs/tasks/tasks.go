@@ -456,18 +456,9 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 func (s *Service) begin(
 	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string, values ...any,
 ) (db.Task, error) {
-	launch, err := s.newLaunch(by, task)
+	launch, err := s.mayLaunch(ctx, by, task)
 	if err != nil {
 		return task, err
-	}
-	if !task.Status.IsActive() {
-		spent, err := engine.NewSpending(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
-		if err != nil {
-			return task, err
-		}
-		if spent != nil {
-			return task, &BudgetError{*spent}
-		}
 	}
 	launchID, err := store(launch)
 	if err != nil {
@@ -476,6 +467,19 @@ func (s *Service) begin(
 	s.Log.InfoContext(ctx, done, append([]any{"task_id", task.ID, "launch_id", launchID}, values...)...)
 	s.Wake(ctx, task.ID, launchID)
 	return s.Store.Task(ctx, task.Scope(), task.ID)
+}
+
+// mayLaunch returns a launch of a task under the present rate limits, unless a budget is used up (*BudgetError).
+func (s *Service) mayLaunch(ctx context.Context, by db.Actor, task db.Task) (db.NewLaunch, error) {
+	launch, err := s.newLaunch(by, task)
+	if err != nil || task.Status.IsActive() {
+		return launch, err
+	}
+	spent, err := engine.NewSpending(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
+	if err == nil && spent != nil {
+		err = &BudgetError{*spent}
+	}
+	return launch, err
 }
 
 // Evaluate has evaluators judge the answers of a task that has ended, without calling its agents. An evaluator that

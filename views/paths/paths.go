@@ -269,6 +269,9 @@ func WithView(path string, id uuid.UUID) string {
 // ColumnPrefix begins the parameters that narrow a report by a column of its dataset.
 const ColumnPrefix = "column."
 
+// MarginPrefix begins the parameters that say by how much a number may be worse in the second of two compared tasks.
+const MarginPrefix = "margin."
+
 // ResultsExport returns the address of the questions of a report that a query asks for, as a file.
 func ResultsExport(id uuid.UUID, format string, query url.Values) string {
 	query = maps.Clone(query)

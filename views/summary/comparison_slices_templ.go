@@ -627,7 +627,7 @@ func (c Comparison) sliceRows(locale text.Locale) []slicedRow {
 		rows[n].of = of
 		for k := n * len(names); k < (n+1)*len(names); k++ {
 			cell := slicedCell{all[k].shown(all[k].change.Mean, all[k].difference), all[k].interval(locale), ""}
-			if adjusted[k] != nil && *adjusted[k] <= statedAt {
+			if adjusted[k] != nil && *adjusted[k] <= measure.Significance {
 				cell.class = all[k].class()
 			}
 			rows[n].cells = append(rows[n].cells, cell)
@@ -635,9 +635,6 @@ func (c Comparison) sliceRows(locale text.Locale) []slicedRow {
 	}
 	return rows
 }
-
-// statedAt is the adjusted p up to which a difference is stated.
-const statedAt = 0.05
 
 // byHref compares by a column.
 func (c Comparison) byHref(column string) templ.SafeURL {

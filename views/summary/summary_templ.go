@@ -3,9 +3,9 @@
 // templ: version: v0.3.977
 // Package summary has tasks in numbers: the report of one task, with the conclusions that the data do and do not
 
-// support, the comparison of two tasks or of the variants of one, and the trend of scheduled tasks. The report is a
+// support, and the comparison of two tasks or of the variants of one. The report is a page, and the beginning of the
 
-// page, and the beginning of the document that is printed and sent.
+// document that is printed and sent.
 
 package summary
 

@@ -14,7 +14,7 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/views/paths"
-	"wending/views/summary"
+	"wending/views/saved"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -45,7 +45,7 @@ const mostCurves = 8
 
 // firings are the tasks in the plots, each with its numbers on the curve of its agent or, for an agent, of its dataset. Tasks
 // with several variants have no single number, and those beyond mostCurves no curve.
-func (h History) firings() (firings []summary.Firing) {
+func (h History) firings() (firings []saved.Firing) {
 	var curves []string
 	for _, task := range h.Drawn {
 		if task.Final == nil || task.TotalVariants > 1 || len(task.Targets) == 0 {
@@ -64,7 +64,7 @@ func (h History) firings() (firings []summary.Firing) {
 		}
 		variants := make([]measure.VariantPoints, at+1)
 		variants[at] = measure.VariantPoints{Name: curve, Currency: task.Final.Currency, Points: pointsOf(*task.Final)}
-		firings = append(firings, summary.Firing{PlannedAt: task.CreatedAt, TaskID: &task.ID, Variants: variants})
+		firings = append(firings, saved.Firing{PlannedAt: task.CreatedAt, TaskID: &task.ID, Variants: variants})
 	}
 	return firings
 }
@@ -279,7 +279,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = summary.Plots(h.firings()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = saved.Plots(h.firings()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

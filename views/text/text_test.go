@@ -243,6 +243,17 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, part := range summary.ComparisonParts()[1+len(measure.ChangeGroups):] {
 		add("compare.", part)
 	}
+	for _, verdict := range []measure.Verdict{measure.NotWorse, measure.IsWorse, measure.Undecided} {
+		add("compare.verdict."+string(verdict), "", ".means", ".means.zero")
+	}
+	for _, outcome := range measure.Outcomes {
+		add("compare.confirmed.", string(outcome), "count."+string(outcome), string(outcome)+".means")
+	}
+	for _, sides := range tasks.AllSides {
+		add("compare.confirm.hint.", string(sides))
+	}
+	add("compare.changed.of.", "verdicts", "answers")
+	add("export.compare.changed.", "yes", "no")
 	add("compare.carry.without.", "judged", "changed", "failed", "standard", "files", "replaced")
 	add("export.compare.", reading.ComparedTexts()...)
 	add("results.text.", results.RunTexts...)
@@ -269,7 +280,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
+	add("done.", "created", "extend", "confirm", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, number := range []string{"latency_ms", "total_tokens", "cost"} {
 		add("results.slice.", number, "min_"+number, "max_"+number)
