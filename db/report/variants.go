@@ -251,16 +251,15 @@ func byVariant(counts []levelCount) (levels, differ map[int]map[string]int) {
 	return levels, differ
 }
 
-// LevelsOfItems returns the level of each question of a task with one variant, in the order of their numbers; empty where it is
-// not known yet.
-func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID) (levels []measure.Level, err error) {
+// LevelsOfItems returns the level of each question for a variant, in the order of their numbers; empty where it is not known yet.
+func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID, variant int) (levels []measure.Level, err error) {
 	const read = `
 		SELECT coalesce(q.level, '')
 		FROM evaluation_items i
-		LEFT JOIN question_statistics q ON q.item_id = i.id
+		LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = $2
 		WHERE i.task_id = $1
 		ORDER BY i.sort_key`
-	err = r.db.SelectContext(ctx, &levels, read, taskID)
+	err = r.db.SelectContext(ctx, &levels, read, taskID, variant)
 	return levels, pg.Classify("read the levels of the questions", err)
 }
 

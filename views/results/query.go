@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
@@ -52,6 +54,11 @@ func (q Query) Values() url.Values {
 		values.Set("partial", "1")
 	}
 	return values
+}
+
+// AnswersHref returns the address of a task's answers, of all variants if variant is 0.
+func AnswersHref(task uuid.UUID, variant int, filter, sort string) string {
+	return paths.WithQuery(paths.Results(task), Query{Variant: variant, Filter: filter, Sort: sort}.Values())
 }
 
 // Absent returns the name of a parameter whose value none of the report's questions has, and none can have: a code with

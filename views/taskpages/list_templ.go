@@ -2403,7 +2403,7 @@ func agreementCell(task db.Task) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = ui.Levels(task.Final.Levels, task.TotalItems, ui.LevelNames(text.LocaleOf(ctx))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Levels(task.Final.Levels, task.TotalItems, ui.LevelNames(text.LocaleOf(ctx)), levelHref(task)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
