@@ -176,7 +176,7 @@ func need(method, path string) string {
 			return "viewer"
 		}
 		return "admin"
-	case strings.Contains(path, "/tokens"), path == "/api/v1/facts":
+	case strings.Contains(path, "/tokens"), path == "/api/v1/facts", path == "/tasks/columns":
 		return "viewer"
 	case path == "/", path == "/compare", strings.HasSuffix(path, "/new"):
 		return "editor"
