@@ -179,7 +179,7 @@ const lockRounds = `
 		WHERE a.launch_id = l.id) AS room
 	FROM launches l
 	JOIN evaluation_tasks t ON t.id = l.task_id
-	WHERE l.id = $1 AND l.status = 'RUNNING' AND l.kind <> 'EVALUATE' AND t.adaptive IS NOT NULL
+	WHERE l.id = $1 AND l.status = 'RUNNING' AND l.kind NOT IN ('EVALUATE', 'MEANING') AND t.adaptive IS NOT NULL
 	FOR NO KEY UPDATE OF l`
 
 // PlanRounds plans one more run for each of the questions that has all its runs and is not settled, and reports whether

@@ -29,6 +29,17 @@ type Stability struct {
 	Levels       map[string]int `json:"levels" doc:"Number of questions at each level: identical, format_only, facts, wording, different, empty, unknown"`
 	// FactsDiffer leaves out questions with fewer than two answers.
 	FactsDiffer map[string]int `json:"facts_differ" doc:"Number of questions whose answers contradict each other in a fact (conflict), of which only some state a fact (omission), or neither (none)"`
+	MeaningNumbers
+}
+
+// MeaningNumbers are how alike answers are by meaning, over the questions of which it is known which answers say the same.
+type MeaningNumbers struct {
+	MeaningItems         int      `db:"meaning_items" json:"meaning_items,omitempty" doc:"Questions of which it is known which answers say the same" example:"98"`
+	MeaningAgreement     *float64 `db:"meaning_agreement" json:"meaning_agreement,omitempty" doc:"Of these: mean share of pairs of runs of a question whose answers say the same" example:"0.88"`
+	MeaningIdenticalRate *float64 `db:"meaning_identical_rate" json:"meaning_identical_rate,omitempty" doc:"Share of questions whose answers are all there and all say the same" example:"0.75"`
+	MeaningDistinctMean  *float64 `db:"meaning_distinct_mean" json:"meaning_distinct_mean,omitempty" doc:"Mean number of groups of answers that say the same" example:"1.3"`
+	MeaningEntropy       *float64 `db:"meaning_entropy" json:"meaning_entropy,omitempty" doc:"Mean entropy of the groups of a question, in nats (semantic entropy)" example:"0.21"`
+	MeaningUnsure        int      `db:"meaning_unsure" json:"meaning_unsure,omitempty" doc:"Questions with answers whose group is not certain" example:"3"`
 }
 
 // Statistics are counts and latencies of runs: the current runs of a task, or the runs of one launch. Latencies are
@@ -59,10 +70,24 @@ type Statistics struct {
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
 	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Cost of the judges' calls, a decimal number; not part of cost; absent if unknown or if currencies differ" example:"0.08"`
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
+	// Groupings by meaning are counted in the same way. MeaningErrors is how many questions the model gave no
+	// grouping for.
+	MeaningErrors   int     `json:"meaning_errors,omitempty" doc:"Questions whose answers the model did not group: its call failed, or what it said cannot be read" example:"1"`
+	MeaningCalls    int     `json:"meaning_calls,omitempty" doc:"Calls that groupings by meaning took, without retries" example:"110"`
+	MeaningTokens   *int64  `json:"meaning_tokens,omitempty" doc:"Sum over these calls; not part of total_tokens" example:"81920"`
+	MeaningCost     *string `json:"meaning_cost,omitempty" doc:"Decimal number: what these calls cost, not part of cost; absent if unknown or currencies differ" example:"0.05"`
+	MeaningCurrency *string `json:"meaning_currency,omitempty" example:"USD"`
 	// Duration is the time from a launch's start to its end or, while it runs, to now, in seconds; for a task it is
 	// the sum over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"Seconds from start to end, or to now while running; for a task, the sum over its launches" example:"104.31"`
 }
+
+// sumGroupings is what groupings m took, made by targets g, as pairs of a JSON object.
+const sumGroupings = `
+				'meaning_calls', coalesce(sum(m.calls), 0),
+				'meaning_tokens', sum(m.total_tokens),
+				'meaning_cost', CASE WHEN count(DISTINCT g.currency) = 1 THEN CAST(trim_scale(sum(m.cost)) AS text) END,
+				'meaning_currency', CASE WHEN count(DISTINCT g.currency) = 1 THEN min(g.currency) END`
 
 // TaskStatistics are the statistics of a task.
 type TaskStatistics struct {
@@ -70,6 +95,8 @@ type TaskStatistics struct {
 	Stability
 	// JudgeMissing is how many answers a judge has not rated yet.
 	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that no judge has been asked about yet" example:"0"`
+	// MeaningMissing is how many questions the model has not been asked about yet.
+	MeaningMissing int `json:"meaning_missing,omitempty" doc:"Questions with different answers that the model which groups them was not asked about yet" example:"0"`
 	// The combined verdict of all evaluators, over all variants; nil without evaluators, or if nothing has been
 	// judged.
 	PassRate *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
@@ -90,6 +117,10 @@ type LaunchStatistics struct {
 	// reached.
 	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were to rate, each with one or more calls" example:"72"`
 	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges did not rate because the task was stopped or failed" example:"0"`
+	// MeaningQuestions is how many questions were to be grouped in the launch, MeaningStopped how many of them were not
+	// reached.
+	MeaningQuestions int `json:"meaning_questions,omitempty" doc:"Questions whose answers a model was asked to group by meaning" example:"88"`
+	MeaningStopped   int `json:"meaning_stopped,omitempty" doc:"Questions that were not reached because the task was stopped or failed" example:"0"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -167,6 +198,17 @@ const computeTaskStatistics = `
 			JOIN evaluation_runs r ON r.task_id = e.task_id AND r.is_current AND r.status = 'SUCCEEDED'
 			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
 			WHERE e.task_id = $1 AND e.target IS NOT NULL)
+		|| (
+			SELECT jsonb_build_object('meaning_missing', count(*) FILTER (WHERE NOT q.meaning_default), 'meaning_errors', count(*) FILTER (WHERE q.meaning_default))
+			FROM evaluation_items i
+			JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1 AND q.contents > 1 AND q.meaning_by IS NULL
+			WHERE i.task_id = $1 AND EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND meaning_target IS NOT NULL))
+		|| (
+			SELECT jsonb_build_object(` + sumGroupings + `)
+			FROM evaluation_items i
+			JOIN meanings m ON m.item_id = i.id AND m.is_current
+			JOIN task_targets g ON g.task_id = i.task_id AND g.number = m.target
+			WHERE i.task_id = $1 AND EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND meaning_target IS NOT NULL))
 		|| (` + computeVerdicts + `)
 		|| (
 			SELECT ` + sumSpent + `
@@ -205,7 +247,13 @@ const computeStability = `
 		'facts_differ', jsonb_build_object(
 			'conflict', count(*) FILTER (WHERE facts_differ = 'conflict'),
 			'omission', count(*) FILTER (WHERE facts_differ = 'omission'),
-			'none', count(*) FILTER (WHERE facts_differ = 'none')))
+			'none', count(*) FILTER (WHERE facts_differ = 'none')),
+		'meaning_items', count(meaning_by),
+		'meaning_agreement', avg(meaning_agreement),
+		'meaning_identical_rate', avg(CAST(meaning_agreement = 1 AS int)::float8),
+		'meaning_distinct_mean', avg(meaning_groups::float8) FILTER (WHERE meaning_groups > 0),
+		'meaning_entropy', avg(meaning_entropy),
+		'meaning_unsure', count(*) FILTER (WHERE meaning_unsure <> '{}'))
 	FROM question_statistics q
 	JOIN evaluation_items i ON i.id = q.item_id
 	JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants = 1
@@ -268,7 +316,17 @@ const computeLaunchStatistics = `
 				UNION ALL
 				SELECT total_tokens, cost FROM past_evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator AND launch_id = u.launch_id
 				LIMIT 1) said ON true
-			WHERE u.launch_id = $1 AND u.evaluator <> 0)
+			WHERE u.launch_id = $1 AND u.evaluator > 0)
+		|| (
+			SELECT jsonb_build_object(` + sumGroupings + `,
+				'meaning_questions', count(*) FILTER (WHERE u.state = 'DONE'),
+				'meaning_errors', count(*) FILTER (WHERE u.outcome = 'FAILED'),
+				'meaning_stopped', count(*) FILTER (WHERE u.state = 'STOPPED'))
+			FROM units u
+			JOIN launches l ON l.id = u.launch_id
+			JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
+			LEFT JOIN meanings m ON m.unit_id = u.id
+			WHERE u.launch_id = $1 AND u.evaluator = -1)
 	FROM evaluation_runs r
 	WHERE r.launch_id = $1`
 
@@ -324,7 +382,8 @@ const findUnassessed = `
 	CROSS JOIN LATERAL (
 		SELECT max(id) AS newest, count(*) AS runs FROM evaluation_runs WHERE item_id = i.id AND is_current) r
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
-	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs, q.revision) <> (r.newest, r.runs, $3))
+	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs, q.revision) <> (r.newest, r.runs, $3)
+		OR q.contents IS NULL AND (SELECT meaning_target FROM evaluation_tasks WHERE id = $1) IS NOT NULL)
 	LIMIT $2`
 
 func findUnassessedItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, limit int) (itemIDs []int64, err error) {

@@ -62,7 +62,7 @@ var kindNames = map[kindOfValue]string{
 // members are the members of a task's JSON, as in the API, and the additional members of a file.
 var members = map[string]kindOfValue{
 	"task_name": aText, "agent_api_url": aText, "agent_model": aText, "rate_limit": aText, "on_turn_failure": aText,
-	"cluster_by": aText, "dataset": aText, "dataset_file": aText,
+	"cluster_by": aText, "meaning_model": aText, "dataset": aText, "dataset_file": aText,
 	"column_question_id": aText, "column_question": aText, "dataset_encoding": aText, "column_standard_answer": aText, "max_cost": aText, "baseline": aText,
 	"runs_per_item": aNumber, "timeout_seconds": aNumber, "max_retries": aNumber, "concurrency": aNumber,
 	"use_stream": aBoolean, "adaptive": anObject, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject, "margin": anObject,

@@ -39,6 +39,8 @@ type VariantStatistics struct {
 	DistinctMean  *float64 `db:"distinct_mean" json:"distinct_mean" doc:"Mean number of distinct answers per question" example:"1.9"`
 	Similarity    *float64 `db:"similarity" json:"similarity" doc:"Mean similarity of pairs of answers to a question, 0–1" example:"0.94"`
 
+	db.MeaningNumbers
+
 	LatencyAvg      *float64 `db:"latency_avg_ms" json:"latency_avg_ms" example:"812.4"`
 	LatencyP50      *float64 `db:"latency_p50_ms" json:"latency_p50_ms" example:"640"`
 	LatencyP90      *float64 `db:"latency_p90_ms" json:"latency_p90_ms" example:"1730.5"`
@@ -73,6 +75,8 @@ const (
 		n.items * t.runs_per_item + n.extra - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
 		coalesce(r.counted, 0) / nullif(n.items * t.runs_per_item, 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
+		coalesce(q.meaning_items, 0) AS meaning_items, q.meaning_agreement, q.meaning_identical_rate, q.meaning_distinct_mean, q.meaning_entropy,
+		coalesce(q.meaning_unsure, 0) AS meaning_unsure,
 		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second, r.longest_silence_p50_ms, r.longest_silence_max_ms,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
 		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost`
@@ -98,7 +102,11 @@ const (
 			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,
 			sum(cost) AS cost, count(cost) AS runs_with_cost`
 	numbersOfQuestions = `avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement, avg(s.consensus) AS consensus,
-			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity`
+			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity,
+			count(s.meaning_by) AS meaning_items, avg(s.meaning_agreement) AS meaning_agreement,
+			avg(CAST(s.meaning_agreement = 1 AS int)::float8) AS meaning_identical_rate,
+			avg(s.meaning_groups::float8) FILTER (WHERE s.meaning_groups > 0) AS meaning_distinct_mean, avg(s.meaning_entropy) AS meaning_entropy,
+			count(*) FILTER (WHERE s.meaning_unsure <> '{}') AS meaning_unsure`
 )
 
 const readVariantStatistics = `

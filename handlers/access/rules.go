@@ -206,6 +206,7 @@ GET    /api/v1/evaluation-tasks/:task_id/assets/:asset_id            viewer  tas
 GET    /api/v1/evaluation-tasks/:task_id/assets/:asset_id/thumbnail  viewer  task
 POST   /api/v1/evaluation-tasks/:task_id/clone           editor        task            task.clone
 POST   /api/v1/evaluation-tasks/:task_id/evaluate        editor        task            task.evaluate
+POST   /api/v1/evaluation-tasks/:task_id/meanings        reviewer      task            task.group
 GET    /api/v1/evaluation-tasks/:task_id/carriable-reviews           viewer    task
 GET    /api/v1/evaluation-tasks/:task_id/carried-reviews             viewer    task
 POST   /api/v1/evaluation-tasks/:task_id/carried-reviews             reviewer  task  review.carry

@@ -80,6 +80,7 @@ func (h *handler) registerActions(api huma.API) {
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body:   formOrJSON(rest.JSONBody[evaluateFields](schemas)),
 	}, h.evaluateTask)
+	h.registerGrouping(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/items", ID: "append-items", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Add questions to a task that was started",
@@ -97,6 +98,18 @@ func (h *handler) registerActions(api huma.API) {
 		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body:        formOrJSON(rest.JSONBody[extendFields](schemas)),
 	}, h.extendTask)
+}
+
+// registerGrouping registers the endpoint that has answers grouped by meaning.
+func (h *handler) registerGrouping(api huma.API) {
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/meanings", ID: "group-answers", Tag: "tasks", Status: http.StatusAccepted,
+		Summary: "Have a model group the answers of a task that has ended by meaning",
+		Description: "No agent is asked. A launch MEANING starts with one unit for each question whose answers differ by more than format; the model is asked a " +
+			"second time, in the reverse order, where its reply is not certain or contradicts the facts. It replaces the task's meaning_model. 409 while a launch is active.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid, request.CodeRequestInvalid, request.CodeQuotaExceeded},
+		Body:   formOrJSON(rest.JSONBody[groupFields](api.OpenAPI().Components.Schemas)),
+	}, h.groupAnswers)
 }
 
 // formOrJSON accepts a body as a form or as JSON although it is described as only one of the two.
@@ -156,6 +169,10 @@ func (h *handler) evaluateTask(ctx context.Context, input *evaluateInput) (*crea
 	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Evaluate(ctx, h.Tasks, h.Library, task, input.Form) })
 }
 
+func (h *handler) groupAnswers(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Group(ctx, h.Tasks, h.Library, task, input.Form) })
+}
+
 func (h *handler) appendItems(ctx context.Context, input *appendInput) (*createdOutput, error) {
 	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Append(ctx, h.Tasks, task, input.Form) })
 }
@@ -182,6 +199,10 @@ type appendInput struct {
 
 type evaluateFields struct {
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators: <id> or <id>@<version>; a task has at most ten. Absent means all of the task's own"`
+}
+
+type groupFields struct {
+	ModelID string `json:"model_id" doc:"A saved model" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
 type evaluateInput struct {

@@ -80,6 +80,7 @@ type detail struct {
 	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What happens after a turn of a conversation fails: stop ends the conversation, continue asks the next turn" example:"stop"`
 	ClusterBy       *string           `json:"cluster_by" doc:"Dataset column whose values group questions that are not independent; null if only the turns of a conversation are grouped" example:"document"`
 	Adaptive        *db.Adaptive      `json:"adaptive" doc:"Settings for repeating questions until their most common answer is settled; null if all questions are asked equally often"`
+	MeaningModel    *uuid.UUID        `json:"meaning_model" doc:"The saved model that groups answers by meaning; null: none does"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks created by older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
@@ -89,12 +90,16 @@ type detail struct {
 
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	target := task.TypedTarget()
+	var meaningModel *uuid.UUID
+	if grouper := task.Grouper(); grouper != nil {
+		meaningModel = grouper.LibraryID
+	}
 	return detail{
 		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), ScheduleID: task.ScheduleID, TotalRuns: task.TotalRuns(),
 		AgentURL: task.ShownURL(), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit, MaxCost: task.MaxCost, StopReason: task.StopReason,
-		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, CreatedBy: task.CreatedBy,
+		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningModel: meaningModel, CreatedBy: task.CreatedBy,
 		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
 }
@@ -133,6 +138,7 @@ type librarySelection struct {
 	Agents  []string `json:"agents,omitempty" doc:"Ids of saved agents"`
 	// Evaluators are at most ten in number.
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
+	Meaning    string   `json:"meaning_model,omitempty" doc:"Saved model, by its id, that groups the answers to each question by meaning; empty: none does"`
 	Channels   []string `json:"channels,omitempty" doc:"Ids of saved channels; absent means the default channels"`
 }
 
@@ -258,7 +264,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	}
 	request.Made(ctx, id.String(), n.Name)
 	return &createdTaskOutput{createdTask{
-		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
+		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), MeaningCalls: n.MeaningCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
 		Evaluators: newEvaluators(n.BareEvaluators()), Warnings: newWarnings(ctx, n.Warnings()),
 	}}, nil
 }

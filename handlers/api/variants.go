@@ -42,11 +42,13 @@ func newVariants(variants []db.Variant, targets []db.Target) []Variant {
 // createdTask is the response to creating a task.
 type createdTask struct {
 	Created
-	Calls      int             `json:"calls" doc:"Number of calls to agents and models, without retries" example:"400"`
-	JudgeCalls int             `json:"judge_calls,omitempty" doc:"Number of calls to judges, in addition to calls" example:"400"`
-	Variants   []Variant       `json:"variants"`
-	Evaluators []TaskEvaluator `json:"evaluators" doc:"The evaluators that judge the answers"`
-	Warnings   []warning       `json:"warnings" doc:"Problems to know about before the start, such as unknown template variables or targets whose last test failed"`
+	Calls      int `json:"calls" doc:"Number of calls to agents and models, without retries" example:"400"`
+	JudgeCalls int `json:"judge_calls,omitempty" doc:"Number of calls to judges, in addition to calls" example:"400"`
+	// MeaningCalls is the number if the first reply about every question is certain.
+	MeaningCalls int             `json:"meaning_calls,omitempty" doc:"Number of calls that group answers by meaning, in addition to calls, if the answers to every question differ and each first reply is certain" example:"100"`
+	Variants     []Variant       `json:"variants"`
+	Evaluators   []TaskEvaluator `json:"evaluators" doc:"The evaluators that judge the answers"`
+	Warnings     []warning       `json:"warnings" doc:"Problems to know about before the start, such as unknown template variables or targets whose last test failed"`
 }
 
 type createdTaskOutput struct{ Body createdTask }
@@ -62,6 +64,7 @@ type estimateOutput struct {
 	Body struct {
 		Calls           int       `json:"calls" example:"400"`
 		JudgeCalls      int       `json:"judge_calls" doc:"Number of calls to judges, in addition to calls" example:"400"`
+		MeaningCalls    int       `json:"meaning_calls" doc:"Number of calls that group answers by meaning, in addition to calls, if the answers to every question differ and each first reply is certain" example:"100"`
 		DurationSeconds *float64  `json:"duration_seconds" doc:"Estimate from rate limits and the duration of earlier calls, including calls to judges; null if unknown" example:"96.5"`
 		TotalTokens     *int      `json:"total_tokens" doc:"Estimate from earlier calls, including calls to judges; null if unknown" example:"60000"`
 		Cost            *string   `json:"cost" doc:"Estimate from the tokens of earlier calls, including calls to judges, a decimal number; null if unknown" example:"0.42"`
@@ -98,7 +101,7 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	}
 	output := &estimateOutput{}
 	body := &output.Body
-	body.Calls, body.JudgeCalls, body.TotalTokens = estimate.Calls, estimate.JudgeCalls, estimate.Tokens
+	body.Calls, body.JudgeCalls, body.MeaningCalls, body.TotalTokens = estimate.Calls, estimate.JudgeCalls, estimate.MeaningCalls, estimate.Tokens
 	body.Variants, body.Warnings = newVariants(estimate.Variants, bare(n.AllTargets())), newWarnings(ctx, estimate.Warnings)
 	if estimate.Duration != nil {
 		seconds := estimate.Duration.Round(time.Millisecond).Seconds()

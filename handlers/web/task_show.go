@@ -118,7 +118,7 @@ func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live t
 	group.Go(func() (err error) { live.Outcomes, err = p.monitor.OutcomeBars(ctx, task.ID); return err })
 	group.Go(func() error {
 		latest, _, err := p.history.Launches(ctx, task.ID, db.Page{Number: 1, Size: 1})
-		live.AsksJudgesAlone = len(latest) > 0 && latest[0].Kind == db.LaunchEvaluate
+		live.AsksJudgesAlone = len(latest) > 0 && (latest[0].Kind == db.LaunchEvaluate || latest[0].Kind == db.LaunchMeaning)
 		return err
 	})
 	err = group.Wait()

@@ -130,7 +130,7 @@ func (j LLMJudge) Ask(values map[string]string, mark string) JudgeTexts {
 		if runes := []rune(value); len(runes) > MaxText {
 			value = string(runes[:MaxText]) + "…"
 		}
-		enclosed[name] = fmt.Sprintf("<data-%s>\n%s\n</data-%s>", mark, value, mark)
+		enclosed[name] = enclose(value, mark)
 	}
 	quoted := make([]string, len(j.Dimensions))
 	for n, dimension := range j.Dimensions {
@@ -140,6 +140,11 @@ func (j LLMJudge) Ask(values map[string]string, mark string) JudgeTexts {
 		System: fmt.Sprintf(system, mark, mark, strings.Join(quoted, ", ")),
 		User:   protocol.Render(j.Prompt, enclosed),
 	}
+}
+
+// enclose puts a text between marks.
+func enclose(text, mark string) string {
+	return fmt.Sprintf("<data-%s>\n%s\n</data-%s>", mark, text, mark)
 }
 
 // system is in English for every model: its instructions about the format must not depend on the language of the

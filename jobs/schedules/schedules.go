@@ -208,6 +208,9 @@ func configurationOf(task db.Task) string {
 	for _, evaluator := range task.Evaluators {
 		write(evaluator.Kind, evaluator.EvaluatorID, evaluator.Version, string(evaluator.Config))
 	}
+	if grouper := task.Grouper(); grouper != nil {
+		write("meaning", grouper.Protocol, grouper.URL, tasks.TextOf(grouper.Model))
+	}
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 

@@ -184,7 +184,7 @@ func (n New) Validate() []*InvalidError {
 // IsTooLarge reports whether the task would compare too many variants, or might make too many calls.
 func (n New) IsTooLarge() bool {
 	n.RunsPerItem = n.mostRuns()
-	return n.VariantCount() > MaxVariants || n.Calls()+n.JudgeCalls() > MaxCalls
+	return n.VariantCount() > MaxVariants || n.Calls()+n.JudgeCalls()+n.MeaningCalls() > MaxCalls
 }
 
 // CheckName returns the fault of a task's name; nil means that it has none.

@@ -154,6 +154,8 @@ type New struct {
 	Channels *[]uuid.UUID
 	// Evaluators judge the answers; their order determines their numbers.
 	Evaluators []NewEvaluator
+	// Meaning is the model that groups answers by meaning; nil means that nobody does.
+	Meaning *NewTarget
 	// Untested are the names of the targets whose last test failed.
 	Untested []string
 }
@@ -320,6 +322,9 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 		evaluators[place].Number = place + 1
 	}
 	if record.Task.Evaluators, record.Task.Judges, err = s.targeted(id, evaluators, len(record.Task.Targets)); err != nil {
+		return db.NewTask{}, err
+	}
+	if err := s.addGrouper(&record.Task, n.Meaning); err != nil {
 		return db.NewTask{}, err
 	}
 	if err := checkVariables(ctx, record.Task.Evaluators, n.Dataset.VariableNames); err != nil {
@@ -595,6 +600,13 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 			copied.Model = &NewTarget{target, secrets}
 		}
 		n.Evaluators = append(n.Evaluators, copied)
+	}
+	if grouper := source.Grouper(); grouper != nil {
+		secrets, err := Open(s.Sealer, *grouper)
+		if err != nil {
+			return n, err
+		}
+		n.Meaning = &NewTarget{*grouper, secrets}
 	}
 	for _, target := range source.Targets {
 		secrets, err := Open(s.Sealer, target)
