@@ -104,7 +104,7 @@ func (w *walk) canAnswer(one *operation, status string) bool {
 	case "413": // an archive may be as large as a gigabyte
 		return one.id != "import-task"
 	case "429": // 429 has other reasons here than busy gates; TestAProjectHasSoManyOfEach fills a project
-		return !slices.Contains([]string{"evaluate-task", "import-task", "change-dataset", "create-token", "create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
+		return !slices.Contains([]string{"evaluate-task", "group-answers", "import-task", "change-dataset", "create-token", "create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
 	}
 	return true
 }
@@ -180,6 +180,8 @@ func (w *walk) tasks() {
 	w.do("POST", path+"/extend", object{"runs_per_item": 3}, 202)
 	w.awaitDone(t, draft)
 	w.do("POST", path+"/evaluate", object{"evaluators": []string{w.ids["judges"]}}, 202)
+	w.awaitDone(t, draft)
+	w.do("POST", path+"/meanings", object{"model_id": w.ids["models"]}, 202)
 	w.awaitDone(t, draft)
 	w.file(path+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer,level\nnew,新,1,2\n"}, 202)
 	w.awaitDone(t, draft)
@@ -369,6 +371,7 @@ var bodies = map[string]any{
 	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
 	"carry-reviews":        object{"from": uuid.NewString(), "reviewer": "x"},
 	"confirm-changes":      object{"against": uuid.NewString()},
+	"group-answers":        object{"model_id": uuid.NewString()},
 	"put-project-settings": object{"review_reasons": []string{}},
 }
 
@@ -424,6 +427,7 @@ func (w *walk) inTheWay() {
 	w.do("POST", finished+"/stop", nil, 409)
 	w.do("POST", draft+"/retry", nil, 409)
 	w.do("POST", draft+"/evaluate", nil, 409)
+	w.do("POST", draft+"/meanings", object{"model_id": w.ids["models"]}, 409)
 	w.file(draft+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer\nnew,新,1\n"}, 409)
 	for _, path := range []string{"/results", "/export", "/archive"} {
 		w.do("GET", draft+path, nil, 409)
