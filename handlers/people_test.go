@@ -412,7 +412,9 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 		shown := reader.get(t, path)
 		require.Equal(t, http.StatusOK, shown.StatusCode, path)
 		shown.page(t).Find("main form[method=post]").Each(func(_ int, form *goquery.Selection) {
-			t.Errorf("%s offers %s to a viewer", path, form.AttrOr("action", "?"))
+			if action := form.AttrOr("action", "?"); action != "/tasks/columns" { // what one's own browser shows
+				t.Errorf("%s offers %s to a viewer", path, action)
+			}
 		})
 	}
 }

@@ -61,14 +61,12 @@ func TestAFormattedBeginningHasWholeRows(t *testing.T) {
 	fake := agenttest.New(t, answering(map[string][]string{"表": {table}}))
 	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer\n表,a\n"})
 	s.awaitDone(t, id)
-	for _, view := range []string{"columns", "merged"} {
-		head := s.get(t, "/tasks/"+id+"/results?text=formatted&view="+view).page(t).Find("summary .formatted").First()
-		require.Greater(t, head.Find("tr").Length(), 10, view)
-		head.Find("tr").Slice(1, goquery.ToEnd).Each(func(_ int, row *goquery.Selection) {
-			require.Equal(t, "违约金1,200 元", row.Text(), view)
-		})
-		require.Equal(t, "…", head.Find("p").Last().Text(), "what is left out is announced")
-	}
+	head := s.get(t, "/tasks/"+id+"/results?text=formatted&view=columns").page(t).Find("summary .formatted").First()
+	require.Greater(t, head.Find("tr").Length(), 10)
+	head.Find("tr").Slice(1, goquery.ToEnd).Each(func(_ int, row *goquery.Selection) {
+		require.Equal(t, "违约金1,200 元", row.Text())
+	})
+	require.Equal(t, "…", head.Find("p").Last().Text(), "what is left out is announced")
 }
 
 // The merged view shows each distinct answer once, with its difference from the most common one; columns mark the
