@@ -29,8 +29,7 @@ func HasSlice(query url.Values) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(query)), isSliceParameter)
 }
 
-// SliceValues returns the parameters of a query that Slicing reads. A form sends blanks for fields that were left
-// empty.
+// SliceValues are the parameters of a query that Slicing reads. A form has blanks for what it does not ask for.
 func SliceValues(query url.Values) url.Values {
 	values := url.Values{}
 	for name, given := range query {

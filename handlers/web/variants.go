@@ -34,11 +34,7 @@ func (p *Pages) showSummary(c echo.Context) error {
 	if by != "" && !slices.Contains(task.VariableNames, by) {
 		return request.ParameterFault("by", request.OneOf(task.VariableNames...))
 	}
-	withDefaults, err := pages.Flag(c, "include_defaults")
-	if err != nil {
-		return err
-	}
-	s, err := p.reader.Summary(ctx, task, by, withDefaults)
+	s, err := p.reader.Summary(ctx, task, by, c.QueryParam("include_defaults") == "true")
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package saved
+package summary
 
 import (
 	"math"
@@ -47,7 +47,7 @@ type plot struct {
 	axis   []mark // values, from bottom to top
 	times  []mark
 	limit  *mark // the limit below which there is an alert; nil for none
-	// restarts are the firings whose configuration differs from the previous firing.
+	// restarts are the firings whose configuration is another than that of the firing before.
 	restarts []mark
 }
 
@@ -125,9 +125,6 @@ func isRestart(before, now Firing) bool {
 
 // control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md, Nights).
 func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64, y func(float64) float64) {
-	if p.hasGaps { // tasks of people are no equal nights
-		return
-	}
 	var nights []measure.Night
 	var places []int // in Firings; negative for earlier ones
 	var before *Firing
@@ -198,7 +195,7 @@ func timeMark(x float64, label string) mark {
 // widthOfDigit is the approximate width of a digit in the axes' font.
 const widthOfDigit = 7.0
 
-// frame returns the range of the axis that is drawn.
+// frame is the range of the axis that is drawn.
 func frame(metric measure.Metric, lowest, highest float64) (low, high float64) {
 	pad := max((highest-lowest)*0.08, math.Abs(highest)*0.02, 1e-6)
 	low, high = max(0, lowest-pad), highest+pad
@@ -228,18 +225,15 @@ func (p TrendPage) curve(metric measure.Metric, number int, x func(int) float64,
 		line, upper, lower = nil, nil, nil
 	}
 	for place, firing := range p.Firings {
-		var variant measure.VariantPoints
-		if number < len(firing.Variants) {
-			variant = firing.Variants[number]
+		if number >= len(firing.Variants) {
+			end()
+			continue
 		}
-		if variant.Name != "" {
-			c.name = variant.Name
-		}
+		variant := firing.Variants[number]
+		c.name = variant.Name
 		point, isKnown := variant.Points[metric]
 		if !isKnown {
-			if !p.hasGaps {
-				end()
-			}
+			end()
 			continue
 		}
 		at := coordinate(x(place))
