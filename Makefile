@@ -13,7 +13,7 @@ OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
 # The tests of cmd/wending in which the program's own code runs beside itself. What the others start is handlers and jobs, which are raced with their own tests.
 RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
 export GORACE := atexit_sleep_ms=50 # a package that has ended would wait a second for reports of others
-CHECKED := -vet=off -timeout 25m -parallel 4 # the linter vets; tests wait more than they compute
+CHECKED := -vet=off -ldflags=-w -timeout 25m -parallel 4 # the linter vets; nobody debugs these programs; tests wait more than they compute
 # The packages that read texts and files in one thread, and tests elsewhere that do: they have no races to find.
 ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
 LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay|TestEveryOperationAnswersAsItIsDescribed|TestNumbersOfALongTextAreBounded|TestAHostileReplyIsReadQuickly
@@ -58,9 +58,16 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 .PHONY: test-race
 test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
 	go test $(CHECKED) -race -skip '^($(LARGE))$$' $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$')
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-race-program test-plain
+
+.PHONY: test-race-program
+test-race-program: # tests that mostly wait for the program, and so leave the processors to others
 	go test $(CHECKED) -race -run '^($(RACED))$$' ./cmd/wending
+
+.PHONY: test-plain
+test-plain:
 	go test $(CHECKED) -run '^($(LARGE))$$' ./handlers ./jobs/evaluate
-	go test $(CHECKED) $$(go list ./... | grep -E '$(ALONE)') ./cmd/wending
+	go test $(CHECKED) -skip '^($(RACED))$$' $$(go list ./... | grep -E '$(ALONE)') ./cmd/wending
 
 .PHONY: test-fast
 test-fast: ## The same without the race detector

@@ -13,8 +13,8 @@ const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_in
 	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 	r.passed, r.score, ` + EvaluationsOfRun + ` AS evaluations`
 
-// AnswerTokens are the output tokens of a run's answer without those of its reasoning; NULL if the two are not
-// counted separately.
+// AnswerTokens are the output tokens of a run's answer without its reasoning tokens; NULL if the two are not counted
+// separately.
 const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
 
 // Supersede clears is_current on the runs that the runs of the units "done" replace. The INSERT that follows must

@@ -7,6 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"wending/db/meaning"
 	"wending/db/pg"
 )
 
@@ -37,6 +38,8 @@ type NewItem struct {
 	Variables []string
 	// Planned are the numbers of its runs by variant, if some exceed the task's runs_per_item; used for imports only.
 	Planned []int
+	// Meaning is what a model said about which answers say the same; used for imports only, nil means nothing.
+	Meaning *meaning.Grouping
 }
 
 const insertItem = `

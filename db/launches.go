@@ -19,17 +19,19 @@ import (
 type LaunchKind string
 
 // The kinds of launches. SUBMIT, RESUME and EXTEND run everything that has no run yet; RETRY_FAILED runs everything
-// that did not succeed, and repeats judgements without a rating; EVALUATE runs only evaluators.
+// that did not succeed, and repeats judgements without a rating and questions without a grouping; EVALUATE runs only
+// evaluators, MEANING only groups answers by meaning.
 const (
 	LaunchSubmit   LaunchKind = "SUBMIT"
 	LaunchRetry    LaunchKind = "RETRY_FAILED"
 	LaunchResume   LaunchKind = "RESUME"
 	LaunchExtend   LaunchKind = "EXTEND"
 	LaunchEvaluate LaunchKind = "EVALUATE"
+	LaunchMeaning  LaunchKind = "MEANING"
 )
 
 // LaunchKinds lists all kinds.
-var LaunchKinds = []LaunchKind{LaunchSubmit, LaunchRetry, LaunchResume, LaunchExtend, LaunchEvaluate}
+var LaunchKinds = []LaunchKind{LaunchSubmit, LaunchRetry, LaunchResume, LaunchExtend, LaunchEvaluate, LaunchMeaning}
 
 // LaunchStatus is the state of a launch: PENDING → RUNNING (→ STOPPING) → SUCCEEDED, STOPPED or FAILED.
 type LaunchStatus string
@@ -102,17 +104,17 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 	return id, outbox.MarkPushing(ctx, tx, id)
 }
 
-// RunsLeft returns how many calls, including calls to judges, a launch of the kind would make now, or 0 if the
+// RunsLeft returns how many calls, including those to judges and for groupings, a launch of the kind would make now, or 0 if the
 // task's state does not allow it or nothing is left. Pages, API and store share this rule. statistics are the
 // task's own.
 func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 	if !t.allows(kind) {
 		return 0
 	}
-	left := t.TotalRuns() - statistics.Runs + statistics.JudgeMissing
+	left := t.TotalRuns() - statistics.Runs + statistics.JudgeMissing + statistics.MeaningMissing
 	switch {
 	case kind == LaunchRetry:
-		left += statistics.Failed + statistics.TimedOut + statistics.JudgeErrors
+		left += statistics.Failed + statistics.TimedOut + statistics.JudgeErrors + statistics.MeaningErrors
 	case kind == LaunchResume && t.Adaptive != nil && left == 0:
 		left = 1 // further rounds may be due, which only the launch plans
 	}
@@ -130,8 +132,8 @@ func (t Task) allows(kind LaunchKind) bool {
 	return !t.Status.IsActive()
 }
 
-// countLeft counts the runs that did not succeed and the answers that judges did not rate: of the question $2 and
-// the variant $3, where NULL means all.
+// countLeft counts the runs that did not succeed, the answers that judges did not rate and the questions whose answers were not
+// grouped: of the question $2 and the variant $3, where NULL means all.
 const countLeft = `
 	SELECT t.runs_per_item
 			* CASE WHEN $2::bigint IS NULL THEN t.total_items ELSE 1 END
@@ -150,6 +152,10 @@ const countLeft = `
 				AND ($2::bigint IS NULL OR r.item_id = $2) AND ($3::int IS NULL OR r.variant = $3)
 			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
 			WHERE e.task_id = t.id AND e.target IS NOT NULL AND (v.run_id IS NULL OR v.status = 'FAILED' OR v.is_default))
+		+ (SELECT count(*)
+			FROM evaluation_items i
+			JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1 AND q.contents > 1 AND q.meaning_by IS NULL
+			WHERE i.task_id = t.id AND t.meaning_target IS NOT NULL AND ($2::bigint IS NULL OR i.id = $2))
 	FROM evaluation_tasks t
 	WHERE t.id = $1`
 
@@ -367,7 +373,7 @@ const unitsAtOnce = 10_000
 
 // The next items of a launch: those after the last item whose units have been created.
 const findItemsToMake = `
-	SELECT coalesce(max(id), 0) AS last, count(*) AS count
+	SELECT (SELECT made_through FROM launches WHERE id = $1) AS before, coalesce(max(id), 0) AS last, count(*) AS count
 	FROM (
 		SELECT i.id
 		FROM launches l
@@ -390,7 +396,7 @@ const insertUnits = `
 		JOIN task_variants v ON v.task_id = t.id AND (l.variant IS NULL OR v.number = l.variant)
 		CROSS JOIN LATERAL generate_series(1, ` + PlannedRuns + `) n
 		WHERE l.id = $1
-		  AND l.kind <> 'EVALUATE'
+		  AND l.kind NOT IN ('EVALUATE', 'MEANING')
 		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND ` + isKept + `)
 		  AND (i.series IS NULL OR NOT EXISTS (
 			SELECT FROM evaluation_items earlier
@@ -412,6 +418,7 @@ const insertJudgeUnits = `
 	WHERE l.id = $1
 	  AND CASE l.kind
 			WHEN 'EVALUATE' THEN e.number = ANY (l.evaluators)
+			WHEN 'MEANING' THEN false
 			WHEN 'RETRY_FAILED' THEN v.run_id IS NULL OR v.status = 'FAILED' OR v.is_default
 			ELSE v.run_id IS NULL
 		END
@@ -529,8 +536,8 @@ func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) 
 	const note = `
 		UPDATE launches SET made_through = $2, total_units = total_units + $3 WHERE id = $1 RETURNING total_units`
 	var next struct {
-		Last  int64
-		Count int
+		Before, Last int64
+		Count        int
 	}
 	if err := tx.GetContext(ctx, &next, findItemsToMake, launchID, limit); err != nil {
 		return 0, 0, pg.Classify("find the next questions", err)
@@ -544,7 +551,12 @@ func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) 
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := tx.GetContext(ctx, &units, note, launchID, next.Last, made+judged); err != nil {
+	result, err = tx.ExecContext(ctx, insertGroupingUnits, launchID, next.Before, next.Last, nil)
+	grouped, err := pg.Affected("create the units of groupings", result, err)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := tx.GetContext(ctx, &units, note, launchID, next.Last, made+judged+grouped); err != nil {
 		return 0, 0, pg.Classify("record the created units", err)
 	}
 	return units, next.Count, nil
@@ -589,7 +601,7 @@ func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 // StopFor is how long calls in flight may continue after a stop before they are cut.
 const StopFor = 30 * time.Second
 
-// taskWithin is the condition that the task $1 is within the scope of a parameter.
+// taskWithin returns the condition that the task $1 is within the scope of a parameter.
 func taskWithin(parameter string) string {
 	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", parameter) + `)`
 }
@@ -738,7 +750,11 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 			}
 		}
 		if launch.Status == LaunchRunning {
-			if isPlanned, err := planLastRounds(ctx, tx, id); err != nil || isPlanned {
+			isPlanned, err := planLastRounds(ctx, tx, id)
+			if err == nil && !isPlanned {
+				isPlanned, err = planLastGroupings(ctx, tx, id, launch.TaskID)
+			}
+			if err != nil || isPlanned {
 				return err
 			}
 		}

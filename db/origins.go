@@ -16,7 +16,7 @@ import (
 
 const insertOrigin = `INSERT INTO origins (origin) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// refreshOrigins sets the intervals of the launches' origins to those of their strictest running launches. A
+// refreshOrigins sets the interval of each of the launches' origins to the interval of its strictest running launch. A
 // separate statement locks the rows in a fixed order, so that the next one sees what concurrent transactions have
 // committed.
 func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error {

@@ -18,8 +18,8 @@ import (
 // (measure.IsSettled).
 type Adaptive struct {
 	// MaxRuns is the maximum number of runs of a question.
-	MaxRuns    int     `json:"max_runs" minimum:"3" maximum:"20" doc:"Most runs of a question; not below runs_per_item" example:"10"`
-	Confidence float64 `json:"confidence" minimum:"0.5" maximum:"0.999" doc:"A question is settled when its most common answer is the right leader with this probability" example:"0.95"`
+	MaxRuns    int     `json:"max_runs" minimum:"3" maximum:"20" doc:"Maximum number of runs per question; at least runs_per_item" example:"10"`
+	Confidence float64 `json:"confidence" minimum:"0.5" maximum:"0.999" doc:"Probability, 0.5–0.999, with which the most common answer must be the true leader for a question to count as settled" example:"0.95"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -96,9 +96,9 @@ func (t Task) MostRuns(planned Planned) int {
 }
 
 // planRounds plans one more run of each question that has all its runs, is not settled and may be asked again: of the
-// questions $2 (NULL means all) in the scope of the launch $1, in each variant for itself, and of a conversation as a whole. $3
-// is measure.SettledFrom, $4 how many runs there is room for (NULL means any number). It runs with the launch locked: a second
-// call finds the runs planned and missing, and plans nothing.
+// questions $2 (NULL means all) in the scope of the launch $1. Each variant is decided separately, a conversation as a
+// whole. $3 is measure.SettledFrom, $4 the maximum number of runs to plan (NULL means no limit). The launch must be
+// locked: a second call finds the planned runs missing and plans nothing.
 const planRounds = `
 	WITH asked AS (
 		SELECT DISTINCT coalesce(first.id, i.id) AS item_id
@@ -179,12 +179,12 @@ const lockRounds = `
 		WHERE a.launch_id = l.id) AS room
 	FROM launches l
 	JOIN evaluation_tasks t ON t.id = l.task_id
-	WHERE l.id = $1 AND l.status = 'RUNNING' AND l.kind <> 'EVALUATE' AND t.adaptive IS NOT NULL
+	WHERE l.id = $1 AND l.status = 'RUNNING' AND l.kind NOT IN ('EVALUATE', 'MEANING') AND t.adaptive IS NOT NULL
 	FOR NO KEY UPDATE OF l`
 
-// PlanRounds plans, for those of the questions that have all their runs and are not settled, one more run, and reports whether
-// there were any. It does nothing unless the launch is RUNNING and its task adaptive. Questions that nobody plans a round
-// for, because the process died, are found when the launch would end.
+// PlanRounds plans one more run for each of the questions that has all its runs and is not settled, and reports whether
+// there were any. It does nothing unless the launch is RUNNING and its task adaptive. Questions that nobody plans a
+// round for, because the process died, are found when the launch would end.
 func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
 	// Most results complete no round: claims wait for the lock only where one does.
 	const find = `

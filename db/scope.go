@@ -19,7 +19,7 @@ type Scope struct {
 // InProject returns the scope of one project.
 func InProject(id uuid.UUID) Scope { return Scope{id: id} }
 
-// AllProjects is the scope of workers and commands, and of all requests to an installation without sign-in.
+// AllProjects returns the scope of workers and commands, and of all requests to an installation without sign-in.
 func AllProjects() Scope { return Scope{isAll: true} }
 
 // Value returns the scope as the parameter of a condition written by Within: NULL means all projects. It implements

@@ -15,20 +15,31 @@ import (
 // Stability is how alike the answers of a task are. A number is nil if it is unknown: if there is one run per
 // question, or before the first question has all its runs.
 type Stability struct {
-	Items        int `json:"items" doc:"Questions" example:"100"`
-	RunsExpected int `json:"runs_expected" example:"500"`
+	Items        int `json:"items" doc:"Number of questions" example:"100"`
+	RunsExpected int `json:"runs_expected" doc:"Number of planned runs" example:"500"`
 	Missing      int `json:"missing" doc:"runs_expected − runs" example:"0"`
 	// SuccessRate counts missing runs as not succeeded.
 	SuccessRate   *float64 `json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`
-	IdenticalRate *float64 `json:"identical_rate" doc:"Share of questions whose answers are all there and all equal" example:"0.42"`
+	IdenticalRate *float64 `json:"identical_rate" doc:"Share of questions with every run answered and all answers equal" example:"0.42"`
 	// Agreement is the mean over questions of Σ m(m − 1) / (N(N − 1)), where each answer was given by m of N runs.
-	Agreement    *float64       `json:"agreement" doc:"Mean share of pairs of runs of a question that gave equal answers" example:"0.71"`
-	Consensus    *float64       `json:"consensus" doc:"Mean share of runs that gave their question's most common answer" example:"0.83"`
-	DistinctMean *float64       `json:"distinct_mean" doc:"Mean number of different answers to a question" example:"1.9"`
-	Similarity   *float64       `json:"similarity" doc:"Mean similarity of pairs of answers: 1 − edit distance / length of the longer" example:"0.94"`
-	Levels       map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, facts, wording, different, empty, unknown"`
+	Agreement    *float64       `json:"agreement" doc:"Mean over questions of the share of pairs of runs with equal answers" example:"0.71"`
+	Consensus    *float64       `json:"consensus" doc:"Mean over questions of the share of runs that gave the most common answer" example:"0.83"`
+	DistinctMean *float64       `json:"distinct_mean" doc:"Mean number of distinct answers per question" example:"1.9"`
+	Similarity   *float64       `json:"similarity" doc:"Mean similarity of pairs of answers to a question: 1 − edit distance / length of the longer answer" example:"0.94"`
+	Levels       map[string]int `json:"levels" doc:"Number of questions at each level: identical, format_only, facts, wording, different, empty, unknown"`
 	// FactsDiffer leaves out questions with fewer than two answers.
-	FactsDiffer map[string]int `json:"facts_differ" doc:"Questions whose answers contradict each other in a fact (conflict), of which some lack one (omission), or neither (none)"`
+	FactsDiffer map[string]int `json:"facts_differ" doc:"Number of questions whose answers contradict each other in a fact (conflict), of which only some state a fact (omission), or neither (none)"`
+	MeaningNumbers
+}
+
+// MeaningNumbers are how alike answers are by meaning, over the questions of which it is known which answers say the same.
+type MeaningNumbers struct {
+	MeaningItems         int      `db:"meaning_items" json:"meaning_items,omitempty" doc:"Questions of which it is known which answers say the same" example:"98"`
+	MeaningAgreement     *float64 `db:"meaning_agreement" json:"meaning_agreement,omitempty" doc:"Of these: mean share of pairs of runs of a question whose answers say the same" example:"0.88"`
+	MeaningIdenticalRate *float64 `db:"meaning_identical_rate" json:"meaning_identical_rate,omitempty" doc:"Share of questions whose answers are all there and all say the same" example:"0.75"`
+	MeaningDistinctMean  *float64 `db:"meaning_distinct_mean" json:"meaning_distinct_mean,omitempty" doc:"Mean number of groups of answers that say the same" example:"1.3"`
+	MeaningEntropy       *float64 `db:"meaning_entropy" json:"meaning_entropy,omitempty" doc:"Mean entropy of the groups of a question, in nats (semantic entropy)" example:"0.21"`
+	MeaningUnsure        int      `db:"meaning_unsure" json:"meaning_unsure,omitempty" doc:"Questions with answers whose group is not certain" example:"3"`
 }
 
 // Statistics are counts and latencies of runs: the current runs of a task, or the runs of one launch. Latencies are
@@ -40,44 +51,63 @@ type Statistics struct {
 	TimedOut  int `json:"timed_out" example:"2"`
 	// Stopped is how many runs never took place because the task was stopped or failed.
 	Stopped    int            `json:"stopped" doc:"Runs that never took place because the task was stopped or failed" example:"0"`
-	Attempts   int            `json:"attempts" doc:"Calls made, retries included" example:"509"`
+	Attempts   int            `json:"attempts" doc:"Calls made, including retries" example:"509"`
 	ErrorCodes map[string]int `json:"error_codes" doc:"Number of runs by error code"`
-	LatencyAvg *float64       `json:"latency_avg_ms" doc:"Over runs that succeeded; null if none did" example:"812.4"`
+	LatencyAvg *float64       `json:"latency_avg_ms" doc:"Mean over successful runs; null if there are none" example:"812.4"`
 	LatencyP50 *float64       `json:"latency_p50_ms" example:"640"`
 	LatencyP90 *float64       `json:"latency_p90_ms" example:"1730.5"`
 	LatencyP99 *float64       `json:"latency_p99_ms" example:"4210"`
 	// TotalTokens and Cost are sums over the runs that report tokens; nil means that no run reports them. Cost
 	// is also nil if the targets have different currencies.
 	TotalTokens *int64  `json:"total_tokens" doc:"Sum over the runs that report tokens; null if none does" example:"51234"`
-	Cost        *string `json:"cost" doc:"Decimal number: sum over the runs with known tokens and prices; null if there are none or currencies differ" example:"0.42"`
+	Cost        *string `json:"cost" doc:"Sum over the runs with known tokens and prices, a decimal number; null if there are none or if currencies differ" example:"0.42"`
 	Currency    *string `json:"currency" example:"USD"`
 	// RunsWithCost is how many runs Cost sums up; it is 0 in statistics stored by earlier versions.
-	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Of how many runs cost is the sum" example:"500"`
+	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Number of runs that cost sums up" example:"500"`
 	// The work of judges is counted separately from the runs: for a launch, all its calls to judges; for a task,
 	// the judges' verdicts on its current runs. JudgeErrors is how many answers judges could not rate.
-	JudgeErrors   int     `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate: its call failed, or what it said cannot be read" example:"2"`
+	JudgeErrors   int     `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate because its call failed or its reply was unreadable" example:"2"`
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
-	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Decimal number: what the judges' calls cost, not part of cost; absent if unknown or currencies differ" example:"0.08"`
+	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Cost of the judges' calls, a decimal number; not part of cost; absent if unknown or if currencies differ" example:"0.08"`
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
+	// Groupings by meaning are counted in the same way. MeaningErrors is how many questions the model gave no
+	// grouping for.
+	MeaningErrors   int     `json:"meaning_errors,omitempty" doc:"Questions whose answers the model did not group: its call failed, or what it said cannot be read" example:"1"`
+	MeaningCalls    int     `json:"meaning_calls,omitempty" doc:"Calls that groupings by meaning took, without retries" example:"110"`
+	MeaningTokens   *int64  `json:"meaning_tokens,omitempty" doc:"Sum over these calls; not part of total_tokens" example:"81920"`
+	MeaningCost     *string `json:"meaning_cost,omitempty" doc:"Decimal number: what these calls cost, not part of cost; absent if unknown or currencies differ" example:"0.05"`
+	MeaningCurrency *string `json:"meaning_currency,omitempty" example:"USD"`
 	// Duration is the time from a launch's start to its end or, while it runs, to now, in seconds; for a task it is
 	// the sum over its launches.
-	Duration *float64 `json:"duration_seconds" doc:"From start to end, or to now; that of a task is the sum over its launches" example:"104.31"`
+	Duration *float64 `json:"duration_seconds" doc:"Seconds from start to end, or to now while running; for a task, the sum over its launches" example:"104.31"`
 }
+
+// sumGroupings is what groupings m took, made by targets g, as pairs of a JSON object.
+const sumGroupings = `
+				'meaning_calls', coalesce(sum(m.calls), 0),
+				'meaning_tokens', sum(m.total_tokens),
+				'meaning_cost', CASE WHEN count(DISTINCT g.currency) = 1 THEN CAST(trim_scale(sum(m.cost)) AS text) END,
+				'meaning_currency', CASE WHEN count(DISTINCT g.currency) = 1 THEN min(g.currency) END`
 
 // TaskStatistics are the statistics of a task.
 type TaskStatistics struct {
 	Statistics
 	Stability
 	// JudgeMissing is how many answers a judge has not rated yet.
-	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge was not asked about yet" example:"0"`
+	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that no judge has been asked about yet" example:"0"`
+	// MeaningMissing is how many questions the model has not been asked about yet.
+	MeaningMissing int `json:"meaning_missing,omitempty" doc:"Questions with different answers that the model which groups them was not asked about yet" example:"0"`
 	// The combined verdict of all evaluators, over all variants; nil without evaluators, or if nothing has been
 	// judged.
 	PassRate *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
 	Passes   *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
-	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator has a verdict, and that did not pass" example:"49"`
+	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator reached a verdict and at least one failed the answer" example:"49"`
 	// AgreementRange is the lowest and the highest mean agreement among the variants; nil if there is one variant.
-	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"With several variants: mean agreement of the least and of the most agreeing one" example:"[0.72, 0.95]"`
-	ScoreMean      *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs; absent without evaluators" example:"0.87"`
+	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"Lowest and highest mean agreement among the variants; absent with one variant" example:"[0.72, 0.95]"`
+	// PassRateRange and FactsRange are the same of pass rates and of the number of questions at the level facts.
+	PassRateRange []float64 `json:"pass_rate_range,omitempty" doc:"Lowest and highest pass rate among the variants; absent with one variant or without evaluators" example:"[0.8, 0.9]"`
+	FactsRange    []int     `json:"facts_range,omitempty" doc:"Lowest and highest number of questions at the level facts among the variants; absent with one variant" example:"[2, 9]"`
+	ScoreMean     *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs, 0–1; absent without evaluators" example:"0.87"`
 }
 
 // LaunchStatistics are the statistics of a launch.
@@ -85,8 +115,12 @@ type LaunchStatistics struct {
 	Statistics
 	// JudgeCalls is how many answers judges were to rate in the launch, JudgeStopped how many of them were not
 	// reached.
-	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were asked about, each by one or more calls" example:"72"`
-	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges were not asked about because the task was stopped or failed" example:"0"`
+	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were to rate, each with one or more calls" example:"72"`
+	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges did not rate because the task was stopped or failed" example:"0"`
+	// MeaningQuestions is how many questions were to be grouped in the launch, MeaningStopped how many of them were not
+	// reached.
+	MeaningQuestions int `json:"meaning_questions,omitempty" doc:"Questions whose answers a model was asked to group by meaning" example:"88"`
+	MeaningStopped   int `json:"meaning_stopped,omitempty" doc:"Questions that were not reached because the task was stopped or failed" example:"0"`
 }
 
 // Scan implements sql.Scanner for a column of JSON.
@@ -151,7 +185,8 @@ const computeTaskStatistics = `
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)
-		|| (` + computeAgreementRange + `)
+		|| (` + computeRanges + `)
+		|| (` + computePassRateRange + `)
 		|| (
 			SELECT jsonb_build_object('judge_missing', count(*) FILTER (WHERE v.run_id IS NULL),
 				'judge_errors', count(*) FILTER (WHERE v.status = 'FAILED' OR v.is_default),
@@ -163,6 +198,17 @@ const computeTaskStatistics = `
 			JOIN evaluation_runs r ON r.task_id = e.task_id AND r.is_current AND r.status = 'SUCCEEDED'
 			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
 			WHERE e.task_id = $1 AND e.target IS NOT NULL)
+		|| (
+			SELECT jsonb_build_object('meaning_missing', count(*) FILTER (WHERE NOT q.meaning_default), 'meaning_errors', count(*) FILTER (WHERE q.meaning_default))
+			FROM evaluation_items i
+			JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1 AND q.contents > 1 AND q.meaning_by IS NULL
+			WHERE i.task_id = $1 AND EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND meaning_target IS NOT NULL))
+		|| (
+			SELECT jsonb_build_object(` + sumGroupings + `)
+			FROM evaluation_items i
+			JOIN meanings m ON m.item_id = i.id AND m.is_current
+			JOIN task_targets g ON g.task_id = i.task_id AND g.number = m.target
+			WHERE i.task_id = $1 AND EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND meaning_target IS NOT NULL))
 		|| (` + computeVerdicts + `)
 		|| (
 			SELECT ` + sumSpent + `
@@ -201,22 +247,40 @@ const computeStability = `
 		'facts_differ', jsonb_build_object(
 			'conflict', count(*) FILTER (WHERE facts_differ = 'conflict'),
 			'omission', count(*) FILTER (WHERE facts_differ = 'omission'),
-			'none', count(*) FILTER (WHERE facts_differ = 'none')))
+			'none', count(*) FILTER (WHERE facts_differ = 'none')),
+		'meaning_items', count(meaning_by),
+		'meaning_agreement', avg(meaning_agreement),
+		'meaning_identical_rate', avg(CAST(meaning_agreement = 1 AS int)::float8),
+		'meaning_distinct_mean', avg(meaning_groups::float8) FILTER (WHERE meaning_groups > 0),
+		'meaning_entropy', avg(meaning_entropy),
+		'meaning_unsure', count(*) FILTER (WHERE meaning_unsure <> '{}'))
 	FROM question_statistics q
 	JOIN evaluation_items i ON i.id = q.item_id
 	JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants = 1
 	WHERE i.task_id = $1`
 
-const computeAgreementRange = `
-	SELECT CASE WHEN count(*) > 0 THEN jsonb_build_object('agreement_range', jsonb_build_array(min(agreement), max(agreement))) ELSE '{}' END
+const computeRanges = `
+	SELECT CASE WHEN count(*) > 0
+		THEN jsonb_build_object('agreement_range', jsonb_build_array(min(agreement), max(agreement)), 'facts_range', jsonb_build_array(min(facts), max(facts)))
+		ELSE '{}' END
 	FROM (
-		SELECT avg(q.agreement) AS agreement
+		SELECT avg(q.agreement) AS agreement, count(*) FILTER (WHERE q.level = 'facts') AS facts
 		FROM question_statistics q
 		JOIN evaluation_items i ON i.id = q.item_id
 		JOIN evaluation_tasks t ON t.id = i.task_id AND t.total_variants > 1
 		WHERE i.task_id = $1
 		GROUP BY q.variant
 		HAVING avg(q.agreement) IS NOT NULL) of_variants`
+
+const computePassRateRange = `
+	SELECT CASE WHEN count(*) > 0 THEN jsonb_build_object('pass_rate_range', jsonb_build_array(min(rate), max(rate))) ELSE '{}' END
+	FROM (
+		SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / count(r.passed) AS rate
+		FROM evaluation_runs r
+		JOIN evaluation_tasks t ON t.id = r.task_id AND t.total_variants > 1
+		WHERE r.task_id = $1 AND r.is_current AND r.run_index <= t.runs_per_item
+		GROUP BY r.variant
+		HAVING count(r.passed) > 0) of_variants`
 
 const computeLaunchStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
@@ -252,7 +316,17 @@ const computeLaunchStatistics = `
 				UNION ALL
 				SELECT total_tokens, cost FROM past_evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator AND launch_id = u.launch_id
 				LIMIT 1) said ON true
-			WHERE u.launch_id = $1 AND u.evaluator <> 0)
+			WHERE u.launch_id = $1 AND u.evaluator > 0)
+		|| (
+			SELECT jsonb_build_object(` + sumGroupings + `,
+				'meaning_questions', count(*) FILTER (WHERE u.state = 'DONE'),
+				'meaning_errors', count(*) FILTER (WHERE u.outcome = 'FAILED'),
+				'meaning_stopped', count(*) FILTER (WHERE u.state = 'STOPPED'))
+			FROM units u
+			JOIN launches l ON l.id = u.launch_id
+			JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
+			LEFT JOIN meanings m ON m.unit_id = u.id
+			WHERE u.launch_id = $1 AND u.evaluator = -1)
 	FROM evaluation_runs r
 	WHERE r.launch_id = $1`
 
@@ -308,7 +382,8 @@ const findUnassessed = `
 	CROSS JOIN LATERAL (
 		SELECT max(id) AS newest, count(*) AS runs FROM evaluation_runs WHERE item_id = i.id AND is_current) r
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
-	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs, q.revision) <> (r.newest, r.runs, $3))
+	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs, q.revision) <> (r.newest, r.runs, $3)
+		OR q.contents IS NULL AND (SELECT meaning_target FROM evaluation_tasks WHERE id = $1) IS NOT NULL)
 	LIMIT $2`
 
 func findUnassessedItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, limit int) (itemIDs []int64, err error) {

@@ -18,7 +18,7 @@ import (
 type TargetKind string
 
 // The kinds of targets: a typed address, a copy of a saved agent, a copy of a saved model, and a copy of a saved
-// model that judges.
+// model that judges answers or groups them.
 const (
 	TargetURL   TargetKind = "url"
 	TargetAgent TargetKind = "agent"

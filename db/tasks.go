@@ -85,11 +85,14 @@ type Task struct {
 	// ExtraRuns is how many runs of single questions are planned beyond RunsPerItem.
 	Adaptive  *Adaptive `db:"adaptive"`
 	ExtraRuns int       `db:"extra_runs"`
+	// MeaningTarget is the number of the judge that groups answers by meaning; nil means that nobody does.
+	MeaningTarget *int `db:"meaning_target"`
 	// Targets are the agents and models that the task calls, Variants the variants that it compares, each in
 	// the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
-	// Judges are the targets of evaluators that are models; their numbers follow those of Targets.
+	// Judges are the targets of evaluators that are models, and of models that group answers; their numbers follow those
+	// of Targets.
 	Judges []Target `db:"-"`
 	// Evaluators judge the task's answers, in the order of their numbers; without evaluators answers are not
 	// judged.
@@ -155,7 +158,16 @@ func (t Task) Target(number int) Target {
 	return t.Judges[slices.IndexFunc(t.Judges, func(judge Target) bool { return judge.Number == number })]
 }
 
-// RunsOfItem returns how many runs a question has when it is complete, unless more of it are planned.
+// VariantNumbers returns the numbers of the task's variants.
+func (t Task) VariantNumbers() []int {
+	numbers := make([]int, len(t.Variants))
+	for n, variant := range t.Variants {
+		numbers[n] = variant.Number
+	}
+	return numbers
+}
+
+// RunsOfItem returns the number of runs of a complete question for which no additional runs are planned.
 func (t Task) RunsOfItem() int { return t.RunsPerItem * t.TotalVariants }
 
 // TotalRuns returns how many runs of the task are planned.
@@ -164,7 +176,7 @@ func (t Task) TotalRuns() int { return t.TotalItems*t.RunsOfItem() + t.ExtraRuns
 // taskColumns are the stored columns of a Task, from the table t.
 const taskColumns = `
 		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
-		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure, t.cluster_by, t.adaptive, t.extra_runs,
+		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure, t.cluster_by, t.adaptive, t.extra_runs, t.meaning_target,
 		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at,
 		t.statistics`
 
@@ -256,11 +268,11 @@ const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
 		id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version, variable_names, total_items, total_variants,
-		total_conversations, on_turn_failure, cluster_by, adaptive, project_id, schedule_id, max_cost, created_by)
+		total_conversations, on_turn_failure, cluster_by, adaptive, meaning_target, project_id, schedule_id, max_cost, created_by)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
 		:id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
-		:total_conversations, :on_turn_failure, :cluster_by, CAST(:adaptive AS jsonb), :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
+		:total_conversations, :on_turn_failure, :cluster_by, CAST(:adaptive AS jsonb), :meaning_target, :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It returns
 // the launch's id, which is uuid.Nil for a draft.
@@ -296,7 +308,7 @@ const updateDraft = `
 	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
 		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
 		id_column = :id_column, question_column = :question_column, answer_column = :answer_column, dataset_encoding = :dataset_encoding, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
-		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure, cluster_by = :cluster_by, adaptive = CAST(:adaptive AS jsonb),
+		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure, cluster_by = :cluster_by, adaptive = CAST(:adaptive AS jsonb), meaning_target = :meaning_target,
 		max_cost = CAST(:max_cost AS numeric), updated_at = now()
 	WHERE t.id = :id AND t.project_id = :project_id
 	  AND t.status = 'PENDING'

@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"wending/db/meaning"
 	"wending/db/pg"
 )
 
@@ -24,7 +25,7 @@ type Unit struct {
 	Target   int `db:"target"`
 	RunIndex int `db:"run_index"`
 	// Evaluator is the number of the judge that rates the run SubjectRunID; it is 0, and SubjectRunID nil, for a
-	// unit that asks a question.
+	// unit that asks a question, and Grouping for one that has the question's answers grouped.
 	Evaluator    int    `db:"evaluator"`
 	SubjectRunID *int64 `db:"subject_run_id"`
 	// Resume is the state of an accepted job, as the previous holder of the unit stored it while waiting for it;
@@ -349,7 +350,7 @@ func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message
 }
 
 // RequeueLostUnits returns the units of dead workers to the queue, under a new epoch. Units that were lost three
-// times end with a FAILED run or, for a judge, with default ratings; units of a stopped launch are stopped. It
+// times end with a FAILED run or, for a judge, with default ratings or groups; units of a stopped launch are stopped. It
 // returns how many units were lost.
 func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int, err error) {
 	err = s.db.InTx(ctx, "requeue lost units", func(tx *sqlx.Tx) error {
@@ -362,10 +363,12 @@ func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int
 			return pg.Classify("requeue lost units", err)
 		}
 		lost = len(units)
-		var given, judges []int64
+		var given, judges, groupings []int64
 		for _, unit := range units {
 			switch {
 			case unit.State != "DONE":
+			case unit.Evaluator == Grouping:
+				groupings = append(groupings, unit.ID)
 			case unit.Evaluator != 0:
 				judges = append(judges, unit.ID)
 			default:
@@ -375,6 +378,11 @@ func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int
 		message := fmt.Sprintf("The worker running this call was lost %d times", maxLosses)
 		if len(judges) > 0 {
 			if err := endLostJudgements(ctx, tx, judges, message, unrated); err != nil {
+				return err
+			}
+		}
+		if len(groupings) > 0 {
+			if err := meaning.EndLost(ctx, tx, groupings, WorkerLostCode, message); err != nil {
 				return err
 			}
 		}

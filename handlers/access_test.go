@@ -123,7 +123,9 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 	ids["agents"] = s.made(t, admin, v1+"agents", object{"name": "a", "protocol": "default", "url": agentURL})
 	ids["prompts"] = s.made(t, admin, v1+"prompts", object{"name": "w", "user": "{{question}}"})
 	ids["evaluators"] = s.made(t, admin, v1+"evaluators", object{"name": "e", "kind": "exact", "config": object{}})
-	ids["channels"] = s.made(t, admin, v1+"channels", object{"name": "c", "kind": "webhook", "url": agentURL, "events": []string{"finished"}})
+	ids["channels"] = s.made(t, admin, v1+"channels", object{
+		"name": "c", "kind": "webhook", "url": agentURL, "events": []string{"finished"},
+	})
 	file := func(path string, fields map[string]string) response {
 		request := s.form(t, path, fields)
 		request.Header.Set("Authorization", "Bearer "+admin)
@@ -137,11 +139,15 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
 	answer.into(t, &found)
 	ids["datasets"] = found.ID
-	answer = file(api, map[string]string{"task_name": "秘密任务", "agent_api_url": agentURL, "start": "false", "file@q.csv": questions})
+	answer = file(api, map[string]string{
+		"task_name": "秘密任务", "agent_api_url": agentURL, "start": "false", "file@q.csv": questions,
+	})
 	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
 	answer.into(t, &found)
 	ids["evaluation-tasks"] = found.TaskID
-	ids["schedules"] = s.made(t, admin, v1+"schedules", object{"name": "s", "task_id": found.TaskID, "cron": "0 2 * * *", "is_enabled": false})
+	ids["schedules"] = s.made(t, admin, v1+"schedules", object{
+		"name": "s", "task_id": found.TaskID, "cron": "0 2 * * *", "is_enabled": false,
+	})
 	ids["tokens"] = s.made(t, admin, v1+"tokens", object{"name": "t", "role": "viewer"})
 	share := uuid.New()
 	_, err := s.people.AddShare(t.Context(), people.Share{ID: share, TaskID: uuid.MustParse(found.TaskID)}, 1e12)
@@ -170,13 +176,13 @@ func need(method, path string) string {
 			return "viewer"
 		}
 		return "admin"
-	case strings.Contains(path, "/tokens"), path == "/api/v1/facts":
+	case strings.Contains(path, "/tokens"), path == "/api/v1/facts", path == "/tasks/columns":
 		return "viewer"
 	case path == "/", path == "/compare", strings.HasSuffix(path, "/new"):
 		return "editor"
 	case isRead:
 		return "viewer"
-	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"), strings.Contains(path, "/carried-reviews"),
+	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"), strings.Contains(path, "/carried-reviews"), strings.HasSuffix(path, "/meanings"),
 		strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
 		return "reviewer"
 	}

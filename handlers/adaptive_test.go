@@ -85,7 +85,7 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 		shown := s.get(t, "/tasks/"+id+page)
 		require.Equal(t, 200, shown.StatusCode, page)
 	}
-	require.Contains(t, string(s.get(t, "/tasks/"+id+"/report").body), "1 题问 4 次")
+	require.Contains(t, string(s.get(t, "/tasks/"+id+"/report").body), "问 4 次后 1 题")
 
 	imported := s.importArchive(t, s.get(t, api+"/"+id+"/archive").body)
 	require.Equal(t, 201, imported.StatusCode, string(imported.body))

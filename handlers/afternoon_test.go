@@ -94,7 +94,7 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	require.NotContains(t, page.Find(".squares a").First().AttrOr("href", ""), "filter", "what the filter hides is shown without it")
 	require.Contains(t, page.Find(".squares a").Eq(1).AttrOr("href", ""), "filter=unstable&sort=agreement")
 	require.Equal(t, "有多种回答（2）", page.Find("[name=filter] [selected]").Text())
-	require.Equal(t, "最不一致在前", page.Find("[name=sort] [selected]").Text())
+	require.Equal(t, "最不一致的在前", page.Find("[name=sort] [selected]").Text())
 	for _, bad := range []string{"?filter=x", "?review=x", "?sort=x", "?view=x", "?text=x"} {
 		require.Equal(t, http.StatusSeeOther, s.get(t, results+bad).StatusCode, bad)
 	}
@@ -298,7 +298,7 @@ func TestAReportIsOneDocument(t *testing.T) {
 		require.Equal(t, "wording", first.AttrOr("data-level", ""))
 		require.Equal(t, "FAIL", first.AttrOr("data-opinion", ""))
 		require.Contains(t, first.Find(".said-list").Text(), "<i>不对</i>")
-		require.Equal(t, "不同", first.Find(".groups ins").Text())
+		require.Equal(t, "不同", first.Find(".groups > li > .block ins").Text())
 		require.Equal(t, strings.TrimSuffix(hostile, "\x00")+"␀", strings.TrimSpace(first.Find(".reading .unit .block").First().Text()))
 		require.Contains(t, page.Find(".cover").Text(), "退回")
 	}

@@ -114,7 +114,7 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	require.Equal(t, 1, page.Find(`form[action="/tasks/`+task.TaskID+`/items#append"] input[type=file]`).Length())
 	wrong := s.post(t, "/tasks/"+task.TaskID+"/items", map[string]string{"file@more.csv": "question_id,question,standard_answer,city\nq1,一,a,北京\n"})
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
-	require.Contains(t, wrong.page(t).Find("#append[open]").Text(), "任务中已有 question_id “q1”")
+	require.Contains(t, wrong.page(t).Find("#append[open]").Text(), "任务中已有 question_id“q1”")
 	answer := s.post(t, "/tasks/"+task.TaskID+"/items", map[string]string{"file@more.csv": "question_id,question,standard_answer,city\nq5,五,e,武汉\n"})
 	require.Less(t, answer.StatusCode, 400, string(answer.body))
 	s.awaitDone(t, task.TaskID)

@@ -82,7 +82,9 @@ func TestATaskStopsAtItsCeiling(t *testing.T) {
 	s.entry(t, "POST", path+"/resume", nil, 202)
 	require.Nil(t, ended("SUCCEEDED")["stop_reason"])
 	require.Len(t, fake.Calls(), 1000)
-	refused := s.post(t, api, map[string]string{"task_name": "x", "models": model, "max_cost": "-1", "file@q.csv": "question,standard_answer\na,b\n"})
+	refused := s.post(t, api, map[string]string{
+		"task_name": "x", "models": model, "max_cost": "-1", "file@q.csv": "question,standard_answer\na,b\n",
+	})
 	require.Contains(t, string(refused.body), "max_cost")
 }
 

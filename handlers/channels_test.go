@@ -104,7 +104,9 @@ func TestAChannelIsSavedWithoutShowingItsSecrets(t *testing.T) {
 	require.Zero(t, plain)
 
 	// A secret that the page does not show is kept, but it is not sent to another host.
-	kept := s.post(t, "/library/channels/"+id, map[string]string{"kind": "dingtalk", "name": "群二", "url": "", "secret": "", "events": "alert", "is_default": "false"})
+	kept := s.post(t, "/library/channels/"+id, map[string]string{
+		"kind": "dingtalk", "name": "群二", "url": "", "secret": "", "events": "alert", "is_default": "false",
+	})
 	require.Equal(t, http.StatusSeeOther, kept.StatusCode, string(kept.body))
 	after := s.entry(t, "GET", "channels/"+id, nil, 200)
 	require.Equal(t, "群二", after["name"])
@@ -244,7 +246,10 @@ func TestResultsAreSentInBatchesAsTheyEnd(t *testing.T) {
 	for n := 1; n <= 120; n++ {
 		fmt.Fprintf(&rows, "id%d,q%d,a\n", n, n)
 	}
-	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\n" + rows.String(), "runs_per_item": "2", "channels": channel})
+	id := s.create(t, fake.URL, map[string]string{
+		"file@q.csv": "question_id,question,standard_answer\n" + rows.String(), "runs_per_item": "2",
+		"channels": channel,
+	})
 	s.awaitDone(t, id)
 	seen, batches, failed := map[string]int{}, map[float64]bool{}, 0
 	dbtest.Await(t, 40*time.Second, "every run is pushed", func() bool {

@@ -358,7 +358,9 @@ func TestTheWorkbookOfAComparisonHasItsNumbers(t *testing.T) {
 	}
 	require.Equal(t, "66.67%", cell(shown, "评估通过率", 1))
 	require.NotEmpty(t, cell(raw, "评估通过率：95% 置信区间下限", 1))
-	require.Equal(t, []string{"330", "0.033", "CNY", ""}, []string{cell(raw, "Token 用量", 1), cell(raw, "费用", 1), cell(raw, "币种", 1), cell(raw, "费用", 2)})
+	require.Equal(t, []string{"330", "0.033", "CNY", ""}, []string{
+		cell(raw, "Token 用量", 1), cell(raw, "费用", 1), cell(raw, "币种", 1), cell(raw, "费用", 2),
+	})
 	kind, err := book.GetCellType("方案", "E2")
 	require.NoError(t, err)
 	require.Equal(t, excelize.CellTypeUnset, kind, "a number is a number")
@@ -406,13 +408,13 @@ func TestASummaryHasAmounts(t *testing.T) {
 	for _, page := range []string{"/variants", "/report"} {
 		require.NotContains(t, s.get(t, "/tasks/"+id+page).page(t).Find("table").Text(), "±", page)
 	}
-	// The pass rate is in the list and on the task's page, and each answer links to the request.
+	// The variants' pass rates are in the list, the task's is on its page, and each answer links to the request.
 	whole := s.entry(t, "GET", "evaluation-tasks/"+id, nil, 200)["statistics"].(object)["pass_rate"].(float64)
-	require.Equal(t, fmt.Sprintf("通过 %.1f%%", 100*whole), strings.TrimSpace(s.get(t, "/tasks").page(t).Find(".col-agreement > :last-child").Text()))
-	require.Regexp(t, fmt.Sprintf(`评估通过率\s*%.1f%%`, 100*whole), s.get(t, "/tasks/"+id).page(t).Text())
+	require.Equal(t, fmt.Sprintf("%.1f%% – %.1f%%", 100*min(rate(0), rate(1)), 100*max(rate(0), rate(1))), strings.TrimSpace(s.get(t, "/tasks").page(t).Find("td.col-pass_rate").Text()))
+	require.Regexp(t, fmt.Sprintf(`评估通过率\s*\?\s*%.1f%%`, 100*whole), s.get(t, "/tasks/"+id).page(t).Text())
 	run := s.get(t, "/tasks/"+id+"/results").page(t).Find(".run header > a").First()
 	require.Equal(t, "#1", run.Text())
 	require.Equal(t, http.StatusOK, s.get(t, run.AttrOr("href", "")).StatusCode)
 	small := s.get(t, "/tasks/"+id+"/variants").page(t).Find(".variants-table small[title='95% 置信区间']").Text()
-	require.Contains(t, small, "…", "the interval of the agreement")
+	require.Contains(t, small, " – ", "the interval of the agreement")
 }

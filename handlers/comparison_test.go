@@ -504,9 +504,174 @@ func TestAComparisonIsExported(t *testing.T) {
 	require.Zero(t, document.page(t).Find("[hx-get], button").Length())
 	document = s.get(t, "/comparison/print"+query+"&only=differing")
 	require.Equal(t, 6, document.page(t).Find("article").Length())
-	require.Contains(t, document.page(t).Text(), "共 9 题，只打印变差或有差别的题；另外 3 题内容相同，未打印")
+	require.Contains(t, document.page(t).Text(), "共 9 题，只打印变差或有差异的题；另外 3 题内容相同，未打印")
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/comparison/print"+query+"&only=x").StatusCode)
 	for _, path := range []string{"/comparison/print?a=" + a, "/api/v1/comparison/export" + query + "&format=pdf"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, path).StatusCode, path)
 	}
+}
+
+// Each question is tested; the page, the API and the files say the same, and the gate's verdicts are those of the API.
+func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	first := agenttest.New(t, answering(map[string][]string{"一": {"甲"}, "二": {"甲", "乙"}, "三": {"丙"}}))
+	second := agenttest.New(t, answering(map[string][]string{"一": {"乙"}, "二": {"乙", "甲"}, "三": {"丙"}}))
+	fields := map[string]string{"concurrency": "1", "task_name": "V1", "file@q.csv": "question_id,question,standard_answer\nq1,一,甲\nq2,二,甲\nq3,三,丙\n"}
+	a := s.create(t, first.URL, fields)
+	s.awaitDone(t, a)
+	b := s.create(t, second.URL, with(fields, "task_name", "V2"))
+	s.awaitDone(t, b)
+
+	type told struct {
+		Items []struct {
+			QuestionID string `json:"question_id"`
+			P, Q       *float64
+			Test       *string
+			IsChanged  bool `json:"is_changed"`
+		}
+		Changed            int
+		FalseDiscoveryRate float64 `json:"false_discovery_rate"`
+		Differences        map[string]struct {
+			Verdict string
+			Margin  float64
+		}
+	}
+	of := func(query string) (of told) {
+		answer := s.get(t, "/api/v1/comparison?a="+a+"&b="+b+query)
+		require.Equal(t, http.StatusOK, answer.StatusCode, string(answer.body))
+		answer.into(t, &of)
+		return of
+	}
+	all := of("")
+	require.InDelta(t, 2.0/252, *all.Items[0].P, 1e-9)
+	require.InDelta(t, 6.0/252, *all.Items[0].Q, 1e-9, "of three tests the least p")
+	require.Equal(t, "answers", *all.Items[0].Test)
+	require.True(t, all.Items[0].IsChanged)
+	require.False(t, all.Items[1].IsChanged)
+	require.Equal(t, 1, all.Changed)
+	require.InDelta(t, 0.1, all.FalseDiscoveryRate, 0)
+	require.Len(t, of("&changed=true").Items, 1)
+	require.Equal(t, "not_worse", all.Differences["agreement"].Verdict, "the same on each question")
+	require.Equal(t, "not_worse", all.Differences["success_rate"].Verdict)
+
+	path := "/comparison?a=" + a + "&b=" + b
+	page := s.get(t, path).page(t)
+	require.Contains(t, page.Find("#changed").Text(), "1 题的变化很可能不是偶然")
+	require.Contains(t, page.Find("#changed").Text(), "十分之一")
+	require.Equal(t, 1, page.Find(".tested.is-changed").Length())
+	require.Contains(t, page.Find(".tested.is-changed").AttrOr("title", ""), "置换检验")
+	verdicts := func(page *goquery.Document) (verdicts []string) {
+		page.Find(".gate-verdict:not(.is-)").Each(func(_ int, cell *goquery.Selection) { verdicts = append(verdicts, cell.Text()) })
+		return verdicts
+	}
+	words := map[string]string{"worse": "变差", "not_worse": "不比甲差", "undecided": "未能判定"}
+	for query, margins := range map[string]string{"": "", "&margin.agreement=50%25&margin.latency_ms=60000": "&margin=agreement:0.5,latency_ms:60000"} {
+		var want []string
+		told := of(margins).Differences
+		for _, name := range []string{"agreement", "success_rate", "latency_ms"} {
+			want = append(want, words[told[name].Verdict])
+		}
+		require.Equal(t, want, verdicts(s.get(t, path+query).page(t)), query)
+	}
+	changed := s.get(t, path+"&show=changed").page(t)
+	require.Equal(t, 1, changed.Find("article").Length())
+	require.Contains(t, changed.Find("article").Text(), "一")
+
+	for _, wrong := range []string{"margin.agreement=-1", "margin.agreement=2", "margin.latency_ms=x"} {
+		answer := s.get(t, path+"&"+wrong)
+		require.Equal(t, http.StatusSeeOther, answer.StatusCode, wrong)
+	}
+	for _, wrong := range []string{"agreement:-0.1", "agreement:2", "nothing:0.1", "agreement:NaN"} {
+		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/api/v1/comparison?a="+a+"&b="+b+"&margin="+wrong).StatusCode, wrong)
+	}
+
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, "/api/v1/comparison/export?a="+a+"&b="+b).body, []byte("\ufeff")))).ReadAll()
+	require.NoError(t, err)
+	at := slices.Index(rows[0], "q")
+	require.Equal(t, []string{"p", "q", "changed"}, rows[0][at-1:at+2])
+	var yes []string
+	for _, row := range rows[1:] {
+		if row[at+1] == "yes" {
+			yes = append(yes, row[1])
+		}
+	}
+	require.Equal(t, []string{"q1"}, yes)
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, "/api/v1/comparison/export?format=xlsx&a="+a+"&b="+b).body))
+	require.NoError(t, err)
+	summary, err := book.GetRows(book.GetSheetList()[0])
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(summary, func(row []string) bool {
+		return len(row) > 6 && row[0] == "变化可信的题（错误发现率 10%）" && row[6] == "1"
+	}), "%v", summary)
+	require.True(t, slices.ContainsFunc(summary, func(row []string) bool { return len(row) > 7 && row[0] == "一致率" && row[7] == "不比甲差" }), "%v", summary)
+}
+
+// What changed is asked again, on both sides or on the later one, and the fresh runs alone say what holds.
+func TestChangesAreConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	// the second agent answers 二 differently at first only, 一 for good
+	first := agenttest.New(t, answering(map[string][]string{"一": {"甲"}, "二": {"甲"}, "三": {"丙"}}))
+	second := agenttest.New(t, answering(map[string][]string{"一": {"乙"}, "二": {"乙", "乙", "乙", "乙", "乙", "甲", "甲", "甲", "甲", "甲"}, "三": {"丙"}}))
+	fields := map[string]string{"concurrency": "1", "task_name": "V1", "file@q.csv": "question_id,question,standard_answer\nq1,一,甲\nq2,二,甲\nq3,三,丙\n"}
+	a := s.create(t, first.URL, fields)
+	s.awaitDone(t, a)
+	b := s.create(t, second.URL, with(fields, "task_name", "V2"))
+	s.awaitDone(t, b)
+	same := s.create(t, first.URL, with(fields, "task_name", "V1 again"))
+	s.awaitDone(t, same)
+
+	path := "evaluation-tasks/" + b + "/confirm"
+	s.entry(t, "POST", path, object{"against": a, "runs": 21}, 422)
+	s.entry(t, "POST", path, object{"against": a, "runs": 16}, 422)
+	s.entry(t, "POST", path, object{"against": a, "sides": "a"}, 422)
+	s.entry(t, "POST", path, object{"against": a, "question_ids": []string{"nothing"}}, 404)
+	s.entry(t, "POST", path, object{"against": "x"}, 404)
+	s.entry(t, "POST", "evaluation-tasks/"+same+"/confirm", object{"against": a}, 409)
+
+	form := s.get(t, "/comparison?a="+a+"&b="+b).page(t).Find("form.confirm-changes")
+	require.Equal(t, 1, form.Length())
+	require.Contains(t, form.Text(), "甲、乙各把这 2 题再问")
+	require.Zero(t, s.get(t, "/comparison?a="+a+"&b="+same).page(t).Find("form.confirm-changes").Length(), "nothing changed")
+	action, _ := form.Attr("action")
+	require.Equal(t, "/tasks/"+b+"/confirm", action)
+	answer := s.post(t, action, map[string]string{"against": a, "variant": "1", "runs": "5"})
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	s.awaitDone(t, a)
+	s.awaitDone(t, b)
+
+	var told struct {
+		Items []struct {
+			QuestionID   string `json:"question_id"`
+			IsChanged    bool   `json:"is_changed"`
+			Confirmation *struct {
+				Outcome string
+				RunsA   []int `json:"runs_a"`
+				RunsB   []int `json:"runs_b"`
+			}
+		}
+		Confirmations map[string]int
+	}
+	s.get(t, "/api/v1/comparison?a="+a+"&b="+b).into(t, &told)
+	require.Equal(t, map[string]int{"held": 1, "not_held": 1, "pending": 0, "untested": 0}, told.Confirmations)
+	require.Equal(t, "held", told.Items[0].Confirmation.Outcome)
+	require.Equal(t, []int{6, 10}, told.Items[0].Confirmation.RunsA)
+	require.Equal(t, []int{6, 10}, told.Items[0].Confirmation.RunsB)
+	require.Equal(t, "not_held", told.Items[1].Confirmation.Outcome)
+	require.True(t, told.Items[1].IsChanged, "the first runs are as they were")
+	require.Nil(t, told.Items[2].Confirmation, "it had not changed")
+	require.Contains(t, s.get(t, "/comparison?a="+a+"&b="+b).page(t).Find("#changed .confirmed").Text(), "再问了 2 题：1 题的变化成立，1 题没有再现")
+	require.Len(t, s.entry(t, "GET", "evaluation-tasks/"+a+"/launches", nil, 200)["items"], 2)
+
+	// Two tasks that ask the same agent in the same way differ in time: only the later one is asked again.
+	confirmed := s.entry(t, "POST", "evaluation-tasks/"+same+"/confirm", object{"against": a, "question_ids": []string{"q1"}, "runs": 2}, 202)
+	require.Equal(t, "b", confirmed["sides"])
+	require.EqualValues(t, 1, confirmed["questions"])
+	s.awaitDone(t, same)
+	require.Len(t, s.entry(t, "GET", "evaluation-tasks/"+a+"/launches", nil, 200)["items"], 2)
+	s.get(t, "/api/v1/comparison?a="+a+"&b="+same).into(t, &told)
+	require.Equal(t, []int{1, 5}, told.Items[0].Confirmation.RunsA)
+	require.Equal(t, []int{6, 7}, told.Items[0].Confirmation.RunsB)
+	require.Equal(t, "not_held", told.Items[0].Confirmation.Outcome)
 }

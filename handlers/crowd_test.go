@@ -187,7 +187,9 @@ func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 	large := "question,standard_answer\n" + strings.Repeat(strings.Repeat("长", 1500)+",a\n", 900)
 	var requests []*http.Request
 	for range 40 {
-		requests = append(requests, s.form(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "file@q.csv": large, "start": "false"}))
+		requests = append(requests, s.form(t, api, map[string]string{
+			"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "file@q.csv": large, "start": "false",
+		}))
 	}
 	var created, refused int
 	for _, answer := range s.together(t, requests...) {

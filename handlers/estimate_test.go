@@ -79,8 +79,8 @@ func TestAnEstimateSaysWhatCanBeShown(t *testing.T) {
 	require.InDelta(t, 2.802*math.Sqrt((1.0/9+2.0/6/4)/4), before["detectable"].(object)["pass_rate"], 1e-9)
 	require.InDelta(t, 2.802*math.Sqrt(1.0/9/4), before["detectable"].(object)["agreement"], 1e-9)
 	form := s.post(t, "/compare/estimate", fields).page(t).Find("#estimate").Text()
-	require.Contains(t, form, "按通常的波动假设")
-	require.Contains(t, form, "需要 4 倍的题：16 题，64 次调用")
+	require.Contains(t, form, "波动按通常情况假设")
+	require.Contains(t, form, "题数要增加到 4 倍：16 题，64 次调用")
 	fields["cluster_by"] = "document"
 	require.InDelta(t, 2.802*math.Sqrt(1.0/9/3), estimate()["detectable"].(object)["agreement"], 1e-9, "three documents")
 	fields["cluster_by"] = ""
@@ -102,7 +102,10 @@ func TestAnUnknownVariableIsNamedWhenATaskIsMade(t *testing.T) {
 	s := newSite(t, false)
 	model, _ := s.chatTarget(t, "asked", agenttest.New(t, chatting(func(string) string { return "right" })).URL)
 	prompt := s.entry(t, "POST", "prompts", object{"name": "错", "user": "{{contxt}} {{question}}"}, 201)["id"].(string)
-	fields := map[string]string{"task_name": "错", "models": model, "prompts": prompt, "start": "false", "file@q.csv": "question,standard_answer,context\nq1,a,c\n"}
+	fields := map[string]string{
+		"task_name": "错", "models": model, "prompts": prompt, "start": "false",
+		"file@q.csv": "question,standard_answer,context\nq1,a,c\n",
+	}
 	var created object
 	answer := s.post(t, api, fields)
 	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
@@ -133,7 +136,10 @@ func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 	})
 	model, _ := s.chatTarget(t, "tested", fake.URL)
 	agent := s.entry(t, "POST", "agents", object{"name": "探", "protocol": "openai", "url": fake.URL, "rate_limit": "unlimited"}, 201)["id"].(string)
-	fields := map[string]string{"task_name": "估计", "models": model, "agents": agent, "runs_per_item": "2", "file@q.csv": "question,standard_answer\nq1,a\nq2,a\n"}
+	fields := map[string]string{
+		"task_name": "估计", "models": model, "agents": agent, "runs_per_item": "2",
+		"file@q.csv": "question,standard_answer\nq1,a\nq2,a\n",
+	}
 	estimate := func() (estimated object) {
 		answer := s.post(t, api+"/estimate", fields)
 		require.Equal(t, http.StatusOK, answer.StatusCode, string(answer.body))

@@ -217,11 +217,17 @@ func TestWithoutEvaluatorsThereIsNoVerdict(t *testing.T) {
 	page := string(s.get(t, "/tasks/"+id+"/results").body)
 	require.NotContains(t, page, "通过率")
 	unknown := "6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"
-	answer := s.post(t, api, map[string]string{"task_name": "x", "agent_api_url": fake.URL, "evaluators": unknown, "file@q.csv": "question,standard_answer\na,b\n"})
+	answer := s.post(t, api, map[string]string{
+		"task_name": "x", "agent_api_url": fake.URL, "evaluators": unknown,
+		"file@q.csv": "question,standard_answer\na,b\n",
+	})
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 	require.Contains(t, string(answer.body), "evaluators")
 	list := strings.TrimSuffix(strings.Repeat(unknown+",", 11), ",")
-	answer = s.post(t, api, map[string]string{"task_name": "x", "agent_api_url": fake.URL, "evaluators": list, "file@q.csv": "question,standard_answer\na,b\n"})
+	answer = s.post(t, api, map[string]string{
+		"task_name": "x", "agent_api_url": fake.URL, "evaluators": list,
+		"file@q.csv": "question,standard_answer\na,b\n",
+	})
 	require.Contains(t, string(answer.body), "TASK_TOO_LARGE")
 }
 
@@ -340,7 +346,10 @@ func TestTheReportSaysWhatTheDataShow(t *testing.T) {
 		}
 		agenttest.Stream(w, "<b>42</b>")
 	})
-	id := s.create(t, plain.URL, map[string]string{"runs_per_item": "5", "max_retries": "0", "evaluators": rule, "file@q.csv": "question,standard_answer\n一,<b>42</b>\n二,41\n三,42\n"})
+	id := s.create(t, plain.URL, map[string]string{
+		"runs_per_item": "5", "max_retries": "0", "evaluators": rule,
+		"file@q.csv": "question,standard_answer\n一,<b>42</b>\n二,41\n三,42\n",
+	})
 	s.awaitDone(t, id)
 	page := s.get(t, "/tasks/"+id+"/report").page(t)
 	text := page.Find(".synopsis").Text()

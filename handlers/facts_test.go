@@ -91,7 +91,7 @@ func TestFactsOfHostileAnswers(t *testing.T) {
 	s := newSite(t, false)
 	long := strings.Repeat("答复期限为 30 日，费用 5 元。\n", (1<<20)/48)
 	require.Less(t, len(long), 1<<20)
-	require.Equal(t, "conflict", s.facts(t, long, long+"答复期限为 35 日。").FactsDiffer)
+	require.Equal(t, "conflict", s.facts(t, long+"上诉期限为 15 日。", long+"上诉期限为 10 日。").FactsDiffer)
 	require.Equal(t, "REQUEST_TOO_LARGE", s.entry(t, "POST", "facts", object{"answers": []string{long + long, long + "1"}}, 413)["code"])
 	require.Equal(t, "REQUEST_TOO_LARGE", s.entry(t, "POST", "facts", object{"answers": []string{strings.Repeat("x", 5<<20), ""}}, 413)["code"])
 

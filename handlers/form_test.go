@@ -29,7 +29,10 @@ func TestAFaultOfTheServerKeepsTheFormAndItsFile(t *testing.T) {
 	s := newSite(t, false)
 	_, err := s.tables.Exec(`ALTER TABLE evaluation_items RENAME TO away`)
 	require.NoError(t, err)
-	fields := map[string]string{"task_name": "稳定性", "agent_api_url": "http://127.0.0.1:1/", "runs_per_item": "7", "start": "false", "file@q.csv": questions}
+	fields := map[string]string{
+		"task_name": "稳定性", "agent_api_url": "http://127.0.0.1:1/", "runs_per_item": "7", "start": "false",
+		"file@q.csv": questions,
+	}
 	answer := s.post(t, "/tasks", fields)
 	require.Equal(t, http.StatusInternalServerError, answer.StatusCode)
 	page := answer.page(t)
@@ -54,7 +57,9 @@ func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
 	s := newSite(t, false)
 	require.NoError(t, os.RemoveAll(s.uploads))
 	require.NoError(t, os.WriteFile(s.uploads, nil, 0o600)) // a file in place of the folder
-	answer := s.post(t, "/tasks", map[string]string{"task_name": "稳定性", "agent_api_url": "http://127.0.0.1:1/", "file@q.csv": questions})
+	answer := s.post(t, "/tasks", map[string]string{
+		"task_name": "稳定性", "agent_api_url": "http://127.0.0.1:1/", "file@q.csv": questions,
+	})
 	require.GreaterOrEqual(t, answer.StatusCode, 500)
 	page := answer.page(t)
 	require.Equal(t, "稳定性", page.Find("#task_name").AttrOr("value", ""))
@@ -98,7 +103,9 @@ func TestTheQueryOfACopiedURLIsKeptApart(t *testing.T) {
 		{"http://127.0.0.1:1/ask?key=new", "true", "http://127.0.0.1:1/ask?key=new"},
 		{"http://127.0.0.1:2/ask", "true", "http://127.0.0.1:2/ask"}, // another agent
 	} {
-		fields := map[string]string{"from": id, "task_name": "copy", "agent_api_url": test.url, "dataset_token": token, "start": "false"}
+		fields := map[string]string{
+			"from": id, "task_name": "copy", "agent_api_url": test.url, "dataset_token": token, "start": "false",
+		}
 		if test.keep != "" {
 			fields["keep_query"] = test.keep
 		}
@@ -119,7 +126,9 @@ func TestADraftShowsItsQuestionsAndCanBeEdited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	id := s.create(t, fake.URL, map[string]string{"start": "false", "rate_limit": "1/s", "agent_api_headers": `{"X-Secret":"kept"}`})
+	id := s.create(t, fake.URL, map[string]string{
+		"start": "false", "rate_limit": "1/s", "agent_api_headers": `{"X-Secret":"kept"}`,
+	})
 	page := s.get(t, "/tasks/"+id).page(t)
 	require.Contains(t, page.Find("main").Text(), "中国的首都是哪里？")
 	require.Contains(t, page.Find("main .summary").Text(), "10 次", "the expected calls")
@@ -144,12 +153,16 @@ func TestADraftShowsItsQuestionsAndCanBeEdited(t *testing.T) {
 	gone := s.get(t, "/?draft="+id)
 	require.Equal(t, http.StatusConflict, gone.StatusCode)
 	require.Contains(t, gone.page(t).Find("main").Text(), "不能再编辑")
-	late := s.post(t, "/tasks", map[string]string{"draft": id, "task_name": "zu spät", "agent_api_url": fake.URL, "file@r.csv": questions})
+	late := s.post(t, "/tasks", map[string]string{
+		"draft": id, "task_name": "zu spät", "agent_api_url": fake.URL, "file@r.csv": questions,
+	})
 	require.Equal(t, http.StatusConflict, late.StatusCode)
 	require.Equal(t, "zu spät", late.page(t).Find("#task_name").AttrOr("value", ""), "and yet nothing typed is lost")
 	require.Equal(t, "question,standard_answer\n只有一题,a\n", string(s.get(t, "/tasks/"+id+"/dataset").body), "a refused edit leaves the file alone")
 	require.Equal(t, http.StatusNoContent, s.delete(t, id).StatusCode)
-	deleted := s.post(t, "/tasks", map[string]string{"draft": id, "task_name": "x", "agent_api_url": fake.URL, "file@r.csv": questions})
+	deleted := s.post(t, "/tasks", map[string]string{
+		"draft": id, "task_name": "x", "agent_api_url": fake.URL, "file@r.csv": questions,
+	})
 	require.Equal(t, http.StatusConflict, deleted.StatusCode, "a deleted draft is not created again without its secrets")
 }
 
@@ -159,7 +172,10 @@ func TestASwitchOfLanguageCarriesTheForm(t *testing.T) {
 	page := s.get(t, "/").page(t)
 	button := page.Find(`button[name=lang]`)
 	require.Equal(t, "create", button.AttrOr("form", ""))
-	answer := s.post(t, button.AttrOr("formaction", ""), map[string]string{"lang": "en", "task_name": "稳定性", "runs_per_item": "7", "agent_api_headers": `{"X":"tops3cret"}`, "file@q.csv": questions})
+	answer := s.post(t, button.AttrOr("formaction", ""), map[string]string{
+		"lang": "en", "task_name": "稳定性", "runs_per_item": "7", "agent_api_headers": `{"X":"tops3cret"}`,
+		"file@q.csv": questions,
+	})
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	page = answer.page(t)
 	require.Equal(t, "en", page.Find("html").AttrOr("lang", ""))
@@ -197,13 +213,17 @@ func TestTheFormOffersTheDemoAndSaysWhatAnAgentSpeaks(t *testing.T) {
 func TestThePreviewOfAFileStandsForTheFile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	page := s.post(t, "/tasks/preview", map[string]string{"runs_per_item": "3", "rate_limit": "1/s", "file@题目.csv": questions}).page(t)
+	page := s.post(t, "/tasks/preview", map[string]string{
+		"runs_per_item": "3", "rate_limit": "1/s", "file@题目.csv": questions,
+	}).page(t)
 	require.Equal(t, "题目.csv", page.Find("#preview .file-name").Text())
 	require.Contains(t, page.Find("#preview").Text(), "6 次", "expected calls")
 	require.Equal(t, 1, page.Find("#drop.has-file").Length(), "the drop zone invites no more")
 	token := page.Find("input[name=dataset_token]").AttrOr("value", "")
 	require.NotEmpty(t, token)
-	created := s.post(t, "/tasks", map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "dataset_token": token, "runs_per_item": "3"})
+	created := s.post(t, "/tasks", map[string]string{
+		"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "dataset_token": token, "runs_per_item": "3",
+	})
 	require.Equal(t, http.StatusSeeOther, created.StatusCode, "without the file itself")
 }
 
@@ -278,14 +298,18 @@ func TestColumnsMayHaveOtherNames(t *testing.T) {
 	require.Equal(t, 3, page.Find(".column-choice select").Length())
 	require.Contains(t, page.Find("#preview .error").Text(), "question")
 	require.NotEmpty(t, page.Find("[name=dataset_token]").AttrOr("value", ""))
-	page = s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "x,y\n一,二\n", "column_question": "y", "column_standard_answer": "x"}).page(t)
+	page = s.post(t, "/tasks/preview", map[string]string{
+		"file@q.csv": "x,y\n一,二\n", "column_question": "y", "column_standard_answer": "x",
+	}).page(t)
 	require.Empty(t, strings.TrimSpace(page.Find("#preview .error").Text()))
 	require.Equal(t, "y", page.Find("[name=column_question] [selected]").AttrOr("value", ""))
 
 	refused := s.post(t, api, map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:9/x", "file@q.csv": named})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, string(refused.body), "DATASET_SCHEMA_INVALID")
-	made := s.create(t, "http://127.0.0.1:9/x", map[string]string{"file@q.csv": named, "start": "false", "column_question": "题目", "column_standard_answer": "参考答案"})
+	made := s.create(t, "http://127.0.0.1:9/x", map[string]string{
+		"file@q.csv": named, "start": "false", "column_question": "题目", "column_standard_answer": "参考答案",
+	})
 	cloned := s.post(t, api+"/"+made+"/clone", map[string]string{"start": "false"})
 	require.Equal(t, http.StatusCreated, cloned.StatusCode, "%s", cloned.body)
 	refused = s.post(t, api+"/"+made+"/clone", map[string]string{"start": "false", "file@q.csv": named})
@@ -303,7 +327,10 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	require.Equal(t, "gb18030", page.Find("[name=dataset_encoding]").AttrOr("value", ""))
 	require.Equal(t, "编号", page.Find("[name=column_question_id] [selected]").AttrOr("value", ""))
 	require.Equal(t, []string{"2", "Q001", "逾期几日内答复？", "三十日"}, page.Find("#preview tbody tr").First().Find("td").Map(func(_ int, cell *goquery.Selection) string { return cell.Text() }))
-	fields := map[string]string{"task_name": "GBK", "agent_api_url": "http://127.0.0.1:9/x", "start": "false", "dataset_token": page.Find("[name=dataset_token]").AttrOr("value", "")}
+	fields := map[string]string{
+		"task_name": "GBK", "agent_api_url": "http://127.0.0.1:9/x", "start": "false",
+		"dataset_token": page.Find("[name=dataset_token]").AttrOr("value", ""),
+	}
 	for _, name := range []string{"dataset_encoding", "column_question_id", "column_question", "column_standard_answer"} {
 		fields[name] = page.Find("input[name="+name+"], [name="+name+"] [selected]").AttrOr("value", "")
 	}
@@ -318,7 +345,10 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	clone := s.post(t, api+"/"+id+"/clone", map[string]string{"task_name": "again", "start": "false"})
 	require.Equal(t, http.StatusCreated, clone.StatusCode, "%s", clone.body)
 
-	columns := map[string]string{"file@q.csv": gbk, "column_question_id": "编号", "column_question": "题目", "column_standard_answer": "参考答案", "start": "false"}
+	columns := map[string]string{
+		"file@q.csv": gbk, "column_question_id": "编号", "column_question": "题目",
+		"column_standard_answer": "参考答案", "start": "false",
+	}
 	for encoding, code := range map[string]string{"": "DATASET_ENCODING_INVALID", "big5": "PARAMETER_INVALID"} {
 		refused := s.post(t, api, with(with(with(columns, "dataset_encoding", encoding), "task_name", "x"), "agent_api_url", "http://127.0.0.1:9/x"))
 		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
@@ -329,11 +359,16 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	require.NoError(t, s.tables.Select(&items, `SELECT question_id FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key`, made))
 	require.Equal(t, []string{"Q001", "Q002"}, items)
 
-	saved := s.post(t, "/api/v1/datasets", map[string]string{"name": "GBK", "file@q.csv": gbk, "dataset_encoding": "gb18030", "column_question_id": "编号", "column_question": "题目", "column_standard_answer": "参考答案"})
+	saved := s.post(t, "/api/v1/datasets", map[string]string{
+		"name": "GBK", "file@q.csv": gbk, "dataset_encoding": "gb18030", "column_question_id": "编号",
+		"column_question": "题目", "column_standard_answer": "参考答案",
+	})
 	require.Equal(t, http.StatusCreated, saved.StatusCode, "%s", saved.body)
 	var kept struct{ ID string }
 	saved.into(t, &kept)
-	of := s.post(t, api, map[string]string{"task_name": "of it", "agent_api_url": "http://127.0.0.1:9/x", "dataset": kept.ID, "start": "false"})
+	of := s.post(t, api, map[string]string{
+		"task_name": "of it", "agent_api_url": "http://127.0.0.1:9/x", "dataset": kept.ID, "start": "false",
+	})
 	require.Equal(t, http.StatusCreated, of.StatusCode, "%s", of.body)
 	items = nil
 	require.NoError(t, s.tables.Select(&items, `SELECT question_id FROM evaluation_items WHERE task_id = (SELECT id FROM evaluation_tasks WHERE task_name = 'of it') ORDER BY sort_key`))

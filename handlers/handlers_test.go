@@ -432,7 +432,7 @@ func (s *site) requireExports(t *testing.T, id string) {
 	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
 	require.NoError(t, err)
 	defer book.Close()
-	require.Equal(t, []string{"任务信息", "评测结果", "按列统计", "稳定性"}, book.GetSheetList())
+	require.Equal(t, []string{"任务信息", "评测结果", "按数据列分组", "稳定性"}, book.GetSheetList())
 	cells, err := book.GetRows("评测结果")
 	require.NoError(t, err)
 	require.Equal(t, "question_id", cells[0][0])

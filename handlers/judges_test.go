@@ -95,7 +95,9 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.InDelta(t, 0.6, with["score_mean"], 1e-9, "defaults of 50 included")
 	require.InDelta(t, 60, with["ratings"].(object)["overall"].(object)["mean"], 1e-9)
 
-	require.Equal(t, []any{300.0, 30.0, 330.0, "0.0009", "CNY"}, []any{own["input_tokens"], own["output_tokens"], own["total_tokens"], own["cost"], own["currency"]})
+	require.Equal(t, []any{300.0, 30.0, 330.0, "0.0009", "CNY"}, []any{
+		own["input_tokens"], own["output_tokens"], own["total_tokens"], own["cost"], own["currency"],
+	})
 	rules := statistics["evaluators"].([]any)[0].(object)
 	require.Nil(t, rules["scale_suspect"])
 	require.Nil(t, rules["variants"].([]any)[0].(object)["cost"])
@@ -144,7 +146,9 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
 	require.Equal(t, "EVALUATE", launches[0].(object)["kind"])
 	did := launches[0].(object)["statistics"].(object)
-	require.Equal(t, []any{6.0, 2.0, 330.0, "0.0009", "CNY"}, []any{did["judge_calls"], did["judge_errors"], did["judge_tokens"], did["judge_cost"], did["judge_currency"]})
+	require.Equal(t, []any{6.0, 2.0, 330.0, "0.0009", "CNY"}, []any{
+		did["judge_calls"], did["judge_errors"], did["judge_tokens"], did["judge_cost"], did["judge_currency"],
+	})
 	require.EqualValues(t, 6, launches[1].(object)["statistics"].(object)["judge_calls"], "what it asked is replaced and still counted")
 	require.Equal(t, "0.0009", launches[1].(object)["statistics"].(object)["judge_cost"])
 	row := s.get(t, "/tasks/"+task.TaskID+"/gallery").page(t).Find("#launches table.table tbody tr").First()

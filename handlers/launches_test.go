@@ -103,7 +103,9 @@ func TestADraftIsStartedOnce(t *testing.T) {
 	status, _ = s.act(t, id, "run")
 	require.Equal(t, http.StatusConflict, status, "a task that ended is no draft")
 	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": questions, "start": "maybe"}).StatusCode)
-	saved := s.post(t, "/tasks", map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": questions, "start": "false"})
+	saved := s.post(t, "/tasks", map[string]string{
+		"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": questions, "start": "false",
+	})
 	require.Equal(t, http.StatusSeeOther, saved.StatusCode)
 	require.Contains(t, string(s.get(t, saved.Header.Get("Location")).body), "已保存")
 	require.Contains(t, string(s.get(t, "/tasks").body), "草稿")
@@ -434,7 +436,9 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Header.Get("X-Key")) })
-	id := s.create(t, fake.URL, map[string]string{"agent_api_headers": `{"X-Key":"k1"}`, "runs_per_item": "2", "agent_model": "m1", "extra_payload": `{"a":1}`})
+	id := s.create(t, fake.URL, map[string]string{
+		"agent_api_headers": `{"X-Key":"k1"}`, "runs_per_item": "2", "agent_model": "m1", "extra_payload": `{"a":1}`,
+	})
 	s.awaitDone(t, id)
 
 	form := s.get(t, "/?from="+id).page(t)

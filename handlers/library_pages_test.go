@@ -96,7 +96,9 @@ func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	require.Equal(t, "/library/providers/"+provider, saved(t, s.post(t, "/library/providers/"+provider+"/remove", nil)))
 	require.Contains(t, string(s.get(t, "/library/providers?archived=true").body), "Mine")
 	require.NotContains(t, s.get(t, "/library/providers").page(t).Find("tbody").Text(), "Mine")
-	second := saved(t, s.post(t, "/library/providers", map[string]string{"name": "Mine", "protocol": "openai", "base_url": chat.URL}))
+	second := saved(t, s.post(t, "/library/providers", map[string]string{
+		"name": "Mine", "protocol": "openai", "base_url": chat.URL,
+	}))
 	require.Equal(t, 422, s.post(t, "/library/providers/"+provider+"/restore", nil).StatusCode, "the name is taken by now")
 	require.Equal(t, "/library/providers", saved(t, s.post(t, second+"/remove", nil)), "nothing used it")
 	saved(t, s.post(t, "/library/providers/"+provider+"/restore", nil))
@@ -167,7 +169,10 @@ func TestPromptsAndDatasetsHaveVersions(t *testing.T) {
 	delete(dataset, "dataset_file")
 	path = saved(t, s.post(t, "/library/datasets", dataset))
 	require.Contains(t, string(s.get(t, path).body), "q2")
-	next := map[string]string{"note": "next", "column_question": "问题", "column_standard_answer": "答案", "file@q.csv": "问题,答案\nq1,a one\nq3,a3\n"}
+	next := map[string]string{
+		"note": "next", "column_question": "问题", "column_standard_answer": "答案",
+		"file@q.csv": "问题,答案\nq1,a one\nq3,a3\n",
+	}
 	saved(t, s.post(t, path+"/versions", next))
 	changed := s.get(t, path).page(t)
 	require.Equal(t, []string{"altered", "added", "removed"}, changed.Find(".changed > li").Map(func(_ int, row *goquery.Selection) string {

@@ -179,7 +179,10 @@ func TestPromptsHaveVersions(t *testing.T) {
 	for _, none := range []string{"4", "2147483648", "9999999999999999999999"} {
 		s.entry(t, "GET", path+"/versions/"+none, nil, 404)
 		require.Equal(t, http.StatusNotFound, s.get(t, "/library/"+path+"/versions/"+none).StatusCode)
-		refused := s.do(t, s.form(t, api, map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:9/", "prompts": saved["id"].(string) + "@" + none, "file@q.csv": questions}))
+		refused := s.do(t, s.form(t, api, map[string]string{
+			"task_name": "x", "agent_api_url": "http://127.0.0.1:9/", "prompts": saved["id"].(string) + "@" + none,
+			"file@q.csv": questions,
+		}))
 		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "%s", refused.body)
 	}
 	require.EqualValues(t, 3, s.entry(t, "PATCH", path, object{"name": "简短回答"}, 200)["version"], "a name makes no version")

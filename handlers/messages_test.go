@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/PuerkitoBio/goquery"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
@@ -298,7 +300,7 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 	dbtest.Await(t, 20*time.Second, "people are told", func() bool {
 		var told int
 		require.NoError(t, s.tables.Get(&told, `
-			SELECT count(*) FROM deliveries WHERE channel_id = $1 AND state = 'SENT' AND convert_from(body, 'UTF8') LIKE '%in 1 question; id1: 30 日 → 35 日%'`, card))
+			SELECT count(*) FROM deliveries WHERE channel_id = $1 AND state = 'SENT' AND convert_from(body, 'UTF8') LIKE '%#changes|in 1 question_u003e; id1: 30 日 → 35 日%'`, card))
 		return told == 1
 	})
 	stored := s.listed(t, "schedules/"+schedule+"/tasks")
@@ -306,5 +308,16 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 	require.Nil(t, stored[2]["facts_changed"])
 	page := s.get(t, "/library/schedules/"+schedule).page(t)
 	require.Contains(t, page.Find("tbody tr").First().Text(), "1 题的关键信息变了")
+	facts := page.Find("tbody tr").First().Find(".error-text a")
+	require.Contains(t, s.get(t, facts.AttrOr("href", "")).page(t).Find("#changes").Text(), facts.Text(), "the number leads to the questions")
+	values := page.Find("tbody td.number a.value")
+	require.GreaterOrEqual(t, values.Length(), 6, "three nights, each with agreement and success at least")
+	values.Each(func(_ int, value *goquery.Selection) {
+		require.Equal(t, http.StatusOK, s.get(t, value.AttrOr("href", "")).StatusCode, value.Text())
+	})
 	require.Contains(t, page.Find("#changes .fact-line").Text(), "30 日 → 35 日")
+	for _, at := range []string{"none", uuid.NewString(), task} { // task is the one that the nights are copies of
+		_, left := s.nearest(t, "/library/schedules/"+schedule+"?at="+at)
+		require.Contains(t, left, "at="+at, "no firing of this schedule")
+	}
 }

@@ -104,7 +104,7 @@ func (w *walk) canAnswer(one *operation, status string) bool {
 	case "413": // an archive may be as large as a gigabyte
 		return one.id != "import-task"
 	case "429": // 429 has other reasons here than busy gates; TestAProjectHasSoManyOfEach fills a project
-		return !slices.Contains([]string{"evaluate-task", "import-task", "change-dataset", "create-token", "create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
+		return !slices.Contains([]string{"evaluate-task", "group-answers", "import-task", "change-dataset", "create-token", "create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
 	}
 	return true
 }
@@ -181,6 +181,8 @@ func (w *walk) tasks() {
 	w.awaitDone(t, draft)
 	w.do("POST", path+"/evaluate", object{"evaluators": []string{w.ids["judges"]}}, 202)
 	w.awaitDone(t, draft)
+	w.do("POST", path+"/meanings", object{"model_id": w.ids["models"]}, 202)
+	w.awaitDone(t, draft)
 	w.file(path+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer,level\nnew,新,1,2\n"}, 202)
 	w.awaitDone(t, draft)
 	w.readTask(draft)
@@ -200,13 +202,15 @@ func (w *walk) tasks() {
 	w.do("GET", "comparison?a="+draft+":1&b="+draft+":2", nil, 200)
 	w.do("POST", "facts", object{"answers": []string{"30 日内答复。", "35 日内答复。"}}, 200)
 	w.do("GET", "comparison?a="+draft+"&b="+plain, nil, 200)
+	w.do("POST", "evaluation-tasks/"+draft+"/confirm", object{"against": draft + ":1", "variant": 2, "runs": 1, "question_ids": []string{"new"}}, 202)
+	w.awaitDone(t, draft)
 	w.read("comparison/export?a=" + draft + "&b=" + plain)
 	w.read("comparison/export?a=" + draft + "&b=" + plain + "&format=xlsx")
 	w.do("POST", "evaluation-tasks/estimate", object{"dataset": w.ids["datasets"], "models": []string{w.ids["models"]}}, 200)
 	copied := w.file(path+"/clone", map[string]string{"task_name": "again", "start": "false"}, 201)["task_id"].(string)
 	w.ids["drafts"] = copied
 	imported := w.importArchive(t, w.read(path+"/archive").body)
-	require.Equal(t, 201, imported.StatusCode, "%s", imported.body)
+	w.ids["imported"] = imported.mustBe(t, 201)["task_id"].(string)
 
 	blocked, open := gate(t)
 	stopped := w.create(t, blocked.URL, map[string]string{"runs_per_item": "1", "concurrency": "1"})
@@ -226,7 +230,7 @@ func (w *walk) tasks() {
 	fired := w.listed(t, "schedules/"+schedule+"/tasks")[0]["task_id"].(string)
 	w.awaitDone(t, fired)
 	require.Equal(t, "schedule", w.listed(t, "evaluation-tasks/"+fired+"/launches")[0]["requested_via"])
-	for _, path := range []string{"schedules", "schedules/" + schedule, "schedules/" + schedule + "/firings", "schedules/" + schedule + "/tasks"} {
+	for _, path := range []string{"schedules", "schedules/" + schedule, "schedules/" + schedule + "/firings", "schedules/" + schedule + "/tasks", "schedules/" + schedule + "/changes"} {
 		w.do("GET", path, nil, 200)
 	}
 	dbtest.Await(t, 20*time.Second, "a delivery of a task", func() bool {
@@ -366,6 +370,8 @@ func (w *walk) people() {
 var bodies = map[string]any{
 	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
 	"carry-reviews":        object{"from": uuid.NewString(), "reviewer": "x"},
+	"confirm-changes":      object{"against": uuid.NewString()},
+	"group-answers":        object{"model_id": uuid.NewString()},
 	"put-project-settings": object{"review_reasons": []string{}},
 }
 
@@ -421,11 +427,13 @@ func (w *walk) inTheWay() {
 	w.do("POST", finished+"/stop", nil, 409)
 	w.do("POST", draft+"/retry", nil, 409)
 	w.do("POST", draft+"/evaluate", nil, 409)
+	w.do("POST", draft+"/meanings", object{"model_id": w.ids["models"]}, 409)
 	w.file(draft+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer\nnew,新,1\n"}, 409)
 	for _, path := range []string{"/results", "/export", "/archive"} {
 		w.do("GET", draft+path, nil, 409)
 	}
 	w.do("POST", draft+"/sign-off", object{"reviewer": "x"}, 409)
+	w.do("POST", draft+"/confirm", object{"against": w.ids["evaluation-tasks"]}, 409)
 	w.do("GET", draft+"/carriable-reviews?from="+w.ids["evaluation-tasks"], nil, 409)
 	w.do("POST", draft+"/carried-reviews", object{"from": w.ids["evaluation-tasks"], "reviewer": "x"}, 409)
 	w.do("GET", "comparison?a="+w.ids["drafts"]+"&b="+w.ids["evaluation-tasks"], nil, 409)
@@ -459,6 +467,7 @@ func (w *walk) usedUp() {
 	w.do("POST", "evaluation-tasks/"+stopped+"/resume", nil, 429)
 	w.do("POST", path+"/retry", nil, 429)
 	w.do("POST", path+"/extend", object{"runs_per_item": 3}, 429)
+	w.do("POST", path+"/confirm", object{"against": w.ids["imported"], "question_ids": []string{"good"}}, 429)
 	w.file(path+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer\nnew,新,1\n"}, 429)
 	w.do("POST", "evaluation-tasks/"+w.ids["drafts"]+"/run", nil, 429)
 	w.do("PATCH", "projects/"+db.DefaultProject.String(), object{"uploads_per_day": 1}, 200)
@@ -515,7 +524,9 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 		refused := s.entry(t, one.method, one.path, one.body, 422)
 		require.Contains(t, refused["message"], one.message, one.path)
 	}
-	form := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "agents_model": "x", "file@q.csv": questions})
+	form := s.post(t, api, map[string]string{
+		"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "agents_model": "x", "file@q.csv": questions,
+	})
 	require.Contains(t, form.mustBe(t, 422)["message"], "是否想写 agent_model？")
 	require.Equal(t, "agents_model", form.mustBe(t, 422)["details"].([]any)[0].(object)["column"])
 	require.Contains(t, s.post(t, api+"/"+id+"/run", map[string]string{"run": "1"}).mustBe(t, 422)["message"], "未知字段 run，")

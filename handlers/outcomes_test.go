@@ -49,7 +49,9 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 		models = append(models, model)
 	}
 	rule := s.evaluator(t, "提到首都", "contains", object{"values": []string{"Par"}})
-	id := s.create(t, "", map[string]string{"models": strings.Join(models, ","), "evaluators": rule, "runs_per_item": "2", "max_retries": "2"})
+	id := s.create(t, "", map[string]string{
+		"models": strings.Join(models, ","), "evaluators": rule, "runs_per_item": "2", "max_retries": "2",
+	})
 	s.awaitDone(t, id)
 	path := "evaluation-tasks/" + id
 
@@ -65,7 +67,9 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 		{"SUCCEEDED", "length", nil, "Par", true}, {"FAILED", "tool_calls", "NO_ANSWER", nil, false},
 	} {
 		run := runs[2*n].(object)
-		require.Equal(t, []any{want.status, want.reason, want.code, want.text}, []any{run["status"], run["finish_reason"], run["error_code"], run["response_body"]})
+		require.Equal(t, []any{want.status, want.reason, want.code, want.text}, []any{
+			run["status"], run["finish_reason"], run["error_code"], run["response_body"],
+		})
 		require.Equal(t, want.isJudged, len(run["evaluations"].([]any)) > 0, "what failed is not judged")
 		require.EqualValues(t, 1, run["attempts"], "an answer that came is not asked for again")
 	}
@@ -217,7 +221,9 @@ func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 		_, _ = w.Write([]byte(`{"output":"北京"}`))
 	})
 	begun := time.Now()
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "max_retries": "0", "use_stream": "true", "concurrency": "1", "rate_limit": "4/s"})
+	id := s.create(t, fake.URL, map[string]string{
+		"runs_per_item": "1", "max_retries": "0", "use_stream": "true", "concurrency": "1", "rate_limit": "4/s",
+	})
 	s.awaitDone(t, id)
 	streamed := func() (count int) {
 		for _, call := range fake.Calls() {

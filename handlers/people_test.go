@@ -59,7 +59,9 @@ func TestADepartmentByTheAPI(t *testing.T) {
 		answer := s.ask(t, root, "POST", v1+"users", wrong)
 		require.Equal(t, "PARAMETER_INVALID", answer.mustBe(t, 422)["code"], name)
 	}
-	lilei := s.ask(t, root, "POST", v1+"users", object{"name": "李雷", "password": goodPassword, "role": "editor", "project_id": law}).mustBe(t, 201)
+	lilei := s.ask(t, root, "POST", v1+"users", object{
+		"name": "李雷", "password": goodPassword, "role": "editor", "project_id": law,
+	}).mustBe(t, 201)
 	require.NotContains(t, lilei, "password")
 	s.ask(t, root, "POST", v1+"users", object{"name": "李雷", "password": goodPassword}).mustBe(t, 422)
 	han := s.ask(t, root, "POST", v1+"users", object{"name": "Han Meimei", "password": goodPassword}).mustBe(t, 201)
@@ -97,7 +99,9 @@ func TestADepartmentByTheAPI(t *testing.T) {
 
 	// Tokens created with a token end with it.
 	parent := s.ask(t, lead, "POST", v1+"tokens", object{"name": "parent", "role": "admin", "expires_in_days": 1}).mustBe(t, 201)
-	child := s.ask(t, parent["token"].(string), "POST", v1+"tokens", object{"name": "child", "role": "viewer", "expires_in_days": 0}).mustBe(t, 201)
+	child := s.ask(t, parent["token"].(string), "POST", v1+"tokens", object{
+		"name": "child", "role": "viewer", "expires_in_days": 0,
+	}).mustBe(t, 201)
 	require.Equal(t, parent["expires_at"], child["expires_at"])
 	s.ask(t, lead, "DELETE", v1+"tokens/"+parent["id"].(string), nil).mustBe(t, 204)
 	s.ask(t, child["token"].(string), "GET", v1+"prompts", nil).mustBe(t, 401)
@@ -166,7 +170,9 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.get(t, "/tasks/"+id+"/dataset").StatusCode)
 	require.Equal(t, "/tasks?done=deleted", b.send(t, "/tasks/"+id+"/delete", nil).Header.Get("Location"))
 	s.newBrowser(t).send(t, "/login", url.Values{"name": {"李雷"}, "password": {"c4naryguess"}})
-	agent := s.made(t, root, "/api/v1/agents", object{"name": "客服", "protocol": "default", "url": fake.URL, "headers": object{"X-Key": "c4naryheader"}})
+	agent := s.made(t, root, "/api/v1/agents", object{
+		"name": "客服", "protocol": "default", "url": fake.URL, "headers": object{"X-Key": "c4naryheader"},
+	})
 	s.ask(t, root, "PATCH", "/api/v1/agents/"+agent, object{"name": "客服二", "headers": object{"X-Key": "c4narynext"}}).mustBe(t, 200)
 	s.ask(t, root, "POST", "/api/v1/agents/"+agent+"/test", object{"question": "hi"}).mustBe(t, 200)
 	viewer := s.user(t, "看", people.Viewer, db.DefaultProject)
@@ -307,7 +313,9 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	}
 	s.ask(t, root, "PATCH", place, object{"calls_per_day": 25, "lanes": 2}).mustBe(t, 200)
 	create := func(status int) object {
-		request := s.form(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "concurrency": "4", "file@q.csv": questions})
+		request := s.form(t, api, map[string]string{
+			"task_name": "t", "agent_api_url": fake.URL, "concurrency": "4", "file@q.csv": questions,
+		})
 		request.Header.Set("Authorization", "Bearer "+root)
 		return s.do(t, request).mustBe(t, status)
 	}
@@ -404,7 +412,9 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 		shown := reader.get(t, path)
 		require.Equal(t, http.StatusOK, shown.StatusCode, path)
 		shown.page(t).Find("main form[method=post]").Each(func(_ int, form *goquery.Selection) {
-			t.Errorf("%s offers %s to a viewer", path, form.AttrOr("action", "?"))
+			if action := form.AttrOr("action", "?"); action != "/tasks/columns" { // what one's own browser shows
+				t.Errorf("%s offers %s to a viewer", path, action)
+			}
 		})
 	}
 }
@@ -418,7 +428,9 @@ func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 	editor, root := s.token(t, people.Admin, db.DefaultProject, &lilei.ID), s.token(t, people.Admin, db.DefaultProject, nil)
 	b := s.signedIn(t, "李雷")
 	v1 := "/api/v1/"
-	agent := s.made(t, editor, v1+"agents", object{"name": "a", "protocol": "default", "url": s.URL, "headers": object{"X-Key": "one"}})
+	agent := s.made(t, editor, v1+"agents", object{
+		"name": "a", "protocol": "default", "url": s.URL, "headers": object{"X-Key": "one"},
+	})
 	provider := s.made(t, editor, v1+"providers", object{"name": "p", "protocol": "openai", "base_url": s.URL, "api_key": "one"})
 	for path, change := range map[string]object{
 		"agents/" + agent:       {"headers": object{"X-Key": "two"}},

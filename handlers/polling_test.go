@@ -75,7 +75,10 @@ func TestAnAcceptedJobIsPolled(t *testing.T) {
 	t.Parallel()
 	s, of := newSite(t, true), newStudio(t)
 	agent := s.agentOf(t, of)
-	id := s.create(t, "", map[string]string{"agents": agent, "runs_per_item": "1", "timeout_seconds": "3600", "max_retries": "0", "file@q.csv": "question_id,question,standard_answer\na,画,\nb,坏,\nc,立即,\n"})
+	id := s.create(t, "", map[string]string{
+		"agents": agent, "runs_per_item": "1", "timeout_seconds": "3600", "max_retries": "0",
+		"file@q.csv": "question_id,question,standard_answer\na,画,\nb,坏,\nc,立即,\n",
+	})
 	dbtest.Await(t, 20*time.Second, "the first status", func() bool { return of.polled.Load() > 6 })
 	of.isDone.Store(true)
 	s.awaitDone(t, id)
@@ -95,7 +98,9 @@ func TestAnAcceptedJobIsPolled(t *testing.T) {
 	runs := results.Items
 	require.Equal(t, "SUCCEEDED", runs[0].Runs[0].Status, "%+v", runs)
 	require.True(t, strings.HasPrefix(runs[0].Runs[0].Output, "第 "), "%+v", runs)
-	require.Equal(t, []string{"FAILED", "AGENT_ERROR", "out of paint"}, []string{runs[1].Runs[0].Status, runs[1].Runs[0].ErrorCode, runs[1].Runs[0].ErrorMessage})
+	require.Equal(t, []string{"FAILED", "AGENT_ERROR", "out of paint"}, []string{
+		runs[1].Runs[0].Status, runs[1].Runs[0].ErrorCode, runs[1].Runs[0].ErrorMessage,
+	})
 	require.Equal(t, "马上", runs[2].Runs[0].Output)
 	require.EqualValues(t, 3, of.asked.Load())
 	dbtest.Await(t, time.Minute, "the events", func() bool {
@@ -116,7 +121,10 @@ func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 	t.Parallel()
 	s, of := newSite(t, false), newStudio(t)
 	agent := s.agentOf(t, of)
-	id := s.create(t, "", map[string]string{"agents": agent, "runs_per_item": "2", "timeout_seconds": "3600", "file@q.csv": "question_id,question,standard_answer\na,画,\n"})
+	id := s.create(t, "", map[string]string{
+		"agents": agent, "runs_per_item": "2", "timeout_seconds": "3600",
+		"file@q.csv": "question_id,question,standard_answer\na,画,\n",
+	})
 	leave := s.startWorker(t, jobs.WorkerConfig{Lanes: 4})
 	dbtest.Await(t, 20*time.Second, "the first status", func() bool { return of.polled.Load() >= 4 })
 	start := time.Now()
@@ -132,7 +140,10 @@ func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 	require.Equal(t, 2, succeeded)
 
 	of.isDone.Store(false)
-	again := s.create(t, "", map[string]string{"agents": agent, "runs_per_item": "1", "timeout_seconds": "3600", "file@q.csv": "question_id,question,standard_answer\na,画,\n"})
+	again := s.create(t, "", map[string]string{
+		"agents": agent, "runs_per_item": "1", "timeout_seconds": "3600",
+		"file@q.csv": "question_id,question,standard_answer\na,画,\n",
+	})
 	before := of.polled.Load()
 	dbtest.Await(t, 20*time.Second, "a status", func() bool { return of.polled.Load() > before })
 	require.Equal(t, http.StatusAccepted, s.post(t, api+"/"+again+"/stop", nil).StatusCode)

@@ -36,7 +36,10 @@ func BenchmarkCallsThatFiftyPagesFollow(b *testing.B) {
 		start := time.Now()
 		var tasks []string
 		for range 4 {
-			tasks = append(tasks, s.create(b, fake.URL, map[string]string{"runs_per_item": fmt.Sprint(runs), "concurrency": fmt.Sprint(lanes / 4), "timeout_seconds": "60", "file@q.csv": file}))
+			tasks = append(tasks, s.create(b, fake.URL, map[string]string{
+				"runs_per_item": fmt.Sprint(runs), "concurrency": fmt.Sprint(lanes / 4), "timeout_seconds": "60",
+				"file@q.csv": file,
+			}))
 		}
 		done := make(chan struct{})
 		var watching sync.WaitGroup

@@ -251,7 +251,7 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	require.Equal(t, []string{"1", "6", "7"}, offered)
 	require.Contains(t, page.Find(".lead").Text(), "其中 3 题可以一次通过 · 已评 1 题")
 	require.Contains(t, page.Find(".lead").Text(), "与标准答案不符 1")
-	require.Contains(t, s.as(t, "李雷", "/tasks/"+id+"/review/5").page(t).Find(".report-bar").Text(), "把 3 个内容相同的题全部通过")
+	require.Contains(t, s.as(t, "李雷", "/tasks/"+id+"/review/5").page(t).Find(".report-bar").Text(), "把 3 道内容相同的题全部通过")
 
 	verdicts := func() string {
 		var told struct{ Items []toldReview }

@@ -213,7 +213,9 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 		require.Equal(t, "cron", refused["details"].([]any)[0].(object)["column"], cron)
 		require.Contains(t, refused["message"], "5 分钟", cron)
 		require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": cron, "timezone": "Asia/Shanghai"}).page(t).Text(), "5 分钟", cron)
-		page := s.post(t, "/library/schedules", map[string]string{"name": "x", "task_id": task, "cron": cron, "timezone": "Asia/Shanghai", "is_enabled": "true"})
+		page := s.post(t, "/library/schedules", map[string]string{
+			"name": "x", "task_id": task, "cron": cron, "timezone": "Asia/Shanghai", "is_enabled": "true",
+		})
 		require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode, cron)
 	}
 	id := s.schedule(t, "每五分钟", task, object{"cron": "*/5 * * * *"})
@@ -302,7 +304,9 @@ func TestAProjectHasSoManyOfEach(t *testing.T) {
 	s.tables.MustExec(`UPDATE shares SET expires_at = now() WHERE hash = decode(md5('share1'), 'hex')`)
 	s.ask(t, admin, http.MethodPost, "/api/v1/shares", object{"task_id": task}).mustBe(t, http.StatusCreated)
 	s.tables.MustExec(`UPDATE schedules SET archived_at = now() WHERE name = 'old 1'`)
-	made := s.made(t, admin, "/api/v1/schedules", object{"name": "there is room", "task_id": task, "cron": "0 2 * * *", "is_enabled": false})
+	made := s.made(t, admin, "/api/v1/schedules", object{
+		"name": "there is room", "task_id": task, "cron": "0 2 * * *", "is_enabled": false,
+	})
 	var archived string
 	require.NoError(t, s.tables.Get(&archived, `SELECT id FROM schedules WHERE archived_at IS NOT NULL`))
 	restore := func() int {
@@ -313,4 +317,74 @@ func TestAProjectHasSoManyOfEach(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, restore(), "it counts again")
 	s.ask(t, admin, http.MethodDelete, "/api/v1/schedules/"+made, nil).mustBe(t, http.StatusNoContent)
 	require.Equal(t, http.StatusSeeOther, restore())
+}
+
+// Any two firings of a schedule can be compared, on its page and through the API, whichever is named first.
+func TestAnyTwoFiringsCanBeCompared(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	dbtest.Seed(t, s.tables, 3, 2, 10)
+	var tasks []string // oldest first
+	require.NoError(t, s.tables.Select(&tasks, `SELECT id FROM evaluation_tasks ORDER BY created_at`))
+	s.tables.MustExec(`UPDATE evaluation_runs SET status = 'SUCCEEDED', error_code = NULL, answer_key = decode(md5('same'), 'hex')`)
+	id := s.schedule(t, "夜", tasks[0], object{"is_enabled": false})
+	days := map[string]string{}
+	for n, task := range tasks {
+		said := "答复期限为 30 日。"
+		if n == 1 {
+			said = "答复期限为 35 日。"
+		}
+		s.tables.MustExec(`
+			UPDATE evaluation_runs r SET response_body = $2, answer_key = decode(md5($2), 'hex') FROM evaluation_items i
+			WHERE i.id = r.item_id AND i.question_id = 'q0001' AND r.task_id = $1`, task, said)
+		s.tables.MustExec(`
+			INSERT INTO firings (schedule_id, planned_at, outcome, missed, task_id, summary)
+			VALUES ($1, '2026-11-20 02:00+08'::timestamptz + $2 * interval '1 day', 'STARTED', 0, $3, '{"variants":[{"number":1,"name":"","points":{"agreement":{"value":1}}}]}')`, id, n, task)
+		days[task] = fmt.Sprintf("2026-11-%d 02:00", 20+n)
+	}
+
+	s.tables.MustExec(`
+		INSERT INTO question_statistics (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
+		SELECT item_id, 1, max(id), 10, 'identical', 1, 1, 1, 1, 'AAAAAAAAAA', '' FROM evaluation_runs GROUP BY item_id`)
+
+	type changes struct{ before, now, changed, fact string }
+	read := func(query string) (found changes) {
+		body := s.entry(t, "GET", "schedules/"+id+"/changes"+query, nil, 200)
+		found.before, found.now = body["before"].(object)["task_id"].(string), body["now"].(object)["task_id"].(string)
+		for _, item := range body["items"].([]any) {
+			require.Equal(t, "answers", item.(object)["by"])
+			found.changed += item.(object)["question_id"].(string)
+		}
+		facts := body["facts_changed"].(object)
+		require.Equal(t, found.before, facts["since"])
+		require.Equal(t, facts["pairs"], facts["compared"])
+		for _, item := range facts["items"].([]any) {
+			found.fact += item.(object)["before"].(string) + item.(object)["now"].(string)
+		}
+		page := s.get(t, "/library/schedules/"+id+query).page(t)
+		require.Equal(t, days[found.before], page.Find("[name=since] option[selected]").Text(), query)
+		require.Equal(t, days[found.now], page.Find("[name=at] option[selected]").Text(), query)
+		require.Equal(t, 3, page.Find("[name=at] option").Length())
+		isChanged := strings.Contains(page.Find("#changes").Text(), "question 1")
+		require.Equal(t, found.changed != "", isChanged, query)
+		require.Equal(t, found.fact != "", strings.Contains(page.Find("#changes .fact-line").Text(), "35 日"), query)
+		return found
+	}
+	require.Equal(t, changes{tasks[1], tasks[2], "q0001", "35 日30 日"}, read(""), "the newest with the one before")
+	require.Equal(t, changes{tasks[0], tasks[2], "", ""}, read("?since="+tasks[0]))
+	require.Equal(t, changes{tasks[0], tasks[1], "q0001", "30 日35 日"}, read("?at="+tasks[1]))
+	require.Equal(t, changes{tasks[0], tasks[1], "q0001", "30 日35 日"}, read("?since="+tasks[1]+"&at="+tasks[0]), "in the order of time")
+
+	for query, parameter := range map[string]string{
+		"?since=" + id: "since", "?at=x": "at", "?at=" + id + "&since=" + tasks[0]: "at", "?since=" + tasks[1] + "&at=" + tasks[1]: "since", "?since=" + tasks[2]: "since",
+	} {
+		refused := s.entry(t, "GET", "schedules/"+id+"/changes"+query, nil, 422)
+		require.Contains(t, refused["message"], parameter, query)
+		page := s.get(t, "/library/schedules/"+id+query)
+		require.Equal(t, http.StatusSeeOther, page.StatusCode, query)
+		require.Contains(t, page.Header.Get("Location"), "left_out="+parameter, query)
+	}
+	first := s.entry(t, "GET", "schedules/"+s.schedule(t, "空", tasks[0], object{"is_enabled": false})+"/changes", nil, 200)
+	require.Nil(t, first["before"])
+	require.Empty(t, first["items"])
 }

@@ -315,7 +315,7 @@ func (s *Server) announce(ctx context.Context) error {
 	})
 }
 
-// Document is the OpenAPI description of the API, as it is served.
+// Document returns the OpenAPI description of the API, as it is served.
 func (s *Server) Document() ([]byte, error) { return s.document() }
 
 func (s *Server) openAPI(c echo.Context) error {
@@ -335,7 +335,7 @@ func (s *Server) health(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
 }
 
-// answerError is the only place that turns an error into a response.
+// answerError turns an error into a response; nothing else does.
 func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
 	f := request.FaultOf(err)

@@ -229,7 +229,9 @@ func TestCookiesNeedProof(t *testing.T) {
 func (s *guarded) draft(t testing.TB, b *browser) string {
 	t.Helper()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	request := s.form(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "start": "false", "file@q.csv": questions})
+	request := s.form(t, api, map[string]string{
+		"task_name": "t", "agent_api_url": fake.URL, "start": "false", "file@q.csv": questions,
+	})
 	request.Header.Set("Origin", s.URL)
 	answer := b.do(t, request)
 	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
@@ -476,11 +478,15 @@ func TestAFirstPasswordIsChanged(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
 	root := s.token(t, people.Admin, db.DefaultProject, nil)
-	made := s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "李雷", "password": goodPassword, "role": "editor", "must_change_password": true}).mustBe(t, 201)
+	made := s.ask(t, root, http.MethodPost, "/api/v1/users", object{
+		"name": "李雷", "password": goodPassword, "role": "editor", "must_change_password": true,
+	}).mustBe(t, 201)
 	require.Equal(t, true, made["must_change_password"])
 	plain := s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "pipeline", "password": goodPassword}).mustBe(t, 201)
 	require.Equal(t, false, plain["must_change_password"])
-	s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "x", "password": goodPassword, "must_change_password": "soon"}).mustBe(t, 422)
+	s.ask(t, root, http.MethodPost, "/api/v1/users", object{
+		"name": "x", "password": goodPassword, "must_change_password": "soon",
+	}).mustBe(t, 422)
 
 	b := s.newBrowser(t)
 	in := b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {"/workers?x=1"}})

@@ -69,7 +69,7 @@ func TestToolsAreCountedAndOtherPathsAreFound(t *testing.T) {
 	require.Contains(t, s.get(t, unit).page(t).Find(".note").Text(), "计算")
 	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
 	require.NoError(t, err)
-	require.Subset(t, book.GetSheetList(), []string{"工具", "走了另一条路的运行", "稳定性"})
+	require.Subset(t, book.GetSheetList(), []string{"工具", "工具调用与多数不同的运行", "稳定性"})
 	rows, err := book.GetRows("工具")
 	require.NoError(t, err)
 	require.Equal(t, []string{"<检索>", "15", "0", "10"}, rows[1][:4])

@@ -125,7 +125,10 @@ func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
 		return model
 	}
 	fields := func(model string) map[string]string {
-		return map[string]string{"task_name": "贵", "models": model, "max_cost": "100", "file@q.csv": "question,standard_answer\na,b\nc,d\n"}
+		return map[string]string{
+			"task_name": "贵", "models": model, "max_cost": "100",
+			"file@q.csv": "question,standard_answer\na,b\nc,d\n",
+		}
 	}
 	dear := from.create(t, "", fields(price(from, "100000")))
 	from.awaitDone(t, dear)

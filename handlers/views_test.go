@@ -19,7 +19,9 @@ func TestSavedViewsKeepFiltersAndOrder(t *testing.T) {
 	here := "/tasks/" + id + "/results?" + query.Encode()
 	form := s.get(t, here).page(t).Find(".views form").First()
 	require.Equal(t, query.Encode(), form.Find("[name=query]").AttrOr("value", ""))
-	saved := s.post(t, "/views", map[string]string{"kind": "questions", "name": "合同的题", "query": query.Encode(), "back": here})
+	saved := s.post(t, "/views", map[string]string{
+		"kind": "questions", "name": "合同的题", "query": query.Encode(), "back": here,
+	})
 	require.Equal(t, http.StatusSeeOther, saved.StatusCode, "%s", saved.body)
 	require.Equal(t, here, saved.Header.Get("Location"))
 

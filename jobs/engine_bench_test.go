@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,58 +118,104 @@ func BenchmarkLaunchInstantAgent(b *testing.B) {
 	}
 }
 
-// longAnswers are five answers of about 900 characters in which one number differs.
-func longAnswers(b *testing.B) []string {
+// longAnswers are five answers of about 1,000 characters to each of ten questions: alike except for one number, or in
+// other words.
+func longAnswers(b *testing.B, areInOtherWords bool) [][]string {
 	b.Helper()
 	content, err := os.ReadFile("../db/measure/facts/testdata/bases.jsonl")
 	require.NoError(b, err)
-	var text strings.Builder
+	var bases [][3]string
 	for line := range strings.Lines(string(content)) {
-		var base struct{ Text string }
+		var base struct{ Text, Paraphrase1, Paraphrase2 string }
 		require.NoError(b, json.Unmarshal([]byte(line), &base))
-		if text.WriteString(base.Text + "\n"); utf8.RuneCountInString(text.String()) > 900 {
-			break
+		bases = append(bases, [3]string{base.Text, base.Paraphrase1, base.Paraphrase2})
+	}
+	questions := make([][]string, len(bases))
+	for n := range questions {
+		for run := range 5 {
+			var text strings.Builder
+			for k := 0; utf8.RuneCountInString(text.String()) < 900; k++ {
+				form := 0
+				if areInOtherWords {
+					form = (run + k*(run/3)) % 3
+				}
+				text.WriteString(bases[(n+k)%len(bases)][form] + "\n")
+			}
+			fmt.Fprintf(&text, "答复期限为 %d 日。%s", 30+5*(run/4), strings.Repeat("。", run)) // other answers also where the facts are equal
+			questions[n] = append(questions[n], text.String())
 		}
 	}
-	answers := make([]string, 5)
-	for n := range answers {
-		answers[n] = fmt.Sprintf("%s\n答复期限为 %d 日。", text.String(), 30+5*(n/4))
-	}
-	for n := range answers[:4] {
-		answers[n] += strings.Repeat("。", n) // equal facts, other answers
-	}
-	return answers
+	return questions
 }
 
-// The processor time of five runs of a question whose answers all differ, and what part of it reading their facts takes.
-func BenchmarkFactsOfRecordedRuns(b *testing.B) {
-	const questions = 400
-	bench := newBench(b)
-	answers := longAnswers(b)
-	var calls atomic.Int64
+// answering is an agent that answers a question after a while with one answer after another.
+func answering(b *testing.B, latency time.Duration, questions [][]string) (url string) {
+	b.Helper()
+	number := regexp.MustCompile(`question (\d+)`)
+	var asked sync.Map // by question: how often
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		output, _ := json.Marshal(answers[calls.Add(1)%5])
+		body, _ := io.ReadAll(r.Body)
+		question := string(number.FindSubmatch(body)[1])
+		n, _ := strconv.Atoi(question)
+		count, _ := asked.LoadOrStore(question, &atomic.Int64{})
+		answers := questions[n%len(questions)]
+		output, _ := json.Marshal(answers[int(count.(*atomic.Int64).Add(1))%len(answers)])
+		time.Sleep(latency) // what an agent takes
 		_, _ = fmt.Fprintf(w, "data: {\"event\":\"node_finished\",\"data\":{\"output\":%s}}\n\n", output)
 	}))
 	b.Cleanup(server.Close)
-	bench.startWorker(b, concurrency)
-	for b.Loop() {
-		before := processorTime(b)
-		runTask(b, bench, questions, 5*questions, func(n *db.NewTask) {
-			plain(server.URL)(n)
-			n.Task.RunsPerItem = 5
-		})
-		whole := processorTime(b) - before
-		before = processorTime(b)
-		for range questions {
-			_, err := facts.Question(b.Context(), answers)
-			require.NoError(b, err)
+	return server.URL
+}
+
+// What reading facts costs a launch of five runs a question: calls a second with five different answers of about 1,000
+// characters, and with five equal ones, of which nothing is compared. The difference also holds reading the answers and
+// what else is said about how alike they are.
+func BenchmarkLaunchWithFacts(b *testing.B) {
+	const questions, calls = 400, 5 * 400
+	for _, agent := range []struct {
+		name    string
+		latency time.Duration
+	}{{"agent=100ms", 100 * time.Millisecond}, {"agent=instant", 0}} {
+		for _, areInOtherWords := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/other-words=%v", agent.name, areInOtherWords), func(b *testing.B) {
+				bench := newBench(b)
+				different := longAnswers(b, areInOtherWords)
+				equal := make([][]string, len(different))
+				for n, answers := range different {
+					equal[n] = answers[:1]
+				}
+				urls := [2]string{answering(b, agent.latency, equal), answering(b, agent.latency, different)}
+				bench.startWorker(b, concurrency)
+				launch := func(url string) (took, processor time.Duration) {
+					before := processorTime(b)
+					took = runTask(b, bench, questions, calls, func(n *db.NewTask) {
+						plain(url)(n)
+						n.Task.RunsPerItem = 5
+					})
+					return took, processorTime(b) - before
+				}
+				launch(urls[0]) // warms up
+				for b.Loop() {
+					var took, processor [2]time.Duration
+					for _, with := range []int{0, 1, 1, 0} {
+						time, cpu := launch(urls[with])
+						took[with], processor[with] = took[with]+time/2, processor[with]+cpu/2
+					}
+					before := processorTime(b)
+					for n := range questions {
+						_, err := facts.Question(b.Context(), different[n%len(different)])
+						require.NoError(b, err)
+					}
+					reading := processorTime(b) - before
+					b.ReportMetric(calls/took[0].Seconds(), "calls/s-without")
+					b.ReportMetric(calls/took[1].Seconds(), "calls/s")
+					b.ReportMetric(100*(1-took[0].Seconds()/took[1].Seconds()), "%fewer")
+					b.ReportMetric(float64(reading.Microseconds())/1000/questions, "ms-facts/question")
+					b.ReportMetric(float64(processor[0].Microseconds())/1000/questions, "ms-cpu/question-without")
+					b.ReportMetric(float64(processor[1].Microseconds())/1000/questions, "ms-cpu/question")
+				}
+			})
 		}
-		reading := processorTime(b) - before
-		b.ReportMetric(float64(reading.Microseconds())/1000/questions, "ms-facts/question")
-		b.ReportMetric(float64(whole.Microseconds())/1000/questions, "ms-cpu/question")
-		b.ReportMetric(100*float64(reading)/float64(max(1, whole-reading)), "%more")
 	}
 }
 

@@ -76,6 +76,9 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 		return nil // this worker is shutting down, another continues
 	}
 	if err == nil {
+		err = tasks.AssessForGroupings(ctx, w.Store, id)
+	}
+	if err == nil {
 		units, err = w.Store.StartLaunch(ctx, id)
 	}
 	if errors.Is(err, db.ErrConflict) || errors.Is(err, db.ErrNotFound) {

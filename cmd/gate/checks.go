@@ -69,8 +69,8 @@ func (r report) limits(limits map[string]float64) (checks []check) {
 // mostNamed is how many questions a text names.
 const mostNamed = 5
 
-// itemsPass checks that of every question a share of the planned runs passes. Runs that failed, are missing or have no
-// verdict have not passed.
+// itemsPass checks that at least the share limit of each question's planned runs passes. Runs that failed, are missing
+// or have no verdict have not passed.
 func (r report) itemsPass(number int, limit float64) check {
 	var short []string
 	for _, q := range r.Questions {

@@ -19,7 +19,7 @@ type Options struct {
 	// Baseline is the task, <id> or <id>:<variant>, to compare with: the result must not be worse beyond chance.
 	// Empty means none.
 	Baseline string
-	// Margins are by how much a number may be worse than the baseline's, by metric; 0 for those that are not named.
+	// Margins limit how much worse than the baseline's a number may be, by metric; 0 for metrics that are not named.
 	Margins map[string]float64
 	// RequireProof demands that every number with a margin above 0 is shown not to be worse by that much.
 	RequireProof bool

@@ -40,7 +40,7 @@ type property struct {
 	Value string `xml:"value,attr"`
 }
 
-// newProperties are those whose value is known.
+// newProperties returns the properties whose value is known; nil if there are none.
 func newProperties(list ...property) *properties {
 	list = slices.DeleteFunc(slices.Clone(list), func(p property) bool { return p.Value == "" })
 	if len(list) == 0 {
@@ -112,7 +112,7 @@ func writeJUnit(w io.Writer, r report, checks []check) error {
 	return encoder.Encode(all)
 }
 
-// properties describe the task and the numbers of a variant.
+// properties returns the description of the task and the numbers of a variant as JUnit properties.
 func (r report) properties(of variant) []property {
 	list := []property{{"task", r.ID}, {"url", r.URL}, {"baseline", r.Baseline}}
 	for _, metric := range Metrics {

@@ -37,8 +37,8 @@ type Spec struct {
 	Dataset string
 	// Inline holds entries that the file defines itself instead of naming saved ones, by kind.
 	Inline map[string][]map[string]any
-	// FailUnder are limits, Baseline a task to compare with, Margins by how much a number may be worse than there; the
-	// command line can add more.
+	// FailUnder are limits, Baseline a task to compare with, Margins how much worse than the baseline a number may be;
+	// the command line can add more.
 	FailUnder, Margins map[string]float64
 	Baseline           string
 }
@@ -62,7 +62,7 @@ var kindNames = map[kindOfValue]string{
 // members are the members of a task's JSON, as in the API, and the additional members of a file.
 var members = map[string]kindOfValue{
 	"task_name": aText, "agent_api_url": aText, "agent_model": aText, "rate_limit": aText, "on_turn_failure": aText,
-	"cluster_by": aText, "dataset": aText, "dataset_file": aText,
+	"cluster_by": aText, "meaning_model": aText, "dataset": aText, "dataset_file": aText,
 	"column_question_id": aText, "column_question": aText, "dataset_encoding": aText, "column_standard_answer": aText, "max_cost": aText, "baseline": aText,
 	"runs_per_item": aNumber, "timeout_seconds": aNumber, "max_retries": aNumber, "concurrency": aNumber,
 	"use_stream": aBoolean, "adaptive": anObject, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject, "margin": anObject,
@@ -293,7 +293,7 @@ func ParseMargin(text string) (metric string, value float64, err error) {
 		for n, w := range watches {
 			all[n] = w.name
 		}
-		return "", 0, fmt.Errorf("%q is no margin: metric=value, with one of %s", text, strings.Join(all, ", "))
+		return "", 0, fmt.Errorf("%q is not a margin; write metric=value, with one of %s", text, strings.Join(all, ", "))
 	}
 	parse := parseShare
 	if watches[place].isLatency {

@@ -100,7 +100,7 @@ func read(text string) (examples []example, err error) {
 type tally struct {
 	// the five counts: both pass, both fail, only the judge passes, only people pass, and the judge gave no rating
 	passes, fails, tooKind, tooStrict, defaults int
-	// kinds counts, for each kind of answer, those that the judge judged as people did, and all.
+	// kinds counts, for each kind of answer, the answers on which the judge agrees with people, and all answers.
 	kinds   map[string][2]int
 	latency int
 }

@@ -63,6 +63,7 @@ var rooms = []string{
 	"db/journal",
 	"db",
 	"db/outbox",
+	"db/meaning",
 	"db/pg/embedded",
 	"db/pg",
 }
@@ -80,8 +81,8 @@ var leaves = []string{
 var strangers = map[string][]string{
 	"github.com/labstack/echo/v4":              {"handlers", "handlers/web", "handlers/web/library", "handlers/transfer", "handlers/replay", "handlers/people", "handlers/access", "handlers/pages", "handlers/api", "handlers/request", "handlers/rest"},
 	"github.com/danielgtaylor/huma/v2":         {"handlers/api", "handlers/api/library", "handlers/rest", "handlers/replay", "handlers/people", "handlers/transfer"},
-	"github.com/jmoiron/sqlx":                  {"db", "db/engine", "db/upkeep", "db/journal", "db/audit", "db/dbtest", "db/entries", "db/report", "db/outbox", "db/people", "db/pg", "db/review"},
-	"github.com/lib/pq":                        {"db", "db/engine", "db/journal", "db/audit", "db/upkeep", "db/dbtest", "db/entries", "db/report", "db/outbox", "db/people", "db/pg", "db/review"},
+	"github.com/jmoiron/sqlx":                  {"db", "db/engine", "db/upkeep", "db/journal", "db/audit", "db/dbtest", "db/entries", "db/report", "db/outbox", "db/meaning", "db/people", "db/pg", "db/review"},
+	"github.com/lib/pq":                        {"db", "db/engine", "db/journal", "db/audit", "db/upkeep", "db/dbtest", "db/entries", "db/report", "db/outbox", "db/meaning", "db/people", "db/pg", "db/review"},
 	"github.com/hibiken/asynq":                 {"jobs"},
 	"github.com/nicksnyder/go-i18n/v2":         {"views/text"},
 	"github.com/getsentry/sentry-go":           {"cmd/wending"},

@@ -22,7 +22,10 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	database, key := dbtest.Start(t), dbtest.SecretKey
 	store, tables := dbtest.OpenAt(t, database)
 	folder := t.TempDir()
-	serve := []string{"serve", "--database-url", database, "--redis-url", dbtest.Redis(t), "--data-dir", folder, "--secret-key", key, "--listen-addr", "127.0.0.1:0"}
+	serve := []string{
+		"serve", "--database-url", database, "--redis-url", dbtest.Redis(t), "--data-dir", folder,
+		"--secret-key", key, "--listen-addr", "127.0.0.1:0",
+	}
 	save := func(base, name string) error {
 		answer, err := http.Post(base+"/api/v1/prompts", "application/json", strings.NewReader(`{"name": "`+name+`", "user": "x"}`))
 		if err == nil {

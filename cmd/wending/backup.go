@@ -52,7 +52,7 @@ type manifest struct {
 
 const backupFormat = 1
 
-// database calls work with the address of the database: the configured one, the running program's, or that of a
+// database calls work with the address of the database: the configured one, the running program's, or the address of a
 // server started for this call.
 func (s *Settings) database(ctx context.Context, work func(url string) error) error {
 	if s.DatabaseURL != "" {
@@ -186,7 +186,7 @@ func (b *backupWriter) addFile(name string, file *os.File) error {
 	return err
 }
 
-// folders are the folders in a backup, by their names there.
+// folders returns the folders in a backup, by their names there.
 func (s *Settings) folders() map[string]string {
 	folders := map[string]string{uploadsName: filepath.Join(s.DataDir, "uploads")}
 	if s.BlobURL == "" {

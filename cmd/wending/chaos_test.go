@@ -401,7 +401,10 @@ func (a *arena) create(questions int, fields map[string]string) string {
 		fmt.Fprintf(&dataset, "question %d,answer %d\n", n, n)
 	}
 	dbtest.Await(a.t, 30*time.Second, "the web process", a.isUp)
-	all := map[string]string{"task_name": "chaos", "agent_api_url": a.agent.URL, "max_retries": "0", "concurrency": "16", "runs_per_item": "20"}
+	all := map[string]string{
+		"task_name": "chaos", "agent_api_url": a.agent.URL, "max_retries": "0", "concurrency": "16",
+		"runs_per_item": "20",
+	}
 	maps.Copy(all, fields)
 	return createTask(a.t, a.web.url(), all, dataset.String())
 }
@@ -422,7 +425,9 @@ func (a *arena) createConversations(count int) string {
 	provider := save(a.t, a.web.url(), "providers", map[string]any{
 		"name": name, "protocol": "openai", "base_url": a.agent.URL, "rate_limit": "unlimited", "retry_on": []string{}})
 	model := save(a.t, a.web.url(), "models", map[string]any{"name": name, "provider_id": provider, "model_id": "judge"})
-	judge := save(a.t, a.web.url(), "evaluators", map[string]any{"name": name, "kind": "judge", "config": map[string]any{"model_id": model}})
+	judge := save(a.t, a.web.url(), "evaluators", map[string]any{
+		"name": name, "kind": "judge", "config": map[string]any{"model_id": model},
+	})
 	var dataset strings.Builder
 	dataset.WriteString("question,standard_answer,series,turn\n")
 	for n := range count {
@@ -448,7 +453,10 @@ func (a *arena) fourVariants() map[string]string {
 		agents = append(agents, save(a.t, a.web.url(), "agents", map[string]any{
 			"name": name, "protocol": "default", "url": a.agent.URL, "rate_limit": "unlimited", "retry_on": []string{}}))
 	}
-	return map[string]string{"agent_api_url": "", "prompts": strings.Join(prompts, ","), "agents": strings.Join(agents, ","), "runs_per_item": "5"}
+	return map[string]string{
+		"agent_api_url": "", "prompts": strings.Join(prompts, ","), "agents": strings.Join(agents, ","),
+		"runs_per_item": "5",
+	}
 }
 
 // act posts an action on a task to the API, once the web process responds.
@@ -768,7 +776,10 @@ func (a *arena) askHostileAgents() {
 		before[m.name] = m.residentMemory()
 	}
 	dataset := "question,standard_answer\n" + strings.Join(slices.Sorted(maps.Keys(behaviours)), ",a\n") + ",a\n"
-	fields := map[string]string{"task_name": "hostile", "agent_api_url": server.URL, "timeout_seconds": "20", "max_retries": "0", "concurrency": "8", "runs_per_item": "3"}
+	fields := map[string]string{
+		"task_name": "hostile", "agent_api_url": server.URL, "timeout_seconds": "20", "max_retries": "0",
+		"concurrency": "8", "runs_per_item": "3",
+	}
 	id := createTask(t, a.web.url(), fields, dataset)
 	fields["agent_api_url"], fields["runs_per_item"] = "http://no-such-name.invalid/", "1"
 	unknown := createTask(t, a.web.url(), fields, "question,standard_answer\nq,a\n")

@@ -54,7 +54,10 @@ func TestComposePassesEverySetting(t *testing.T) {
 func TestTheWebProcessTidiesUpItsFiles(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)
-	serve := []string{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dir, "--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t)}
+	serve := []string{
+		"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dir, "--database-url", dbtest.Start(t),
+		"--redis-url", dbtest.Redis(t),
+	}
 	web := start(t, serve...)
 	dbtest.Await(t, time.Minute, "the mark of the store", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "assets", ".wending"))

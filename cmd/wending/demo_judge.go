@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// demoJudge is the model that the demo agent plays as a judge.
+// demoJudge is the model that the demo agent plays as a judge, and as a model that groups answers.
 const demoJudge = "demo-judge"
 
 // material matches the texts between marks in a judge's prompt; a text has the same mark at both ends.

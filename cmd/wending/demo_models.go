@@ -100,10 +100,13 @@ func answerDemoChat(w http.ResponseWriter, r *http.Request) {
 		asked += utf8.RuneCountInString(message.Content)
 	}
 	answer := ""
-	if request.Model == demoJudge {
-		answer = judgeDemo(texts["user"])
-	} else {
+	switch {
+	case request.Model != demoJudge:
 		answer = model.answer(texts["system"], texts["user"])
+	case numbered.MatchString(texts["user"]):
+		answer = groupDemo(texts["user"])
+	default:
+		answer = judgeDemo(texts["user"])
 	}
 	said := utf8.RuneCountInString(answer)
 	usage := map[string]int{"prompt_tokens": asked + 8, "completion_tokens": said, "total_tokens": asked + 8 + said}

@@ -26,8 +26,8 @@ type evalCommand struct {
 	Local        bool     `help:"Run it without a server, in a temporary folder that is removed at the end."`
 	Wait         bool     `help:"Wait until it has ended; --local and the options below wait, too."`
 	Baseline     string   `placeholder:"TASK" help:"Fail if a variant is worse than this task beyond chance: <id> or <id>:<variant>."`
-	Margin       []string `placeholder:"metric=value" help:"By how much a number may be worse than the baseline's, such as agreement=0.05. May be repeated."`
-	RequireProof bool     `help:"Fail also if the comparison cannot show that the numbers with a margin are not worse by that much."`
+	Margin       []string `placeholder:"metric=value" help:"How much worse than the baseline's a metric may be, such as agreement=0.05. May be repeated."`
+	RequireProof bool     `help:"Also fail unless the comparison shows that no metric with a margin is worse by that much."`
 	FailUnder    []string `placeholder:"metric=value" help:"Fail if a variant is below a limit, such as agreement=0.8, pass_rate=90% or item_pass=4/5 (of every question), or above one: latency_p90_ms=2000, cost=0.5. May be repeated."`
 	JUnit        string   `name:"junit" placeholder:"FILE" help:"Write a JUnit report for CI servers, with one case per question."`
 	Markdown     string   `placeholder:"FILE" help:"Write a table for a merge request; it is also appended to $GITHUB_STEP_SUMMARY."`

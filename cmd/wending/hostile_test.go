@@ -108,7 +108,10 @@ func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 	took := time.Since(start)
 	stop()
 	page, growth := <-slowest, max(0, s.memory("VmHWM")-before)
-	s.rows = append(s.rows, []string{name, answer, fmt.Sprintf("%.1f s", took.Seconds()), fmt.Sprintf("%d MB", growth>>20), fmt.Sprintf("%d ms", page.Milliseconds())})
+	s.rows = append(s.rows, []string{
+		name, answer, fmt.Sprintf("%.1f s", took.Seconds()), fmt.Sprintf("%d MB", growth>>20),
+		fmt.Sprintf("%d ms", page.Milliseconds()),
+	})
 	status, err := s.get("/healthz")
 	require.NoError(s.t, err, "%s: the program is gone: %s", name, s.log)
 	require.Equal(s.t, http.StatusOK, status, name)
@@ -303,7 +306,10 @@ func (s *siege) agents() {
 		}
 		fake := agenttest.New(s.t, agent.script)
 		s.attack("agent: "+agent.name, toOneClient, func() string {
-			fields := map[string]string{"task_name": "agent", "agent_api_url": fake.URL, "concurrency": "8", "timeout_seconds": strconv.Itoa(seconds), "runs_per_item": "8"}
+			fields := map[string]string{
+				"task_name": "agent", "agent_api_url": fake.URL, "concurrency": "8",
+				"timeout_seconds": strconv.Itoa(seconds), "runs_per_item": "8",
+			}
 			id := createTask(s.t, s.url, fields, "question,standard_answer\nq,a\n")
 			dbtest.Await(s.t, time.Minute, agent.name, func() bool { return task(s.t, s.url, id).Status == "SUCCEEDED" })
 			outcomes := map[string]int{}

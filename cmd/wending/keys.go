@@ -12,7 +12,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// keyFile is the file of generated keys in the data folder: the current key on the first line, earlier ones below.
+// keyFile returns the file of generated keys in the data folder: the current key on the first line, earlier ones below.
 func (s Settings) keyFile() string { return filepath.Join(s.DataDir, "secret.key") }
 
 // secretKeys returns SECRET_KEY and SECRET_KEY_PREVIOUS, or else the keys in the data folder, where it generates a

@@ -210,7 +210,10 @@ func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 		agenttest.Stream(w, "answer to "+call.Question)
 	})
 	dir := dbtest.Folder(t)
-	args := []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited"}
+	args := []string{
+		"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4",
+		"--rate-limit-per-agent", "unlimited",
+	}
 	p := start(t, args...)
 	id := createTask(t, p.url, map[string]string{"task_name": "kill", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "30 calls", func() bool { return len(fake.Calls()) >= 30 })
@@ -335,7 +338,10 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Header.Get("X-Key")) })
 	database := dbtest.Start(t)
 	redis := dbtest.Redis(t)
-	shared := []string{"--database-url", database, "--redis-url", redis, "--secret-key", dbtest.SecretKey, "--rate-limit-per-agent", "unlimited"}
+	shared := []string{
+		"--database-url", database, "--redis-url", redis, "--secret-key", dbtest.SecretKey,
+		"--rate-limit-per-agent", "unlimited",
+	}
 	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
 	stop, _ := startWorker(t, append(shared, "--evaluation-concurrency", "4", "--agent-api-allowlist", "127.0.0.1")...)
 	id := createTask(t, web.url, map[string]string{"task_name": "apart", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
@@ -350,7 +356,10 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	shared := []string{"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--secret-key", dbtest.SecretKey, "--rate-limit-per-agent", "unlimited"}
+	shared := []string{
+		"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--secret-key", dbtest.SecretKey,
+		"--rate-limit-per-agent", "unlimited",
+	}
 	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
 	stop, _ := startWorker(t, shared...)
 	id := createTask(t, web.url, map[string]string{"task_name": "loopback", "agent_api_url": fake.URL}, twenty)
@@ -375,7 +384,10 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 		}
 		agenttest.Stream(w, "answer")
 	})
-	shared := []string{"--database-url", pooled, "--database-direct-url", direct, "--redis-url", dbtest.Redis(t), "--secret-key", dbtest.SecretKey, "--rate-limit-per-agent", "unlimited"}
+	shared := []string{
+		"--database-url", pooled, "--database-direct-url", direct, "--redis-url", dbtest.Redis(t),
+		"--secret-key", dbtest.SecretKey, "--rate-limit-per-agent", "unlimited",
+	}
 	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
 	stop, log := startWorker(t, append(shared, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
 	id := createTask(t, web.url, map[string]string{"task_name": "pooled", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)

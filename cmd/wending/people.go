@@ -37,7 +37,7 @@ type addUserCommand struct {
 	Name       string `arg:"" help:"User name for signing in."`
 	Role       string `default:"viewer" enum:"viewer,reviewer,editor,admin" help:"Role in the project."`
 	Project    string `default:"默认" help:"The project's name or id."`
-	Admin      bool   `help:"Make it a system administrator, who manages accounts and projects and has all rights in them."`
+	Admin      bool   `help:"Make the account a system administrator, who manages accounts and projects and has all rights in them."`
 	MustChange bool   `name:"must-change-password" default:"true" negatable:"" help:"Require a new password at the first sign-in."`
 }
 

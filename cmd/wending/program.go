@@ -305,7 +305,7 @@ func (p *program) work(ctx context.Context) error {
 	return group.Wait()
 }
 
-// keepEvents is how long events and previews are kept; 0 means permanently.
+// keepEvents returns how long events and previews are kept; 0 means permanently.
 func (p *program) keepEvents() time.Duration {
 	return time.Duration(p.settings.EventDays) * 24 * time.Hour
 }

@@ -167,6 +167,54 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	require.GreaterOrEqual(t, open, 100, "and what was open is open")
 }
 
+// A long question in which one fact differs takes a sixth of a screen, one with equal answers a line; the heading above
+// the fact stands beside the fold before it, and after the last fact of a page its key leads to the first question of the next.
+func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
+	t.Parallel()
+	long := "## 概述\n\n" + strings.Repeat("本段说明办理的一般流程与注意事项，请当事人仔细阅读。\n\n", 25) + "## 期限\n\n公司应当在收到申请之日起 14 日内书面答复。\n\n## 其他\n\n附则见末页。"
+	var mu sync.Mutex
+	calls := map[string]int{}
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		mu.Lock()
+		calls[call.Question]++
+		isOdd := calls[call.Question] == 3 && call.Question != "q21" && call.Question != "q20"
+		mu.Unlock()
+		if isOdd {
+			agenttest.Stream(w, strings.Replace(long, "14 日", "19 日", 1))
+		} else {
+			agenttest.Stream(w, long)
+		}
+	})
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited", "--evaluation-concurrency", "8")
+	id := createTask(t, program.url, map[string]string{"task_name": "密度", "agent_api_url": fake.URL}, twenty+"q21,14 日\n")
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, program.url)
+	b.do(chromedp.EmulateViewport(1440, 900))
+	b.open("/tasks/" + id + "/results?view=merged&text=formatted")
+	b.do(chromedp.WaitVisible(".result"))
+	var heights []float64
+	b.evaluate(`[...document.querySelectorAll(".result.is-factual")].map(card => card.getBoundingClientRect().height)`, &heights)
+	require.Len(t, heights, 19)
+	for _, height := range heights {
+		require.InDelta(t, 124, height, 12)
+	}
+	b.evaluate(`[...document.querySelectorAll(".result.is-line")].map(card => card.getBoundingClientRect().height)`, &heights)
+	require.Len(t, heights, 1)
+	require.Less(t, heights[0], 40.0)
+	var together []bool
+	b.evaluate(`[...document.querySelectorAll(".above")].map(above => above.textContent === "期限" && Math.abs(above.getBoundingClientRect().top - above.parentElement.firstElementChild.getBoundingClientRect().top) < 3)`, &together)
+	require.Len(t, together, 19)
+	require.NotContains(t, together, false)
+
+	var last string
+	b.evaluate(`[...document.querySelectorAll(".unit.is-fact")].at(-1).id`, &last)
+	b.evaluate(fmt.Sprintf("location.replace('#%s')", last), nil)
+	b.awaits("the last fact of the page", fmt.Sprintf(`document.querySelector(":target")?.id === %q`, last))
+	_, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("x"))
+	require.NoError(t, err)
+	b.awaits("the first question of the next page", `location.hash === "#first" && location.search.includes("page=2") && document.activeElement === document.querySelector(".result")`)
+}
+
 // While the server is unavailable, a single lasting message shows how old the figures are.
 func TestAPageSaysThatTheServerIsAway(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,10 @@ func TestTheKeyInTheDataFolderIsRotated(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	dir := dbtest.Folder(t)
-	up := []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited", "--evaluation-concurrency", "8"}
+	up := []string{
+		"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited",
+		"--evaluation-concurrency", "8",
+	}
 	p := start(t, up...)
 	id := createTask(t, p.url, secretive(fake.URL), twenty)
 	var output, log bytes.Buffer
@@ -134,7 +137,10 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 func TestSecretKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	shared := []string{"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited", "--data-dir", dbtest.Folder(t)}
+	shared := []string{
+		"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited",
+		"--data-dir", dbtest.Folder(t),
+	}
 	serve := func(keys ...string) *process {
 		reach := []string{"--agent-api-allowlist", "127.0.0.1", "--model-api-allowlist", "127.0.0.1"}
 		return start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0"}, reach, shared, keys)...)
@@ -144,7 +150,9 @@ func TestSecretKeyIsRotated(t *testing.T) {
 	id := createTask(t, web.url, secretive(fake.URL), twenty)
 	provider := save(t, web.url, "providers", map[string]any{
 		"name": "p", "protocol": "openai", "base_url": fake.URL, "api_key": "k1", "headers": map[string]string{"X-Provider": "h2"}, "rate_limit": "unlimited"})
-	model := save(t, web.url, "models", map[string]any{"name": "m", "provider_id": provider, "model_id": "m1", "parameters": map[string]any{"seed": 7}})
+	model := save(t, web.url, "models", map[string]any{
+		"name": "m", "provider_id": provider, "model_id": "m1", "parameters": map[string]any{"seed": 7},
+	})
 	saved := save(t, web.url, "agents", map[string]any{
 		"name": "a", "protocol": "default", "url": fake.URL + "?token=q2", "headers": map[string]string{"X-Agent": "h3"},
 		"extra_payload": map[string]any{"p": "p2"}, "rate_limit": "unlimited"})
@@ -195,8 +203,13 @@ func TestALostKeyIsGivenUp(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	database := dbtest.Start(t)
 	store, tables := dbtest.OpenAt(t, database)
-	shared := []string{"--database-url", database, "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited", "--data-dir", dbtest.Folder(t)}
-	reach := []string{"--agent-api-allowlist", "127.0.0.1", "--model-api-allowlist", "127.0.0.1", "--notify-allowlist", "127.0.0.1"}
+	shared := []string{
+		"--database-url", database, "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited",
+		"--data-dir", dbtest.Folder(t),
+	}
+	reach := []string{
+		"--agent-api-allowlist", "127.0.0.1", "--model-api-allowlist", "127.0.0.1", "--notify-allowlist", "127.0.0.1",
+	}
 	serve := func(key string) *process {
 		return start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--secret-key", key}, reach, shared)...)
 	}
@@ -204,12 +217,19 @@ func TestALostKeyIsGivenUp(t *testing.T) {
 	web := serve(lost)
 	id := createTask(t, web.url, secretive(fake.URL), twenty)
 	plain := createTask(t, web.url, map[string]string{"task_name": "without secrets", "agent_api_url": fake.URL, "start": "false"}, twenty)
-	provider := save(t, web.url, "providers", map[string]any{"name": "p", "protocol": "openai", "base_url": fake.URL, "api_key": "k1", "rate_limit": "unlimited"})
-	save(t, web.url, "models", map[string]any{"name": "m", "provider_id": provider, "model_id": "m1", "parameters": map[string]any{"seed": 7}})
+	provider := save(t, web.url, "providers", map[string]any{
+		"name": "p", "protocol": "openai", "base_url": fake.URL, "api_key": "k1", "rate_limit": "unlimited",
+	})
+	save(t, web.url, "models", map[string]any{
+		"name": "m", "provider_id": provider, "model_id": "m1", "parameters": map[string]any{"seed": 7},
+	})
 	saved := save(t, web.url, "agents", map[string]any{
 		"name": "a", "protocol": "default", "url": fake.URL + "?token=q2", "headers": map[string]string{"X-Agent": "h3"}, "rate_limit": "unlimited"})
 	save(t, web.url, "agents", map[string]any{"name": "open", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"})
-	save(t, web.url, "channels", map[string]any{"name": "c", "kind": "webhook", "url": fake.URL, "secret": "whsec_" + strings.Repeat("QUJD", 8), "events": []string{"finished"}})
+	save(t, web.url, "channels", map[string]any{
+		"name": "c", "kind": "webhook", "url": fake.URL, "secret": "whsec_" + strings.Repeat("QUJD", 8),
+		"events": []string{"finished"},
+	})
 	web.kill(t)
 	sealer, err := tasks.NewSealer(t.Context(), store, secret.Keys{Current: lost})
 	require.NoError(t, err)

@@ -26,14 +26,14 @@ type Settings struct {
 	RateCeiling  string `name:"rate-limit-ceiling" from:"RATE_LIMIT_CEILING" default:"unlimited" help:"Highest rate limit that a task may have: N/s, N/m or unlimited ($RATE_LIMIT_CEILING)."`
 	RunsPerItem  int    `from:"RUNS_PER_ITEM" default:"5" help:"Default number of runs per question ($RUNS_PER_ITEM)."`
 	AgentTimeout int    `name:"agent-timeout-seconds" from:"AGENT_TIMEOUT_SECONDS" default:"30" help:"Default timeout of a whole call ($AGENT_TIMEOUT_SECONDS)."`
-	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Default number of retries of a call; of a saved agent or model after what its retry_on names; otherwise after a timeout or network error ($AGENT_MAX_RETRIES)."`
+	AgentRetries int    `name:"agent-max-retries" from:"AGENT_MAX_RETRIES" default:"1" help:"Default number of retries of a call after a timeout or network error, or after the failures in retry_on of a saved agent or model ($AGENT_MAX_RETRIES)."`
 	AgentStream  bool   `name:"agent-use-stream" from:"AGENT_USE_STREAM" default:"true" negatable:"" help:"Ask agents to stream by default ($AGENT_USE_STREAM)."`
 	Allowlist    string `name:"agent-api-allowlist" from:"AGENT_API_ALLOWLIST" help:"Addresses at which agents may be called: host, host:port, *.domain, IP or CIDR, separated by commas ($AGENT_API_ALLOWLIST)."`
 	ModelList    string `name:"model-api-allowlist" from:"MODEL_API_ALLOWLIST" help:"Addresses at which saved models may be called, in the format of AGENT_API_ALLOWLIST ($MODEL_API_ALLOWLIST)."`
 	NotifyList   string `name:"notify-allowlist" from:"NOTIFY_ALLOWLIST" help:"Addresses to which notifications may be sent, in the format of AGENT_API_ALLOWLIST ($NOTIFY_ALLOWLIST)."`
 	AssetList    string `name:"asset-allowlist" from:"ASSET_ALLOWLIST" help:"Addresses from which files that agents produce may be copied, in the format of AGENT_API_ALLOWLIST ($ASSET_ALLOWLIST)."`
 	AssetBytes   int64  `name:"asset-max-bytes" from:"ASSET_MAX_BYTES" default:"104857600" help:"Size limit of a file that an agent produces, in bytes ($ASSET_MAX_BYTES)."`
-	BlobURL      string `name:"blob-url" from:"BLOB_URL" help:"Storage for these files: file:///folder or s3://bucket/prefix?endpoint=https://host&region=name; if unset, the data folder ($BLOB_URL)."`
+	BlobURL      string `name:"blob-url" from:"BLOB_URL" help:"Storage for files that agents produce: file:///folder or s3://bucket/prefix?endpoint=https://host&region=name; if unset, the data folder ($BLOB_URL)."`
 	S3KeyID      string `name:"s3-access-key-id" from:"S3_ACCESS_KEY_ID" help:"Access key ID for BLOB_URL ($S3_ACCESS_KEY_ID)."`
 	S3Secret     string `name:"s3-secret-access-key" from:"S3_SECRET_ACCESS_KEY" help:"Secret access key for BLOB_URL ($S3_SECRET_ACCESS_KEY)."`
 	PublicURL    string `name:"public-url" from:"PUBLIC_URL" help:"Public address of the site, used in the links of messages ($PUBLIC_URL)."`

@@ -56,7 +56,7 @@ type Entry struct {
 // StatusUnknown is the status of an action whose process died before recording the outcome.
 const StatusUnknown = 0
 
-// hashAfter is the entry's hash: SHA-256 of the hash before it and the entry as JSON.
+// hashAfter returns the entry's hash: SHA-256 of the hash before it and the entry as JSON.
 func (e Entry) hashAfter(before []byte) ([]byte, error) {
 	e.At = e.At.UTC()
 	text, err := json.Marshal(e)

@@ -28,7 +28,7 @@ type ends struct {
 // sealPurpose keeps the signatures of the chain's ends apart from all others.
 const sealPurpose = "audit ends"
 
-// message is the signed text.
+// message returns the signed text.
 func (e ends) message() []byte {
 	return fmt.Appendf(nil, "%d:%x %d:%x", e.FirstSeq, e.FirstHash, e.LastSeq, e.LastHash)
 }

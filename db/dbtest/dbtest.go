@@ -78,8 +78,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// root is where the tests' folders are made: in memory if there is room, because a database is copied ten times as
-// fast there as on a disk.
+// root returns the folder in which the tests' folders are made: in memory if there is room, because a database is
+// copied ten times as fast there as on a disk.
 func root() string {
 	const memory, room = "/dev/shm", 8 << 30
 	var found syscall.Statfs_t
@@ -168,7 +168,7 @@ func create(t testing.TB, origin string) string {
 
 func urlOf(name string) string { return server.URL() + " dbname=" + name }
 
-// Open returns a migrated store in a database of its own, and a second connection for inspecting its tables.
+// Open returns a migrated store in a new database, and a second connection for inspecting its tables.
 func Open(t testing.TB) (*db.Store, *sqlx.DB) {
 	t.Helper()
 	return OpenAt(t, URL(t))

@@ -62,7 +62,7 @@ func NewProxy(t testing.TB, database string) *Proxy {
 	return p
 }
 
-// URL is the address of the database through the proxy.
+// URL returns the address of the database through the proxy.
 func (p *Proxy) URL() string {
 	return fmt.Sprintf("postgres://wending@%s/postgres?sslmode=disable", p.listener.Addr())
 }

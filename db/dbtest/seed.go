@@ -10,15 +10,15 @@ import (
 	"wending/db"
 )
 
-// Targets is the single target of a plain task.
+// Targets returns the single target of a plain task.
 func Targets(url string) []db.Target {
 	return []db.Target{{Number: 1, Kind: db.TargetURL, Protocol: "default", URL: url, RateLimit: "unlimited", RetryOn: pq.StringArray{"timeout", "network"}}}
 }
 
-// Variants is the single variant of a plain task.
+// Variants returns the single variant of a plain task.
 func Variants() []db.Variant { return []db.Variant{{Number: 1, Target: 1}} }
 
-// Limits are the limits of a plain task's launch whose calls are not limited.
+// Limits returns the limits of a plain task's launch whose calls are not limited.
 func Limits(origin string) []db.LaunchTarget { return []db.LaunchTarget{{Number: 1, Origin: origin}} }
 
 // Seed stores tasks that have ended, each with questions and all runs of each question, and returns the id of the

@@ -46,7 +46,7 @@ func (e *KnownItemsError) Error() string {
 func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
 	// The launch is locked before its task, in the same order as when a launch ends.
 	const findActive = `
-		SELECT id, status, item_id IS NULL AND variant IS NULL AND kind <> 'EVALUATE' AND status <> 'STOPPING' AS takes_more
+		SELECT id, status, item_id IS NULL AND variant IS NULL AND kind NOT IN ('EVALUATE', 'MEANING') AND status <> 'STOPPING' AS takes_more
 		FROM launches
 		WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING')
 		FOR UPDATE`

@@ -57,6 +57,13 @@ const recordJudgements = `
 // lockRuns keeps evaluations of the same runs from being summed up at the same time.
 const lockRuns = `SELECT id FROM evaluation_runs WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 
+// knownUnits selects the units $1 that are DONE under the epochs $2.
+const knownUnits = `
+	SELECT u.id
+	FROM units u
+	JOIN unnest($1::bigint[], $2::int[]) AS g (unit_id, epoch) ON u.id = g.unit_id AND u.epoch = g.epoch
+	WHERE u.state = 'DONE'`
+
 // judgements stores the judges' verdicts, each exactly once, and returns the units whose claims still held.
 func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Result) (stored []int64, err error) {
 	n := len(results)
@@ -83,16 +90,11 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 		"reasons": reasons, "raws": raws, "latencies": latencies, "attempts": attempts, "inputs": pq.Array(inputs), "outputs": pq.Array(outputs),
 		"totals": pq.Array(totals), "codes": codes, "messages": messages,
 	}
-	const known = `
-		SELECT u.id
-		FROM units u
-		JOIN unnest($1::bigint[], $2::int[]) AS g (unit_id, epoch) ON u.id = g.unit_id AND u.epoch = g.epoch
-		WHERE u.state = 'DONE'`
 	err = r.db.InTx(ctx, "record judgements", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, lockRuns, runs); err != nil {
 			return pg.Classify("lock the judged runs", err)
 		}
-		if err := tx.SelectContext(ctx, &stored, known, ids, epochs); err != nil { // stored already; the reply was lost
+		if err := tx.SelectContext(ctx, &stored, knownUnits, ids, epochs); err != nil { // stored already; the reply was lost
 			return pg.Classify("look for recorded judgements", err)
 		}
 		var fresh []int64

@@ -46,6 +46,9 @@ type Result struct {
 	// Judgement is a judge's verdict; nil unless the unit calls a judge. If it is set, only Judgement and Unit are
 	// used.
 	Judgement *Judgement
+	// Grouping is what a model said about the question's answers; nil unless the unit has them grouped. If it is set, only
+	// Grouping and Unit are used.
+	Grouping *Grouping
 	// HasJudges means that judges have yet to rate the answer.
 	HasJudges bool
 	// Turn is the next state of the conversation; nil for a single question.
@@ -71,7 +74,7 @@ type Turn struct {
 // HasMore reports that the worker will ask the next turn; otherwise the unit is done.
 func (t *Turn) HasMore() bool { return t != nil && len(t.Later) > 0 && !t.Stops }
 
-// NotReached are the items of the turns that will no longer be asked.
+// NotReached returns the items of the turns that will no longer be asked.
 func (t *Turn) NotReached() []int64 {
 	if t == nil || !t.Stops {
 		return nil
@@ -157,15 +160,18 @@ const insertRuns = `
 	CROSS JOIN superseded`
 
 // Record stores the outcomes of units of one task, each exactly once: the outcomes of questions in one
-// transaction, those of judges in another. refused lists the units that now belong to another worker; their
+// transaction, those of judges in another, groupings in a third. refused lists the units that now belong to another worker; their
 // results are dropped. Calling it again after an error is safe; if the first call's commit succeeded although
 // its reply was lost, nothing is refused.
 func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result) (refused []db.Unit, err error) {
-	var runs, judged []Result
+	var runs, judged, grouped []Result
 	for _, result := range results {
-		if result.Judgement != nil {
+		switch {
+		case result.Judgement != nil:
 			judged = append(judged, result)
-		} else {
+		case result.Grouping != nil:
+			grouped = append(grouped, result)
+		default:
 			runs = append(runs, result)
 		}
 	}
@@ -177,6 +183,13 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 	}
 	if len(judged) > 0 {
 		of, err := r.judgements(ctx, taskID, judged)
+		if err != nil {
+			return nil, err
+		}
+		stored = append(stored, of...)
+	}
+	if len(grouped) > 0 {
+		of, err := r.groupings(ctx, taskID, grouped)
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ type Spending struct{ db *pg.Pool }
 // NewSpending returns the spending of a store.
 func NewSpending(store *db.Store) Spending { return Spending{store.Pool()} }
 
-// ofLaunch is the launch l's spending in each currency, on runs and on judges.
+// ofLaunch is the launch l's spending in each currency, on runs, judges and groupings.
 const ofLaunch = `
 	SELECT of.currency, sum(of.cost) AS cost
 	FROM (
@@ -42,7 +42,13 @@ const ofLaunch = `
 		FROM units u
 		JOIN evaluations e ON e.run_id = u.subject_run_id AND e.evaluator = u.evaluator
 		JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
-		WHERE u.launch_id = l.id AND u.evaluator > 0 AND u.state = 'DONE' AND e.cost IS NOT NULL) of
+		WHERE u.launch_id = l.id AND u.evaluator > 0 AND u.state = 'DONE' AND e.cost IS NOT NULL
+		UNION ALL
+		SELECT coalesce(g.currency, ''), m.cost
+		FROM units u
+		JOIN meanings m ON m.unit_id = u.id
+		JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
+		WHERE u.launch_id = l.id AND u.evaluator = -1 AND u.state = 'DONE' AND m.cost IS NOT NULL) of
 	GROUP BY of.currency`
 
 // month is the start of the current month in Beijing.
@@ -159,7 +165,12 @@ const standings = `
 				FROM task_evaluators own
 				JOIN evaluation_runs r ON r.task_id = own.task_id AND r.is_current
 				JOIN evaluations e ON e.run_id = r.id AND e.evaluator = own.number
-				WHERE g.kind = 'judge' AND own.task_id = g.task_id AND own.target = g.number) of) u
+				WHERE g.kind = 'judge' AND own.task_id = g.task_id AND own.target = g.number
+				UNION ALL
+				SELECT m.cost
+				FROM evaluation_items i
+				JOIN meanings m ON m.item_id = i.id AND m.is_current
+				WHERE g.kind = 'judge' AND i.task_id = g.task_id AND m.target = g.number) of) u
 		WHERE g.task_id IN (SELECT task_id FROM capped) AND g.input_price IS NOT NULL AND g.output_price IS NOT NULL)
 	SELECT c.id AS launch_id, c.task_id, c.reason, c.owner, g.currency, c.ceiling, c.ceiling - coalesce(s.cost, 0) AS remaining,
 		max(trunc(g.per_unit, 12)) AS per_unit, bool_or(g.is_unknown) AS is_unknown,

@@ -193,7 +193,7 @@ type Schedule struct {
 	NextAt *time.Time `db:"next_at"`
 }
 
-// IDs are ids in an array column.
+// IDs returns ids as the value of an array column.
 func IDs(ids []uuid.UUID) *pq.StringArray {
 	list := make(pq.StringArray, len(ids))
 	for n, id := range ids {
@@ -202,7 +202,7 @@ func IDs(ids []uuid.UUID) *pq.StringArray {
 	return &list
 }
 
-// Recipients are the addresses of an e-mail; nil for other kinds of channels.
+// Recipients returns the addresses of an e-mail; nil for other kinds of channels.
 func Recipients(c Channel) []string {
 	if c.Recipients == "" {
 		return nil
@@ -210,8 +210,8 @@ func Recipients(c Channel) []string {
 	return strings.Split(c.Recipients, ",")
 }
 
-// table describes one kind of entry: its name, its columns besides those of Entry, the source of its rows, and the
-// uses of one of them (as a subquery over the id $1).
+// table describes one kind of entry: its name, its columns in addition to the columns of Entry, the source of its rows,
+// and the uses of one of them (as a subquery over the id $1).
 type table[T any] struct {
 	name     string
 	columns  []string

@@ -199,6 +199,20 @@ func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (foun
 	return found, pg.Classify("look for earlier firings", err)
 }
 
+// WithResults returns the firing of a schedule that made a task, or with uuid.Nil the newest one, if its results are summed
+// up; otherwise db.ErrNotFound.
+func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID, taskID uuid.UUID) (f Firing, err error) {
+	find := `
+		SELECT ` + columns + `
+		FROM firings f
+		JOIN schedules s ON s.id = f.schedule_id AND ` + db.Within("s.project_id", "$3") + `
+		WHERE f.schedule_id = $1 AND f.task_id IS NOT NULL AND f.summary IS NOT NULL AND ($2::uuid IS NULL OR f.task_id = $2)
+		ORDER BY f.planned_at DESC
+		LIMIT 1`
+	err = s.db.GetContext(ctx, &f, find, scheduleID, uuid.NullUUID{UUID: taskID, Valid: taskID != uuid.Nil}, scope)
+	return f, pg.Classify("look for a firing", err)
+}
+
 // Unsummed is a firing whose task has ended in a launch that the firing's summary does not cover.
 type Unsummed struct {
 	Firing

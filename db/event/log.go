@@ -94,7 +94,7 @@ func (l *Log) Emit(kind Type, data Data) (at int) {
 	return at
 }
 
-// Seq is the number of the last event.
+// Seq returns the number of the last event.
 func (l *Log) Seq() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +165,7 @@ func (l *Log) add(kind Type, at int, data Data) {
 	l.waiting = append(l.waiting, Event{Seq: l.seq, AtMS: at, Type: kind, Data: data})
 }
 
-// size is the approximate size of an event in bytes.
+// size returns the approximate size of an event in bytes.
 func (d Data) size() int {
 	return 32 + len(d.Text) + len(d.Name) + len(d.ID) + len(d.Provider) + len(d.Message) + len(d.Code) + len(d.Kind) +
 		len(d.URL) + len(d.MediaType) + len(d.Path) + len(d.Input) + len(d.Output) + len(d.Raw)

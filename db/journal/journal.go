@@ -219,9 +219,9 @@ func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, aft
 	return fresh, nil
 }
 
-// OfRun returns the events of the call that led to a run, oldest first. A run that was given up may have none under its
-// own claim, whose number is epoch; then those of the last earlier claim that has any are returned. The result is empty
-// if the events are no longer kept.
+// OfRun returns the events of the call that led to a run, oldest first. A run that was given up may have no events
+// under its own claim, whose number is epoch; the events of the last earlier claim that has any are then returned. The
+// result is empty if the events are no longer kept.
 func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int64, epoch int) (events []event.Event, err error) {
 	const read = `
 		SELECT epoch, item_id, events

@@ -59,7 +59,8 @@ const (
 	mostTools, mostDiffering, pathLength = 200, 1000, 200
 )
 
-// ToolReport reads how the current runs of a task used tools: in the database, a row for each tool, and for each run that went its own way.
+// ToolReport reads how the current runs of a task used tools, summed up in the database: one row for each tool, and one
+// for each run that took another path.
 func (j Journal) ToolReport(ctx context.Context, taskID uuid.UUID) (found ToolReport, err error) {
 	const use = `
 		SELECT t.tool, count(*) AS calls, count(*) FILTER (WHERE t.status = 'failed') AS failed, count(DISTINCT r.id) AS runs,
@@ -82,7 +83,7 @@ func (j Journal) ToolReport(ctx context.Context, taskID uuid.UUID) (found ToolRe
 	return found, err
 }
 
-// PathDifferences are the runs of one question whose path differs from the most common one.
+// PathDifferences returns the runs of one question whose path differs from the most common one.
 func (j Journal) PathDifferences(ctx context.Context, taskID uuid.UUID, itemID int64) ([]PathDifference, error) {
 	differing, _, err := j.pathDifferences(ctx, taskID, itemID)
 	return differing, err

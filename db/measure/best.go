@@ -331,8 +331,8 @@ type Winner struct {
 	Adjusted float64
 }
 
-// Win finds the winner by a number of which more is better, among variants that all have the same questions in the
-// same order; nil if the data show none, or a lead that is too small to matter.
+// Win returns the winner by a number, where more is better, among variants that all have the same questions in the same
+// order; nil if the data show no winner, or the lead is too small to matter.
 func Win(variants [][]ComparedQuestion, by By, matters Matters) *Winner {
 	number := by.Of
 	means := meansOf(variants, number, 1)

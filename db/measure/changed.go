@@ -91,7 +91,7 @@ const (
 	OpinionDivided = "DIVIDED"
 )
 
-// Losses are the ways in which the question became worse, the gravest first.
+// Losses returns the ways in which the question became worse, most serious first.
 func (p Pair) Losses() (losses []Loss) {
 	hadAnswers := p.A.SuccessRate != nil && *p.A.SuccessRate > 0
 	for _, one := range []struct {
@@ -125,7 +125,7 @@ func (p Pair) lostStability() bool {
 	return p.Transition == StableUnstable || *p.A.FactsDiffer != facts.Conflict && *p.B.FactsDiffer == facts.Conflict
 }
 
-// Group is the first that fits the question.
+// Group returns the first group that fits the question.
 func (p Pair) Group() ChangeGroup {
 	switch {
 	case len(p.Losses()) > 0:

@@ -66,6 +66,10 @@ type Pair struct {
 	Between *Between
 	// IsPending reports that they are not compared yet.
 	IsPending bool
+	// Tested is the outcome of the test whether the question changed; nil if a side has too few runs, or it is not tested yet.
+	Tested *Tested
+	// Confirmed is what runs say that were made to confirm the change; nil if there are none.
+	Confirmed *Confirmed
 }
 
 // Comparison lists the questions that two tasks have in common, and those that only one has.
@@ -135,8 +139,8 @@ func (c *Comparison) sum() {
 	c.Score = c.Change(func(q ComparedQuestion) *float64 { return q.Score })
 }
 
-// Only returns the comparison of some of the questions: of those pairs whose question in the second task is among ofB, and of those
-// that only one task has if they are among its own.
+// Only returns the comparison of some of the questions: of the pairs whose question in the second task is selected by
+// ofB, and of the questions in only one task that its own function, ofA or ofB, selects.
 func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	kept := func(questions []ComparedQuestion, isKept func(ComparedQuestion) bool) []ComparedQuestion {
 		return slices.DeleteFunc(slices.Clone(questions), func(q ComparedQuestion) bool { return !isKept(q) })
@@ -149,6 +153,13 @@ func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	}
 	only.sum()
 	return only
+}
+
+// Numbers are the numbers that a gate compares, by their names.
+func (c Comparison) Numbers() map[string]Change {
+	return map[string]Change{
+		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
+	}
 }
 
 func transition(a, b Level) Transition {

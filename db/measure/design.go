@@ -30,7 +30,7 @@ type Design struct {
 	WithinA, WithinB, Between float64
 	// OfAgreement is the variance over questions of the difference of their agreement.
 	OfAgreement float64
-	// PassBasis is the basis of the first three, AgreementBasis that of the last.
+	// PassBasis is the basis of the first three variances, AgreementBasis the basis of OfAgreement.
 	PassBasis, AgreementBasis Basis
 }
 
@@ -103,8 +103,8 @@ func (d Design) Basis() Basis {
 // times by either version (Miller 2024, arXiv:2411.00640, equation 9, solved for the difference).
 type Detectable struct {
 	// Agreement is nil with one run a question. Both are nil with fewer than two clusters.
-	PassRate  *float64 `json:"pass_rate" doc:"Difference of two pass rates; null with fewer than two clusters of questions" example:"0.11"`
-	Agreement *float64 `json:"agreement" doc:"Difference of two agreements; null with one run a question, or fewer than two clusters of questions" example:"0.09"`
+	PassRate  *float64 `json:"pass_rate" doc:"Smallest detectable difference between two pass rates; null with fewer than two clusters of questions" example:"0.11"`
+	Agreement *float64 `json:"agreement" doc:"Smallest detectable difference between two agreements; null with one run per question or fewer than two clusters of questions" example:"0.09"`
 }
 
 // Detectable returns what a comparison of this size can show.

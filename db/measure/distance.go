@@ -29,10 +29,9 @@ func similarityOf(a, b []rune) float64 {
 	return 1 - float64(distance(a, b))/float64(longer)
 }
 
-// distance is the Levenshtein distance: the smallest number of characters that must be inserted, deleted or
+// distance returns the Levenshtein distance: the smallest number of characters that must be inserted, deleted or
 // replaced. It handles 64 rows of the table at a time, as bits (Myers, "A fast bit-vector algorithm for approximate
-// string matching based on dynamic programming", JACM 46(3), 1999; for whole strings and several words: Hyyrö,
-// 2003).
+// string matching based on dynamic programming", JACM 46(3), 1999; for whole strings and several words: Hyyrö, 2003).
 func distance(a, b []rune) int {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]

@@ -11,7 +11,8 @@ const (
 	NotWorse Verdict = "not_worse"
 	// IsWorse means that it is worse by more than the margin, beyond chance.
 	IsWorse Verdict = "worse"
-	// Undecided means that a comparison of this size shows neither; with fewer than two clusters none does.
+	// Undecided means that a comparison of this size shows neither; with fewer than two clusters, no comparison shows
+	// either.
 	Undecided Verdict = "undecided"
 )
 
@@ -31,6 +32,24 @@ type GateResult struct {
 	// nil if there is none.
 	Adjusted *float64
 }
+
+// GatedNumbers are the names of the numbers of a comparison that a gate decides (Comparison.Numbers).
+var GatedNumbers = []string{"agreement", "success_rate", "pass_share", "score", "latency_ms"}
+
+// Gated decides the numbers of a comparison, which are one gate, by their names; margins are by their names, too.
+func (c Comparison) Gated(margins map[string]float64) map[string]GateResult {
+	numbers, tests, results := c.Numbers(), make([]GateTest, len(GatedNumbers)), map[string]GateResult{}
+	for n, name := range GatedNumbers {
+		tests[n] = GateTest{numbers[name], IsLessBetter(name), margins[name]}
+	}
+	for n, result := range Gate(tests) {
+		results[GatedNumbers[n]] = result
+	}
+	return results
+}
+
+// IsLessBetter reports whether less of a number is better.
+func IsLessBetter(name string) bool { return name == "latency_ms" || name == "cost" }
 
 // Gate decides each test of one gate: all variants × all numbers.
 func Gate(tests []GateTest) []GateResult {
@@ -58,7 +77,7 @@ func (t GateTest) varies() bool {
 	return t.Change.Mean != nil && t.Change.SE != nil && *t.Change.SE >= noDeviation
 }
 
-// p is the two-sided p-value of the difference against the margin.
+// p returns the two-sided p-value of the difference against the margin.
 func (t GateTest) p() *float64 {
 	if !t.varies() {
 		return nil

@@ -38,7 +38,7 @@ const (
 // Levels lists all levels in the order of reports.
 var Levels = []Level{Identical, FormatOnly, Facts, Wording, Different, Empty, Unknown}
 
-// IsStable reports whether the answers say the same.
+// IsStable reports whether all answers have the same content.
 func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
 
 // IsKnown reports whether the level measures likeness: there are at least two answers, and not all of them are
@@ -144,8 +144,8 @@ const (
 	firstWide, lastWide, wide = 0xFF01, 0xFF5E, 0xFEE0
 )
 
-// folded is a text in its compatibility forms (NFKC), without case. Texts of nothing but ASCII, Chinese and its punctuation, as most
-// are, do not go through the tables of Unicode.
+// folded returns a text in its compatibility forms (NFKC), without case. Texts of only ASCII, Chinese and Chinese
+// punctuation, which most are, skip the Unicode tables.
 func folded(text string) []rune {
 	runes := make([]rune, 0, len(text)/2)
 	for _, r := range text {

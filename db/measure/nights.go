@@ -11,7 +11,7 @@ type Night struct {
 	Value float64
 	// SE is the standard error of Value; 0 if it is unknown.
 	SE float64
-	// IsRestart reports that the configuration – agent, prompt, evaluators or questions – is not that of the night before.
+	// IsRestart reports that the configuration (agent, prompt, evaluators or questions) differs from the night before.
 	IsRestart bool
 }
 
@@ -22,7 +22,8 @@ type Control struct {
 	Average, Low, High float64
 	// HasLimits is false for the first nights of a configuration, from which the limits are computed.
 	HasLimits bool
-	// IsOut reports that the average is beyond its limits, IsAlarm that it has not been so the night before.
+	// IsOut reports that the average is beyond its limits, IsAlarm that it is so for the first night: the night before,
+	// it was within them.
 	IsOut, IsAlarm bool
 }
 

@@ -31,7 +31,7 @@ func (c Change) IsShown() bool { return c.Low != nil && (*c.Low > 0 || *c.High <
 // of the normal distribution.
 const power = 2.802
 
-// Detectable is the difference that a comparison of this size shows in four of five cases; nil where SE is, or is 0.
+// Detectable returns the difference that a comparison of this size shows in four of five cases; nil if SE is nil or 0.
 func (c Change) Detectable() *float64 {
 	if c.SE == nil || *c.SE == 0 {
 		return nil

@@ -31,25 +31,25 @@ type Interval []float64
 
 // Statistics sum up the evaluators' verdicts, over questions (metrics.md). A number is nil if it is unknown.
 type Statistics struct {
-	Judged    int `json:"judged" doc:"Runs on which every evaluator has a verdict" example:"490"`
+	Judged    int `json:"judged" doc:"Runs on which every evaluator reached a verdict" example:"490"`
 	PassCount int `json:"pass_count" doc:"Judged runs that passed every evaluator" example:"441"`
-	FailCount int `json:"fail_count" example:"49"`
+	FailCount int `json:"fail_count" doc:"Judged runs that did not pass every evaluator" example:"49"`
 	// Errors is how many evaluations ended with an error; Defaults is how many of these were replaced by a judge's
 	// default ratings.
-	Errors       int      `json:"evaluation_errors" doc:"Evaluations that ended with an error and not with a verdict, a judge's defaults included" example:"0"`
-	Defaults     int      `json:"defaults" doc:"Answers that a judge did not rate, so that each dimension is 50: left out of means unless include_defaults=true" example:"0"`
+	Errors       int      `json:"evaluation_errors" doc:"Evaluations that ended with an error instead of a verdict, including those with default ratings" example:"0"`
+	Defaults     int      `json:"defaults" doc:"Answers that a judge failed to rate, so that each dimension defaults to 50; left out of means unless include_defaults=true" example:"0"`
 	PassRate     *float64 `json:"pass_rate" doc:"pass_count / judged" example:"0.9"`
-	PassRateAll  *float64 `json:"pass_rate_all" doc:"pass_count / runs_expected: what failed or is missing has not passed" example:"0.882"`
-	PassInterval Interval `json:"pass_rate_interval" doc:"95 %, over questions, or over clusters of them" example:"[0.85,0.95]"`
-	MajorityRate *float64 `json:"majority_rate" doc:"Share of questions of which more than half of the runs passed" example:"0.93"`
+	PassRateAll  *float64 `json:"pass_rate_all" doc:"pass_count / runs_expected; failed and missing runs count as not passed" example:"0.882"`
+	PassInterval Interval `json:"pass_rate_interval" doc:"95 % interval of pass_rate, with questions or their clusters as the sampling units: [low, high]" example:"[0.85,0.95]"`
+	MajorityRate *float64 `json:"majority_rate" doc:"Share of questions with more than half of their runs passed" example:"0.93"`
 	// PassAt and PassHat have a number for each k from 1 to runs_per_item.
-	PassAt    []float64 `json:"pass_at" doc:"For k = 1 …: the chance that at least one of k runs passes" example:"[0.9,0.97]"`
-	PassHat   []float64 `json:"pass_hat" doc:"For k = 1 …: the chance that all of k runs pass" example:"[0.9,0.84]"`
-	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs" example:"0.87"`
-	ScoreSE   *float64  `json:"score_se" doc:"Its standard error; null with fewer than two questions" example:"0.02"`
+	PassAt    []float64 `json:"pass_at" doc:"Probability that at least one of k runs passes, for k = 1, 2, 3 …" example:"[0.9,0.97]"`
+	PassHat   []float64 `json:"pass_hat" doc:"Probability that all k runs pass, for k = 1, 2, 3 …" example:"[0.9,0.84]"`
+	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs, 0–1" example:"0.87"`
+	ScoreSE   *float64  `json:"score_se" doc:"Standard error of the mean; null with fewer than two questions" example:"0.02"`
 	// Ratings are a judge's ratings, by dimension; nil for rules.
-	Ratings  map[string]Rating `json:"ratings,omitempty" doc:"Of a judge, by dimension"`
-	Clusters int               `json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by" example:"100"`
+	Ratings  map[string]Rating `json:"ratings,omitempty" doc:"A judge's ratings by dimension; absent for rules"`
+	Clusters int               `json:"clusters" doc:"Number of independent groups of questions: conversations, or values of cluster_by" example:"100"`
 	// Incomplete is how many questions are left out of majority_rate, pass_at and pass_hat because a run is missing.
 	Incomplete int `json:"incomplete_items" doc:"Questions left out of majority_rate, pass_at and pass_hat because a run is missing" example:"0"`
 }
@@ -57,10 +57,10 @@ type Statistics struct {
 // Rating sums up the ratings of one dimension, over questions.
 type Rating struct {
 	Mean *float64 `json:"mean" doc:"Mean over questions of the mean rating of their runs, 0–100" example:"82.5"`
-	SE   *float64 `json:"se" doc:"Its standard error; null with fewer than two questions" example:"1.7"`
-	N    int      `json:"n" doc:"Questions" example:"100"`
+	SE   *float64 `json:"se" doc:"Standard error of the mean; null with fewer than two questions" example:"1.7"`
+	N    int      `json:"n" doc:"Number of questions" example:"100"`
 	// Clusters is how many independent groups of questions there are.
-	Clusters int `json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by" example:"100"`
+	Clusters int `json:"clusters" doc:"Number of independent groups of questions: conversations, or values of cluster_by" example:"100"`
 }
 
 // Interval returns the 95 % interval of the mean; nil if there is none.
@@ -144,9 +144,9 @@ func binomial(n, k int) float64 {
 	return float64(combin.Binomial(n, k))
 }
 
-// passInterval is the 95 % interval of a pass rate, from the questions' shares; nil with one cluster of several questions.
-// The repeats of one question are not independent: questions, or the clusters they belong to, are the observations (Miller
-// 2024, arXiv:2411.00640).
+// passInterval returns the 95 % interval of a pass rate, from the questions' shares; nil with one cluster of several
+// questions. The repeats of one question are not independent: questions, or the clusters they belong to, are the
+// observations (Miller 2024, arXiv:2411.00640).
 func passInterval(shares Sample, last Judged) Interval {
 	if len(shares.Numbers()) == 1 {
 		return Wilson(float64(last.Passes)/float64(last.Judged), last.Judged)

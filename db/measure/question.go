@@ -45,33 +45,33 @@ type Question struct {
 type ExpectedFact struct {
 	Kind facts.Kind `json:"kind" example:"duration"`
 	// Label is the text around the fact in the standard answer, at most 20 characters.
-	Label string `json:"label" doc:"The words around it in the standard answer, at most 20 characters" example:"答复期限为"`
-	Value string `json:"value" doc:"What the standard answer states, in canonical form" example:"30 day"`
-	Text  string `json:"text" doc:"As the standard answer writes it" example:"30 日"`
+	Label string `json:"label" doc:"The words around the fact in the standard answer, at most 20 characters" example:"答复期限为"`
+	Value string `json:"value" doc:"The standard answer's value, in canonical form" example:"30 day"`
+	Text  string `json:"text" doc:"The value as written in the standard answer" example:"30 日"`
 	// Values are the values that answers state instead.
-	Values []Value `json:"values" nullable:"false" doc:"What answers state in its place, the most frequent first"`
+	Values []Value `json:"values" nullable:"false" doc:"The values that answers state instead, most frequent first"`
 }
 
 // Fact is a fact on which the answers to a question differ: a conflict has several values, an omission has one.
 type Fact struct {
 	Kind facts.Kind `json:"kind" example:"duration"`
 	// Label is the text around it, at most 20 characters.
-	Label  string  `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
-	Values []Value `json:"values" nullable:"false" doc:"The most frequent first; one alone is what other answers leave out"`
+	Label  string  `json:"label" doc:"The words around the fact, at most 20 characters" example:"答复期限为"`
+	Values []Value `json:"values" nullable:"false" doc:"The values stated, most frequent first; a single value is one that other answers omit"`
 	// Missing are the runs whose answers do not state the fact.
-	Missing []int `json:"missing" nullable:"false" doc:"run_index of the runs whose answers do not state it"`
+	Missing []int `json:"missing" nullable:"false" doc:"run_index of each run whose answer does not state the fact"`
 }
 
 // Value is one version of a fact, which some of the answers state.
 type Value struct {
-	Value string `json:"value" doc:"In canonical form: two that say the same are equal" example:"30 day"`
-	Text  string `json:"text" doc:"As the first of them writes it" example:"30 日"`
-	Runs  []int  `json:"runs" nullable:"false" doc:"run_index of the runs whose answers state it"`
+	Value string `json:"value" doc:"Canonical form: equal for values that mean the same" example:"30 day"`
+	Text  string `json:"text" doc:"The value as written in the first of these runs" example:"30 日"`
+	Runs  []int  `json:"runs" nullable:"false" doc:"run_index of each run whose answer states this value"`
 }
 
 // Revision is the revision of the rules that Assess applies. Questions assessed by an earlier revision are assessed
 // again.
-const Revision = 5
+const Revision = 6
 
 // Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs.
 // Equal answers have the same letter in all variants. differences describe how to turn answer A into each of the

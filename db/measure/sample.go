@@ -82,7 +82,7 @@ func (s Sample) Interval() Interval {
 	return Interval{mean - reach, mean + reach}
 }
 
-// Share is Interval for numbers between 0 and 1.
+// Share is like Interval, for numbers between 0 and 1.
 func (s Sample) Share() Interval {
 	of := s.Interval()
 	if of == nil {
@@ -91,7 +91,7 @@ func (s Sample) Share() Interval {
 	return Interval{max(0, of[0]), min(1, of[1])}
 }
 
-// studentsT is Student's distribution for a mean over a number of clusters.
+// studentsT returns Student's t distribution for a mean over a number of clusters.
 func studentsT(clusters int) distuv.StudentsT {
 	return distuv.StudentsT{Sigma: 1, Nu: float64(clusters - 1)}
 }

@@ -2,7 +2,7 @@ package measure
 
 import "gonum.org/v1/gonum/stat/combin"
 
-// DefaultConfidence is the confidence with which questions are settled where nobody chose another.
+// DefaultConfidence is the confidence with which questions are settled unless another one is chosen.
 const DefaultConfidence = 0.95
 
 // mostVotes is the maximum number of runs of a question.
@@ -26,8 +26,8 @@ func chanceToTrail(first, second int) float64 {
 	return ways / float64(uint64(1)<<throws)
 }
 
-// SettledFrom returns, by the votes of the second most common answer from 0, how many votes of the most common one settle a
-// question. More votes than a question can have mean that none do.
+// SettledFrom returns the number of votes for the most common answer that settles a question, indexed by the votes for
+// the second most common one. A number larger than a question can have means that it cannot be settled.
 func SettledFrom(confidence float64) []int {
 	least := make([]int, mostVotes/2+1)
 	for second := range least {

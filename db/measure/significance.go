@@ -73,7 +73,7 @@ const (
 	seed            = 20_000
 )
 
-// Shift is the p-value of a permutation test of whether two groups of runs answer alike. Equal answers have equal
+// Shift returns the p-value of a permutation test of whether two groups of runs answer alike. Equal answers have equal
 // keys; a run without an answer has an empty one and agrees with none. The statistic is the agreement between the
 // groups minus the mean agreement within them; the p-value is the share of all divisions of the runs into groups of
 // these sizes whose statistic is at most the observed one. nil means that a group has fewer than two runs.

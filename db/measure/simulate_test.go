@@ -197,7 +197,7 @@ func simulations() (lines []simulated) {
 			for _, rho := range []float64{0, 0.5} {
 				for _, runs := range []int{1, 3, 5, 10} {
 					line := simulated{
-						zh:    fmt.Sprintf("95%% 区间盖住真值：通过率 %.0f%%，%d 题 × %d 次，同题相关 %.1f", 100*rate, questions, runs, rho),
+						zh:    fmt.Sprintf("95%% 置信区间包含真实值：通过率 %.0f%%，%d 题 × %d 次，同题相关 %.1f", 100*rate, questions, runs, rho),
 						en:    fmt.Sprintf("95%% interval covers the truth: pass rate %.0f%%, %d questions × %d, correlation %.1f", 100*rate, questions, runs, rho),
 						share: coverage(rate, questions, 1, runs, rho), least: 0.93, most: 0.97,
 					}
@@ -213,7 +213,7 @@ func simulations() (lines []simulated) {
 		}
 	}
 	lines = append(lines, simulated{
-		zh: "95% 区间盖住真值：通过率 80%，50 段对话 × 5 轮 × 3 次，同段相关 0.5", en: "95% interval covers the truth: pass rate 80%, 50 conversations × 5 turns × 3, correlation 0.5",
+		zh: "95% 置信区间包含真实值：通过率 80%，50 段对话 × 5 轮 × 3 次，同段相关 0.5", en: "95% interval covers the truth: pass rate 80%, 50 conversations × 5 turns × 3, correlation 0.5",
 		share: coverage(0.8, 50, 5, 3, 0.5), least: 0.93, most: 0.97,
 	})
 	for variants := 2; variants <= 6; variants++ {
@@ -224,7 +224,7 @@ func simulations() (lines []simulated) {
 	}
 	for _, variants := range []int{1, 3} {
 		lines = append(lines, simulated{
-			zh: fmt.Sprintf("%d 个与基准相同的方案，门禁判为变差", variants), en: fmt.Sprintf("a gate finds one of %d variants, equal to the baseline, worse", variants),
+			zh: fmt.Sprintf("%d 个与基准相同的方案，发布前评测判为变差", variants), en: fmt.Sprintf("a gate finds one of %d variants, equal to the baseline, worse", variants),
 			share: falseWorse(variants), most: 0.05,
 		})
 	}
@@ -232,12 +232,12 @@ func simulations() (lines []simulated) {
 	perNight := func(share float64) string { return strconv.FormatFloat(share, 'f', 2, 64) }
 	for _, questions := range []int{50, 200} {
 		lines = append(lines, simulated{
-			zh: fmt.Sprintf("没有变化的 %d 夜（%d 题 × 5 次）里的告警次数", nights, questions), en: fmt.Sprintf("alarms in %d nights without a change (%d questions × 5)", nights, questions),
+			zh: fmt.Sprintf("%d 夜没有变化（%d 题 × 5 次），告警次数", nights, questions), en: fmt.Sprintf("alarms in %d nights without a change (%d questions × 5)", nights, questions),
 			share: falseAlarms(nights, nightOf(questions, 5)), most: 1, written: perNight,
 		})
 	}
 	return append(lines, simulated{
-		zh: fmt.Sprintf("没有变化的 %d 夜（每夜误差未知）里的告警次数", nights), en: fmt.Sprintf("alarms in %d nights without a change (errors of nights unknown)", nights),
+		zh: fmt.Sprintf("%d 夜没有变化（每夜误差未知），告警次数", nights), en: fmt.Sprintf("alarms in %d nights without a change (errors of nights unknown)", nights),
 		share: falseAlarms(nights, func(random *rand.Rand) Night { return Night{Value: random.NormFloat64()} }), most: 1, written: perNight,
 	})
 }

@@ -58,8 +58,8 @@ func Letters(keys [][]byte) (letters []string, groups []Group) {
 	return letters, groups
 }
 
-// Letter returns the nth name, counted from 0, one character each: A to Z, a to z, then letters with marks (Ā, ā, Ă
-// …). A question has at most 20 variants × 20 runs.
+// Letter returns the nth single-character name, counted from 0: A to Z, a to z, then letters with marks (Ā, ā, Ă …). A
+// question has at most 20 variants × 20 runs.
 func Letter(n int) string {
 	switch {
 	case n < 26:

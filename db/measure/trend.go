@@ -45,9 +45,9 @@ func (m Metric) of(q ComparedQuestion) *float64 {
 // Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil if there is
 // none.
 type Point struct {
-	Value float64  `json:"value" example:"0.82"`
-	Low   *float64 `json:"low" doc:"Ends of the 95 % interval over the questions; null with fewer than two, or where all are equal"`
-	High  *float64 `json:"high"`
+	Value float64  `json:"value" doc:"Value of the metric: a share from 0 to 1, milliseconds for latency_ms, or the total cost of the firing" example:"0.82"`
+	Low   *float64 `json:"low" doc:"Lower end of the 95 % interval over the questions; null with fewer than two questions or if all are equal"`
+	High  *float64 `json:"high" doc:"Upper end of the interval; null if low is"`
 	SE    *float64 `json:"se" doc:"Standard error of the value; null with fewer than two questions"`
 }
 
@@ -56,7 +56,7 @@ type VariantPoints struct {
 	Number   int              `json:"number" example:"1"`
 	Name     string           `json:"name"`
 	Currency *string          `json:"currency" example:"USD"`
-	Points   map[Metric]Point `json:"points" doc:"agreement, pass_rate, success_rate, latency_ms, cost; what is unknown is left out"`
+	Points   map[Metric]Point `json:"points" doc:"Values of agreement, pass_rate, success_rate, latency_ms and cost; unknown ones are left out"`
 }
 
 // FiringSummary sums up the results of a firing.
@@ -71,22 +71,24 @@ type FiringSummary struct {
 }
 
 // FactChanges are the questions of a firing whose most common answer contradicts, in a fact, the most common answer
-// at the previous firing.
+// at an earlier firing.
 type FactChanges struct {
-	Questions int          `json:"questions" doc:"How many questions changed" example:"3"`
-	Compared  int          `json:"compared" doc:"How many pairs of most common answers were compared, of all variants; fewer than there are where answers are very long" example:"120"`
-	Items     []FactChange `json:"items" nullable:"false" doc:"The first 20, each with the first fact that changed"`
+	Since     *uuid.UUID   `json:"since" doc:"Id of the earlier task of the comparison; null if stored by an older version"`
+	Questions int          `json:"questions" doc:"Number of questions that changed" example:"3"`
+	Compared  int          `json:"compared" doc:"Number of pairs of most common answers that were compared, over all variants; not all pairs are compared if answers are very long" example:"120"`
+	Pairs     int          `json:"pairs" doc:"Number of pairs in total; 0 if stored by an older version" example:"120"`
+	Items     []FactChange `json:"items" nullable:"false" doc:"The first 20 changed questions, each with the first fact that changed"`
 }
 
 // FactChange is a question with a fact that changed.
 type FactChange struct {
-	Number     int        `json:"number" doc:"The question's place in the task, from 1" example:"12"`
+	Number     int        `json:"number" doc:"Position of the question in the task, from 1" example:"12"`
 	QuestionID string     `json:"question_id" example:"q-12"`
-	Variant    string     `json:"variant,omitempty" doc:"The name of one of several variants"`
+	Variant    string     `json:"variant,omitempty" doc:"Name of the variant; absent if the task has only one"`
 	Kind       facts.Kind `json:"kind" example:"duration"`
-	Label      string     `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
-	Before     string     `json:"before" doc:"As the answer before writes it" example:"30 日"`
-	Now        string     `json:"now" doc:"As the answer writes it" example:"35 日"`
+	Label      string     `json:"label" doc:"The words around the fact, at most 20 characters" example:"答复期限为"`
+	Before     string     `json:"before" doc:"The value as written in the previous answer" example:"30 日"`
+	Now        string     `json:"now" doc:"The value as written in the current answer" example:"35 日"`
 }
 
 // PointsOf returns the metrics of the questions of one variant; cost is the sum of the known costs, a decimal

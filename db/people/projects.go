@@ -22,8 +22,8 @@ type Project struct {
 	Quota
 	// ReviewReasons are the project's own reasons, besides those that every project has.
 	ReviewReasons pq.StringArray `db:"review_reasons"`
-	// SmallestPoints is the smallest difference of shares that matters to the project, in percentage points; SmallestPercent that of
-	// times, tokens and costs, in percent.
+	// SmallestPoints is the smallest difference between shares that matters to the project, in percentage points;
+	// SmallestPercent is the smallest difference between times, tokens or costs, in percent.
 	SmallestPoints  float64 `db:"smallest_points"`
 	SmallestPercent float64 `db:"smallest_percent"`
 }

@@ -195,8 +195,8 @@ func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 	return len(ids), pg.Classify("lock the administrators", err)
 }
 
-// Grant applies the groups that a provider reports to an account: they decide its name, whether it is an
-// administrator, and its memberships. Memberships that people gave it stay.
+// Grant applies the groups that a provider reports to an account: they decide its name, whether it is an administrator,
+// and its memberships. Memberships given by people are kept.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
 	return p.change(ctx, "apply the provider's groups", func(tx *sqlx.Tx) error {
 		const set = `

@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/pg"
 )
@@ -34,6 +35,8 @@ type Assessed struct {
 	Variants []measure.Question
 	// Differences describe how to turn answer A into each of the others.
 	Differences []measure.Difference
+	// Contents is how many answers differ in more than format; nil for a task that nobody groups answers of.
+	Contents *int
 }
 
 // AnsweredRun is the part of a current run that assessing its question needs.
@@ -89,26 +92,51 @@ func (r Report) Whole(ctx context.Context, itemIDs []int64) (whole []int64, err 
 
 const storeAssessed = `
 	INSERT INTO question_statistics AS q (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences,
-		facts_differ, facts, expected_facts, revision)
+		facts_differ, facts, expected_facts, contents, revision)
 	SELECT g.item_id, g.variant, g.newest_run_id, g.runs, g.level, g.agreement, g.consensus, g.similarity, g.answers, g.letters, g.differences,
-		nullif(g.facts_differ, ''), CAST(nullif(g.facts, '') AS jsonb), CAST(nullif(g.expected_facts, '') AS jsonb), $15
+		nullif(g.facts_differ, ''), CAST(nullif(g.facts, '') AS jsonb), CAST(nullif(g.expected_facts, '') AS jsonb), g.contents, $16
 	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::text[], $6::float8[], $7::float8[], $8::float8[], $9::int[], $10::text[], $11::text[],
-			$12::text[], $13::text[], $14::text[])
-		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences, facts_differ, facts, expected_facts)
+			$12::text[], $13::text[], $14::text[], $15::int[])
+		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences, facts_differ, facts, expected_facts, contents)
 	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- a look-up for each, because they are few
 	ORDER BY g.item_id, g.variant
 	ON CONFLICT (item_id, variant) DO UPDATE
 	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level, agreement = excluded.agreement,
 		consensus = excluded.consensus, similarity = excluded.similarity, answers = excluded.answers, letters = excluded.letters,
 		differences = excluded.differences, facts_differ = excluded.facts_differ, facts = excluded.facts,
-		expected_facts = excluded.expected_facts, revision = excluded.revision
-	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision)`
+		expected_facts = excluded.expected_facts, contents = excluded.contents, revision = excluded.revision,
+		meaning_by = NULL, meaning_letters = NULL, meaning_agreement = NULL, meaning_groups = NULL, meaning_entropy = NULL, meaning_unsure = NULL, meaning_notes = NULL,
+		meaning_default = false
+	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision) OR q.contents IS NULL AND excluded.contents IS NOT NULL`
+
+// StoreGrouped is like Store, for a task whose answers a model groups by meaning: it also stores what follows from groupings
+// that are known already.
+func (a Assessor) StoreGrouped(ctx context.Context, assessed []Assessed) error {
+	ids := make([]int64, len(assessed))
+	for n, one := range assessed {
+		ids[n] = one.ItemID
+	}
+	store := func(tx *sqlx.Tx) error {
+		if err := meaning.LockItems(ctx, tx, ids); err != nil {
+			return err
+		}
+		if err := AssessorIn(tx).Store(ctx, assessed); err != nil {
+			return err
+		}
+		return meaning.Apply(ctx, tx, ids)
+	}
+	if tx, isIn := a.db.(*sqlx.Tx); isIn {
+		return store(tx)
+	}
+	return a.db.(*pg.Pool).InTx(ctx, "store the similarity of answers", store)
+}
 
 // Store stores assessments. It skips items that were deleted in the meantime.
 func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	var ids, variants, newest, runs, answers pq.Int64Array
 	var levels, letters, differences, differ, facts, expected pq.StringArray
 	var agreements, consensuses, similarities []*float64
+	var contents []*int
 	for _, one := range assessed {
 		shared := joinDifferences(one.Differences)
 		for n, q := range one.Variants {
@@ -124,11 +152,12 @@ func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 			}
 			differ, facts, expected = append(differ, string(q.Differ)), append(facts, stated), append(expected, contradicted)
 			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus), append(similarities, q.Similarity)
+			contents = append(contents, one.Contents)
 			shared = "" // stored once for all variants
 		}
 	}
 	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
-		answers, letters, differences, differ, facts, expected, measure.Revision)
+		answers, letters, differences, differ, facts, expected, pq.Array(contents), measure.Revision)
 	return pg.Classify("store the similarity of answers", err)
 }
 

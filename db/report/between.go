@@ -29,7 +29,7 @@ type given struct {
 	Key    []byte `db:"answer_key"`
 }
 
-// commonRun is the run_index of the first run with the most frequent letter; 0 if no run has an answer.
+// commonRun returns the run_index of the first run with the most frequent letter; 0 if no run has an answer.
 func commonRun(letters string) (first int) {
 	counts, firsts := map[rune]int{}, map[rune]int{}
 	most, index := 0, 0

@@ -148,7 +148,7 @@ type Slices struct {
 	of map[int64]int
 }
 
-// arrays are the items, and the place of each item's value.
+// arrays returns the items and, for each, the place of its value.
 func (s Slices) arrays() (items, places pq.Int64Array) {
 	for item, place := range s.of {
 		items, places = append(items, item), append(places, int64(place))

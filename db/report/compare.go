@@ -83,11 +83,7 @@ func (r Report) Compare(ctx context.Context, a, b Side) (measure.Comparison, err
 // Matrix returns the results of each variant for each question: indexed first by variant, in order, then by
 // question, in the order of pages.
 func (r Report) Matrix(ctx context.Context, task db.Task) ([][]measure.ComparedQuestion, error) {
-	numbers := make([]int, len(task.Variants))
-	for n, variant := range task.Variants {
-		numbers[n] = variant.Number
-	}
-	return r.comparable(ctx, task.ID, numbers...)
+	return r.comparable(ctx, task.ID, task.VariantNumbers()...)
 }
 
 // comparable returns the data that a comparison needs about each question of the given variants, in the order
@@ -119,13 +115,13 @@ type Asked struct {
 	Variant int
 }
 
-// AnswerKeys returns the keys of the answers of each question's first runs_per_item current runs, in the order of the runs. Equal answers have
-// equal keys; a run without an answer has an empty one.
-func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID) (map[Asked][]string, error) {
+// AnswerKeys returns the keys of the answers of each question's first runs_per_item current runs in some variants, in the order of the
+// runs. Equal answers have equal keys; a run without an answer has an empty one.
+func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID, variants ...int) (map[Asked][]string, error) {
 	const read = `
 		SELECT item_id, variant, coalesce(answer_key, '') AS answer_key
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
+		WHERE task_id = $1 AND variant = ANY ($2) AND is_current AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
 		ORDER BY item_id, variant, run_index`
 	type row struct {
 		ItemID    int64  `db:"item_id"`
@@ -133,12 +129,35 @@ func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID) (map[Asked][]s
 		AnswerKey []byte `db:"answer_key"`
 	}
 	keys := map[Asked][]string{}
-	err := pg.EachRow(ctx, r.db, "read the keys of answers", read, []any{taskID}, func(one row) error {
+	numbers := make(pq.Int64Array, len(variants))
+	for n, variant := range variants {
+		numbers[n] = int64(variant)
+	}
+	err := pg.EachRow(ctx, r.db, "read the keys of answers", read, []any{taskID, numbers}, func(one row) error {
 		asked := Asked{one.ItemID, one.Variant}
 		keys[asked] = append(keys[asked], string(one.AnswerKey))
 		return nil
 	})
 	return keys, err
+}
+
+// Test tests whether each of some questions changed from one side to the other, and whether the changes that were confirmed hold, and
+// stores the outcomes in the pairs: all of them are one family of tests.
+func (r Report) Test(ctx context.Context, a, b Side, pairs []measure.Pair) error {
+	var keys [2]map[Asked][]string
+	if !measure.AreVerdicts(pairs) {
+		group, reading := errgroup.WithContext(ctx)
+		for n, side := range []Side{a, b} {
+			group.Go(func() (err error) { keys[n], err = r.AnswerKeys(reading, side.TaskID, side.Variant); return err })
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	measure.TestQuestions(pairs, func(n int) (ofA, ofB []string) {
+		return keys[0][Asked{pairs[n].A.ID, a.Variant}], keys[1][Asked{pairs[n].B.ID, b.Variant}]
+	})
+	return r.confirm(ctx, a, b, pairs)
 }
 
 // CommonAnswer is the first run that gave its question's most common answer.

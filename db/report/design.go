@@ -18,8 +18,8 @@ type Asking struct {
 	First, Last string
 }
 
-// sameQuestions reads the newest two finished tasks with the same questions: those of the same saved dataset, or as many
-// questions of which the first and the last are the same.
+// sameQuestions reads the newest two finished tasks with the same questions: with the same saved dataset, or with the
+// same number of questions and the same first and last question.
 const sameQuestions = `
 	SELECT t.id
 	FROM (

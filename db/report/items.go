@@ -173,7 +173,7 @@ func (f Filter) where() string {
 	return where
 }
 
-// arguments are the parameters of where.
+// arguments returns the parameters of where.
 func (f Filter) arguments(taskID uuid.UUID) map[string]any {
 	arguments := map[string]any{
 		"task": taskID, "question": f.QuestionID, "assessed": f.OnlyAssessed, "variant": f.Variant,

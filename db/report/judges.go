@@ -10,10 +10,10 @@ import (
 // Spent is the latency, tokens and cost of a judge's calls, counting only the calls behind current verdicts. A
 // field is nil if it is unknown.
 type Spent struct {
-	InputTokens  *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over a judge's calls that report tokens; null for rules" example:"18200"`
+	InputTokens  *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over the judge's calls that report tokens; null for rules" example:"18200"`
 	OutputTokens *int64  `db:"output_tokens" json:"output_tokens" example:"2280"`
 	TotalTokens  *int64  `db:"total_tokens" json:"total_tokens" example:"20480"`
-	Cost         *string `db:"cost" json:"cost" doc:"Decimal number: what a judge's calls cost; null for rules and where prices are unknown" example:"0.08"`
+	Cost         *string `db:"cost" json:"cost" doc:"Cost of the judge's calls, a decimal number; null for rules and if prices are unknown" example:"0.08"`
 	Currency     *string `db:"currency" json:"currency" example:"USD"`
 }
 

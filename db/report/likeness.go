@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/lib/pq"
+
+	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/measure/facts"
 )
@@ -22,10 +25,26 @@ type Likeness struct {
 	Facts       Facts         `db:"facts"`
 	// Expected are the facts of the standard answer that answers contradict.
 	Expected ExpectedFacts `db:"expected_facts"`
+	Meaning
+}
+
+// Meaning is how alike the answers to an item are by meaning. Its fields are nil while that is not known.
+type Meaning struct {
+	By *meaning.By `db:"meaning_by"`
+	// MeaningLetters are like Letters, but answers that say the same have one letter, in all variants.
+	MeaningLetters   *string  `db:"meaning_letters"`
+	MeaningAgreement *float64 `db:"meaning_agreement"`
+	MeaningGroups    *int     `db:"meaning_groups"`
+	// Unsure are the run_index of the answers whose group is not certain; Notes has a line for each letter.
+	Unsure pq.Int64Array  `db:"meaning_unsure"`
+	Notes  pq.StringArray `db:"meaning_notes"`
+	// HasFailed reports that the model that was asked gave no usable grouping.
+	HasFailed bool `db:"meaning_default"`
 }
 
 // likenessColumns are the columns of a Likeness in question_statistics q.
-const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts, q.expected_facts`
+const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts, q.expected_facts,
+	q.meaning_by, q.meaning_letters, q.meaning_agreement, q.meaning_groups, q.meaning_unsure, q.meaning_notes, coalesce(q.meaning_default, false) AS meaning_default`
 
 // Facts are the facts on which the answers to a question differ.
 type Facts []measure.Fact

@@ -19,9 +19,9 @@ type Progress struct {
 	// LaunchNumber is the newest launch's number; 0 means the task was never started.
 	LaunchNumber int  `db:"launch_number"`
 	IsStopping   bool `db:"is_stopping"`
-	// Total is the number of runs that the task will have when it is complete. Completed counts runs that have
-	// ended, Failed those of them without success, Running runs whose unit is claimed by a worker, Queued runs that
-	// wait. Stopped runs only count in Total.
+	// Total is the number of runs that the task will have when it is complete. Completed counts runs that have ended,
+	// Failed the unsuccessful ones among them, Running runs whose unit is claimed by a worker, Queued runs that wait.
+	// Stopped runs only count in Total.
 	Total     int `db:"total"`
 	Completed int `db:"completed"`
 	Failed    int `db:"failed"`

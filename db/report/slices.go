@@ -24,7 +24,7 @@ type Numbers struct {
 	Slices              []Slice
 }
 
-// Slice are the numbers of the questions with one value in a column.
+// Slice holds the numbers of the questions with one value in a column.
 type Slice struct {
 	// Value is nil for all values but the SliceMost most frequent.
 	Value *string
@@ -131,7 +131,7 @@ const readSliceStatistics = `
 	WHERE t.id = $1
 	ORDER BY n.slice DESC, v.number`
 
-// unknownPercentiles stand for the numbers that are computed from those of the runs.
+// unknownPercentiles are placeholders for the columns that are computed later from the numbers of the runs.
 const unknownPercentiles = `NULL::float8 AS latency_p50_ms, NULL::float8 AS latency_p90_ms, NULL::float8 AS latency_p99_ms,
 			NULL::float8 AS first_token_p50_ms, NULL::float8 AS tokens_per_second, NULL::float8 AS longest_silence_p50_ms`
 
@@ -163,7 +163,7 @@ func (i *integers) Scan(column any) error {
 	return nil
 }
 
-// collected are the numbers of one variant over one slice, with the numbers of its runs.
+// collected holds the numbers of one variant over one slice, with the numbers of its runs.
 type collected struct {
 	Slice int
 	VariantStatistics
@@ -221,7 +221,7 @@ func (o ofRuns) settle(numbers *VariantStatistics) {
 	numbers.LongestSilenceP50MS = measure.Percentile(silences, 0.5)
 }
 
-// verdicts are what evaluators say of the questions, and how many of their calls were answered as if answers passed.
+// verdicts returns the evaluators' verdicts on the questions, and the same with every answered run counted as passed.
 func (o ofRuns) verdicts(runsPerItem int) (said, answered variantVerdicts) {
 	type sum struct {
 		measure.Judged
@@ -357,7 +357,7 @@ func (v *variantVerdicts) addErrors(errors []itemErrors, variant int) {
 	}
 }
 
-// clusters are the clusters of the items of one slice.
+// clusters returns the clusters of the items of one slice.
 func (s Slices) clusters(all map[int64]string, slice int) map[int64]string {
 	own := map[int64]string{}
 	for item, cluster := range all {
@@ -374,7 +374,7 @@ type itemErrors struct {
 	ItemID                    int64 `db:"item_id"`
 }
 
-// evaluationErrors are the items with such evaluations.
+// evaluationErrors returns the items with evaluations that ended with an error.
 func (r Report) evaluationErrors(ctx context.Context, task db.Task) (errors []itemErrors, err error) {
 	const count = `
 		SELECT r.variant, r.item_id, count(*) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults

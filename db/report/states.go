@@ -24,9 +24,9 @@ const (
 var ItemStates = []ItemState{ItemWaiting, ItemRunning, ItemDone, ItemFailed}
 
 // itemStates begins a statement on "item": every question of the task $1 with its state, from the first second of its
-// first launch on. It reads mainly narrow tables, and runs only for
-// few questions: those that may have failed and, until they are assessed, those that no launch is asking. A turn is
-// open while its conversation has not reached it, because a unit begins with the turn of its own question.
+// first launch on. It reads mainly narrow tables, and reads runs for only a few questions: for questions that may have
+// failed and, until they are assessed, for questions that no launch is asking. A turn is open while its conversation
+// has not reached it, because a unit begins with the turn of its own question.
 const itemStates = `
 	WITH asked AS ( -- the units of the active launch, by the question they begin with and how far they are
 		SELECT u.item_id, u.turns_done, count(*) FILTER (WHERE u.state <> 'DONE') AS open,
@@ -83,7 +83,7 @@ type Board struct{ letters string }
 // boardLetters are the letters of the states in a Board, in the order of ItemStates.
 const boardLetters = "wrdf"
 
-// Len is how many questions there are.
+// Len returns the number of questions.
 func (b Board) Len() int { return len(b.letters) }
 
 // State returns the state of the question with a number, from 1 to Len.

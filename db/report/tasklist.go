@@ -24,23 +24,54 @@ type TaskFilter struct {
 	Drafts, WithoutDrafts bool
 	// NameContains matches anywhere in the name, without regard to case.
 	NameContains string
-	// WithoutCopies leaves out tasks that schedules made. CopiesOf selects the tasks that one schedule made, or
-	// with uuid.Nil those of all schedules.
+	// WithoutCopies leaves out tasks that schedules made. CopiesOf selects the tasks that one schedule made; uuid.Nil
+	// selects the tasks that any schedule made.
 	WithoutCopies bool
 	// Newest selects only the newest of each schedule's copies.
 	Newest   bool
 	CopiesOf uuid.UUID
+	// Dataset selects the tasks on one set of questions, Agent those that call one agent or model; empty keys select all.
+	Dataset DatasetKey
+	Agent   AgentKey
 	// Except is a task to leave out; uuid.Nil leaves out none.
 	Except uuid.UUID
 }
 
 // IsZero reports whether the filter matches all tasks.
 func (f TaskFilter) IsZero() bool {
-	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil
+	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil && f.Dataset == (DatasetKey{}) && f.Agent == (AgentKey{})
+}
+
+// DatasetKey names a set of questions: a saved dataset or, for uploads, the name of the file.
+type DatasetKey struct {
+	ID   uuid.UUID
+	File string
+}
+
+// DatasetOf is the key of a task's questions.
+func DatasetOf(task db.Task) DatasetKey {
+	if task.DatasetID != nil {
+		return DatasetKey{ID: *task.DatasetID}
+	}
+	return DatasetKey{File: task.DatasetName}
+}
+
+// AgentKey names an agent or a model: a saved one or, if its address was typed, the address without its query.
+type AgentKey struct {
+	ID  uuid.UUID
+	URL string
+}
+
+// AgentOf is the key of an agent or model that a task calls.
+func AgentOf(target db.Target) AgentKey {
+	if target.LibraryID != nil {
+		return AgentKey{ID: *target.LibraryID}
+	}
+	return AgentKey{URL: target.URL}
 }
 
 // where returns the condition on the table t for tasks that match within the scope; its parameters are :project,
-// :statuses, :name, :schedule and :except.
+// :statuses, :name, :schedule, :except, :dataset, :file, :agent and :url.
 func (f TaskFilter) where(scope db.Scope) string {
 	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 	var kinds []string
@@ -77,7 +108,27 @@ func (f TaskFilter) where(scope db.Scope) string {
 	if f.Except != uuid.Nil {
 		condition += ` AND t.id <> :except`
 	}
+	if f.Dataset.ID != uuid.Nil {
+		condition += ` AND t.dataset_id = :dataset`
+	}
+	if f.Dataset.File != "" {
+		condition += ` AND t.dataset_id IS NULL AND t.dataset_name = :file`
+	}
+	if f.Agent.ID != uuid.Nil {
+		condition += ` AND t.id IN (SELECT task_id FROM task_targets WHERE library_id = :agent AND kind <> 'judge')`
+	}
+	if f.Agent.URL != "" {
+		condition += ` AND EXISTS (SELECT FROM task_targets WHERE task_id = t.id AND library_id IS NULL AND kind = 'url' AND url = :url)`
+	}
 	return condition
+}
+
+// arguments are the values of the parameters of where.
+func (f TaskFilter) arguments(scope db.Scope, page db.Page) map[string]any {
+	return map[string]any{
+		"project": scope, "statuses": pq.Array(f.Statuses), "name": pg.Containing(f.NameContains), "except": f.Except, "schedule": f.CopiesOf,
+		"dataset": f.Dataset.ID, "file": f.Dataset.File, "agent": f.Agent.ID, "url": f.Agent.URL, "size": page.Size, "offset": page.Offset(),
+	}
 }
 
 // Tasks returns one page of the tasks that match, newest first, and how many match in all.
@@ -98,9 +149,7 @@ func (l TaskList) Tasks(ctx context.Context, scope db.Scope, filter TaskFilter, 
 		Total int
 		IDs   pq.StringArray
 	}
-	err = pg.GetNamed(ctx, l.store.Pool(), &found, list, map[string]any{
-		"project": scope, "statuses": pq.Array(filter.Statuses), "name": pg.Containing(filter.NameContains), "except": filter.Except, "schedule": filter.CopiesOf, "size": page.Size, "offset": page.Offset(),
-	})
+	err = pg.GetNamed(ctx, l.store.Pool(), &found, list, filter.arguments(scope, page))
 	if err != nil {
 		return nil, 0, pg.Classify("list the tasks", err)
 	}

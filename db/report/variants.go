@@ -14,55 +14,57 @@ import (
 // VariantStatistics are the numbers of one variant, computed from its current runs (metrics.md). A number is nil if
 // it is unknown.
 type VariantStatistics struct {
-	Number      int    `db:"number" json:"number" doc:"1 for a plain task" example:"1"`
-	Name        string `db:"name" json:"name" doc:"Empty for a plain task"`
+	Number      int    `db:"number" json:"number" doc:"Number of the variant; 1 for a plain task" example:"1"`
+	Name        string `db:"name" json:"name" doc:"Name of the variant; empty for a plain task"`
 	RunsPerItem int    `db:"runs_per_item" json:"runs_per_item" example:"5"`
 
-	Items        int `db:"items" json:"items" doc:"Questions" example:"100"`
-	Clusters     int `db:"clusters" json:"clusters" doc:"Independent groups of questions: conversations, or values of cluster_by; items where each stands alone" example:"100"`
-	RunsExpected int `db:"runs_expected" json:"runs_expected" example:"500"`
+	Items        int `db:"items" json:"items" doc:"Number of questions" example:"100"`
+	Clusters     int `db:"clusters" json:"clusters" doc:"Number of independent groups of questions (conversations, or values of cluster_by); equals items if every question is independent" example:"100"`
+	RunsExpected int `db:"runs_expected" json:"runs_expected" doc:"Number of planned runs" example:"500"`
 	Runs         int `db:"runs" json:"runs" doc:"Runs that have ended" example:"500"`
 	Succeeded    int `db:"succeeded" json:"succeeded" example:"493"`
 	Failed       int `db:"failed" json:"failed" example:"5"`
 	TimedOut     int `db:"timed_out" json:"timed_out" example:"2"`
-	Refused      int `db:"refused" json:"refused" doc:"Of those that failed: the agent refused to answer" example:"2"`
-	Filtered     int `db:"filtered" json:"filtered" doc:"Of those that failed: a content filter stopped the answer" example:"1"`
-	Truncated    int `db:"truncated" json:"truncated" doc:"Of those that succeeded: the answer ran out of length" example:"3"`
+	Refused      int `db:"refused" json:"refused" doc:"Failed runs in which the agent refused to answer" example:"2"`
+	Filtered     int `db:"filtered" json:"filtered" doc:"Failed runs in which a content filter stopped the answer" example:"1"`
+	Truncated    int `db:"truncated" json:"truncated" doc:"Successful runs whose answer was cut off at the length limit" example:"3"`
 	Missing      int `db:"missing" json:"missing" doc:"runs_expected − runs" example:"0"`
-	Attempts     int `db:"attempts" json:"attempts" doc:"Calls made, retries included" example:"509"`
+	Attempts     int `db:"attempts" json:"attempts" doc:"Calls made, including retries" example:"509"`
 
 	SuccessRate   *float64 `db:"success_rate" json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`
-	IdenticalRate *float64 `db:"identical_rate" json:"identical_rate" doc:"Share of questions whose answers are all there and all equal" example:"0.42"`
-	Agreement     *float64 `db:"agreement" json:"agreement" doc:"Mean share of pairs of runs of a question that gave equal answers" example:"0.71"`
+	IdenticalRate *float64 `db:"identical_rate" json:"identical_rate" doc:"Share of questions with every run answered and all answers equal" example:"0.42"`
+	Agreement     *float64 `db:"agreement" json:"agreement" doc:"Mean over questions of the share of pairs of runs with equal answers" example:"0.71"`
 	AgreementSE   *float64 `db:"agreement_se" json:"agreement_se" doc:"Standard error of agreement; null with fewer than two questions" example:"0.03"`
-	Consensus     *float64 `db:"consensus" json:"consensus" doc:"Mean share of runs that gave their question's most common answer" example:"0.83"`
-	DistinctMean  *float64 `db:"distinct_mean" json:"distinct_mean" doc:"Mean number of different answers to a question" example:"1.9"`
-	Similarity    *float64 `db:"similarity" json:"similarity" doc:"Mean similarity of pairs of answers" example:"0.94"`
+	Consensus     *float64 `db:"consensus" json:"consensus" doc:"Mean over questions of the share of runs that gave the most common answer" example:"0.83"`
+	DistinctMean  *float64 `db:"distinct_mean" json:"distinct_mean" doc:"Mean number of distinct answers per question" example:"1.9"`
+	Similarity    *float64 `db:"similarity" json:"similarity" doc:"Mean similarity of pairs of answers to a question, 0–1" example:"0.94"`
+
+	db.MeaningNumbers
 
 	LatencyAvg      *float64 `db:"latency_avg_ms" json:"latency_avg_ms" example:"812.4"`
 	LatencyP50      *float64 `db:"latency_p50_ms" json:"latency_p50_ms" example:"640"`
 	LatencyP90      *float64 `db:"latency_p90_ms" json:"latency_p90_ms" example:"1730.5"`
 	LatencyP99      *float64 `db:"latency_p99_ms" json:"latency_p99_ms" example:"4210"`
-	FirstTokenP50   *float64 `db:"first_token_p50_ms" json:"first_token_p50_ms" doc:"Over streamed answers; reasoning does not count" example:"210"`
-	TokensPerSecond *float64 `db:"tokens_per_second" json:"tokens_per_second" doc:"Median of the answer's own output tokens / (latency − first token); runs whose reasoning is not counted apart are left out" example:"48.2"`
+	FirstTokenP50   *float64 `db:"first_token_p50_ms" json:"first_token_p50_ms" doc:"Median time to the first token of the answer, over streamed answers; reasoning does not count" example:"210"`
+	TokensPerSecond *float64 `db:"tokens_per_second" json:"tokens_per_second" doc:"Median of output tokens, without reasoning, per second after the first token; runs that do not report reasoning tokens separately are left out" example:"48.2"`
 	// LongestSilenceP50MS and LongestSilenceMaxMS are the median and the maximum, over the calls, of the longest
 	// time without data.
-	LongestSilenceP50MS *float64 `db:"longest_silence_p50_ms" json:"longest_silence_p50_ms" doc:"Of the longest time of each call in which nothing came: the median" example:"850"`
-	LongestSilenceMaxMS *int     `db:"longest_silence_max_ms" json:"longest_silence_max_ms" doc:"And the maximum" example:"4200"`
+	LongestSilenceP50MS *float64 `db:"longest_silence_p50_ms" json:"longest_silence_p50_ms" doc:"Median over calls of the longest time without data" example:"850"`
+	LongestSilenceMaxMS *int     `db:"longest_silence_max_ms" json:"longest_silence_max_ms" doc:"Maximum over calls of the longest time without data" example:"4200"`
 
-	InputTokens     *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over the runs that tell theirs; null if none does" example:"60000"`
+	InputTokens     *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over the runs that report it; null if none does" example:"60000"`
 	OutputTokens    *int64  `db:"output_tokens" json:"output_tokens" example:"17500"`
 	ReasoningTokens *int64  `db:"reasoning_tokens" json:"reasoning_tokens"`
 	TotalTokens     *int64  `db:"total_tokens" json:"total_tokens" example:"77500"`
-	RunsWithUsage   int     `db:"runs_with_usage" json:"runs_with_usage" example:"500"`
-	Cost            *string `db:"cost" json:"cost" doc:"Decimal number; sum over the runs whose cost is known" example:"0.295"`
+	RunsWithUsage   int     `db:"runs_with_usage" json:"runs_with_usage" doc:"Number of runs that report tokens" example:"500"`
+	Cost            *string `db:"cost" json:"cost" doc:"Sum over the runs whose cost is known, a decimal number" example:"0.295"`
 	Currency        *string `db:"currency" json:"currency" example:"USD"`
-	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" example:"500"`
+	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" doc:"Number of runs that cost sums up" example:"500"`
 
 	// Settled is how many questions are settled, SettledAfter how many of them by their number of runs; nil unless
 	// the task is adaptive.
-	Settled      *int        `db:"-" json:"settled,omitempty" doc:"Of an adaptive task: questions whose most common answer is settled" example:"97"`
-	SettledAfter map[int]int `db:"-" json:"settled_after,omitempty" doc:"Of them: how many after how many runs"`
+	Settled      *int        `db:"-" json:"settled,omitempty" doc:"Number of questions whose most common answer is settled; absent unless the task is adaptive" example:"97"`
+	SettledAfter map[int]int `db:"-" json:"settled_after,omitempty" doc:"Number of settled questions by the number of runs it took; absent unless the task is adaptive"`
 }
 
 // The columns of VariantStatistics, over the runs and the assessed questions that the statement groups.
@@ -73,6 +75,8 @@ const (
 		n.items * t.runs_per_item + n.extra - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
 		coalesce(r.counted, 0) / nullif(n.items * t.runs_per_item, 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
+		coalesce(q.meaning_items, 0) AS meaning_items, q.meaning_agreement, q.meaning_identical_rate, q.meaning_distinct_mean, q.meaning_entropy,
+		coalesce(q.meaning_unsure, 0) AS meaning_unsure,
 		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second, r.longest_silence_p50_ms, r.longest_silence_max_ms,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
 		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost`
@@ -98,7 +102,11 @@ const (
 			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,
 			sum(cost) AS cost, count(cost) AS runs_with_cost`
 	numbersOfQuestions = `avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement, avg(s.consensus) AS consensus,
-			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity`
+			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity,
+			count(s.meaning_by) AS meaning_items, avg(s.meaning_agreement) AS meaning_agreement,
+			avg(CAST(s.meaning_agreement = 1 AS int)::float8) AS meaning_identical_rate,
+			avg(s.meaning_groups::float8) FILTER (WHERE s.meaning_groups > 0) AS meaning_distinct_mean, avg(s.meaning_entropy) AS meaning_entropy,
+			count(*) FILTER (WHERE s.meaning_unsure <> '{}') AS meaning_unsure`
 )
 
 const readVariantStatistics = `
@@ -251,16 +259,15 @@ func byVariant(counts []levelCount) (levels, differ map[int]map[string]int) {
 	return levels, differ
 }
 
-// LevelsOfItems returns the level of each question of a task with one variant, in the order of their numbers; empty where it is
-// not known yet.
-func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID) (levels []measure.Level, err error) {
+// LevelsOfItems returns the level of each question for a variant, in the order of their numbers; empty where it is not known yet.
+func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID, variant int) (levels []measure.Level, err error) {
 	const read = `
 		SELECT coalesce(q.level, '')
 		FROM evaluation_items i
-		LEFT JOIN question_statistics q ON q.item_id = i.id
+		LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = $2
 		WHERE i.task_id = $1
 		ORDER BY i.sort_key`
-	err = r.db.SelectContext(ctx, &levels, read, taskID)
+	err = r.db.SelectContext(ctx, &levels, read, taskID, variant)
 	return levels, pg.Classify("read the levels of the questions", err)
 }
 

@@ -142,7 +142,7 @@ func summarised(task db.Task, verdicts map[int]variantVerdicts, clusters map[int
 	return statistics
 }
 
-// summarisedVariant are the statistics of the verdicts on one variant.
+// summarisedVariant returns the statistics of the verdicts on one variant.
 func summarisedVariant(task db.Task, of variantVerdicts, clusters map[int64]string) measure.Statistics {
 	questions := make([]measure.Judged, 0, task.TotalItems)
 	for _, id := range slices.Sorted(maps.Keys(of.questions)) {

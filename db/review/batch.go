@@ -16,7 +16,7 @@ import (
 // Batch is a set of verdicts that were given, or taken over from an earlier task, together.
 type Batch struct {
 	ID uuid.UUID `db:"batch"`
-	// Reviewer is who gave them, or took them over.
+	// Reviewer is the name of the person who gave the verdicts or took them over.
 	Reviewer string `db:"reviewer"`
 	// Questions is the number of questions on which a verdict of the batch is still current.
 	Questions int       `db:"questions"`

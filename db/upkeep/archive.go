@@ -12,6 +12,7 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/meaning"
 	"wending/db/pg"
 	"wending/db/report"
 )
@@ -21,6 +22,11 @@ type Archives struct{ db *pg.Pool }
 
 // NewArchives returns the archives of a store.
 func NewArchives(store *db.Store) Archives { return Archives{store.Pool()} }
+
+// Meanings returns what models said about which answers to a task's questions say the same, by item.
+func (a Archives) Meanings(ctx context.Context, taskID uuid.UUID) (map[int64]meaning.Grouping, error) {
+	return meaning.Current(ctx, a.db, taskID)
+}
 
 // EachRun calls yield with the current runs of a task as JSON objects, one at a time: they include the question_id
 // of their questions and the evaluators' verdicts, but no database ids.
@@ -184,6 +190,15 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 			return pg.Classify("store the launch", err)
 		}
 		if err := storeAll(ctx, tx, task.ID, launchID, imported.Next); err != nil {
+			return err
+		}
+		said := map[string]meaning.Grouping{}
+		for _, item := range n.Items {
+			if item.Meaning != nil {
+				said[item.QuestionID] = *item.Meaning
+			}
+		}
+		if err := meaning.Import(ctx, tx, task.ID, said); err != nil {
 			return err
 		}
 		if err := assess(ctx, tx, task.ID, imported.Assess); err != nil {

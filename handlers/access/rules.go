@@ -139,6 +139,8 @@ GET    /storage                                          installation  -
 
 GET    /tasks                                            viewer        -
 GET    /tasks/rows                                       viewer        -
+GET    /tasks/history                                    viewer        -
+POST   /tasks/columns                                    viewer        -
 POST   /tasks                                            editor        -               task.create
 POST   /tasks/preview                                    editor        -
 POST   /tasks/probe                                      editor        -               agent.test
@@ -186,6 +188,7 @@ POST   /tasks/:taskId/stop                               editor        task     
 POST   /tasks/:taskId/resume                             editor        task            task.resume
 POST   /tasks/:taskId/retry                              editor        task            task.retry
 POST   /tasks/:taskId/extend                             editor        task            task.extend
+POST   /tasks/:taskId/confirm                            editor        task            task.confirm
 POST   /tasks/:taskId/evaluate                           editor        task            task.evaluate
 POST   /tasks/:taskId/items                              editor        task            task.append
 POST   /tasks/:taskId/delete                             editor        task            task.delete
@@ -203,10 +206,12 @@ GET    /api/v1/evaluation-tasks/:task_id/assets/:asset_id            viewer  tas
 GET    /api/v1/evaluation-tasks/:task_id/assets/:asset_id/thumbnail  viewer  task
 POST   /api/v1/evaluation-tasks/:task_id/clone           editor        task            task.clone
 POST   /api/v1/evaluation-tasks/:task_id/evaluate        editor        task            task.evaluate
+POST   /api/v1/evaluation-tasks/:task_id/meanings        reviewer      task            task.group
 GET    /api/v1/evaluation-tasks/:task_id/carriable-reviews           viewer    task
 GET    /api/v1/evaluation-tasks/:task_id/carried-reviews             viewer    task
 POST   /api/v1/evaluation-tasks/:task_id/carried-reviews             reviewer  task  review.carry
 DELETE /api/v1/evaluation-tasks/:task_id/carried-reviews/:batch_id   reviewer  task  review.withdraw
+POST   /api/v1/evaluation-tasks/:task_id/confirm         editor        task            task.confirm
 GET    /api/v1/evaluation-tasks/:task_id/export          viewer        task            task.export
 POST   /api/v1/evaluation-tasks/:task_id/extend          editor        task            task.extend
 GET    /api/v1/evaluation-tasks/:task_id/items           viewer        task
@@ -266,6 +271,7 @@ POST   /api/v1/prompts/preview                           editor        -
 GET    /api/v1/prompts/:id/versions                      viewer        prompts
 POST   /api/v1/prompts/:id/versions                      editor        prompts         prompt.change
 GET    /api/v1/prompts/:id/versions/:number              viewer        prompts
+GET    /api/v1/schedules/:id/changes                     viewer        schedules
 GET    /api/v1/schedules/:id/firings                     viewer        schedules
 GET    /api/v1/schedules/:id/tasks                       viewer        schedules
 ` + library("providers", "provider", people.Editor) +
@@ -295,7 +301,7 @@ DELETE /api/v1/TABLE/:id            ROLE    TABLE  KIND.remove
 `)
 }
 
-// Actions are the actions of routes in the audit.
+// Actions returns the actions of routes in the audit.
 func Actions() (actions []string) {
 	for _, rule := range rules {
 		if rule.action != "" && !slices.Contains(actions, rule.action) {

@@ -17,8 +17,8 @@ import (
 
 // retryFields is the body of a retry.
 type retryFields struct {
-	QuestionID string `json:"question_id,omitempty" doc:"The one question to retry; absent means all" example:"q1"`
-	Variant    int    `json:"variant,omitempty" minimum:"1" maximum:"20" doc:"The one variant to retry; absent means all" example:"2"`
+	QuestionID string `json:"question_id,omitempty" doc:"Id of the question to retry; absent means all questions" example:"q1"`
+	Variant    int    `json:"variant,omitempty" minimum:"1" maximum:"20" doc:"Number of the variant to retry; absent means all variants" example:"2"`
 }
 
 // retryInput is a retry of everything, or of the question or variant named in the query, a form or JSON. A body
@@ -26,8 +26,8 @@ type retryFields struct {
 type retryInput struct {
 	TaskPath
 	// QuestionID and Variant only describe the parameters; form.RetryScope reads them with the body.
-	QuestionID string `query:"question_id" doc:"The one question to retry; absent means all" example:"q1"`
-	Variant    string `query:"variant" pattern:"^[0-9]+$" doc:"The one variant to retry; absent means all" example:"2"`
+	QuestionID string `query:"question_id" doc:"Id of the question to retry; absent means all questions" example:"q1"`
+	Variant    string `query:"variant" pattern:"^[0-9]+$" doc:"Number of the variant to retry; absent means all variants" example:"2"`
 	scope      db.Selection
 }
 
@@ -57,7 +57,7 @@ func (h *handler) registerActions(api huma.API) {
 	}, h.stopTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/resume", ID: "resume-task", Tag: "tasks", Status: http.StatusAccepted,
-		Summary: "Continue with the runs that never took place",
+		Summary: "Make the runs that never took place",
 		Faults:  []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded},
 	}, h.resumeTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -69,22 +69,23 @@ func (h *handler) registerActions(api huma.API) {
 		Body: formOrJSON(rest.Multipart[retryFields](schemas, false)),
 	}, h.retryTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPatch, Path: path, ID: "change-task", Tag: "tasks", Summary: "Change what a task may cost",
+		Method: http.MethodPatch, Path: path, ID: "change-task", Tag: "tasks", Summary: "Change the cost ceiling of a task",
 		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid}, Body: rest.JSONBody[ceilingFields](schemas),
 	}, h.changeTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/evaluate", ID: "evaluate-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Have evaluators judge the answers of a task that has ended",
-		Description: "No agent is asked. An evaluator that the task has already judges again, in its newest or the given version; what it said before stays in " +
-			"the history of each run. Without evaluators all of the task's own judge again. 409 while a launch is active.",
+		Description: "No agent is asked. An evaluator that the task already has judges again, in its newest or the given version; its earlier evaluations stay in " +
+			"the history of each run. Without evaluators, all of the task's own judge again. 409 while a launch is active.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body:   formOrJSON(rest.JSONBody[evaluateFields](schemas)),
 	}, h.evaluateTask)
+	h.registerGrouping(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/items", ID: "append-items", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Add questions to a task that was started",
-		Description: "The active launch asks them, too. If the task has ended, a launch EXTEND starts, which asks everything that has no run yet. The file must have " +
-			"the task's variables as columns. 409 for a draft, while a task stops, and while a launch is active that asks a part of the questions.",
+		Description: "An active launch asks the added questions, too. If the task has ended, a launch of kind EXTEND starts and makes every run that is still missing. The file must have " +
+			"the task's variables as columns. 409 for a draft, while a task is stopping, and while a launch for only some of the questions is active.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
 			dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty, dataset.CodeTooManyRows, dataset.CodeEncodingInvalid,
 			dataset.CodeDuplicateID, dataset.CodeRowInvalid, request.CodeRequestInvalid},
@@ -92,11 +93,23 @@ func (h *handler) registerActions(api huma.API) {
 	}, h.appendItems)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
-		Summary:     "Raise the runs of each question of a task that has ended, or of chosen questions",
-		Description: "Only the missing runs are asked. 409 while a launch is active, or if there are as many runs already.",
+		Summary:     "Raise the number of runs per question of a finished task, for all or for chosen questions",
+		Description: "Only the missing runs are made. 409 while a launch is active, or if there are already that many runs.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body:        formOrJSON(rest.JSONBody[extendFields](schemas)),
 	}, h.extendTask)
+}
+
+// registerGrouping registers the endpoint that has answers grouped by meaning.
+func (h *handler) registerGrouping(api huma.API) {
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/meanings", ID: "group-answers", Tag: "tasks", Status: http.StatusAccepted,
+		Summary: "Have a model group the answers of a task that has ended by meaning",
+		Description: "No agent is asked. A launch MEANING starts with one unit for each question whose answers differ by more than format; the model is asked a " +
+			"second time, in the reverse order, where its reply is not certain or contradicts the facts. It replaces the task's meaning_model. 409 while a launch is active.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid, request.CodeRequestInvalid, request.CodeQuotaExceeded},
+		Body:   formOrJSON(rest.JSONBody[groupFields](api.OpenAPI().Components.Schemas)),
+	}, h.groupAnswers)
 }
 
 // formOrJSON accepts a body as a form or as JSON although it is described as only one of the two.
@@ -156,6 +169,10 @@ func (h *handler) evaluateTask(ctx context.Context, input *evaluateInput) (*crea
 	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Evaluate(ctx, h.Tasks, h.Library, task, input.Form) })
 }
 
+func (h *handler) groupAnswers(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Group(ctx, h.Tasks, h.Library, task, input.Form) })
+}
+
 func (h *handler) appendItems(ctx context.Context, input *appendInput) (*createdOutput, error) {
 	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Append(ctx, h.Tasks, task, input.Form) })
 }
@@ -171,8 +188,8 @@ func (h *handler) extendTask(ctx context.Context, input *extendInput) (*createdO
 }
 
 type appendFields struct {
-	DatasetFile string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS with the columns of the task's own file" format:"binary"`
-	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
+	DatasetFile string `json:"dataset_file" doc:"CSV (UTF-8), XLSX or XLS file with the columns of the task's original file" format:"binary"`
+	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file; absent means UTF-8"`
 }
 
 type appendInput struct {
@@ -181,7 +198,11 @@ type appendInput struct {
 }
 
 type evaluateFields struct {
-	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators: <id> or <id>@<version>; the task has at most ten"`
+	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators: <id> or <id>@<version>; a task has at most ten. Absent means all of the task's own"`
+}
+
+type groupFields struct {
+	ModelID string `json:"model_id" doc:"A saved model" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
 type evaluateInput struct {
@@ -190,12 +211,12 @@ type evaluateInput struct {
 }
 
 type extendFields struct {
-	QuestionIDs []string `json:"question_ids,omitempty" doc:"Only these questions, with the conversations they belong to; absent: all. Rates still use each question's first runs, as many as the task has" example:"[\"q1\"]"`
-	RunsPerItem int      `json:"runs_per_item" minimum:"2" maximum:"20" doc:"More than the task has" example:"20"`
+	QuestionIDs []string `json:"question_ids,omitempty" doc:"Only these questions and the conversations they belong to; absent means all. With question_ids, the task's runs_per_item stays as it is, and rates still use only that number of runs per question" example:"[\"q1\"]"`
+	RunsPerItem int      `json:"runs_per_item" minimum:"2" maximum:"20" doc:"New number of runs per question, higher than the current one" example:"20"`
 }
 
 type ceilingFields struct {
-	MaxCost string `json:"max_cost" null:"true" doc:"Decimal number, in each currency; null or empty: any amount" example:"10"`
+	MaxCost string `json:"max_cost" null:"true" doc:"Cost ceiling in each currency, a decimal number; null or empty means no ceiling" example:"10"`
 }
 
 type extendInput struct {

@@ -69,6 +69,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerReviews(whole)
 	h.registerCarry(whole)
 	h.registerComparison(whole)
+	h.registerConfirm(whole)
 	h.registerFacts(whole)
 	h.registerStreams(stream)
 	h.registerComparisonExport(stream)
@@ -90,13 +91,13 @@ func newDocument() *huma.OpenAPI {
 		Info: &huma.Info{
 			Title: "Wending", Version: "1",
 			Description: "Measures how stable an LLM agent's answers are. Times are RFC 3339 in +08:00. Every error is `{code, message}`, with " +
-				"`details` for rows of a dataset; messages are in the language of the `lang` cookie. HEAD is answered as GET, without a body; OPTIONS with 204 " +
-				"and `Allow`, which a 405 has, too.",
+				"`details` for rows of a dataset; messages are in the language of the `lang` cookie. HEAD is answered like GET, without a body; OPTIONS is answered with 204 " +
+				"and `Allow`; a 405 has `Allow`, too.",
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "This server"}},
-		Tags:    []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's starts"}, {Name: "reviews", Description: "People's verdicts"}, {Name: "comparison", Description: "Two tasks side by side"}, {Name: "library", Description: "What is saved to be used in tasks: providers, models, agents, prompts, datasets"}, {Name: "people", Description: "Accounts, projects, tokens, links and the audit"}},
+		Tags:    []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's launches"}, {Name: "reviews", Description: "People's verdicts"}, {Name: "comparison", Description: "Two tasks side by side"}, {Name: "library", Description: "Objects saved for use in tasks: providers, models, agents, prompts, datasets, evaluators, channels and schedules"}, {Name: "people", Description: "Accounts, projects, tokens, links and the audit log"}},
 		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: map[string]*huma.SecurityScheme{
-			"token": {Type: "http", Scheme: "bearer", BearerFormat: "wnd_…", Description: "A token of a project. `X-Wending-Project` or `?project=`, an id or a name, chooses another project of whoever asks."},
+			"token": {Type: "http", Scheme: "bearer", BearerFormat: "wnd_…", Description: "A token of a project. `X-Wending-Project` or `?project=` with an id or a name selects another project that the caller is in."},
 		}},
 		// Without accounts (AUTH=off) no credentials are required.
 		Security: []map[string][]string{{"token": {}}, {}},

@@ -22,13 +22,13 @@ func (h *handler) registerCarry(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/carriable-reviews", ID: "list-carriable-reviews", Tag: "reviews",
 		Summary: "List the verdicts that a task can take over from an earlier one",
-		Description: "A verdict on a question as a whole holds in the later task, too, where all answers have the same content, the standard answer is the same, no run has failed, " +
+		Description: "A verdict on a question as a whole also holds in the later task if all answers have the same content, the standard answer is unchanged, no run has failed " +
 			"and nobody has judged the question there.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.listCarriable)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: carried, ID: "carry-reviews", Tag: "reviews", Summary: "Take verdicts over from an earlier task", Status: http.StatusCreated,
-		Description: "Each verdict stays its reviewer's. Those of one request are a batch, which can be withdrawn as one.",
+		Description: "Each verdict still belongs to its reviewer. The verdicts of one request form a batch, which can be withdrawn as a whole.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.carryReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -38,7 +38,7 @@ func (h *handler) registerCarry(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: carried + "/{batch_id}", ID: "withdraw-carried-reviews", Tag: "reviews", Summary: "Withdraw a batch of verdicts that were taken over",
 		Status:      http.StatusNoContent,
-		Description: "Verdicts that somebody changed since stay.",
+		Description: "Verdicts that have since been changed are kept.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeNotFound, request.CodeParameterInvalid},
 	}, h.withdrawCarried)
 }
@@ -51,24 +51,24 @@ type LaterTask struct {
 type listCarriableInput struct {
 	LaterTask
 	From    string `query:"from" required:"true" doc:"The earlier task, <id> or <id>:<variant>" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	Variant int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"The later task's variant" example:"1"`
+	Variant int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"Number of the later task's variant" example:"1"`
 }
 
 // CarriableReviews are the verdicts on a question that can be taken over.
 type CarriableReviews struct {
-	QuestionID string   `json:"question_id" doc:"The later task's" example:"q1"`
-	From       string   `json:"from_question_id" doc:"The earlier task's: another one if the questions were matched by their text" example:"q1"`
+	QuestionID string   `json:"question_id" doc:"Id in the later task" example:"q1"`
+	From       string   `json:"from_question_id" doc:"Id in the earlier task; differs from question_id if the questions were matched by their text" example:"q1"`
 	Reviews    []Review `json:"reviews" nullable:"false" doc:"The verdicts in the earlier task"`
 }
 
 // NotCarriable counts the questions judged in the earlier task whose verdicts are left out, each for the first reason that it has.
 type NotCarriable struct {
-	Judged   int `json:"judged" doc:"Somebody has judged the question in the later task" example:"2"`
-	Changed  int `json:"changed" doc:"The answers or the question have changed" example:"5"`
-	Failed   int `json:"failed" doc:"A run has failed" example:"0"`
-	Standard int `json:"standard_answer" doc:"The standard answer has changed" example:"1"`
-	Files    int `json:"files" doc:"The agent produced files, which are not compared" example:"0"`
-	Replaced int `json:"replaced" doc:"The answers that were judged have been replaced since" example:"0"`
+	Judged   int `json:"judged" doc:"Questions already judged in the later task" example:"2"`
+	Changed  int `json:"changed" doc:"Questions whose text or answers have changed" example:"5"`
+	Failed   int `json:"failed" doc:"Questions with a failed run" example:"0"`
+	Standard int `json:"standard_answer" doc:"Questions whose standard answer has changed" example:"1"`
+	Files    int `json:"files" doc:"Questions for which the agent produced files, which are not compared" example:"0"`
+	Replaced int `json:"replaced" doc:"Questions whose judged answers have since been replaced" example:"0"`
 }
 
 type carriableOutput struct {
@@ -132,17 +132,17 @@ type carryInput struct {
 	LaterTask
 	Body struct {
 		From        string   `json:"from" doc:"The earlier task, <id> or <id>:<variant>" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-		Variant     int      `json:"variant,omitempty" minimum:"1" maximum:"20" default:"1" doc:"The later task's variant"`
-		Reviewer    string   `json:"reviewer,omitempty" doc:"Who takes them over: 1–64 characters; with accounts it is always you" example:"李雷"`
-		QuestionIDs []string `json:"question_ids,omitempty" maxItems:"1000" doc:"Only verdicts on these questions of the later task; absent: on all that can be taken over" example:"[\"q1\"]"`
+		Variant     int      `json:"variant,omitempty" minimum:"1" maximum:"20" default:"1" doc:"Number of the later task's variant"`
+		Reviewer    string   `json:"reviewer,omitempty" doc:"Name of the person who takes the verdicts over, 1–64 characters; with accounts, it is always your own" example:"李雷"`
+		QuestionIDs []string `json:"question_ids,omitempty" maxItems:"1000" doc:"Ids of questions in the later task whose verdicts to take over; absent means all that can be taken over" example:"[\"q1\"]"`
 	}
 }
 
 // CarriedReviews is a batch of verdicts that were taken over together.
 type CarriedReviews struct {
 	BatchID   uuid.UUID    `json:"batch_id" example:"8a7f1f3e-6f43-4f0e-9a55-0c0a2d1c7b11"`
-	Reviewer  string       `json:"reviewer" doc:"Who took them over" example:"李雷"`
-	Questions int          `json:"questions" doc:"Questions on which a verdict of the batch stands" example:"41"`
+	Reviewer  string       `json:"reviewer" doc:"Name of the person who took the verdicts over" example:"李雷"`
+	Questions int          `json:"questions" doc:"Number of questions that still have a verdict from the batch" example:"41"`
 	CreatedAt *rest.Moment `json:"created_at"`
 }
 
@@ -153,7 +153,7 @@ func newCarriedReviews(batch review.Batch) CarriedReviews {
 type carryOutput struct {
 	Body struct {
 		CarriedReviews
-		NotCarried []string `json:"not_carried" nullable:"false" doc:"Those of question_ids whose verdicts cannot be taken over"`
+		NotCarried []string `json:"not_carried" nullable:"false" doc:"The question_ids whose verdicts cannot be taken over"`
 	}
 }
 
@@ -183,7 +183,7 @@ func (h *handler) carryReviews(ctx context.Context, input *carryInput) (*carryOu
 
 type carriedOutput struct {
 	Body struct {
-		Items []CarriedReviews `json:"items" doc:"Newest first; without those that were withdrawn"`
+		Items []CarriedReviews `json:"items" doc:"Newest first; withdrawn batches are left out"`
 	}
 }
 
@@ -207,7 +207,7 @@ func (h *handler) listCarried(ctx context.Context, input *LaterTask) (*carriedOu
 type withdrawCarriedInput struct {
 	LaterTask
 	BatchID  string `path:"batch_id" doc:"Id of the batch" example:"8a7f1f3e-6f43-4f0e-9a55-0c0a2d1c7b11"`
-	Reviewer string `query:"reviewer" doc:"Who took them over; with accounts it is always you" example:"李雷"`
+	Reviewer string `query:"reviewer" doc:"Name of the person who took the verdicts over; with accounts, it is always your own" example:"李雷"`
 }
 
 func (h *handler) withdrawCarried(ctx context.Context, input *withdrawCarriedInput) (*struct{}, error) {

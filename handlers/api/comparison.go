@@ -3,10 +3,8 @@ package api
 import (
 	"context"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +25,7 @@ import (
 func (h *handler) registerComparison(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison", Summary: "Compare two tasks on the questions that both have",
-		Description: "Questions are paired by question_id, the remaining ones by their text. Answers are stable if they are identical or differ only in format. Columns belong to the second task's dataset.",
+		Description: "Questions are paired by question_id, and the remaining ones by their text. Answers are stable if they are identical or differ only in format. Columns belong to the second task's dataset.",
 		HasColumns:  true,
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.compareTasks)
@@ -37,7 +35,7 @@ func (h *handler) registerComparison(api huma.API) {
 func (h *handler) registerComparisonExport(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison + "/export", ID: "export-comparison", Tag: "comparison", Summary: "Download a comparison of two tasks",
-		Description: "A row for each question that both tasks have, in the order of risk. In CSV, a cell that a spreadsheet might run has one leading '; the workbook has numbers as numbers. The columns of the second task's dataset follow as var_<name>.",
+		Description: "One row for each question that both tasks have, riskiest first. In CSV, a cell that a spreadsheet might execute is prefixed with one '; in the workbook, numbers are stored as numbers. The columns of the second task's dataset follow as var_<name>.",
 		HasColumns:  true,
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 		Responses: map[string]*huma.Response{"200": rest.Download("The comparison", map[string]string{
@@ -64,14 +62,14 @@ func newComparedQuestion(q measure.ComparedQuestion) ComparedQuestion {
 // ComparedFact is a fact in which the most common answers of two tasks differ.
 type ComparedFact struct {
 	Kind    facts.Kind      `json:"kind" example:"duration"`
-	Label   string          `json:"label" doc:"The words around it, at most 20 characters" example:"答复期限为"`
-	Values  []ComparedValue `json:"values" nullable:"false" doc:"The first task's before the second's; one alone is what the other task's answer leaves out"`
-	Missing []int           `json:"missing" nullable:"false" doc:"run_index of the other task's runs whose answer does not state it"`
+	Label   string          `json:"label" doc:"The words around the fact, at most 20 characters" example:"答复期限为"`
+	Values  []ComparedValue `json:"values" nullable:"false" doc:"The first task's value, then the second's; a single value is one that the other task's answer omits"`
+	Missing []int           `json:"missing" nullable:"false" doc:"run_index of each of the other task's runs whose answer does not state the fact"`
 }
 
 // ComparedValue is what the most common answer of one task states.
 type ComparedValue struct {
-	Side string `json:"side" enum:"a,b" example:"a"`
+	Side string `json:"side" doc:"The task whose answer states the value: a is the first, b the second" enum:"a,b" example:"a"`
 	measure.Value
 }
 
@@ -99,7 +97,7 @@ func newComparedFacts(pair measure.Pair) []ComparedFact {
 	return list
 }
 
-// commonRuns are the run_index of the runs that gave the most common answer.
+// commonRuns returns the run_index of each run that gave the most common answer.
 func commonRuns(letters string) []int {
 	byLetter, best := map[rune][]int{}, []int(nil)
 	index := 0
@@ -118,42 +116,36 @@ func commonRuns(letters string) []int {
 
 // ComparedPair is a question that both tasks have.
 type ComparedPair struct {
-	QuestionID string              `json:"question_id" doc:"That of the first task" example:"q1"`
-	Group      measure.ChangeGroup `json:"group" doc:"What became of the question, the first that fits: worse; facts: the most common answers contradict each other in a fact; content; wording; unanswered: a task has no answer; format_only; identical" example:"facts"`
-	Worse      []measure.Loss      `json:"worse" nullable:"false" doc:"In what it became worse, the gravest first: failed, verdict, expected (contradicts the standard answer), stability, rating"`
+	QuestionID string              `json:"question_id" doc:"Id in the first task" example:"q1"`
+	Group      measure.ChangeGroup `json:"group" doc:"The first that applies: worse; facts (the most common answers contradict each other in a fact); content; wording; unanswered (a task has no answer); format_only; identical" example:"facts"`
+	Worse      []measure.Loss      `json:"worse" nullable:"false" doc:"What became worse, most serious first: failed, verdict, expected (contradicts the standard answer), stability, rating"`
+	TestOfPair
 	// Level and what follows compare the most common answers.
 	Level       *measure.Level     `json:"level" doc:"How alike the two most common answers are; null if a task has none" example:"facts"`
-	Similarity  *float64           `json:"similarity" doc:"Of the two; null if they are equal, or a task has none" example:"0.97"`
-	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two contradict each other in a fact; omission: one lacks a fact; none; null if a task has no answer" example:"conflict"`
-	Facts       []ComparedFact     `json:"facts" nullable:"false" doc:"The facts in which the two differ, conflicts first"`
-	Transition  measure.Transition `json:"transition" example:"unstable_stable"`
-	MatchedBy   string             `json:"matched_by" enum:"question_id,text" doc:"text: the tasks have the question under different ids" example:"question_id"`
-	SameText    bool               `json:"same_text" doc:"False if the tasks ask something else under this id" example:"true"`
+	Similarity  *float64           `json:"similarity" doc:"Similarity of the two most common answers, 0–1; null if they are equal or a task has none" example:"0.97"`
+	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two answers contradict each other in a fact; omission: one omits a fact that the other states; none: neither; null if a task has no answer" example:"conflict"`
+	Facts       []ComparedFact     `json:"facts" nullable:"false" doc:"The facts on which the two answers differ, conflicts first"`
+	Transition  measure.Transition `json:"transition" doc:"Stability in the first and the second task" example:"unstable_stable"`
+	MatchedBy   string             `json:"matched_by" enum:"question_id,text" doc:"How the questions were paired; text: they have different ids in the two tasks" example:"question_id"`
+	SameText    bool               `json:"same_text" doc:"False if the two tasks ask different questions under this id" example:"true"`
 	A           ComparedQuestion   `json:"a"`
 	B           ComparedQuestion   `json:"b"`
 }
 
 // Change is the difference between two numbers, with its uncertainty.
 type Change struct {
-	N          int        `json:"n" doc:"Questions on which the number is known in both tasks" example:"97"`
-	LeftOut    int        `json:"left_out" doc:"Questions that both have, but on which it is not" example:"3"`
-	Clusters   int        `json:"clusters" doc:"Independent groups of these questions: conversations, or values of cluster_by" example:"97"`
-	Difference *float64   `json:"difference" doc:"Mean of the second task's number minus the first's" example:"0.12"`
+	N          int        `json:"n" doc:"Number of questions for which the measure is known in both tasks" example:"97"`
+	LeftOut    int        `json:"left_out" doc:"Number of shared questions for which the measure is unknown in a task" example:"3"`
+	Clusters   int        `json:"clusters" doc:"Number of independent groups of these questions: conversations, or values of cluster_by" example:"97"`
+	Difference *float64   `json:"difference" doc:"Mean of the second task's value minus the first task's" example:"0.12"`
 	SE         *float64   `json:"se" doc:"Standard error of the difference" example:"0.04"`
-	Interval   *[]float64 `json:"interval" minItems:"2" maxItems:"2" doc:"95 % interval of the difference (Student's t); if it contains 0, no difference is shown"`
-	P          *float64   `json:"p" doc:"Two-sided" example:"0.003"`
-	PAdjusted  *float64   `json:"p_adjusted" doc:"p, adjusted for all measures of the comparison (Benjamini–Hochberg); up to 0.05 a difference is stated" example:"0.012"`
-	Detectable *float64   `json:"detectable" doc:"The difference that a comparison of this size shows in four of five cases: 2.802 · se" example:"0.11"`
+	Interval   *[]float64 `json:"interval" minItems:"2" maxItems:"2" doc:"95 % interval of the difference (Student's t): [low, high]; if it contains 0, no difference is demonstrated"`
+	P          *float64   `json:"p" doc:"Two-sided p-value" example:"0.003"`
+	PAdjusted  *float64   `json:"p_adjusted" doc:"p adjusted for all measures of the comparison (Benjamini–Hochberg); a difference is reported if it is at most 0.05" example:"0.012"`
+	Detectable *float64   `json:"detectable" doc:"The smallest difference that a comparison of this size detects with 80 % power: 2.802 · se" example:"0.11"`
 	// Verdict is the verdict of a gate on this comparison.
-	Verdict measure.Verdict `json:"verdict" enum:"not_worse,worse,undecided" doc:"Of the second task, for a gate with this margin: not_worse: it is not worse by the margin or more; worse: it is worse by more; undecided: a comparison of this size shows neither" example:"not_worse"`
-	Margin  float64         `json:"margin" doc:"By how much it may be worse" example:"0.05"`
-}
-
-// numbersOf are the numbers that a comparison compares, by their names.
-func numbersOf(c measure.Comparison) map[string]measure.Change {
-	return map[string]measure.Change{
-		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
-	}
+	Verdict measure.Verdict `json:"verdict" enum:"not_worse,worse,undecided" doc:"Verdict on the second task for a gate with this margin: not_worse: it is not worse by the margin or more; worse: it is worse by more than the margin; undecided: a comparison of this size shows neither" example:"not_worse"`
+	Margin  float64         `json:"margin" doc:"How much worse the second task may be, in the unit of the measure" example:"0.05"`
 }
 
 // newChanges describes the differences of comparisons, by their measures: all of them are one family of tests. margins are the margins of a gate.
@@ -168,7 +160,7 @@ func newChanges(margins map[string]float64, comparisons ...map[string]measure.Ch
 	for n, changes := range comparisons {
 		for _, name := range slices.Sorted(maps.Keys(changes)) {
 			places, p = append(places, place{n, name}), append(p, changes[name].P)
-			tests = append(tests, measure.GateTest{Change: changes[name], IsLessBetter: name == "latency_ms" || name == "cost", Margin: margins[name]})
+			tests = append(tests, measure.GateTest{Change: changes[name], IsLessBetter: measure.IsLessBetter(name), Margin: margins[name]})
 		}
 	}
 	adjusted, described := measure.Adjust(p), make([]map[string]Change, len(comparisons))
@@ -188,11 +180,11 @@ func (i comparisonInput) margins() (map[string]float64, error) {
 	margins := map[string]float64{}
 	for _, one := range listed(i.Margin) {
 		name, number, _ := strings.Cut(one, ":")
-		if !slices.Contains(comparedNumbers, name) {
-			return nil, request.ParameterFault("margin", request.OneOf(comparedNumbers...))
+		if !slices.Contains(measure.GatedNumbers, name) {
+			return nil, request.ParameterFault("margin", request.OneOf(measure.GatedNumbers...))
 		}
-		margin, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(margin >= 0) || math.IsInf(margin, 0) {
+		margin, isValid := request.Margin(name, number)
+		if !isValid {
 			return nil, request.ParameterFault("margin", request.ValidMargin())
 		}
 		margins[name] = margin
@@ -200,22 +192,19 @@ func (i comparisonInput) margins() (map[string]float64, error) {
 	return margins, nil
 }
 
-// comparedNumbers are the numbers of a comparison.
-var comparedNumbers = []string{"agreement", "success_rate", "pass_share", "score", "latency_ms"}
-
 // comparedSlice is the comparison of the questions with one value in a column.
 type comparedSlice struct {
-	Value       *string                     `json:"value" doc:"null: all values but the 50 most frequent" example:"合同"`
-	Items       int                         `json:"items" doc:"Questions that both tasks have" example:"42"`
-	Groups      map[measure.ChangeGroup]int `json:"groups" doc:"How many of them are in each group"`
-	Differences map[string]Change           `json:"differences" doc:"As for the whole, with cost; p_adjusted and verdict hold among all measures of all slices"`
+	Value       *string                     `json:"value" doc:"Value of the column; null for all values other than the 50 most frequent" example:"合同"`
+	Items       int                         `json:"items" doc:"Number of questions that both tasks have" example:"42"`
+	Groups      map[measure.ChangeGroup]int `json:"groups" doc:"Number of these questions in each group"`
+	Differences map[string]Change           `json:"differences" doc:"The same measures as for the whole comparison, and cost; p_adjusted and verdict are adjusted for all measures of all slices"`
 }
 
 // newComparedSlices describes the comparisons by a column.
 func newComparedSlices(compared []report.ComparedSlice, margins map[string]float64) []comparedSlice {
 	numbers := make([]map[string]measure.Change, len(compared))
 	for n, one := range compared {
-		numbers[n] = numbersOf(one.Comparison)
+		numbers[n] = one.Numbers()
 		numbers[n]["cost"] = one.Change(func(q measure.ComparedQuestion) *float64 { return q.Cost })
 	}
 	described := make([]comparedSlice, len(compared))
@@ -225,7 +214,7 @@ func newComparedSlices(compared []report.ComparedSlice, margins map[string]float
 	return described
 }
 
-// groupCounts are how many questions each group has.
+// groupCounts returns the number of questions in each group.
 func groupCounts(c measure.Comparison) map[measure.ChangeGroup]int {
 	counts := map[measure.ChangeGroup]int{}
 	for _, group := range measure.ChangeGroups {
@@ -253,11 +242,12 @@ type ComparedSides struct {
 type comparisonInput struct {
 	ComparedSides
 	ColumnsQuery
-	By     string   `query:"by" doc:"Column of the second task's dataset: slices has the comparison of each of its values" example:"category"`
-	Group  []string `query:"group,explode" doc:"Only questions of one of these groups: worse, facts, content, wording, unanswered, format_only, identical; repeatable or comma-separated" example:"worse"`
-	Facts  []string `query:"facts,explode" doc:"Only questions whose most common answers differ so in their facts: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
-	Margin []string `query:"margin,explode" doc:"By how much a number may be worse in the second task, for its verdict: <number>:<margin>, 0 where nothing is said; repeatable or comma-separated" example:"agreement:0.05"`
-	Sort   string   `query:"sort" enum:"question_id,risk" default:"question_id" doc:"question_id: as the first task has them; risk: what became worse first, then by the other groups" example:"risk"`
+	By      string   `query:"by" doc:"Column of the second task's dataset; slices then holds a comparison for each of its values" example:"category"`
+	Group   []string `query:"group,explode" doc:"Only questions of one of these groups: worse, facts, content, wording, unanswered, format_only, identical; repeatable or comma-separated" example:"worse"`
+	Facts   []string `query:"facts,explode" doc:"Only questions whose most common answers differ in their facts in one of these ways: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
+	Changed bool     `query:"changed" doc:"Only questions that changed beyond chance (is_changed)" example:"true"`
+	Margin  []string `query:"margin,explode" doc:"How much worse a measure may be in the second task before its verdict is worse: <measure>:<margin>; default 0; repeatable or comma-separated" example:"agreement:0.05"`
+	Sort    string   `query:"sort" enum:"question_id,risk" default:"question_id" doc:"question_id: in the first task's order; risk: questions that became worse first, then the other groups in order of severity" example:"risk"`
 }
 
 type comparisonExportInput struct {
@@ -268,14 +258,17 @@ type comparisonExportInput struct {
 
 type comparisonOutput struct {
 	Body struct {
-		Items       []ComparedPair              `json:"items" doc:"Questions that both tasks have, of those that are asked for"`
-		Groups      map[measure.ChangeGroup]int `json:"groups" doc:"How many questions that both have are in each group"`
-		Transitions map[measure.Transition]int  `json:"transitions" doc:"Questions by how their answers went: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
-		Unknown     int                         `json:"unknown" doc:"Questions to which a task has fewer than two answers, or empty ones only" example:"2"`
-		OnlyA       []string                    `json:"only_a" doc:"Ids of questions that only the first task has"`
-		OnlyB       []string                    `json:"only_b" doc:"Ids of questions that only the second task has"`
-		Differences map[string]Change           `json:"differences" doc:"agreement, success_rate, pass_share, score and latency_ms; the last is the mean of a question's answers"`
-		Slices      []comparedSlice             `json:"slices,omitempty" doc:"With by: the most frequent values of the column first"`
+		Items              []ComparedPair              `json:"items" doc:"Questions that both tasks have and that meet the filters"`
+		Groups             map[measure.ChangeGroup]int `json:"groups" doc:"Number of shared questions in each group"`
+		Changed            int                         `json:"changed" doc:"Number of questions that changed beyond chance (is_changed)" example:"7"`
+		FalseDiscoveryRate float64                     `json:"false_discovery_rate" doc:"Share of these questions that may have changed by chance" example:"0.1"`
+		Confirmations      map[measure.Outcome]int     `json:"confirmations" doc:"Number of questions that were asked again, by the result of their fresh runs: held, not_held, pending, untested"`
+		Transitions        map[measure.Transition]int  `json:"transitions" doc:"Number of questions by stability in the first and the second task: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
+		Unknown            int                         `json:"unknown" doc:"Number of questions to which a task has fewer than two answers, or only empty ones" example:"2"`
+		OnlyA              []string                    `json:"only_a" doc:"Ids of questions that only the first task has"`
+		OnlyB              []string                    `json:"only_b" doc:"Ids of questions that only the second task has"`
+		Differences        map[string]Change           `json:"differences" doc:"Differences in agreement, success_rate, pass_share, score and latency_ms (mean latency of a question's answers)"`
+		Slices             []comparedSlice             `json:"slices,omitempty" doc:"With by: one comparison per value of the column, most frequent values first"`
 	}
 }
 
@@ -318,7 +311,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 		return nil, err
 	}
 	second := sides[1].Task
-	compared.Comparison, err = reading.New(h.Store, h.Tasks.Assets).Narrow(ctx, sides[0].Task, second, request.ColumnValues(input.values), compared.Comparison)
+	compared.Comparison, err = reading.New(h.Store, h.Tasks.Assets).Narrow(ctx, sides[0], sides[1], request.ColumnValues(input.values), compared.Comparison)
 	if err != nil {
 		return nil, err
 	}
@@ -346,16 +339,21 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 		body.Items[n] = newComparedPair(pair)
 	}
 	body.Groups = groupCounts(compared.Comparison)
+	body.Confirmations = map[measure.Outcome]int{}
+	for _, outcome := range measure.Outcomes {
+		body.Confirmations[outcome] = compared.InOutcome(outcome)
+	}
+	body.Changed, body.FalseDiscoveryRate = len(compared.Changed()), measure.ListedShare
 	body.Transitions = map[measure.Transition]int{}
 	for _, transition := range measure.Transitions {
 		body.Transitions[transition] = compared.Count(transition)
 	}
 	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
-	body.Differences = newChanges(margins, numbersOf(compared.Comparison))[0]
+	body.Differences = newChanges(margins, compared.Numbers())[0]
 	return output, nil
 }
 
-// questions are the pairs that a request asks for, in its order.
+// questions returns the pairs that a request asks for, in its order.
 func (i comparisonInput) questions(compared reading.Compared) ([]measure.Pair, error) {
 	groups, differs := listed(i.Group), listed(i.Facts)
 	for _, test := range []struct {
@@ -372,7 +370,7 @@ func (i comparisonInput) questions(compared reading.Compared) ([]measure.Pair, e
 	}
 	return slices.DeleteFunc(pairs, func(pair measure.Pair) bool {
 		isOfGroup := len(groups) == 0 || slices.Contains(groups, string(pair.Group()))
-		return !isOfGroup || len(differs) > 0 && (pair.Between == nil || !slices.Contains(differs, string(pair.Between.Differ)))
+		return !isOfGroup || i.Changed && !pair.IsChanged() || len(differs) > 0 && (pair.Between == nil || !slices.Contains(differs, string(pair.Between.Differ)))
 	}), nil
 }
 
@@ -388,6 +386,14 @@ func newComparedPair(pair measure.Pair) ComparedPair {
 	}
 	if between := pair.Between; between != nil {
 		described.Level, described.Similarity, described.FactsDiffer = &between.Level, between.Similarity, &between.Differ
+	}
+	described.Confirmation = newConfirmed(pair.Confirmed)
+	if tested := pair.Tested; tested != nil {
+		test := "answers"
+		if tested.IsOfVerdicts {
+			test = "verdicts"
+		}
+		described.P, described.Q, described.Test, described.IsChanged = &tested.P, &tested.Q, &test, pair.IsChanged()
 	}
 	return described
 }

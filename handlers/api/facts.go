@@ -25,34 +25,34 @@ const (
 func (h *handler) registerFacts(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/facts", ID: "read-facts", Tag: "tasks", Summary: "Read the facts of a question's answers",
-		Description: "Numbers, money, dates, times, citations, negations and the like, and where the answers differ in them. Nothing is stored, and no model is asked. " +
-			"The answers may have 2 MB together.",
+		Description: "Finds numbers, money, dates, times, citations, negations and the like, and where the answers differ in them. Nothing is stored and no model is called. " +
+			"The answers may have 2 MB in total.",
 		MaxBytes: maxFactsBytes,
 	}, h.readFacts)
 }
 
 type factsInput struct {
 	Body struct {
-		Question string   `json:"question,omitempty" maxLength:"100000" doc:"For the caller's records: what is read does not depend on it" example:"答复期限是多久？"`
+		Question string   `json:"question,omitempty" maxLength:"100000" doc:"For the caller's own records; it does not affect the result" example:"答复期限是多久？"`
 		Answers  []string `json:"answers" nullable:"false" minItems:"2" maxItems:"20" example:"[\"答复期限为 30 日。\",\"答复期限为 35 日。\"]"`
 	}
 }
 
 type factsOutput struct {
 	Body struct {
-		FactsDiffer facts.Differ   `json:"facts_differ" doc:"conflict: two answers contradict each other; omission: a fact is in some answers, but not in all" example:"conflict"`
-		Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts in which the answers differ, conflicts first"`
-		Each        [][]ReadFact   `json:"each" nullable:"false" doc:"By answer, what was read in it, in the order of the places"`
+		FactsDiffer facts.Differ   `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: only some answers state a fact; none: neither" example:"conflict"`
+		Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts on which the answers differ, conflicts first"`
+		Each        [][]ReadFact   `json:"each" nullable:"false" doc:"For each answer, the facts found in it, in the order of their position"`
 	}
 }
 
 // ReadFact is a fact of one answer.
 type ReadFact struct {
 	Kind  facts.Kind `json:"kind" example:"duration"`
-	Value string     `json:"value" example:"30 day"`
-	Text  string     `json:"text" example:"30 日"`
-	Start int        `json:"start" doc:"How many characters of the answer stand before it" example:"6"`
-	End   int        `json:"end" doc:"How many there are up to its end" example:"10"`
+	Value string     `json:"value" doc:"The value in canonical form, equal for values that mean the same" example:"30 day"`
+	Text  string     `json:"text" doc:"The value as written in the answer" example:"30 日"`
+	Start int        `json:"start" doc:"Position of the fact's first character in the answer, from 0" example:"6"`
+	End   int        `json:"end" doc:"Position after the fact's last character" example:"10"`
 }
 
 func (h *handler) readFacts(ctx context.Context, input *factsInput) (*factsOutput, error) {

@@ -13,20 +13,20 @@ import (
 
 // itemProgress is how far one question is.
 type itemProgress struct {
-	Number       int              `json:"number" doc:"1, 2, 3 …: the question's place on the pages" example:"1"`
+	Number       int              `json:"number" doc:"Position of the question on the task's pages, from 1" example:"1"`
 	QuestionID   string           `json:"question_id" example:"q1"`
 	Question     string           `json:"question" example:"中国的首都是哪里？"`
-	State        report.ItemState `json:"state" doc:"running: a call is under way; done, failed: all runs are recorded, of failed at least one without an answer; waiting: everything else" example:"running"`
-	RunsDone     int              `json:"runs_done" doc:"Runs that have ended and that no active launch repeats" example:"3"`
-	RunsExpected int              `json:"runs_expected" doc:"Of all variants" example:"5"`
-	RunningSince *rest.Moment     `json:"running_since" doc:"When the oldest call under way began; null if there is none"`
+	State        report.ItemState `json:"state" doc:"running: a call is in flight; done: all runs are recorded; failed: all runs are recorded, at least one without an answer; waiting: anything else" example:"running"`
+	RunsDone     int              `json:"runs_done" doc:"Runs that have ended and are not being repeated by an active launch" example:"3"`
+	RunsExpected int              `json:"runs_expected" doc:"Runs expected over all variants" example:"5"`
+	RunningSince *rest.Moment     `json:"running_since" doc:"When the oldest call in flight began; null if there is none"`
 }
 
 type itemsInput struct {
 	TaskPath
 	rest.PageQuery
 	State string `query:"state" enum:"waiting,running,done,failed" doc:"Only questions in this state" example:"waiting"`
-	Query string `query:"query" doc:"Only questions whose question_id or text contains this" example:"首都"`
+	Query string `query:"query" doc:"Only questions whose question_id or text contains this text" example:"首都"`
 }
 
 type itemsOutput struct {
@@ -39,8 +39,8 @@ type itemsOutput struct {
 func (h *handler) registerItems(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/items", ID: "list-items", Tag: "tasks",
-		Summary:     "List a task's questions with how far each is",
-		Description: "From the first second of the first launch on, and after the last.",
+		Summary:     "List a task's questions with the progress of each",
+		Description: "Available as soon as the first launch starts, and after the last one has ended.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listItems)
 }

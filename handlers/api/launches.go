@@ -15,16 +15,16 @@ import (
 // launch describes one launch of a task.
 type launch struct {
 	LaunchID string          `json:"launch_id" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`
-	Number   int             `json:"number" doc:"1, 2, 3 … within its task" example:"2"`
+	Number   int             `json:"number" doc:"Number of the launch within its task, from 1" example:"2"`
 	Kind     db.LaunchKind   `json:"kind" example:"RETRY_FAILED"`
 	Status   db.LaunchStatus `json:"status" example:"SUCCEEDED"`
 	// QuestionID is null if the launch is about all questions.
-	QuestionID   *string             `json:"question_id" doc:"The one question that was retried; null means all" example:"q1"`
-	Variant      *int                `json:"variant" doc:"The one variant that was retried; null means all"`
+	QuestionID   *string             `json:"question_id" doc:"Id of the question that was retried; null means all questions" example:"q1"`
+	Variant      *int                `json:"variant" doc:"Number of the variant that was retried; null means all variants"`
 	RequestedBy  string              `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`
-	RequestedVia string              `json:"requested_via" values:"via" doc:"Empty: unknown" example:"api"`
-	StoppedBy    string              `json:"stopped_by" doc:"Address that stopped it; empty if it was not stopped" example:""`
-	Units        int                 `json:"units" doc:"Runs that the launch makes, or of one that asks judges alone the answers that they rate" example:"15"`
+	RequestedVia string              `json:"requested_via" values:"via" doc:"How the launch was requested; empty if unknown" example:"api"`
+	StoppedBy    string              `json:"stopped_by" doc:"Address that stopped the launch; empty if it was not stopped" example:""`
+	Units        int                 `json:"units" doc:"Number of runs that the launch makes; for a launch that only asks judges, the number of answers to rate" example:"15"`
 	CreatedAt    rest.Moment         `json:"created_at"`
 	StartedAt    *rest.Moment        `json:"started_at"`
 	FinishedAt   *rest.Moment        `json:"finished_at"`
@@ -68,8 +68,8 @@ type launchRunsInput struct {
 type launchRun struct {
 	QuestionID string `json:"question_id" example:"q1"`
 	Run
-	IsCurrent bool `json:"is_current" doc:"False if a later launch has repeated the run"`
-	IsCut     bool `json:"is_cut" doc:"response_body is only the beginning; /runs/{run_id} has all of it"`
+	IsCurrent bool `json:"is_current" doc:"False if a later launch repeated the run"`
+	IsCut     bool `json:"is_cut" doc:"True if response_body is only the beginning of the answer; /runs/{run_id} returns all of it"`
 }
 
 type launchRunsOutput struct {
@@ -85,16 +85,16 @@ const historyCut = 20_000
 func (h *handler) registerLaunches(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches", ID: "list-launches", Tag: "launches",
-		Summary: "List a task's starts, newest first", Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Summary: "List a task's launches, newest first", Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listLaunches)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}", ID: "get-launch", Tag: "launches",
-		Summary: "Get one start of a task", Faults: []string{request.CodeTaskNotFound, request.CodeLaunchNotFound},
+		Summary: "Get a launch of a task", Faults: []string{request.CodeTaskNotFound, request.CodeLaunchNotFound},
 	}, h.getLaunch)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs", Tag: "launches",
 		Summary:     "List the runs of a launch in the order they ended",
-		Description: "Runs that later launches replaced are listed as long as their history is kept. Responses are cut at 20,000 characters.",
+		Description: "Runs replaced by later launches are listed as long as their history is kept. Answers are cut at 20,000 characters.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeLaunchNotFound, request.CodeParameterInvalid},
 	}, h.listLaunchRuns)
 }

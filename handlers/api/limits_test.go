@@ -14,7 +14,9 @@ import (
 // The API's document contains the limits that the use cases check.
 func TestTheDocumentNamesTheLimitsOfTasks(t *testing.T) {
 	t.Parallel()
-	texts := map[string]int{"task_name": tasks.MaxNameLength, "agent_api_url": tasks.MaxAddress, "agent_model": tasks.MaxModelLength}
+	texts := map[string]int{
+		"task_name": tasks.MaxNameLength, "agent_api_url": tasks.MaxAddress, "agent_model": tasks.MaxModelLength,
+	}
 	for _, fields := range []reflect.Type{reflect.TypeFor[taskFields](), reflect.TypeFor[changeFields]()} {
 		checked := 0
 		for n := range fields.NumField() {

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 
 	"wending/db"
+	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/report"
@@ -27,35 +28,35 @@ import (
 // Run is one answer. A run that never took place is STOPPED, with null in all other fields except run_index.
 type Run struct {
 	turn
-	SessionID       *string                `json:"session_id,omitempty" doc:"Of a turn of a conversation: new for each conversation of each launch, variant and run_index" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`
-	RunID           *int64                 `json:"run_id" doc:"/runs/{run_id} has the exact text; null if the run never took place" example:"4711"`
-	UnitID          *int64                 `json:"unit_id" example:"4708"`
+	SessionID       *string                `json:"session_id,omitempty" doc:"Id of the conversation; new for each launch, variant and run_index; absent for a single question" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`
+	RunID           *int64                 `json:"run_id" doc:"Id of the run, for /runs/{run_id}, which returns the exact text; null if the run never took place" example:"4711"`
+	UnitID          *int64                 `json:"unit_id" doc:"Id of the call, for its events; null if the run never took place" example:"4708"`
 	Variant         int                    `json:"variant" doc:"Number of the variant; 1 for plain tasks" example:"1"`
-	RunIndex        int                    `json:"run_index" doc:"1, 2, 3 …" example:"1"`
+	RunIndex        int                    `json:"run_index" doc:"Number, from 1" example:"1"`
 	Status          db.RunStatus           `json:"status" example:"SUCCEEDED"`
-	ResponseBody    *string                `json:"response_body" example:"北京"`
-	Reasoning       *string                `json:"reasoning"`
-	LatencyMS       *int                   `json:"latency_ms" doc:"Of the last attempt" example:"812"`
-	Attempts        *int                   `json:"attempts" example:"1"`
-	ErrorCode       *string                `json:"error_code" example:"HTTP_502"`
+	ResponseBody    *string                `json:"response_body" doc:"The answer as text; null if there is none" example:"北京"`
+	Reasoning       *string                `json:"reasoning" doc:"The reasoning that the agent sent with the answer; null if there is none"`
+	LatencyMS       *int                   `json:"latency_ms" doc:"Latency of the last attempt in milliseconds" example:"812"`
+	Attempts        *int                   `json:"attempts" doc:"Number of calls made, including retries; null if the run never took place" example:"1"`
+	ErrorCode       *string                `json:"error_code" doc:"Why the run failed; null if it succeeded or never took place" example:"HTTP_502"`
 	ErrorMessage    *string                `json:"error_message"`
-	FinishReason    *string                `json:"finish_reason" enum:"stop,length,content_filter,refusal,tool_calls" doc:"Why the answer ended; null: the agent did not say" example:"stop"`
+	FinishReason    *string                `json:"finish_reason" enum:"stop,length,content_filter,refusal,tool_calls" doc:"Why the answer ended; null if the agent does not report it" example:"stop"`
 	CreatedAt       *rest.Moment           `json:"created_at"`
-	InputTokens     *int                   `json:"input_tokens" doc:"As the agent says; null: it does not" example:"120"`
+	InputTokens     *int                   `json:"input_tokens" doc:"As reported by the agent; null if it does not report tokens" example:"120"`
 	OutputTokens    *int                   `json:"output_tokens" example:"35"`
 	ReasoningTokens *int                   `json:"reasoning_tokens"`
 	TotalTokens     *int                   `json:"total_tokens" example:"155"`
-	Cost            *string                `json:"cost" doc:"Decimal number, by the prices that the task was created with; null: unknown" example:"0.00065"`
-	Currency        *string                `json:"currency" example:"USD"`
-	FirstTokenMS    *int                   `json:"first_token_ms" doc:"null unless the answer was streamed" example:"310"`
-	FailedAttempts  []export.FailedAttempt `json:"failed_attempts" doc:"The attempts before the last, each of which failed; the first ten"`
-	Evaluations     []export.Evaluation    `json:"evaluations" doc:"What the task's evaluators say; empty for a run that failed"`
+	Cost            *string                `json:"cost" doc:"Decimal number, at the prices in force when the task was created; null if unknown" example:"0.00065"`
+	Currency        *string                `json:"currency" doc:"Currency of cost; null if cost is unknown" example:"USD"`
+	FirstTokenMS    *int                   `json:"first_token_ms" doc:"Milliseconds to the first token of the answer; null unless the answer was streamed" example:"310"`
+	FailedAttempts  []export.FailedAttempt `json:"failed_attempts" doc:"The failed attempts before the last attempt; at most the first ten"`
+	Evaluations     []export.Evaluation    `json:"evaluations" doc:"Evaluations by the task's evaluators; empty for a failed run"`
 }
 
 // turn identifies the conversation and turn of a question; it is absent for a single question.
 type turn struct {
-	Series *string `json:"series,omitempty" doc:"The conversation that the question is a turn of; absent for a single question" example:"mt-81"`
-	Turn   *int    `json:"turn,omitempty" doc:"1, 2, 3 … within the conversation" example:"2"`
+	Series *string `json:"series,omitempty" doc:"Name of the conversation that the question belongs to; absent for a single question" example:"mt-81"`
+	Turn   *int    `json:"turn,omitempty" doc:"Number of the turn within the conversation, from 1; absent for a single question" example:"2"`
 }
 
 // newRun returns a run of a task as the API describes it.
@@ -90,7 +91,7 @@ type Item struct {
 	StandardAnswer string            `json:"standard_answer" example:"北京"`
 	SystemPrompt   *string           `json:"system_prompt"`
 	UserContext    *string           `json:"user_context"`
-	Variables      map[string]string `json:"variables,omitempty" doc:"The dataset's further columns"`
+	Variables      map[string]string `json:"variables,omitempty" doc:"Values of the dataset's other columns, by column name"`
 }
 
 func newItem(i db.Item, variableNames []string) Item {
@@ -108,21 +109,102 @@ func newItem(i db.Item, variableNames []string) Item {
 
 // Likeness describes how alike the answers to a question are; null until all its runs have ended.
 type Likeness struct {
-	Number     int            `json:"number" doc:"1, 2, 3 …: the question's place on the pages" example:"1"`
+	Number     int            `json:"number" doc:"Position of the question on the task's pages, from 1" example:"1"`
 	Level      *measure.Level `json:"level" example:"wording"`
-	Agreement  *float64       `json:"agreement" doc:"Share of pairs of runs that gave equal answers; null with one run, or where a run is missing" example:"0.4"`
-	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer" example:"0.93"`
-	Distinct   *int           `json:"distinct" doc:"Number of different answers" example:"3"`
-	Letters    *string        `json:"letters" doc:"One per run: equal answers have the same letter, A the most common; - is a run without an answer" example:"ABBBC"`
+	Agreement  *float64       `json:"agreement" doc:"Share of pairs of runs with equal answers; null with one run or if a run is missing" example:"0.4"`
+	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
+	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
+	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers; A is the most common answer, - a run without an answer" example:"ABBBC"`
 	FactsOfAnswers
+}
+
+// Meaning is which answers to a question say the same.
+type Meaning struct {
+	By meaning.By `json:"by" doc:"equal: the answers differ at most in format; model: the task's meaning_model said so; person: a person did" example:"model"`
+	// IsDefault reports that the model gave no usable grouping; then there are no groups, and the question does not count.
+	IsDefault bool     `json:"is_default" doc:"The model was asked and gave no usable grouping: there are no groups, and the question counts for nothing"`
+	IsUnsure  bool     `json:"is_unsure" doc:"The group of an answer is not certain: the model's replies disagree with each other or with the facts"`
+	Notes     []string `json:"notes" nullable:"false" doc:"A line for each group, which may be empty" example:"[\"30 日内答复\", \"35 日内答复\"]"`
+}
+
+// ItemMeaning is which answers to a question say the same, over all variants.
+type ItemMeaning struct {
+	Groups [][][2]int `json:"groups" nullable:"false" doc:"Groups of answers that say the same, the largest first, each answer as [variant, run_index]" example:"[[[1, 1], [1, 3]], [[1, 2]]]"`
+	Unsure [][2]int   `json:"unsure" nullable:"false" doc:"The answers whose group is not certain"`
+	Meaning
+}
+
+// VariantMeaning is which answers of one variant to a question say the same.
+type VariantMeaning struct {
+	Groups [][]int `json:"groups" nullable:"false" doc:"Groups of run_index of answers that say the same, in the order of the item's groups" example:"[[1, 3], [2]]"`
+	Unsure []int   `json:"unsure" nullable:"false" doc:"run_index of the answers whose group is not certain"`
+	// Agreement is nil with one run, or where a run is missing.
+	Agreement *float64 `json:"agreement" doc:"Share of pairs of runs whose answers say the same; null with one run, or where a run is missing" example:"0.6"`
+	Letters   string   `json:"letters" doc:"As letters, but answers that say the same have one letter, in all variants" example:"AABAA"`
+	Meaning
+}
+
+// newMeaning returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. groups are the
+// places of its groups among those of the question.
+func newMeaning(of report.Likeness, notes []string) (one *VariantMeaning, groups []int) {
+	if of.By == nil && !of.HasFailed {
+		return nil, nil
+	}
+	one = &VariantMeaning{Groups: [][]int{}, Unsure: []int{}, Agreement: of.MeaningAgreement, Meaning: Meaning{By: meaning.Model, IsDefault: of.HasFailed, IsUnsure: of.HasFailed, Notes: []string{}}}
+	if of.HasFailed {
+		return one, nil
+	}
+	one.By, one.Letters, one.IsUnsure = *of.By, *of.MeaningLetters, len(of.Unsure) > 0
+	for _, run := range of.Unsure {
+		one.Unsure = append(one.Unsure, int(run))
+	}
+	for n := range notes {
+		letter, runs, place := measure.Letter(n), []int{}, 0
+		for _, r := range one.Letters {
+			if place++; string(r) == letter {
+				runs = append(runs, place)
+			}
+		}
+		if len(runs) > 0 {
+			one.Groups, one.Notes, groups = append(one.Groups, runs), append(one.Notes, notes[n]), append(groups, n)
+		}
+	}
+	return one, groups
+}
+
+// newItemMeaning returns the meaning of the answers to a question, over all variants.
+func newItemMeaning(q report.Question) *ItemMeaning {
+	notes := q.Likeness(1).Notes
+	all := &ItemMeaning{Groups: make([][][2]int, len(notes)), Unsure: [][2]int{}}
+	for _, variant := range q.Variants {
+		one, groups := newMeaning(variant.Likeness, notes)
+		if one == nil {
+			return nil
+		}
+		isUnsure := all.IsUnsure || one.IsUnsure
+		all.Meaning = one.Meaning
+		all.IsUnsure, all.Notes = isUnsure, append([]string{}, notes...)
+		for n, group := range groups {
+			for _, run := range one.Groups[n] {
+				all.Groups[group] = append(all.Groups[group], [2]int{variant.Variant, run})
+			}
+		}
+		for _, run := range one.Unsure {
+			all.Unsure = append(all.Unsure, [2]int{variant.Variant, run})
+		}
+	}
+	if len(q.Variants) == 0 {
+		return nil
+	}
+	return all
 }
 
 // FactsOfAnswers lists the facts on which the answers to a question differ.
 type FactsOfAnswers struct {
-	FactsDiffer *facts.Differ  `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: an answer lacks one; none; null with fewer than two answers" example:"conflict"`
-	Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts in which the answers differ, conflicts first"`
+	FactsDiffer *facts.Differ  `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: only some answers state a fact; none: neither; null with fewer than two answers" example:"conflict"`
+	Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts on which the answers differ, conflicts first"`
 	// Expected are the facts of the standard answer that answers contradict.
-	Expected []measure.ExpectedFact `json:"expected_facts" nullable:"false" doc:"The facts of the standard answer that answers contradict"`
+	Expected []measure.ExpectedFact `json:"expected_facts" nullable:"false" doc:"Facts of the standard answer that some answers contradict"`
 }
 
 func newFacts(differ *facts.Differ, stated []measure.Fact, expected []measure.ExpectedFact) FactsOfAnswers {
@@ -147,21 +229,23 @@ func newLikeness(q report.Question, variants int) Likeness {
 // VariantLikeness describes how alike the answers of one variant to a question are. All variants of a question
 // share its letters.
 type VariantLikeness struct {
-	Number     int            `json:"number" example:"1"`
+	Number     int            `json:"number" doc:"Number of the variant" example:"1"`
 	Level      *measure.Level `json:"level" example:"wording"`
-	Agreement  *float64       `json:"agreement" example:"0.4"`
-	Similarity *float64       `json:"similarity" example:"0.93"`
-	Distinct   *int           `json:"distinct" example:"3"`
-	Letters    *string        `json:"letters" example:"ABBBC"`
+	Agreement  *float64       `json:"agreement" doc:"Share of pairs of runs with equal answers; null with one run or if a run is missing" example:"0.4"`
+	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
+	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
+	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers of all variants; - is a run without an answer" example:"ABBBC"`
 	FactsOfAnswers
-	PassShare *float64 `json:"pass_share" doc:"Share of the judged runs that pass; null without evaluators"`
+	PassShare *float64        `json:"pass_share" doc:"Share of the judged runs that passed; null without evaluators"`
+	Meaning   *VariantMeaning `json:"meaning" doc:"Which answers say the same; null while that is not known"`
 }
 
 func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int]float64) []VariantLikeness {
-	list := make([]VariantLikeness, len(variants))
+	list, notes := make([]VariantLikeness, len(variants)), q.Likeness(1).Notes
 	for n, variant := range variants {
 		one := q.Likeness(variant.Number)
-		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, newFacts(one.FactsDiffer, one.Facts, one.Expected), nil}
+		said, _ := newMeaning(one, notes)
+		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, newFacts(one.FactsDiffer, one.Facts, one.Expected), nil, said}
 		if share, isJudged := shares[variant.Number]; isJudged {
 			list[n].PassShare = &share
 		}
@@ -173,8 +257,9 @@ func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int
 type itemWithRuns struct {
 	Item
 	Likeness
+	Meaning  *ItemMeaning      `json:"meaning" doc:"Which answers say the same, over all variants; null while that is not known"`
 	Variants []VariantLikeness `json:"variants"`
-	Runs     []Run             `json:"runs" doc:"One per variant and run_index, in order"`
+	Runs     []Run             `json:"runs" doc:"One per variant and run_index, in that order"`
 }
 
 // resultsTask is the part of a task that results contain.
@@ -193,20 +278,20 @@ type results struct {
 	Pagination rest.Pagination `json:"pagination"`
 }
 
-// FilterQuery is which questions of a task are asked for.
+// FilterQuery selects questions of a task.
 type FilterQuery struct {
 	QuestionID string   `query:"question_id" doc:"Only the question with this id" example:"q1"`
-	Variant    int      `query:"variant" minimum:"1" maximum:"20" doc:"Only this variant's runs" example:"2"`
-	Status     []string `query:"status,explode" doc:"Only questions of which a run has one of these; repeatable or comma-separated" example:"FAILED"`
-	Finish     []string `query:"finish_reason,explode" doc:"Only questions of which a run ended for one of these reasons: stop, length, content_filter, refusal, tool_calls; repeatable or comma-separated" example:"length"`
-	ErrorCode  []string `query:"error_code,explode" doc:"Only questions of which a run ended with one of these codes; repeatable or comma-separated" example:"REFUSED"`
-	Level      []string `query:"level,explode" doc:"Only questions of which a variant has one of these levels; repeatable or comma-separated" example:"facts"`
-	Facts      []string `query:"facts,explode" doc:"Only questions whose facts differ so: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
-	Unstable   bool     `query:"unstable" doc:"Only questions that a variant answered in more than one way"`
-	Passed     string   `query:"passed" enum:"true,false" doc:"Only questions of which a run passed, or did not pass" example:"false"`
-	Evaluator  string   `query:"evaluator" doc:"The id of an evaluator of the task: passed and scores are then its own; alone, it keeps what it has a verdict on"`
-	MinScore   string   `query:"min_score" doc:"Only questions of which a run has at least this score, 0–1" example:"0.5"`
-	MaxScore   string   `query:"max_score" doc:"Only questions of which a run has at most this score" example:"1"`
+	Variant    int      `query:"variant" minimum:"1" maximum:"20" doc:"Only runs of the variant with this number" example:"2"`
+	Status     []string `query:"status,explode" doc:"Only questions with a run in one of these states; repeatable or comma-separated" example:"FAILED"`
+	Finish     []string `query:"finish_reason,explode" doc:"Only questions with a run that ended for one of these reasons: stop, length, content_filter, refusal, tool_calls; repeatable or comma-separated" example:"length"`
+	ErrorCode  []string `query:"error_code,explode" doc:"Only questions with a run that ended with one of these error codes; repeatable or comma-separated" example:"REFUSED"`
+	Level      []string `query:"level,explode" doc:"Only questions at one of these levels in at least one variant; repeatable or comma-separated" example:"facts"`
+	Facts      []string `query:"facts,explode" doc:"Only questions whose answers differ in their facts in one of these ways: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
+	Unstable   bool     `query:"unstable" doc:"Only questions to which a variant gave more than one distinct answer"`
+	Passed     string   `query:"passed" enum:"true,false" doc:"true: only questions with a run that passed; false: only questions with a run that did not pass" example:"false"`
+	Evaluator  string   `query:"evaluator" doc:"Id of one of the task's evaluators; passed, min_score and max_score then refer to it alone; without them, only questions on which it reached a verdict"`
+	MinScore   string   `query:"min_score" doc:"Only questions with a run that has at least this score, 0–1" example:"0.5"`
+	MaxScore   string   `query:"max_score" doc:"Only questions with a run that has at most this score, 0–1" example:"1"`
 	SlicingQuery
 }
 
@@ -220,8 +305,8 @@ type resultsInput struct {
 	TaskPath
 	rest.PageQuery
 	FilterQuery
-	Sort    string `query:"sort" doc:"question_id, risk (contradicting facts first), agreement, pass_rate or latency; with - before it in descending order" example:"-agreement"`
-	Partial bool   `query:"partial" doc:"1: before the first launch has ended, the questions whose runs have all ended"`
+	Sort    string `query:"sort" doc:"question_id, risk (contradicting facts first), agreement, pass_rate or latency; prefix with - for descending order" example:"-agreement"`
+	Partial bool   `query:"partial" doc:"1 also answers before the first launch has ended, with the questions whose runs have all ended"`
 }
 
 // filter returns the filter of the query.
@@ -288,7 +373,7 @@ func listed(given []string) (values []string) {
 	return values
 }
 
-// verdicts is the part of the filter about evaluators' verdicts.
+// verdicts fills in the part of the filter that concerns evaluators' verdicts.
 func (q *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
 	if q.Passed != "" {
 		passed := q.Passed == "true"
@@ -390,14 +475,15 @@ type streamedItem struct {
 	due []db.Run
 }
 
-// streamItem writes a question with its runs, only those of one variant if variant is not 0. Runs that never
-// took place fill the gaps.
+// streamItem writes a question with its runs, or only the runs of one variant unless variant is 0. Runs that never took
+// place fill the gaps.
 func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task, variant int) error {
 	stream.Open(struct {
 		Item
 		Likeness
+		Meaning  *ItemMeaning      `json:"meaning"`
 		Variants []VariantLikeness `json:"variants"`
-	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newVariantLikeness(i.question, task.Variants, i.shares)})
+	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newItemMeaning(i.question), newVariantLikeness(i.question, task.Variants, i.shares)})
 	stream.Text(`,"runs":[`)
 	place, isFirst := 0, true // counted among all runs that the question should have
 	write := func(r db.Run) {
@@ -437,10 +523,10 @@ type runInput struct {
 	Variant    int             `json:"variant" example:"1"`
 	RunIndex   int             `json:"run_index" example:"1"`
 	Protocol   string          `json:"protocol" example:"openai"`
-	URL        string          `json:"url" doc:"Without its query" example:"https://api.openai.com/v1/chat/completions"`
+	URL        string          `json:"url" doc:"Address without its query, which may contain a secret" example:"https://api.openai.com/v1/chat/completions"`
 	Body       json.RawMessage `json:"body" doc:"The JSON object that was sent"`
 	// OmitsPayload is true if the body is not complete.
-	OmitsPayload bool `json:"omits_extra_payload" doc:"The extra payload of a typed address may be secret and is left out of the body"`
+	OmitsPayload bool `json:"omits_extra_payload" doc:"True if the extra payload of a typed URL, which may be secret, was left out of the body"`
 }
 
 type runInputOutput struct{ Body runInput }
@@ -448,7 +534,7 @@ type runInputOutput struct{ Body runInput }
 func (h *handler) registerRunInput(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}/input", ID: "get-run-input", Tag: "tasks", Summary: "Get what was sent for one run",
-		Description: "Without headers and what else may be secret.", Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
+		Description: "Without headers and anything else that may be secret.", Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, func(ctx context.Context, input *RunPath) (*runInputOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {

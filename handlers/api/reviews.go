@@ -22,12 +22,12 @@ import (
 func (h *handler) registerReviews(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews", Summary: "Store a person's verdict on a question or an answer",
-		Description: "version is the one that its author has seen, 0 for the first. If it is not the latest, nothing is stored, and the error carries the current review.",
+		Description: "version is the one that the reviewer has seen, 0 for the first verdict. If it is not the latest, nothing is stored and the error contains the current review.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound, request.CodeReviewConflict, request.CodeParameterInvalid},
 	}, h.putReview)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "withdraw-review", Tag: "reviews", Summary: "Withdraw a verdict", Status: http.StatusNoContent,
-		Description: "The next verdict is stored with the version that was withdrawn.",
+		Description: "To store the next verdict, send the version that was withdrawn.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound, request.CodeNotFound, request.CodeReviewConflict, request.CodeParameterInvalid},
 	}, h.withdrawReview)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -35,20 +35,20 @@ func (h *handler) registerReviews(api huma.API) {
 		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews", Summary: "Give a task's questions to reviewers",
-		Description: "Replaces what was assigned before; no reviewers take everything back, and every question is everybody's again.",
+		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews", Summary: "Assign a task's questions to reviewers",
+		Description: "Replaces the previous assignments. An empty list of reviewers withdraws all of them, so that every question is open to everybody again.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.assignReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews", Summary: "List which questions were given to which reviewers",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews", Summary: "List which questions are assigned to which reviewers",
 		Faults: []string{request.CodeTaskNotFound},
 	}, h.listAssignments)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign a task's report off", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign off a task's report", Status: http.StatusCreated,
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.signOff)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews", Summary: "List who signed a task's report off",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews", Summary: "List who signed off a task's report",
 		Faults: []string{request.CodeTaskNotFound},
 	}, h.listSignOffs)
 }
@@ -57,16 +57,16 @@ func (h *handler) registerReviews(api huma.API) {
 type Review struct {
 	QuestionID string         `json:"question_id" example:"q1"`
 	Variant    int            `json:"variant" example:"1"`
-	RunIndex   *int           `json:"run_index" doc:"The answer's; null: the question as a whole" example:"2"`
+	RunIndex   *int           `json:"run_index" doc:"run_index of the answer; null for the question as a whole" example:"2"`
 	Reviewer   string         `json:"reviewer" example:"李雷"`
 	Verdict    review.Verdict `json:"verdict" example:"PASS"`
-	Reasons    []string       `json:"reasons" nullable:"false" doc:"Why: number, conclusion, omission, citation, format, or the text of the project's own" example:"[\"citation\"]"`
+	Reasons    []string       `json:"reasons" nullable:"false" doc:"Reasons for the verdict: number, conclusion, omission, citation, format, or one of the project's own" example:"[\"citation\"]"`
 	Note       string         `json:"note" example:"第二次回答引用了旧法条"`
-	Version    int            `json:"version" doc:"Counts the changes, from 1" example:"1"`
-	IsOutdated bool           `json:"is_outdated" doc:"True if a run that was judged has been replaced since"`
+	Version    int            `json:"version" doc:"Number of the review's version, from 1" example:"1"`
+	IsOutdated bool           `json:"is_outdated" doc:"True if a judged run has since been replaced"`
 	CreatedAt  *rest.Moment   `json:"created_at"`
-	CarriedBy  *string        `json:"carried_by" doc:"Who took the verdict over from an earlier task; null for one that was given here" example:"韩梅"`
-	From       *uuid.UUID     `json:"carried_from" doc:"The earlier task"`
+	CarriedBy  *string        `json:"carried_by" doc:"Name of the person who took the verdict over from an earlier task; null if it was given in this task" example:"韩梅"`
+	From       *uuid.UUID     `json:"carried_from" doc:"Id of the earlier task; null if the verdict was given in this task"`
 }
 
 func newReview(r review.Review) Review {
@@ -97,13 +97,13 @@ func (p *ReviewPath) Resolve(ctx huma.Context) []error {
 type putReviewInput struct {
 	ReviewPath
 	Body struct {
-		Reviewer string         `json:"reviewer,omitempty" doc:"1–64 characters; with accounts it is always yours" example:"李雷"`
+		Reviewer string         `json:"reviewer,omitempty" doc:"Name of the reviewer, 1–64 characters; with accounts, it is always your own" example:"李雷"`
 		Verdict  review.Verdict `json:"verdict" example:"PASS"`
-		Reasons  []string       `json:"reasons,omitempty" maxItems:"10" doc:"At most 10, each number, conclusion, omission, citation, format, or one of the project's own (review_reasons of its settings)" example:"[\"citation\"]"`
+		Reasons  []string       `json:"reasons,omitempty" maxItems:"10" doc:"At most 10 reasons for the verdict: number, conclusion, omission, citation, format, or one of the project's own (review_reasons in its settings)" example:"[\"citation\"]"`
 		Note     string         `json:"note,omitempty" maxLength:"10000" example:"第二次回答引用了旧法条"`
-		RunIndex *int           `json:"run_index,omitempty" minimum:"1" maximum:"20" doc:"The answer's; absent: the question as a whole"`
+		RunIndex *int           `json:"run_index,omitempty" minimum:"1" maximum:"20" doc:"run_index of the answer; absent means the question as a whole"`
 		Variant  int            `json:"variant,omitempty" minimum:"1" maximum:"20" default:"1"`
-		Version  int            `json:"version,omitempty" minimum:"0" doc:"The version that the author has seen; 0 for the first"`
+		Version  int            `json:"version,omitempty" minimum:"0" doc:"The version that the reviewer has seen; 0 for the first verdict"`
 	}
 }
 
@@ -151,10 +151,10 @@ func conflicting(err error) error {
 
 type withdrawReviewInput struct {
 	ReviewPath
-	Reviewer string `query:"reviewer" required:"true" doc:"Whose verdict it is" example:"李雷"`
-	Variant  int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"1 for a task with one variant" example:"1"`
-	RunIndex int    `query:"run_index" minimum:"0" maximum:"20" doc:"The answer's; absent: the question as a whole"`
-	Version  int    `query:"version" minimum:"0" required:"true" doc:"The version that is withdrawn" example:"1"`
+	Reviewer string `query:"reviewer" required:"true" doc:"Name of the reviewer" example:"李雷"`
+	Variant  int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"Number of the variant; 1 for a task with one variant" example:"1"`
+	RunIndex int    `query:"run_index" minimum:"0" maximum:"20" doc:"run_index of the answer; absent means the question as a whole"`
+	Version  int    `query:"version" minimum:"0" required:"true" doc:"The version to withdraw" example:"1"`
 }
 
 func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput) (*struct{}, error) {
@@ -175,8 +175,8 @@ func (h *handler) withdrawReview(ctx context.Context, input *withdrawReviewInput
 
 type listReviewsInput struct {
 	TaskPath
-	Reviewer string         `query:"reviewer" doc:"Only those of one reviewer" example:"李雷"`
-	Verdict  review.Verdict `query:"verdict" enum:"PASS,FAIL,UNSURE" doc:"Only those with one verdict" example:"FAIL"`
+	Reviewer string         `query:"reviewer" doc:"Only verdicts by this reviewer" example:"李雷"`
+	Verdict  review.Verdict `query:"verdict" enum:"PASS,FAIL,UNSURE" doc:"Only reviews with this verdict" example:"FAIL"`
 }
 
 type reviewsOutput struct {
@@ -207,11 +207,11 @@ type SignOff struct {
 	ID        int64        `json:"id" example:"1"`
 	Reviewer  string       `json:"reviewer" example:"李雷"`
 	Note      string       `json:"note"`
-	Passed    int          `json:"passed" doc:"Verdicts on questions at that time" example:"90"`
+	Passed    int          `json:"passed" doc:"Number of PASS verdicts on questions at that time" example:"90"`
 	Failed    int          `json:"failed" example:"8"`
 	Unsure    int          `json:"unsure" example:"2"`
-	Open      *int         `json:"open_questions" doc:"Questions without a verdict at that time; null if that was not recorded" example:"0"`
-	IsChanged bool         `json:"is_changed" doc:"True if verdicts were changed since"`
+	Open      *int         `json:"open_questions" doc:"Number of questions without a verdict at that time; null if it was not recorded" example:"0"`
+	IsChanged bool         `json:"is_changed" doc:"True if verdicts have changed since"`
 	CreatedAt *rest.Moment `json:"created_at"`
 }
 
@@ -275,16 +275,16 @@ func (h *handler) listSignOffs(ctx context.Context, input *TaskPath) (*signOffsO
 type assignInput struct {
 	TaskPath
 	Body struct {
-		Reviewers []string `json:"reviewers" maxItems:"20" doc:"At most 20, each 1–64 characters" example:"[\"李雷\",\"韩梅梅\"]"`
-		Order     string   `json:"order,omitempty" enum:"number,random" default:"number" doc:"Blocks of consecutive questions, or a random choice"`
-		Overlap   float64  `json:"overlap,omitempty" minimum:"0" maximum:"1" doc:"Share of questions that two reviewers get, to measure their agreement" example:"0.2"`
+		Reviewers []string `json:"reviewers" maxItems:"20" doc:"Names of the reviewers, at most 20, each 1–64 characters; empty withdraws all assignments" example:"[\"李雷\",\"韩梅梅\"]"`
+		Order     string   `json:"order,omitempty" enum:"number,random" default:"number" doc:"How questions are divided among reviewers: in blocks of consecutive questions, or at random"`
+		Overlap   float64  `json:"overlap,omitempty" minimum:"0" maximum:"1" doc:"Share of questions assigned to two reviewers, to measure their agreement" example:"0.2"`
 	}
 }
 
 // Assignment is the reviewers of a question.
 type Assignment struct {
 	QuestionID string   `json:"question_id" example:"q1"`
-	Reviewers  []string `json:"reviewers" doc:"Empty: everybody"`
+	Reviewers  []string `json:"reviewers" doc:"Names of the reviewers; empty if every question is open to everybody"`
 }
 
 type assignmentsOutput struct {

@@ -29,12 +29,12 @@ func (q *ColumnsQuery) Resolve(ctx huma.Context) []error {
 // SlicingQuery narrows questions by the columns of their dataset, and by the numbers of their runs.
 type SlicingQuery struct {
 	ColumnsQuery
-	MinLatency string `query:"min_latency_ms" doc:"Only questions of which a run took at least this long" example:"1000"`
-	MaxLatency string `query:"max_latency_ms" doc:"Only questions of which a run took at most this long"`
-	MinTokens  string `query:"min_total_tokens" doc:"Only questions of which a run has at least this many tokens" example:"500"`
-	MaxTokens  string `query:"max_total_tokens" doc:"Only questions of which a run has at most this many tokens"`
-	MinCost    string `query:"min_cost" doc:"Only questions of which a run cost at least this much" example:"0.01"`
-	MaxCost    string `query:"max_cost" doc:"Only questions of which a run cost at most this much"`
+	MinLatency string `query:"min_latency_ms" doc:"Only questions with a run that took at least this long, in milliseconds" example:"1000"`
+	MaxLatency string `query:"max_latency_ms" doc:"Only questions with a run that took at most this long, in milliseconds"`
+	MinTokens  string `query:"min_total_tokens" doc:"Only questions with a run that used at least this many tokens in total" example:"500"`
+	MaxTokens  string `query:"max_total_tokens" doc:"Only questions with a run that used at most this many tokens in total"`
+	MinCost    string `query:"min_cost" doc:"Only questions with a run that cost at least this much, a decimal number in the variant's currency" example:"0.01"`
+	MaxCost    string `query:"max_cost" doc:"Only questions with a run that cost at most this much, a decimal number in the variant's currency"`
 }
 
 // slicing returns what the query asks for.
@@ -42,17 +42,17 @@ func (q *SlicingQuery) slicing(task db.Task) (report.Slicing, error) {
 	return request.Slicing(q.values, task)
 }
 
-// slice are the numbers of the questions with one value in a column.
+// slice holds the numbers of the questions with one value in a column.
 type slice struct {
-	Value    *string           `json:"value" doc:"null: all values but the 50 most frequent" example:"合同"`
-	Items    int               `json:"items" doc:"Questions with this value" example:"42"`
+	Value    *string           `json:"value" doc:"Value of the column; null for all values other than the 50 most frequent" example:"合同"`
+	Items    int               `json:"items" doc:"Number of questions with this value" example:"42"`
 	Variants []sliceStatistics `json:"variants"`
 }
 
 // sliceStatistics are the numbers of one variant over one slice.
 type sliceStatistics struct {
 	variantStatistics
-	Answered measure.Interval `json:"success_rate_interval" doc:"95 %, of success_rate, with questions as clusters" example:"[0.95,1]"`
+	Answered measure.Interval `json:"success_rate_interval" doc:"95 % interval of success_rate, with questions as clusters: [low, high]" example:"[0.95,1]"`
 }
 
 // newSlices describes the numbers of each value of a column.
@@ -68,7 +68,7 @@ func newSlices(found []report.Slice) []slice {
 	return list
 }
 
-// numbersOf returns the numbers of a task, and those of each value of a column if by names one.
+// numbersOf returns the numbers of a task and, if by names a column, of each of its values.
 func (h *handler) numbersOf(ctx context.Context, task db.Task, by string, withDefaults bool) (numbers report.Numbers, err error) {
 	results := report.New(h.Store)
 	if by != "" {

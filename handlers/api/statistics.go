@@ -37,8 +37,8 @@ func newEvaluators(evaluators []db.Evaluator) []TaskEvaluator {
 // variantStatistics are the numbers of one variant.
 type variantStatistics struct {
 	report.VariantStatistics
-	Levels      map[string]int `json:"levels" doc:"Questions by how alike their answers are: identical, format_only, facts, wording, different, empty, unknown"`
-	FactsDiffer map[string]int `json:"facts_differ" doc:"Questions whose answers contradict each other in a fact (conflict), of which some lack one (omission), or neither (none)"`
+	Levels      map[string]int `json:"levels" doc:"Number of questions at each level: identical, format_only, facts, wording, different, empty, unknown"`
+	FactsDiffer map[string]int `json:"facts_differ" doc:"Number of questions whose answers contradict each other in a fact (conflict), of which only some state a fact (omission), or neither (none)"`
 	Verdicts
 }
 
@@ -67,7 +67,7 @@ type evaluatorStatistics struct {
 	TaskEvaluator
 	Variants []EvaluatorVariant `json:"variants"`
 	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; otherwise nil.
-	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"Of a judge: none of its ratings of at least five answers is above this number, although ratings go up to 100. Its prompt should ask for ratings from 0 to 100. Null if there is nothing to suspect"`
+	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"For a judge that seems to rate up to 1 or 10 instead of 100: at least five answers were rated, none above this number. Its prompt should ask for ratings from 0 to 100. Null if there is nothing to suspect"`
 }
 
 // EvaluatorVariant holds the statistics of one evaluator's verdicts on one variant.
@@ -79,18 +79,18 @@ type EvaluatorVariant struct {
 
 type statisticsOutput struct {
 	Body struct {
-		IsFinal     bool                  `json:"is_final" doc:"False while a launch is active, so that results may still change"`
+		IsFinal     bool                  `json:"is_final" doc:"False while a launch is active, because results may still change"`
 		Variants    []variantStatistics   `json:"variants"`
-		Evaluators  []evaluatorStatistics `json:"evaluators" doc:"What each evaluator says, in their order"`
-		ItemsShared int                   `json:"items_shared" doc:"Questions that all variants have" example:"100"`
-		Slices      []slice               `json:"slices,omitempty" doc:"With by: the numbers of each value of the column, the most frequent first"`
+		Evaluators  []evaluatorStatistics `json:"evaluators" doc:"Statistics of each evaluator, in the order of the task's evaluators"`
+		ItemsShared int                   `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
+		Slices      []slice               `json:"slices,omitempty" doc:"With by: statistics for each value of the column, most frequent values first"`
 	}
 }
 
 type statisticsInput struct {
 	TaskPath
-	IncludeDefaults bool   `query:"include_defaults" doc:"Count a judge's default ratings, which stand for answers that it did not rate"`
-	By              string `query:"by" doc:"A column of the dataset: slices has the numbers of each of its values" example:"category"`
+	IncludeDefaults bool   `query:"include_defaults" doc:"true counts the default ratings, which replace ratings that a judge failed to give"`
+	By              string `query:"by" doc:"Column of the dataset; slices then holds statistics for each of its values" example:"category"`
 }
 
 func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*statisticsOutput, error) {

@@ -21,13 +21,13 @@ func (h *handler) registerStreams(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
-		Description: "Available once the first launch has ended, also while a later one is active; with partial=1 also before, for the questions whose runs have all ended.",
+		Description: "Available once the first launch has ended, even while a later one is active; with partial=1 also before that, for the questions whose runs have all ended.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid}, HasColumns: true,
 		Responses: map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
-		Description: "In CSV, a cell that a spreadsheet might run has one leading '. JSONL has every text exactly, with base64 beside what is not valid UTF-8.",
+		Description: "In CSV, a cell that a spreadsheet might execute is prefixed with one '. JSONL holds every text exactly, with base64 added for text that is not valid UTF-8.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid}, HasColumns: true,
 		Responses: map[string]*huma.Response{"200": rest.Download("The report", map[string]string{
 			reading.ReportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
@@ -41,17 +41,17 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.exportResults)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
-		Description: "`progress` at every change, then one of `completed`, `stopped`, `failed`, with which the stream ends. Every event is the whole " +
+		Description: "Sends `progress` at every change, then one of `completed`, `stopped` and `failed`, which ends the stream. Every event contains the whole " +
 			"state. A client that reconnects after the end gets 204.",
 		Faults: []string{request.CodeTaskNotFound},
 		Responses: map[string]*huma.Response{
 			"200": rest.Events(schemas, "Events", progressEvent{}, endEvent{}),
-			"204": {Description: "The client has seen the end (Last-Event-ID)"},
+			"204": {Description: "The client has already received the end (Last-Event-ID)"},
 		},
 	}, h.followProgress)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
-		Description: "Byte for byte, also of a run that a later launch replaced.",
+		Description: "Byte for byte, even for a run that a later launch replaced.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 		Responses:   map[string]*huma.Response{"200": rest.Download("The answer", map[string]string{"text/plain; charset=utf-8": "北京"})},
 	}, h.getRunText)
@@ -85,7 +85,7 @@ type exportInput struct {
 	TaskPath
 	FilterQuery
 	Format        string `query:"format" enum:"csv,xlsx,jsonl,html" default:"csv" doc:"Format of the report" example:"csv"`
-	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the columns of error codes"`
+	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the error code columns"`
 }
 
 // exportResults streams a task's report while reading it from the database.
@@ -124,19 +124,19 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 
 // progressEvent is the data of the event "progress" (spec/000 5.2, with additions).
 type progressEvent struct {
-	Total     int `json:"total" doc:"Runs that the task is to have" example:"500"`
-	Completed int `json:"completed" doc:"Runs that have ended, failed ones included" example:"120"`
+	Total     int `json:"total" doc:"Number of runs that the task will have" example:"500"`
+	Completed int `json:"completed" doc:"Runs that have ended, including failed ones" example:"120"`
 	Failed    int `json:"failed" example:"2"`
 	Running   int `json:"running" example:"4"`
 	Queued    int `json:"queued" example:"376"`
 	// JudgeTotal and the fields that follow count the calls to judges in the newest launch.
-	JudgeTotal  int `json:"judge_total,omitempty" doc:"Calls to judges" example:"500"`
-	Judged      int `json:"judged,omitempty" doc:"Of which so many have ended" example:"310"`
-	JudgeFailed int `json:"judge_failed,omitempty" doc:"And so many of these without a rating" example:"1"`
+	JudgeTotal  int `json:"judge_total,omitempty" doc:"Number of calls to judges" example:"500"`
+	Judged      int `json:"judged,omitempty" doc:"How many of judge_total have ended" example:"310"`
+	JudgeFailed int `json:"judge_failed,omitempty" doc:"How many of judged ended without a rating" example:"1"`
 	// CallsPerSecond is the average rate over the last ten seconds; SecondsLeft follows from it, and is null if
 	// unknown.
-	CallsPerSecond float64       `json:"calls_per_second" doc:"Over the last ten seconds" example:"8.3"`
-	SecondsLeft    *float64      `json:"seconds_left" doc:"At that rate; null if unknown" example:"45.8"`
+	CallsPerSecond float64       `json:"calls_per_second" doc:"Average over the last ten seconds" example:"8.3"`
+	SecondsLeft    *float64      `json:"seconds_left" doc:"Estimated seconds to the end at calls_per_second; null if unknown" example:"45.8"`
 	Status         db.TaskStatus `json:"status" example:"RUNNING"`
 	IsStopping     bool          `json:"is_stopping"`
 	Launch         int           `json:"launch" doc:"Number of the newest launch; 0 if the task was never started" example:"1"`
@@ -165,12 +165,12 @@ type endEvent struct {
 
 var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed", db.TaskStopped: "stopped"}
 
-// endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
+// endID returns the id of the event that ends a stream. A client that reconnects with it has seen everything.
 func endID(p report.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
 
 type followInput struct {
 	TaskPath
-	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that was received"`
+	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that the client received"`
 }
 
 // followProgress sends a task's progress as server-sent events: its present state, every change, and its end, which

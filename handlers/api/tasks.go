@@ -27,15 +27,15 @@ type Created struct {
 type createdOutput struct{ Body Created }
 
 type processed struct {
-	Processed int `json:"processed" doc:"Questions that have all their runs" example:"12"`
-	Total     int `json:"total" doc:"Questions of the task" example:"100"`
+	Processed int `json:"processed" doc:"Number of questions whose runs have all ended" example:"12"`
+	Total     int `json:"total" doc:"Number of questions in the task" example:"100"`
 }
 
 // Summary is a task in a list.
 type Summary struct {
 	Created
 	TaskName    string      `json:"task_name" example:"A模型V1.2稳定性测试"`
-	FailureCode *string     `json:"failure_code" doc:"Internal fault; null unless the task FAILED" example:"SECRET_KEY_CHANGED"`
+	FailureCode *string     `json:"failure_code" doc:"Why the task FAILED; null otherwise" example:"SECRET_KEY_CHANGED"`
 	Progress    processed   `json:"progress"`
 	CreatedAt   rest.Moment `json:"created_at"`
 	UpdatedAt   rest.Moment `json:"updated_at"`
@@ -60,41 +60,46 @@ func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(),
 type detail struct {
 	Summary
 	Variants        []Variant         `json:"variants"`
-	Evaluators      []TaskEvaluator   `json:"evaluators" doc:"What judges the answers"`
-	Channels        []uuid.UUID       `json:"channels" doc:"Who is told what becomes of it"`
-	ScheduleID      *uuid.UUID        `json:"schedule_id" doc:"The schedule that made it; null: a person did"`
-	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item, and the runs of single questions that were planned beyond it" example:"500"`
-	AgentURL        string            `json:"agent_api_url" doc:"Without its query, which may hold a secret" example:"https://agent.example/run"`
-	AgentModel      *string           `json:"agent_model" example:"v1.2"`
+	Evaluators      []TaskEvaluator   `json:"evaluators" doc:"The evaluators that judge the answers"`
+	Channels        []uuid.UUID       `json:"channels" doc:"Ids of the channels that are notified"`
+	ScheduleID      *uuid.UUID        `json:"schedule_id" doc:"Id of the schedule that created the task; null if no schedule did"`
+	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item, plus additional runs planned for individual questions" example:"500"`
+	AgentURL        string            `json:"agent_api_url" doc:"Address without its query, which may contain a secret" example:"https://agent.example/run"`
+	AgentModel      *string           `json:"agent_model" doc:"Model name or version that is sent to the agent; null if there is none" example:"v1.2"`
 	HasHeaders      bool              `json:"has_agent_api_headers"`
 	HasExtraPayload bool              `json:"has_extra_payload"`
-	RunsPerItem     int               `json:"runs_per_item" example:"5"`
-	TimeoutSeconds  int               `json:"timeout_seconds" example:"30"`
+	RunsPerItem     int               `json:"runs_per_item" doc:"Number of times each question is asked" example:"5"`
+	TimeoutSeconds  int               `json:"timeout_seconds" doc:"Total time limit of a call, in seconds" example:"30"`
 	MaxRetries      int               `json:"max_retries" example:"1"`
 	UseStream       bool              `json:"use_stream"`
-	Concurrency     int               `json:"concurrency" example:"4"`
-	RateLimit       string            `json:"rate_limit" example:"10/s"`
-	MaxCost         *string           `json:"max_cost" doc:"What it may cost in each currency, a decimal number; null: any amount" example:"5"`
-	StopReason      *string           `json:"stop_reason" values:"stop reasons" doc:"Why the newest launch was stopped, if not by a person" example:"BUDGET_TASK"`
+	Concurrency     int               `json:"concurrency" doc:"Maximum number of simultaneous calls, over all workers" example:"4"`
+	RateLimit       string            `json:"rate_limit" doc:"Rate limit of calls to a typed URL: N/s, N/m or unlimited" example:"10/s"`
+	MaxCost         *string           `json:"max_cost" doc:"Cost ceiling in each currency, a decimal number; null means no ceiling" example:"5"`
+	StopReason      *string           `json:"stop_reason" values:"stop reasons" doc:"Why the newest launch was stopped; null if it was not, or if a person stopped it" example:"BUDGET_TASK"`
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
-	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What follows a turn of a conversation that did not succeed" example:"stop"`
-	ClusterBy       *string           `json:"cluster_by" doc:"Column whose values group questions that are not independent; null: only the turns of a conversation are" example:"document"`
-	Adaptive        *db.Adaptive      `json:"adaptive" doc:"Questions are asked again until they are settled; null: all equally often"`
-	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks of older versions" example:"10.0.0.7"`
+	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What happens after a turn of a conversation fails: stop ends the conversation, continue asks the next turn" example:"stop"`
+	ClusterBy       *string           `json:"cluster_by" doc:"Dataset column whose values group questions that are not independent; null if only the turns of a conversation are grouped" example:"document"`
+	Adaptive        *db.Adaptive      `json:"adaptive" doc:"Settings for repeating questions until their most common answer is settled; null if all questions are asked equally often"`
+	MeaningModel    *uuid.UUID        `json:"meaning_model" doc:"The saved model that groups answers by meaning; null: none does"`
+	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks created by older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
-	IsFinal         bool              `json:"is_final" doc:"False while a launch is active, so that results may still change"`
+	IsFinal         bool              `json:"is_final" doc:"False while a launch is active, because results may still change"`
 	Statistics      db.TaskStatistics `json:"statistics"`
 }
 
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	target := task.TypedTarget()
+	var meaningModel *uuid.UUID
+	if grouper := task.Grouper(); grouper != nil {
+		meaningModel = grouper.LibraryID
+	}
 	return detail{
 		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), ScheduleID: task.ScheduleID, TotalRuns: task.TotalRuns(),
 		AgentURL: task.ShownURL(), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit, MaxCost: task.MaxCost, StopReason: task.StopReason,
-		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, CreatedBy: task.CreatedBy,
+		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningModel: meaningModel, CreatedBy: task.CreatedBy,
 		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
 }
@@ -102,38 +107,39 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 // TaskFields are the fields of a form for a task.
 type taskFields struct {
 	TaskName     string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"A模型V1.2稳定性测试"`
-	AgentURL     string `json:"agent_api_url,omitempty" doc:"Address that takes POST requests, http or https; required unless models or agents are given" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
+	AgentURL     string `json:"agent_api_url,omitempty" doc:"http or https address that accepts POST requests; required unless models or agents are given" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
 	DatasetFile  string `json:"dataset_file,omitempty" doc:"CSV (UTF-8), XLSX or XLS, at most 5 MB and 1,000 rows, with the columns question and standard_answer" format:"binary"`
-	Encoding     string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
-	ID           string `json:"column_question_id,omitempty" doc:"Column of the file that holds the ids, if it is not question_id" example:"编号"`
-	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
-	Answer       string `json:"column_standard_answer,omitempty" doc:"Column of the file that holds the standard answers, if it is not standard_answer" example:"参考答案"`
+	Encoding     string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file; absent means UTF-8"`
+	ID           string `json:"column_question_id,omitempty" doc:"Name of the column with the ids; the default is question_id" example:"编号"`
+	Question     string `json:"column_question,omitempty" doc:"Name of the column with the questions; the default is question" example:"prompt"`
+	Answer       string `json:"column_standard_answer,omitempty" doc:"Name of the column with the standard answers; the default is standard_answer" example:"参考答案"`
 	AgentHeaders string `json:"agent_api_headers,omitempty" doc:"JSON object mapping header names to values; stored encrypted, never returned" example:"{\"Authorization\": \"Bearer …\"}"`
-	AgentModel   string `json:"agent_model,omitempty" maxLength:"200" example:"v1.2"`
-	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20" doc:"How often each question is asked" example:"5"`
-	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"3600" doc:"For a whole call" example:"30"`
-	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5" doc:"After what retry_on of a saved agent or model names; otherwise after a timeout or network error" example:"1"`
-	UseStream    bool   `json:"use_stream,omitempty" doc:"Ask the agent to stream"`
-	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64" doc:"Calls at once, over all workers" example:"4"`
-	RateLimit    string `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited; the strictest limit of an agent's running tasks holds for all of them" example:"10/s"`
-	MaxCost      string `json:"max_cost,omitempty" doc:"What the task may cost in each currency, a decimal number: when it is reached the launch is stopped" example:"5"`
-	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures" doc:"After a turn of a conversation that did not succeed: stop it, or ask the next turn" default:"stop"`
-	ClusterBy    string `json:"cluster_by,omitempty" doc:"Column of the questions whose values group those that are not independent, for intervals" example:"document"`
-	Adaptive     string `json:"adaptive,omitempty" doc:"JSON object: questions whose most common answer is not settled after runs_per_item runs with this confidence (0.5–0.999) are asked again, one run each round, up to max_runs (3–20)" example:"{\"max_runs\": 10, \"confidence\": 0.95}"`
-	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, over its own members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
-	Start        bool   `json:"start,omitempty" doc:"false stores a draft, which run starts" default:"true"`
+	AgentModel   string `json:"agent_model,omitempty" doc:"Model name or version that is sent to the agent" maxLength:"200" example:"v1.2"`
+	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20" doc:"Number of times each question is asked; absent means the installation's default" example:"5"`
+	Timeout      int    `json:"timeout_seconds,omitempty" minimum:"1" maximum:"3600" doc:"Total time limit of a call, in seconds; absent means the installation's default" example:"30"`
+	MaxRetries   int    `json:"max_retries,omitempty" minimum:"0" maximum:"5" doc:"Maximum number of retries after a timeout or network error, or after the failures in retry_on of a saved agent or model; absent means the installation's default" example:"1"`
+	UseStream    bool   `json:"use_stream,omitempty" doc:"Whether to ask the agent for a streamed answer; absent means the installation's default"`
+	Concurrency  int    `json:"concurrency,omitempty" minimum:"1" maximum:"64" doc:"Maximum number of simultaneous calls, over all workers" example:"4"`
+	RateLimit    string `json:"rate_limit,omitempty" doc:"Rate limit of calls to the agent: N/s, N/m or unlimited. The strictest limit of its running tasks applies to all of them. Absent means the installation's default" example:"10/s"`
+	MaxCost      string `json:"max_cost,omitempty" doc:"Cost ceiling in each currency, a decimal number; the launch is stopped when it is reached. Absent means no ceiling" example:"5"`
+	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures" doc:"What happens after a turn of a conversation fails: stop ends the conversation, continue asks the next turn" default:"stop"`
+	ClusterBy    string `json:"cluster_by,omitempty" doc:"Dataset column whose values group questions that are not independent; used for intervals" example:"document"`
+	Adaptive     string `json:"adaptive,omitempty" doc:"JSON object {max_runs, confidence}: questions whose most common answer is not settled with this confidence (0.5–0.999) after runs_per_item runs are asked again, one run per round, up to max_runs (3–20)" example:"{\"max_runs\": 10, \"confidence\": 0.95}"`
+	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, where it overrides existing members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
+	Start        bool   `json:"start,omitempty" doc:"false creates a draft, which POST /{task_id}/run starts" default:"true"`
 	librarySelection
 }
 
 // librarySelection lists the library entries that a task uses.
 type librarySelection struct {
-	Dataset string   `json:"dataset,omitempty" doc:"Saved dataset instead of dataset_file: <id> or <id>@<version>"`
+	Dataset string   `json:"dataset,omitempty" doc:"Saved dataset to use instead of dataset_file: <id> or <id>@<version>"`
 	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
-	Models  []string `json:"models,omitempty" doc:"Saved models, by their ids"`
-	Agents  []string `json:"agents,omitempty" doc:"Saved agents, by their ids"`
+	Models  []string `json:"models,omitempty" doc:"Ids of saved models"`
+	Agents  []string `json:"agents,omitempty" doc:"Ids of saved agents"`
 	// Evaluators are at most ten in number.
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
-	Channels   []string `json:"channels,omitempty" doc:"Saved channels, by their ids; without the field those that are told by default"`
+	Meaning    string   `json:"meaning_model,omitempty" doc:"Saved model, by its id, that groups the answers to each question by meaning; empty: none does"`
+	Channels   []string `json:"channels,omitempty" doc:"Ids of saved channels; absent means the default channels"`
 }
 
 // changeFields are the fields that replace those of the copied task; none is required.
@@ -141,10 +147,10 @@ type changeFields struct {
 	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`
 	DatasetFile  string `json:"dataset_file,omitempty" format:"binary"`
-	Encoding     string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
-	ID           string `json:"column_question_id,omitempty" doc:"Column of the file that holds the ids, if it is not question_id" example:"编号"`
-	Question     string `json:"column_question,omitempty" doc:"Column of the file that holds the questions, if it is not question" example:"prompt"`
-	Answer       string `json:"column_standard_answer,omitempty" doc:"Column of the file that holds the standard answers, if it is not standard_answer" example:"参考答案"`
+	Encoding     string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file; absent means UTF-8"`
+	ID           string `json:"column_question_id,omitempty" doc:"Name of the column with the ids; the default is question_id" example:"编号"`
+	Question     string `json:"column_question,omitempty" doc:"Name of the column with the questions; the default is question" example:"prompt"`
+	Answer       string `json:"column_standard_answer,omitempty" doc:"Name of the column with the standard answers; the default is standard_answer" example:"参考答案"`
 	AgentHeaders string `json:"agent_api_headers,omitempty"`
 	AgentModel   string `json:"agent_model,omitempty" maxLength:"200"`
 	RunsPerItem  int    `json:"runs_per_item,omitempty" minimum:"1" maximum:"20"`
@@ -165,7 +171,7 @@ type changeFields struct {
 type listInput struct {
 	rest.PageQuery
 	Status []string `query:"status,explode" doc:"Only tasks in these states; repeatable or comma-separated" example:"RUNNING"`
-	Query  string   `query:"query" doc:"Only tasks whose name contains this text, without regard to case" example:"V1.2"`
+	Query  string   `query:"query" doc:"Only tasks whose name contains this text, ignoring case" example:"V1.2"`
 }
 
 type listOutput struct {
@@ -199,7 +205,7 @@ func (h *handler) registerTasks(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath, ID: "create-task", Tag: "tasks", Status: http.StatusCreated,
 		Summary:     "Create a task from a file of questions",
-		Description: "The task starts at once unless `start` is false. A file that is refused comes with everything that is wrong with its rows.",
+		Description: "The task starts immediately unless `start` is false. If the file is refused, the error lists everything that is wrong with its rows.",
 		Faults:      createFaults, Body: body,
 	}, h.createTask)
 	h.registerEstimate(api)
@@ -211,7 +217,7 @@ func (h *handler) registerTasks(api huma.API) {
 		Faults: []string{request.CodeTaskNotFound},
 	}, h.getTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get how alike and how quick a task's answers are",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get statistics on how alike, correct and fast a task's answers are",
 		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.getStatistics)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -221,7 +227,7 @@ func (h *handler) registerTasks(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/clone", ID: "clone-task", Tag: "tasks", Status: http.StatusCreated,
 		Summary:     "Create a task with the settings and questions of another",
-		Description: "Fields that are sent replace the other task's. Headers, payload and the URL's query go to an agent at the same origin only.",
+		Description: "Fields that are sent replace those of the other task. Headers, payload and the URL's query are copied only if the agent has the same origin.",
 		Faults:      append([]string{request.CodeTaskNotFound}, createFaults...), Body: rest.Multipart[changeFields](schemas, false),
 	}, h.cloneTask)
 }
@@ -258,7 +264,7 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	}
 	request.Made(ctx, id.String(), n.Name)
 	return &createdTaskOutput{createdTask{
-		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
+		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), MeaningCalls: n.MeaningCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
 		Evaluators: newEvaluators(n.BareEvaluators()), Warnings: newWarnings(ctx, n.Warnings()),
 	}}, nil
 }

@@ -18,11 +18,11 @@ import (
 
 // Variant is one of the variants that a task compares: a version of a prompt, or none, combined with a target.
 type Variant struct {
-	Number        int           `json:"number" doc:"1, 2, 3 …" example:"1"`
-	Name          string        `json:"name" doc:"Empty for a plain task" example:"简短 v2 × GPT-4.1"`
+	Number        int           `json:"number" doc:"Number, from 1" example:"1"`
+	Name          string        `json:"name" doc:"Name of the variant; empty for a plain task" example:"简短 v2 × GPT-4.1"`
 	Kind          db.TargetKind `json:"kind" example:"model"`
-	TargetID      *uuid.UUID    `json:"target_id" doc:"The saved model or agent; null for a typed URL"`
-	TargetName    string        `json:"target_name" example:"GPT-4.1"`
+	TargetID      *uuid.UUID    `json:"target_id" doc:"Id of the saved model or agent; null for a typed URL"`
+	TargetName    string        `json:"target_name" doc:"Name of the saved model or agent; empty for a typed URL" example:"GPT-4.1"`
 	Protocol      string        `json:"protocol" example:"openai"`
 	PromptID      *uuid.UUID    `json:"prompt_id"`
 	PromptVersion *int          `json:"prompt_version" example:"2"`
@@ -42,11 +42,13 @@ func newVariants(variants []db.Variant, targets []db.Target) []Variant {
 // createdTask is the response to creating a task.
 type createdTask struct {
 	Created
-	Calls      int             `json:"calls" doc:"Calls that the task makes, without retries" example:"400"`
-	JudgeCalls int             `json:"judge_calls,omitempty" doc:"Calls to judges beside them" example:"400"`
-	Variants   []Variant       `json:"variants"`
-	Evaluators []TaskEvaluator `json:"evaluators" doc:"What judges the answers"`
-	Warnings   []warning       `json:"warnings" doc:"What a user should know: unknown template variables, targets whose last test failed"`
+	Calls      int `json:"calls" doc:"Number of calls to agents and models, without retries" example:"400"`
+	JudgeCalls int `json:"judge_calls,omitempty" doc:"Number of calls to judges, in addition to calls" example:"400"`
+	// MeaningCalls is the number if the first reply about every question is certain.
+	MeaningCalls int             `json:"meaning_calls,omitempty" doc:"Number of calls that group answers by meaning, in addition to calls, if the answers to every question differ and each first reply is certain" example:"100"`
+	Variants     []Variant       `json:"variants"`
+	Evaluators   []TaskEvaluator `json:"evaluators" doc:"The evaluators that judge the answers"`
+	Warnings     []warning       `json:"warnings" doc:"Problems to know about before the start, such as unknown template variables or targets whose last test failed"`
 }
 
 type createdTaskOutput struct{ Body createdTask }
@@ -54,23 +56,24 @@ type createdTaskOutput struct{ Body createdTask }
 // warning describes a problem that a user should know before the start.
 type warning struct {
 	Code    string   `json:"code" values:"warnings" example:"PRICE_MISSING"`
-	Names   []string `json:"names" doc:"The variables, targets or currencies that it is about"`
+	Names   []string `json:"names" doc:"The variables, targets or currencies concerned"`
 	Message string   `json:"message" example:"未设置单价：GPT-4.1"`
 }
 
 type estimateOutput struct {
 	Body struct {
 		Calls           int       `json:"calls" example:"400"`
-		JudgeCalls      int       `json:"judge_calls" doc:"Calls to judges beside them" example:"400"`
-		DurationSeconds *float64  `json:"duration_seconds" doc:"By rate limits and what earlier calls took, those to judges included; null: unknown" example:"96.5"`
-		TotalTokens     *int      `json:"total_tokens" doc:"By earlier calls, those to judges included; null: unknown" example:"60000"`
-		Cost            *string   `json:"cost" doc:"Decimal number, by the tokens of earlier calls, those to judges included; null: unknown" example:"0.42"`
+		JudgeCalls      int       `json:"judge_calls" doc:"Number of calls to judges, in addition to calls" example:"400"`
+		MeaningCalls    int       `json:"meaning_calls" doc:"Number of calls that group answers by meaning, in addition to calls, if the answers to every question differ and each first reply is certain" example:"100"`
+		DurationSeconds *float64  `json:"duration_seconds" doc:"Estimate from rate limits and the duration of earlier calls, including calls to judges; null if unknown" example:"96.5"`
+		TotalTokens     *int      `json:"total_tokens" doc:"Estimate from earlier calls, including calls to judges; null if unknown" example:"60000"`
+		Cost            *string   `json:"cost" doc:"Estimate from the tokens of earlier calls, including calls to judges, a decimal number; null if unknown" example:"0.42"`
 		Currency        *string   `json:"currency" example:"USD"`
 		Variants        []Variant `json:"variants"`
 		Warnings        []warning `json:"warnings"`
 		// Detectable is what a comparison with another task of this size shows.
-		Detectable measure.Detectable `json:"detectable" doc:"The difference that a comparison of two tasks of this size shows in four of five cases"`
-		Basis      measure.Basis      `json:"basis" enum:"comparison,task,assumed" doc:"What the variances behind detectable come from: the newest finished comparison of the same questions, the newest finished task, or an assumption" example:"task"`
+		Detectable measure.Detectable `json:"detectable" doc:"The smallest differences that a comparison of two tasks of this size detects with 80 % power"`
+		Basis      measure.Basis      `json:"basis" enum:"comparison,task,assumed" doc:"Source of the variances behind detectable: comparison (the newest finished comparison of the same questions), task (the newest finished task) or assumed" example:"task"`
 	}
 }
 
@@ -78,8 +81,8 @@ func (h *handler) registerEstimate(api huma.API) {
 	body := rest.Multipart[taskFields](api.OpenAPI().Components.Schemas, true)
 	body.Content["application/json"] = body.Content["multipart/form-data"]
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/estimate", ID: "estimate-task", Tag: "tasks", Summary: "Say what a task would take",
-		Description: "The same body as that of creating a task; nothing is created.", Faults: createFaults, Body: body,
+		Method: http.MethodPost, Path: tasksPath + "/estimate", ID: "estimate-task", Tag: "tasks", Summary: "Estimate the calls, time and cost of a task",
+		Description: "Takes the same body as creating a task, but creates nothing.", Faults: createFaults, Body: body,
 	}, h.estimateTask)
 }
 
@@ -98,7 +101,7 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	}
 	output := &estimateOutput{}
 	body := &output.Body
-	body.Calls, body.JudgeCalls, body.TotalTokens = estimate.Calls, estimate.JudgeCalls, estimate.Tokens
+	body.Calls, body.JudgeCalls, body.MeaningCalls, body.TotalTokens = estimate.Calls, estimate.JudgeCalls, estimate.MeaningCalls, estimate.Tokens
 	body.Variants, body.Warnings = newVariants(estimate.Variants, bare(n.AllTargets())), newWarnings(ctx, estimate.Warnings)
 	if estimate.Duration != nil {
 		seconds := estimate.Duration.Round(time.Millisecond).Seconds()

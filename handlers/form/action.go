@@ -49,6 +49,19 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Servic
 	return evaluated, err
 }
 
+// Group has the model named in a form group the answers of a task that has ended by meaning.
+func Group(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task, submitted *Upload) (db.Task, error) {
+	c := fields{form: submitted}
+	model := c.meaningModel(ctx, saved, "model_id")
+	if model == nil && len(c.faults) == 0 {
+		c.fail("model_id", request.FieldFault("model_id", request.Required()))
+	}
+	if len(c.faults) > 0 {
+		return task, c.faults[0].Fault
+	}
+	return service.Group(ctx, request.From(ctx).Actor, task, *model)
+}
+
 // Delete removes a task. If the task is running, the fault asks the user to stop it first.
 func Delete(ctx context.Context, service *tasks.Service, task db.Task) error {
 	err := service.Delete(ctx, task)

@@ -55,9 +55,10 @@ func formValue(member json.RawMessage) string {
 }
 
 // lists are the fields that may be repeated.
-var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "events": true, "numbers": true}
+var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "columns": true, "events": true, "numbers": true}
 
-// questionIDs is a field that is a list and may be repeated, of texts that may contain commas: it is stored as JSON.
+// questionIDs is a field with a list of texts, and may be repeated. The texts may contain commas, so it is stored as
+// JSON.
 const questionIDs = "question_ids"
 
 // QuestionIDs returns the values of the field question_ids. ok is false if the field is not a list of texts.

@@ -16,7 +16,7 @@ import (
 
 // Check refuses addresses that may not be called.
 type Check struct {
-	// URL checks addresses of agents, Model those of models, Channel those of channels.
+	// URL, Model and Channel check the addresses of agents, models and channels.
 	URL, Model, Channel func(*url.URL) error
 	// Task checks the address of a task's agent. The task may be a copy of the demo, which its headers show.
 	Task func(u *url.URL, headers map[string]string) error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,7 +147,7 @@ type alertFields struct {
 	metric, below, ifWorse, margin, prefix string
 }
 
-// alertFields reads the members of an alert: from JSON those of the object alert, from a page a field for each.
+// alertFields reads the settings of an alert: the members of the object alert in JSON, or one field each in a form.
 func (c *fields) alertFields() (given alertFields, isValid bool) {
 	if !c.form.IsJSON {
 		return alertFields{
@@ -194,7 +193,7 @@ func (c *fields) alert(entry *entries.Schedule) {
 	}
 	entry.AlertMetric, entry.AlertsWorse = &given.metric, given.ifWorse == "true"
 	if given.below != "" {
-		limit, isNumber := amountOf(given.below)
+		limit, isNumber := request.Amount(given.below)
 		if !isNumber || limit > 1 || !metric.IsShare() {
 			wrong("below", request.ValidAlertLimit())
 			return
@@ -202,7 +201,7 @@ func (c *fields) alert(entry *entries.Schedule) {
 		entry.AlertBelow = &limit
 	}
 	if given.margin != "" {
-		margin, isNumber := amountOf(given.margin)
+		margin, isNumber := request.Amount(given.margin)
 		if !isNumber || metric.IsShare() && margin > 1 {
 			wrong("margin", request.ValidMargin())
 			return
@@ -212,14 +211,4 @@ func (c *fields) alert(entry *entries.Schedule) {
 	if entry.AlertBelow == nil && !entry.AlertsWorse {
 		wrong("below", request.ValidAlertLimit())
 	}
-}
-
-// amountOf reads a number of 0 or more, or a percentage.
-func amountOf(text string) (number float64, isValid bool) {
-	digits, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if isPercent {
-		number /= 100
-	}
-	return number, err == nil && number >= 0 && !math.IsInf(number, 0)
 }

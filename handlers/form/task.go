@@ -53,14 +53,14 @@ type Rules struct {
 
 // taskFields are the fields of a task in the form's order.
 var taskFields = []string{
-	"task_name", "models", "agents", "prompts", "evaluators", "dataset", "agent_api_url", "dataset_encoding", "dataset_file",
+	"task_name", "models", "agents", "prompts", "evaluators", "meaning_model", "dataset", "agent_api_url", "dataset_encoding", "dataset_file",
 	"agent_model", "agent_api_headers", "extra_payload", "runs_per_item", "timeout_seconds", "max_retries", "concurrency",
 	"use_stream", "rate_limit", "on_turn_failure", "cluster_by", "adaptive", "max_cost", "channels", "start", "",
 }
 
-// Task reads a form for a task and returns all its faults, in the form's order. Absent fields keep base's values:
-// the defaults, or those of the task that the form copies. Values of base that may be secret – headers, payload,
-// the URL's query – are used only for an agent at the same origin.
+// Task reads a form for a task and returns all its faults, in the form's order. Absent fields keep base's values: the
+// defaults, or the settings of the task that the form copies. Values of base that may be secret – headers, payload, the
+// URL's query – are used only for an agent at the same origin.
 func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
 	c := checker{fields{form: form}, base}
 	c.name()
@@ -351,6 +351,12 @@ func (c *checker) references(ctx context.Context, saved *library.Service) {
 	if c.form.Has("evaluators") {
 		c.savedEvaluators(ctx, saved)
 	}
+	if c.form.Has("meaning_model") {
+		before := c.n.Meaning
+		if c.n.Meaning = c.meaningModel(ctx, saved, "meaning_model"); c.n.Meaning != nil && before != nil {
+			*c.n.Meaning = ofDemo(*c.n.Meaning, []tasks.NewTarget{*before})
+		}
+	}
 	if text := c.form.Value("dataset"); text != "" && c.form.File == nil {
 		c.savedDataset(ctx, saved, text)
 	}
@@ -468,6 +474,27 @@ func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found 
 		found = append(found, evaluator)
 	}
 	return found
+}
+
+// meaningModel resolves the model that is to group answers by meaning; nil if none is named.
+func (c *fields) meaningModel(ctx context.Context, saved *library.Service, field string) *tasks.NewTarget {
+	text := c.form.Value(field)
+	if !c.isText(field) || text == "" {
+		return nil
+	}
+	reference, err := library.ParseReference(text)
+	if err == nil && reference.Version != 0 {
+		err = library.ErrUnknownReference // models have no versions
+	}
+	var model tasks.NewTarget
+	if err == nil {
+		model, _, err = saved.ModelTarget(ctx, request.ScopeOf(ctx), reference)
+	}
+	if err != nil {
+		c.failedReference(field, err)
+		return nil
+	}
+	return &model
 }
 
 // Evaluators reads the evaluators that are to judge a task that has ended; none means the task's own.

@@ -2,6 +2,7 @@
 package pages
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
@@ -34,7 +35,7 @@ import (
 // Locale returns a request's locale.
 func Locale(c echo.Context) text.Locale { return request.From(c.Request().Context()).Locale }
 
-// Gates limit concurrent work.
+// Gates returns the gates that limit concurrent work.
 func Gates(c echo.Context) *request.Gates { return request.From(c.Request().Context()).Gates }
 
 // Actor returns the actor of a request.
@@ -51,11 +52,16 @@ func Done(c echo.Context, path, what string) error {
 	return c.Redirect(http.StatusSeeOther, path+"?done="+what)
 }
 
-// leftOut is the parameter that names what a page left out of the address that led to it.
-const leftOut = "left_out"
+const (
+	// leftOut is the parameter that names what a page left out of the address that led to it, once for each.
+	leftOut = "left_out"
+	// leftOutMost is how many of them a page names, each with at most leftOutText characters.
+	leftOutMost, leftOutText = 10, 100
+)
 
-// Nearest redirects from a page whose address asks for something that does not exist – an old link, a column that another
-// dataset has – to the same page without it, which says so. isAny reports that the address has such a parameter.
+// Nearest redirects from a page whose address asks for something that does not exist – an old link, a column that
+// another dataset has – to the same page without that parameter, with a notice; from a file, to the page that offers
+// it. isAny reports that the address has such a parameter.
 func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	name := f.Parameter()
 	query := c.QueryParams()
@@ -64,21 +70,45 @@ func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	}
 	kept := maps.Clone(query)
 	delete(kept, name)
-	kept.Set(leftOut, name)
-	return true, c.Redirect(http.StatusSeeOther, paths.WithQuery(c.Request().URL.EscapedPath(), kept))
+	path := c.Request().URL.EscapedPath()
+	for _, file := range []string{"/export", "/print"} {
+		if of, isFile := strings.CutSuffix(path, file); isFile {
+			path = of
+			delete(kept, "format")
+			delete(kept, "only")
+		}
+	}
+	return true, c.Redirect(http.StatusSeeOther, noticing(paths.WithQuery(path, kept), name, query.Get(name)))
 }
 
-// KeepNotice returns an address to which a page that shows nothing itself leads, with what was left out of its own.
-func KeepNotice(c echo.Context, address string) string {
-	name := c.QueryParam(leftOut)
-	if name == "" {
-		return address
+// noticing returns an address whose page says that it left out a parameter.
+func noticing(address, name, value string) string {
+	if value != "" && name != paths.SavedParameter {
+		name += "=" + value
 	}
 	separator := "?"
 	if strings.Contains(address, "?") {
 		separator = "&"
 	}
 	return address + separator + url.Values{leftOut: {name}}.Encode()
+}
+
+// KeepNotice adds the parameters that were left out of a request's address to the address to which it redirects.
+func KeepNotice(c echo.Context, address string) string {
+	for _, name := range c.QueryParams()[leftOut] {
+		address = noticing(address, name, "")
+	}
+	return address
+}
+
+// noticed returns what the address of a page says was left out.
+func noticed(c echo.Context) (names []string) {
+	for _, name := range c.QueryParams()[leftOut] {
+		if name = text.Cut(request.StorableText(name), leftOutText); name != "" && !slices.Contains(names, name) && len(names) < leftOutMost {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // OpenView redirects from a page whose address names a saved view to the same page with the filters and the order of the
@@ -110,7 +140,7 @@ func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAske
 	return true, c.Redirect(http.StatusSeeOther, paths.WithQuery(c.Request().URL.EscapedPath(), kept))
 }
 
-// Views are the saved views of a kind in the project of a request, for the page at a path that shows a query.
+// Views returns the saved views of a kind in the project of a request, for the page at a path that shows a query.
 func Views(c echo.Context, views people.People, kind people.ViewKind, path string, query url.Values) (ui.Views, error) {
 	ctx := c.Request().Context()
 	list, err := views.Views(ctx, request.ScopeOf(ctx).Home(), kind)
@@ -170,9 +200,7 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 	if what := c.QueryParam("done"); slices.Contains(toasts, what) {
 		frame.Toast = Locale(c).Text("done." + what)
 	}
-	if name := c.QueryParam(leftOut); name != "" {
-		frame.LeftOut = request.StorableText(name)
-	}
+	frame.LeftOut = noticed(c)
 	return frame
 }
 
@@ -197,6 +225,17 @@ func Variant(c echo.Context, task db.Task) (number int, err error) {
 	return number, nil
 }
 
+// Flag reads a parameter that is true, false or absent.
+func Flag(c echo.Context, name string) (isSet bool, err error) {
+	switch c.QueryParam(name) {
+	case "true":
+		return true, nil
+	case "", "false":
+		return false, nil
+	}
+	return false, request.ParameterFault(name, request.Boolean())
+}
+
 // Render sends a page or a part of one.
 func Render(c echo.Context, status int, component templ.Component) error {
 	header := c.Response().Header()
@@ -215,7 +254,7 @@ const DefaultSize = 20
 // Window reads page and page_size.
 func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
 
-// WindowOf is Window for the second list of a page, whose page's number is another parameter.
+// WindowOf is like Window, for the second list of a page, which has its own parameter for the page number.
 func WindowOf(c echo.Context, name string) (db.Page, error) {
 	page := db.Page{Number: 1, Size: DefaultSize}
 	for _, parameter := range []struct {
@@ -244,12 +283,13 @@ func NewPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	return ui.Pager{Path: path, Query: query, Page: page.Number, Size: page.Size, Total: total}
 }
 
-// RedirectPastEnd redirects from a page beyond the end of a list to its last page.
+// RedirectPastEnd redirects from a page beyond the end of a list to its last page, which shows a notice.
 func RedirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error) {
 	if pager.Page <= pager.Pages() {
 		return false, nil
 	}
-	return true, c.Redirect(http.StatusSeeOther, pager.Href(pager.Pages()))
+	last := KeepNotice(c, pager.Href(pager.Pages()))
+	return true, c.Redirect(http.StatusSeeOther, noticing(last, cmp.Or(pager.Name, "page"), strconv.Itoa(pager.Page)))
 }
 
 // browserCookie names the browser to which staged files and kept secrets belong.

@@ -39,7 +39,7 @@ func newList[T any](items []T, page db.Page, total int) *list[T] {
 
 // ObjectPath is the id of an object in a path.
 type ObjectPath struct {
-	ID string `path:"id" doc:"Id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	ID string `path:"id" doc:"Id of the object" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
 type bodyInput struct{ rest.FormInput }
@@ -77,7 +77,7 @@ func RegisterAPI(api huma.API, config Config) {
 	h.registerShares(api)
 	h.registerViews(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag, Summary: "List who did what, newest first",
+		Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag, Summary: "List the audit log, newest first",
 		Faults: []string{request.CodeParameterInvalid},
 	}, h.listAudit)
 }
@@ -90,7 +90,7 @@ func (h endpoints) registerUsers(api huma.API) {
 		Method: http.MethodGet, Path: path, ID: "list-users", Tag: tag, Summary: "List the accounts, by name",
 	}, h.listUsers)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-user", Tag: tag, Summary: "Make an account", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: path, ID: "create-user", Tag: tag, Summary: "Create an account", Status: http.StatusCreated,
 		Faults: []string{request.CodeParameterInvalid}, Body: rest.JSONBody[newUser](schemas),
 	}, h.createUser)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -99,7 +99,7 @@ func (h endpoints) registerUsers(api huma.API) {
 	}, h.getUser)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-user", Tag: tag, Summary: "Change an account",
-		Description: "Somebody must always be left who may manage accounts: otherwise 409 TASK_STATE_CONFLICT.",
+		Description: "At least one account that may manage accounts must remain; otherwise 409 TASK_STATE_CONFLICT.",
 		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeTaskStateConflict}, Body: rest.JSONBody[changedUser](schemas),
 	}, h.patchUser)
 }
@@ -110,25 +110,25 @@ func (h endpoints) registerProjects(api huma.API) {
 		Method: http.MethodGet, Path: path, ID: "list-projects", Tag: tag, Summary: "List the projects that you are in",
 	}, h.listProjects)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-project", Tag: tag, Summary: "Make a project", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: path, ID: "create-project", Tag: tag, Summary: "Create a project", Status: http.StatusCreated,
 		Faults: []string{request.CodeParameterInvalid}, Body: rest.JSONBody[newProject](schemas),
 	}, h.createProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/{id}", ID: "get-project", Tag: tag, Summary: "Get a project, with what it uses of its quotas",
+		Method: http.MethodGet, Path: path + "/{id}", ID: "get-project", Tag: tag, Summary: "Get a project with its quotas and their current usage",
 		Faults: []string{request.CodeNotFound},
 	}, h.getProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-project", Tag: tag, Summary: "Change a project's name and quotas",
-		Description: "Over a quota new work is refused with QUOTA_EXCEEDED, and lanes wait; what runs goes on, except that launches are stopped at the month's ceiling of cost.",
+		Description: "Beyond a quota, new work is refused with QUOTA_EXCEEDED and lanes wait. Running work continues, except that launches are stopped at the monthly cost ceiling.",
 		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[changedProject](schemas),
 	}, h.patchProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/{id}/settings", ID: "get-project-settings", Tag: tag, Summary: "Get the settings of a project that its administrators change",
+		Method: http.MethodGet, Path: path + "/{id}/settings", ID: "get-project-settings", Tag: tag, Summary: "Get a project's settings",
 		Faults: []string{request.CodeNotFound},
 	}, h.getSettings)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPut, Path: path + "/{id}/settings", ID: "put-project-settings", Tag: tag, Summary: "Replace the settings of a project that its administrators change",
-		Description: "Verdicts keep reasons that are no longer in the list.",
+		Method: http.MethodPut, Path: path + "/{id}/settings", ID: "put-project-settings", Tag: tag, Summary: "Replace a project's settings",
+		Description: "Project administrators may do this. Verdicts keep reasons that are no longer in the list.",
 		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid},
 	}, h.putSettings)
 }
@@ -136,19 +136,19 @@ func (h endpoints) registerProjects(api huma.API) {
 func (h endpoints) registerMembers(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/projects/{id}/members"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path, ID: "list-members", Tag: tag, Summary: "List who is in a project",
+		Method: http.MethodGet, Path: path, ID: "list-members", Tag: tag, Summary: "List the members of a project",
 		Faults: []string{request.CodeNotFound},
 	}, h.listMembers)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "add-member", Tag: tag, Summary: "Give an account a role in a project", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: path, ID: "add-member", Tag: tag, Summary: "Add an account to a project", Status: http.StatusCreated,
 		Faults: []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[newMembership](schemas),
 	}, h.addMember)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPut, Path: path + "/{user_id}", ID: "set-member", Tag: tag, Summary: "Set what an account may do in a project",
+		Method: http.MethodPut, Path: path + "/{user_id}", ID: "set-member", Tag: tag, Summary: "Change the role of an account in a project",
 		Faults: []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[role](schemas),
 	}, h.setMember)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{user_id}", ID: "remove-member", Tag: tag, Summary: "Take an account out of a project", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: path + "/{user_id}", ID: "remove-member", Tag: tag, Summary: "Remove an account from a project", Status: http.StatusNoContent,
 		Faults: []string{request.CodeNotFound},
 	}, h.removeMember)
 }
@@ -157,14 +157,14 @@ func (h endpoints) registerTokens(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/tokens"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path, ID: "list-tokens", Tag: tag, Summary: "List the tokens of a project, newest first",
-		Description: "Those who manage the project see all, everybody else their own.",
+		Description: "Project administrators see all tokens, other members their own.",
 	}, h.listTokens)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-token", Tag: tag, Summary: "Make a token for a project", Description: "Its value is told only now.",
+		Method: http.MethodPost, Path: path, ID: "create-token", Tag: tag, Summary: "Create a token for a project", Description: "Its value is returned only in this response.",
 		Status: http.StatusCreated, Faults: []string{request.CodeParameterInvalid, request.CodeQuotaExceeded}, Body: rest.JSONBody[tokenBody](schemas),
 	}, h.createToken)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-token", Tag: tag, Summary: "Revoke a token, at once", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-token", Tag: tag, Summary: "Revoke a token immediately", Status: http.StatusNoContent,
 		Faults: []string{request.CodeNotFound},
 	}, h.revokeToken)
 }
@@ -176,19 +176,19 @@ func (h endpoints) registerShares(api huma.API) {
 		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listShares)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag, Summary: "Make a read-only link to a task's report", Status: http.StatusCreated,
-		Description: "Whoever has it sees the report and nothing else. Its address is told only now.",
+		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag, Summary: "Create a read-only link to a task's report", Status: http.StatusCreated,
+		Description: "Anyone with the link can see the report and nothing else. Its address is returned only in this response.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid, request.CodeQuotaExceeded}, Body: rest.JSONBody[shareBody](schemas),
 	}, h.createShare)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-share", Tag: tag, Summary: "Revoke a link, at once", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-share", Tag: tag, Summary: "Revoke a link immediately", Status: http.StatusNoContent,
 		Faults: []string{request.CodeNotFound},
 	}, h.revokeShare)
 }
 
 type usersInput struct {
 	rest.PageQuery
-	Query string `query:"query" doc:"Part of the name" example:"李"`
+	Query string `query:"query" doc:"Only accounts whose name contains this text" example:"李"`
 }
 
 func (h endpoints) listUsers(ctx context.Context, input *usersInput) (*list[Account], error) {
@@ -453,11 +453,11 @@ func (h endpoints) revokeShare(ctx context.Context, input *ObjectPath) (*struct{
 
 type auditInput struct {
 	rest.PageQuery
-	Actor  string `query:"actor" doc:"Name of an account or token, or an address" example:"李雷"`
-	Action string `query:"action" doc:"An action, or what it begins with before the point" example:"task"`
-	Object string `query:"object" doc:"Id, kind, or part of the name" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	From   string `query:"from" doc:"RFC 3339, or a day in Beijing" example:"2026-11-01"`
-	To     string `query:"to" doc:"RFC 3339 (exclusive), or the last day" example:"2026-11-30"`
+	Actor  string `query:"actor" doc:"Only entries of this actor: the name of an account or token, or an address" example:"李雷"`
+	Action string `query:"action" doc:"Only this action, such as task.delete, or all actions with this prefix, such as task" example:"task"`
+	Object string `query:"object" doc:"Only entries about this object: its id, its kind, or part of its name" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	From   string `query:"from" doc:"Start of the period, inclusive: RFC 3339, or a day in Beijing time" example:"2026-11-01"`
+	To     string `query:"to" doc:"End of the period: RFC 3339, exclusive, or the last day in Beijing time" example:"2026-11-30"`
 }
 
 func (h endpoints) listAudit(ctx context.Context, input *auditInput) (*list[Record], error) {

@@ -15,14 +15,14 @@ import (
 // Account is an account. Its password is never returned.
 type Account struct {
 	ID           uuid.UUID     `json:"id"`
-	Name         string        `json:"name" doc:"What is typed to sign in, and what reviews are signed with" example:"李雷"`
-	IsAdmin      bool          `json:"is_admin" doc:"It manages accounts and projects, and may do everything in them"`
+	Name         string        `json:"name" doc:"Name for signing in; also shown on the account's reviews" example:"李雷"`
+	IsAdmin      bool          `json:"is_admin" doc:"True if the account manages accounts and projects, with every right in all projects"`
 	IsDisabled   bool          `json:"is_disabled"`
 	HasPassword  bool          `json:"has_password"`
 	Passkeys     int           `json:"passkeys"`
-	MustChange   bool          `json:"must_change_password" doc:"Its owner must choose another password before anything else"`
-	NeedsPasskey bool          `json:"needs_passkey" doc:"The password alone does not sign in"`
-	IsOfProvider bool          `json:"is_of_provider" doc:"It is signed in by the OpenID Connect provider"`
+	MustChange   bool          `json:"must_change_password" doc:"True if the account must change its password before anything else"`
+	NeedsPasskey bool          `json:"needs_passkey" doc:"True if signing in requires a passkey as well as the password"`
+	IsOfProvider bool          `json:"is_of_provider" doc:"True if the account signs in through the OpenID Connect provider"`
 	Memberships  []AccountRole `json:"memberships"`
 	SignedInAt   *rest.Moment  `json:"signed_in_at"`
 	CreatedAt    rest.Moment   `json:"created_at"`
@@ -40,37 +40,37 @@ type AccountRole struct {
 type Workspace struct {
 	ID            uuid.UUID   `json:"id"`
 	Name          string      `json:"name" example:"默认"`
-	CallsPerDay   *int64      `json:"calls_per_day" doc:"null: any number" example:"20000"`
-	UploadsPerDay *int        `json:"uploads_per_day" example:"200"`
-	DiskBytes     *int64      `json:"disk_bytes" example:"10737418240"`
-	Lanes         *int        `json:"lanes" doc:"Calls at once, over all workers" example:"16"`
-	CostPerMonth  *string     `json:"cost_per_month" doc:"Decimal number that holds in each currency" example:"200"`
-	Used          *Used       `json:"used" doc:"null in lists"`
+	CallsPerDay   *int64      `json:"calls_per_day" doc:"Maximum number of calls per day; null means unlimited" example:"20000"`
+	UploadsPerDay *int        `json:"uploads_per_day" doc:"Maximum number of dataset uploads per day; null means unlimited" example:"200"`
+	DiskBytes     *int64      `json:"disk_bytes" doc:"Maximum size of stored data, in bytes; null means unlimited" example:"10737418240"`
+	Lanes         *int        `json:"lanes" doc:"Maximum number of simultaneous calls, over all workers; null means unlimited" example:"16"`
+	CostPerMonth  *string     `json:"cost_per_month" doc:"Cost ceiling per month in each currency, a decimal number; null means unlimited" example:"200"`
+	Used          *Used       `json:"used" doc:"Current usage; null in lists"`
 	CreatedAt     rest.Moment `json:"created_at"`
 	UpdatedAt     rest.Moment `json:"updated_at"`
 }
 
 // Settings are the settings of a project that its own administrators change.
 type Settings struct {
-	ReviewReasons   []string `json:"review_reasons" nullable:"false" maxItems:"10" doc:"Reasons of verdicts beside number, conclusion, omission, citation and format: at most 10 texts of at most 40 characters" example:"[\"语气不当\"]"`
-	SmallestPoints  *float64 `json:"smallest_points,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference of shares that matters, in percentage points; left as it is if absent" example:"1"`
-	SmallestPercent *float64 `json:"smallest_percent,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference of times, tokens and costs that matters, in percent; left as it is if absent" example:"5"`
+	ReviewReasons   []string `json:"review_reasons" nullable:"false" maxItems:"10" doc:"Reasons for verdicts in addition to number, conclusion, omission, citation and format: at most 10 texts of at most 40 characters each" example:"[\"语气不当\"]"`
+	SmallestPoints  *float64 `json:"smallest_points,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between shares that matters, in percentage points; unchanged if absent" example:"1"`
+	SmallestPercent *float64 `json:"smallest_percent,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between times, tokens or costs that matters, in percent; unchanged if absent" example:"5"`
 }
 
 // Used is the usage of a project; days and months are in Beijing time.
 type Used struct {
 	CallsToday    int64        `json:"calls_today" example:"1500"`
 	UploadsToday  int          `json:"uploads_today" example:"3"`
-	Bytes         int64        `json:"bytes" example:"73400320"`
-	MeasuredAt    *rest.Moment `json:"measured_at" doc:"When the bytes were measured; null: not yet"`
-	Lanes         int          `json:"lanes" example:"4"`
+	Bytes         int64        `json:"bytes" doc:"Size of stored data, in bytes" example:"73400320"`
+	MeasuredAt    *rest.Moment `json:"measured_at" doc:"When bytes was measured; null if it has not been yet"`
+	Lanes         int          `json:"lanes" doc:"Number of active lanes, each of which makes one call at a time" example:"4"`
 	CostThisMonth []Spent      `json:"cost_this_month"`
 	NearlyUsedUp  []string     `json:"nearly_used_up" enum:"calls,uploads,disk,cost" doc:"Quotas of which at least 80 % is used"`
 }
 
 // Spent is the amount spent in a currency.
 type Spent struct {
-	Currency string `json:"currency" doc:"Empty where it is not known" example:"USD"`
+	Currency string `json:"currency" doc:"Currency; empty if unknown" example:"USD"`
 	Cost     string `json:"cost" doc:"Decimal number" example:"12.5"`
 }
 
@@ -79,7 +79,7 @@ type Member struct {
 	UserID     uuid.UUID   `json:"user_id"`
 	Name       string      `json:"name" example:"李雷"`
 	Role       people.Role `json:"role" example:"reviewer"`
-	IsGranted  bool        `json:"is_granted" doc:"A group of the OpenID Connect provider gave it"`
+	IsGranted  bool        `json:"is_granted" doc:"True if the role was granted by a group of the OpenID Connect provider"`
 	IsDisabled bool        `json:"is_disabled"`
 	CreatedAt  rest.Moment `json:"created_at"`
 }
@@ -88,14 +88,14 @@ type Member struct {
 type Token struct {
 	ID          uuid.UUID    `json:"id"`
 	Name        string       `json:"name" example:"nightly pipeline"`
-	Hint        string       `json:"hint" doc:"Its last characters" example:"Q2XZ"`
+	Hint        string       `json:"hint" doc:"Last characters of the token" example:"Q2XZ"`
 	ProjectID   uuid.UUID    `json:"project_id"`
 	ProjectName string       `json:"project_name" example:"默认"`
 	Role        people.Role  `json:"role" example:"editor"`
-	Reach       people.Reach `json:"reach" doc:"Where the role holds: in the project; an administrator's also over accounts and projects (older tokens), or over everything (made on the command line)" enum:"project,accounts,installation" example:"project"`
-	UserName    *string      `json:"user_name" doc:"Who made it; null: the command line" example:"李雷"`
-	ExpiresAt   *rest.Moment `json:"expires_at" doc:"null: never"`
-	UsedAt      *rest.Moment `json:"used_at" doc:"To the minute; null: not yet"`
+	Reach       people.Reach `json:"reach" doc:"Scope of the role: project: the project only; accounts: also accounts and projects (an administrator's older tokens); installation: everything (tokens created on the command line)" enum:"project,accounts,installation" example:"project"`
+	UserName    *string      `json:"user_name" doc:"Name of the account that created the token; null if it was created on the command line" example:"李雷"`
+	ExpiresAt   *rest.Moment `json:"expires_at" doc:"When the token expires; null means never"`
+	UsedAt      *rest.Moment `json:"used_at" doc:"When the token was last used, to the minute; null if it never was"`
 	RevokedAt   *rest.Moment `json:"revoked_at"`
 	CreatedAt   rest.Moment  `json:"created_at"`
 }
@@ -103,7 +103,7 @@ type Token struct {
 // NewToken is a token with its value.
 type NewToken struct {
 	Token
-	Value string `json:"token" doc:"Told only now" example:"wnd_4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
+	Value string `json:"token" doc:"Returned only in this response" example:"wnd_4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
 }
 
 // Share is a link to a report. Its address is shown once, when it is created.
@@ -120,29 +120,29 @@ type Share struct {
 // NewShare is a link with its address.
 type NewShare struct {
 	Share
-	URL string `json:"url" doc:"Told only now" example:"https://wending.example/shared/4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
+	URL string `json:"url" doc:"Returned only in this response" example:"https://wending.example/shared/4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
 }
 
 // Record is an entry of the audit.
 type Record struct {
-	Seq         int64           `json:"seq" doc:"1, 2, 3 … without gaps" example:"17"`
+	Seq         int64           `json:"seq" doc:"Number of the entry: 1, 2, 3 … without gaps" example:"17"`
 	At          rest.Moment     `json:"at"`
-	Actor       string          `json:"actor" doc:"The account's name, or the token's; the address without accounts" example:"李雷"`
-	ActorID     string          `json:"actor_id" doc:"The account's id; empty without"`
-	TokenID     string          `json:"token_id" doc:"Of the token that was used; empty without"`
+	Actor       string          `json:"actor" doc:"Name of the account or token; the address if there are no accounts" example:"李雷"`
+	ActorID     string          `json:"actor_id" doc:"Id of the account; empty if there was none"`
+	TokenID     string          `json:"token_id" doc:"Id of the token that was used; empty if there was none"`
 	Address     string          `json:"address" example:"10.0.0.7"`
 	Via         string          `json:"via" values:"audited via" example:"page"`
 	Action      string          `json:"action" example:"task.delete"`
-	Object      string          `json:"object" doc:"What kind of thing it was done to" example:"task"`
+	Object      string          `json:"object" doc:"Kind of the object" example:"task"`
 	ObjectID    string          `json:"object_id"`
 	ObjectName  string          `json:"object_name" example:"稳定性测试"`
 	ProjectID   string          `json:"project_id"`
 	ProjectName string          `json:"project_name" example:"默认"`
-	Status      int             `json:"status" doc:"The answer's HTTP status; 0 where the process died before there was one: what was done is not known" example:"303"`
-	Before      json.RawMessage `json:"before" doc:"Settings before, without secrets; null where none changed"`
-	After       json.RawMessage `json:"after" doc:"Settings afterwards, without secrets; null where none changed"`
+	Status      int             `json:"status" doc:"HTTP status of the response; 0 if the process died before responding, so that the outcome is unknown" example:"303"`
+	Before      json.RawMessage `json:"before" doc:"Settings before the change, without secrets; null if none changed"`
+	After       json.RawMessage `json:"after" doc:"Settings after the change, without secrets; null if none changed"`
 	RequestID   string          `json:"request_id"`
-	Hash        string          `json:"hash" doc:"SHA-256 of the hash before and the entry, in hexadecimal: with seq it proves later that the entry is still there" example:"9f2c7b…"`
+	Hash        string          `json:"hash" doc:"SHA-256 of the previous entry's hash and this entry, in hexadecimal; recorded together with seq, it can later prove that the entry is still in the log" example:"9f2c7b…"`
 }
 
 func settings(text string) json.RawMessage {
@@ -211,30 +211,30 @@ func newShare(s people.Share) Share {
 type (
 	newUser struct {
 		Name       string      `json:"name" doc:"1–64 characters" example:"李雷"`
-		Password   string      `json:"password" doc:"At least 10 characters, and not one that many people use" example:"correct horse battery"`
-		Role       people.Role `json:"role,omitempty" doc:"In the project; viewer if absent" example:"reviewer"`
-		ProjectID  string      `json:"project_id,omitempty" doc:"The first project if absent"`
+		Password   string      `json:"password" doc:"At least 10 characters, and not a commonly used password" example:"correct horse battery"`
+		Role       people.Role `json:"role,omitempty" doc:"Role in the project; viewer if absent" example:"reviewer"`
+		ProjectID  string      `json:"project_id,omitempty" doc:"Id of the project; the first project if absent"`
 		IsAdmin    bool        `json:"is_admin,omitempty"`
-		MustChange bool        `json:"must_change_password,omitempty" doc:"Its owner must choose another password at the first sign-in; until then it can do nothing else"`
+		MustChange bool        `json:"must_change_password,omitempty" doc:"True if the account must change its password when it first signs in, before anything else"`
 	}
 	changedUser struct {
-		Password   string `json:"password,omitempty" doc:"Ends its sessions"`
-		IsAdmin    *bool  `json:"is_admin,omitempty"`
-		IsDisabled *bool  `json:"is_disabled,omitempty" doc:"true ends its sessions"`
+		Password   string `json:"password,omitempty" doc:"New password; ends the account's sessions"`
+		IsAdmin    *bool  `json:"is_admin,omitempty" doc:"Whether the account manages accounts and projects; unchanged if absent"`
+		IsDisabled *bool  `json:"is_disabled,omitempty" doc:"true disables the account and ends its sessions"`
 	}
 	newProject struct {
 		Name string `json:"name" doc:"1–64 characters" example:"法务"`
 	}
 	changedProject struct {
 		Name          string  `json:"name,omitempty"`
-		CallsPerDay   *int64  `json:"calls_per_day,omitempty" null:"true" doc:"null: any number"`
-		UploadsPerDay *int    `json:"uploads_per_day,omitempty" null:"true"`
-		DiskBytes     *int64  `json:"disk_bytes,omitempty" null:"true"`
-		Lanes         *int    `json:"lanes,omitempty" null:"true"`
-		CostPerMonth  *string `json:"cost_per_month,omitempty" null:"true" doc:"Decimal number"`
+		CallsPerDay   *int64  `json:"calls_per_day,omitempty" null:"true" doc:"null means unlimited"`
+		UploadsPerDay *int    `json:"uploads_per_day,omitempty" null:"true" doc:"null means unlimited"`
+		DiskBytes     *int64  `json:"disk_bytes,omitempty" null:"true" doc:"null means unlimited"`
+		Lanes         *int    `json:"lanes,omitempty" null:"true" doc:"null means unlimited"`
+		CostPerMonth  *string `json:"cost_per_month,omitempty" null:"true" doc:"Decimal number; null means unlimited"`
 	}
 	newMembership struct {
-		UserID string      `json:"user_id,omitempty" doc:"Id of the account, or name"`
+		UserID string      `json:"user_id,omitempty" doc:"Id of the account; alternatively, give its name"`
 		Name   string      `json:"name,omitempty" example:"李雷"`
 		Role   people.Role `json:"role" example:"reviewer"`
 	}
@@ -243,11 +243,11 @@ type (
 	}
 	tokenBody struct {
 		Name string      `json:"name" doc:"1–64 characters" example:"nightly pipeline"`
-		Role people.Role `json:"role,omitempty" doc:"At most your own; viewer if absent" example:"editor"`
-		Days int         `json:"expires_in_days,omitempty" doc:"0: never; 90 if absent" example:"90"`
+		Role people.Role `json:"role,omitempty" doc:"Role of the token, at most your own; viewer if absent" example:"editor"`
+		Days int         `json:"expires_in_days,omitempty" doc:"Days until the token expires; 0 means never; 90 if absent" example:"90"`
 	}
 	shareBody struct {
 		TaskID string `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-		Days   int    `json:"expires_in_days,omitempty" doc:"1–3650; 7 if absent" example:"7"`
+		Days   int    `json:"expires_in_days,omitempty" doc:"Days until the link expires, 1–3650; 7 if absent" example:"7"`
 	}
 )

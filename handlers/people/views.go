@@ -21,8 +21,8 @@ import (
 type View struct {
 	ID        uuid.UUID       `json:"id"`
 	Name      string          `json:"name" example:"法务：关键信息不同"`
-	Kind      people.ViewKind `json:"kind" doc:"questions: of a task's results and of its review; tasks: of the list" enum:"questions,tasks" example:"questions"`
-	Query     string          `json:"query" doc:"The parameters of the page, as in its address" example:"column.category=%E5%90%88%E5%90%8C&filter=facts"`
+	Kind      people.ViewKind `json:"kind" doc:"questions: a view of a task's results and its review; tasks: a view of the list of tasks" enum:"questions,tasks" example:"questions"`
+	Query     string          `json:"query" doc:"Query string of the page's address" example:"column.category=%E5%90%88%E5%90%8C&filter=facts"`
 	CreatedBy string          `json:"created_by" example:"李雷"`
 	CreatedAt rest.Moment     `json:"created_at"`
 	UpdatedAt rest.Moment     `json:"updated_at"`
@@ -36,11 +36,11 @@ type (
 	newViewBody struct {
 		Name  string          `json:"name" doc:"1–64 characters" example:"法务：关键信息不同"`
 		Kind  people.ViewKind `json:"kind" enum:"questions,tasks" example:"questions"`
-		Query string          `json:"query" doc:"The parameters of the page, as in its address" example:"filter=facts"`
+		Query string          `json:"query" doc:"Query string of the page's address" example:"filter=facts"`
 	}
 	changedViewBody struct {
 		Name  string `json:"name,omitempty" doc:"1–64 characters"`
-		Query string `json:"query,omitempty" doc:"As when it is saved"`
+		Query string `json:"query,omitempty" doc:"Query string of the page's address"`
 	}
 )
 
@@ -48,8 +48,8 @@ func (h endpoints) registerViews(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/views"
 	faults := []string{request.CodeNotFound, request.CodeParameterInvalid}
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path, ID: "list-views", Tag: tag, Summary: "List the saved views of a project by name",
-		Description: "A view keeps the filters and the order of a page. `?saved=<id>` opens it on the page of a task's results, of its review or of the list of tasks.",
+		Method: http.MethodGet, Path: path, ID: "list-views", Tag: tag, Summary: "List the saved views of a project, by name",
+		Description: "A view holds the filters and the sort order of a page. `?saved=<id>` opens it on the page of a task's results, its review or the list of tasks.",
 		Faults:      []string{request.CodeParameterInvalid},
 	}, h.listViews)
 	rest.Register(api, h.Failed, rest.Endpoint{

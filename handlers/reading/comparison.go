@@ -13,6 +13,7 @@ import (
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/request"
+	"wending/views/summary"
 )
 
 // Compared is a comparison with people's verdicts on both sides.
@@ -40,9 +41,17 @@ func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool, w
 	return c, r.report.Between(ctx, a, b, c.Pairs, withFacts, within)
 }
 
-// Narrow keeps the questions whose rows in the second task's dataset have what a query asks for of its columns (request.ColumnValues). Of
-// questions that only the first task has, its own rows count.
-func (r Reader) Narrow(ctx context.Context, a, b db.Task, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
+// Narrow keeps the questions whose rows in the second task's dataset have what a query asks for of its columns (request.ColumnValues), and
+// tests which of these changed. Of questions that only the first task has, its own rows count.
+func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
+	c, err := r.narrowed(ctx, a.Task, b.Task, asked, c)
+	if err != nil {
+		return c, err
+	}
+	return c, r.report.Test(ctx, a.Side(), b.Side(), c.Pairs)
+}
+
+func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
 	if len(asked) == 0 {
 		return c, nil
 	}
@@ -66,7 +75,25 @@ func (r Reader) Narrow(ctx context.Context, a, b db.Task, asked url.Values, c me
 	), nil
 }
 
-// ReviewsOf are the reviews of a variant.
+// RequireValues returns a fault that names a column of a query whose values no question of the task has.
+func (r Reader) RequireValues(ctx context.Context, task db.Task, asked url.Values) error {
+	for name, values := range request.ColumnValues(asked) {
+		slicing, err := request.Slicing(url.Values{name: values}, task)
+		if err != nil {
+			return err
+		}
+		having, err := r.report.Matching(ctx, task.ID, report.Filter{Slicing: slicing})
+		if err != nil {
+			return err
+		}
+		if len(having) == 0 {
+			return request.ParameterFault(name, request.Existing())
+		}
+	}
+	return nil
+}
+
+// ReviewsOf returns the reviews of a variant.
 func ReviewsOf(reviews []review.Review, variant int) (of []review.Review) {
 	for _, one := range reviews {
 		if one.Variant == variant {

@@ -40,12 +40,13 @@ type comparedColumn struct {
 	holds     export.Cells
 }
 
-// comparedColumns are the columns of a comparison's questions.
+// comparedColumns returns the columns of a comparison's questions.
 func comparedColumns() []comparedColumn {
 	columns := []comparedColumn{
 		{"number", "number", "", export.HoldsNumber}, {"question_id", "id", "", export.HoldsText}, {"question", "question", "", export.HoldsText},
 		{"standard_answer", "standard", "", export.HoldsText}, {"group", "group", "", export.HoldsText}, {"worse", "worse", "", export.HoldsText},
 		{"facts", "facts", "", export.HoldsText}, {"similarity", "similarity", "", export.HoldsShare},
+		{"p", "p", "", export.HoldsNumber}, {"q", "q", "", export.HoldsNumber}, {"changed", "changed", "", export.HoldsText},
 	}
 	for _, side := range []string{"a", "b"} {
 		for _, one := range []comparedColumn{
@@ -60,7 +61,7 @@ func comparedColumns() []comparedColumn {
 	return columns
 }
 
-// ComparedTexts are the names of the texts that are titles of these columns, behind export.compare.
+// ComparedTexts returns the keys, without export.compare, of the texts that are titles of these columns.
 func ComparedTexts() (keys []string) {
 	for _, column := range comparedColumns() {
 		keys = append(keys, column.key)
@@ -89,7 +90,7 @@ func (r Reports) PrepareComparison(
 	if c.compared, err = r.reader.Compare(ctx, a.Side(), b.Side(), false, compareTime); err != nil {
 		return nil, err
 	}
-	if c.compared.Comparison, err = r.reader.Narrow(ctx, a.Task, b.Task, asked, c.compared.Comparison); err != nil {
+	if c.compared.Comparison, err = r.reader.Narrow(ctx, a, b, asked, c.compared.Comparison); err != nil {
 		return nil, err
 	}
 	c.pairs = c.compared.ByRisk()
@@ -133,30 +134,35 @@ func (c comparedReport) writeWorkbook(ctx context.Context, w io.Writer) error {
 	return export.WriteTables(w, c.locale.Text("export.compare.cut"), [3]export.Sheet{c.summary(), questions, c.alone()})
 }
 
-// summary has the names of both tasks, how many questions each group has, and the measures.
+// summary returns the sheet with the names of both tasks, the number of questions in each group, and the measures.
 func (c comparedReport) summary() export.Sheet {
 	l := c.locale
 	sheet := export.Sheet{Name: l.Text("export.compare.sheet.summary"), Columns: []export.Column{{Title: l.Text("compare.measure")}}}
-	for _, key := range []string{"compare.a", "compare.b", "compare.minus", "export.compare.low", "export.compare.high", "compare.n"} {
+	for _, key := range []string{"compare.a", "compare.b", "compare.minus", "export.compare.low", "export.compare.high", "compare.n", "compare.verdict"} {
 		sheet.Columns = append(sheet.Columns, export.Column{Title: l.Text(key), Holds: export.HoldsNumber})
 	}
 	sheet.Rows = append(sheet.Rows, []string{l.Text("export.info.name"), c.a.Title(), c.b.Title()})
+	gated := c.compared.Gated(nil)
 	for _, one := range []struct {
-		name   string
-		change measure.Change
+		name, number string
+		change       measure.Change
 	}{
-		{"agreement", c.compared.Agreement}, {"success", c.compared.SuccessRate}, {"pass", c.compared.PassShare}, {"latency", c.compared.LatencyMS},
+		{"agreement", "agreement", c.compared.Agreement}, {"success", "success_rate", c.compared.SuccessRate},
+		{"pass", "pass_share", c.compared.PassShare}, {"latency", "latency_ms", c.compared.LatencyMS},
 	} {
 		sheet.Rows = append(sheet.Rows, []string{
 			l.Text("compare.measure." + one.name), number(one.change.MeanA), number(one.change.MeanB), number(one.change.Mean), number(one.change.Low),
-			number(one.change.High), strconv.Itoa(one.change.N),
+			number(one.change.High), strconv.Itoa(one.change.N), l.Text("compare.verdict." + string(gated[one.number].Verdict)),
 		})
 	}
 	for _, group := range measure.ChangeGroups {
 		row := make([]string, len(sheet.Columns))
-		row[0], row[len(row)-1] = l.Text("compare.group."+string(group)), strconv.Itoa(c.compared.InGroup(group))
+		row[0], row[len(row)-2] = l.Text("compare.group."+string(group)), strconv.Itoa(c.compared.InGroup(group))
 		sheet.Rows = append(sheet.Rows, row)
 	}
+	row := make([]string, len(sheet.Columns))
+	row[0], row[len(row)-2] = l.Text("compare.changed.rate"), strconv.Itoa(len(c.compared.Changed()))
+	sheet.Rows = append(sheet.Rows, row)
 	return sheet
 }
 
@@ -207,7 +213,7 @@ func (c comparedReport) each(ctx context.Context, write func([]string) error) er
 	return nil
 }
 
-// row is a question as comparedColumns has it.
+// row returns a question in the columns of comparedColumns.
 func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB string) []string {
 	var losses, changed []string
 	for _, loss := range pair.Losses() {
@@ -226,6 +232,7 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 		strconv.Itoa(pair.A.Number), pair.A.QuestionID, item.Question, item.StandardAnswer, c.word("compare.group.", string(pair.Group())),
 		strings.Join(losses, "; "), strings.Join(changed, "; "), similarity,
 	}
+	cells = append(cells, c.testedCells(pair)...)
 	cells = append(cells, c.sideCells(pair.A, answerA, ReviewsOf(c.compared.OfA.OfQuestions[pair.A.QuestionID], c.a.Variant))...)
 	cells = append(cells, c.sideCells(pair.B, answerB, ReviewsOf(c.compared.OfB.OfQuestions[pair.B.QuestionID], c.b.Variant))...)
 	for n := range c.b.VariableNames {
@@ -236,6 +243,17 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 		cells = append(cells, value)
 	}
 	return cells
+}
+
+// testedCells returns the test whether the question changed: p, q, and what they say.
+func (c comparedReport) testedCells(pair measure.Pair) []string {
+	switch {
+	case pair.Tested == nil:
+		return []string{"", "", ""}
+	case pair.IsChanged():
+		return []string{number(&pair.Tested.P), number(&pair.Tested.Q), c.word("export.compare.changed.", "yes")}
+	}
+	return []string{number(&pair.Tested.P), number(&pair.Tested.Q), c.word("export.compare.changed.", "no")}
 }
 
 // sideCells returns one task's cells for a question.
@@ -253,7 +271,7 @@ func (c comparedReport) sideCells(q measure.ComparedQuestion, answer string, rev
 	}
 }
 
-// word is a name for programs, or its text.
+// word returns a name as it is for programs, or its text for people.
 func (c comparedReport) word(prefix, name string) string {
 	if c.isTable {
 		return name

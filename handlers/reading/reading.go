@@ -1,5 +1,5 @@
-// Package reading collects what a report shows about questions – their answers, the similarity of these, and people's
-// verdicts –, for its pages and for files in every format.
+// Package reading collects what a report shows about questions (their answers, how similar these are, and people's
+// verdicts) for its pages and for files in every format.
 package reading
 
 import (
@@ -40,8 +40,8 @@ func New(store *db.Store, files blob.Store) Reader {
 
 // Reviews are people's verdicts on a task.
 type Reviews struct {
-	// OfQuestions are the reviews of questions as a whole, OfAnswers those of single answers, both by question id;
-	// Withdrawn are the withdrawn reviews of both kinds.
+	// OfQuestions are the reviews of questions as a whole, OfAnswers the reviews of single answers, both by question
+	// id; Withdrawn are the withdrawn reviews of both kinds.
 	OfQuestions, OfAnswers, Withdrawn map[string][]review.Review
 }
 

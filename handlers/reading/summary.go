@@ -13,7 +13,7 @@ import (
 	"wending/views/summary"
 )
 
-// Summary reads a task's report in numbers, also those of each value of the column by unless that is empty. Default
+// Summary reads a task's report in numbers; if by names a column, also the numbers of each of its values. Default
 // ratings of judges count only if withDefaults is true.
 func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaults bool) (summary.Summary, error) {
 	s := summary.Summary{Task: task, By: by, WithDefaults: withDefaults}
@@ -47,7 +47,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaul
 	return s, err
 }
 
-// numbers reads the numbers of each variant and what evaluators say and, if it names a column, those of each of its values.
+// numbers reads the numbers and verdicts of each variant and, if the summary names a column, of each of its values.
 func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (err error) {
 	if place := slices.Index(task.VariableNames, s.By); place >= 0 {
 		numbers, err := r.report.NumbersBy(ctx, task, place+1, s.WithDefaults)
@@ -133,7 +133,7 @@ func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion, is
 	return rows, total, nil
 }
 
-// Agreements are those of the questions, by the numbers of the variants of a task.
+// Agreements returns the questions' agreements, by variant number.
 func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measure.Sample {
 	known := map[int]measure.Sample{}
 	for n, questions := range matrix {

@@ -41,9 +41,9 @@ func (h *filesHandler) assets() journal.Assets { return journal.NewAssets(h.Stor
 type listInput struct {
 	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	rest.PageQuery
-	QuestionID string `query:"question_id" doc:"Only those of one question" example:"q1"`
-	Variant    int    `query:"variant" minimum:"0" maximum:"20" doc:"Only those of one variant, by its number; 0 means all" example:"1"`
-	Type       string `query:"type" enum:"image,audio,video,file" doc:"Only those of one type" example:"image"`
+	QuestionID string `query:"question_id" doc:"Only files of the question with this id" example:"q1"`
+	Variant    int    `query:"variant" minimum:"0" maximum:"20" doc:"Only files of the variant with this number; 0 means all" example:"1"`
+	Type       string `query:"type" enum:"image,audio,video,file" doc:"Only files of this type" example:"image"`
 }
 
 // assetItem is an asset in a response.
@@ -53,15 +53,15 @@ type assetItem struct {
 	QuestionID  string             `json:"question_id" example:"q1"`
 	Variant     int                `json:"variant" example:"1"`
 	RunIndex    int                `json:"run_index" example:"1"`
-	Path        string             `json:"path" doc:"By which it is known within its run" example:"images/logo.png"`
+	Path        string             `json:"path" doc:"Path of the file within its run" example:"images/logo.png"`
 	Type        string             `json:"type" values:"files" example:"image"`
-	State       journal.AssetState `json:"state" doc:"QUEUED until the copy is there, or cannot be had" example:"STORED"`
-	MediaType   *string            `json:"media_type" doc:"What it is by its content; null until it is stored" example:"image/png"`
-	Size        *int64             `json:"size" doc:"Bytes" example:"48213"`
-	SHA256      *string            `json:"sha256" doc:"In hexadecimal digits"`
-	OriginalURL *string            `json:"original_url" doc:"Where the agent has it; null if it came inline" example:"https://agent.example/files/1.png"`
-	URL         string             `json:"url" doc:"Where the copy is" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	Error       *string            `json:"error" doc:"Why there is no copy, or not yet"`
+	State       journal.AssetState `json:"state" doc:"State of the copy; QUEUED until it is stored or copying fails permanently" example:"STORED"`
+	MediaType   *string            `json:"media_type" doc:"Type detected from the content; null until the file is stored" example:"image/png"`
+	Size        *int64             `json:"size" doc:"Size in bytes" example:"48213"`
+	SHA256      *string            `json:"sha256" doc:"SHA-256 of the file, in hexadecimal; null until it is stored"`
+	OriginalURL *string            `json:"original_url" doc:"The agent's own URL of the file; null if the file came inline" example:"https://agent.example/files/1.png"`
+	URL         string             `json:"url" doc:"Path of the copy on this server" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	Error       *string            `json:"error" doc:"Why there is no copy yet, or at all; null if there is no error"`
 	CreatedAt   rest.Moment        `json:"created_at"`
 	StoredAt    *rest.Moment       `json:"stored_at"`
 }
@@ -101,25 +101,25 @@ func RegisterFilesAPI(whole, stream huma.API, config FilesConfig) {
 	h := &filesHandler{config}
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets", ID: "list-assets", Tag: "tasks", Summary: "List the files that a task's agents produced",
-		Description: "Those of the current runs, by question, variant, run and place in the run.", Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Description: "The files of the current runs, ordered by question, variant, run and position in the run.", Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.list)
 	file := func(contentType string) map[string]*huma.Response {
 		return map[string]*huma.Response{
 			"200": rest.Download("The file", map[string]string{contentType: ""}),
-			"206": rest.Download("The part that was asked for; of several parts multipart/byteranges", map[string]string{"*/*": ""}),
-			"304": {Description: "The client has it (If-None-Match)"},
+			"206": rest.Download("The requested range; multipart/byteranges for several ranges", map[string]string{"*/*": ""}),
+			"304": {Description: "The client's copy is current (If-None-Match)"},
 			"416": rest.Refusal(stream.OpenAPI().Components.Schemas, http.StatusRequestedRangeNotSatisfiable, request.CodeRequestInvalid),
 		}
 	}
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}", ID: "get-asset", Tag: "tasks", Summary: "Get a file that an agent produced",
-		Description: "Ranges can be asked for. Whatever a browser might run comes as an attachment.", Faults: []string{request.CodeTaskNotFound}, Responses: file("*/*"),
+		Description: "Supports range requests. A file that a browser might execute is sent as an attachment.", Faults: []string{request.CodeTaskNotFound}, Responses: file("*/*"),
 	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
 		return h.send(ctx, input, false)
 	})
 	rest.Register(stream, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}/thumbnail", ID: "get-asset-thumbnail", Tag: "tasks", Summary: "Get a small JPEG of a picture",
-		Description: "Of PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{request.CodeTaskNotFound}, Responses: file("image/jpeg"),
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}/thumbnail", ID: "get-asset-thumbnail", Tag: "tasks", Summary: "Get a thumbnail of a picture as JPEG",
+		Description: "For PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{request.CodeTaskNotFound}, Responses: file("image/jpeg"),
 	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
 		return h.send(ctx, input, true)
 	})

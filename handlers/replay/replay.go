@@ -58,11 +58,11 @@ type runPath struct {
 
 // runEvent is an event in a response.
 type runEvent struct {
-	Seq  int        `json:"seq" doc:"Counts the events of a unit" example:"7"`
+	Seq  int        `json:"seq" doc:"Number of the event within its unit" example:"7"`
 	AtMS int        `json:"at_ms" doc:"Milliseconds since the call's start" example:"1250"`
 	Type event.Type `json:"type" example:"text"`
 	// Data has the format of package event.
-	Data json.RawMessage `json:"data" doc:"What the event says; which members there are depends on the type" example:"{\"text\":\"巴黎\"}"`
+	Data json.RawMessage `json:"data" doc:"Data of the event; its members depend on the type" example:"{\"text\":\"巴黎\"}"`
 }
 
 func newItem(e event.Event) (runEvent, error) {
@@ -72,12 +72,12 @@ func newItem(e event.Event) (runEvent, error) {
 
 // toolExecution is a tool call in a response.
 type toolExecution struct {
-	ToolID    string           `json:"tool_id" doc:"By which the agent tells its calls apart; may be empty"`
+	ToolID    string           `json:"tool_id" doc:"The agent's own id for the call; may be empty"`
 	Tool      string           `json:"tool" example:"image_generation"`
 	Provider  string           `json:"provider"`
 	AssetType string           `json:"asset_type" example:"image"`
 	Status    string           `json:"status" values:"tool states"`
-	Progress  *float64         `json:"progress" doc:"Per cent; null if none was reported"`
+	Progress  *float64         `json:"progress" doc:"Progress in percent; null if none was reported"`
 	Input     *json.RawMessage `json:"input"`
 	Output    *json.RawMessage `json:"output"`
 	Error     *string          `json:"error"`
@@ -95,7 +95,7 @@ func newTool(t journal.Tool) toolExecution {
 
 type eventsBody struct {
 	Items          []runEvent      `json:"items"`
-	ToolExecutions []toolExecution `json:"tool_executions" doc:"The calls of tools, in the order in which they began"`
+	ToolExecutions []toolExecution `json:"tool_executions" doc:"Tool calls, in the order in which they began"`
 }
 
 type eventsOutput struct{ Body eventsBody }
@@ -107,17 +107,17 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	schemas := stream.OpenAPI().Components.Schemas
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks", Summary: "List what happened during a run",
-		Description: "The first event is task_started, the last of a successful run task_completed. The list is empty for runs that have no events, or whose events are no longer kept.",
+		Description: "The first event is task_started; the last event of a successful run is task_completed. The list is empty for runs without events and for runs whose events are no longer kept.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, h.ofRun)
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/units/{unit_id}/events", ID: "follow-unit", Tag: "tasks", Summary: "Follow what happens during a call as server-sent events",
-		Description: "All events of a unit so far and then each as it is stored, about once a second, under the name of its type; `end` when nothing more comes, with which the stream ends. " +
-			"Last-Event-ID continues behind an event. Where a unit is asked again, task_started begins anew.",
+		Description: "Sends all events of a unit so far, then each new one as it is stored, about once a second, named after its type; `end` is the last event and ends the stream. " +
+			"Last-Event-ID resumes after an event. If a unit is repeated, its events start again with task_started.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 		Responses: map[string]*huma.Response{
 			"200": rest.Events(schemas, "Events", unitEvent{}, unitEnd{}),
-			"204": {Description: "The client has seen the end (Last-Event-ID)"},
+			"204": {Description: "The client has already received the end (Last-Event-ID)"},
 		},
 	}, h.follow)
 }
@@ -160,18 +160,18 @@ func (h *handler) ofRun(ctx context.Context, input *runPath) (*eventsOutput, err
 // unitEvent is the data of an event of a unit's stream.
 type unitEvent struct {
 	runEvent
-	ItemID int64 `json:"item_id" doc:"Of a conversation: which turn's" example:"12"`
+	ItemID int64 `json:"item_id" doc:"Id of the question: for a conversation, of the turn that the event belongs to" example:"12"`
 }
 
 // unitEnd is the data of the event "end".
 type unitEnd struct {
-	RunIDs []int64 `json:"run_ids" doc:"The runs that the unit became, turn by turn; none if it was stopped"`
+	RunIDs []int64 `json:"run_ids" doc:"Ids of the runs recorded for the unit, turn by turn; empty if it was stopped"`
 }
 
 type followInput struct {
 	TaskID      string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	UnitID      string `path:"unit_id" doc:"Id of the unit" example:"4711"`
-	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that was received"`
+	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that the client received"`
 }
 
 // endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.

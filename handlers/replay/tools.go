@@ -17,27 +17,27 @@ import (
 type toolUse struct {
 	Tool    string   `json:"tool" example:"search"`
 	Calls   int      `json:"calls" example:"120"`
-	Failed  int      `json:"failed" doc:"Calls that failed" example:"3"`
-	Runs    int      `json:"runs" doc:"Runs that called it" example:"60"`
-	P50     *float64 `json:"duration_p50_ms" doc:"Median of the calls' durations; null if none has ended" example:"310"`
+	Failed  int      `json:"failed" doc:"Number of failed calls" example:"3"`
+	Runs    int      `json:"runs" doc:"Number of runs that called the tool" example:"60"`
+	P50     *float64 `json:"duration_p50_ms" doc:"Median duration of the calls; null if none has ended" example:"310"`
 	P90     *float64 `json:"duration_p90_ms" example:"900"`
-	TotalMS *int64   `json:"duration_total_ms" example:"41000"`
+	TotalMS *int64   `json:"duration_total_ms" doc:"Total duration of the calls, in milliseconds" example:"41000"`
 }
 
 // pathDifference is a run that went its own way, in a response.
 type pathDifference struct {
-	Number     int    `json:"number" doc:"The question's place on the pages" example:"7"`
+	Number     int    `json:"number" doc:"Position of the question on the task's pages, from 1" example:"7"`
 	QuestionID string `json:"question_id" example:"q7"`
 	Variant    int    `json:"variant" example:"1"`
 	RunIndex   int    `json:"run_index" example:"3"`
 	RunID      int64  `json:"run_id" example:"4711"`
 	UnitID     int64  `json:"unit_id" example:"4711"`
-	Calls      int    `json:"calls" doc:"Tools that the run called" example:"3"`
-	UsualCalls int    `json:"usual_calls" doc:"Tools on the most common path" example:"2"`
-	Step       int    `json:"step" doc:"The first call that differs, from 1" example:"2"`
-	Tool       string `json:"tool" doc:"What the run called there; empty if it called nothing more" example:"search"`
-	Usual      string `json:"usual" doc:"What the most common path calls there; empty if it ends before" example:"calculator"`
-	AtMS       int    `json:"at_ms" doc:"When the difference shows, in milliseconds since the call's start" example:"1250"`
+	Calls      int    `json:"calls" doc:"Number of tool calls in the run" example:"3"`
+	UsualCalls int    `json:"usual_calls" doc:"Number of tool calls on the most common path" example:"2"`
+	Step       int    `json:"step" doc:"Number of the first call that differs, from 1" example:"2"`
+	Tool       string `json:"tool" doc:"Tool that the run called at this step; empty if it made no further calls" example:"search"`
+	Usual      string `json:"usual" doc:"Tool called at this step on the most common path; empty if that path ends earlier" example:"calculator"`
+	AtMS       int    `json:"at_ms" doc:"When the difference appears, in milliseconds since the call's start" example:"1250"`
 }
 
 type toolsInput struct {
@@ -47,17 +47,17 @@ type toolsInput struct {
 
 type toolsOutput struct {
 	Body struct {
-		Tools      []toolUse        `json:"tools" doc:"The most called first, at most 200"`
+		Tools      []toolUse        `json:"tools" doc:"At most 200, most called first"`
 		Items      []pathDifference `json:"items" doc:"Runs whose sequence of tools differs from the most common one among the answered runs of their question and variant; at most the first 1,000"`
-		Pagination rest.Pagination  `json:"pagination" doc:"Of items"`
+		Pagination rest.Pagination  `json:"pagination" doc:"Pagination of items"`
 	}
 }
 
 func (h *handler) registerTools(whole huma.API) {
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/tools", ID: "list-tools", Tag: "tasks",
-		Summary:     "List the tools that a task's runs called, and the runs that went another way",
-		Description: "Of the current runs, while their events are kept.",
+		Summary:     "List the tools that a task's runs called, and the runs that took an unusual path",
+		Description: "Covers the current runs whose events are still kept.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listTools)
 }

@@ -159,8 +159,8 @@ func (f *Fault) Beside(locale text.Locale) string {
 
 // RowDetail is the error in one row of a dataset, in a locale.
 type RowDetail struct {
-	Row     int    `json:"row" doc:"Row number as a spreadsheet shows it" example:"3"`
-	Column  string `json:"column" doc:"Column name; empty if the whole row is concerned" example:"question"`
+	Row     int    `json:"row" doc:"Row number as shown in a spreadsheet" example:"3"`
+	Column  string `json:"column" doc:"Name of the column; empty if the error concerns the whole row" example:"question"`
 	Message string `json:"message" example:"question 为空"`
 }
 
@@ -257,6 +257,9 @@ func Existing() Limit { return Limit{key: "error.range.existing"} }
 
 // Unlike allows a name that does not look like another account's.
 func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
+
+// OtherThan allows something else than what another parameter names.
+func OtherThan(name string) Limit { return Limit{"error.range.other", map[string]any{"Name": name}} }
 
 // VisibleName allows a name whose characters are all visible.
 func VisibleName(most int) Limit { return Limit{"error.range.name", map[string]any{"Max": most}} }
@@ -364,7 +367,7 @@ func UnknownFieldFault(name string, known []string) *Fault {
 	return f
 }
 
-// Parameter is the name of the parameter that the fault is about; empty if it is about something else.
+// Parameter returns the name of the parameter that the fault is about; empty if it is about something else.
 func (f *Fault) Parameter() string {
 	if f.code != CodeParameterInvalid {
 		return ""
@@ -506,8 +509,13 @@ func ofType(err error) *Fault {
 		full     *db.ProjectFullError
 		variable *tasks.UnknownVariableError
 		refused  *tasks.InvalidError
+		left     *db.RunsLeftError
 	)
 	switch {
+	case errors.As(err, &left) && left.Left < 1:
+		return NewFault(CodeTaskStateConflict).WithMessage("error.MOST_RUNS").WithCause(err)
+	case errors.As(err, &left):
+		return ParameterFault("runs", Between(1, left.Left)).WithCause(err)
 	case errors.As(err, &refused):
 		return TaskFault(refused).WithCause(err)
 	case errors.As(err, &invalid):

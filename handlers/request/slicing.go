@@ -29,7 +29,8 @@ func HasSlice(query url.Values) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(query)), isSliceParameter)
 }
 
-// SliceValues are the parameters of a query that Slicing reads. A form has blanks for what it does not ask for.
+// SliceValues returns the parameters of a query that Slicing reads. A form sends blanks for fields that were left
+// empty.
 func SliceValues(query url.Values) url.Values {
 	values := url.Values{}
 	for name, given := range query {

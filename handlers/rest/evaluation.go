@@ -7,7 +7,7 @@ import (
 	"wending/views/text"
 )
 
-// NewEvaluation is the verdict of a rule that is tried out.
+// NewEvaluation returns the verdict of a rule that is tried out.
 func NewEvaluation(locale text.Locale, kind evaluate.Kind, v evaluate.Verdict) export.Evaluation {
 	e := export.Evaluation{Kind: string(kind), Status: string(v.Status), Score: v.Score, Passed: v.Passed, Reason: locale.Reason(v.Reason)}
 	if v.ErrorCode != "" {
@@ -17,7 +17,7 @@ func NewEvaluation(locale text.Locale, kind evaluate.Kind, v evaluate.Verdict) e
 	return e
 }
 
-// NewJudgement is the result of trying out a judge.
+// NewJudgement returns the result of trying out a judge.
 func NewJudgement(locale text.Locale, tried library.TriedJudge) export.Evaluation {
 	latency := int(tried.Latency.Milliseconds())
 	e := export.Evaluation{

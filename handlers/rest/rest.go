@@ -37,8 +37,8 @@ type failure struct {
 	status  int
 	Code    string              `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
 	Message string              `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
-	Details []request.RowDetail `json:"details,omitempty" doc:"Rows of the dataset that are wrong, at most 20, or fields; then row is 0 and column the field"`
-	Current any                 `json:"current,omitempty" doc:"Of REVIEW_CONFLICT: the review as it is; absent if it was withdrawn, or there is none"`
+	Details []request.RowDetail `json:"details,omitempty" doc:"Invalid rows of the dataset, at most 20, or invalid fields, for which row is 0 and column is the field's name"`
+	Current any                 `json:"current,omitempty" doc:"For REVIEW_CONFLICT: the current review; absent if it was withdrawn or there is none"`
 }
 
 // Error implements error.
@@ -55,7 +55,7 @@ func (f *failure) GetHeaders() http.Header {
 	return http.Header{"Retry-After": {request.RetryAfter}}
 }
 
-// Failure is the status and body of an error under /api.
+// Failure returns the status and body of an error under /api.
 func Failure(ctx context.Context, err error) (status int, body any) {
 	f := newFailure(ctx, err)
 	return f.status, f
@@ -101,7 +101,7 @@ type Endpoint struct {
 	Faults []string
 	// MaxBytes is the maximum size of a JSON body; 0 means a megabyte.
 	MaxBytes int64
-	// HasColumns adds the parameters that narrow by a column of the dataset.
+	// HasColumns adds the parameters that filter by a column of the dataset.
 	HasColumns bool
 	// Body is the request's body; nil means none.
 	Body *huma.RequestBody
@@ -159,7 +159,7 @@ func (failed Failed) Refuse(ctx context.Context, err error) error {
 
 // PageQuery is the part of a query that selects a page of a list.
 type PageQuery struct {
-	Page     int `query:"page" doc:"Page number" minimum:"1" maximum:"1000000" default:"1" example:"1"`
+	Page     int `query:"page" doc:"Page number, from 1" minimum:"1" maximum:"1000000" default:"1" example:"1"`
 	PageSize int `query:"page_size" doc:"Items per page" minimum:"1" maximum:"100" default:"20" example:"20"`
 }
 

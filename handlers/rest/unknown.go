@@ -40,12 +40,12 @@ func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Co
 // the parameters.
 const ColumnsParameter = "columns"
 
-// Columns describes these parameters.
+// Columns describes the parameters that narrow a list by a column of the dataset.
 func Columns() *huma.Param {
 	explode := true
 	return &huma.Param{
 		Name: ColumnsParameter, In: "query", Style: "form", Explode: &explode,
-		Description: "column.<name>=<value>: only questions with this value in the column of the dataset; repeatable: one of the values, and all of the columns",
+		Description: "column.<name>=<value>: only questions with this value in the dataset column; repeatable: values of the same column are combined with OR, different columns with AND",
 		Schema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
 		Example:     map[string]string{request.ColumnPrefix + "category": "合同"},
 	}

@@ -79,12 +79,12 @@ func RegisterAPI(api huma.API, config Config) {
 	h, binary := &handler{config}, huma.Schema{Type: "string", Format: "binary"}
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks", Summary: "Download a task with its results",
-		Description: "A ZIP file: settings without secrets, questions, current runs with their evaluations, the report in every format, and the files that agents produced. Another installation imports it, without those files.",
+		Description: "A ZIP file with the settings (without secrets), the questions, the current runs with their evaluations, the report in every format, and the files that agents produced. Another installation can import it, except for those files.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished}, Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
 	}, h.get)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.APITasks + "/import", ID: "import-task", Tag: "tasks", Status: http.StatusCreated, Summary: "Import a task with its results",
-		Description: "What archive gave, as the body or as the field archive of a form. The task has a new id, no secrets and no channels. What is wrong is named with its file, line and member.",
+		Description: "The file downloaded from archive, as the body or as the form field archive. The new task has a new id, no secrets and no channels. Errors name the file, line and member concerned.",
 		Faults:      []string{request.CodeArchiveInvalid, request.CodeRequestTooLarge, request.CodeQuotaExceeded},
 		Body: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			"application/zip": {Schema: &binary},

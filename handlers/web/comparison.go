@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,17 +14,20 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
+	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/summary"
 	"wending/views/ui"
 )
 
-// compare compares two tasks, a and b. Without either it lists the tasks, with a alone the other ones; two tasks ticked in the list
-// arrive as the parameter task, and the older one becomes a.
+// compare compares two tasks, a and b. Without a and b, it lists all tasks to choose from; with only a, it lists the
+// others. Two tasks ticked in the list arrive as the parameter task, and the older one becomes a.
 func (p *Pages) compare(c echo.Context) error {
 	if ticked := c.QueryParams()["task"]; len(ticked) > 0 {
 		return p.compareTicked(c, ticked)
@@ -142,18 +146,21 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 		return err
 	}
 	shown.Slice, shown.By = request.ColumnValues(c.QueryParams()), c.QueryParam("by")
-	if shown.Comparison, err = p.reader.Narrow(ctx, a.Task, b.Task, shown.Slice, compared.Comparison); err != nil {
+	if shown.Comparison, err = p.reader.Narrow(ctx, a, b, shown.Slice, compared.Comparison); err != nil {
 		return err
+	}
+	if shown.Margins, err = request.Margins(c.QueryParams()); err != nil {
+		return err
+	}
+	if len(shown.Slice) > 0 && len(shown.Comparison.Pairs) == 0 {
+		if err := p.reader.RequireValues(ctx, b.Task, shown.Slice); err != nil {
+			return err
+		}
 	}
 	if number := c.QueryParam("question"); number != "" {
 		return p.showPair(c, shown, compared, number, leave)
 	}
-	carriable, err := p.reader.Carriable(ctx, a.Side(), b.Side(), compared)
-	if err != nil {
-		return err
-	}
-	shown.Carriable = len(carriable.Pairs)
-	if err := p.compareBy(ctx, &shown); err != nil {
+	if err := p.offer(ctx, &shown, compared); err != nil {
 		return err
 	}
 	alone := map[string][]measure.ComparedQuestion{summary.OnlyInA: shown.OnlyA, summary.OnlyInB: shown.OnlyB}[shown.Show]
@@ -169,6 +176,49 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 		return err
 	}
 	return p.renderCompared(c, shown, leave)
+}
+
+// confirmChanges asks the questions of a comparison that changed again, to find out which changes hold.
+func (p *Pages) confirmChanges(c echo.Context) error {
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	f, err := p.carryBetween(c, submitted.Value("against"), submitted.Value("variant"))
+	if err != nil {
+		return err
+	}
+	runs, err := strconv.Atoi(submitted.Value("runs"))
+	if err != nil {
+		return request.ParameterFault("runs", request.Between(1, tasks.MaxRuns))
+	}
+	asked := request.ColumnValues(c.QueryParams())
+	confirmation, err := p.reader.Confirmation(c.Request().Context(), f.A, f.B, asked, nil)
+	if err != nil {
+		return err
+	}
+	confirmation.Runs = runs
+	if _, err := p.Tasks.Confirm(c.Request().Context(), pages.Actor(c), confirmation); err != nil {
+		return err
+	}
+	query := summary.Comparison{A: f.A, B: f.B, Slice: asked}.Query(summary.ChangedPart)
+	query.Set("done", "confirm")
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Comparison, query)+"#changed")
+}
+
+// offer reads what a reader can do with a comparison: take verdicts over, confirm changes, and compare by columns.
+func (p *Pages) offer(ctx context.Context, shown *summary.Comparison, compared reading.Compared) error {
+	carriable, err := p.reader.Carriable(ctx, shown.A.Side(), shown.B.Side(), compared)
+	if err != nil {
+		return err
+	}
+	shown.Carriable = len(carriable.Pairs)
+	// A lost key keeps the tasks from being asked at all.
+	shown.Asks, err = p.Tasks.SidesToAsk(shown.A.Task, shown.A.Variant, shown.B.Task, shown.B.Variant)
+	if err != nil && !errors.Is(err, secret.ErrKey) {
+		return err
+	}
+	return p.compareBy(ctx, shown)
 }
 
 // compareBy reads the columns that the second task's questions can be grouped by, and compares the tasks by the one that is named.
@@ -236,7 +286,7 @@ func (p *Pages) printComparison(c echo.Context) error {
 		return err
 	}
 	shown.Slice, shown.IsDocument, shown.HoldsAll = request.ColumnValues(c.QueryParams()), true, true
-	if shown.Comparison, err = p.reader.Narrow(ctx, shown.A.Task, shown.B.Task, shown.Slice, compared.Comparison); err != nil {
+	if shown.Comparison, err = p.reader.Narrow(ctx, shown.A, shown.B, shown.Slice, compared.Comparison); err != nil {
 		return err
 	}
 	pairs := shown.Of("")

@@ -242,16 +242,22 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	}
 	reviews, err = p.reader.Reviews(ctx, report.Task.ID)
 	report.Reviews = reviews.OfQuestions
+	if err == nil && len(report.Slice) > 0 && len(report.Sliced) == 0 {
+		err = p.reader.RequireValues(ctx, report.Task, report.Slice)
+	}
+	if absent := report.Absent(); err == nil && absent != "" {
+		err = request.ParameterFault(absent, request.Existing())
+	}
 	return reviews, err
 }
 
-// viewsOf are the project's saved views of questions, for a page that shows what a query asks for.
+// viewsOf returns the project's saved views of questions, for a page that shows what a query asks for.
 func (p *Pages) viewsOf(c echo.Context, path string, query results.Query) (ui.Views, error) {
 	query.IsPartial = false
 	return pages.Views(c, p.people, people.QuestionViews, path, query.Values())
 }
 
-// sliced are the items of a task that the slice of a query asks for; nil if it does not ask.
+// sliced returns the items of a task that the slice of a query asks for; nil if it does not ask.
 func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (map[int64]bool, error) {
 	slicing, err := request.Slicing(query.Slice, task)
 	if err != nil || len(query.Slice) == 0 {

@@ -347,7 +347,7 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
-// showPresence tells the pages of a task how far its review is, and that others have given verdicts.
+// showPresence reports to a task's pages how far its review is, and that others have given verdicts.
 func (p *Pages) showPresence(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)

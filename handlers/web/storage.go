@@ -33,7 +33,7 @@ type storagePage struct {
 	measured system.Storage
 }
 
-// fresh is how long a measurement is shown.
+// storageIsFresh is how long a measurement is shown.
 const storageIsFresh = time.Minute
 
 // How many tables and tasks are listed.

@@ -16,6 +16,7 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/db/report"
+	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
@@ -69,18 +70,95 @@ func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	if list.Filter, query, err = filterOf(c); err != nil {
 		return list, err
 	}
-	list.Filter.Newest = list.Filter.IsZero()
-	var total int
-	if list.Tasks, total, err = report.NewTaskList(p.Store).Tasks(c.Request().Context(), request.ScopeOf(c.Request().Context()), list.Filter, page); err != nil {
+	if err := arrange(c, &list, query); err != nil {
 		return list, err
 	}
-	if list.Series, err = report.NewTaskList(p.Store).SeriesOf(c.Request().Context(), request.ScopeOf(c.Request().Context()), list.Tasks); err != nil {
+	list.Filter.Newest = list.Filter.IsZero() && !list.Arrangement.NewestOfDataset
+	ctx, tasks := c.Request().Context(), report.NewTaskList(p.Store)
+	found, err := tasks.Arranged(ctx, request.ScopeOf(ctx), list.Filter, list.Arrangement, page)
+	if err != nil {
 		return list, err
+	}
+	list.Tasks, list.Shelves, list.Earlier = found.Tasks, found.Shelves, found.Earlier
+	if list.Series, err = tasks.SeriesOf(ctx, request.ScopeOf(ctx), list.Tasks); err != nil {
+		return list, err
+	}
+	if slices.Contains(list.Columns, taskpages.ColumnVerdicts) {
+		if list.Reviews, err = tasks.ReviewProgress(ctx, request.ScopeOf(ctx), list.Tasks); err != nil {
+			return list, err
+		}
 	}
 	list.Query = maps.Clone(query)
-	list.Pager, list.HasDemo = pages.NewPager(paths.Tasks, query, page, total), p.DemoURL != ""
-	list.Version, err = rowsVersion(c.Request().Context(), list)
+	list.Pager, list.HasDemo = pages.NewPager(paths.Tasks, query, page, found.Total), p.DemoURL != ""
+	list.Version, err = rowsVersion(ctx, list)
 	return list, err
+}
+
+// columnsCookie keeps the columns that a browser's user chose for the list.
+const columnsCookie = "task_columns"
+
+// foldOlder is the value of older that lists only the newest task on each set of questions.
+const foldOlder = "fold"
+
+// arrange reads group, older and columns. Columns that the address does not name are those that were chosen last.
+func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
+	switch by := report.Shelving(c.QueryParam("group")); {
+	case by == "":
+	case slices.Contains(report.Shelvings, by):
+		list.Arrangement.By = by
+		query.Set("group", string(by))
+	default:
+		return request.ParameterFault("group", request.OneOf(string(report.ByAgent), string(report.ByDataset)))
+	}
+	switch older := c.QueryParam("older"); older {
+	case "":
+	case foldOlder:
+		list.Arrangement.NewestOfDataset = true
+		query.Set("older", foldOlder)
+	default:
+		return request.ParameterFault("older", request.OneOf(foldOlder))
+	}
+	var isValid bool
+	if chosen := strings.Join(c.QueryParams()["columns"], ","); chosen != "" {
+		if list.Columns, isValid = taskpages.ReadColumns(chosen); !isValid {
+			return request.ParameterFault("columns", request.OneOf(columnNames()...))
+		}
+		query.Set("columns", taskpages.ColumnNames(list.Columns))
+		return nil
+	}
+	list.Columns, _ = taskpages.ReadColumns(request.Kept(c.Request(), columnsCookie)) // a column of an older version is left out
+	return nil
+}
+
+func columnNames() (names []string) {
+	for _, column := range taskpages.Columns {
+		names = append(names, string(column))
+	}
+	return names
+}
+
+// saveColumns keeps the chosen columns and returns to the list, whose address then names them.
+func (p *Pages) saveColumns(c echo.Context) error {
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	var columns []taskpages.Column
+	if names := submitted.Value("columns"); names != "" {
+		var isValid bool
+		if columns, isValid = taskpages.ReadColumns(names); !isValid {
+			return request.ParameterFault("columns", request.OneOf(columnNames()...))
+		}
+	}
+	chosen := taskpages.ColumnNames(columns)
+	pages.SetCookie(c, columnsCookie, chosen, pages.Year)
+	back, err := url.Parse(request.LocalPath(submitted.Values["back"], paths.Tasks))
+	if err != nil {
+		return err
+	}
+	query := back.Query()
+	query.Set("columns", chosen)
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Tasks, query))
 }
 
 // rowsVersion returns a version that changes whenever the content of the rows does.

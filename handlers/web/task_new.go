@@ -71,8 +71,8 @@ func (s *submission) problemOf(field string, locale text.Locale) string {
 	return ""
 }
 
-// newTask shows the form for a task: empty, with the settings and questions of the task that "from" names, or with
-// those of the draft that "draft" names.
+// newTask shows the form for a task: empty, or with the settings and questions of the task that "from" names or the
+// draft that "draft" names.
 func (p *Pages) newTask(c echo.Context) error {
 	from, draft := c.QueryParam("from"), c.QueryParam("draft")
 	if from == "" && draft == "" {

@@ -43,7 +43,11 @@ func (p *Pages) showTask(c echo.Context) error {
 		return err
 	}
 	overview := taskpages.Overview{}
-	if overview.Live, err = p.readLive(ctx, task); err != nil {
+	variant, err := pages.Variant(c, task)
+	if err != nil {
+		return err
+	}
+	if overview.Live, err = p.readLive(ctx, task, variant); err != nil {
 		return err
 	}
 	if task.IsDraft() {
@@ -78,21 +82,25 @@ func (p *Pages) liveTask(c echo.Context) error {
 	if !request.IsFragment(c.Request()) {
 		return c.Redirect(http.StatusSeeOther, paths.Task(task.ID))
 	}
-	live, err := p.readLive(c.Request().Context(), task)
+	variant, err := pages.Variant(c, task)
+	if err != nil {
+		return err
+	}
+	live, err := p.readLive(c.Request().Context(), task, variant)
 	if err != nil {
 		return err
 	}
 	return pages.Render(c, http.StatusOK, taskpages.LivePart(p.overviewFrame(c, task), live))
 }
 
-// readLive reads the current state for a task's page.
-func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskpages.Live, err error) {
+// readLive reads the current state for a task's page, whose board shows the levels of a variant; 0 means none of several.
+func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live taskpages.Live, err error) {
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { live.Progress, err = p.monitor.TaskProgress(ctx, task.ID); return err })
 	group.Go(func() (err error) { live.Statistics, err = p.Store.TaskStatistics(ctx, task); return err })
 	if !task.IsDraft() {
-		group.Go(func() (err error) { live.Board, err = p.board(ctx, task); return err })
+		group.Go(func() (err error) { live.Board, err = p.board(ctx, task, variant); return err })
 	}
 	if task.Status.IsActive() {
 		group.Go(func() (err error) { live.Hindrance, err = p.monitor.TaskHindrance(ctx, task.ID); return err })
@@ -110,26 +118,33 @@ func (p *Pages) readLive(ctx context.Context, task db.Task) (live taskpages.Live
 	group.Go(func() (err error) { live.Outcomes, err = p.monitor.OutcomeBars(ctx, task.ID); return err })
 	group.Go(func() error {
 		latest, _, err := p.history.Launches(ctx, task.ID, db.Page{Number: 1, Size: 1})
-		live.AsksJudgesAlone = len(latest) > 0 && latest[0].Kind == db.LaunchEvaluate
+		live.AsksJudgesAlone = len(latest) > 0 && (latest[0].Kind == db.LaunchEvaluate || latest[0].Kind == db.LaunchMeaning)
 		return err
 	})
 	err = group.Wait()
 	return live, err
 }
 
-// board reads the state of every question, and the level of those that are assessed.
-func (p *Pages) board(ctx context.Context, task db.Task) (taskpages.Board, error) {
+// board reads the state of every question, and the level of those that are assessed: in a task with several variants, of the
+// chosen one.
+func (p *Pages) board(ctx context.Context, task db.Task, variant int) (taskpages.Board, error) {
 	states, err := p.monitor.Board(ctx, task)
 	if err != nil {
 		return taskpages.Board{}, err
 	}
-	var levels []measure.Level
+	of := variant
 	if task.TotalVariants == 1 {
-		if levels, err = p.report.LevelsOfItems(ctx, task.ID); err != nil {
+		of, variant = 1, 0
+	}
+	var levels []measure.Level
+	if of > 0 {
+		if levels, err = p.report.LevelsOfItems(ctx, task.ID, of); err != nil {
 			return taskpages.Board{}, err
 		}
 	}
-	return taskpages.NewBoard(states, levels), nil
+	board := taskpages.NewBoard(states, levels)
+	board.Variant = variant
+	return board, nil
 }
 
 // opinions counts the questions of a task by people's verdicts.
@@ -208,6 +223,7 @@ func (p *Pages) registerActions(group *echo.Group) {
 	}
 	group.POST("/tasks/:taskId/retry", p.retryTask)
 	group.POST("/tasks/:taskId/extend", p.extendTask)
+	group.POST("/tasks/:taskId/confirm", p.confirmChanges)
 	group.POST("/tasks/:taskId/evaluate", p.evaluateTask)
 	group.POST("/tasks/:taskId/items", p.appendQuestions)
 }
@@ -355,7 +371,7 @@ func (p *Pages) moved(to func(c echo.Context, task db.Task) string) echo.Handler
 	}
 }
 
-// launchesMoved is the present address of the list of a task's launches.
+// launchesMoved returns the current address of the list of a task's launches.
 func launchesMoved(c echo.Context, task db.Task) string {
 	if page := c.QueryParam("page"); page != "" {
 		return paths.WithQuery(paths.Gallery(task.ID), url.Values{"launches": {page}}) + "#launches"
@@ -363,7 +379,7 @@ func launchesMoved(c echo.Context, task db.Task) string {
 	return paths.Launches(task.ID)
 }
 
-// signOffMoved is the present address of the summary of a review.
+// signOffMoved returns the current address of the summary of a review.
 func signOffMoved(_ echo.Context, task db.Task) string { return paths.Review(task.ID) }
 
 // showLaunch shows one start of a task with its runs, including those that were repeated later.

@@ -34,7 +34,11 @@ func (p *Pages) showSummary(c echo.Context) error {
 	if by != "" && !slices.Contains(task.VariableNames, by) {
 		return request.ParameterFault("by", request.OneOf(task.VariableNames...))
 	}
-	s, err := p.reader.Summary(ctx, task, by, c.QueryParam("include_defaults") == "true")
+	withDefaults, err := pages.Flag(c, "include_defaults")
+	if err != nil {
+		return err
+	}
+	s, err := p.reader.Summary(ctx, task, by, withDefaults)
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,8 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.GET(paths.Help, p.showGuide)
 	compressed.GET(paths.Help+"/:chapter", p.showChapter)
 	compressed.GET(paths.TaskRows, p.taskRows)
+	compressed.POST(paths.TaskColumns, p.saveColumns)
+	compressed.GET(paths.TaskHistory, p.showHistory)
 	compressed.POST(paths.Tasks, p.createTask)
 	compressed.POST(paths.Preview, p.previewDataset)
 	compressed.POST(paths.Probe, p.probeAgent)

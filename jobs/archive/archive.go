@@ -5,6 +5,7 @@ package archive
 import (
 	"archive/zip"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/journal"
+	"wending/db/meaning"
 	"wending/db/upkeep"
 	"wending/jobs/blob"
 	"wending/jobs/tasks"
@@ -64,6 +66,7 @@ type header struct {
 	OnTurnFailure  db.OnTurnFailure `json:"on_turn_failure"`
 	ClusterBy      *string          `json:"cluster_by,omitempty"`
 	Adaptive       *db.Adaptive     `json:"adaptive,omitempty"`
+	MeaningTarget  *int             `json:"meaning_target,omitempty"`
 	MaxCost        *string          `json:"max_cost"`
 	DatasetName    string           `json:"dataset_name"`
 	Extension      string           `json:"dataset_extension"`
@@ -123,6 +126,21 @@ type item struct {
 	Variables      list[value] `json:"variables"`
 	// PlannedRuns are the numbers of its runs by variant; absent if none has more than the task's runs_per_item.
 	PlannedRuns list[plannedRuns] `json:"planned_runs,omitempty"`
+	Meaning     *grouped          `json:"meaning,omitempty"`
+}
+
+// grouped is what a model said about which answers to a question say the same.
+type grouped struct {
+	Answers   list[groupedAnswer] `json:"answers"`
+	Notes     list[groupNote]     `json:"notes"`
+	IsDefault bool                `json:"is_default"`
+}
+
+// groupedAnswer is an answer, named by its key in hexadecimal digits, and its group, from 0.
+type groupedAnswer struct {
+	Key      string `json:"key"`
+	Group    int    `json:"group"`
+	IsUnsure bool   `json:"is_unsure"`
 }
 
 // Texts that are members of lists.
@@ -132,6 +150,7 @@ type (
 	plannedRuns int
 	retryKind   string
 	value       string
+	groupNote   string
 )
 
 func (target) listName() string         { return "targets" }
@@ -143,6 +162,8 @@ func (variable) listName() string       { return "variable_names" }
 func (retryKind) listName() string      { return "retry_on" }
 func (value) listName() string          { return "variables" }
 func (plannedRuns) listName() string    { return "planned_runs" }
+func (groupedAnswer) listName() string  { return "answers" }
+func (groupNote) listName() string      { return "notes" }
 
 // Part is an additional file of an archive.
 type Part struct {
@@ -237,14 +258,32 @@ func (a *Archiver) writeItems(ctx context.Context, task db.Task, files *members)
 	if err != nil {
 		return err
 	}
+	said, err := upkeep.NewArchives(a.Store).Meanings(ctx, task.ID)
+	if err != nil {
+		return err
+	}
 	encoder := json.NewEncoder(file)
 	for _, one := range items {
-		line := item{one.QuestionID, one.Question, one.StandardAnswer, one.SystemPrompt, one.UserContext, one.Series, one.Turn, listOf[value](one.Variables), plannedOf(task, planned, one.ID)}
+		line := item{
+			one.QuestionID, one.Question, one.StandardAnswer, one.SystemPrompt, one.UserContext, one.Series, one.Turn, listOf[value](one.Variables),
+			plannedOf(task, planned, one.ID), nil,
+		}
+		if of, isGrouped := said[one.ID]; isGrouped && len(of.Keys) <= maxList {
+			line.Meaning = groupedOf(of)
+		}
 		if err := encoder.Encode(line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func groupedOf(said meaning.Grouping) *grouped {
+	line := &grouped{Notes: listOf[groupNote](said.Notes), IsDefault: said.IsDefault}
+	for n, key := range said.Keys {
+		line.Answers = append(line.Answers, groupedAnswer{hex.EncodeToString(key), int(said.Groups[n]), said.Unsure[n]})
+	}
+	return line
 }
 
 // plannedOf returns the numbers of an item's runs by variant; nil if none has more than the task's runs_per_item.
@@ -347,7 +386,7 @@ func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.
 func headerOf(task db.Task) header {
 	h := header{
 		Name: task.Name, Status: task.Status, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds, MaxRetries: task.MaxRetries,
-		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
+		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningTarget: task.MeaningTarget, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
 		Extension: task.DatasetExtension, QuestionColumn: task.QuestionColumn, AnswerColumn: task.AnswerColumn, VariableNames: listOf[variable](task.VariableNames),
 		CreatedAt: momentOf(&task.CreatedAt), StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt),
 	}

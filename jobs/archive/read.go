@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/upkeep"
@@ -120,7 +121,7 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 	c.time("completed_at", h.CompletedAt)
 	n := db.NewTask{By: by, Channels: &[]uuid.UUID{}, Task: db.Task{
 		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries, UseStream: h.UseStream,
-		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
+		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive, MeaningTarget: h.MeaningTarget, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
 		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn, VariableNames: textsOf(h.VariableNames),
 	}}
 	h.addTargets(c, &n.Task)
@@ -152,8 +153,11 @@ func (h header) checkVariables(c *checker) {
 	}
 }
 
+// maxTargets is the maximum number of targets: those of all variants and evaluators, and the models that grouped answers.
+const maxTargets = tasks.MaxVariants + tasks.MaxEvaluators + 20
+
 func (h header) addTargets(c *checker, task *db.Task) {
-	c.require(len(h.Targets) >= 1 && len(h.Targets) <= tasks.MaxVariants+tasks.MaxEvaluators, "targets", wantList, "Max", tasks.MaxVariants+tasks.MaxEvaluators)
+	c.require(len(h.Targets) >= 1 && len(h.Targets) <= maxTargets, "targets", wantList, "Max", maxTargets)
 	for place, one := range h.Targets {
 		member := fmt.Sprintf("targets[%d].", place+1)
 		one.check(c, member)
@@ -168,6 +172,12 @@ func (h header) addTargets(c *checker, task *db.Task) {
 			task.Targets = append(task.Targets, stored)
 		}
 	}
+	c.require(h.MeaningTarget == nil || isJudge(task.Judges, *h.MeaningTarget), "meaning_target", wantKnown)
+}
+
+// isJudge reports whether a number is that of a judge.
+func isJudge(judges []db.Target, number int) bool {
+	return slices.ContainsFunc(judges, func(judge db.Target) bool { return judge.Number == number })
 }
 
 func (t *target) check(c *checker, member string) {
@@ -245,11 +255,11 @@ func (h header) addEvaluators(ctx context.Context, c *checker, task *db.Task) {
 		c.present(member+"name", one.Name)
 		c.name(member+"name", one.Name, tasks.MaxEntryName)
 		choose(c, member+"kind", evaluate.Kind(one.Kind), evaluate.Kinds...)
-		isOfJudge := one.Target != nil && slices.ContainsFunc(task.Judges, func(judge db.Target) bool { return judge.Number == *one.Target })
-		isJudge := evaluate.Kind(one.Kind) == evaluate.Judge
-		c.require(isOfJudge && isJudge || one.Target == nil && !isJudge, member+"target", wantKnown)
+		isOfJudge := one.Target != nil && isJudge(task.Judges, *one.Target)
+		judges := evaluate.Kind(one.Kind) == evaluate.Judge
+		c.require(isOfJudge && judges || one.Target == nil && !judges, member+"target", wantKnown)
 		if c.wrong == nil {
-			c.checkConfig(ctx, member+"config", isJudge, one)
+			c.checkConfig(ctx, member+"config", judges, one)
 		}
 		task.Evaluators = append(task.Evaluators, db.Evaluator{
 			TaskID: task.ID, Number: one.Number, EvaluatorID: id, Version: one.Version, Name: one.Name, Kind: one.Kind, Config: one.Config, Target: one.Target,
@@ -342,7 +352,41 @@ func (i *item) check(h header, seen map[string]bool) error {
 	for place := range i.PlannedRuns {
 		c.number(fmt.Sprintf("planned_runs[%d]", place+1), (*int)(&i.PlannedRuns[place]), h.RunsPerItem, tasks.MaxRuns)
 	}
+	i.Meaning.check(c)
 	return c.err()
+}
+
+// check checks what a model said about a question's answers; nil is valid.
+func (g *grouped) check(c *checker) {
+	if g == nil {
+		return
+	}
+	for place, one := range g.Answers {
+		member := fmt.Sprintf("meaning.answers[%d].", place+1)
+		_, err := hex.DecodeString(one.Key)
+		c.require(err == nil && len(one.Key) == 2*keyBytes, member+"key", wantBytes)
+		c.number(member+"group", &one.Group, 0, len(g.Answers)-1)
+	}
+	for place, note := range g.Notes {
+		c.name(fmt.Sprintf("meaning.notes[%d]", place+1), string(note), evaluate.MaxNote)
+	}
+	c.require(len(g.Notes) <= max(1, len(g.Answers)), "meaning.notes", wantCount, "Want", len(g.Answers))
+}
+
+// keyBytes is the length of an answer's key.
+const keyBytes = 16
+
+// stored returns what a model said in the form that the store takes.
+func (g *grouped) stored() *meaning.Grouping {
+	if g == nil {
+		return nil
+	}
+	said := meaning.NewGrouping(textsOf(g.Notes), g.IsDefault)
+	for _, one := range g.Answers {
+		key, _ := hex.DecodeString(one.Key) // checked
+		said.Add(key, one.Group, one.IsUnsure)
+	}
+	return &said
 }
 
 func (i *item) size() (size int) {
@@ -356,7 +400,7 @@ func (i *item) size() (size int) {
 func (i *item) stored() db.NewItem {
 	stored := db.NewItem{
 		QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer, SystemPrompt: i.SystemPrompt, UserContext: i.UserContext,
-		Series: tasks.TextOf(i.Series), Variables: textsOf(i.Variables),
+		Series: tasks.TextOf(i.Series), Variables: textsOf(i.Variables), Meaning: i.Meaning.stored(),
 	}
 	if i.Turn != nil {
 		stored.Turn = *i.Turn

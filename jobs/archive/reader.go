@@ -139,7 +139,8 @@ func (r *reader) object(name string, most int64, into any) (content []byte, err 
 	return content, in(name, content, decode(content, into))
 }
 
-// in adds to an *Error the name of its file, which is a single JSON object, and the line of the faulty member.
+// in completes an *Error about a file that is a single JSON object: it adds the file's name and the line of the faulty
+// member.
 func in(name string, content []byte, err error) error {
 	wrong := (*Error)(nil)
 	if errors.As(err, &wrong) {

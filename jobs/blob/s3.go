@@ -80,8 +80,8 @@ func (s *s3) name(key string) (string, error) {
 	return s.prefix + key, nil
 }
 
-// typeOf returns the media type that a file gets in the bucket, for people who open it there: only those of images,
-// audio and video, and none that a browser might run.
+// typeOf returns the media type that a file gets in the bucket, for people who open it there: only image, audio and
+// video types, and none that a browser might execute.
 func typeOf(begin []byte) string {
 	found := http.DetectContentType(begin)
 	for _, kind := range []string{"image/", "audio/", "video/"} {

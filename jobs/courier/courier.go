@@ -117,7 +117,7 @@ type Announcer struct {
 // progressEvery is how often progress is checked.
 const progressEvery = 5 * time.Second
 
-// Round does one round of that work.
+// Round does one round of the announcer's work.
 func (a *Announcer) Round(ctx context.Context) error {
 	box := a.Store.Outbox()
 	launches, err := box.Pushing(ctx)

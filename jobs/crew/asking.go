@@ -102,7 +102,7 @@ func (a *asking) failed(c *crew, unit *claimed, answer protocol.Answer, started 
 	a.notes.Emit(event.Retry, event.Data{Attempt: unit.attempt + 1, WaitMS: int(wait.Milliseconds())})
 }
 
-// failedAttempt is an attempt that will be retried.
+// failedAttempt returns an attempt that will be retried.
 func failedAttempt(unit *claimed, answer protocol.Answer, started time.Time) db.FailedAttempt {
 	one := db.FailedAttempt{
 		Attempt: unit.attempt, StartedAt: started.UTC(), LatencyMS: int(answer.Latency.Milliseconds()),

@@ -136,7 +136,11 @@ func (s *Crews) join(launch Launch, lease db.Lease) *crew {
 	}
 	c.assessor = &assessor{
 		assess: func(ctx context.Context, itemIDs []int64) error {
-			return tasks.AssessWhole(ctx, s.config.Store, launch.Task, itemIDs)
+			if err := tasks.AssessWhole(ctx, s.config.Store, launch.Task, itemIDs); err != nil {
+				return err
+			}
+			c.planGroupings(itemIDs)
+			return nil
 		},
 		ctx: c.Calls, contain: c.contain, log: c.Log, pending: map[int64]bool{},
 	}
@@ -290,7 +294,22 @@ func (c *crew) planRounds(ended []db.Unit) {
 	}
 }
 
-// stored releases units whose results were recorded or refused, except those of conversations with further turns.
+// planGroupings has the answers to those of the questions grouped by meaning that have all their runs and are assessed.
+func (c *crew) planGroupings(itemIDs []int64) {
+	grouper := c.Task.Grouper()
+	if grouper == nil {
+		return
+	}
+	planned, err := c.Store.PlanGroupings(c.Calls, c.LaunchID, itemIDs)
+	if err != nil {
+		c.Log.WarnContext(c.Calls, "groupings not planned, will retry when the launch would end", "error", err)
+	}
+	if planned {
+		c.supply.refill([]db.Target{*grouper})
+	}
+}
+
+// stored releases units whose results were recorded or refused, except units of conversations with further turns.
 func (c *crew) stored(results []engine.Result, refused []db.Unit) {
 	var ended []db.Unit
 	var items []int64

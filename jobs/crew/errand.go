@@ -9,7 +9,8 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// errand is the purpose of a unit's calls: to ask an agent the unit's question, or to have a judge rate an answer.
+// errand is the purpose of a unit's calls: to ask an agent the unit's question, to have a judge rate an answer, or to have a model
+// group the question's answers.
 // A unit keeps its errand through all its attempts.
 type errand interface {
 	// prepare reads the data for the next call. If it cannot be read now, prepare parks the unit. In all other
@@ -35,8 +36,11 @@ type errand interface {
 
 // newErrand returns the errand of a claimed unit.
 func newErrand(unit db.Unit) errand {
-	if unit.Evaluator != 0 {
-		return &judging{}
+	switch unit.Evaluator {
+	case 0:
+		return &asking{}
+	case db.Grouping:
+		return &grouping{}
 	}
-	return &asking{}
+	return &judging{}
 }

@@ -13,8 +13,18 @@ import (
 	"wending/jobs/tasks"
 )
 
+// plain is an errand whose calls are not recorded as events and do not stream.
+type plain struct{}
+
+func (plain) cut(*crew, *claimed)                                               {}
+func (plain) fallsBack(*crew, *claimed, protocol.Answer, time.Time) bool        { return false }
+func (plain) failed(*crew, *claimed, protocol.Answer, time.Time, time.Duration) {}
+func (plain) close()                                                            {}
+func (plain) retries(unit *claimed) int                                         { return unit.attempt - 1 }
+
 // judging has a judge rate an answer, with one call per vote.
 type judging struct {
+	plain
 	judge evaluate.LLMJudge
 	// values are the values for the judge's template, including the answer; nil until they are read.
 	values map[string]string
@@ -23,7 +33,7 @@ type judging struct {
 	asked int
 	// result sums up the calls.
 	result engine.Judgement
-	said   strings.Builder
+	said   said
 }
 
 // prepare reads the answer to rate, once. A unit whose run no longer exists must be returned.
@@ -50,15 +60,23 @@ func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Ans
 	return c.send(ctx, c.Models, request)
 }
 
-// A judge's calls are not recorded as events and do not stream.
-func (j *judging) cut(*crew, *claimed)                                               {}
-func (j *judging) fallsBack(*crew, *claimed, protocol.Answer, time.Time) bool        { return false }
-func (j *judging) failed(*crew, *claimed, protocol.Answer, time.Time, time.Duration) {}
-func (j *judging) close()                                                            {}
-func (j *judging) retries(unit *claimed) int                                         { return unit.attempt - 1 }
-
-// maxSaid is the maximum stored length, in bytes, of a judge's output in one vote.
+// maxSaid is the maximum stored length, in bytes, of a model's output in one call.
 const maxSaid = 20_000
+
+// said collects a model's output, call by call.
+type said struct{ all strings.Builder }
+
+func (s *said) add(answer protocol.Answer) {
+	if answer.Text == nil {
+		return
+	}
+	if s.all.Len() > 0 {
+		s.all.WriteString("\n\n———\n\n")
+	}
+	s.all.Write(answer.Text[:min(len(answer.Text), maxSaid)])
+}
+
+func (s *said) text() string { return strings.ToValidUTF8(s.all.String(), "\uFFFD") }
 
 // end reads a judge's output and decides once all votes are in; until then it parks the unit for the next vote.
 func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
@@ -68,12 +86,7 @@ func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *e
 	addTokens(&j.result.InputTokens, answer.Usage.Input)
 	addTokens(&j.result.OutputTokens, answer.Usage.Output)
 	addTokens(&j.result.TotalTokens, answer.Usage.Total)
-	if answer.Text != nil {
-		if j.said.Len() > 0 {
-			j.said.WriteString("\n\n———\n\n")
-		}
-		j.said.Write(answer.Text[:min(len(answer.Text), maxSaid)])
-	}
+	j.said.add(answer)
 	switch {
 	case answer.Status != protocol.Succeeded:
 		j.result.ErrorCode, j.result.ErrorMessage = answer.ErrorCode, evaluate.JudgeUnanswered(answer.ErrorCode, answer.ErrorMessage)
@@ -91,7 +104,7 @@ func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *e
 	}
 	verdict := j.judge.Decide(j.votes)
 	j.result.Score, j.result.Passed, j.result.Ratings, j.result.IsDefault = verdict.Score, verdict.Passed, verdict.Ratings, verdict.IsDefault
-	j.result.Reason, j.result.Raw = verdict.Reason, strings.ToValidUTF8(j.said.String(), "\uFFFD")
+	j.result.Reason, j.result.Raw = verdict.Reason, j.said.text()
 	if !verdict.IsDefault {
 		j.result.ErrorCode, j.result.ErrorMessage = "", ""
 	}

@@ -100,8 +100,8 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 	return Leaving, nil
 }
 
-// maxUnrecorded is how many results of a lane may still be unrecorded when it begins its next call. If the task is adaptive,
-// the next call may depend on all of them.
+// maxUnrecorded returns how many results of a lane may still be unrecorded when it begins its next call. If the task is
+// adaptive, the next call may depend on all of them.
 func (c *crew) maxUnrecorded() int {
 	if c.Task.Adaptive != nil {
 		return 0

@@ -110,7 +110,7 @@ func (r *recorder) recordBatch(batch []engine.Result) {
 				r.recordBatch([]engine.Result{result})
 			}
 			return
-		case isRefused && batch[0].ErrorCode != codeInternal && (batch[0].Judgement == nil || batch[0].Judgement.ErrorCode != codeInternal):
+		case isRefused && !isReplaced(batch[0]):
 			batch[0] = unrecordable(batch[0])
 			continue
 		}
@@ -123,8 +123,25 @@ func (r *recorder) recordBatch(batch []engine.Result) {
 	}
 }
 
+// isReplaced reports whether a result is what unrecordable returns.
+func isReplaced(result engine.Result) bool {
+	switch {
+	case result.Judgement != nil:
+		return result.Judgement.ErrorCode == codeInternal
+	case result.Grouping != nil:
+		return result.Grouping.ErrorCode == codeInternal
+	}
+	return result.ErrorCode == codeInternal
+}
+
 // unrecordable replaces a result that the database refuses with a failure.
 func unrecordable(result engine.Result) engine.Result {
+	if said := result.Grouping; said != nil {
+		failed := *said
+		failed.IsDefault, failed.Notes, failed.Raw = true, nil, ""
+		failed.ErrorCode, failed.ErrorMessage = codeInternal, "The grouping could not be stored because of an internal error"
+		return engine.Result{Unit: result.Unit, Grouping: &failed}
+	}
 	if said := result.Judgement; said != nil {
 		return engine.Result{Unit: result.Unit, Judgement: &engine.Judgement{
 			Score: said.Score, Ratings: map[string]float64{}, IsDefault: true, ErrorCode: codeInternal, ErrorMessage: "The judgement could not be stored because of an internal error",

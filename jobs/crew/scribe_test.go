@@ -160,7 +160,9 @@ func TestFilesThatCameInlineAreBounded(t *testing.T) {
 	}
 	require.Len(t, call.Assets(), 4, "64 MB")
 	require.EqualValues(t, 64<<20, s.inline.Load())
-	require.Equal(t, []string{"x.png", "x-2.png", "x-3.png", "x-4.png"}, []string{call.assets[0].Path, call.assets[1].Path, call.assets[2].Path, call.assets[3].Path})
+	require.Equal(t, []string{"x.png", "x-2.png", "x-3.png", "x-4.png"}, []string{
+		call.assets[0].Path, call.assets[1].Path, call.assets[2].Path, call.assets[3].Path,
+	})
 	s.flush(t.Context())
 	require.Zero(t, s.inline.Load())
 	require.Empty(t, call.Assets())

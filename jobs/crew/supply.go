@@ -64,7 +64,7 @@ type claimed struct {
 	retry retryClock
 }
 
-// mustBeginBy is the latest time at which the unit's call may begin.
+// mustBeginBy returns the latest time at which the unit's call may begin.
 func (c claimed) mustBeginBy() time.Time {
 	if c.isLimited {
 		return c.at.Add(c.Wait + limitedClaimFreshFor)
@@ -373,7 +373,7 @@ func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	return unused
 }
 
-// maxUnrecorded is how many results of a lane may still be unrecorded when it begins its next call: none, or a few
+// maxUnrecorded returns how many results of a lane may still be unrecorded when it begins its next call: none, or a few
 // if calls are hardly longer than commits.
 func (s *supply) maxUnrecorded() int {
 	s.mu.Lock()

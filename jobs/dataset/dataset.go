@@ -26,8 +26,8 @@ const (
 	MaxRows  = 1000
 	// MaxColumns is far above any real file; a file beyond it is damaged or hostile.
 	MaxColumns = 256
-	// MaxColumnName is the maximum length of a column's name in characters, MaxID that of a question_id or the name
-	// of a conversation.
+	// MaxColumnName is the maximum length of a column's name in characters, MaxID the maximum length of a question_id
+	// or the name of a conversation.
 	MaxColumnName = 255
 	MaxID         = 255
 	// maxBlankRows is how many consecutive blank rows are read: a sheet that is formatted down to its last row has

@@ -349,7 +349,9 @@ func TestOtherColumnsTakeThePlaces(t *testing.T) {
 	require.Error(t, err, "one column cannot have both places")
 
 	require.Equal(t, dataset.Layout{Question: "question", Answer: "答案"}, dataset.Guess(refused.Columns))
-	require.Equal(t, dataset.Layout{ID: "id", Question: "Query", Answer: "Expected_Output"}, dataset.Guess([]string{"id", "Expected_Output", "Query"}))
+	require.Equal(t, dataset.Layout{ID: "id", Question: "Query", Answer: "Expected_Output"}, dataset.Guess([]string{
+		"id", "Expected_Output", "Query",
+	}))
 	require.Equal(t, dataset.Layout{}, dataset.Guess([]string{"x", "y"}))
 }
 

@@ -180,7 +180,9 @@ func TestWorkbooksReadAsTheLibraryReadsThem(t *testing.T) {
 func TestNumbersAreShownInTheirFormats(t *testing.T) {
 	t.Parallel()
 	book := excelize.NewFile()
-	require.NoError(t, book.SetSheetRow("Sheet1", "A1", &[]string{"question", "standard_answer", "general", "percent", "two", "date", "custom", "bool", "chinese"}))
+	require.NoError(t, book.SetSheetRow("Sheet1", "A1", &[]string{
+		"question", "standard_answer", "general", "percent", "two", "date", "custom", "bool", "chinese",
+	}))
 	values := []any{"q", "a", 0.1 + 0.2, 0.125, 3.14159, 45000.5, 1234.5, true, 45000}
 	codes := []string{"", "", "", "0.00%", "0.00", "yyyy\\-mm\\-dd hh:mm", `#,##0.00 "元"`, "", ""}
 	for n, value := range values {

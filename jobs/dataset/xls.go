@@ -240,7 +240,7 @@ func (b *biffBook) addFormat(data []byte) error {
 	return nil
 }
 
-// continued returns a record's data including that of the CONTINUE records after it, and the offset after them.
+// continued returns a record's data, including the CONTINUE records after it, and the offset after them.
 func (b *biffBook) continued(data []byte, next int) (parts [][]byte, after int, err error) {
 	parts = [][]byte{data}
 	for {

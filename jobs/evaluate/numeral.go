@@ -185,7 +185,7 @@ var (
 	currencies = "¥￥$€£"
 )
 
-// overwritten is a text in which the numbers found so far are overwritten, so that no part of them is read again.
+// overwritten returns a text in which the numbers found so far are overwritten, so that no part of them is read again.
 func overwritten(text string, known []Numeral, with byte) string {
 	plain := []byte(text)
 	for _, number := range known {

@@ -263,7 +263,7 @@ func (r Report) variant(item Item) Variant {
 	return Variant{Number: item.Variant}
 }
 
-// mostRuns is how many runs the report has columns for.
+// mostRuns returns the number of runs for which the report has columns.
 func (r Report) mostRuns() int { return cmp.Or(r.MostRuns, r.RunsPerItem) }
 
 // runs returns an item's runs in order of their index, one for each run of the columns; a planned run that never took place has

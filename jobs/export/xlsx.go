@@ -32,7 +32,7 @@ type Texts struct {
 	Sheets []*Sheet
 	// ReviewSheet is the name of the sheet of reviews, used if there are any.
 	StabilitySheet, ReviewSheet string
-	// FactsColumn is the header of the facts that answers state differently, ExpectedColumn that of the facts of
+	// FactsColumn is the header of the facts that answers state differently, ExpectedColumn the header of the facts of
 	// the standard answer that they contradict.
 	FactsColumn, ExpectedColumn string
 	// CutMark ends a text that is too long for a cell, and names the place of the whole text.
@@ -270,7 +270,7 @@ func (x *XLSX) cells(cells []string, style int) error {
 	return err
 }
 
-// typed writes a row of cells whose types are those of their columns.
+// typed writes a row of cells, each with the type of its column.
 func (x *XLSX) typed(cells []string, columns []Column) error {
 	row := x.beginRow(cells)
 	for n, cell := range cells {

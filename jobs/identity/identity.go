@@ -126,7 +126,7 @@ type UserDraft struct {
 	membership people.Membership
 }
 
-// Role is the account's role in its first project.
+// Role returns the account's role in its first project.
 func (d UserDraft) Role() people.Role { return d.membership.Role }
 
 // DraftUser checks a new account. Faults are returned as FieldErrors of "name", "password" and "role".

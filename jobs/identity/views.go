@@ -33,7 +33,7 @@ var viewParameters = map[people.ViewKind][]string{
 		"filter", "review", "reason", "sort", "search", "series", "variant", "finish_reason", "error_code",
 		"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost", "max_cost", columnPrefix + "<name>",
 	},
-	people.TaskViews: {"query", "status"},
+	people.TaskViews: {"query", "status", "group", "older", "columns"},
 }
 
 // ViewParameters returns the parameters that views of a kind keep.

@@ -22,7 +22,7 @@ type Change struct {
 	Adjusted float64
 }
 
-// Shares are the shares of passes before and now or, without verdicts, the agreement of the answers.
+// Shares returns the shares of passes before and now or, without verdicts, the agreement of the answers.
 func (c Change) Shares() (before, now *float64) {
 	if c.IsVerdict {
 		return c.Before.PassShare, c.Now.PassShare
@@ -50,48 +50,41 @@ func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes
 	if err != nil {
 		return nil, err
 	}
-	var compared []Change
+	var pairs []measure.Pair
+	var variants []db.Variant // of the pairs
 	for n := range min(len(earlier), len(later)) {
-		variant := now.Variants[n]
 		for _, pair := range measure.CompareTasks(earlier[n], later[n]).Pairs {
-			compared = append(compared, Change{
-				Variant: variant.Number, Name: variant.Name, Before: pair.A, Now: pair.B, IsVerdict: pair.A.Judged > 0 && pair.B.Judged > 0,
-			})
+			pairs, variants = append(pairs, pair), append(variants, now.Variants[n])
 		}
 	}
-	p, err := probabilities(ctx, results, before, now, compared)
-	if err != nil {
+	if err := test(ctx, results, before, now, pairs, variants); err != nil {
 		return nil, err
 	}
-	for n, adjusted := range measure.Adjust(p) {
-		if adjusted != nil && *adjusted <= measure.ListedShare {
-			compared[n].Adjusted = *adjusted
-			changes = append(changes, compared[n])
+	for n, pair := range pairs {
+		if pair.IsChanged() {
+			changes = append(changes, Change{
+				Variant: variants[n].Number, Name: variants[n].Name, Before: pair.A, Now: pair.B, IsVerdict: pair.Tested.IsOfVerdicts, Adjusted: pair.Tested.Q,
+			})
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Adjusted, b.Adjusted) })
 	return changes, nil
 }
 
-// probabilities returns the p-values of questions; nil if there is nothing to test.
-func probabilities(ctx context.Context, results report.Report, before, now db.Task, compared []Change) ([]*float64, error) {
+// test tests whether the questions changed, each in its variant: all variants are one family.
+func test(ctx context.Context, results report.Report, before, now db.Task, pairs []measure.Pair, variants []db.Variant) error {
 	var keys [2]map[report.Asked][]string
-	if slices.ContainsFunc(compared, func(c Change) bool { return !c.IsVerdict }) {
+	if !measure.AreVerdicts(pairs) {
 		for n, task := range []db.Task{before, now} {
 			var err error
-			if keys[n], err = results.AnswerKeys(ctx, task.ID); err != nil {
-				return nil, err
+			if keys[n], err = results.AnswerKeys(ctx, task.ID, task.VariantNumbers()...); err != nil {
+				return err
 			}
 		}
 	}
-	p := make([]*float64, len(compared))
-	for n, one := range compared {
-		if one.IsVerdict {
-			exact := measure.Fisher(one.Before.Passes, one.Before.Judged, one.Now.Passes, one.Now.Judged)
-			p[n] = &exact
-			continue
-		}
-		p[n] = measure.Shift(keys[0][report.Asked{ItemID: one.Before.ID, Variant: one.Variant}], keys[1][report.Asked{ItemID: one.Now.ID, Variant: one.Variant}])
-	}
-	return p, nil
+	measure.TestQuestions(pairs, func(n int) (ofBefore, ofNow []string) {
+		variant := variants[n].Number
+		return keys[0][report.Asked{ItemID: pairs[n].A.ID, Variant: variant}], keys[1][report.Asked{ItemID: pairs[n].B.ID, Variant: variant}]
+	})
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"wending/db"
 	"wending/db/entries"
@@ -37,9 +38,9 @@ func Previous(ctx context.Context, store *db.Store, task db.Task) (*db.Task, err
 }
 
 // ChangedFacts returns the questions whose facts changed from one task of a schedule to another, of all variants: those whose most
-// common answers contradict each other. It reads at most mostRead bytes of answers.
-func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task) (measure.FactChanges, error) {
-	changed := measure.FactChanges{Items: []measure.FactChange{}}
+// common answers contradict each other. It reads at most mostRead bytes of answers, and stops at the deadline unless that is zero.
+func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task, deadline time.Time) (measure.FactChanges, error) {
+	changed := measure.FactChanges{Since: &before.ID, Items: []measure.FactChange{}}
 	results := report.New(store)
 	earlier, err := results.Matrix(ctx, before)
 	if err != nil {
@@ -53,7 +54,8 @@ func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task) (me
 	for n := range min(len(earlier), len(later)) {
 		variant := now.Variants[n]
 		pairs := measure.CompareTasks(earlier[n], later[n]).Pairs
-		for len(pairs) > 0 && left > 0 {
+		changed.Pairs += len(pairs)
+		for len(pairs) > 0 && left > 0 && (deadline.IsZero() || time.Now().Before(deadline)) {
 			some := pairs[:min(len(pairs), readAtOnce)]
 			pairs = pairs[len(some):]
 			found, read, err := changedOf(ctx, results, variant.Number, some)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -207,6 +208,9 @@ func configurationOf(task db.Task) string {
 	for _, evaluator := range task.Evaluators {
 		write(evaluator.Kind, evaluator.EvaluatorID, evaluator.Version, string(evaluator.Config))
 	}
+	if grouper := task.Grouper(); grouper != nil {
+		write("meaning", grouper.Protocol, grouper.URL, tasks.TextOf(grouper.Model))
+	}
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
@@ -216,7 +220,7 @@ func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.Fa
 	if err != nil || previous == nil {
 		return nil, err
 	}
-	changed, err := ChangedFacts(ctx, s.Store, *previous, task)
+	changed, err := ChangedFacts(ctx, s.Store, *previous, task, time.Time{})
 	return &changed, err
 }
 

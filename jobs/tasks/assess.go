@@ -46,7 +46,11 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 		if err := end(); err != nil {
 			return err
 		}
-		if err := results.Store(ctx, assessed); err != nil {
+		store := results.Store
+		if task.MeaningTarget != nil {
+			store = results.StoreGrouped
+		}
+		if err := store(ctx, assessed); err != nil {
 			return err
 		}
 	}
@@ -85,7 +89,29 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 	assessed := report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs)}
 	var err error
 	assessed.Variants, assessed.Differences, err = measure.Assess(ctx, runs[0].StandardAnswer, variants)
+	if task.MeaningTarget != nil {
+		count := countContents(variants)
+		assessed.Contents = &count
+	}
 	return assessed, err
+}
+
+// countContents returns how many answers differ in more than format.
+func countContents(variants [][]measure.Answer) (count int) {
+	var distinct []string
+	known := map[string]bool{}
+	for _, answers := range variants {
+		for _, answer := range answers {
+			if answer.Key != nil && !known[string(answer.Key)] {
+				known[string(answer.Key)], distinct = true, append(distinct, string(answer.Text))
+			}
+		}
+	}
+	if len(distinct) < 2 { // whose texts were not read
+		return len(distinct)
+	}
+	_, count = measure.Contents(distinct)
+	return count
 }
 
 // AssessWhole assesses the given questions that have all their runs.
@@ -133,8 +159,9 @@ const (
 	comparedWithin = 5 * time.Second
 )
 
-// CompareWithEarlier compares the answers of a launch's task with those of the newest earlier task on the same dataset, and stores what
-// it finds: a page that compares the two need not. It ends early once isLeaving reports true.
+// CompareWithEarlier compares the answers of a launch's task with the answers of the newest earlier task on the same
+// dataset, and stores the result, so that a page that compares the two need not. It ends early once isLeaving reports
+// true.
 func CompareWithEarlier(ctx context.Context, store *db.Store, launchID uuid.UUID, isLeaving func() bool) error {
 	results := report.New(store)
 	sides, err := results.Earlier(ctx, launchID)

@@ -16,11 +16,11 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Estimate is the expected duration, tokens and cost of a task, including judges, based on earlier calls of its
+// Estimate is the expected duration, tokens and cost of a task, including judges and groupings, based on earlier calls of its
 // targets or, if there were none, on their last test.
 type Estimate struct {
-	Calls, JudgeCalls int
-	Variants          []db.Variant
+	Calls, JudgeCalls, MeaningCalls int
+	Variants                        []db.Variant
 	// Duration is nil if there is no rate limit and nothing is known about a target's calls.
 	Duration *time.Duration
 	// Tokens is nil if they are unknown for a target.
@@ -64,7 +64,7 @@ const estimatedPlaces = 12
 
 // Estimate returns the expected cost of a task and the warnings before its start. It creates nothing.
 func (s *Service) Estimate(ctx context.Context, scope db.Scope, n New) (Estimate, error) {
-	e := Estimate{Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), Variants: n.AllVariants(), Warnings: []Warning{}}
+	e := Estimate{Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), MeaningCalls: n.MeaningCalls(), Variants: n.AllVariants(), Warnings: []Warning{}}
 	loads, err := s.loads(ctx, n)
 	if err != nil {
 		return e, err
@@ -138,7 +138,7 @@ func (n New) clusters() int {
 	return len(named) + alone
 }
 
-// Warnings returns the warnings before the start of a task that follow from the task itself.
+// Warnings returns the warnings to show before the start, as far as they follow from the task itself.
 func (n New) Warnings() (warnings []Warning) {
 	if unknown := n.unknownVariables(); len(unknown) > 0 {
 		warnings = append(warnings, Warning{WarnUnknownVariables, unknown})
@@ -174,11 +174,16 @@ func (s *Service) loads(ctx context.Context, n New) (loads []load, err error) {
 		}
 		loads = append(loads, one)
 	}
+	var models []load
 	for _, evaluator := range n.Evaluators {
-		if evaluator.Model == nil {
-			continue
+		if evaluator.Model != nil {
+			models = append(models, load{NewTarget: *evaluator.Model, calls: n.Calls() * votesOf(evaluator)})
 		}
-		one := load{NewTarget: *evaluator.Model, calls: n.Calls() * votesOf(evaluator)}
+	}
+	if n.Meaning != nil {
+		models = append(models, load{NewTarget: *n.Meaning, calls: n.MeaningCalls()})
+	}
+	for _, one := range models {
 		if one.LibraryID != nil {
 			if one.past, err = results.PastOfJudge(ctx, *one.LibraryID); err == nil && one.past.LatencyMS == nil {
 				one.past, err = results.Past(ctx, *one.LibraryID)

@@ -23,7 +23,7 @@ func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/
 
 const pendingKey = "pending"
 
-// pending is the folder of a task's files while its rows are being created or removed. After a crash the rows
+// pending returns the folder of a task's files while its rows are being created or removed. After a crash the rows
 // determine what happens to them (Sweep).
 func pending(key string) string { return path.Join(pendingKey, key) }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -126,15 +124,8 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 
 // AskJudge returns the request for one of a judge's votes, the first of which is 1.
 func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLMJudge, values map[string]string, launchID uuid.UUID, unitID int64, vote int) protocol.Request {
-	// The marks need not be secret, only unknown to the author of the answer; a repeated attempt uses the same
-	// mark.
-	texts := asked.Ask(values, uuid.NewSHA1(launchID, []byte("mark "+strconv.FormatInt(unitID, 10))).String()[:8])
-	return protocol.Request{
-		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload,
-		Question: texts.User, SystemPrompt: &texts.System, Model: TextOf(target.Model), Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
-		IsTooLong:      len(texts.User) > protocol.MaxRendered,
-		IdempotencyKey: fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote),
-	}
+	texts := asked.Ask(values, markOf(launchID, unitID))
+	return askModel(task, target, secrets, texts, fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote))
 }
 
 // rulesAtOnce is how many questions of a task rules judge between two transactions, ruledText how many characters of each

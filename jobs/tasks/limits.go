@@ -17,7 +17,7 @@ import (
 // request.
 const (
 	MaxNameLength  = 64
-	MaxRuns        = 20
+	MaxRuns        = db.MaxRuns
 	MaxVariants    = 20
 	MaxCalls       = 200_000
 	MaxConcurrency = 64
@@ -91,7 +91,7 @@ func (n Number) check() *InvalidError {
 	return nil
 }
 
-// Numbers are the settings that are integers, in the order of the form.
+// Numbers returns the settings that are integers, in the order of the form.
 func (s *Settings) Numbers() []Number {
 	return []Number{
 		{"runs_per_item", 1, MaxRuns, &s.RunsPerItem},
@@ -140,7 +140,7 @@ func (s Settings) checkAdaptive() *InvalidError {
 	return nil
 }
 
-// mostRuns is how many runs a question may have.
+// mostRuns returns the maximum number of runs of a question.
 func (s Settings) mostRuns() int {
 	if s.Adaptive == nil {
 		return s.RunsPerItem
@@ -184,7 +184,7 @@ func (n New) Validate() []*InvalidError {
 // IsTooLarge reports whether the task would compare too many variants, or might make too many calls.
 func (n New) IsTooLarge() bool {
 	n.RunsPerItem = n.mostRuns()
-	return n.VariantCount() > MaxVariants || n.Calls()+n.JudgeCalls() > MaxCalls
+	return n.VariantCount() > MaxVariants || n.Calls()+n.JudgeCalls()+n.MeaningCalls() > MaxCalls
 }
 
 // CheckName returns the fault of a task's name; nil means that it has none.

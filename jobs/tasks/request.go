@@ -18,7 +18,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// KnownNames are the names of values that every row has.
+// KnownNames returns the names of values that every row has.
 func KnownNames() []string {
 	return []string{"question", "standard_answer", "question_id", "system_prompt", "user_context"}
 }

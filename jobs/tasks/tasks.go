@@ -154,6 +154,8 @@ type New struct {
 	Channels *[]uuid.UUID
 	// Evaluators judge the answers; their order determines their numbers.
 	Evaluators []NewEvaluator
+	// Meaning is the model that groups answers by meaning; nil means that nobody does.
+	Meaning *NewTarget
 	// Untested are the names of the targets whose last test failed.
 	Untested []string
 }
@@ -322,6 +324,9 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 	if record.Task.Evaluators, record.Task.Judges, err = s.targeted(id, evaluators, len(record.Task.Targets)); err != nil {
 		return db.NewTask{}, err
 	}
+	if err := s.addGrouper(&record.Task, n.Meaning); err != nil {
+		return db.NewTask{}, err
+	}
 	if err := checkVariables(ctx, record.Task.Evaluators, n.Dataset.VariableNames); err != nil {
 		return db.NewTask{}, err
 	}
@@ -456,18 +461,9 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 func (s *Service) begin(
 	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string, values ...any,
 ) (db.Task, error) {
-	launch, err := s.newLaunch(by, task)
+	launch, err := s.mayLaunch(ctx, by, task)
 	if err != nil {
 		return task, err
-	}
-	if !task.Status.IsActive() {
-		spent, err := engine.NewSpending(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
-		if err != nil {
-			return task, err
-		}
-		if spent != nil {
-			return task, &BudgetError{*spent}
-		}
 	}
 	launchID, err := store(launch)
 	if err != nil {
@@ -476,6 +472,19 @@ func (s *Service) begin(
 	s.Log.InfoContext(ctx, done, append([]any{"task_id", task.ID, "launch_id", launchID}, values...)...)
 	s.Wake(ctx, task.ID, launchID)
 	return s.Store.Task(ctx, task.Scope(), task.ID)
+}
+
+// mayLaunch returns a launch of a task under the present rate limits, unless a budget is used up (*BudgetError).
+func (s *Service) mayLaunch(ctx context.Context, by db.Actor, task db.Task) (db.NewLaunch, error) {
+	launch, err := s.newLaunch(by, task)
+	if err != nil || task.Status.IsActive() {
+		return launch, err
+	}
+	spent, err := engine.NewSpending(s.Store).SpentBy(ctx, task.ID, s.MonthCost)
+	if err == nil && spent != nil {
+		err = &BudgetError{*spent}
+	}
+	return launch, err
 }
 
 // Evaluate has evaluators judge the answers of a task that has ended, without calling its agents. An evaluator that
@@ -591,6 +600,13 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 			copied.Model = &NewTarget{target, secrets}
 		}
 		n.Evaluators = append(n.Evaluators, copied)
+	}
+	if grouper := source.Grouper(); grouper != nil {
+		secrets, err := Open(s.Sealer, *grouper)
+		if err != nil {
+			return n, err
+		}
+		n.Meaning = &NewTarget{*grouper, secrets}
 	}
 	for _, target := range source.Targets {
 		secrets, err := Open(s.Sealer, target)

@@ -40,8 +40,8 @@ func stageName(locale text.Locale, stage int) string {
 	return locale.Text("level." + string(stages[stage][0]))
 }
 
-// Queue is the questions that the report's query asks for in the order of review: by level, the one with most at stake
-// first, and within a level by risk.
+// Queue returns the questions that the report's query asks for in the order of review: by level, the one with most at
+// stake first, and within a level by risk.
 func Queue(r results.Report) []report.Summary {
 	query := r.Query
 	query.Sort = results.DefaultSort

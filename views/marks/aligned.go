@@ -9,6 +9,7 @@ import (
 	"github.com/a-h/templ"
 
 	"wending/db"
+	"wending/db/measure"
 	"wending/db/measure/blocks"
 	"wending/db/measure/facts"
 	"wending/db/report"
@@ -17,12 +18,15 @@ import (
 
 const (
 	// markFor limits the time for finding differences inside the blocks of one question; after that, differences
-	// become coarse. alignFor limits the time for laying out the questions of a page; the remaining questions are
-	// laid out when a reader opens them.
-	markFor  = 100 * time.Millisecond
-	alignFor = 300 * time.Millisecond
-	// lightAnswers is up to how many bytes of different answers a question is among the usual ones.
-	lightAnswers = 40_000
+	// become coarse.
+	markFor = 100 * time.Millisecond
+	// usualAnswers is up to how many bytes of different answers a question is among the usual ones: 20 answers of 1,000
+	// Chinese characters. mostLaid is how many bytes are laid out with a page, 20 such questions; the remaining
+	// questions are laid out when a reader opens them.
+	usualAnswers = 20 * 3500
+	mostLaid     = 20 * usualAnswers
+	// lightAnswer is up to how many bytes all of an answer is read for the wording of its facts.
+	lightAnswer = 40_000
 	// foldedHere limits the bytes of differently worded answers that a page holds folded for one question; the rest
 	// is loaded when it is opened.
 	foldedHere = 40_000
@@ -76,14 +80,14 @@ type Question struct {
 	IsWritten, IsDocument bool
 	// Layouts caches the layouts of answers; nil means no cache.
 	Layouts *Layouts
-	// Allowance is the time of the page that the question is on; nil is without a limit.
+	// Allowance is what the question's page may still lay out; nil means no limit.
 	Allowance *Allowance
 }
 
 // Aligned are the answers to a question, beside each other.
 type Aligned struct {
 	Question
-	// IsPostponed reports that there was no time to lay the answers out.
+	// IsPostponed reports that the page has too many answers to lay these out, too.
 	IsPostponed bool
 	*laidOut
 	written Answers
@@ -105,6 +109,7 @@ func Align(q Question) *Aligned {
 	if len(q.Answers) < 2 {
 		return nil
 	}
+	q.Answers = q.typicalFirst()
 	a := Aligned{Question: q, laterAt: q.Href + "?"}
 	var key layoutKey
 	if q.Layouts != nil {
@@ -117,9 +122,8 @@ func Align(q Question) *Aligned {
 		a.laidOut, a.IsPostponed = &laidOut{}, true
 		return &a
 	default:
-		start := time.Now()
+		q.Allowance.Take(q.length())
 		a.laidOut = q.layOut()
-		q.Allowance.Spend(time.Since(start))
 		q.Layouts.keep(key, a.laidOut)
 	}
 	a.written = Answers{Reading: a.Reading, IsWritten: q.IsWritten, Timed: a.timed}
@@ -134,9 +138,7 @@ func (a *Aligned) HaveFacts() bool { return a.haveFacts }
 func (a *Aligned) timed(find func(within time.Duration)) {
 	start := time.Now()
 	find(markFor - a.spent)
-	took := time.Since(start)
-	a.spent += took
-	a.Allowance.Spend(took)
+	a.spent += time.Since(start)
 }
 
 // layOut lays the answers out.
@@ -164,7 +166,50 @@ func (q Question) layOut() *laidOut {
 	return &l
 }
 
-// length is how many bytes different answers have.
+// typicalFirst returns the answers with the one first against which the others are marked: the most common one or, of
+// several that are equally common, the one that states the fewest facts otherwise than most runs do.
+func (q Question) typicalFirst() []Distinct {
+	best, least := 0, q.rareFacts(q.Answers[0])
+	for n, one := range q.Answers[1:] {
+		if len(one.Runs) < len(q.Answers[0].Runs) || least == 0 {
+			break
+		}
+		if rare := q.rareFacts(one); rare < least {
+			best, least = n+1, rare
+		}
+	}
+	if best == 0 {
+		return q.Answers
+	}
+	return slices.Concat(q.Answers[best:best+1], q.Answers[:best], q.Answers[best+1:])
+}
+
+// rareFacts counts the facts that an answer states otherwise than most runs do.
+func (q Question) rareFacts(one Distinct) (count int) {
+	for _, run := range one.Runs {
+		for _, fact := range Conflicts(q.Alike.Likeness(run.Variant).Facts) {
+			if IsRare(fact, run.RunIndex, run.RunIndex) {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// IsRare reports whether a run states a fact otherwise than most runs do. Of several values that equally many state,
+// the one of the run most is not rare.
+func IsRare(fact measure.Fact, run, most int) bool {
+	usual := 0
+	for n, value := range fact.Values {
+		if len(value.Runs) == len(fact.Values[0].Runs) && slices.Contains(value.Runs, most) {
+			usual = n
+		}
+	}
+	return slices.ContainsFunc(fact.Values, func(value measure.Value) bool { return slices.Contains(value.Runs, run) }) &&
+		!slices.Contains(fact.Values[usual].Runs, run)
+}
+
+// length returns the total size in bytes of the distinct answers.
 func (q Question) length() (length int) {
 	for _, one := range q.Answers {
 		length += len(one.Text)
@@ -223,7 +268,7 @@ func (q Question) terms(one Distinct) (terms []blocks.Term) {
 				}
 				term := value.Text
 				if !strings.Contains(one.Text, term) {
-					if len(one.Text) > lightAnswers { // where it is, is not worth reading all of it
+					if len(one.Text) > lightAnswer { // where it is, is not worth reading all of it
 						continue
 					}
 					if read == nil {
@@ -260,7 +305,8 @@ func (a *Aligned) placeOf(value string) string {
 	return ""
 }
 
-// ToName are the facts to be named above the answers: answers that have nothing in common leave out nearly all that is in the others.
+// ToName returns the facts to be named above the answers: answers that have nothing in common leave out nearly all that
+// is in the others.
 func (a *Aligned) ToName(differing report.Facts) report.Facts {
 	if a != nil && !a.IsPostponed && a.areUnlike() {
 		return Conflicts(differing)
@@ -272,8 +318,8 @@ func (a *Aligned) ToName(differing report.Facts) report.Facts {
 type stretch struct {
 	isShown bool
 	places  []place
-	// heading is the heading of a visible place if that heading is folded.
-	heading *blocks.Unit
+	// above is the heading of the visible place behind a fold, if that heading is in the fold.
+	above string
 }
 
 // stretches returns all places in order: those in which facts differ are visible, the others are folded. A long
@@ -282,17 +328,19 @@ func (a *Aligned) stretches() (all []stretch) { return a.stretchesFrom(blocks.Fa
 
 // stretchesFrom returns all places in order; those that differ by at least the given degree are shown.
 func (a *Aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
-	var heading *blocks.Unit
-	shown := 0
+	heading, shown := "", 0
 	for _, p := range a.places {
 		if p.degree >= least && (shown < mostShown || !a.comesLater) {
+			if heading != "" {
+				all[len(all)-1].above = heading
+			}
+			all, heading = append(all, stretch{isShown: true, places: []place{p}}), ""
 			shown++
-			all, heading = append(all, stretch{isShown: true, places: []place{p}, heading: heading}), nil
 			continue
 		}
 		for _, unit := range p.units {
-			if unit.Kind == blocks.Heading {
-				heading = &unit
+			if unit.Kind == blocks.Heading && unit.Text != "" {
+				heading = title(unit.Text)
 			}
 		}
 		if last := len(all) - 1; last >= 0 && !all[last].isShown {
@@ -319,17 +367,20 @@ func (s stretch) count() (same, other, facts int) {
 	return same, other, facts
 }
 
-// names returns the headings in a stretch, at most three.
+// names returns the headings in a stretch, at most three, without the one above the place behind it.
 func (s stretch) names() string {
 	var names []string
 	for _, p := range s.places {
 		for _, unit := range p.units {
-			if unit.Kind == blocks.Heading && len(names) < 3 {
+			if unit.Kind == blocks.Heading && unit.Text != "" {
 				names = append(names, title(unit.Text))
 			}
 		}
 	}
-	return strings.Join(names, " · ")
+	if s.above != "" {
+		names = names[:len(names)-1]
+	}
+	return strings.Join(names[:min(len(names), 3)], " · ")
 }
 
 // title returns a heading without its Markdown marks.
@@ -404,12 +455,12 @@ func (a *Aligned) answerOf(letter string) int {
 	return slices.IndexFunc(a.Answers, func(one Distinct) bool { return one.Letter == letter })
 }
 
-// letterID is the id of the element that has the answer with a letter.
+// letterID returns the id of the element that has the answer with a letter.
 func (q Question) letterID(letter string) string { return q.ID + "-" + letter }
 
-// likenessText is how alike an answer is to the most common one.
+// likenessText returns how similar an answer is to the most common one, in words.
 func (a *Aligned) likenessText(locale text.Locale, n int) string {
-	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]))
+	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]), "Letter", a.Answers[0].Letter)
 }
 
 // Indexes lists runs by number.

@@ -231,7 +231,7 @@ func cellsOfRow(text string, pieces []blocks.Piece) (all [][]blocks.Piece) {
 	return all
 }
 
-// component is HTML that was made here from escaped texts.
+// component returns HTML that this package made from escaped texts.
 func component(html string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		_, err := io.WriteString(w, html)

@@ -86,7 +86,7 @@ func inLine(content string) string {
 	return lineBreaks.ReplaceAllString(templ.EscapeString(content), `<span class="nl">$0</span>`)
 }
 
-// foldedSame is a folded part of a text that answers share.
+// foldedSame returns a folded part of a text that answers share.
 func foldedSame(ctx context.Context, same string) string {
 	return `<details class="same"><summary>` + templ.EscapeString(text.T(ctx, "results.same", "Count", utf8.RuneCountInString(same))) +
 		"</summary>" + templ.EscapeString(same) + "</details>"

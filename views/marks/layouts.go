@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"sync"
-	"time"
 )
 
 // Layouts caches the layouts of answers for later readers: a run's text never changes. The least recently read
@@ -19,7 +18,8 @@ type Layouts struct {
 	bytes, max int
 }
 
-// layoutKey is different for answers that are different, or differ in other facts.
+// layoutKey is a hash of a question's answers and the facts in which they differ: another answer or fact gives another
+// key.
 type layoutKey [sha256.Size]byte
 
 type keptLayout struct {
@@ -71,8 +71,8 @@ func (l *Layouts) keep(key layoutKey, one *laidOut) {
 	}
 }
 
-// layoutKey is the key of a question's answers: their runs, the loaded length of their texts, and the facts in which
-// they differ.
+// layoutKey returns the key of a question's answers: their runs, the loaded length of their texts, and the facts in
+// which they differ.
 func (q Question) layoutKey() layoutKey {
 	hash := sha256.New()
 	write := func(number int64) { _ = binary.Write(hash, binary.LittleEndian, number) } // a hash takes everything
@@ -89,21 +89,22 @@ func (q Question) layoutKey() layoutKey {
 	return layoutKey(hash.Sum(nil))
 }
 
-// Allowance is the time that laying out the questions of one page has taken so far.
-type Allowance struct{ spent time.Duration }
+// Allowance is how many bytes of answers have been laid out for one page so far. What a page shows depends only on its
+// answers, not on how busy the machine is.
+type Allowance struct{ laid int }
 
-// allows reports whether there is time for a question with answers of the given number of bytes. Long answers may
-// take a third of a page's time, so that they do not keep the others from being laid out.
+// allows reports whether a question with answers of the given number of bytes is laid out with the page. Long answers
+// may take a third of a page's allowance, so that they do not keep the others from being laid out.
 func (a *Allowance) allows(length int) bool {
-	if length > lightAnswers {
-		return a == nil || a.spent < alignFor/3
+	if length > usualAnswers {
+		return a == nil || a.laid < mostLaid/3
 	}
-	return a == nil || a.spent < alignFor
+	return a == nil || a.laid < mostLaid
 }
 
-// Spend takes time from the allowance.
-func (a *Allowance) Spend(took time.Duration) {
+// Take takes bytes from the allowance.
+func (a *Allowance) Take(length int) {
 	if a != nil {
-		a.spent += took
+		a.laid += length
 	}
 }

@@ -22,9 +22,17 @@ func TestLayoutsAreBounded(t *testing.T) {
 	require.Nil(t, layouts.of(layoutKey{99}))
 }
 
-// Long questions leave time for the others.
+// A page lays out the usual answers of its questions; long ones leave room for the others. The clock decides nothing.
 func TestAnAllowanceIsShared(t *testing.T) {
 	t.Parallel()
-	require.True(t, (&Allowance{spent: alignFor - 1}).allows(lightAnswers))
-	require.False(t, (&Allowance{spent: alignFor - 1}).allows(lightAnswers+1), "long questions leave time for the others")
+	page := &Allowance{}
+	for range 20 {
+		require.True(t, page.allows(20*3000), "20 answers of 1,000 characters")
+		page.Take(20 * 3000)
+	}
+	require.True(t, (&Allowance{laid: mostLaid - 1}).allows(usualAnswers))
+	require.False(t, (&Allowance{laid: mostLaid}).allows(1))
+	require.True(t, (&Allowance{}).allows(5_000_000), "the first question is laid out, however long it is")
+	require.False(t, (&Allowance{laid: mostLaid - 1}).allows(usualAnswers+1), "long questions leave room for the others")
+	require.True(t, (*Allowance)(nil).allows(5_000_000))
 }

@@ -2,6 +2,7 @@ package notice
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"wending/db/report"
 	"wending/jobs/courier/notify"
 	"wending/jobs/schedules"
+	"wending/views/paths"
+	"wending/views/results"
 	"wending/views/summary"
 	"wending/views/text"
 )
@@ -68,6 +71,8 @@ type ended struct {
 	before string
 	// changed are the questions whose facts changed since the previous firing; nil if there was none.
 	changed *measure.FactChanges
+	// site is the address of the pages to which the message's numbers lead; empty without PublicURL.
+	site string
 }
 
 // ending returns the message about the end of a launch: what ran, its headline numbers, which variant won, what got
@@ -100,7 +105,7 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 
 // ended reads the data for the message.
 func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e ended, err error) {
-	e.task, e.metric = task, "agreement"
+	e.task, e.metric, e.site = task, "agreement", w.PublicURL
 	if e.launch, err = engine.NewHistory(w.Store).Launch(ctx, task.ID, *d.LaunchID); err != nil {
 		return e, err
 	}
@@ -155,13 +160,13 @@ const variantsShown = 6
 
 // facts returns the lines of the message; unknown values are left out.
 func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
-	add := func(key, value string) {
+	add := func(key, value string, links ...notify.Link) {
 		if value != "" && value != "–" {
-			lines = append(lines, notify.Fact{Name: l.Text(key), Value: value})
+			lines = append(lines, notify.Fact{Name: l.Text(key), Value: value, Links: links})
 		}
 	}
-	if said := e.levels(l); said != "" {
-		lines = append(lines, notify.Fact{Name: l.Text("notify.levels", "Total", e.task.TotalItems), Value: said})
+	if levels := e.levels(l); levels.Value != "" {
+		lines = append(lines, levels)
 	}
 	if e.launch.Kind != db.LaunchSubmit {
 		add("notify.launch", l.Text("launch.kind."+string(e.launch.Kind)))
@@ -169,23 +174,28 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	if e.task.FailureCode != nil && event == outbox.Failed {
 		add("notify.reason", l.Text("failure."+*e.task.FailureCode))
 	}
-	add("notify.runs", l.Text("notify.runs.of", "Succeeded", e.statistics.Succeeded, "Expected", e.statistics.RunsExpected))
+	runs := l.Text("notify.runs.of", "Succeeded", e.statistics.Succeeded, "Expected", e.statistics.RunsExpected)
+	add("notify.runs", runs, e.link(runs, paths.Task(e.task.ID))...)
 	if len(e.variants) > 1 {
 		add("notify.winner", e.winnerText(l))
 		for _, one := range e.variants[:min(len(e.variants), variantsShown)] {
-			add("notify.variant", e.variantText(l, one))
+			add("notify.variant", e.variantText(l, one), e.link(one.Name, results.AnswersHref(e.task.ID, one.Number, "", ""))...)
 		}
 	} else {
-		add("notify.pass", text.Percent(e.statistics.PassRate))
-		add("notify.score", scoreText(e.statistics.ScoreMean))
-		add("notify.agreement", text.Percent(e.statistics.Agreement))
-		add("notify.latency", text.Millis(e.statistics.LatencyP50))
+		for _, one := range []struct{ key, value, filter, sort string }{
+			{"notify.pass", text.Percent(e.statistics.PassRate), summary.UnpassedFilter(e.verdicts[1]), ""},
+			{"notify.score", scoreText(e.statistics.ScoreMean), "", "score"},
+			{"notify.agreement", text.Percent(e.statistics.Agreement), "", "agreement"},
+			{"notify.latency", text.Millis(e.statistics.LatencyP50), "", "-latency"},
+		} {
+			add(one.key, one.value, e.link(one.value, results.AnswersHref(e.task.ID, 0, one.filter, one.sort))...)
+		}
 	}
 	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 && len(e.variants) > 1 {
 		add("notify.facts", l.Text("notify.facts.count", "Count", count))
 	}
 	if e.changed != nil && e.changed.Questions > 0 {
-		add("notify.facts.changed", e.changedText(l))
+		add("notify.facts.changed", e.changedText(l), e.changedLink(l)...)
 	}
 	add("notify.cost", text.Cost(e.statistics.Cost, e.statistics.Currency))
 	add("notify.cost.judges", text.Cost(e.statistics.JudgeCost, e.statistics.JudgeCurrency))
@@ -193,6 +203,23 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 		add("notify.duration", text.Duration(l, time.Duration(*e.launch.Statistics.Duration*float64(time.Second))))
 	}
 	return lines
+}
+
+// link leads from words of a value to a path of this site; it is empty if the site's address is unknown.
+func (e ended) link(words, path string) []notify.Link {
+	if e.site == "" {
+		return nil
+	}
+	return []notify.Link{{Text: words, Address: e.site + path}}
+}
+
+// changedLink leads to the schedule's page, which lists the questions whose facts changed.
+func (e ended) changedLink(l text.Locale) []notify.Link {
+	if e.task.ScheduleID == nil {
+		return nil
+	}
+	at := url.Values{"at": {e.task.ID.String()}}
+	return e.link(l.Text("notify.facts.changed.count", "Count", e.changed.Questions), paths.WithQuery(paths.LibraryEntry("schedules", *e.task.ScheduleID), at)+"#changes")
 }
 
 // changedShown is how many questions whose facts changed a message names.
@@ -211,17 +238,21 @@ func (e ended) changedText(l text.Locale) string {
 	return said
 }
 
-// levels returns the sentence with which the report begins; it is empty if there are several variants, because each
+// levels returns the sentence with which the report begins; its value is empty if there are several variants, because each
 // has its own levels.
-func (e ended) levels(l text.Locale) string {
+func (e ended) levels(l text.Locale) (fact notify.Fact) {
 	if len(e.variants) > 1 {
-		return ""
+		return fact
 	}
 	counts := make(map[measure.Level]int, len(e.statistics.Levels))
 	for level, count := range e.statistics.Levels {
 		counts[measure.Level(level)] = count
 	}
-	return summary.LevelsText(l, counts)
+	fact = notify.Fact{Name: l.Text("notify.levels", "Total", e.task.TotalItems), Value: summary.LevelsText(l, counts)}
+	for _, one := range summary.LevelCounts(l, counts) {
+		fact.Links = append(fact.Links, e.link(one.Text, results.AnswersHref(e.task.ID, 0, string(one.Level), ""))...)
+	}
+	return fact
 }
 
 // scoreText formats a mean score; empty if it is unknown.
@@ -300,7 +331,7 @@ func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
 	}
 	e.before = previous.Name
 	e.worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
-	changed, err := schedules.ChangedFacts(ctx, w.Store, *previous, e.task)
+	changed, err := schedules.ChangedFacts(ctx, w.Store, *previous, e.task, time.Time{})
 	e.changed = &changed
 	return err
 }

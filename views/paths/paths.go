@@ -1,4 +1,5 @@
-// Package paths has the path of every page and endpoint, once.
+// Package paths holds the path of every page and endpoint, once. Its functions return addresses; their comments
+// describe what is at the address, or what a request to it does.
 package paths
 
 import (
@@ -17,9 +18,12 @@ const (
 	DemoComparison = "/demo/comparison"
 	Tasks          = "/tasks"
 	TaskRows       = "/tasks/rows"
-	Import         = "/tasks/import"
-	Preview        = "/tasks/preview"
-	Probe          = "/tasks/probe"
+	TaskColumns    = "/tasks/columns"
+	// TaskHistory shows all tasks on one dataset, or of one agent.
+	TaskHistory = "/tasks/history"
+	Import      = "/tasks/import"
+	Preview     = "/tasks/preview"
+	Probe       = "/tasks/probe"
 	// SaveAgent saves the agent of a form that is being filled in.
 	SaveAgent = "/tasks/agent"
 	Language  = "/language"
@@ -84,13 +88,13 @@ func HelpChapter(chapter, section string) string {
 // LibraryKind lists the entries of one kind of the library.
 func LibraryKind(kind string) string { return Library + "/" + kind }
 
-// LibraryNew is the form for a new entry.
+// LibraryNew returns the address of the form for a new entry.
 func LibraryNew(kind string) string { return LibraryKind(kind) + "/new" }
 
 // LibraryTest tests a target before it is saved.
 func LibraryTest(kind string) string { return LibraryKind(kind) + "/test" }
 
-// LibraryEntry is an entry's page.
+// LibraryEntry returns the address of an entry's page.
 func LibraryEntry(kind string, id uuid.UUID) string { return LibraryKind(kind) + "/" + id.String() }
 
 // Delivery sends a message to a channel again.
@@ -98,18 +102,18 @@ func Delivery(channel uuid.UUID, id int64) string {
 	return LibraryEntry("channels", channel) + "/deliveries/" + strconv.FormatInt(id, 10)
 }
 
-// LibraryVersion is a version of a prompt or a dataset.
+// LibraryVersion returns the address of a version of a prompt or a dataset.
 func LibraryVersion(kind string, id uuid.UUID, number int) string {
 	return LibraryEntry(kind, id) + "/versions/" + strconv.Itoa(number)
 }
 
-// LibraryVersions adds the next version of a dataset.
+// LibraryVersions returns the address for adding the next version of a dataset.
 func LibraryVersions(id uuid.UUID) string { return LibraryEntry("datasets", id) + "/versions" }
 
-// Compare offers tasks with which to compare a task.
+// Compare returns the address of the page that offers tasks to compare a task with.
 func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 
-// CompareWith compares two tasks.
+// CompareWith returns the address of the comparison of two tasks.
 func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
 
 // CarryReviews lists the verdicts that a task can take over from another, whose reference names its variant.
@@ -117,7 +121,7 @@ func CarryReviews(id uuid.UUID, from string, variant int) string {
 	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
 }
 
-// ReviewCarry is where a task takes verdicts over.
+// ReviewCarry returns the address at which a task takes verdicts over.
 func ReviewCarry(id uuid.UUID) string { return Task(id) + "/review/carry" }
 
 // taskForm returns the form that fits a task: the one for a typed address, or the one for comparisons.
@@ -128,19 +132,19 @@ func taskForm(isPlain bool) string {
 	return NewComparison
 }
 
-// CreateFrom is the form for a copy of a task.
+// CreateFrom returns the address of the form for a copy of a task.
 func CreateFrom(id uuid.UUID, isPlain bool) string { return taskForm(isPlain) + "?from=" + id.String() }
 
-// EditDraft is the form for editing a draft.
+// EditDraft returns the address of the form for editing a draft.
 func EditDraft(id uuid.UUID, isPlain bool) string { return taskForm(isPlain) + "?draft=" + id.String() }
 
-// Task is a task's page.
+// Task returns the address of a task's page.
 func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }
 
-// TaskLive is the part of a task's page that changes while it runs.
+// TaskLive returns the address of the part of a task's page that changes while it runs.
 func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
 
-// TaskSettings is where a task's settings are, and what changes it.
+// TaskSettings returns the address of a task's settings and the actions that change it.
 func TaskSettings(id uuid.UUID) string { return Task(id) + "/settings" }
 
 // TaskAction runs, stops, resumes or retries a task.
@@ -152,10 +156,10 @@ func TaskDelete(id uuid.UUID) string { return Task(id) + "/delete" }
 // TaskAgent saves the agent whose address was typed into a task.
 func TaskAgent(id uuid.UUID) string { return Task(id) + "/agent" }
 
-// TaskDataset is the file from which a task was created.
+// TaskDataset returns the address of the file from which a task was created.
 func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
 
-// Results is a task's report.
+// Results returns the address of a task's report.
 func Results(id uuid.UUID) string { return Task(id) + "/results" }
 
 // PartialResults leads to the questions of a report that are finished before the others.
@@ -169,13 +173,13 @@ func Conversation(id uuid.UUID, series string) string {
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
-// ItemID is the id of a question's element, to which fragments of addresses lead.
+// ItemID returns the id of a question's element, to which fragments of addresses lead.
 func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
 
-// Sent is the request for a question, shown on its card.
+// Sent returns the address of the request for a question, shown on its card.
 func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sent=1" }
 
-// QuestionReviews is the history of the verdicts on a question.
+// QuestionReviews returns the address of the history of the verdicts on a question.
 func QuestionReviews(id uuid.UUID, number int) string { return Question(id, number) + "/reviews" }
 
 // News reports whether more questions of a running task are finished than the page shows.
@@ -184,18 +188,18 @@ func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + s
 // Variants compares the variants of a task.
 func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
 
-// Report is the report of a task in numbers.
+// Report returns the address of the report of a task in numbers.
 func Report(id uuid.UUID) string { return Task(id) + "/report" }
 
-// ReportBy is the report in numbers, grouped by a column of the dataset.
+// ReportBy returns the address of the report in numbers, grouped by a column of the dataset.
 func ReportBy(id uuid.UUID, column string) string {
 	return WithQuery(Report(id), url.Values{"by": {column}}) + "#slices"
 }
 
-// Review shows how far the review of a task is; it is signed off there.
+// Review shows the progress of a task's review, which is also signed off there.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 
-// Presence is how far the review of a task is, for a part of its pages.
+// Presence returns the address of the progress of a task's review, for a part of its pages.
 func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
 
 // NextReview leads to the next question that waits for the reader's verdict.
@@ -207,42 +211,43 @@ func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strco
 // ReviewSame lists the questions whose answers have the same content, which can be passed at once.
 func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
 
-// SignOff is where a review is signed off.
+// SignOff returns the address at which a review is signed off.
 func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 
 // Assignments assigns questions to reviewers.
 func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
 
-// Print is a task's report as one document, for printing.
+// Print returns the address of a task's report as one document, for printing.
 func Print(id uuid.UUID) string { return Results(id) + "/print" }
 
-// PrintDiffering is the report of a task as one document, with only the questions that differ or failed.
+// PrintDiffering returns the address of the report of a task as one document, with only the questions that differ or
+// failed.
 func PrintDiffering(id uuid.UUID) string { return Print(id) + "?only=differing" }
 
-// Launches is the list of a task's launches.
+// Launches returns the address of the list of a task's launches.
 func Launches(id uuid.UUID) string { return Gallery(id) + "#launches" }
 
-// Launch is one launch of a task.
+// Launch returns the address of one launch of a task.
 func Launch(id, launch uuid.UUID) string { return Task(id) + "/launches/" + launch.String() }
 
-// Run is the page with the whole text of one run.
+// Run returns the address of the page with the whole text of one run.
 func Run(id uuid.UUID, run int64) string { return Task(id) + "/runs/" + strconv.FormatInt(run, 10) }
 
-// RunText is the whole text of one run.
+// RunText returns the address of the whole text of one run.
 func RunText(id uuid.UUID, run int64) string { return Run(id, run) + "/text" }
 
-// APIProgress is a task's stream of progress events.
+// APIProgress returns the address of a task's stream of progress events.
 func APIProgress(id uuid.UUID) string { return APITasks + "/" + id.String() + "/progress" }
 
-// APIReview is a person's verdict on a question.
+// APIReview returns the address of a person's verdict on a question.
 func APIReview(id uuid.UUID, questionID string) string {
 	return APITasks + "/" + id.String() + "/items/" + url.PathEscape(questionID) + "/review"
 }
 
-// APIArchive is a task with its results as a file that another installation imports.
+// APIArchive returns the address of a task with its results as a file that another installation imports.
 func APIArchive(id uuid.UUID) string { return APITasks + "/" + id.String() + "/archive" }
 
-// APIExport is a task's report as a download.
+// APIExport returns the address of a task's report as a download.
 func APIExport(id uuid.UUID, format string) string {
 	return APITasks + "/" + id.String() + "/export?format=" + format
 }
@@ -256,7 +261,7 @@ func RemoveView(id uuid.UUID) string { return SavedView(id) + "/remove" }
 // SavedParameter names the saved view that a page is to open.
 const SavedParameter = "saved"
 
-// WithView is a page as a saved view has it.
+// WithView returns the address of a page as a saved view has it.
 func WithView(path string, id uuid.UUID) string {
 	return WithQuery(path, url.Values{SavedParameter: {id.String()}})
 }
@@ -264,14 +269,17 @@ func WithView(path string, id uuid.UUID) string {
 // ColumnPrefix begins the parameters that narrow a report by a column of its dataset.
 const ColumnPrefix = "column."
 
-// ResultsExport is the questions of a report that a query asks for, as a file.
+// MarginPrefix begins the parameters that say by how much a number may be worse in the second of two compared tasks.
+const MarginPrefix = "margin."
+
+// ResultsExport returns the address of the questions of a report that a query asks for, as a file.
 func ResultsExport(id uuid.UUID, format string, query url.Values) string {
 	query = maps.Clone(query)
 	query.Set("format", format)
 	return WithQuery(Results(id)+"/export", query)
 }
 
-// PrintOf is the questions of a report that a query asks for, as one document for paper.
+// PrintOf returns the address of the questions of a report that a query asks for, as one document for paper.
 func PrintOf(id uuid.UUID, query url.Values) string { return WithQuery(Print(id), query) }
 
 // WithQuery adds a query to a path.
@@ -282,7 +290,7 @@ func WithQuery(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// TaskFlights is the list of a task's calls under way.
+// TaskFlights returns the address of the list of a task's calls under way.
 func TaskFlights(id uuid.UUID) string { return Task(id) + "/flights" }
 
 // UnitFiles lists the files that a unit's calls have reported so far, for a part of its page.
@@ -291,12 +299,12 @@ func UnitFiles(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/file
 // Unit shows a call while it is under way, and replays it afterwards.
 func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
 
-// UnitAt is the replay of a call at a time, in milliseconds since its start.
+// UnitAt returns the address of the replay of a call at a time, in milliseconds since its start.
 func UnitAt(id uuid.UUID, unit int64, ms int) string {
 	return Unit(id, unit) + "#at=" + strconv.Itoa(ms)
 }
 
-// UnitLog is the log of a call, for a part of its page.
+// UnitLog returns the address of the log of a call, for a part of its page.
 func UnitLog(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/log" }
 
 // ReplayBeside replays the runs of a question side by side.
@@ -304,19 +312,19 @@ func ReplayBeside(id uuid.UUID, number int) string {
 	return Task(id) + "/replay/" + strconv.Itoa(number)
 }
 
-// Assets is the API's collection of the files that a task's agents produced.
+// Assets returns the address of the API's collection of the files that a task's agents produced.
 func Assets(id uuid.UUID) string { return APITasks + "/" + id.String() + "/assets" }
 
-// Asset is a file that an agent produced.
+// Asset returns the address of a file that an agent produced.
 func Asset(id, asset uuid.UUID) string { return Assets(id) + "/" + asset.String() }
 
-// Thumbnail is a small version of an image.
+// Thumbnail returns the address of a small version of an image.
 func Thumbnail(id, asset uuid.UUID) string { return Asset(id, asset) + "/thumbnail" }
 
 // Gallery shows what a task's agents did: their files, the newest calls, and the launches.
 func Gallery(id uuid.UUID) string { return Task(id) + "/gallery" }
 
-// APIUnitEvents is a unit's stream of events.
+// APIUnitEvents returns the address of a unit's stream of events.
 func APIUnitEvents(id uuid.UUID, unit int64) string {
 	return APITasks + "/" + id.String() + "/units/" + strconv.FormatInt(unit, 10) + "/events"
 }
@@ -350,11 +358,27 @@ func DutyFor(duty, back string) string {
 	return WithQuery(page, url.Values{"next": {back}})
 }
 
-// User is an account as administrators see it.
+// User returns the address of an account as administrators see it.
 func User(id uuid.UUID) string { return Users + "/" + id.String() }
 
-// Project is a project's page.
+// Project returns the address of a project's page.
 func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 
-// Shares are the links to a task's report.
+// Shares returns the address of the links to a task's report.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }
+
+// TasksOnDataset has all tasks on a saved dataset or, if id is nil, on uploads of a file's name.
+func TasksOnDataset(id *uuid.UUID, file string) string {
+	if id == nil {
+		return WithQuery(TaskHistory, url.Values{"file": {file}})
+	}
+	return WithQuery(TaskHistory, url.Values{"dataset": {id.String()}})
+}
+
+// TasksOfAgent has all tasks of a saved agent or model or, if id is nil, of a typed address without its query.
+func TasksOfAgent(id *uuid.UUID, address string) string {
+	if id == nil {
+		return WithQuery(TaskHistory, url.Values{"url": {address}})
+	}
+	return WithQuery(TaskHistory, url.Values{"agent": {id.String()}})
+}

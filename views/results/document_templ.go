@@ -222,7 +222,7 @@ func DocumentHead(d Document) templ.Component {
 			}
 		}
 		if d.Task.TotalVariants == 1 {
-			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "tasks.agreement"), text.Percent(d.Statistics.Agreement)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "tasks.column.agreement"), text.Percent(d.Statistics.Agreement)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -902,11 +902,7 @@ func DocumentCard(d Document, card Card) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = marks.Expected(card.likeness().Expected).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = marks.Facts(card.Item.StandardAnswer, card.likeness().Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Stated(card.Item.StandardAnswer, card.likeness().Expected, card.likeness().Facts, nil).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -109,8 +109,8 @@ func hasValue(one marks.Distinct, values []measure.Value) bool {
 	})
 }
 
-// kindName returns the name that a finding uses for facts of a kind: that of the reason they suggest, without a
-// judgement.
+// kindName returns the name that a finding uses for facts of a kind: the name of the reason that they suggest, without
+// a judgement.
 func kindName(locale text.Locale, kind facts.Kind) string {
 	if reason, isKnown := kindReasons[kind]; isKnown {
 		return locale.Text("review.kind." + reason)

@@ -140,11 +140,7 @@ func (l Laid) Facts(variant int) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		likeness := l.card.Question.Likeness(variant)
-		templ_7745c5c3_Err = marks.Expected(likeness.Expected).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
-		}
-		templ_7745c5c3_Err = marks.Facts(l.card.Item.StandardAnswer, likeness.Facts, l.a).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Stated(l.card.Item.StandardAnswer, likeness.Expected, likeness.Facts, l.a).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -233,7 +229,7 @@ func (l Laid) Opinions(variant int) templ.Component {
 		var templ_7745c5c3_Var7 string
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(l.JudgedID(variant) + "-said")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 60, Col: 57}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 59, Col: 57}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
@@ -54,6 +56,25 @@ func (q Query) Values() url.Values {
 	return values
 }
 
+// AnswersHref returns the address of a task's answers, of all variants if variant is 0.
+func AnswersHref(task uuid.UUID, variant int, filter, sort string) string {
+	return paths.WithQuery(paths.Results(task), Query{Variant: variant, Filter: filter, Sort: sort}.Values())
+}
+
+// Absent returns the name of a parameter whose value none of the report's questions has, and none can have: a code with
+// which no run failed, a reason that no verdict has, a conversation of another task. It is empty if there is none.
+func (r Report) Absent() string {
+	switch {
+	case r.ErrorCode != "" && r.Variant == 0 && !slices.Contains(r.outcomes(func(one report.Outcome) string { return one.ErrorCode }), r.ErrorCode):
+		return "error_code"
+	case r.Reason != "" && !slices.Contains(review.Reasons, r.Reason) && !slices.ContainsFunc(r.ReasonCounts(), func(one ReasonCount) bool { return one.Reason == r.Reason }):
+		return "reason"
+	case r.Series != "" && r.turns(r.Series) == 0:
+		return "series"
+	}
+	return ""
+}
+
 // sortParameter returns the order for an address, which leaves out the default order.
 func (q Query) sortParameter() string {
 	if q.Sort == DefaultSort {
@@ -93,7 +114,7 @@ func unpassedBy(evaluator db.Evaluator) string {
 	return FilterUnpassed + "-" + strconv.Itoa(evaluator.Number)
 }
 
-// Filters are the filters of a task's report by name; the empty name shows all.
+// Filters returns the filters of a task's report by name; the empty name shows all.
 func Filters(task db.Task) []string {
 	filters := []string{"", FilterUnstable, FilterFailed, FilterUnpassed}
 	if len(task.Evaluators) > 1 {
@@ -120,7 +141,7 @@ const (
 	ReviewDisagree = "disagree"
 )
 
-// ReviewFilters are the filters by people's verdicts; the empty name shows all.
+// ReviewFilters returns the filters by people's verdicts; the empty name shows all.
 func ReviewFilters() []string {
 	filters := []string{"", ReviewOpen, reviewMine}
 	for _, verdict := range review.Verdicts {

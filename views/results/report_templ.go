@@ -103,7 +103,7 @@ type Card struct {
 	Follows bool
 	// Layouts caches the layouts of answers; nil means no cache.
 	Layouts *marks.Layouts
-	// Allowance is the time of the page that the card is on; nil is without a limit.
+	// Allowance is what may be laid out of the page that the card is on; nil is without a limit.
 	Allowance *marks.Allowance
 }
 

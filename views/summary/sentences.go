@@ -49,8 +49,8 @@ func (s Summary) compared(locale text.Locale) string {
 	return sentence + s.clustered(locale) + s.settled(locale)
 }
 
-// settled says how many questions of an adaptive task were settled after how many runs, and how many calls that saved; empty
-// for other tasks.
+// settled returns the clause about the settled questions of an adaptive task: their number, their runs, and the calls
+// saved; empty for other tasks.
 func (s Summary) settled(locale text.Locale) string {
 	if s.Task.Adaptive == nil || len(s.Numbers) == 0 || s.Numbers[0].Settled == nil {
 		return ""
@@ -77,7 +77,8 @@ func (s Summary) settled(locale text.Locale) string {
 		"Most", s.Task.Adaptive.MaxRuns, "Saved", text.Number(max(0, all*s.Task.Adaptive.MaxRuns-s.Task.TotalRuns())))
 }
 
-// clustered says what intervals take as independent where questions are not; empty where they are.
+// clustered returns the clause that names the clusters over which intervals are computed; empty if questions are
+// independent.
 func (s Summary) clustered(locale text.Locale) string {
 	if len(s.Numbers) == 0 || s.Numbers[0].Clusters == s.Numbers[0].Items {
 		return ""
@@ -202,7 +203,7 @@ func (s Summary) lead(locale text.Locale, name string) string {
 	return said
 }
 
-// LimitText is the smallest difference that matters, in words.
+// LimitText returns the smallest difference that matters, in words.
 func LimitText(locale text.Locale, matters measure.Matters, limit measure.Limit) string {
 	if limit == measure.OfAmounts {
 		return text.Significant(100*matters.Part, 3) + "%"
@@ -329,7 +330,7 @@ func (s Summary) worstTitle() string {
 	return title
 }
 
-// methods are the numbers that are explained.
+// methods returns the names of the metrics whose method is explained.
 func (s Summary) methods() []string {
 	methods := []string{"agreement", "interval"}
 	if s.Verdicts != nil {

@@ -3,8 +3,11 @@ package taskpages
 import (
 	"strings"
 
+	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
+	"wending/views/paths"
+	"wending/views/results"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -12,7 +15,11 @@ import (
 // Board is a compact form of the state of every question of a task: one letter each, in the order of their numbers.
 // The letter of a finished question is its level's; a capital means that one of its runs has no answer. With the same
 // letters the page's script repaints the squares that have changed.
-type Board struct{ States string }
+type Board struct {
+	States string
+	// Variant is the number of the variant whose levels the letters show; 0 of a task with several shows states alone.
+	Variant int
+}
 
 // The letters of questions that have no level.
 const (
@@ -33,7 +40,7 @@ type States interface {
 }
 
 // NewBoard returns the board of questions in these states; levels has their levels in the same order, empty where there is none
-// yet, or nothing if there are several variants.
+// yet, or nothing if there are several variants and none is chosen.
 func NewBoard(states States, levels []measure.Level) Board {
 	letters := make([]byte, states.Len())
 	for n := range letters {
@@ -55,7 +62,7 @@ func NewBoard(states States, levels []measure.Level) Board {
 		}
 		letters[n] = letter
 	}
-	return Board{string(letters)}
+	return Board{States: string(letters)}
 }
 
 // key is an entry of the board's legend; levels have theirs above the board.
@@ -64,7 +71,7 @@ type key struct {
 	count        int
 }
 
-// keys are the legend of the board: the number of questions in each state. Until all are done, each state keeps its
+// keys returns the legend of the board: the number of questions in each state. Until all are done, each state keeps its
 // place.
 func (b Board) keys(locale text.Locale) (keys []key) {
 	counts := map[rune]int{}
@@ -85,7 +92,30 @@ func (b Board) keys(locale text.Locale) (keys []key) {
 	return keys
 }
 
-// failed is how many questions have a run without an answer.
+// levels are the levels on the board of a variant, with how many questions have each. Until all are done, each level keeps its
+// place.
+func (b Board) levels(locale text.Locale) (levels []key) {
+	for _, level := range measure.Levels {
+		letter := string(levelLetters[level])
+		count := strings.Count(strings.ToLower(b.States), letter)
+		if count > 0 || strings.ContainsAny(b.States, string(waiting)+string(running)) {
+			levels = append(levels, key{string(level), ui.LevelName(locale, level), count})
+		}
+	}
+	return levels
+}
+
+// questionHref returns the address of a question on the board, with the variant's answers open.
+func (b Board) questionHref(task db.Task, number int) string {
+	return paths.WithQuery(paths.Question(task.ID, number), results.Query{Variant: b.Variant}.Values())
+}
+
+// livePath is the part of the page that changes, with the board of the same variant.
+func (b Board) livePath(task db.Task) string {
+	return paths.WithQuery(paths.TaskLive(task.ID), results.Query{Variant: b.Variant}.Values())
+}
+
+// failed returns the number of questions with a run without an answer.
 func (b Board) failed() (count int) {
 	for _, letter := range b.States {
 		if isFailed(letter) {
@@ -97,7 +127,7 @@ func (b Board) failed() (count int) {
 
 func isFailed(letter rune) bool { return letter >= 'A' && letter <= 'Z' }
 
-// squareClass is how a question's square looks.
+// squareClass returns the CSS class of a question's square.
 func squareClass(letter rune) string {
 	if isFailed(letter) {
 		return "b-" + strings.ToLower(string(letter)) + " b-f"
@@ -105,7 +135,7 @@ func squareClass(letter rune) string {
 	return "b-" + string(letter)
 }
 
-// words are the names of all letters, for the titles of squares.
+// words returns the names of all letters, for the titles of squares.
 func (b Board) words(locale text.Locale) map[string]string {
 	words := map[string]string{
 		string(waiting): locale.Text("board.waiting"), string(running): locale.Text("board.running"), string(done): locale.Text("board.done"), "F": locale.Text("board.failed"),
@@ -128,7 +158,7 @@ func squareTitle(number int, letter rune, words map[string]string) string {
 // smallBoard is from how many questions on squares are small and have no number in them.
 const smallBoard = 300
 
-// boardSize is the class of a board by how many questions it has.
+// boardSize returns the CSS class of a board, which depends on its number of questions.
 func (b Board) boardSize() string {
 	if len(b.States) > smallBoard {
 		return "is-small"

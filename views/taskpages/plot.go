@@ -51,7 +51,7 @@ func axisTop(bars []report.Bar) int {
 	return (tallest + unit - 1) / unit * unit
 }
 
-// height is at least one unit, so that even a single run is visible.
+// height returns the height of a bar: 0 for no runs, otherwise at least one unit, so that even a single run is visible.
 func height(count int, scale float64) float64 {
 	if count == 0 {
 		return 0

@@ -56,6 +56,14 @@ func Significant(value float64, digits int) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
+// Probability formats a p-value with two significant digits: 0.012, < 0.001.
+func Probability(p float64) string {
+	if p < 0.001 {
+		return "< 0.001"
+	}
+	return Significant(p, 2)
+}
+
 // Signed formats a difference with its sign, without one if it is rounded to 0: +12.0, −1,401.
 func Signed(difference float64, decimals int) string {
 	digits := strconv.FormatFloat(math.Abs(difference), 'f', decimals, 64)

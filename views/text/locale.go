@@ -130,7 +130,7 @@ func LocaleOf(ctx context.Context) Locale {
 	return locale
 }
 
-// T is Locale.Text in the locale of a context, for templates.
+// T is like Locale.Text, in the locale of a context, for templates.
 func T(ctx context.Context, key string, args ...any) string { return LocaleOf(ctx).Text(key, args...) }
 
 // In returns the locale in another of Languages.

@@ -22,6 +22,7 @@ import (
 	"wending/db/measure"
 	"wending/db/outbox"
 	"wending/db/people"
+	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/access"
 	"wending/handlers/reading"
@@ -39,6 +40,7 @@ import (
 	"wending/views/results"
 	"wending/views/saved"
 	"wending/views/summary"
+	"wending/views/taskpages"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -241,6 +243,17 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, part := range summary.ComparisonParts()[1+len(measure.ChangeGroups):] {
 		add("compare.", part)
 	}
+	for _, verdict := range []measure.Verdict{measure.NotWorse, measure.IsWorse, measure.Undecided} {
+		add("compare.verdict."+string(verdict), "", ".means", ".means.zero")
+	}
+	for _, outcome := range measure.Outcomes {
+		add("compare.confirmed.", string(outcome), "count."+string(outcome), string(outcome)+".means")
+	}
+	for _, sides := range tasks.AllSides {
+		add("compare.confirm.hint.", string(sides))
+	}
+	add("compare.changed.of.", "verdicts", "answers")
+	add("export.compare.changed.", "yes", "no")
 	add("compare.carry.without.", "judged", "changed", "failed", "standard", "files", "replaced")
 	add("export.compare.", reading.ComparedTexts()...)
 	add("results.text.", results.RunTexts...)
@@ -267,7 +280,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
+	add("done.", "created", "extend", "confirm", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, number := range []string{"latency_ms", "total_tokens", "cost"} {
 		add("results.slice.", number, "min_"+number, "max_"+number)
@@ -311,6 +324,12 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("notify.", "finished", "failed", "stopped")
 	for _, metric := range measure.Metrics {
 		add("trend.metric.", string(metric))
+	}
+	for _, column := range taskpages.Columns {
+		add("tasks.column.", string(column))
+	}
+	for _, by := range report.Shelvings {
+		add("tasks.group.", string(by))
 	}
 	add("trend.reason.", entries.FiringReasons...)
 	add("stop.", engine.Reasons...)

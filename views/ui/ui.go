@@ -6,7 +6,7 @@ import (
 	"github.com/a-h/templ"
 )
 
-// percent is a length on a scale of 100 for SVG; anything above 0 is visible.
+// percent returns a length on a scale of 100 for SVG; anything above 0 is visible.
 func percent(part, total int) string {
 	if part <= 0 || total <= 0 {
 		return "0"
@@ -14,7 +14,7 @@ func percent(part, total int) string {
 	return strconv.FormatFloat(max(1, min(100, 100*float64(part)/float64(total))), 'f', 2, 64)
 }
 
-// Bad is the class of a number that should be zero.
+// Bad returns the CSS class of a number that should be zero.
 func Bad(is bool) string {
 	if is {
 		return "is-bad"
@@ -22,15 +22,15 @@ func Bad(is bool) string {
 	return ""
 }
 
-// Region are the attributes of a part that scrolls: the keyboard can reach it, and its name is read out.
+// Region returns the attributes of a part that scrolls: the keyboard can reach it, and its name is read out.
 func Region(label string) templ.Attributes {
 	return templ.Attributes{"tabindex": "0", "role": "region", "aria-label": label}
 }
 
-// Rows returns the class of a list that reserves space for count rows, from one to eight, whatever it shows.
+// Rows returns the CSS class of a list that always reserves space for count rows, from one to eight.
 func Rows(count int) string { return "rows-" + strconv.Itoa(max(1, min(8, count))) }
 
-// Room are the attributes of a text that changes in place: it keeps the width of the longest one.
+// Room returns the attributes of a text that changes in place: it keeps the width of the longest one.
 func Room(longest string) templ.Attributes { return templ.Attributes{"data-room": longest} }
 
 // YesNo returns the key of the word for a boolean.

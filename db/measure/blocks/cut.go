@@ -1,6 +1,6 @@
-// Package blocks lays the answers to a question beside each other for reading: each is cut into blocks – headings,
-// paragraphs, entries of lists, rows of tables, code, the values of a JSON –, the blocks are aligned with those of
-// the most common answer, and differences inside them are marked by how much they matter.
+// Package blocks lays out the answers to a question side by side for reading: each is cut into blocks (headings,
+// paragraphs, list items, table rows, code, JSON values), which are aligned with the blocks of the most common answer,
+// and differences inside them are marked by how much they matter.
 package blocks
 
 import (
@@ -80,7 +80,7 @@ func isRow(line string) bool {
 // isRule reports whether a line is blank or the rule below a table's head.
 func isRule(line string) bool { return strings.Trim(line, blanks+"|:-") == "" }
 
-// entryMark is the number or mark with which a line begins as a list item; empty if it is not one.
+// entryMark returns the number or mark with which a line begins as a list item; empty if it is not one.
 func entryMark(line string) string {
 	first, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, blanks))
 	if !strings.ContainsRune(entryBegins, first) {
@@ -208,7 +208,7 @@ func newBlock(kind Kind, text string) Block {
 	return b
 }
 
-// pairs are the pairs of neighbouring characters of a block, sorted.
+// pairs returns the pairs of neighbouring characters of a block, sorted.
 func (b Block) pairs() []uint32 {
 	if b.shape.pairs == nil {
 		b.shape.pairs = make([]uint32, 0, min(mostPairs, len(b.plain)))

@@ -1,7 +1,6 @@
 package claim
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
 
@@ -14,7 +13,7 @@ func (f *Claim) Agrees(y *Claim) bool {
 		return f.Raw == y.Raw
 	}
 	if f.Class != y.Class { // a number whose unit is not written again
-		return (f.IsBare() || y.IsBare()) && (f.Raw == y.Raw || f.Raw+"month" == y.Key || y.Raw+"month" == f.Key)
+		return (f.IsBare() || y.IsBare()) && (f.Raw == y.Raw || f.Raw == inMonths(y) || y.Raw == inMonths(f))
 	}
 	switch f.Class {
 	case ClassDate:
@@ -37,6 +36,15 @@ func (f *Claim) Agrees(y *Claim) bool {
 	return f.Key == y.Key && f.Unit == y.Unit
 }
 
+// inMonths returns a duration as a number of months.
+func inMonths(f *Claim) string {
+	number, isInMonths := strings.CutSuffix(f.Key, "month")
+	if !isInMonths {
+		return "-"
+	}
+	return number
+}
+
 // isNextTo reports whether y, as a closed limit of integers, equals the open limit x: more than 7 is 8 or more.
 func (f *Claim) isNextTo(y *Claim) bool {
 	step := 0.0
@@ -48,7 +56,7 @@ func (f *Claim) isNextTo(y *Claim) bool {
 	default:
 		return false
 	}
-	return f.per == "" && y.per == "" && f.Raw != "" && y.Raw != "" && !strings.Contains(f.Raw, ".") && f.Amount()+step == y.Amount()
+	return f.per == "" && y.per == "" && f.Raw != "" && y.Raw != "" && !strings.Contains(f.Raw, ".") && f.amount+step == y.amount
 }
 
 // isHalfDayLater reports whether two times are twelve hours apart.
@@ -82,9 +90,9 @@ func (f *Claim) IsName() bool {
 
 // AreFarApart reports whether one of two amounts is many times the other one: they hardly state the same thing.
 func AreFarApart(x, y *Claim) bool {
-	less, more := x.Amount(), y.Amount()
+	less, more := x.amount, y.amount
 	if x.Class == y.Class && x.Unit == y.Unit {
-		less, more = x.inUnit(), y.inUnit()
+		less, more = x.inUnit, y.inUnit
 	}
 	if less > more {
 		less, more = more, less
@@ -92,26 +100,28 @@ func AreFarApart(x, y *Claim) bool {
 	return (x.Unit == y.Unit || x.Class != y.Class) && more > 50*less
 }
 
-// Amount is the number as written, without its unit.
-func (f *Claim) Amount() float64 {
-	amount, err := strconv.ParseFloat(cmp.Or(f.Raw, strings.TrimRight(f.Key, "|ABCDEFGHIJKLMNOPQRSTUVWXYZ%折")), 64)
-	if err != nil {
-		return 0
-	}
-	return amount
-}
+// Amount returns the number as written, without its unit; 0 if the claim is not a quantity.
+func (f *Claim) Amount() float64 { return f.amount }
 
-// inUnit returns the number in its canonical unit.
-func (f *Claim) inUnit() float64 {
+// parseAmounts stores the parsed amounts of a quantity, because they are compared many times.
+func (f *Claim) parseAmounts() {
+	if f.Class >= ClassDate {
+		return
+	}
 	end := 0
 	for end < len(f.Key) && (passage.IsDigit(rune(f.Key[end])) || f.Key[end] == '.' || f.Key[end] == '-' && end == 0) {
 		end++
 	}
-	amount, err := strconv.ParseFloat(f.Key[:end], 64)
-	if err != nil {
-		return 0
+	var err error
+	if f.inUnit, err = strconv.ParseFloat(f.Key[:end], 64); err != nil {
+		f.inUnit = 0
 	}
-	return amount
+	if f.amount = f.inUnit; f.Raw == "" || f.Raw == f.Key[:end] {
+		return
+	}
+	if f.amount, err = strconv.ParseFloat(f.Raw, 64); err != nil {
+		f.amount = 0
+	}
 }
 
 // Token represents a claim among the words around another claim.

@@ -147,7 +147,7 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 	return found
 }
 
-// verbPhrase is the number of characters between a negation and the number at i whose comparison it denies.
+// verbPhrase returns the number of characters between a negation and the number at i whose comparison it denies.
 func (d *Document) verbPhrase(i int) int {
 	if passage.IsLatin(d.At(i - 2)) {
 		return 2 * longestVerbPhrase

@@ -2,8 +2,8 @@ package claim
 
 import "wending/db/measure/passage"
 
-// Memory knows the sentences of the answers to one question, and reads those that several of them have in common once. It keeps
-// the answers.
+// Memory knows the sentences of answers to one question, and reads those that several of them have in common once. It keeps
+// the answers that it learnt.
 type Memory struct {
 	known map[sentenceKey]sentencePlace
 }
@@ -11,6 +11,7 @@ type Memory struct {
 // sentenceKey is what the claims of a sentence depend on.
 type sentenceKey struct {
 	text        string // its own and a little of what is before and behind it
+	place       int    // where it begins there
 	row, column string
 }
 
@@ -26,11 +27,28 @@ const (
 	beforeSentence = 16
 )
 
-// Read reads what an answer states.
-func (m *Memory) Read(answer string) *Document {
+// Learn reads what an answer states, and keeps it.
+func (m *Memory) Learn(answer string) *Document {
+	d, keys, first := m.read(answer)
 	if m.known == nil {
 		m.known = map[sentenceKey]sentencePlace{}
 	}
+	for n, key := range keys {
+		if key.text != "" {
+			m.known[key] = sentencePlace{d, n, first[n], first[n+1]}
+		}
+	}
+	return d
+}
+
+// Read reads what an answer states.
+func (m *Memory) Read(answer string) *Document {
+	d, _, _ := m.read(answer)
+	return d
+}
+
+// read reads an answer. It also returns the keys of the sentences that are worth keeping, and the first claim of each.
+func (m *Memory) read(answer string) (*Document, []sentenceKey, []int) {
 	d := newDocument(answer)
 	keys := make([]sentenceKey, len(d.Sentences))
 	first := make([]int, len(d.Sentences)+1)
@@ -46,18 +64,13 @@ func (m *Memory) Read(answer string) *Document {
 	}
 	first[len(d.Sentences)] = len(d.Claims)
 	d.finishReading()
-	for n, key := range keys {
-		if key.text != "" {
-			m.known[key] = sentencePlace{d, n, first[n], first[n+1]}
-		}
-	}
-	return d
+	return d, keys, first
 }
 
 func (d *Document) keyOf(n int) sentenceKey {
 	x := d.Sentences[n]
 	around := passage.Span{From: max(0, x.From-beforeSentence), To: min(len(d.Runes), x.To+behindSentence)}
-	return sentenceKey{d.Slice(around), d.Slice(x.Row), d.Slice(x.Column)}
+	return sentenceKey{d.Slice(around), x.From - around.From, d.Slice(x.Row), d.Slice(x.Column)}
 }
 
 // scanAlone reads a sentence and reports whether that has to do with no other one.

@@ -78,7 +78,7 @@ func (d *Document) han(i, to int) (number, bool) {
 	return n, true
 }
 
-// lastScale is the scale of the last digit of a number that ends at end: 一千五 is 1,500.
+// lastScale returns the scale of the last digit of a number that ends at end: 一千五 is 1,500.
 func (d *Document) lastScale(end int) float64 {
 	scale := passage.ChineseScale(d.At(end - 2))
 	if scale < 100 || end-2 < 1 || passage.ChineseDigit(d.At(end-3)) < 1 {
@@ -600,9 +600,10 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 	if u.base == "MB" && math.Mod(n.value, 1024) == 0 { // 1024 GB is 1 TB
 		value = n.value / 1024 * 1000 * u.factor
 	}
-	if u.base == "m" && u.factor == 1 && n.isHan && passage.ChineseDigit(d.At(f.To)) > 0 && d.isUnmeasured(f.To+1, to) { // 一米八
-		value += float64(passage.ChineseDigit(d.At(f.To))) / 10
-		f.To++
+	if u.name == "m" && u.factor == 1 {
+		var rest float64
+		rest, f.To = d.restOfMetres(n, f.To, to)
+		value += rest
 	}
 	if u.class == classMass && d.At(f.To) == '半' { // 一斤半
 		value += u.factor / 2
@@ -645,6 +646,23 @@ func (d *Document) isMultiple(i int) bool {
 		}
 	}
 	return false
+}
+
+// restOfMetres reads the 八 of 一米八, and the 2 of 2 米 2.
+func (d *Document) restOfMetres(n number, i, to int) (float64, int) {
+	at := i
+	digit := passage.ChineseDigit(d.At(at))
+	if !n.isHan {
+		at = d.Blanks(i)
+		digit = int(d.At(at) - '0')
+		if !passage.IsDigit(d.At(at)) || d.At(i-1) != '米' || n.value != math.Trunc(n.value) || passage.IsDigit(d.At(at+1)) || d.At(at+1) == '.' {
+			return 0, i
+		}
+	}
+	if digit <= 0 || at >= to || !d.isUnmeasured(at+1, to) {
+		return 0, i
+	}
+	return float64(digit) / 10, at + 1
 }
 
 // unitBehindProduct returns the unit of a length that is given by its sides: 55 × 40 × 23 cm.

@@ -1,6 +1,7 @@
-// Package claim reads what an answer states, claim by claim, in one pass over its text: numbers with their units and limits,
-// money, dates, times, citations, codes, choices, words that exclude each other, and what is affirmed, allowed, demanded or
-// denied. It reads Chinese and English mixed, and knows which two claims say the same in other notations.
+// Package claim reads what an answer states, claim by claim, in one pass over its text: numbers with their units and
+// limits, money, dates, times, citations, codes, choices, words that exclude each other, and what is affirmed, allowed,
+// demanded or denied. It reads mixed Chinese and English, and recognises two claims that mean the same in different
+// notations.
 package claim
 
 import (
@@ -96,6 +97,8 @@ type Claim struct {
 	Clause   passage.Span // the part of the sentence that it is in
 	date     date
 
+	amount, inUnit float64 // of a quantity: the number as written, and in its canonical unit
+
 	IsLoose      bool // may state no number; of a negation: it only turns a comparison round
 	isShort      bool // its unit is a capital alone: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
@@ -137,6 +140,10 @@ func newDocument(answer string) *Document {
 
 // finishReading finds what claims beside each other are.
 func (d *Document) finishReading() {
+	d.letterAlone()
+	for k := range d.Claims {
+		d.Claims[k].parseAmounts()
+	}
 	d.joinRanges()
 	d.markWorking()
 	d.tokenize()
@@ -185,7 +192,7 @@ func (d *Document) joinRanges() {
 			y.First, y.Last = k, k+1
 			k++
 		case "-", "–", "~", "至", "到", "to":
-			if x.Class < ClassDate && x.Amount() > y.Amount() { // a difference: 90 − 20
+			if x.Class < ClassDate && x.amount > y.amount { // a difference: 90 − 20
 				x.IsWorking, y.IsWorking = true, true
 				continue
 			}
@@ -245,7 +252,7 @@ var otherBits = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
 	return all
 }()
 
-// Step goes on by a character, or behind a Latin word.
+// Step advances by a character, or past a Latin word.
 func (d *Document) Step(i, to int) int {
 	if !passage.IsLatin(d.Runes[i]) {
 		return i + 1
@@ -612,13 +619,55 @@ func (d *Document) choice(from, i, to int) int {
 		}
 	}
 	i = d.Blanks(i)
-	r := d.At(i)
-	if i >= to || r < 'A' || r > 'H' || passage.IsLatin(d.At(i+1)) || passage.IsDigit(d.At(i+1)) {
+	letters, end := d.letters(i, to)
+	if letters == "" {
 		return from
 	}
-	end := i + 1
-	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassChoice, Key: string(r), Value: string(r)})
+	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassChoice, Key: letters, Value: letters})
 	return end
+}
+
+// letters reads the letters of what is chosen, in their order: C, ABD, A、C, B 和 D.
+func (d *Document) letters(i, to int) (letters string, end int) {
+	last := rune('A' - 1)
+	isNext := func(i int) bool { return i < to && d.Runes[i] > last && d.Runes[i] <= 'H' }
+	for end = i; isNext(i); {
+		last = d.Runes[i]
+		letters += string(last)
+		i++
+		end = i
+		if at := d.Blanks(i); strings.ContainsRune("、,，和与及", d.At(at)) && isNext(d.Blanks(at+1)) {
+			i = d.Blanks(at + 1)
+		}
+	}
+	if passage.IsLatin(d.At(end)) || passage.IsDigit(d.At(end)) {
+		return "", end
+	}
+	return letters, end
+}
+
+// letterAlone makes a claim of an answer that is nothing but the letters of what is chosen: C.
+func (d *Document) letterAlone() {
+	if len(d.Sentences) != 1 || len(d.Claims) > 0 {
+		return
+	}
+	s := d.Sentences[0].Span
+	for s.From < s.To && d.Runes[s.From] == '(' {
+		s.From++
+	}
+	letters, end := d.letters(s.From, s.To)
+	if letters == "" {
+		return
+	}
+	for i := end; i < s.To; i++ {
+		if !strings.ContainsRune(" .。)", d.Runes[i]) {
+			return
+		}
+	}
+	d.add(Claim{Span: passage.Span{From: s.From, To: end}, Class: ClassChoice, Key: letters, Value: letters, Clause: s})
+	for i := s.From; i < end; i++ {
+		d.Taken[i] = true
+	}
 }
 
 func set(words string) map[string]bool {

@@ -297,3 +297,49 @@ func BenchmarkQuestionOf5Answers(b *testing.B) {
 		})
 	}
 }
+
+// megabytes are five different answers of 1 MB each, alike except for a few amounts, or every second one in other words.
+func megabytes(b testing.TB, areParaphrased bool) []string {
+	b.Helper()
+	bases := append(readLines[base](b, "own_bases.jsonl"), readLines[base](b, "more_bases.jsonl")...)
+	list := make([]string, 5)
+	for n := range list {
+		var text strings.Builder
+		for k := 0; text.Len() < 1<<20; k++ {
+			name := "text"
+			if areParaphrased && n%2 == 1 {
+				name = "paraphrase1"
+			}
+			fmt.Fprintf(&text, "%s\n", bases[k%len(bases)].text(name))
+			if k%50 == n {
+				fmt.Fprintf(&text, "第 %d 段合计 %d 元。\n", k, 30+n)
+			}
+		}
+		list[n] = text.String()
+	}
+	return list
+}
+
+// The time for the facts of a question with five answers of 1 MB, and as a multiple of a bare loop over them.
+func BenchmarkQuestionOf5Megabytes(b *testing.B) {
+	for _, areParaphrased := range []bool{false, true} {
+		b.Run(fmt.Sprintf("paraphrased=%v", areParaphrased), func(b *testing.B) {
+			answers := megabytes(b, areParaphrased)
+			digits := 0
+			for b.Loop() {
+				whole := timeOf(b, func() {
+					_, err := facts.Question(b.Context(), answers)
+					require.NoError(b, err)
+				}, 3)
+				bare := timeOf(b, func() {
+					for _, answer := range answers {
+						digits += bareLoop(answer, "")
+					}
+				}, 20)
+				b.ReportMetric(float64(whole.Milliseconds()), "ms/question")
+				b.ReportMetric(float64(whole)/float64(max(1, bare)), "x-bare-loop")
+			}
+			require.Positive(b, digits)
+		})
+	}
+}

@@ -1,9 +1,8 @@
 package facts
 
 import (
-	"cmp"
 	"slices"
-	"sort"
+	"strings"
 
 	"wending/db/measure/claim"
 	"wending/db/measure/passage"
@@ -39,9 +38,9 @@ type workspace struct {
 	sides    [2]side
 	isShared []bool    // by token: whether both answers that are compared contain it
 	weights  []float64 // by the number of sentences with a token
-	byClass  [][]int   // the facts of an answer that are still open
-	words    [2][]word // for the two sentences that are compared word by word
-	values   []value   // the values of an answer's open claims
+	byClass  []openFacts
+	words    [2][]word      // for the two sentences that are compared word by word
+	values   map[value]bool // the values of an answer's open claims: whether the other answer has them, too
 	waiting  map[uint64]int32
 	behind   []int32
 }
@@ -57,7 +56,7 @@ type comparison struct {
 	settled      int     // how many links belong to settled sentences
 }
 
-// link joins two facts that state the same.
+// link joins two facts that state the same thing.
 type link struct {
 	i, j  int
 	isCut bool // the facts turned out to be about different things
@@ -187,78 +186,115 @@ type pair struct {
 	score float32
 }
 
-// nearby narrows a long list of the second answer's facts to those at about the same position as f.
-func (c *comparison) nearby(list []int, f *claim.Claim) []int {
-	most := passage.Candidates(len(c.b.Claims))
-	if len(list) <= most {
-		return list
-	}
-	at := sort.Search(len(list), func(k int) bool {
-		return c.b.Claims[list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
-	})
-	from := max(0, min(at-most/2, len(list)-most))
-	return list[from : from+most]
+// openFacts are the facts of a class in the second answer that are still open.
+type openFacts struct {
+	list []int
+	at   int // the first one that is not before the fact of the first answer for which nearby looked last
+
+	chosen []int32 // by place in the list: how many of those before it are chosen
 }
 
-// pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact.
-func (c *comparison) pairs(isPair func(i, j int) bool, isOpen func(k, i int) bool) []pair {
-	for n := range c.byClass {
-		c.byClass[n] = c.byClass[n][:0]
+// nearby narrows a long list of the second answer's facts to those at about the same position as f, and to none if f
+// needs a chosen one and none of them is.
+func (c *comparison) nearby(class claim.Class, f *claim.Claim, needsChosen bool) []int {
+	of := &c.byClass[class]
+	from, most := 0, passage.Candidates(len(c.b.Claims))
+	if len(of.list) > most {
+		from = max(0, min(c.placeOf(of, f)-most/2, len(of.list)-most))
 	}
-	if c.byClass == nil {
-		c.byClass = make([][]int, claim.Classes)
+	to := min(len(of.list), from+most)
+	if needsChosen && of.chosen[from] == of.chosen[to] {
+		return nil
 	}
-	byClass := c.byClass
-	for j := range c.b.Claims {
-		if f := &c.b.Claims[j]; f.Class != claim.ClassPolarity && isOpen(1, j) {
-			byClass[f.Class] = append(byClass[f.Class], j)
-		}
+	return of.list[from:to]
+}
+
+// placeOf returns the place in a list of the second answer's facts that corresponds to f.
+func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
+	isBehind := func(k int) bool {
+		return c.b.Claims[of.list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
 	}
+	for of.at < len(of.list) && !isBehind(of.at) { // facts are looked for in the order of their places
+		of.at++
+	}
+	for of.at > 0 && isBehind(of.at-1) {
+		of.at--
+	}
+	return of.at
+}
+
+// pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact. Unless
+// isChosen is nil, one of the two, and only one, must be chosen.
+func (c *comparison) pairs(isPair func(i, j int) bool, isOpen, isChosen func(k, i int) bool) []pair {
+	c.listByClass(isOpen, isChosen)
 	var pairs []pair
 	for i := range c.a.Claims {
 		f := &c.a.Claims[i]
 		if f.Class == claim.ClassPolarity || !isOpen(0, i) {
 			continue
 		}
-		for _, j := range c.nearby(byClass[f.Class], f) {
-			if isPair(i, j) {
-				pairs = append(pairs, pair{i: i, j: j})
-			}
-		}
-		switch {
-		case f.IsBare():
-			for class := claim.ClassCount + 1; class <= claim.ClassPercent; class++ {
-				for _, j := range c.nearby(byClass[class], f) {
-					if isPair(i, j) {
-						pairs = append(pairs, pair{i: i, j: j})
-					}
-				}
-			}
-		case f.Class > claim.ClassCount && f.Class <= claim.ClassPercent:
-			for _, j := range c.nearby(byClass[claim.ClassCount], f) {
-				if c.b.Claims[j].IsBare() && isPair(i, j) {
+		isOne := isChosen != nil && isChosen(0, i)
+		note := func(class claim.Class) {
+			for _, j := range c.nearby(class, f, isChosen != nil && !isOne) {
+				y := &c.b.Claims[j]
+				if (f.Class == y.Class || f.IsBare() || y.IsBare()) && (isChosen == nil || isChosen(1, j) != isOne) && isPair(i, j) {
 					pairs = append(pairs, pair{i: i, j: j})
 				}
 			}
+		}
+		note(f.Class)
+		switch {
+		case f.IsBare():
+			for class := claim.ClassCount + 1; class <= claim.ClassPercent; class++ {
+				note(class)
+			}
+		case f.Class > claim.ClassCount && f.Class <= claim.ClassPercent:
+			note(claim.ClassCount)
 		}
 	}
 	return pairs
 }
 
-// score computes for each pair how alike the contexts of its facts are, and sorts the pairs by that.
+// listByClass lists the facts of the second answer that are open.
+func (c *comparison) listByClass(isOpen, isChosen func(k, i int) bool) {
+	if c.byClass == nil {
+		c.byClass = make([]openFacts, claim.Classes)
+	}
+	for n, of := range c.byClass {
+		c.byClass[n] = openFacts{list: of.list[:0], chosen: append(of.chosen[:0], 0)}
+	}
+	for j := range c.b.Claims {
+		f := &c.b.Claims[j]
+		if f.Class == claim.ClassPolarity || !isOpen(1, j) {
+			continue
+		}
+		of := &c.byClass[f.Class]
+		of.list = append(of.list, j)
+		if isChosen != nil {
+			count := of.chosen[len(of.chosen)-1]
+			if isChosen(1, j) {
+				count++
+			}
+			of.chosen = append(of.chosen, count)
+		}
+	}
+}
+
+// score computes for each pair how alike the contexts of its facts are.
 func (c *comparison) score(pairs []pair) {
 	for n := range pairs {
 		pairs[n].score = c.similarity(pairs[n].i, pairs[n].j)
 	}
-	sortPairs(pairs)
 }
 
 // sortPairs sorts pairs by score, the highest first.
 func sortPairs(pairs []pair) {
 	slices.SortFunc(pairs, func(x, y pair) int {
 		switch {
-		case x.score != y.score:
-			return cmp.Compare(y.score, x.score)
+		case x.score > y.score:
+			return -1
+		case x.score < y.score:
+			return 1
 		case x.i != y.i:
 			return x.i - y.i
 		}
@@ -270,7 +306,7 @@ func sortPairs(pairs []pair) {
 func (c *comparison) equals() {
 	pairs := c.pairs(
 		func(i, j int) bool { return c.a.Claims[i].Agrees(&c.b.Claims[j]) },
-		func(k, i int) bool { return c.states[k][i] == open })
+		func(k, i int) bool { return c.states[k][i] == open }, nil)
 	inA, inB := make([]int, len(c.a.Claims)), make([]int, len(c.b.Claims))
 	for _, p := range pairs {
 		inA[p.i]++
@@ -391,25 +427,25 @@ func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 
 // markRepeated marks facts that are open although the other answer has the value, too.
 func (c *comparison) markRepeated(k int, s, other *side) {
-	c.values = c.values[:0]
+	if c.values == nil {
+		c.values = map[value]bool{}
+	}
+	clear(c.values)
+	isOpen := func(i int) bool { return c.states[k][i] == open && s.Claims[i].Class != claim.ClassPolarity }
 	for i := range s.Claims {
-		if f := &s.Claims[i]; c.states[k][i] == open && f.Class != claim.ClassPolarity {
-			c.values = append(c.values, value{f.Class, f.Key, i})
+		if f := &s.Claims[i]; isOpen(i) {
+			c.values[value{f.Class, f.Key}] = false
 			if f.Raw != "" {
-				c.values = append(c.values, value{bareValue, f.Raw + "|", i})
+				c.values[value{bareValue, f.Raw}] = false
 			}
 		}
 	}
 	if len(c.values) == 0 {
 		return
 	}
-	slices.SortFunc(c.values, func(x, y value) int { return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.key, y.key)) })
-	mark := func(class claim.Class, key string) {
-		n := sort.Search(len(c.values), func(n int) bool {
-			return cmp.Or(cmp.Compare(c.values[n].class, class), cmp.Compare(c.values[n].key, key)) >= 0
-		})
-		for ; n < len(c.values) && c.values[n].class == class && c.values[n].key == key; n++ {
-			c.states[k][c.values[n].claim] = repeated
+	note := func(v value) {
+		if _, isWanted := c.values[v]; isWanted {
+			c.values[v] = true
 		}
 	}
 	for j := range other.Claims {
@@ -417,18 +453,22 @@ func (c *comparison) markRepeated(k int, s, other *side) {
 		if f.Class == claim.ClassPolarity {
 			continue
 		}
-		mark(f.Class, f.Key)
+		note(value{f.Class, f.Key})
 		if f.Class == claim.ClassCount && f.Unit == "" && !f.IsWorking {
-			mark(bareValue, f.Key)
+			note(value{bareValue, strings.TrimSuffix(f.Key, "|")})
+		}
+	}
+	for i := range s.Claims {
+		if f := &s.Claims[i]; isOpen(i) && (c.values[value{f.Class, f.Key}] || f.Raw != "" && c.values[value{bareValue, f.Raw}]) {
+			c.states[k][i] = repeated
 		}
 	}
 }
 
-// value is the value of an open claim.
+// value is the value of a claim.
 type value struct {
 	class claim.Class
 	key   string
-	claim int
 }
 
 // bareValue is the class of a number whose unit does not count, as a value.
@@ -441,33 +481,38 @@ func (c *comparison) conflicts() {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
 		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
 		return !x.Agrees(y) && !x.IsLoose && !y.IsLoose && (x.Class == y.Class || areSums(x, y)) && x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
-	}, isOpen)
+	}, isOpen, nil)
 	c.score(pairs)
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
+	pairs = slices.DeleteFunc(pairs, func(p pair) bool { return p.score < c.leastOf(p, alone) })
+	sortPairs(pairs)
 	for _, p := range pairs {
-		if !isOpen(0, p.i) || !isOpen(1, p.j) {
-			continue
+		x := &c.a.Claims[p.i]
+		if isOpen(0, p.i) && isOpen(1, p.j) && (x.Class < claim.ClassSet || c.areOfOneThing(p)) {
+			c.conflict(p.i, p.j, kindOf(x))
 		}
-		least := c.least(p)
-		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
-		if !isOtherUnit(x, y) && x.IsRange() == y.IsRange() && alone[0][measureOf(x)] != "" && alone[1][measureOf(y)] != "" {
-			least *= 0.2
-			if x.Class == claim.ClassDate || x.Class == claim.ClassTime || x.Class == claim.ClassURL {
-				least *= 0.4
-			}
-			isBare := len(c.surroundings(c.a, p.i).Entries) == 0 || len(c.surroundings(c.b, p.j).Entries) == 0
-			if c.isShort() || isBare || x.IsName() && areLookalikes(x.Key, y.Key) {
-				least = 0
-			}
-		}
-		if x.Class < claim.ClassDate && claim.AreFarApart(x, y) && x.Raw != y.Raw && !c.isShort() {
-			least = max(least, surely)
-		}
-		if p.score < least || x.Class >= claim.ClassSet && !c.areOfOneThing(p) {
-			continue
-		}
-		c.conflict(p.i, p.j, kindOf(&c.a.Claims[p.i]))
 	}
+}
+
+// leastOf returns the similarity from which two facts count as being about the same thing, given the measures of which
+// each answer has only one open value.
+func (c *comparison) leastOf(p pair, alone [2]map[measure]string) float32 {
+	least := c.least(p)
+	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
+	if !isOtherUnit(x, y) && x.IsRange() == y.IsRange() && alone[0][measureOf(x)] != "" && alone[1][measureOf(y)] != "" {
+		least *= 0.2
+		if x.Class == claim.ClassDate || x.Class == claim.ClassTime || x.Class == claim.ClassURL {
+			least *= 0.4
+		}
+		isBare := len(c.surroundings(c.a, p.i).Entries) == 0 || len(c.surroundings(c.b, p.j).Entries) == 0
+		if c.isShort() || isBare || x.IsName() && areLookalikes(x.Key, y.Key) {
+			least = 0
+		}
+	}
+	if x.Class < claim.ClassDate && claim.AreFarApart(x, y) && x.Raw != y.Raw && !c.isShort() {
+		least = max(least, surely)
+	}
+	return least
 }
 
 // areSums reports whether one of two facts is money, and the other a number that may be money.
@@ -532,24 +577,29 @@ func (c *comparison) stray() {
 	pairs := c.pairs(
 		func(i, j int) bool {
 			x, y := &c.a.Claims[i], &c.b.Claims[j]
-			return isStray(0, i) != isStray(1, j) && x.Class < claim.ClassSet && x.Class != claim.ClassVerdict && x.Class != claim.ClassWeekday &&
+			return x.Class < claim.ClassSet && x.Class != claim.ClassVerdict && x.Class != claim.ClassWeekday &&
 				x.IsWorking == y.IsWorking && (x.Unit == y.Unit || x.Class > claim.ClassTime || x.Raw == y.Raw && x.Raw != "") && !x.Agrees(y)
 		},
-		func(k, i int) bool { return isStray(k, i) || c.states[k][i] == matched })
+		func(k, i int) bool {
+			return !c.sideOf(k).isSettled[c.sideOf(k).Claims[i].Sentence] && (isStray(k, i) || c.states[k][i] == matched)
+		}, isStray)
 	c.score(pairs)
-	for _, p := range pairs {
+	pairs = slices.DeleteFunc(pairs, func(p pair) bool {
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
-		least := float32(sameStray)
 		switch {
 		case x.Class == claim.ClassVersion && areLookalikes(x.Key, y.Key):
-			least = 0.25
+			return p.score < 0.25
 		case x.Class == claim.ClassCitation:
-			least = sameSet
+			return p.score < sameSet
 		}
-		if p.score < least || isStray(0, p.i) == isStray(1, p.j) {
+		return p.score < sameStray
+	})
+	sortPairs(pairs)
+	for _, p := range pairs {
+		if isStray(0, p.i) == isStray(1, p.j) {
 			continue
 		}
-		c.contradiction(p.i, p.j, kindOf(x))
+		c.contradiction(p.i, p.j, kindOf(&c.a.Claims[p.i]))
 		if isStray(0, p.i) {
 			c.states[0][p.i] = conflicting
 		} else {

@@ -86,7 +86,7 @@ func (w *workspace) read(text string) *answer {
 	return d
 }
 
-// length is how many sentences the whole answer has.
+// length returns the number of sentences in the whole answer.
 func (d *answer) length() int {
 	if d.part != nil {
 		return d.part.length

@@ -105,7 +105,7 @@ func readLines[T any](t testing.TB, name string) []T {
 func corpora(t testing.TB) map[string][]pair {
 	t.Helper()
 	all := map[string][]pair{}
-	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl"} {
+	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl", "denial_bases.jsonl"} {
 		for _, b := range readLines[base](t, name) {
 			corpus := strings.TrimSuffix(name, ".jsonl")
 			if b.HeldOut {
@@ -301,9 +301,23 @@ func TestTheSameSaidInAnotherWay(t *testing.T) {
 		{"套外通话 0.15 元/分钟。", "套外通话一分钟一毛五。"},
 		{"请在下午 6 点前还车。", "请在 18:00 前还车。"},
 		{"目标：一般患者血压应低于 140/90 mmHg。", "目标：通常患者血压应低于 140/90 mmHg。"},
+		{"以上三种方式都可以办理，费用 30 元，当天出结果。", "上述三种方式都可以办理，费用 30 元，当天出结果。"},
+		{"地下车库限高 2.2 米。", "地下车库限高 2 米 2。"},
+		{"答案：ABD", "选 A、B 和 D。"},
+		{"C", "正确答案是 C，因为其他三项都有效。"},
 	} {
 		require.False(t, isConflict(p[0], p[1]), "%q, %q: %+v", p[0], p[1], facts.Compare(p[0], p[1]))
 	}
+}
+
+// A sentence that both answers contain is not contradicted by another one, and what is said of those below a limit does
+// not contradict what is said of those above it.
+func TestASentenceThatBothShareIsNotContradicted(t *testing.T) {
+	t.Parallel()
+	const of8, below8 = "- D 项：八周岁以上的未成年人为限制民事行为能力人。\n", "- C 项：不满八周岁的未成年人为无民事行为能力人。\n"
+	require.False(t, isConflict("正确答案：C\n"+of8, "这道题选 C。\n"+of8+below8))
+	require.False(t, isConflict("正确答案：C\n"+of8, "这道题选 C。\n"+below8+"- D 项：八周岁以上的未成年人是限制民事行为能力人。\n"))
+	require.True(t, isConflict("正确答案：C\n"+of8, "这道题选 C。\n"+strings.Replace(of8, "八周岁", "十周岁", 1)))
 }
 
 // Differences that are easily overlooked are conflicts: a weekday, an amount in another unit, a negation in another
@@ -315,6 +329,8 @@ func TestSmallChangesAreConflicts(t *testing.T) {
 		{"锅里加 600 毫升开水。", "锅里加 0.8 升开水。"},
 		{"It is not dishwasher-safe; only the tray is.", "It is dishwasher-safe; only the tray is not."},
 		{"技术犯规罚 1 次，球权不变。", "技术犯规罚 2 次，球权不变。"},
+		{"C", "正确答案是 B，因为其他三项都有效。"},
+		{"答案：ABD", "选 A、B 和 C。"},
 	} {
 		require.True(t, isConflict(p[0], p[1]), "%q, %q", p[0], p[1])
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db/measure/claim"
 	"wending/db/measure/facts"
 )
 
@@ -49,6 +50,43 @@ func FuzzRead(f *testing.F) {
 					require.True(t, p.Start >= 0 && p.Start < p.End && p.End <= len(answer), "%+v", p)
 				}
 			}
+		}
+	})
+}
+
+// Twenty different answers, made of the beginning of one text and the end of another: JSON and characters that are cut in
+// the middle, tables that end in other tables.
+func FuzzQuestion(f *testing.F) {
+	for n, answer := range hostile {
+		f.Add(answer, hostile[(n+7)%len(hostile)])
+	}
+	f.Add(`{"期限": "30 日", "fees": [{"name": "a", "amount": 1.5}, {"name": "b"}]}`, "| 项 | 值 |\n|---|---|\n| e\u0301 | 5 % |\n| \u200fالرد 30 | 不得 |")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if len(a)+len(b) > 2000 {
+			t.Skip()
+		}
+		answers := make([]string, 20)
+		var memory claim.Memory
+		for n := range answers {
+			answers[n] = a[:len(a)*n/20] + b[len(b)*n/20:]
+			require.Equal(t, claim.Read(answers[n]).Claims, memory.Learn(answers[n]).Claims, "%q", answers[:n+1])
+		}
+		reading, err := facts.Question(t.Context(), answers)
+		require.NoError(t, err)
+		for _, s := range reading.Statements {
+			isListed := map[int]bool{}
+			for _, v := range s.Values {
+				require.Len(t, v.Places, len(v.Runs))
+				for _, p := range v.Places {
+					require.False(t, isListed[p.Answer], "an answer has one value of a statement")
+					isListed[p.Answer] = true
+					require.True(t, p.Start >= 0 && p.Start < p.End && p.End <= len(answers[p.Answer]), "%+v", p)
+				}
+			}
+			for _, run := range s.Missing {
+				require.False(t, isListed[run], "what an answer states is not missing in it")
+			}
+			require.LessOrEqual(t, utf8.RuneCountInString(s.Label), 20)
 		}
 	})
 }

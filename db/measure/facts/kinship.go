@@ -1,6 +1,8 @@
 package facts
 
 import (
+	"slices"
+
 	"wending/db/measure/claim"
 	"wending/db/measure/passage"
 )
@@ -33,7 +35,7 @@ func (c *comparison) companions(i, j int) float32 {
 
 func (s *side) lineOf(f *claim.Claim) passage.Span { return s.Sentences[f.Sentence].Line }
 
-// beside are the words right before and behind a claim.
+// beside returns the words right before and after a claim.
 func (c *comparison) beside(s *side, i int) *passage.Vector {
 	if s.besides[i] != nil {
 		return s.besides[i]
@@ -53,7 +55,7 @@ func (c *comparison) beside(s *side, i int) *passage.Vector {
 	return s.besides[i]
 }
 
-// touching is the share of words that the surroundings of two claims have in common, 0 to 1.
+// touching returns the share of words that the surroundings of two claims have in common, 0 to 1.
 func (c *comparison) touching(i, j int) float32 {
 	return c.Shared(c.beside(c.a, i), c.beside(c.b, j))
 }
@@ -120,26 +122,25 @@ func (c *comparison) weighed() {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
 		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
 		return isWeighed(x) && isWeighed(y) && !x.Agrees(y) && !x.IsLoose && !y.IsLoose && !isOtherWay
-	}, isOpen)
+	}, isOpen, nil)
 	if len(pairs) == 0 {
 		return
 	}
 	c.score(pairs)
-	list := c.evidence(pairs)
-	for n := range pairs {
-		pairs[n].score = list[n].total()
-	}
+	c.weighEvidence(pairs)
+	pairs = slices.DeleteFunc(pairs, func(p pair) bool { return p.score < leastEvidence })
 	sortPairs(pairs)
 	for _, p := range pairs {
-		if p.score >= leastEvidence && isOpen(0, p.i) && isOpen(1, p.j) {
+		if isOpen(0, p.i) && isOpen(1, p.j) {
 			c.conflict(p.i, p.j, kindOf(&c.a.Claims[p.i]))
 		}
 	}
 }
 
-// evidence returns the evidence for each of the pairs, which are sorted by their similarity.
-func (c *comparison) evidence(pairs []pair) []evidence {
-	best := [2]map[int][2]float32{{}, {}}
+// weighEvidence turns the score of each pair from the similarity of its facts into the evidence that they are about the
+// same thing.
+func (c *comparison) weighEvidence(pairs []pair) {
+	best := [2][][2]float32{make([][2]float32, len(c.a.Claims)), make([][2]float32, len(c.b.Claims))}
 	for _, p := range pairs { // the two highest similarities of each claim
 		for k, i := range [2]int{p.i, p.j} {
 			known := best[k][i]
@@ -153,10 +154,9 @@ func (c *comparison) evidence(pairs []pair) []evidence {
 	}
 	settled := c.elsewhere()
 	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
-	list := make([]evidence, len(pairs))
 	for n, p := range pairs {
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
-		e := &list[n]
+		var e evidence
 		e[always], e[similar], e[touch] = 1, p.score, c.touching(p.i, p.j)
 		e[companions] = min(2, c.companions(p.i, p.j))
 		for k, i := range [2]int{p.i, p.j} {
@@ -176,18 +176,19 @@ func (c *comparison) evidence(pairs []pair) []evidence {
 		e[bareDigits] = one(x.IsBare() && y.IsBare())
 		e[calculation] = one(x.IsWorking != y.IsWorking)
 		e[resemblance] = one(x.IsName() && areLookalikes(x.Key, y.Key))
+		pairs[n].score = e.total()
 	}
-	return list
 }
 
-// elsewhere is how well the claims without a counterpart fit the claims of the other answer that have one.
-func (c *comparison) elsewhere() [2]map[int]float32 {
-	best := [2]map[int]float32{{}, {}}
+// elsewhere returns, for the claims of either answer that have no counterpart, how well they fit claims of the other
+// answer that have one.
+func (c *comparison) elsewhere() [2][]float32 {
+	best := [2][]float32{make([]float32, len(c.a.Claims)), make([]float32, len(c.b.Claims))}
 	isLeft := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	for _, p := range c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
-		return isWeighed(x) && x.Class == y.Class && x.Unit == y.Unit && isLeft(0, i) != isLeft(1, j)
-	}, func(int, int) bool { return true }) {
+		return isWeighed(x) && x.Class == y.Class && x.Unit == y.Unit
+	}, func(int, int) bool { return true }, isLeft) {
 		score := c.similarity(p.i, p.j)
 		if isLeft(0, p.i) {
 			best[0][p.i] = max(best[0][p.i], score)
@@ -198,7 +199,8 @@ func (c *comparison) elsewhere() [2]map[int]float32 {
 	return best
 }
 
-// otherUnits is how much the units of two claims of a class differ: 个 counts anything.
+// otherUnits returns how much the units of two claims of a class differ, from 0 to 1. 个 and no unit differ less from
+// others, because they can count anything.
 func otherUnits(x, y *claim.Claim) float32 {
 	switch {
 	case x.Class != y.Class || x.Unit == y.Unit:

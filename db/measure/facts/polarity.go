@@ -8,7 +8,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// scope is the predicate that a polarity affirms or denies: the text after it in its clause or, if there is none,
+// scope returns the predicate that a polarity affirms or denies: the text after it in its clause or, if there is none,
 // the text before it.
 func (c *comparison) scope(s *side, i int) *passage.Vector {
 	if s.scopes[i] != nil {
@@ -185,10 +185,15 @@ func (c *comparison) hasUnknownPredicate(s *side, i int) bool {
 
 // complete reports whether the sentences of two polarities limit one number from both sides.
 func (c *comparison) complete(p pair) bool {
-	n, m := c.a.factsOf(c.a.Claims[p.i].Sentence), c.b.factsOf(c.b.Claims[p.j].Sentence)
+	return areComplementary(c.a, c.a.Claims[p.i].Sentence, c.b, c.b.Claims[p.j].Sentence)
+}
+
+// areComplementary reports whether two sentences limit one number from both sides.
+func areComplementary(a *side, inA int, b *side, inB int) bool {
+	n, m := a.factsOf(inA), b.factsOf(inB)
 	for i := n.From; i < min(n.To, n.From+claim.LongestScope); i++ {
 		for j := m.From; j < min(m.To, m.From+claim.LongestScope); j++ {
-			x, y := &c.a.Claims[i], &c.b.Claims[j]
+			x, y := &a.Claims[i], &b.Claims[j]
 			if x.Class < claim.ClassDate && x.Class == y.Class && x.Key == y.Key && (x.Bound.Completes(y.Bound) || x.Bound.Contradicts(y.Bound)) {
 				return true
 			}
@@ -268,7 +273,9 @@ func (c *comparison) plain(k int, s, other *side) {
 			continue
 		}
 		if index == nil {
-			index = c.sentencePlaces(other, func(n int) bool { return !other.Sentences[n].IsName && !other.Sentences[n].IsQuestion })
+			index = c.sentencePlaces(other, func(n int) bool {
+				return !other.Sentences[n].IsName && !other.Sentences[n].IsQuestion && !other.isSettled[n]
+			})
 		}
 		best, place := float32(0), -1
 		for _, n := range index.Near(scope, other.sentenceAt(proportion(f.From, s, other))) {
@@ -283,7 +290,7 @@ func (c *comparison) plain(k int, s, other *side) {
 				best, place = score, n
 			}
 		}
-		if place < 0 || best < least || f.Polarity == claim.Exempt && best < 0.8 || s.isElliptic(f) || !c.isStated(s, i, other, place) || c.isDenied(1-k, other, place, scope, best) {
+		if place < 0 || best < least || f.Polarity == claim.Exempt && best < 0.8 || s.isElliptic(f) || areComplementary(s, f.Sentence, other, place) || !c.isStated(s, i, other, place) || c.isDenied(1-k, other, place, scope, best) {
 			continue
 		}
 		c.states[k][i] = conflicting

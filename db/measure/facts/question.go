@@ -60,7 +60,8 @@ type Reader struct {
 	kept    int // bytes
 }
 
-// mostKept limits the bytes of answers whose prepared form is kept; that form is about 20 times as large.
+// mostKept limits the bytes of answers whose prepared form is kept, beside the first one; that form is about 20 times as
+// large.
 const mostKept = 1 << 20
 
 // read returns an answer in its prepared form.
@@ -68,14 +69,16 @@ func (r *Reader) read(text string) *answer {
 	if d := r.answers[text]; d != nil {
 		return d
 	}
-	if r.kept+len(text) > mostKept {
-		return r.workspace.read(text)
+	if r.kept > 0 && r.kept+len(text) > mostKept {
+		d := &answer{Document: r.memory.Read(text)}
+		d.signatures = d.Signatures()
+		return d
 	}
 	r.kept += len(text)
 	if r.answers == nil {
 		r.answers = map[string]*answer{}
 	}
-	d := &answer{Document: r.memory.Read(text)}
+	d := &answer{Document: r.memory.Learn(text)}
 	d.signatures = d.Signatures()
 	r.answers[text] = d
 	return d
@@ -121,13 +124,13 @@ type question struct {
 // place identifies a fact of a document.
 type place struct{ document, start, end int }
 
-// equality is two documents' stating the same at two places.
+// equality is a pair of places at which two documents state the same thing.
 type equality [2]place
 
-// node is a place where a document states something that differs from another document, or the same as a document
-// that does.
+// node is a place where a document states something that another one does not state in the same way, or repeats the
+// statement of such a document.
 type node struct {
-	Fact // only of the former
+	Fact // only if the statement differs
 	place
 	equals, opposites []int // nodes of other documents that state the same, or the opposite
 	omitters          []int // documents that leave it out
@@ -275,8 +278,8 @@ func (q *question) relate(x, y int, c *comparison) {
 	}
 }
 
-// relateEqual adds to each node the places at which other documents state the same. A statement that all documents
-// share has no node.
+// relateEqual adds to each node the places at which other documents make the same statement. A statement that all
+// documents share has no node.
 func (q *question) relateEqual() {
 	for _, e := range q.same {
 		i, isKnown := q.known[e[0]]

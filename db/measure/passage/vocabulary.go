@@ -127,7 +127,8 @@ const MostCandidates = 48
 // longText is from how many facts or sentences on an answer is very long.
 const longText = 2000
 
-// Candidates is with how many of an answer's facts or sentences one of another answer is compared.
+// Candidates returns the maximum number of an answer's size facts or sentences with which one of another answer is
+// compared.
 func Candidates(size int) int {
 	if size >= longText {
 		return MostCandidates / 4

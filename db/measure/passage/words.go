@@ -94,7 +94,8 @@ thursday thu thurs
 friday fri
 saturday sat
 sunday sun
-周 星期 礼拜`
+周 星期 礼拜
+以上 上述 前述 上面`
 
 // AreSynonyms reports whether two phrases without blanks, in small letters, mean the same: they are equal,
 // synonyms, or consist of the same characters in another order.

@@ -23,12 +23,12 @@ import (
 type Channel struct {
 	EntryHead
 	Kind      notify.Kind `json:"kind"`
-	URL       *string     `json:"url" doc:"What is no secret of it: a webhook's without its query, of chat programs the host; null: e-mail" example:"https://oapi.dingtalk.com/…"`
-	To        []string    `json:"to" doc:"Addresses of an e-mail"`
+	URL       *string     `json:"url" doc:"The part that is not secret: a webhook's URL without its query, or a chat program's host; null for e-mail" example:"https://oapi.dingtalk.com/…"`
+	To        []string    `json:"to" doc:"Recipients of e-mails; only for kind email"`
 	HasSecret bool        `json:"has_secret"`
 	Events    []string    `json:"events" values:"subscriptions"`
 	Lang      string      `json:"lang" values:"languages"`
-	IsDefault bool        `json:"is_default" doc:"Told of every task that names no channels"`
+	IsDefault bool        `json:"is_default" doc:"Notified about every task that does not name its channels"`
 	LastTest
 }
 
@@ -47,28 +47,28 @@ func (h *handler) viewChannel(row entries.Channel) (Channel, error) {
 type channelFields struct {
 	Name      string      `json:"name" maxLength:"64" example:"评测群"`
 	Kind      notify.Kind `json:"kind"`
-	URL       string      `json:"url,omitempty" format:"uri" doc:"Stored encrypted; of all kinds but email"`
-	To        []string    `json:"to,omitempty" doc:"Addresses of an e-mail"`
-	Secret    string      `json:"secret,omitempty" doc:"Signs messages to webhook (whsec_…, Standard Webhooks), dingtalk and feishu; stored encrypted, never returned"`
-	Events    []string    `json:"events,omitempty" values:"subscriptions" doc:"The default is finished, failed, stopped, alert"`
-	Lang      string      `json:"lang,omitempty" values:"languages" doc:"Of the messages" default:"zh-CN"`
+	URL       string      `json:"url,omitempty" format:"uri" doc:"Required for every kind but email; stored encrypted"`
+	To        []string    `json:"to,omitempty" doc:"Recipients of e-mails; only for kind email"`
+	Secret    string      `json:"secret,omitempty" doc:"Key for signing messages of the kinds webhook (whsec_…, Standard Webhooks), dingtalk and feishu; stored encrypted, never returned"`
+	Events    []string    `json:"events,omitempty" values:"subscriptions" doc:"Events to send; the default is finished, failed, stopped and alert"`
+	Lang      string      `json:"lang,omitempty" values:"languages" doc:"Language of the messages" default:"zh-CN"`
 	IsDefault bool        `json:"is_default,omitempty"`
 }
 
 // Delivery is a message that was or will be sent to a channel.
 type Delivery struct {
 	ID             int64        `json:"id" example:"17"`
-	WebhookID      string       `json:"webhook_id" doc:"The same at every attempt" example:"msg_6f0d3c1e2b7a4c559a600f4b8f6a1d21"`
+	WebhookID      string       `json:"webhook_id" doc:"Id of the message; the same for every attempt" example:"msg_6f0d3c1e2b7a4c559a600f4b8f6a1d21"`
 	Event          outbox.Event `json:"event"`
-	Sequence       int          `json:"sequence" doc:"25, 50, 75 of progress; the batch of results, from 1"`
+	Sequence       int          `json:"sequence" doc:"For progress, the percentage reached: 25, 50 or 75; for result, the number of the batch, from 1"`
 	Status         outbox.State `json:"status"`
-	TaskID         *uuid.UUID   `json:"task_id" doc:"null: a test"`
+	TaskID         *uuid.UUID   `json:"task_id" doc:"null for a test message"`
 	TaskName       *string      `json:"task_name"`
 	LaunchID       *uuid.UUID   `json:"launch_id"`
 	Attempts       int          `json:"attempts" example:"1"`
-	NextAttemptAt  *rest.Moment `json:"next_attempt_at" doc:"null unless PENDING"`
-	ResponseStatus *int         `json:"response_status" doc:"HTTP status of the last attempt; null: there was no answer" example:"200"`
-	Error          *string      `json:"error" doc:"How the last attempt failed"`
+	NextAttemptAt  *rest.Moment `json:"next_attempt_at" doc:"When it is sent next; null unless PENDING"`
+	ResponseStatus *int         `json:"response_status" doc:"HTTP status of the last attempt; null if there was no response" example:"200"`
+	Error          *string      `json:"error" doc:"Why the last attempt failed; null if it succeeded or there was none"`
 	CreatedAt      rest.Moment  `json:"created_at"`
 	EndedAt        *rest.Moment `json:"ended_at"`
 }
@@ -89,7 +89,7 @@ func newDelivery(d outbox.Delivery) Delivery {
 type sentOutput struct {
 	Body struct {
 		Status         outbox.State `json:"status" enum:"SENT,FAILED" example:"SENT"`
-		ResponseStatus *int         `json:"response_status" doc:"null: there was no answer" example:"200"`
+		ResponseStatus *int         `json:"response_status" doc:"HTTP status; null if there was no response" example:"200"`
 		Error          *string      `json:"error" example:"HTTP 500"`
 	}
 }
@@ -109,15 +109,15 @@ func (h *handler) registerChannels(api huma.API) {
 	path := paths.API + "/channels/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library", Summary: "Send a channel a test message",
-		Description: "The answer is 200 also when the channel does not take it: `error` says why.", Faults: []string{request.CodeNotFound},
+		Description: "The response is 200 even if the channel rejects the message; `error` then holds the reason.", Faults: []string{request.CodeNotFound},
 	}, h.testChannel)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library", Summary: "List what a channel was told, newest first",
-		Description: "A delivery that has ended is listed for 30 days.", Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library", Summary: "List the messages sent to a channel, newest first",
+		Description: "Deliveries are listed for 30 days after they end.", Faults: []string{request.CodeNotFound},
 	}, h.listDeliveries)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/deliveries/{delivery_id}/send", ID: "send-delivery", Tag: "library", Status: http.StatusAccepted,
-		Summary: "Send a delivery again", Description: "Under the webhook-id that it has. 409 while it is being sent, and for tests.",
+		Summary: "Send a delivery again", Description: "The webhook-id stays the same. 409 while the message is being sent, and for test messages.",
 		Faults: []string{request.CodeNotFound, request.CodeTaskStateConflict},
 	}, h.sendDelivery)
 }

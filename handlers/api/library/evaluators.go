@@ -21,7 +21,7 @@ func (h *handler) registerEvaluators(api huma.API) {
 	path := paths.API + "/evaluators"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer",
-		Description: "Nothing is stored. A judge's model is asked once.",
+		Description: "Nothing is stored. A judge's model is called once.",
 		Faults:      []string{request.CodeParameterInvalid}, Body: rest.JSONBody[judgeFields](api.OpenAPI().Components.Schemas),
 	}, h.testEvaluator)
 	rest.Register(api, h.Failed, rest.Endpoint{

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -27,10 +28,10 @@ import (
 // EntryHead holds the fields that all entries of the library have.
 type EntryHead struct {
 	ID         uuid.UUID    `json:"id"`
-	Name       string       `json:"name" doc:"Of no other entry of the kind that is not archived" example:"GPT-4.1"`
+	Name       string       `json:"name" doc:"Unique among the entries of its kind that are not archived" example:"GPT-4.1"`
 	CreatedAt  rest.Moment  `json:"created_at"`
 	UpdatedAt  rest.Moment  `json:"updated_at"`
-	ArchivedAt *rest.Moment `json:"archived_at" doc:"Set for an entry that tasks used and that is no longer offered"`
+	ArchivedAt *rest.Moment `json:"archived_at" doc:"When the entry was archived; null if it was not. An archived entry can be read but no longer selected"`
 }
 
 func headOf(e entries.Entry) EntryHead {
@@ -41,42 +42,42 @@ func headOf(e entries.Entry) EntryHead {
 type Provider struct {
 	EntryHead
 	Protocol    string   `json:"protocol" values:"model protocols"`
-	BaseURL     string   `json:"base_url" doc:"The protocol's path follows it" example:"https://api.openai.com/v1"`
+	BaseURL     string   `json:"base_url" doc:"Base address, to which the protocol's path is appended" example:"https://api.openai.com/v1"`
 	HasAPIKey   bool     `json:"has_api_key"`
 	HeaderNames []string `json:"header_names"`
-	RateLimit   *string  `json:"rate_limit" doc:"N/s, N/m or unlimited; null: the default" example:"5/s"`
-	RetryOn     []string `json:"retry_on" doc:"timeout, network, 429, 5xx"`
+	RateLimit   *string  `json:"rate_limit" doc:"Rate limit of calls: N/s, N/m or unlimited; null means the installation's default" example:"5/s"`
+	RetryOn     []string `json:"retry_on" doc:"Failures after which a call is retried: timeout, network, 429, 5xx"`
 }
 
 // Model is a model of a provider.
 type Model struct {
 	EntryHead
 	ProviderID uuid.UUID       `json:"provider_id"`
-	ModelID    string          `json:"model_id" doc:"What the provider calls it" example:"gpt-4.1"`
-	Parameters json.RawMessage `json:"parameters" doc:"JSON object merged into every request; null: none"`
+	ModelID    string          `json:"model_id" doc:"The provider's name for the model" example:"gpt-4.1"`
+	Parameters json.RawMessage `json:"parameters" doc:"JSON object merged into every request; null if there is none"`
 	Prices
 	LastTest
 }
 
 // Prices are the prices of a target's tokens.
 type Prices struct {
-	InputPrice  *string `json:"input_price" doc:"Decimal number, per million tokens; null: unknown" example:"2.5"`
-	OutputPrice *string `json:"output_price" example:"10"`
-	Currency    *string `json:"currency" example:"USD"`
+	InputPrice  *string `json:"input_price" doc:"Price per million input tokens, a decimal number; null if unknown" example:"2.5"`
+	OutputPrice *string `json:"output_price" doc:"Price per million output tokens, a decimal number; null if unknown" example:"10"`
+	Currency    *string `json:"currency" doc:"Currency of the prices; null if unknown" example:"USD"`
 }
 
 // Agent is a saved agent. Its headers and the query of its URL are never returned.
 type Agent struct {
 	EntryHead
 	Protocol     string          `json:"protocol" example:"dify-chat"`
-	URL          string          `json:"url" doc:"Without its query" example:"https://api.dify.ai/v1/chat-messages"`
-	HasQuery     bool            `json:"has_query"`
+	URL          string          `json:"url" doc:"Address without its query, which may contain a secret" example:"https://api.dify.ai/v1/chat-messages"`
+	HasQuery     bool            `json:"has_query" doc:"True if the URL has a query, which is not shown"`
 	HeaderNames  []string        `json:"header_names"`
-	ExtraPayload json.RawMessage `json:"extra_payload" doc:"JSON object merged into the body; null: none"`
-	BodyTemplate json.RawMessage `json:"body_template" doc:"JSON object in place of the protocol's body; its strings may hold {{question}}, {{session_id}} and others; null: none"`
-	Poll         *protocol.Poll  `json:"poll" doc:"How it is polled if it accepts jobs; null: it answers at once"`
-	RateLimit    *string         `json:"rate_limit"`
-	RetryOn      []string        `json:"retry_on"`
+	ExtraPayload json.RawMessage `json:"extra_payload" doc:"JSON object merged into the body of every request; null if there is none"`
+	BodyTemplate json.RawMessage `json:"body_template" doc:"JSON object sent instead of the protocol's body; its strings may contain {{question}}, {{session_id}} and other variables; null if there is none"`
+	Poll         *protocol.Poll  `json:"poll" doc:"How the agent is polled if it accepts jobs; null if it answers immediately"`
+	RateLimit    *string         `json:"rate_limit" doc:"Rate limit of calls: N/s, N/m or unlimited; null means the installation's default"`
+	RetryOn      []string        `json:"retry_on" doc:"Failures after which a call is retried: timeout, network, 429, 5xx"`
 	Prices
 	LastTest
 }
@@ -84,7 +85,7 @@ type Agent struct {
 // LastTest is how the last test of a target ended.
 type LastTest struct {
 	TestedAt *rest.Moment `json:"tested_at"`
-	TestCode *string      `json:"test_error_code" doc:"null: the last test succeeded, or there was none"`
+	TestCode *string      `json:"test_error_code" doc:"Error code of the last test; null if it succeeded or there was none"`
 }
 
 func lastTest(t entries.Test) LastTest { return LastTest{rest.MomentOf(t.TestedAt), t.TestCode} }
@@ -94,8 +95,8 @@ type Prompt struct {
 	EntryHead
 	Description string `json:"description"`
 	Version     int    `json:"version" doc:"Number of the newest version" example:"3"`
-	System      string `json:"system" doc:"Template of the system message; the row's system_prompt if empty"`
-	User        string `json:"user" doc:"Template of the question; the question itself if empty" example:"请用一句话回答：{{question}}"`
+	System      string `json:"system" doc:"Template of the system message; if empty, the row's system_prompt is used"`
+	User        string `json:"user" doc:"Template of the user message; if empty, the question itself is used" example:"请用一句话回答：{{question}}"`
 }
 
 // PromptVersion is one version of a prompt.
@@ -119,14 +120,14 @@ type Evaluator struct {
 	EntryHead
 	Version int             `json:"version" doc:"Number of the newest version" example:"1"`
 	Kind    evaluate.Kind   `json:"kind" example:"exact"`
-	Config  json.RawMessage `json:"config"`
+	Config  json.RawMessage `json:"config" doc:"Settings of the evaluator; their members depend on kind"`
 }
 
 // EvaluatorVersion is one version of an evaluator.
 type EvaluatorVersion struct {
 	Version   int             `json:"version" example:"1"`
 	Kind      evaluate.Kind   `json:"kind" example:"exact"`
-	Config    json.RawMessage `json:"config"`
+	Config    json.RawMessage `json:"config" doc:"Settings of the evaluator; their members depend on kind"`
 	CreatedAt rest.Moment     `json:"created_at"`
 }
 
@@ -134,10 +135,10 @@ type EvaluatorVersion struct {
 type DatasetContent struct {
 	Version    int      `json:"version" example:"1"`
 	FileName   string   `json:"file_name" example:"questions.csv"`
-	Size       int      `json:"size" doc:"Bytes"`
-	SHA256     string   `json:"sha256" doc:"Of the file, hexadecimal"`
-	Columns    []string `json:"columns" doc:"Of the file, in its order"`
-	TotalItems int      `json:"total_items" doc:"Questions" example:"100"`
+	Size       int      `json:"size" doc:"Size in bytes"`
+	SHA256     string   `json:"sha256" doc:"SHA-256 of the file, in hexadecimal"`
+	Columns    []string `json:"columns" doc:"Column names, in the order of the file"`
+	TotalItems int      `json:"total_items" doc:"Number of questions" example:"100"`
 	Note       string   `json:"note"`
 }
 
@@ -213,8 +214,8 @@ func find[T any](ctx context.Context, path EntryPath, kind entries.Kind[T]) (id 
 
 type listInput struct {
 	rest.PageQuery
-	Query    string `query:"query" doc:"Only entries whose name contains this text, without regard to case"`
-	Archived bool   `query:"archived" doc:"The archived ones instead of those that are offered" default:"false"`
+	Query    string `query:"query" doc:"Only entries whose name contains this text, ignoring case"`
+	Archived bool   `query:"archived" doc:"true lists the archived entries instead of the current ones" default:"false"`
 }
 
 type entriesOutput[B any] struct {
@@ -249,6 +250,14 @@ type resource[T, B any] struct {
 
 func (r resource[T, B]) path() string { return paths.API + "/" + r.name }
 
+// article returns the indefinite article of the singular name.
+func (r resource[T, B]) article() string {
+	if strings.ContainsRune("aeiou", rune(r.singular[0])) {
+		return "an"
+	}
+	return "a"
+}
+
 // register adds the endpoints that all kinds have.
 func (r resource[T, B]) register(api huma.API, failed rest.Failed) {
 	rest.Register(api, failed, rest.Endpoint{
@@ -256,20 +265,20 @@ func (r resource[T, B]) register(api huma.API, failed rest.Failed) {
 		Faults: []string{request.CodeParameterInvalid},
 	}, r.list)
 	rest.Register(api, failed, rest.Endpoint{
-		Method: http.MethodPost, Path: r.path(), ID: "create-" + r.singular, Tag: "library", Status: http.StatusCreated, Summary: "Save a " + r.singular,
+		Method: http.MethodPost, Path: r.path(), ID: "create-" + r.singular, Tag: "library", Status: http.StatusCreated, Summary: "Save " + r.article() + " " + r.singular,
 		Faults: r.faults, Body: r.body,
 	}, r.create)
 	rest.Register(api, failed, rest.Endpoint{
-		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get a " + r.singular,
+		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get " + r.article() + " " + r.singular,
 		Faults: []string{request.CodeNotFound},
 	}, r.get)
 	rest.Register(api, failed, rest.Endpoint{
-		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change what is sent of a " + r.singular,
-		Description: "Tasks that exist keep what they had.", Faults: []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid}, Body: r.body,
+		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change " + r.article() + " " + r.singular,
+		Description: "Fields that are not sent keep their values. Existing tasks keep their copies.", Faults: []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid}, Body: r.body,
 	}, r.change)
 	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: r.path() + "/{id}", ID: "delete-" + r.singular, Tag: "library", Status: http.StatusNoContent,
-		Summary: "Remove a " + r.singular, Description: "One that was used is archived: it can still be read, and is no longer offered.", Faults: []string{request.CodeNotFound},
+		Summary: "Delete " + r.article() + " " + r.singular, Description: "An entry that was used is archived instead: it can still be read but no longer selected.", Faults: []string{request.CodeNotFound},
 	}, r.delete)
 }
 
@@ -343,38 +352,38 @@ func removing[T any](kind entries.Kind[T]) func(context.Context, db.Scope, uuid.
 type providerFields struct {
 	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
 	Protocol  string            `json:"protocol" values:"model protocols"`
-	BaseURL   string            `json:"base_url" format:"uri" example:"https://api.openai.com/v1"`
+	BaseURL   string            `json:"base_url" doc:"Base address, to which the protocol's path is appended" format:"uri" example:"https://api.openai.com/v1"`
 	APIKey    string            `json:"api_key,omitempty" doc:"Stored encrypted, never returned"`
 	Headers   map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
-	RateLimit string            `json:"rate_limit,omitempty" doc:"N/s, N/m or unlimited" example:"5/s"`
-	RetryOn   []string          `json:"retry_on,omitempty" doc:"timeout, network, 429, 5xx; the default is all of them"`
+	RateLimit string            `json:"rate_limit,omitempty" doc:"Rate limit of calls: N/s, N/m or unlimited; absent means the installation's default" example:"5/s"`
+	RetryOn   []string          `json:"retry_on,omitempty" doc:"Failures after which a call is retried: timeout, network, 429, 5xx; the default is all of them"`
 }
 
 type modelFields struct {
-	ProviderID string         `json:"provider_id"`
-	Name       string         `json:"name,omitempty" maxLength:"64" doc:"model_id unless it is given"`
-	ModelID    string         `json:"model_id" example:"gpt-4.1"`
-	Parameters map[string]any `json:"parameters,omitempty" doc:"Merged into every request"`
+	ProviderID string         `json:"provider_id" doc:"Id of a saved provider"`
+	Name       string         `json:"name,omitempty" maxLength:"64" doc:"Display name; defaults to model_id"`
+	ModelID    string         `json:"model_id" doc:"The provider's name for the model" example:"gpt-4.1"`
+	Parameters map[string]any `json:"parameters,omitempty" doc:"JSON object merged into every request"`
 	PriceFields
 }
 
 // PriceFields are the submitted prices of a target's tokens.
 type PriceFields struct {
-	InputPrice  string `json:"input_price,omitempty" doc:"Decimal number, per million tokens" example:"2.5"`
-	OutputPrice string `json:"output_price,omitempty" example:"10"`
-	Currency    string `json:"currency,omitempty" example:"USD"`
+	InputPrice  string `json:"input_price,omitempty" doc:"Price per million input tokens, a decimal number" example:"2.5"`
+	OutputPrice string `json:"output_price,omitempty" doc:"Price per million output tokens, a decimal number" example:"10"`
+	Currency    string `json:"currency,omitempty" doc:"Currency of the prices" example:"USD"`
 }
 
 type agentFields struct {
 	Name         string            `json:"name" maxLength:"64" example:"客服智能体"`
-	Protocol     string            `json:"protocol" example:"dify-chat"`
-	URL          string            `json:"url" format:"uri"`
+	Protocol     string            `json:"protocol" doc:"One of the agent protocols; POST /agents/detect finds the protocol of an address" example:"dify-chat"`
+	URL          string            `json:"url" doc:"Full address for POST requests, http or https" format:"uri"`
 	Headers      map[string]string `json:"headers,omitempty" doc:"Stored encrypted; only their names are returned"`
-	ExtraPayload map[string]any    `json:"extra_payload,omitempty" doc:"Merged into the body"`
-	BodyTemplate map[string]any    `json:"body_template,omitempty" doc:"Takes the place of the protocol's body; its strings may hold {{question}}, {{session_id}} and others"`
-	Poll         *protocol.Poll    `json:"poll,omitempty" null:"true" doc:"How it is polled if it accepts jobs; null: it answers at once"`
-	RateLimit    string            `json:"rate_limit,omitempty"`
-	RetryOn      []string          `json:"retry_on,omitempty"`
+	ExtraPayload map[string]any    `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request"`
+	BodyTemplate map[string]any    `json:"body_template,omitempty" doc:"JSON object sent instead of the protocol's body; its strings may contain {{question}}, {{session_id}} and other variables"`
+	Poll         *protocol.Poll    `json:"poll,omitempty" null:"true" doc:"How the agent is polled if it accepts jobs; null if it answers immediately"`
+	RateLimit    string            `json:"rate_limit,omitempty" doc:"Rate limit of calls: N/s, N/m or unlimited; absent means the installation's default"`
+	RetryOn      []string          `json:"retry_on,omitempty" doc:"Failures after which a call is retried: timeout, network, 429, 5xx; the default is all of them"`
 	PriceFields
 }
 
@@ -400,33 +409,33 @@ type evaluatorFields struct {
 
 type judgeFields struct {
 	Kind           evaluate.Kind  `json:"kind"`
-	Config         map[string]any `json:"config,omitempty"`
+	Config         map[string]any `json:"config,omitempty" doc:"Settings of the evaluator; their members depend on kind"`
 	Question       string         `json:"question,omitempty"`
 	StandardAnswer string         `json:"standard_answer,omitempty"`
 	Answer         string         `json:"answer,omitempty"`
-	Variables      map[string]any `json:"variables,omitempty" doc:"Further columns of the question"`
-	LatencyMS      int            `json:"latency_ms,omitempty"`
-	Tokens         int            `json:"tokens,omitempty"`
-	History        string         `json:"history,omitempty" doc:"The conversation before the question, for a judge"`
+	Variables      map[string]any `json:"variables,omitempty" doc:"Values of the question's other columns, by column name"`
+	LatencyMS      int            `json:"latency_ms,omitempty" doc:"Latency of the answer in milliseconds"`
+	Tokens         int            `json:"tokens,omitempty" doc:"Total tokens of the answer"`
+	History        string         `json:"history,omitempty" doc:"The conversation before the question; used by judges"`
 }
 
 type datasetFields struct {
 	Name        string `json:"name" maxLength:"64" example:"法律问答"`
 	Description string `json:"description,omitempty"`
-	File        string `json:"file" doc:"As dataset_file of a task" format:"binary"`
-	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
-	ID          string `json:"column_question_id,omitempty"`
-	Question    string `json:"column_question,omitempty"`
-	Answer      string `json:"column_standard_answer,omitempty"`
+	File        string `json:"file" doc:"CSV (UTF-8), XLSX or XLS, with the same limits as a task's dataset_file" format:"binary"`
+	Encoding    string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file; absent means UTF-8"`
+	ID          string `json:"column_question_id,omitempty" doc:"Name of the column with the ids; the default is question_id"`
+	Question    string `json:"column_question,omitempty" doc:"Name of the column with the questions; the default is question"`
+	Answer      string `json:"column_standard_answer,omitempty" doc:"Name of the column with the standard answers; the default is standard_answer"`
 	Note        string `json:"note,omitempty" doc:"What the version is for"`
 }
 
 type datasetVersionFields struct {
-	File     string `json:"file" doc:"As dataset_file of a task" format:"binary"`
-	Encoding string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file that is not UTF-8"`
-	ID       string `json:"column_question_id,omitempty"`
-	Question string `json:"column_question,omitempty"`
-	Answer   string `json:"column_standard_answer,omitempty"`
+	File     string `json:"file" doc:"CSV (UTF-8), XLSX or XLS, with the same limits as a task's dataset_file" format:"binary"`
+	Encoding string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file; absent means UTF-8"`
+	ID       string `json:"column_question_id,omitempty" doc:"Name of the column with the ids; the default is question_id"`
+	Question string `json:"column_question,omitempty" doc:"Name of the column with the questions; the default is question"`
+	Answer   string `json:"column_standard_answer,omitempty" doc:"Name of the column with the standard answers; the default is standard_answer"`
 	Note     string `json:"note,omitempty" doc:"What the version is for"`
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -12,29 +13,31 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/measure"
+	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/jobs/schedules"
 	"wending/views/paths"
 )
 
 // Schedule is a task that is copied and run at the times of a cron expression.
 type Schedule struct {
 	EntryHead
-	TaskID    *uuid.UUID   `json:"task_id" doc:"The task that is copied; null: it was deleted, and nothing is started"`
-	Cron      string       `json:"cron" doc:"Minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
-	Timezone  string       `json:"timezone" example:"Asia/Shanghai"`
+	TaskID    *uuid.UUID   `json:"task_id" doc:"Id of the task that is copied; null if it was deleted, in which case nothing is started"`
+	Cron      string       `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
+	Timezone  string       `json:"timezone" doc:"IANA time zone of the cron expression" example:"Asia/Shanghai"`
 	IsEnabled bool         `json:"is_enabled"`
-	Channels  *[]string    `json:"channels" doc:"Ids of the channels of the copies; null: those of the task"`
-	Alert     *Alert       `json:"alert,omitempty" doc:"Absent: nothing is watched"`
-	NextAt    *rest.Moment `json:"next_at" doc:"null: not enabled"`
+	Channels  *[]string    `json:"channels" doc:"Ids of the channels for the copies; null means the task's own"`
+	Alert     *Alert       `json:"alert,omitempty" doc:"Absent if no metric is watched"`
+	NextAt    *rest.Moment `json:"next_at" doc:"When the schedule fires next; null if it is not enabled"`
 }
 
 // Alert is the metric that a schedule watches.
 type Alert struct {
 	Metric  measure.Metric `json:"metric"`
-	Below   *float64       `json:"below,omitempty" doc:"Limit between 0 and 1, of agreement, pass_rate and success_rate" example:"0.8"`
-	IfWorse bool           `json:"if_worse,omitempty" doc:"Also when it is worse than at the last five firings beyond chance"`
-	Margin  float64        `json:"margin,omitempty" minimum:"0" doc:"By how much it may be worse than then, in the unit of the metric" example:"0.05"`
+	Below   *float64       `json:"below,omitempty" doc:"Alert if the metric falls below this limit, 0–1; only for agreement, pass_rate and success_rate" example:"0.8"`
+	IfWorse bool           `json:"if_worse,omitempty" doc:"Also alert if the metric is worse than over the last five firings by more than chance explains"`
+	Margin  float64        `json:"margin,omitempty" minimum:"0" doc:"For if_worse: how much worse the metric may be, in its own unit" example:"0.05"`
 }
 
 func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
@@ -54,12 +57,12 @@ func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
 
 type scheduleFields struct {
 	Name      string    `json:"name" maxLength:"64" example:"每晚回归"`
-	TaskID    string    `json:"task_id" doc:"The task that is copied"`
-	Cron      string    `json:"cron" doc:"Five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
-	Timezone  string    `json:"timezone,omitempty" default:"Asia/Shanghai"`
+	TaskID    string    `json:"task_id" doc:"Id of the task that is copied"`
+	Cron      string    `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
+	Timezone  string    `json:"timezone,omitempty" doc:"IANA time zone of the cron expression" default:"Asia/Shanghai"`
 	IsEnabled bool      `json:"is_enabled,omitempty" default:"true"`
-	Channels  *[]string `json:"channels,omitempty" null:"true" doc:"Ids of channels; null: those of the task"`
-	Alert     *Alert    `json:"alert,omitempty" null:"true" doc:"null: nothing is watched"`
+	Channels  *[]string `json:"channels,omitempty" null:"true" doc:"Ids of the channels for the copies; null means the task's own"`
+	Alert     *Alert    `json:"alert,omitempty" null:"true" doc:"null if no metric is to be watched"`
 }
 
 // ScheduledTask is a copy that a schedule made.
@@ -69,12 +72,12 @@ type ScheduledTask struct {
 	Status      db.TaskStatus           `json:"status"`
 	PlannedAt   rest.Moment             `json:"planned_at"`
 	FiredAt     rest.Moment             `json:"fired_at"`
-	Missed      int                     `json:"missed" doc:"Later planned times that had passed when it fired; they are not made up for"`
+	Missed      int                     `json:"missed" doc:"Number of later planned times that had also passed when it fired; they are skipped"`
 	CompletedAt *rest.Moment            `json:"completed_at"`
-	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while it runs"`
-	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, a variant each; empty while it runs"`
+	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while the copy runs"`
+	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
 	// FactsChanged are the questions that answer otherwise than at the firing before.
-	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts the one at the firing before in a fact; null while it runs, and at the first firing"`
+	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts, in a fact, that of the previous firing; null while the copy runs and for the first firing"`
 }
 
 // Firing is the outcome of a planned time.
@@ -83,8 +86,8 @@ type Firing struct {
 	FiredAt   rest.Moment           `json:"fired_at"`
 	Outcome   entries.FiringOutcome `json:"outcome"`
 	Reason    *string               `json:"reason" values:"firing reasons"`
-	Missed    int                   `json:"missed"`
-	TaskID    *uuid.UUID            `json:"task_id" doc:"null: nothing was started, or the copy was deleted"`
+	Missed    int                   `json:"missed" doc:"Number of later planned times that had also passed when it fired; they are skipped"`
+	TaskID    *uuid.UUID            `json:"task_id" doc:"null if nothing was started or the copy was deleted"`
 }
 
 type firingsInput struct {
@@ -92,12 +95,89 @@ type firingsInput struct {
 	rest.PageQuery
 }
 
+type changesInput struct {
+	EntryPath
+	Since string `query:"since" doc:"The task of the firing to compare with; absent: the firing before the other one"`
+	At    string `query:"at" doc:"The task of the other firing; absent: the newest one with results"`
+}
+
+// ComparedFiring is a firing that is compared with another one.
+type ComparedFiring struct {
+	TaskID    uuid.UUID   `json:"task_id" doc:"Id of the task that the firing made"`
+	TaskName  string      `json:"task_name" doc:"Name of that task" example:"每晚回归 2026-11-22 02:00"`
+	PlannedAt rest.Moment `json:"planned_at" doc:"Time at which it was to fire"`
+}
+
+// ScheduleChange is a question that changed beyond chance between two firings.
+type ScheduleChange struct {
+	Number     int      `json:"number" doc:"Number of the question in the later task, from 1" example:"12"`
+	QuestionID string   `json:"question_id" doc:"Id of the question" example:"q-12"`
+	Variant    int      `json:"variant" doc:"Number of the variant, from 1" example:"1"`
+	By         string   `json:"by" enum:"evaluations,answers" doc:"What changed: evaluations where both sides have some, otherwise the answers themselves"`
+	Before     *float64 `json:"before" doc:"Share of runs that passed or, by answers, their agreement, at the earlier firing; null: unknown" example:"1"`
+	Now        *float64 `json:"now" doc:"The same at the later firing; null: unknown" example:"0.2"`
+	IsWorse    bool     `json:"is_worse" doc:"True if the share or the agreement fell"`
+	PAdjusted  float64  `json:"p_adjusted" doc:"Adjusted for all questions that were compared; at most 0.1" example:"0.03"`
+}
+
+type changesOutput struct {
+	Body struct {
+		Before       *ComparedFiring      `json:"before" doc:"The earlier firing; null: there are no two firings with results yet"`
+		Now          *ComparedFiring      `json:"now" doc:"The later firing; null: as before"`
+		Items        []ScheduleChange     `json:"items" nullable:"false" doc:"Questions that changed beyond chance, the least likely to be chance first"`
+		FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answers contradict each other in a fact; null: as before"`
+	}
+}
+
+// changesWithin limits the time for comparing the facts of two firings.
+const changesWithin = 20 * time.Second
+
+// listChanges compares two firings.
+func (h *handler) listChanges(ctx context.Context, input *changesInput) (*changesOutput, error) {
+	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Schedules)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := form.ReadPair(input.Since, input.At)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := request.From(ctx).Gates.Files.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	between, err := schedules.Compare(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), id, pair, changesWithin)
+	if err != nil {
+		return nil, form.PairFault(err)
+	}
+	output := &changesOutput{}
+	output.Body.Items = []ScheduleChange{}
+	if between == nil {
+		return output, nil
+	}
+	output.Body.Before = &ComparedFiring{between.BeforeTask.ID, between.BeforeTask.Name, rest.Moment(between.Before.PlannedAt)}
+	output.Body.Now = &ComparedFiring{between.NowTask.ID, between.NowTask.Name, rest.Moment(between.Now.PlannedAt)}
+	output.Body.FactsChanged = &between.Facts
+	for _, change := range between.Questions {
+		one := ScheduleChange{
+			Number: change.Now.Number, QuestionID: change.Now.QuestionID, Variant: change.Variant, By: "answers", IsWorse: change.IsWorse(), PAdjusted: change.Adjusted,
+		}
+		if change.IsVerdict {
+			one.By = "evaluations"
+		}
+		one.Before, one.Now = change.Shares()
+		output.Body.Items = append(output.Body.Items, one)
+	}
+	return output, nil
+}
+
 // registerSchedules adds the endpoints that only schedules have.
 func (h *handler) registerSchedules(api huma.API) {
 	saved := h.Library.Entries.Schedules
 	path := paths.API + "/schedules/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library", Summary: "List the copies that a schedule made, newest first: the trend",
+		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library", Summary: "List the tasks that a schedule created, newest first, with the points of the trend",
 		Faults: []string{request.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[ScheduledTask], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
@@ -136,7 +216,11 @@ func (h *handler) registerSchedules(api huma.API) {
 		return output, nil
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library", Summary: "List what became of a schedule's planned times, newest first",
+		Method: http.MethodGet, Path: path + "/changes", ID: "list-scheduled-changes", Tag: "library", Summary: "List what changed between two firings of a schedule",
+		Description: "Any two firings with results can be compared, whichever is named first.", Faults: []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeServiceUnavailable},
+	}, h.listChanges)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library", Summary: "List the outcomes of a schedule's planned times, newest first",
 		Faults: []string{request.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[Firing], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)

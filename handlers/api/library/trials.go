@@ -24,13 +24,13 @@ type testResult struct {
 	Status       protocol.Status `json:"status"`
 	Output       string          `json:"output" example:"巴黎"`
 	Reasoning    string          `json:"reasoning"`
-	LatencyMS    int64           `json:"latency_ms"`
-	FirstTokenMS *int64          `json:"first_token_ms" doc:"null unless the answer was streamed"`
-	InputTokens  *int            `json:"input_tokens" doc:"null: unknown"`
+	LatencyMS    int64           `json:"latency_ms" doc:"Milliseconds"`
+	FirstTokenMS *int64          `json:"first_token_ms" doc:"Milliseconds to the first token of the answer; null unless the answer was streamed"`
+	InputTokens  *int            `json:"input_tokens" doc:"null if unknown"`
 	OutputTokens *int            `json:"output_tokens"`
 	TotalTokens  *int            `json:"total_tokens"`
-	Protocol     string          `json:"protocol" doc:"The one that was spoken; of a detection the one that was recognised, empty if none was"`
-	ErrorCode    *string         `json:"error_code"`
+	Protocol     string          `json:"protocol" doc:"Protocol used for the call; for a detection, the protocol recognised, or empty if none was"`
+	ErrorCode    *string         `json:"error_code" doc:"Why the call failed; null if it succeeded"`
 	ErrorMessage *string         `json:"error_message"`
 }
 
@@ -65,21 +65,21 @@ type detectFields struct {
 type previewFields struct {
 	System    string         `json:"system,omitempty"`
 	User      string         `json:"user,omitempty"`
-	Variables map[string]any `json:"variables,omitempty" doc:"Values by their names"`
+	Variables map[string]any `json:"variables,omitempty" doc:"Values of the variables, by name"`
 }
 
 type previewOutput struct {
 	Body struct {
 		System  string   `json:"system" example:"你是律师"`
 		User    string   `json:"user"`
-		Missing []string `json:"missing" doc:"Names that have no value"`
+		Missing []string `json:"missing" doc:"Names of variables without a value"`
 	}
 }
 
 // registerTrials adds the endpoints that try out targets and evaluators.
 func (h *handler) registerTrials(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
-	const describe = "The answer is 200 also when the call fails: `error_code` says how."
+	const describe = "The response is 200 even if the call fails; `error_code` then holds the reason."
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library", Summary: "Ask a model a question", Description: describe,
 		Faults: []string{request.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
@@ -89,8 +89,8 @@ func (h *handler) registerTrials(api huma.API) {
 		Faults: []string{request.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
 	}, h.testAgent)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Recognise the protocol at an address",
-		Description: "A few calls, in the protocols that the address and the answers suggest. " + describe,
+		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Detect the protocol spoken at an address",
+		Description: "Makes a few calls, in the protocols that the address and the responses suggest. " + describe,
 		Faults:      []string{request.CodeParameterInvalid}, Body: rest.JSONBody[detectFields](schemas),
 	}, h.detectProtocol)
 	rest.Register(api, h.Failed, rest.Endpoint{

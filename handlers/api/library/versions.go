@@ -53,13 +53,13 @@ type rowsInput struct {
 
 // DatasetRow is a row of a dataset.
 type DatasetRow struct {
-	Row            int               `json:"row" doc:"Row number as a spreadsheet shows it" example:"2"`
+	Row            int               `json:"row" doc:"Row number as shown in a spreadsheet" example:"2"`
 	QuestionID     string            `json:"question_id"`
 	Question       string            `json:"question"`
 	StandardAnswer string            `json:"standard_answer"`
 	SystemPrompt   *string           `json:"system_prompt"`
 	UserContext    *string           `json:"user_context"`
-	Variables      map[string]string `json:"variables" doc:"The dataset's further columns"`
+	Variables      map[string]string `json:"variables" doc:"Values of the dataset's other columns, by column name"`
 }
 
 // registerVersions adds the endpoints of versions of prompts and datasets.
@@ -88,7 +88,7 @@ func (h *handler) registerVersions(api huma.API) {
 		Faults: []string{request.CodeNotFound},
 	}, h.listDatasetVersions)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get what a version of a dataset holds",
+		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get a version of a dataset",
 		Faults: []string{request.CodeNotFound},
 	}, h.getDatasetVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{

@@ -162,7 +162,10 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 	if err != nil {
 		return err
 	}
-	list := saved.List{Kind: k.kind, Query: request.SearchText(c.QueryParam("query")), Archived: c.QueryParam("archived") == "true", HasDemo: h.HasDemo}
+	list := saved.List{Kind: k.kind, Query: request.SearchText(c.QueryParam("query")), HasDemo: h.HasDemo}
+	if list.Archived, err = pages.Flag(c, "archived"); err != nil {
+		return err
+	}
 	found, total, err := k.rows.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: list.Query, Archived: list.Archived}, window)
 	if err != nil {
 		return err

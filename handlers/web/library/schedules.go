@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,7 +27,6 @@ import (
 	"wending/jobs/schedules"
 	"wending/views/paths"
 	"wending/views/saved"
-	"wending/views/summary"
 	"wending/views/ui"
 )
 
@@ -42,7 +42,7 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []saved.Ce
 	l := pages.Locale(c)
 	when := row.Cron
 	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
-		when = summary.PlanWords(l, plan, row.Cron)
+		when = saved.PlanWords(l, plan, row.Cron)
 	}
 	next := saved.Cell{Text: l.Text("trend.rests"), Class: "quiet"}
 	if row.IsEnabled && row.NextAt != nil && row.ArchivedAt == nil {
@@ -162,7 +162,7 @@ func (h *handler) timesOf(c echo.Context, expression, timezone string) *saved.Ti
 	case plan.Shortest() < h.Library.ScheduleMinutes:
 		return &saved.Times{Message: l.Text("schedule.cron.often", "Min", h.Library.ScheduleMinutes)}
 	}
-	times := &saved.Times{Words: summary.PlanWords(l, plan, expression)}
+	times := &saved.Times{Words: saved.PlanWords(l, plan, expression)}
 	for next := plan.Next(time.Now()); len(times.Next) < timesShown && !next.IsZero(); next = plan.Next(next) {
 		times.Next = append(times.Next, next)
 	}
@@ -182,6 +182,9 @@ const (
 	shiftsShown    = 20
 )
 
+// factsWithin limits the time for comparing the facts of two firings.
+const factsWithin = 2 * time.Second
+
 // excerpt is how many characters of an answer are compared.
 const excerpt = 2000
 
@@ -189,15 +192,15 @@ const excerpt = 2000
 const differencesWithin = 50 * time.Millisecond
 
 // trend reads how the numbers of a schedule's copies have changed over time.
-func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPage, error) {
+func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
 	place := paths.LibraryEntry(string(saved.Schedules), row.ID)
-	page := &summary.TrendPage{Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
+	page := &saved.TrendPage{Place: place, Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
 	if row.AlertMetric != nil {
 		page.Watched = measure.Metric(*row.AlertMetric)
 	}
 	if plan, err := cron.Parse(row.Cron, row.Timezone); err == nil {
-		page.Words = summary.PlanWords(l, plan, row.Cron)
+		page.Words = saved.PlanWords(l, plan, row.Cron)
 	}
 	if row.IsEnabled && row.ArchivedAt == nil {
 		page.NextAt = row.NextAt
@@ -218,6 +221,9 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 		return nil, err
 	}
 	page.Pager = pages.NewPager(place, url.Values{}, window, total)
+	if window.Number > page.Pager.Pages() {
+		return nil, request.ParameterFault("page", request.Between(1, page.Pager.Pages()))
+	}
 	page.ChangesAt = func(task uuid.UUID) string {
 		return place + "?" + url.Values{"at": {task.String()}, "page": {strconv.Itoa(window.Number)}}.Encode() + "#changes"
 	}
@@ -231,7 +237,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 	if page.Firings, err = h.firings(ctx, drawn); err != nil {
 		return nil, err
 	}
-	page.Firings = slices.DeleteFunc(page.Firings, func(f summary.Firing) bool { return len(f.Variants) == 0 })
+	page.Firings = slices.DeleteFunc(page.Firings, func(f saved.Firing) bool { return len(f.Variants) == 0 })
 	slices.Reverse(page.Firings)
 	if more := len(page.Firings) - firingsDrawn; more > 0 {
 		page.Earlier, page.Firings = page.Firings[:more], page.Firings[more:]
@@ -239,15 +245,11 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*summary.TrendPag
 	if len(page.Firings) == 0 {
 		return page, nil
 	}
-	at := *page.Firings[len(page.Firings)-1].TaskID
-	if chosen, err := uuid.Parse(c.QueryParam("at")); err == nil {
-		at = chosen
-	}
-	return page, h.changes(ctx, page, row.ID, at)
+	return page, h.changes(c, page, row.ID)
 }
 
 // firings returns firings as the page shows them, with the states of their tasks.
-func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []summary.Firing, err error) {
+func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []saved.Firing, err error) {
 	var ids []uuid.UUID
 	for _, firing := range found {
 		if firing.TaskID != nil {
@@ -259,7 +261,7 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 		return nil, err
 	}
 	for _, firing := range found {
-		one := summary.Firing{PlannedAt: firing.PlannedAt, FiredAt: firing.FiredAt, Missed: firing.Missed, Outcome: string(firing.Outcome), TaskID: firing.TaskID}
+		one := saved.Firing{PlannedAt: firing.PlannedAt, FiredAt: firing.FiredAt, Missed: firing.Missed, Outcome: string(firing.Outcome), TaskID: firing.TaskID}
 		if firing.Reason != nil {
 			one.Reason = *firing.Reason
 		}
@@ -279,32 +281,46 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 	return shown, nil
 }
 
-// changes adds the questions that changed between the firing that made a task and the firing before it.
-func (h *handler) changes(ctx context.Context, page *summary.TrendPage, scheduleID, last uuid.UUID) error {
-	store := h.Library.Tasks.Store
-	earlier, err := entries.NewSchedules(store).Before(ctx, last, 1)
-	if err != nil || len(earlier) == 0 || earlier[0].ScheduleID != scheduleID {
-		return err
-	}
-	found, err := store.TasksByID(ctx, request.ScopeOf(ctx), []uuid.UUID{*earlier[0].TaskID, last})
-	if err != nil || len(found) < 2 {
-		return err
-	}
-	for n, task := range found {
-		if task.ID == last {
-			page.Last, page.Before = &found[n], &found[1-n]
-		}
-	}
-	changes, err := schedules.Changed(ctx, store, *page.Before, *page.Last)
+// changes adds what changed between the two firings that the address names, or else at the newest firing.
+func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid.UUID) error {
+	pair, err := form.ReadPair(c.QueryParam(form.PairSince), c.QueryParam(form.PairAt))
 	if err != nil {
 		return err
 	}
-	page.ChangedTotal = len(changes)
-	return h.showChanges(ctx, page, changes[:min(len(changes), shiftsShown)])
+	ctx := c.Request().Context()
+	leave, err := pages.Gates(c).Files.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	between, err := schedules.Compare(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), scheduleID, pair, factsWithin)
+	if err != nil || between == nil {
+		return form.PairFault(err)
+	}
+	page.Before, page.Last, page.FactsChanged = &between.BeforeTask, &between.NowTask, between.Facts
+	page.Comparable = comparable(page, between)
+	page.ChangedTotal = len(between.Questions)
+	return h.showChanges(ctx, page, between.Questions[:min(len(between.Questions), shiftsShown)])
+}
+
+// comparable returns the firings that are offered for a comparison, newest first: those in the plots and in the table, and
+// those that are compared.
+func comparable(page *saved.TrendPage, between *schedules.Between) (choices []ui.Choice) {
+	times := map[uuid.UUID]time.Time{between.BeforeTask.ID: between.Before.PlannedAt, between.NowTask.ID: between.Now.PlannedAt}
+	for _, firing := range slices.Concat(page.Firings, page.Table) {
+		if firing.TaskID != nil && len(firing.Variants) > 0 {
+			times[*firing.TaskID] = firing.PlannedAt
+		}
+	}
+	ids := slices.SortedFunc(maps.Keys(times), func(a, b uuid.UUID) int { return times[b].Compare(times[a]) })
+	for _, id := range ids {
+		choices = append(choices, ui.Choice{Value: id.String(), Label: cron.BeijingMinute(times[id])})
+	}
+	return choices
 }
 
 // showChanges adds changes with their questions and the differences between the most common answers.
-func (h *handler) showChanges(ctx context.Context, page *summary.TrendPage, changes []schedules.Change) error {
+func (h *handler) showChanges(ctx context.Context, page *saved.TrendPage, changes []schedules.Change) error {
 	results := report.New(h.Library.Tasks.Store)
 	ids := make([]int64, len(changes))
 	answers := map[int][2]map[int64]report.CommonAnswer{} // for each variant, before and now
@@ -338,7 +354,7 @@ func (h *handler) showChanges(ctx context.Context, page *summary.TrendPage, chan
 	}
 	deadline := time.Now().Add(differencesWithin)
 	for _, change := range changes {
-		one := summary.ChangedQuestion{Number: change.Now.Number, Question: questions[change.Now.ID], IsVerdict: change.IsVerdict, IsWorse: change.IsWorse()}
+		one := saved.ChangedQuestion{Number: change.Now.Number, Question: questions[change.Now.ID], IsVerdict: change.IsVerdict, IsWorse: change.IsWorse()}
 		if len(page.Last.Variants) > 1 {
 			one.Variant = change.Name
 		}

@@ -53,7 +53,11 @@ func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prom
 			return err
 		}
 		shown := row.PromptVersion
-		if wanted, err := strconv.Atoi(c.QueryParam("version")); err == nil && wanted > 0 && wanted < shown.Version {
+		wanted, err := versionAsked(c, "version", shown.Version)
+		if err != nil {
+			return err
+		}
+		if wanted != 0 && wanted != shown.Version {
 			if shown, err = h.Library.Entries.PromptVersion(ctx, request.ScopeOf(ctx), row.ID, wanted); err != nil {
 				return err
 			}
@@ -62,6 +66,18 @@ func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prom
 	}
 	view.Rendered, err = h.rendered(c, view.Values)
 	return err
+}
+
+// versionAsked reads a parameter with the number of a version, up to the newest; 0 means that the query has none.
+func versionAsked(c echo.Context, name string, newest int) (number int, err error) {
+	asked := c.QueryParam(name)
+	if asked == "" {
+		return 0, nil
+	}
+	if number, err = strconv.Atoi(asked); err != nil || number < 1 || number > newest {
+		return 0, request.ParameterFault(name, request.Between(1, newest))
+	}
+	return number, nil
 }
 
 // promptVersions lists the versions of a prompt, newest first.
@@ -162,11 +178,14 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 		return err
 	}
 	page := saved.PromptVersion{Form: view, Number: wanted, System: shown.System, User: shown.User}
-	against := wanted - 1
-	if asked, err := strconv.Atoi(c.QueryParam("against")); err == nil && asked != wanted {
-		against = asked
+	against, err := versionAsked(c, "against", row.Version)
+	if err != nil {
+		return err
 	}
-	if against >= 1 && against <= row.Version { // versions are numbered without gaps
+	if against == 0 || against == wanted {
+		against = wanted - 1
+	}
+	if against >= 1 { // versions are numbered without gaps
 		other, err := h.Library.Entries.PromptVersion(ctx, request.ScopeOf(ctx), row.ID, against)
 		if err != nil {
 			return err

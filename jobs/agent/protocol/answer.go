@@ -74,9 +74,9 @@ type Request struct {
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
-	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly.
-	// Accepted is called with the accepted job; a later request continues the job as Job, where nil means that none
-	// was accepted. When Leaving is closed, the waiting ends; a nil Leaving never is.
+	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly. Accepted is
+	// called with the accepted job; a later request continues the job as Job, where nil means that none was accepted.
+	// The waiting ends when Leaving is closed; with a nil Leaving it is never cut short.
 	Poll     *Poll
 	Accepted func(Job)
 	Job      *Job
@@ -91,17 +91,17 @@ type Request struct {
 // items[0].status lead into JSON.
 type Poll struct {
 	// URLPath is where the response to the question holds the status URL, or header:NAME.
-	URLPath         string `json:"url_path"`
-	IntervalSeconds int    `json:"interval_seconds"`
+	URLPath         string `json:"url_path" doc:"Path of the job's status address in the response, such as data.url, or header:NAME for a response header"`
+	IntervalSeconds int    `json:"interval_seconds" doc:"Seconds between two polls"`
 	// DonePath is where a status holds the job's state: one of DoneValues, one of FailedValues, or anything else
 	// while the job is under way; ResultPath is where it holds the answer.
-	DonePath     string   `json:"done_path"`
-	DoneValues   []string `json:"done_values"`
-	FailedValues []string `json:"failed_values"`
-	ResultPath   string   `json:"result_path"`
+	DonePath     string   `json:"done_path" doc:"Path of the job's state in the status"`
+	DoneValues   []string `json:"done_values" doc:"States that mean that the job is done"`
+	FailedValues []string `json:"failed_values" doc:"States that mean that the job failed; any other state means that it is still running"`
+	ResultPath   string   `json:"result_path" doc:"Path of the answer in the status of a job that is done"`
 	// CancelURLPath is where the response holds a URL to which a POST cancels the job; empty means that jobs cannot
 	// be cancelled.
-	CancelURLPath string `json:"cancel_url_path,omitempty"`
+	CancelURLPath string `json:"cancel_url_path,omitempty" doc:"Path of an address in the response to which a POST cancels the job; absent if jobs cannot be cancelled"`
 }
 
 // Job is a job that an agent has accepted.

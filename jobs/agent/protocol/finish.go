@@ -23,8 +23,8 @@ const (
 // Finishes lists all reasons.
 var Finishes = []string{string(FinishStop), string(FinishLength), string(FinishFilter), string(FinishRefusal), string(FinishTools)}
 
-// finishes maps the agents' words for the reasons, in lower case. Sources: the documents that the protocols cite,
-// and those of the models behind them (DeepSeek, Gemini, Mistral, Qwen, vLLM, Zhipu).
+// finishes maps the agents' words for the reasons, in lower case. Sources: the documents that the protocols cite, and
+// the documentation of the models behind them (DeepSeek, Gemini, Mistral, Qwen, vLLM, Zhipu).
 var finishes = map[string]Finish{
 	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "eos": FinishStop, "completed": FinishStop,
 	"length": FinishLength, "max_tokens": FinishLength, "max_output_tokens": FinishLength, "model_length": FinishLength,

@@ -199,8 +199,8 @@ func (t *transcript) fit(to, text []byte, room int) []byte {
 	return append(to, kept...)
 }
 
-// longText is the length from which a text gets its maximum capacity at once: most texts that reach this length are
-// endless, and each step of growth would leave a copy behind.
+// longText is the length at which a text gets its maximum capacity immediately: most texts that reach it never end, and
+// growing them step by step would leave a copy behind each time.
 const longText = 1 << 20
 
 // cutMark ends a text that was cut because it is too large.

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ExcerptBytes is how much of an unreadable answer is kept for showing it.
+// ExcerptBytes is the maximum size of the excerpt of an unreadable answer that is kept for display.
 const ExcerptBytes = 300
 
 // Event is the next event: a JSON value or [DONE].
@@ -48,10 +48,10 @@ type Stream struct {
 	Excerpt []byte
 }
 
-// Length is how many bytes were read.
+// Length returns the number of bytes read so far.
 func (t *Stream) Length() int { return t.w.read }
 
-// Begin is the beginning of the source, a little more than ExcerptBytes.
+// Begin returns the beginning of the source, a little more than ExcerptBytes.
 func (t *Stream) Begin() []byte { return t.w.begin }
 
 // IsPassedOver reports that some parts of the last value were not kept.

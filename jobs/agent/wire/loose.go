@@ -48,8 +48,8 @@ func Unfenced(reply string) string {
 	return text
 }
 
-// Passages returns the objects and lists in a text, in order, without those inside others. If an end-of-thoughts
-// mark follows some of them, those are left out: some models omit the mark at the beginning.
+// Passages returns the objects and lists in a text, in order, without those inside others. Passages before an
+// end-of-thoughts mark are left out, because some models omit the mark at the beginning.
 func Passages(text string) (found []Passage) {
 	at := 0
 	for tried := 0; tried < maxTried; tried++ {

@@ -42,7 +42,14 @@ const (
 )
 
 // Fact is a line of a message.
-type Fact struct{ Name, Value string }
+type Fact struct {
+	Name, Value string
+	// Links are words of the value, in its order, that lead to what they count.
+	Links []Link
+}
+
+// Link is a text that leads to an address.
+type Link struct{ Text, Address string }
 
 // Message is a message to a channel, in the channel's language.
 type Message struct {
@@ -71,14 +78,16 @@ func Body(kind Kind, m Message) ([]byte, error) {
 		return json.Marshal(map[string]any{"type": m.Type, "timestamp": cron.BeijingRFC3339(m.At), "data": m.Data})
 	case DingTalk: // https://open.dingtalk.com/document/robots/custom-robot-access
 		return json.Marshal(map[string]any{
-			"msgtype": "markdown", "markdown": map[string]any{"title": plain(m.Title), "text": "#### " + plain(m.Title) + "\n\n" + m.list("- ", plain, markdownLink)},
+			"msgtype": "markdown", "markdown": map[string]any{"title": plain(m.Title), "text": "#### " + plain(m.Title) + "\n\n" + m.list(markdown("- "))},
 		})
 	case WeCom: // https://developer.work.weixin.qq.com/document/path/91770: at most 4,096 bytes
 		return json.Marshal(map[string]any{
-			"msgtype": "markdown", "markdown": map[string]any{"content": cut("**"+plain(m.Title)+"**\n"+m.list("> ", plain, markdownLink), 4096)},
+			"msgtype": "markdown", "markdown": map[string]any{"content": cut("**"+plain(m.Title)+"**\n"+m.list(markdown("> ")), 4096)},
 		})
 	case Feishu: // https://open.feishu.cn/document/client-docs/bot-v3/add-custom-bot
-		elements := []any{map[string]any{"tag": "markdown", "content": m.list("- ", plain, nil)}}
+		format := markdown("- ")
+		format.hasButton = true
+		elements := []any{map[string]any{"tag": "markdown", "content": m.list(format)}}
 		if m.Link != "" {
 			elements = append(elements, map[string]any{"tag": "action", "actions": []any{map[string]any{
 				"tag": "button", "type": "primary", "text": map[string]any{"tag": "plain_text", "content": m.LinkText}, "url": m.Link,
@@ -89,11 +98,11 @@ func Body(kind Kind, m Message) ([]byte, error) {
 			"elements": elements,
 		}})
 	case Slack: // https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
-		return json.Marshal(map[string]any{"text": "*" + slackText(m.Title) + "*\n" + m.list("• ", slackText, func(text, address string) string {
+		return json.Marshal(map[string]any{"text": "*" + slackText(m.Title) + "*\n" + m.list(format{bullet: "• ", escape: slackText, link: func(text, address string) string {
 			return "<" + slackText(address) + "|" + slackText(text) + ">"
-		})})
+		}})})
 	case Email:
-		return json.Marshal(letter{Subject: oneLine(m.Title), Text: m.list("", oneLine, func(text, address string) string { return text + m.Colon + address })})
+		return json.Marshal(letter{Subject: oneLine(m.Title), Text: m.list(format{escape: oneLine, link: func(text, address string) string { return text + m.Colon + address }, areLinksApart: true})})
 	}
 	return nil, fmt.Errorf("unknown channel kind: %q", kind)
 }
@@ -106,23 +115,68 @@ type letter struct {
 	Text    string `json:"text"`
 }
 
-// list writes a message's facts, its list of what got worse, and its link, one per line. The function link formats
-// the link; if it is nil, the link is left out.
-func (m Message) list(bullet string, escape func(string) string, link func(text, address string) string) string {
+// format is how a program writes lists and links.
+type format struct {
+	bullet string
+	escape func(string) string
+	link   func(text, address string) string
+	// areLinksApart reports that links cannot be words of a line; they follow it, each on a line of its own.
+	areLinksApart bool
+	// hasButton reports that the link to the report is a button beside the list.
+	hasButton bool
+}
+
+func markdown(bullet string) format { return format{bullet: bullet, escape: plain, link: markdownLink} }
+
+// list writes a message's facts, its list of what got worse, and its link, one per line.
+func (m Message) list(f format) string {
 	var text strings.Builder
 	for _, fact := range m.Facts {
-		text.WriteString(bullet + escape(fact.Name) + m.Colon + escape(fact.Value) + "\n")
-	}
-	if len(m.Worse) > 0 {
-		text.WriteString("\n" + escape(m.WorseTitle) + "\n\n")
-		for _, line := range m.Worse {
-			text.WriteString(bullet + escape(line) + "\n")
+		text.WriteString(f.bullet + f.escape(fact.Name) + m.Colon + f.value(fact) + "\n")
+		for _, link := range fact.Links {
+			if f.areLinksApart {
+				text.WriteString("    " + f.link(f.escape(link.Text), link.Address) + "\n")
+			}
 		}
 	}
-	if link != nil && m.Link != "" {
-		text.WriteString("\n" + link(m.LinkText, m.Link) + "\n")
+	if len(m.Worse) > 0 {
+		text.WriteString("\n" + f.escape(m.WorseTitle) + "\n\n")
+		for _, line := range m.Worse {
+			text.WriteString(f.bullet + f.escape(line) + "\n")
+		}
+	}
+	if m.Link != "" && !f.hasButton {
+		text.WriteString("\n" + f.link(m.LinkText, m.Link) + "\n")
 	}
 	return text.String()
+}
+
+// value writes the value of a fact with the links that are words of it.
+func (f format) value(fact Fact) string {
+	if f.areLinksApart {
+		return f.escape(fact.Value)
+	}
+	var text strings.Builder
+	rest := fact.Value
+	for _, link := range fact.Links {
+		before, after, isThere := strings.Cut(rest, link.Text)
+		if !isThere {
+			continue
+		}
+		text.WriteString(f.words(before) + f.link(link.Text, link.Address))
+		rest = after
+	}
+	return text.String() + f.words(rest)
+}
+
+// words escapes a part of a line, and keeps the blanks at its ends.
+func (f format) words(part string) string {
+	if strings.TrimSpace(part) == "" {
+		return part
+	}
+	head := part[:len(part)-len(strings.TrimLeft(part, " "))]
+	tail := part[len(strings.TrimRight(part, " ")):]
+	return head + f.escape(part) + tail
 }
 
 func markdownLink(text, address string) string { return "[" + plain(text) + "](" + address + ")" }
@@ -159,5 +213,5 @@ func Delay(attempt int) time.Duration {
 	return min(time.Hour, time.Minute<<min(attempt-len(first)-1, 10))
 }
 
-// WebhookID is the id of a message as receivers see it.
+// WebhookID returns the id of a message as receivers see it.
 func WebhookID(id uuid.UUID) string { return "msg_" + strings.ReplaceAll(id.String(), "-", "") }

@@ -89,6 +89,26 @@ func TestMessagesHaveTheFormatsOfTheirVendors(t *testing.T) {
 	require.NotContains(t, read.Markdown.Content, "\uFFFD")
 }
 
+// Numbers of a message are links where the program can have them in a line; an e-mail has them below it.
+func TestNumbersOfMessagesAreLinks(t *testing.T) {
+	t.Parallel()
+	counted := message
+	counted.Facts = []notify.Fact{{Name: "共 3 题", Value: "*不同 1 题 · 相同 2 题", Links: []notify.Link{
+		{Text: "*不同 1 题", Address: "https://w.example/a?filter=facts"}, {Text: "相同 2 题", Address: "https://w.example/a?filter=same"}, {Text: "没有的词", Address: "https://w.example"},
+	}}}
+	for kind, want := range map[notify.Kind]string{
+		notify.DingTalk: "- 共 3 题：[＊不同 1 题](https://w.example/a?filter=facts) · [相同 2 题](https://w.example/a?filter=same)\\n",
+		notify.WeCom:    "\\u003e 共 3 题：[＊不同 1 题](https://w.example/a?filter=facts) · [相同 2 题](https://w.example/a?filter=same)\\n",
+		notify.Feishu:   "- 共 3 题：[＊不同 1 题](https://w.example/a?filter=facts) · [相同 2 题](https://w.example/a?filter=same)\\n",
+		notify.Slack:    "• 共 3 题：\\u003chttps://w.example/a?filter=facts|＊不同 1 题\\u003e · \\u003chttps://w.example/a?filter=same|相同 2 题\\u003e\\n",
+		notify.Email:    "共 3 题：*不同 1 题 · 相同 2 题\\n    *不同 1 题：https://w.example/a?filter=facts\\n    相同 2 题：https://w.example/a?filter=same\\n",
+	} {
+		body, err := notify.Body(kind, counted)
+		require.NoError(t, err)
+		require.Contains(t, string(body), want, kind)
+	}
+}
+
 // The expected values were computed with the Python programs in the vendors' documents.
 func TestSignaturesAreThoseOfTheVendors(t *testing.T) {
 	t.Parallel()

@@ -158,7 +158,7 @@ func biffRecord(kind uint16, data []byte) []byte {
 	return append(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, kind), uint16(len(data))), data...)
 }
 
-// label is a cell with its own text.
+// label returns a cell with its own text.
 func label(row, column uint16, text string) []byte {
 	data := binary.LittleEndian.AppendUint16(nil, row)
 	data = binary.LittleEndian.AppendUint16(data, column)

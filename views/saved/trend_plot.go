@@ -1,4 +1,4 @@
-package summary
+package saved
 
 import (
 	"math"
@@ -47,7 +47,7 @@ type plot struct {
 	axis   []mark // values, from bottom to top
 	times  []mark
 	limit  *mark // the limit below which there is an alert; nil for none
-	// restarts are the firings whose configuration is another than that of the firing before.
+	// restarts are the firings whose configuration differs from the previous firing.
 	restarts []mark
 }
 
@@ -125,6 +125,9 @@ func isRestart(before, now Firing) bool {
 
 // control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md, Nights).
 func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64, y func(float64) float64) {
+	if p.hasGaps { // tasks of people are no equal nights
+		return
+	}
 	var nights []measure.Night
 	var places []int // in Firings; negative for earlier ones
 	var before *Firing
@@ -195,7 +198,7 @@ func timeMark(x float64, label string) mark {
 // widthOfDigit is the approximate width of a digit in the axes' font.
 const widthOfDigit = 7.0
 
-// frame is the range of the axis that is drawn.
+// frame returns the range of the axis that is drawn.
 func frame(metric measure.Metric, lowest, highest float64) (low, high float64) {
 	pad := max((highest-lowest)*0.08, math.Abs(highest)*0.02, 1e-6)
 	low, high = max(0, lowest-pad), highest+pad
@@ -225,15 +228,18 @@ func (p TrendPage) curve(metric measure.Metric, number int, x func(int) float64,
 		line, upper, lower = nil, nil, nil
 	}
 	for place, firing := range p.Firings {
-		if number >= len(firing.Variants) {
-			end()
-			continue
+		var variant measure.VariantPoints
+		if number < len(firing.Variants) {
+			variant = firing.Variants[number]
 		}
-		variant := firing.Variants[number]
-		c.name = variant.Name
+		if variant.Name != "" {
+			c.name = variant.Name
+		}
 		point, isKnown := variant.Points[metric]
 		if !isKnown {
-			end()
+			if !p.hasGaps {
+				end()
+			}
 			continue
 		}
 		at := coordinate(x(place))

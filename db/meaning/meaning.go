@@ -1,0 +1,286 @@
+// Package meaning stores which answers to a question say the same, and what follows from that for the question's
+// statistics.
+package meaning
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db/measure"
+	"wending/db/pg"
+)
+
+// By is how it is known which answers to a question say the same.
+type By string
+
+// The answers differ at most in format, a model grouped them, or a person did.
+const (
+	Equal  By = "equal"
+	Model  By = "model"
+	Person By = "person"
+)
+
+// Current returns the current groupings of a task's answers, by item.
+func Current(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (map[int64]Grouping, error) {
+	const read = `
+		SELECT m.item_id, m.keys, m.groups, m.unsure, m.notes, m.is_default
+		FROM evaluation_items i
+		JOIN meanings m ON m.item_id = i.id AND m.is_current
+		WHERE i.task_id = $1`
+	var rows []struct {
+		ItemID int64 `db:"item_id"`
+		Grouping
+	}
+	if err := sqlx.SelectContext(ctx, db, &rows, read, taskID); err != nil {
+		return nil, pg.Classify("read how answers are grouped", err)
+	}
+	byItem := make(map[int64]Grouping, len(rows))
+	for _, row := range rows {
+		byItem[row.ItemID] = row.Grouping
+	}
+	return byItem, nil
+}
+
+// Import stores groupings of the questions of a task that comes from another installation, by question id.
+func Import(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said map[string]Grouping) error {
+	const store = `
+		INSERT INTO meanings (item_id, target, keys, groups, unsure, notes, is_default, calls, attempts, latency_ms)
+		SELECT i.id, t.meaning_target, $3, $4, $5, $6, $7, 0, 0, 0
+		FROM evaluation_tasks t
+		JOIN evaluation_items i ON i.task_id = t.id AND i.question_id = $2
+		WHERE t.id = $1 AND t.meaning_target IS NOT NULL`
+	for questionID, one := range said {
+		if _, err := tx.ExecContext(ctx, store, taskID, questionID, one.Keys, one.Groups, one.Unsure, one.Notes, one.IsDefault); err != nil {
+			return pg.Classify("store how answers are grouped", err)
+		}
+	}
+	return nil
+}
+
+// Bys lists all of them.
+var Bys = []By{Equal, Model, Person}
+
+// Grouping is what a model said about which answers to a question say the same.
+type Grouping struct {
+	// Keys are the keys of the answers; each has a group, from 0, and may be unsure. Notes has a line for each group.
+	Keys   pq.ByteaArray  `db:"keys"`
+	Groups pq.Int64Array  `db:"groups"`
+	Unsure pq.BoolArray   `db:"unsure"`
+	Notes  pq.StringArray `db:"notes"`
+	// IsDefault reports that the model gave no usable grouping.
+	IsDefault bool `db:"is_default"`
+}
+
+// NewGrouping returns a grouping without answers.
+func NewGrouping(notes []string, isDefault bool) Grouping {
+	return Grouping{pq.ByteaArray{}, pq.Int64Array{}, pq.BoolArray{}, append(pq.StringArray{}, notes...), isDefault}
+}
+
+// Add adds an answer to a grouping.
+func (m *Grouping) Add(key []byte, group int, isUnsure bool) {
+	m.Keys, m.Groups, m.Unsure = append(m.Keys, key), append(m.Groups, int64(group)), append(m.Unsure, isUnsure)
+}
+
+// groups returns the groups by answer.
+func (m Grouping) groups() measure.Meanings {
+	of := measure.Meanings{Groups: map[string]int{}, Unsure: map[string]bool{}}
+	for n, key := range m.Keys {
+		of.Groups[string(key)], of.Unsure[string(key)] = int(m.Groups[n]), m.Unsure[n]
+	}
+	return of
+}
+
+// Covers is the condition that the grouping m has every current answer to the item i.
+const Covers = `NOT EXISTS (
+		SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.answer_key IS NOT NULL AND r.answer_key <> ALL (m.keys))`
+
+// Supersede marks the current groupings of items as replaced, within the transaction that stores later ones.
+func Supersede(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
+	const supersede = `UPDATE meanings SET is_current = false WHERE item_id = ANY ($1) AND is_current`
+	_, err := tx.ExecContext(ctx, supersede, pq.Int64Array(itemIDs))
+	return pg.Classify("replace groupings", err)
+}
+
+// LockItems locks items whose statistics the caller's transaction changes, in the order of their ids.
+func LockItems(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
+	const lock = `SELECT id FROM evaluation_items WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
+	_, err := tx.ExecContext(ctx, lock, pq.Int64Array(itemIDs))
+	return pg.Classify("lock the questions", err)
+}
+
+// groupedItem is what the meanings of an item's answers follow from.
+type groupedItem struct {
+	ID          int64 `db:"id"`
+	RunsPerItem int   `db:"runs_per_item"`
+	Contents    int   `db:"contents"`
+	HasMeaning  bool  `db:"has_meaning"`
+	Grouping
+	// lengths are the numbers of runs by variant, from the statistics that are stored.
+	Lengths  pq.Int64Array `db:"lengths"`
+	variants [][]measure.Answer
+}
+
+// Apply stores in the statistics of items what follows from how their answers are grouped by meaning, in a transaction that
+// has locked them (LockItems). Items whose tasks have nobody group them, or that are not assessed, are left alone.
+func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
+	const read = `
+		SELECT i.id, t.runs_per_item, q.contents, m.id IS NOT NULL AS has_meaning, coalesce(m.is_default, false) AS is_default,
+			coalesce(m.keys, '{}') AS keys, coalesce(m.groups, '{}') AS groups, coalesce(m.unsure, '{}') AS unsure, coalesce(m.notes, '{}') AS notes,
+			(SELECT array_agg(length(v.letters) ORDER BY v.variant) FROM question_statistics v WHERE v.item_id = i.id) AS lengths
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id AND t.meaning_target IS NOT NULL
+		JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1 AND q.contents IS NOT NULL
+		LEFT JOIN meanings m ON m.item_id = i.id AND m.is_current
+		WHERE i.id = ANY ($1)
+		ORDER BY i.id`
+	const readRuns = `
+		SELECT item_id, variant, run_index, answer_key
+		FROM evaluation_runs
+		WHERE item_id = ANY ($1) AND is_current`
+	var items []groupedItem
+	if err := tx.SelectContext(ctx, &items, read, pq.Int64Array(itemIDs)); err != nil {
+		return pg.Classify("read how answers are grouped", err)
+	}
+	var runs []struct {
+		ItemID    int64  `db:"item_id"`
+		Variant   int    `db:"variant"`
+		RunIndex  int    `db:"run_index"`
+		AnswerKey []byte `db:"answer_key"`
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	if err := tx.SelectContext(ctx, &runs, readRuns, pq.Int64Array(itemIDs)); err != nil {
+		return pg.Classify("read the keys of answers", err)
+	}
+	byID := map[int64]*groupedItem{}
+	for n := range items {
+		item := &items[n]
+		byID[item.ID] = item
+		for _, length := range item.Lengths {
+			answers := make([]measure.Answer, length)
+			for place := range answers {
+				answers[place] = measure.Answer{IsMissing: true, IsExtra: place >= item.RunsPerItem}
+			}
+			item.variants = append(item.variants, answers)
+		}
+	}
+	for _, run := range runs {
+		item := byID[run.ItemID]
+		if item != nil && run.Variant <= len(item.variants) && run.RunIndex <= len(item.variants[run.Variant-1]) {
+			answer := &item.variants[run.Variant-1][run.RunIndex-1]
+			answer.Key, answer.IsMissing = run.AnswerKey, false
+		}
+	}
+	return store(ctx, tx, items)
+}
+
+// grouped returns the groups of an item's answers, and how they are known; empty if they are not.
+func (g groupedItem) grouped() (measure.Meanings, By) {
+	if g.Contents <= 1 {
+		same := measure.Meanings{Groups: map[string]int{}}
+		for _, answers := range g.variants {
+			for _, answer := range answers {
+				same.Groups[string(answer.Key)] = 0
+			}
+		}
+		return same, Equal
+	}
+	if of := g.groups(); g.HasMeaning && !g.IsDefault && of.Covers(g.variants) {
+		return of, Model
+	}
+	return measure.Meanings{}, ""
+}
+
+// hasFailed reports whether a model was asked about the present answers, and gave no usable grouping.
+func (g groupedItem) hasFailed() bool {
+	return g.Contents > 1 && g.HasMeaning && g.IsDefault && g.groups().Covers(g.variants)
+}
+
+func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
+	const store = `
+		UPDATE question_statistics q
+		SET meaning_by = nullif(g.by, ''), meaning_letters = nullif(g.letters, ''), meaning_agreement = g.agreement, meaning_groups = g.groups, meaning_entropy = g.entropy,
+			meaning_unsure = CAST(g.unsure AS smallint[]), meaning_notes = CAST(g.notes AS text[]), meaning_default = g.has_failed
+		FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::float8[], $8::text[], $9::text[], $10::bool[])
+			AS g (item_id, variant, by, letters, agreement, groups, entropy, unsure, notes, has_failed)
+		WHERE q.item_id = g.item_id AND q.variant = g.variant`
+	var ids, variants pq.Int64Array
+	var bys, letters pq.StringArray
+	var agreements, entropies []*float64
+	var groups []*int
+	var failed pq.BoolArray
+	var unsure, notes []*string // arrays of arrays of different lengths are passed as text
+	for _, item := range items {
+		of, by := item.grouped()
+		all, order := make([]measure.Meaning, len(item.variants)), []int(nil)
+		if by != "" {
+			all, order = measure.ByMeaning(item.variants, of)
+		}
+		lines := make(pq.StringArray, len(order))
+		for n, group := range order {
+			if by == Model && group < len(item.Notes) {
+				lines[n] = item.Notes[group]
+			}
+		}
+		for n, one := range all {
+			ids, variants, bys, letters = append(ids, item.ID), append(variants, int64(n+1)), append(bys, string(by)), append(letters, one.Letters)
+			agreements, entropies, failed = append(agreements, one.Agreement), append(entropies, one.Entropy), append(failed, item.hasFailed())
+			if by == "" {
+				groups, unsure, notes = append(groups, nil), append(unsure, nil), append(notes, nil)
+				continue
+			}
+			uncertain := pq.Int64Array{}
+			for _, run := range one.Unsure {
+				uncertain = append(uncertain, int64(run))
+			}
+			groups, unsure, notes = append(groups, &one.Distinct), append(unsure, arrayText(uncertain)), append(notes, arrayText(lines))
+		}
+	}
+	_, err := tx.ExecContext(ctx, store, ids, variants, bys, letters, pq.Array(agreements), pq.Array(groups), pq.Array(entropies), pq.Array(unsure), pq.Array(notes), failed)
+	return pg.Classify("store the meanings of answers", err)
+}
+
+// arrayText returns an array in the notation of PostgreSQL.
+func arrayText(array driver.Valuer) *string {
+	value, err := array.Value()
+	text, isText := value.(string)
+	if err != nil || !isText {
+		return nil
+	}
+	return &text
+}
+
+// EndLost stores, with the code and message of that error, that a model gave no grouping because its calls were lost too often.
+func EndLost(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
+	const items = `SELECT item_id FROM units WHERE id = ANY ($1)`
+	const store = `
+		INSERT INTO meanings (item_id, unit_id, target, keys, groups, unsure, notes, is_default, calls, attempts, latency_ms, error_code, error_message)
+		SELECT u.item_id, u.id, u.target, a.keys, array_agg(place ORDER BY place), array_agg(true), array_agg(CAST('' AS text)), true, u.losses, u.losses, 0, $2, $3
+		FROM units u
+		CROSS JOIN LATERAL (
+			SELECT coalesce(array_agg(DISTINCT r.answer_key), '{}') AS keys
+			FROM evaluation_runs r
+			WHERE r.item_id = u.item_id AND r.is_current AND r.answer_key IS NOT NULL) a
+		CROSS JOIN LATERAL generate_series(0, cardinality(a.keys) - 1) place
+		WHERE u.id = ANY ($1)
+		GROUP BY u.id, a.keys`
+	var ids []int64
+	if err := tx.SelectContext(ctx, &ids, items, pq.Int64Array(units)); err != nil {
+		return pg.Classify("read the questions of lost groupings", err)
+	}
+	if err := LockItems(ctx, tx, ids); err != nil {
+		return err
+	}
+	if err := Supersede(ctx, tx, ids); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, store, pq.Int64Array(units), code, message); err != nil {
+		return pg.Classify("end groupings lost too often", err)
+	}
+	return Apply(ctx, tx, ids)
+}

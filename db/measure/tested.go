@@ -1,0 +1,156 @@
+package measure
+
+// Tested is the outcome of testing whether one question changed from the first task to the second.
+type Tested struct {
+	// IsOfVerdicts reports that the verdicts were tested (Fisher); otherwise the answers were (Shift).
+	IsOfVerdicts bool
+	// P is the p-value of the test, Q the same adjusted for all questions that were compared (metrics.md, family e).
+	P, Q float64
+}
+
+// IsChanged reports whether the question belongs to the list of changed questions, of which about ListedShare may be
+// there by chance.
+func (p Pair) IsChanged() bool { return p.Tested != nil && p.Tested.Q <= ListedShare }
+
+// Changed returns the pairs that changed, in the order of risk.
+func (c Comparison) Changed() (changed []Pair) {
+	for _, pair := range c.ByRisk() {
+		if pair.IsChanged() {
+			changed = append(changed, pair)
+		}
+	}
+	return changed
+}
+
+// TestQuestions tests whether each question changed, and stores the outcomes in the pairs: all of them are one family. The
+// verdicts decide where both sides have some, otherwise the answers: keys returns their keys on both sides (Shift), for the pair at
+// an index.
+func TestQuestions(pairs []Pair, keys func(n int) (a, b []string)) {
+	p := make([]*float64, len(pairs))
+	for n, pair := range pairs {
+		if pair.hasVerdicts() {
+			exact := Fisher(pair.A.Passes, pair.A.Judged, pair.B.Passes, pair.B.Judged)
+			p[n] = &exact
+			continue
+		}
+		p[n] = Shift(keys(n))
+	}
+	for n, adjusted := range Adjust(p) {
+		pairs[n].Tested = nil
+		if adjusted != nil {
+			pairs[n].Tested = &Tested{pairs[n].hasVerdicts(), *p[n], *adjusted}
+		}
+	}
+}
+
+func (p Pair) hasVerdicts() bool { return p.A.Judged > 0 && p.B.Judged > 0 }
+
+// AreVerdicts reports whether every pair is tested by its verdicts alone.
+func AreVerdicts(pairs []Pair) bool {
+	for _, pair := range pairs {
+		if !pair.hasVerdicts() {
+			return false
+		}
+	}
+	return true
+}
+
+// Fresh are the runs of a question that were made to confirm a change, of one side.
+type Fresh struct {
+	// First and Last are the numbers of these runs.
+	First, Last int
+	// Keys has a key for each run that is there, as Shift takes them.
+	Keys []string
+	// Judged is how many of them have a verdict, Passes how many of these passed.
+	Judged, Passes int
+}
+
+func (f Fresh) missing() int { return f.Last - f.First + 1 - len(f.Keys) }
+
+// Confirmed is what the runs that were made to confirm a question's change say.
+type Confirmed struct {
+	A, B Fresh
+	// Tested is the test of these runs alone, with Q adjusted for all confirmed questions; nil while runs are missing, or if there are too
+	// few.
+	Tested  *Tested
+	Outcome Outcome
+}
+
+// Outcome is whether a change was confirmed.
+type Outcome string
+
+// The outcomes.
+const (
+	// Held means that the fresh runs alone show the change again, in the same direction.
+	Held Outcome = "held"
+	// NotHeld means that they do not: it may have been chance, or is smaller than it looked.
+	NotHeld Outcome = "not_held"
+	// IsAsking means that runs are missing.
+	IsAsking Outcome = "pending"
+	// Untested means that there are too few runs for a test.
+	Untested Outcome = "untested"
+)
+
+// Outcomes are all outcomes.
+var Outcomes = []Outcome{Held, NotHeld, IsAsking, Untested}
+
+// ConfirmQuestions decides for the pairs that were asked again whether their changes held, by their fresh runs alone: all of these are one
+// family, with the limit of changed questions.
+func ConfirmQuestions(pairs []Pair) {
+	var p []*float64
+	var places []int
+	for n, pair := range pairs {
+		c := pair.Confirmed
+		if c == nil {
+			continue
+		}
+		places = append(places, n)
+		switch {
+		case c.A.missing() > 0 || c.B.missing() > 0:
+			p = append(p, nil)
+		case c.isOfVerdicts():
+			exact := Fisher(c.A.Passes, c.A.Judged, c.B.Passes, c.B.Judged)
+			p = append(p, &exact)
+		default:
+			p = append(p, Shift(c.A.Keys, c.B.Keys))
+		}
+	}
+	for n, q := range Adjust(p) {
+		pair := pairs[places[n]]
+		c := pair.Confirmed
+		switch {
+		case c.A.missing() > 0 || c.B.missing() > 0:
+			c.Outcome = IsAsking
+		case q == nil:
+			c.Outcome = Untested
+		default:
+			c.Tested = &Tested{c.isOfVerdicts(), *p[n], *q}
+			c.Outcome = NotHeld
+			if *q <= ListedShare && pair.isSameDirection() {
+				c.Outcome = Held
+			}
+		}
+	}
+}
+
+func (c Confirmed) isOfVerdicts() bool { return c.A.Judged > 0 && c.B.Judged > 0 }
+
+// isSameDirection reports that the passes of the fresh runs did not change against those of the first runs.
+func (p Pair) isSameDirection() bool {
+	if !p.hasVerdicts() || !p.Confirmed.isOfVerdicts() {
+		return true
+	}
+	of := func(passesA, judgedA, passesB, judgedB int) int { return passesB*judgedA - passesA*judgedB }
+	c := p.Confirmed
+	return of(p.A.Passes, p.A.Judged, p.B.Passes, p.B.Judged)*of(c.A.Passes, c.A.Judged, c.B.Passes, c.B.Judged) >= 0
+}
+
+// InOutcome returns how many questions' confirmations have an outcome.
+func (c Comparison) InOutcome(outcome Outcome) (count int) {
+	for _, pair := range c.Pairs {
+		if pair.Confirmed != nil && pair.Confirmed.Outcome == outcome {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,45 @@
+package form
+
+import (
+	"errors"
+
+	"github.com/google/uuid"
+
+	"wending/handlers/request"
+	"wending/jobs/schedules"
+)
+
+// The parameters that name two firings of a schedule.
+const (
+	PairSince = "since"
+	PairAt    = "at"
+)
+
+// ReadPair reads the two firings of a schedule that are to be compared; which is named first does not matter.
+func ReadPair(since, at string) (pair schedules.Pair, err error) {
+	for _, side := range []struct {
+		name, text string
+		to         *uuid.UUID
+	}{{PairSince, since, &pair.Since}, {PairAt, at, &pair.At}} {
+		if side.text == "" {
+			continue
+		}
+		if *side.to, err = uuid.Parse(side.text); err != nil {
+			return pair, request.ParameterFault(side.name, request.Existing())
+		}
+	}
+	return pair, nil
+}
+
+// PairFault returns the fault of the parameter that a comparison of two firings was refused for, or err itself.
+func PairFault(err error) error {
+	switch {
+	case errors.Is(err, schedules.ErrSince):
+		return request.ParameterFault(PairSince, request.Existing())
+	case errors.Is(err, schedules.ErrAt):
+		return request.ParameterFault(PairAt, request.Existing())
+	case errors.Is(err, schedules.ErrSamePair):
+		return request.ParameterFault(PairSince, request.OtherThan(PairAt))
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// grouping plays a model that groups answers by their last character.
+func grouping(prompt string) string {
+	byEnd, ends := map[string][]int{}, []string{}
+	for _, match := range regexp.MustCompile(`(?s)Answer (\d+):\n<data-\w+>\n(.*?)\n</data-\w+>`).FindAllStringSubmatch(prompt, -1) {
+		number, _ := strconv.Atoi(match[1])
+		end := match[2][len(match[2])-1:]
+		if byEnd[end] == nil {
+			ends = append(ends, end)
+		}
+		byEnd[end] = append(byEnd[end], number)
+	}
+	groups := [][]int{}
+	for _, end := range ends {
+		groups = append(groups, byEnd[end])
+	}
+	reply, _ := json.Marshal(object{"groups": groups, "notes": ends})
+	return string(reply)
+}
+
+func TestAnswersAreGroupedByMeaningThroughTheAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	grouper := agenttest.New(t, chatting(grouping))
+	model, _ := s.chatTarget(t, "grouper", grouper.URL)
+	var asked atomic.Int32
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if call.Question == "二" {
+			agenttest.Stream(w, "always")
+			return
+		}
+		agenttest.Stream(w, strings.Repeat("word ", int(asked.Add(1)))+[]string{"x", "x", "y"}[asked.Load()%3])
+	})
+	fields := map[string]string{
+		"task_name": "意思", "agent_api_url": fake.URL, "meaning_model": model, "runs_per_item": "3", "rate_limit": "unlimited", "concurrency": "1",
+		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\n",
+	}
+	created := s.post(t, api, fields)
+	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
+	var task struct {
+		TaskID       string `json:"task_id"`
+		MeaningCalls int    `json:"meaning_calls"`
+	}
+	created.into(t, &task)
+	require.Equal(t, 2, task.MeaningCalls)
+	s.awaitDone(t, task.TaskID)
+	path := "evaluation-tasks/" + task.TaskID
+	require.Len(t, grouper.Calls(), 1)
+
+	results := s.entry(t, "GET", path+"/results", nil, 200)
+	first, second := results["items"].([]any)[0].(object), results["items"].([]any)[1].(object)
+	said := first["meaning"].(object)
+	require.Equal(t, "model", said["by"])
+	require.Equal(t, false, said["is_unsure"])
+	require.Equal(t, []any{"x", "y"}, said["notes"])
+	require.Len(t, said["groups"].([]any)[0], 2)
+	of := first["variants"].([]any)[0].(object)["meaning"].(object)
+	require.InDelta(t, 1.0/3, of["agreement"], 1e-12)
+	require.Len(t, of["groups"].([]any)[0], 2)
+	require.Equal(t, "equal", second["meaning"].(object)["by"])
+	require.Equal(t, []any{[]any{1.0, 2.0, 3.0}}, second["variants"].([]any)[0].(object)["meaning"].(object)["groups"])
+
+	detail := s.entry(t, "GET", path, nil, 200)
+	require.Equal(t, model, detail["meaning_model"])
+	require.InDelta(t, 2.0/3, detail["statistics"].(object)["meaning_agreement"], 1e-12)
+	require.EqualValues(t, 1, detail["statistics"].(object)["meaning_calls"])
+	variant := s.entry(t, "GET", path+"/statistics", nil, 200)["variants"].([]any)[0].(object)
+	require.EqualValues(t, 2, variant["meaning_items"])
+	require.InDelta(t, 2.0/3, variant["meaning_agreement"], 1e-12)
+
+	copied := s.post(t, api+"/"+task.TaskID+"/clone", map[string]string{"start": "false"})
+	require.Equal(t, http.StatusCreated, copied.StatusCode, string(copied.body))
+	var draft struct {
+		TaskID string `json:"task_id"`
+	}
+	copied.into(t, &draft)
+	require.Equal(t, model, s.entry(t, "GET", "evaluation-tasks/"+draft.TaskID, nil, 200)["meaning_model"])
+
+	wrong := s.entry(t, "POST", path+"/meanings", object{}, 422)
+	require.Equal(t, "model_id", wrong["details"].([]any)[0].(object)["column"])
+	s.entry(t, "POST", path+"/meanings", object{"model_id": task.TaskID}, 422)
+	s.entry(t, "POST", path+"/meanings", object{"model_id": model}, 202)
+	s.awaitDone(t, task.TaskID)
+	require.Len(t, grouper.Calls(), 2)
+	launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
+	require.Equal(t, "MEANING", launches[0].(object)["kind"])
+}

@@ -1,0 +1,87 @@
+package crew
+
+import (
+	"context"
+	"time"
+
+	"wending/db/engine"
+	"wending/jobs/agent/protocol"
+	"wending/jobs/evaluate"
+	"wending/jobs/tasks"
+)
+
+// grouping has a model group a question's answers by meaning, with one call, and a second one if the first reply is not certain.
+type grouping struct {
+	plain
+	// grouper groups the answers; nil until they are read.
+	grouper *evaluate.Grouper
+	replies []evaluate.Reply
+	// result sums up the calls; its keys are those of the answers.
+	result engine.Grouping
+	said   said
+}
+
+// prepare reads the answers to group, once. A unit whose question has none any more must be returned.
+func (g *grouping) prepare(c *crew, unit *claimed) (may, isParked bool) {
+	if g.grouper != nil {
+		return true, false
+	}
+	answers, err := engine.NewEvaluations(c.Store).Answers(c.calls, unit.Item.ID, evaluate.MaxText)
+	switch {
+	case err != nil:
+		c.Log.WarnContext(c.calls, "answers to group not read, will retry", "unit_id", unit.ID, "error", err)
+		c.supply.park(*unit, time.Second)
+		return false, true
+	case len(answers) == 0:
+		return false, false
+	}
+	texts := make([]string, len(answers))
+	for n, answer := range answers {
+		texts[n] = answer.Text
+		g.result.Keys = append(g.result.Keys, answer.Key)
+	}
+	g.grouper = tasks.Grouper(unit.Item, texts, c.LaunchID)
+	return true, false
+}
+
+// call asks for the groups, the second time with the answers in reverse order.
+func (g *grouping) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
+	request := tasks.AskGrouper(c.Task, c.Targets[unit.Target], g.grouper, c.LaunchID, unit.Unit, g.result.Calls > 0)
+	return c.send(ctx, c.Models, request)
+}
+
+// end reads a model's output, and decides unless a second call is needed: then it parks the unit for it.
+func (g *grouping) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
+	isAgain := g.result.Calls > 0
+	g.result.Calls++
+	g.result.Attempts += unit.attempt
+	g.result.LatencyMS += int(answer.Latency.Milliseconds())
+	addTokens(&g.result.InputTokens, answer.Usage.Input)
+	addTokens(&g.result.OutputTokens, answer.Usage.Output)
+	addTokens(&g.result.TotalTokens, answer.Usage.Total)
+	g.said.add(answer)
+	needsAgain := false
+	if answer.Status != protocol.Succeeded {
+		g.result.ErrorCode, g.result.ErrorMessage = answer.ErrorCode, evaluate.JudgeUnanswered(answer.ErrorCode, answer.ErrorMessage)
+	} else if reply, isRead := g.grouper.Read(string(answer.Text), isAgain); isRead {
+		g.replies = append(g.replies, reply)
+		needsAgain = !isAgain && !g.grouper.IsCertain(reply)
+	} else {
+		g.result.ErrorCode, g.result.ErrorMessage = evaluate.CodeMeaningUnreadable, evaluate.JudgeUnreadable(answer.Text)
+		needsAgain = !isAgain
+	}
+	if needsAgain {
+		unit.begin()
+		c.supply.park(*unit, 0)
+		return nil, true
+	}
+	decided := g.grouper.Decide(g.replies)
+	for n, group := range decided.Groups {
+		g.result.Groups, g.result.Unsure = append(g.result.Groups, int64(group)), append(g.result.Unsure, decided.Unsure[n])
+	}
+	g.result.Notes, g.result.IsDefault, g.result.Raw = decided.Notes, decided.IsDefault, g.said.text()
+	if !decided.IsDefault {
+		g.result.ErrorCode, g.result.ErrorMessage = "", ""
+	}
+	return &engine.Result{Unit: unit.Unit, Grouping: &g.result}, false
+}

@@ -1,0 +1,104 @@
+package schedules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/entries"
+	"wending/db/measure"
+)
+
+// Pair names two firings by the tasks that they made: uuid.Nil is the newest firing as At, and the firing before the
+// other as Since.
+type Pair struct{ Since, At uuid.UUID }
+
+// Faults of a Pair: no firing with results made the task, or both are the same.
+var (
+	ErrSince    = errors.New("no earlier firing with results made this task")
+	ErrAt       = errors.New("no firing with results made this task")
+	ErrSamePair = errors.New("a firing cannot be compared with itself")
+)
+
+// Between is what changed from one firing of a schedule to a later one.
+type Between struct {
+	Before, Now         entries.Firing
+	BeforeTask, NowTask db.Task
+	// Questions changed beyond chance, the least likely to be chance first.
+	Questions []Change
+	// Facts are the questions whose facts changed.
+	Facts measure.FactChanges
+}
+
+// Compare returns what changed between the two firings of a pair, whichever is named first; nil if there are no two
+// firings with results. Facts are compared until within has passed.
+func Compare(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair Pair, within time.Duration) (*Between, error) {
+	between, err := chosen(ctx, store, scope, scheduleID, pair)
+	if err != nil || between == nil {
+		return nil, err
+	}
+	for _, side := range []struct {
+		firing entries.Firing
+		task   *db.Task
+	}{{between.Before, &between.BeforeTask}, {between.Now, &between.NowTask}} {
+		if *side.task, err = store.Task(ctx, scope, *side.firing.TaskID); err != nil {
+			return nil, err
+		}
+	}
+	if between.Questions, err = Changed(ctx, store, between.BeforeTask, between.NowTask); err != nil {
+		return nil, err
+	}
+	var summary measure.FiringSummary
+	if err := json.Unmarshal(*between.Now.Summary, &summary); err != nil {
+		return nil, err
+	}
+	if known := summary.FactChanges; known != nil && known.Since != nil && *known.Since == between.BeforeTask.ID {
+		between.Facts = *known
+		return between, nil
+	}
+	between.Facts, err = ChangedFacts(ctx, store, between.BeforeTask, between.NowTask, time.Now().Add(within))
+	return between, err
+}
+
+// chosen returns the firings of a pair, in the order of their times.
+func chosen(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair Pair) (*Between, error) {
+	if pair.At == pair.Since && pair.At != uuid.Nil {
+		return nil, ErrSamePair
+	}
+	all := entries.NewSchedules(store)
+	now, err := all.WithResults(ctx, scope, scheduleID, pair.At)
+	if errors.Is(err, db.ErrNotFound) {
+		if pair.At == uuid.Nil {
+			return nil, nil
+		}
+		return nil, ErrAt
+	}
+	if err != nil {
+		return nil, err
+	}
+	if pair.Since == uuid.Nil {
+		earlier, err := all.Before(ctx, *now.TaskID, 1)
+		if err != nil || len(earlier) == 0 {
+			return nil, err
+		}
+		return &Between{Before: earlier[0], Now: now}, nil
+	}
+	before, err := all.WithResults(ctx, scope, scheduleID, pair.Since)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil, ErrSince
+	}
+	if err != nil {
+		return nil, err
+	}
+	if *before.TaskID == *now.TaskID { // the newest one, which was not named
+		return nil, ErrSamePair
+	}
+	both := []entries.Firing{before, now}
+	slices.SortFunc(both, func(a, b entries.Firing) int { return a.PlannedAt.Compare(b.PlannedAt) })
+	return &Between{Before: both[0], Now: both[1]}, nil
+}

@@ -1,0 +1,122 @@
+package tasks
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/people"
+)
+
+// DefaultConfirmRuns is how many fresh runs confirm a change where nobody chose another number; they can be 1 to MaxRuns.
+const DefaultConfirmRuns = 5
+
+// Sides are the sides of a comparison that a confirmation asks again.
+type Sides string
+
+// The sides. Where none is named, both are asked unless they ask the same agent in the same way: then what differs between them is
+// time, the first task's answers cannot be had again, and only the second is asked.
+const (
+	BothSides  Sides = "both"
+	SecondSide Sides = "b"
+)
+
+// AllSides are all choices.
+var AllSides = []Sides{BothSides, SecondSide}
+
+// ConfirmedSide is a side of a comparison with the questions to ask again, in the same order on both sides.
+type ConfirmedSide struct {
+	Task    db.Task
+	Variant int
+	Items   []int64
+}
+
+// Confirmation asks questions again to find out whether what changed holds.
+type Confirmation struct {
+	A, B  ConfirmedSide
+	Sides Sides
+	// Runs is how many fresh runs each question gets on each side that is asked.
+	Runs int
+}
+
+// SidesToAsk returns the sides that a confirmation asks unless it names them.
+func (s *Service) SidesToAsk(a db.Task, variantA int, b db.Task, variantB int) (Sides, error) {
+	ofA, err := s.wayOfAsking(a, variantA)
+	if err != nil {
+		return "", err
+	}
+	ofB, err := s.wayOfAsking(b, variantB)
+	if err != nil {
+		return "", err
+	}
+	if a.ID != b.ID && reflect.DeepEqual(ofA, ofB) {
+		return SecondSide, nil
+	}
+	return BothSides, nil
+}
+
+// wayOfAsking is everything that an agent is sent apart from the question.
+type wayOfAsking struct {
+	protocol, model, system, user string
+	secrets                       Target
+}
+
+func (s *Service) wayOfAsking(task db.Task, number int) (way wayOfAsking, err error) {
+	for _, variant := range task.Variants {
+		if variant.Number != number {
+			continue
+		}
+		target := task.Target(variant.Target)
+		way = wayOfAsking{protocol: target.Protocol, model: TextOf(target.Model), system: TextOf(variant.SystemTemplate), user: TextOf(variant.UserTemplate)}
+		way.secrets, err = Open(s.Sealer, target)
+	}
+	return way, err
+}
+
+// Confirm asks the questions of a confirmation again: an extension of each task that is asked, with its limits, budgets and quotas. It
+// returns the errors of db.Store.Confirm, and those of Extend. Both tasks must be in one project.
+func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sides, error) {
+	if c.Runs < 1 || c.Runs > MaxRuns {
+		return "", &InvalidError{Field: "runs", Problem: OutOfRange, Min: 1, Max: MaxRuns}
+	}
+	if len(c.B.Items) == 0 {
+		return "", db.ErrNothingToRun
+	}
+	if c.Sides == "" {
+		var err error
+		if c.Sides, err = s.SidesToAsk(c.A.Task, c.A.Variant, c.B.Task, c.B.Variant); err != nil {
+			return "", err
+		}
+	}
+	sides := []ConfirmedSide{c.B}
+	if c.Sides == BothSides {
+		sides = append(sides, c.A)
+	}
+	record := db.Confirmation{
+		A:    db.ConfirmedSide{TaskID: c.A.Task.ID, Variant: c.A.Variant, Items: c.A.Items, IsAsked: c.Sides == BothSides},
+		B:    db.ConfirmedSide{TaskID: c.B.Task.ID, Variant: c.B.Variant, Items: c.B.Items, IsAsked: true},
+		Runs: c.Runs, Launches: map[uuid.UUID]db.NewLaunch{},
+	}
+	for _, side := range sides {
+		launch, err := s.mayLaunch(ctx, by, side.Task)
+		if err != nil {
+			return "", err
+		}
+		record.Launches[side.Task.ID] = launch
+	}
+	err := people.NewQuotas(s.Store).Admits(ctx, c.B.Task.ProjectID, func() (int, error) { return len(c.B.Items) * c.Runs * len(sides), nil })
+	if err != nil {
+		return "", err
+	}
+	launches, err := s.Store.Confirm(ctx, db.InProject(c.B.Task.ProjectID), record)
+	if err != nil {
+		return "", err
+	}
+	for taskID, launchID := range launches {
+		s.Log.InfoContext(ctx, "confirmation requested", "task_id", taskID, "launch_id", launchID, "questions", len(c.B.Items), "runs", c.Runs)
+		s.Wake(ctx, taskID, launchID)
+	}
+	return c.Sides, nil
+}

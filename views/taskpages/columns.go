@@ -1,0 +1,150 @@
+package taskpages
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"wending/db"
+	"wending/views/text"
+)
+
+// Column is a column of the list of tasks that people choose.
+type Column string
+
+// The columns, beside those that every list has.
+const (
+	ColumnAgreement Column = "agreement"
+	ColumnPassRate  Column = "pass_rate"
+	ColumnFacts     Column = "facts"
+	ColumnVerdicts  Column = "verdicts"
+	ColumnCost      Column = "cost"
+	ColumnDataset   Column = "dataset"
+	ColumnAgent     Column = "agent"
+)
+
+// Columns lists all columns in the order of the list.
+var Columns = []Column{ColumnAgreement, ColumnPassRate, ColumnFacts, ColumnVerdicts, ColumnCost, ColumnDataset, ColumnAgent}
+
+// usualColumns are shown to those who have not chosen any.
+var usualColumns = []Column{ColumnAgreement, ColumnPassRate, ColumnVerdicts}
+
+// noColumns is the choice of no column.
+const noColumns = "none"
+
+// ReadColumns reads a choice of columns: their names, separated by commas. isValid reports that all exist.
+func ReadColumns(chosen string) (columns []Column, isValid bool) {
+	if chosen == "" {
+		return usualColumns, true
+	}
+	isValid = true
+	for name := range strings.SplitSeq(chosen, ",") {
+		switch column := Column(strings.TrimSpace(name)); {
+		case slices.Contains(Columns, column):
+			columns = append(columns, column)
+		case column != noColumns && column != "":
+			isValid = false
+		}
+	}
+	slices.SortFunc(columns, func(a, b Column) int { return slices.Index(Columns, a) - slices.Index(Columns, b) })
+	return slices.Compact(columns), isValid
+}
+
+// ColumnNames writes a choice of columns as ReadColumns reads it.
+func ColumnNames(columns []Column) string {
+	if len(columns) == 0 {
+		return noColumns
+	}
+	names := make([]string, len(columns))
+	for n, column := range columns {
+		names[n] = string(column)
+	}
+	return strings.Join(names, ",")
+}
+
+// has reports whether the list shows a column.
+func (l List) has(column Column) bool { return slices.Contains(l.Columns, column) }
+
+// span is how many columns the list has.
+func (l List) span() int { return len(l.Columns) + fixedColumns }
+
+// fixedColumns are the tick, state, name, time, progress and actions.
+const fixedColumns = 6
+
+func columnName(ctx context.Context, column Column) string {
+	return text.T(ctx, "tasks.column."+string(column))
+}
+
+// rangeText writes the lowest and the highest number of the variants of a task; empty if there are none.
+func rangeText[T any](of []T, write func(T) string) string {
+	if len(of) != 2 {
+		return ""
+	}
+	least, most := write(of[0]), write(of[1])
+	if least == most {
+		return most
+	}
+	return least + " – " + most
+}
+
+func percentOf(share float64) string { return text.Percent(&share) }
+
+// figures are the statistics of a task that has ended; the zero value for another.
+func figures(task db.Task) db.TaskStatistics {
+	if task.Final == nil {
+		return db.TaskStatistics{}
+	}
+	return *task.Final
+}
+
+// taskCost writes what the calls of a task cost; empty if that is unknown.
+func taskCost(task db.Task) string {
+	amount, isKnown := amountOf(figures(task).Cost)
+	if !isKnown {
+		return ""
+	}
+	short := text.Significant(amount, costDigits)
+	return text.Cost(&short, figures(task).Currency)
+}
+
+// amountOf reads a decimal number.
+func amountOf(cost *string) (amount float64, isKnown bool) {
+	if cost == nil {
+		return 0, false
+	}
+	amount, err := strconv.ParseFloat(*cost, 64)
+	return amount, err == nil
+}
+
+// costDigits are the significant digits of amounts of money in the list.
+const costDigits = 4
+
+// agentName is the name of an agent or model that a task calls; of a typed address, the host and path.
+func agentName(target db.Target) string {
+	if target.Name != "" {
+		return target.Name
+	}
+	_, address, found := strings.Cut(target.URL, "://")
+	if !found {
+		return target.URL
+	}
+	return address
+}
+
+// agentNames are the names of all agents and models that a task calls.
+func agentNames(task db.Task) string {
+	names := make([]string, len(task.Targets))
+	for n, target := range task.Targets {
+		names[n] = agentName(target)
+	}
+	return strings.Join(names, " · ")
+}
+
+// datasetName is the name of a task's questions, with the version of a saved dataset.
+func datasetName(task db.Task) string {
+	if task.DatasetVersion != nil {
+		return task.DatasetName + " v" + strconv.Itoa(*task.DatasetVersion)
+	}
+	return task.DatasetName
+}
