@@ -749,7 +749,7 @@ func player(view View) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		var templ_7745c5c3_Var34 = []any{"tracks", templ.KV("several", len(view.Tracks) > 1 && view.Unit == nil)}
+		var templ_7745c5c3_Var34 = []any{"tracks", templ.KV("several "+ui.Shared(len(view.Tracks)), len(view.Tracks) > 1 && view.Unit == nil)}
 		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var34...)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

@@ -223,11 +223,11 @@ func ListPage(frame ui.Frame, list List) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = columnChoice(list).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.ViewsPart(list.Views).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = ui.ViewsPart(list.Views).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = columnChoice(list).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

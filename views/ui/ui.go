@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/a-h/templ"
@@ -29,6 +30,9 @@ func Region(label string) templ.Attributes {
 
 // Rows returns the CSS class of a list that always reserves space for count rows, from one to eight.
 func Rows(count int) string { return "rows-" + strconv.Itoa(max(1, min(8, count))) }
+
+// Shared returns the classes of a grid that its children share, up to four of them in a row.
+func Shared(children int) string { return fmt.Sprintf("shared of-%d", min(max(children, 1), 4)) }
 
 // Room returns the attributes of a text that changes in place: it keeps the width of the longest one.
 func Room(longest string) templ.Attributes { return templ.Attributes{"data-room": longest} }
