@@ -1,39 +1,10 @@
 package blocks
 
 import (
-	_ "embed" // for the list of words
-	"math"
-	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"wending/db/measure"
-)
-
-// wordList has common Chinese words of up to four characters, the most frequent first. It is a part of the dictionary of
-// github.com/go-ego/gse, under the Apache License 2.0: without names, numbers, rare words and negated ones – 不能 is two words,
-// so that a 不 is marked alone –, and with some words of customer service added. The whole dictionary would take tens of megabytes of
-// memory.
-//
-//go:embed words.txt
-var wordList string
-
-// rarity has for each word of the list the cost of cutting a text at both of its ends: the rarer a word, the higher.
-var rarity = sync.OnceValue(func() map[string]float32 {
-	all := make(map[string]float32, strings.Count(wordList, "\n"))
-	for word := range strings.Lines(wordList) {
-		all[strings.TrimSuffix(word, "\n")] = float32(perWord + math.Log(float64(len(all)+20)))
-	}
-	return all
-})
-
-const (
-	// perWord is what each word costs besides: the fewer words a text has, the better.
-	perWord = 3
-	// unknownWord is the cost of a character that is no word of the list.
-	unknownWord = 11
-	// longestWord is the length of the longest words of the list.
-	longestWord = 4
+	"wending/db/measure/passage"
 )
 
 // words cuts a text into the words by which it is compared: by the rules of UAX #29, and Chinese by the word list.
@@ -42,50 +13,15 @@ func words(text string) (tokens []string) {
 	at := 0
 	for _, token := range measure.Words(text) {
 		if r, size := utf8.DecodeRuneInString(token); !isHan(r) || size != len(token) {
-			tokens = append(appendWords(tokens, text[from:at]), token)
+			tokens = append(passage.AppendWords(tokens, text[from:at]), token)
 			from = at + len(token)
 		}
 		at += len(token)
 	}
-	return appendWords(tokens, text[from:])
+	return passage.AppendWords(tokens, text[from:])
 }
 
 func isHan(r rune) bool { return r >= 0x4E00 && r <= 0x9FFF }
-
-// bytesPerHan is how many bytes a Chinese character has.
-const bytesPerHan = 3
-
-// appendWords appends the words of a run of Chinese characters: the division with the lowest total cost.
-func appendWords(tokens []string, run string) []string {
-	count := len(run) / bytesPerHan
-	if count < 2 {
-		if run != "" {
-			tokens = append(tokens, run)
-		}
-		return tokens
-	}
-	costs := rarity()
-	best := make([]float32, count+1) // by character: the cost of what is behind it
-	length := make([]int, count)     // by character: of the word that begins with it
-	for i := count - 1; i >= 0; i-- {
-		for n := 1; n <= min(longestWord, count-i); n++ {
-			cost, isKnown := costs[run[bytesPerHan*i:bytesPerHan*(i+n)]]
-			if !isKnown && n > 1 {
-				continue
-			}
-			if !isKnown {
-				cost = unknownWord
-			}
-			if cost += best[i+n]; n == 1 || cost < best[i] {
-				best[i], length[i] = cost, n
-			}
-		}
-	}
-	for i := 0; i < count; i += length[i] {
-		tokens = append(tokens, run[bytesPerHan*i:bytesPerHan*(i+length[i])])
-	}
-	return tokens
-}
 
 // ByWord widens the differences between two texts, base and text, to whole Chinese words, and joins those that a reader
 // sees as one. A text's other words are whole already.
@@ -182,7 +118,7 @@ func (e *edges) cut(place int) {
 	}
 	e.at = make([]bool, e.to-e.from+1)
 	end := 0
-	for _, word := range appendWords(nil, e.text[e.from:e.to]) {
+	for _, word := range passage.AppendWords(nil, e.text[e.from:e.to]) {
 		end += len(word)
 		e.at[end] = true
 	}

@@ -131,7 +131,34 @@ func corpora(t testing.TB) map[string][]pair {
 			all[corpus] = append(all[corpus], pair{id: s.ID, a: s.A, b: s.B, kind: s.Kind, source: "short", isSame: s.Same})
 		}
 	}
+	for _, s := range readLines[swap](t, "swaps.jsonl") {
+		corpus := "swaps"
+		if s.HeldOut {
+			corpus += " (held out)"
+		}
+		all[corpus] = append(all[corpus], s.pairs()...)
+	}
 	return all
+}
+
+// swap is a sentence in which a word is replaced, by one that means the same or by one that does not.
+type swap struct {
+	ID, Lang, Text, Old, New, Kind string
+	Same                           bool `json:"same_facts"`
+	HeldOut                        bool `json:"held_out"`
+}
+
+// pairs has the sentence alone, and amid an answer that is otherwise the same.
+func (s swap) pairs() []pair {
+	around := [2]string{"您好，关于您的问题，答复如下。\n\n## 说明\n\n- 请先登录网站。\n- ", "\n- 办理地点在一楼大厅。\n\n如有其他问题，欢迎来电。"}
+	if s.Lang == "en" {
+		around = [2]string{"Thank you for your question.\n\n## Details\n\n- Sign in to the website first.\n- ", "\n- The office is on the ground floor.\n\nCall us any time."}
+	}
+	changed := strings.Replace(s.Text, s.Old, s.New, 1)
+	return []pair{
+		{id: s.ID, a: s.Text, b: changed, kind: s.Kind, source: "alone", isSame: s.Same},
+		{id: s.ID, a: around[0] + s.Text + around[1], b: around[0] + changed + around[1], kind: s.Kind, source: "amid", isSame: s.Same},
+	}
 }
 
 // score counts pairs, and those among them in which a conflict is found.

@@ -81,6 +81,7 @@ func (c *comparison) wording(n, m int) bool {
 		return head+tail >= 8
 	}
 	isLead := head == 0 && tail > 0 && tail < len(x) && c.a.At(x[len(x)-tail-1].To) == ':'
+	wholeX, wholeY := x, y
 	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
 	if len(x) > 0 && len(y) > 0 && areSynonyms(x, y) && !isPermutation(x, y) { // whole: a character such as 一 of 一般 is no word
 		return true
@@ -91,6 +92,9 @@ func (c *comparison) wording(n, m int) bool {
 	}
 	isNew := c.hasOpenFact(0, x) != c.hasOpenFact(1, y) && len(x) > 0 && len(y) > 0
 	if !isNew && (hasFact(x) || hasFact(y)) || areSynonyms(x, y) && (len(x) < 2 || c.a.isList(x) || !isPermutation(x, y)) {
+		return true
+	}
+	if c.isWordingOnly(wholeX, wholeY, head, tail) {
 		return true
 	}
 	c.replaced(n, m, x, y)
@@ -128,6 +132,9 @@ func (c *comparison) hasOpenFact(k int, words []word) bool {
 
 // isMoved reports whether a negation has moved among the same words: A is not, B is; A is, B is not.
 func isMoved(x, y []word) bool {
+	if slices.EqualFunc(x, y, func(a, b word) bool { return a.key == b.key }) {
+		return false // only words without a meaning of their own differ
+	}
 	plain := func(words []word) []string {
 		var keys []string
 		for _, w := range words {

@@ -1,0 +1,183 @@
+package facts
+
+import (
+	"slices"
+	"strings"
+
+	"wending/db/measure/passage"
+)
+
+// mostWidened is how many characters around a difference are cut into words, to find those in which it lies.
+const mostWidened = 12
+
+// swapped are the words of a sentence that another one replaces by others.
+type swapped struct {
+	words []string
+	names []string // those that name something, in order
+}
+
+// isWordingOnly reports whether what was replaced between two sentences can carry no fact: a fact is a value, a name or one of
+// two opposites, and none of these was replaced by another one. The sentences are equal but for x[head:len(x)-tail] and
+// y[head:len(y)-tail].
+func (c *comparison) isWordingOnly(x, y []word, head, tail int) bool {
+	before, behind := 0, 0
+	for _, side := range [2]struct {
+		*side
+		words []word
+	}{{c.a, x}, {c.b, y}} {
+		from, to := side.wordEdges(side.words, head, len(side.words)-tail)
+		before, behind = max(before, head-from), max(behind, to-(len(side.words)-tail))
+	}
+	left := c.a.swapped(x, head-before, len(x)-tail+behind)
+	right := c.b.swapped(y, head-before, len(y)-tail+behind)
+	left.words, right.words = withoutShared(left.words, right.words)
+	if len(left.words) == 0 && len(right.words) == 0 || areOpposed(left.words, right.words) {
+		return false // they have changed places
+	}
+	names, others := withoutShared(left.names, right.names)
+	if len(names) == 0 && len(others) == 0 {
+		return slices.Equal(left.names, right.names)
+	}
+	return len(left.words) == 0 || len(right.words) == 0 || // one of them says more
+		areSpelledAlike(names, right.words, len(others) == 0) && areSpelledAlike(others, left.words, len(names) == 0) ||
+		passage.AreSynonyms(strings.Join(names, ""), strings.Join(others, ""))
+}
+
+// wordEdges widens a part of a sentence to whole Chinese words.
+func (s *side) wordEdges(words []word, from, to int) (int, int) {
+	first, last := from, to
+	for first > 0 && from-first < mostWidened && s.isJoined(words, first) {
+		first--
+	}
+	for last < len(words) && last-to < mostWidened && s.isJoined(words, last) {
+		last++
+	}
+	wide := [2]int{from, to}
+	at := first
+	for _, piece := range s.cut(words[first:last]) {
+		end := at + piece.count
+		if at < from && end > from {
+			wide[0] = at
+		}
+		if at < to && end > to {
+			wide[1] = end
+		}
+		at = end
+	}
+	return wide[0], wide[1]
+}
+
+// isJoined reports whether the words before and at a place are Chinese characters of one run.
+func (s *side) isJoined(words []word, at int) bool {
+	if at <= 0 || at >= len(words) {
+		return false
+	}
+	x, y := &words[at-1], &words[at]
+	return !x.isFact && !y.isFact && x.To == y.From && passage.IsHan(s.At(x.From)) && passage.IsHan(s.At(y.From))
+}
+
+// piece is a word of a language, made of one or more words of a sentence.
+type piece struct {
+	text   string
+	count  int
+	isHan  bool
+	isFact bool
+}
+
+// cut cuts a part of a sentence into the words of the language.
+func (s *side) cut(words []word) []piece {
+	var pieces []piece
+	for at := 0; at < len(words); {
+		end := at + 1
+		isHan := !words[at].isFact && passage.IsHan(s.At(words[at].From))
+		if !isHan {
+			pieces = append(pieces, piece{words[at].key, 1, false, words[at].isFact})
+			at = end
+			continue
+		}
+		var run strings.Builder
+		run.WriteString(words[at].key)
+		for end < len(words) && s.isJoined(words, end) {
+			run.WriteString(words[end].key)
+			end++
+		}
+		for _, text := range passage.AppendWords(nil, run.String()) {
+			pieces = append(pieces, piece{text, len([]rune(text)), true, false})
+		}
+		at = end
+	}
+	return pieces
+}
+
+// swapped returns the words in a part of a sentence, and those that name something.
+func (s *side) swapped(words []word, from, to int) (all swapped) {
+	var unlisted []string // characters that are no words of the list make up one that is not in it
+	flush := func() {
+		for len(unlisted) > 0 && passage.IsJoining(unlisted[0]) {
+			unlisted = unlisted[1:]
+		}
+		for len(unlisted) > 0 && passage.IsJoining(unlisted[len(unlisted)-1]) {
+			unlisted = unlisted[:len(unlisted)-1]
+		}
+		if len(unlisted) > 0 {
+			all.names = append(all.names, strings.Join(unlisted, ""))
+		}
+		unlisted = nil
+	}
+	for _, p := range s.cut(words[from:to]) {
+		all.words = append(all.words, p.text)
+		isJoining := !p.isFact && passage.IsJoining(p.text)
+		if p.isHan && p.count == 1 && !passage.IsFunction(p.text) {
+			unlisted = append(unlisted, p.text)
+			continue
+		}
+		flush()
+		if !isJoining {
+			all.names = append(all.names, p.text)
+		}
+	}
+	flush()
+	return all
+}
+
+// areSpelledAlike reports whether each name is a verb with a Chinese character in common with the words that replace it, as
+// synonyms have (损伤, 损坏); if those name nothing, an unlisted word may be, too (疑义, 疑问). Nouns with a character in common
+// are of one kind rather than synonyms: 原件, 复印件.
+func areSpelledAlike(names, words []string, nameNothing bool) bool {
+	all := strings.Join(words, "")
+	for _, name := range names {
+		if !passage.IsVerb(name) && (!nameNothing || passage.IsListed(name)) ||
+			!strings.ContainsFunc(name, func(r rune) bool { return passage.IsHan(r) && strings.ContainsRune(all, r) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutShared leaves out what two lists share.
+func withoutShared(x, y []string) (left, right []string) {
+	rest := slices.Clone(y)
+	for _, one := range x {
+		if n := slices.Index(rest, one); n >= 0 {
+			rest = slices.Delete(rest, n, n+1)
+			continue
+		}
+		left = append(left, one)
+	}
+	return left, rest
+}
+
+// areOpposed reports whether one of the words is the opposite of one of the others.
+func areOpposed(x, y []string) bool {
+	if passage.AreOpposed(strings.Join(x, ""), strings.Join(y, "")) {
+		return true
+	}
+	for _, one := range x {
+		for _, other := range y {
+			if passage.AreOpposed(one, other) {
+				return true
+			}
+		}
+	}
+	return false
+}
