@@ -131,7 +131,7 @@ func (d *answer) label(s passage.Span, from, to int) string {
 	for s.To > s.From && isMark(d.Runes[s.To-1]) {
 		s.To--
 	}
-	return markup.Replace(d.Slice(s))
+	return clip(markup.Replace(d.Slice(s))) // what HTML leaves out stands in the text
 }
 
 // isMark reports whether a label neither begins nor ends with r.
