@@ -67,6 +67,10 @@ func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	if len(codes) > maxCodes || within <= 0 {
 		return coarse(a, b, utf8.RuneCountInString)
 	}
+	head, tail := sharedEdges(coded, other)
+	if found, isFound := matches(coded[head:len(coded)-tail], other[head:len(other)-tail]); isFound {
+		return along(found, coded, other, head, tail, lengths)
+	}
 	matcher := diffmatchpatch.New()
 	matcher.DiffTimeout = within
 	start := time.Now()
@@ -81,6 +85,39 @@ func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 		d.IsCoarse = true
 	}
 	return d
+}
+
+// along returns the difference of two texts that match at their edges and in the given places between these.
+func along(found []match, a, b []rune, head, tail int, lengths map[rune]int) (d Difference) {
+	sum := func(part []rune) (sum int) {
+		for _, r := range part {
+			sum += lengths[r]
+		}
+		return sum
+	}
+	d.add(Equal, sum(a[:head]))
+	i, j := head, head
+	for _, m := range found {
+		d.add(Delete, sum(a[i:head+m.inA]))
+		d.add(Insert, sum(b[j:head+m.inB]))
+		d.add(Equal, lengths[a[head+m.inA]])
+		i, j = head+m.inA+1, head+m.inB+1
+	}
+	d.add(Delete, sum(a[i:len(a)-tail]))
+	d.add(Insert, sum(b[j:len(b)-tail]))
+	d.add(Equal, sum(a[len(a)-tail:]))
+	return d
+}
+
+// sharedEdges returns how long the beginning and the end are that two texts have in common.
+func sharedEdges[T comparable](a, b []T) (head, tail int) {
+	for head < len(a) && head < len(b) && a[head] == b[head] {
+		head++
+	}
+	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	return head, tail
 }
 
 var operations = map[diffmatchpatch.Operation]Op{diffmatchpatch.DiffEqual: Equal, diffmatchpatch.DiffDelete: Delete, diffmatchpatch.DiffInsert: Insert}
@@ -121,14 +158,7 @@ func code(tokens []string, codes map[string]rune, lengths map[rune]int) ([]rune,
 // coarse finds the common beginning and end of two texts, in tokens or characters; length returns how many
 // characters of text one of these stands for.
 func coarse[T comparable](from, to []T, length func(T) int) Difference {
-	begin := 0
-	for begin < len(from) && begin < len(to) && from[begin] == to[begin] {
-		begin++
-	}
-	end := 0
-	for end < len(from)-begin && end < len(to)-begin && from[len(from)-1-end] == to[len(to)-1-end] {
-		end++
-	}
+	begin, end := sharedEdges(from, to)
 	sum := func(part []T) (sum int) {
 		for _, one := range part {
 			sum += length(one)
