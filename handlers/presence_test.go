@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"testing"
 
 	"github.com/PuerkitoBio/goquery"
@@ -45,9 +46,64 @@ func TestPagesLearnOfTheVerdictsOfOthers(t *testing.T) {
 	require.NotEqual(t, "0", seen().AttrOr("data-latest", ""))
 	require.Contains(t, seen().AttrOr("data-news", ""), "韩梅梅")
 
-	tabs := s.get(t, "/tasks/"+id+"/results").page(t).Find(".task-tabs")
-	require.Equal(t, "/tasks/"+id+"/presence", tabs.Find("#reviewed").AttrOr("data-presence", ""))
-	require.Equal(t, judgedOf(total, 0)[:1], tabs.Find(".tab-count").First().Text(), "how many can be read")
+	results := s.get(t, "/tasks/"+id+"/results").page(t)
+	require.Equal(t, "/tasks/"+id+"/presence", results.Find(".task-news").AttrOr("data-presence", ""))
+	require.Equal(t, seen().AttrOr("data-state", ""), results.Find(".task-news").AttrOr("data-state", ""), "nothing else has changed")
+	require.Equal(t, judgedOf(total, 0)[:1], results.Find(".task-tabs .tab-count").First().Text(), "how many can be read")
+}
+
+// A page takes over what others have said since it asked before, each verdict for its own place; more than it can take
+// over are left out. Changes of the task are told from verdicts.
+func TestPagesTakeOverTheVerdictsOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.create(t, agenttest.New(t, unsteady()).URL, nil)
+	s.awaitDone(t, id)
+	ask := func(after string) *goquery.Document {
+		return s.fragment(t, "/tasks/"+id+"/presence?after="+after).page(t)
+	}
+	say := func(question string, run any, version int, verdict string) {
+		body := map[string]any{"reviewer": "韩梅梅", "verdict": verdict, "version": version, "note": "<b>看第三段</b>", "run_index": run}
+		require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", body).StatusCode)
+	}
+	page := s.get(t, "/tasks/"+id+"/results?view=columns").page(t)
+	merged := s.get(t, "/tasks/"+id+"/results?view=merged").page(t)
+	question := page.Find(".result").First().AttrOr("data-question-id", "")
+	card := page.Find(".result").First().AttrOr("id", "")
+	require.Empty(t, ask("0").Find("[data-places]").Nodes)
+
+	say(question, nil, 0, "FAIL")
+	say(question, 2, 0, "PASS")
+	changes := ask("0").Find("[data-places]")
+	require.Equal(t, 2, changes.Length())
+	require.Equal(t, card+"-said", changes.First().AttrOr("data-places", ""))
+	require.Equal(t, 1, page.Find("#"+card+"-said").Length())
+	require.Contains(t, changes.First().Text(), "<b>看第三段</b>", "what people write is text")
+	require.Equal(t, card+"-1-2 "+card+"-answers", changes.Last().AttrOr("data-places", ""))
+	require.Equal(t, 1, page.Find("#"+card+"-1-2").Length())
+	require.Equal(t, 1, merged.Find("#"+card+"-answers").Length())
+
+	latest := ask("0").Find("[data-latest]").AttrOr("data-latest", "")
+	require.Empty(t, ask(latest).Find("[data-places]").Nodes)
+	address := fmt.Sprintf("%s/%s/items/%s/review?reviewer=%s&version=1", api, id, question, url.QueryEscape("韩梅梅"))
+	require.Equal(t, http.StatusNoContent, s.send(t, http.MethodDelete, address, nil).StatusCode)
+	withdrawn := ask(latest).Find("[data-places] li[hidden]")
+	require.Equal(t, 1, withdrawn.Length())
+	require.Contains(t, ask(latest).Find("[data-places]").AttrOr("data-said", ""), "已撤回")
+
+	for n := range 51 {
+		_, err := s.tables.Exec(`INSERT INTO reviews (item_id, variant, reviewer, verdict, note, version, is_withdrawn)
+			SELECT id, 1, $2, 'PASS', '', 1, false FROM evaluation_items WHERE task_id = $1 AND question_id = $3`, id, fmt.Sprint("评审", n), question)
+		require.NoError(t, err)
+	}
+	require.Empty(t, ask(latest).Find("[data-places]").Nodes, "the page says that there are some")
+	require.Equal(t, http.StatusUnprocessableEntity, s.fragment(t, "/tasks/"+id+"/presence?after=x").StatusCode)
+
+	before := ask("0").Find("[data-latest]").AttrOr("data-state", "")
+	require.Equal(t, http.StatusAccepted, s.send(t, http.MethodPost, api+"/"+id+"/extend", object{"runs_per_item": 6}).StatusCode)
+	require.NotEqual(t, before, ask("0").Find("[data-latest]").AttrOr("data-state", ""))
+	s.awaitDone(t, id)
+	require.NotEqual(t, before, ask("0").Find("[data-latest]").AttrOr("data-state", ""))
 }
 
 func judgedOf(judged, total int) string { return fmt.Sprintf("%d/%d", judged, total) }

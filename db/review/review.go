@@ -293,6 +293,26 @@ func (r Reviews) Presence(ctx context.Context, taskID uuid.UUID, reviewer string
 	return seen, pg.Classify("read how far the review is", err)
 }
 
+// Change is a current review, or its withdrawal, of an item.
+type Change struct {
+	Version
+	ItemID int64 `db:"item_id"`
+}
+
+// Since returns the reviews that others than reviewer gave, changed or withdrew since a Presence whose Latest was after, oldest first
+// and at most most of them.
+func (r Reviews) Since(ctx context.Context, taskID uuid.UUID, reviewer string, after int64, most int) (changes []Change, err error) {
+	const list = `
+		SELECT ` + columns + `, v.is_withdrawn, v.item_id
+		FROM reviews v
+		JOIN evaluation_items i ON i.id = v.item_id
+		WHERE i.task_id = $1 AND v.is_current AND v.id > $3 AND v.reviewer <> $2
+		ORDER BY v.id
+		LIMIT $4`
+	err = r.db.SelectContext(ctx, &changes, list, taskID, reviewer, after, most)
+	return changes, pg.Classify("list the changes of reviews", err)
+}
+
 // SignOffs returns a task's sign-offs, newest first.
 func (r Reviews) SignOffs(ctx context.Context, taskID uuid.UUID) (all []SignOff, err error) {
 	const list = `

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -357,9 +358,18 @@ func (p *Pages) showPresence(c echo.Context) error {
 	if !request.IsFragment(c.Request()) {
 		return c.Redirect(http.StatusSeeOther, paths.Review(task.ID))
 	}
-	seen, err := p.reviews.Presence(ctx, task.ID, reviewer(c))
-	if err != nil {
+	present := results.Present{Task: task}
+	if present.Presence, err = p.reviews.Presence(ctx, task.ID, reviewer(c)); err != nil {
 		return err
 	}
-	return pages.Render(c, http.StatusOK, ui.PresencePart(task, seen.Judged, seen.Latest, seen.By))
+	if typed := c.QueryParam("after"); typed != "" {
+		after, err := strconv.ParseInt(typed, 10, 64)
+		if err != nil || after < 0 {
+			return request.ParameterFault("after", request.Between(0, math.MaxInt32))
+		}
+		if present.Changes, err = p.reviews.Since(ctx, task.ID, reviewer(c), after, results.MostChanges+1); err != nil {
+			return err
+		}
+	}
+	return pages.Render(c, http.StatusOK, results.PresentPart(present))
 }

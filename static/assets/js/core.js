@@ -106,12 +106,19 @@
     }));
   });
 
-  // Parts that show the present state refresh themselves at every tick; there is no tick while the page is hidden
-  // or has no such part.
+  // A page asks for news at most once a second, whatever on it is news, and not while it is hidden. mayAsk takes a page's turn.
+  let lastAsked = 0;
+  function mayAsk() {
+    if (document.visibilityState !== "visible" || Date.now() - lastAsked < 1000) return false;
+    lastAsked = Date.now();
+    return true;
+  }
+  window.wending.mayAsk = mayAsk;
+  // Parts that show the present state refresh themselves at their tick: one part after another.
+  let ticked = 0;
   setInterval(() => {
-    if (document.visibilityState === "visible" && document.querySelector("[data-active][hx-trigger^=tick]")) {
-      body.dispatchEvent(new CustomEvent("tick"));
-    }
+    const parts = document.querySelectorAll("[data-active][hx-trigger^=tick]");
+    if (parts.length > 0 && mayAsk()) parts[ticked++ % parts.length].dispatchEvent(new CustomEvent("tick"));
   }, 1000);
 
   // Failures of background requests are reported once, by the lasting message; failures of a user's own requests
@@ -300,42 +307,61 @@
     });
   }
 
-  // How far the review of a task is, is asked for every five seconds while the page is visible, and less often while nothing changes.
-  // What others do is said and not shown at once, because the page would jump.
-  const unhurried = 20000;
+  // What others do with a task is asked for every two seconds while they do something, and less and less often while they do not.
+  // Their verdicts appear in place (review.js) where nothing moves by it; what a page cannot show in place it says in one line.
+  const least = 2000;
+  const most = 15000;
+  const news = () => document.querySelector("[data-presence]");
   let reviewed = "";
-  body.addEventListener("htmx:afterSwap", () => { // the head of a running task may have been replaced
+  let said = "";
+  let latest = null;
+  let pause = least;
+  let asking = null;
+  function showNews() { // the head of a running task may have been replaced
     const count = document.getElementById("reviewed");
-    if (count) count.textContent = reviewed;
-  });
-  function followReview(pause, latest) {
-    setTimeout(async () => {
-      const count = document.getElementById("reviewed");
-      if (!count) return;
-      let next = pause;
-      if (document.visibilityState === "visible") {
-        try {
-          const answer = await fetch(count.dataset.presence, { headers: { "HX-Request": "true" } });
-          const told = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-latest]");
-          if (!told) return;
-          const isNew = document.getElementById("reviewed").textContent !== told.textContent;
-          document.getElementById("reviewed").textContent = reviewed = told.textContent;
-          if (latest !== null && told.dataset.latest !== latest) {
-            const news = document.getElementById("news");
-            news.textContent = told.dataset.news;
-            news.href = location.href;
-            news.hidden = false;
-          }
-          latest = told.dataset.latest;
-          next = isNew ? 5000 : Math.min(unhurried, pause + 2500);
-        } catch { // no connection; other parts of the page report it
-          next = unhurried;
-        }
-      }
-      followReview(Math.max(5000, next), latest);
-    }, pause);
+    if (count && reviewed) count.textContent = reviewed;
+    if (!news()) return;
+    news().firstElementChild.textContent = said;
+    news().hidden = !said;
   }
-  if (document.getElementById("reviewed")) followReview(0, null);
+  function later(wait) {
+    clearTimeout(asking);
+    asking = setTimeout(ask, wait);
+  }
+  function take(answer) {
+    const told = answer.querySelector("[data-latest]");
+    const changes = [...answer.querySelectorAll("[data-places]")];
+    const isNew = latest !== null && told.dataset.latest !== latest;
+    pause = isNew || reviewed !== told.textContent ? least : Math.min(most, pause * 1.4);
+    reviewed = told.textContent;
+    latest = told.dataset.latest;
+    const event = new CustomEvent("wending:verdicts", { cancelable: true, detail: { changes, judged: told.dataset.judged } });
+    const isShown = isNew && !body.dispatchEvent(event); // by a script that could show them all
+    if (isNew && !isShown) said = told.dataset.news;
+    if (told.dataset.state && told.dataset.state !== news().dataset.state && !document.querySelector("[data-progress]")) said = news().dataset.changed;
+    showNews();
+  }
+  async function ask() {
+    if (document.visibilityState !== "visible" || !news()) return; // asked for when the page is visible again
+    if (!mayAsk()) return later(300);
+    try {
+      const address = news().dataset.presence + (latest === null ? "" : "?after=" + latest);
+      const answer = await fetch(address, { headers: { "HX-Request": "true" } });
+      if (!answer.ok || answer.redirected) return; // signed out, or deleted: other requests say so
+      take(new DOMParser().parseFromString(await answer.text(), "text/html"));
+    } catch { // no connection; other parts of the page report it
+      pause = most;
+    }
+    later(pause);
+  }
+  if (news()) {
+    body.addEventListener("htmx:afterSwap", showNews);
+    document.addEventListener("visibilitychange", () => {
+      pause = least;
+      if (document.visibilityState === "visible") later(0);
+    });
+    later(0);
+  }
 
   // Two items can be ticked for a comparison; a third tick replaces the first. ticked holds their values, oldest
   // first.

@@ -316,6 +316,66 @@
     const target = event.detail.target;
     if (target.matches(".result") && target.contains(document.activeElement) && isNote(document.activeElement)) event.detail.shouldSwap = false;
   });
+  // Verdicts that others give meanwhile appear in their lists. One that would move what is in sight waits until its card has left the
+  // window, or until somebody presses the sign with the verdict that the card carries until then.
+  const waiting = new Map(); // pairs of a list and what it is to show, by card
+  function put(list, arrived) {
+    const isSame = (one) => one.dataset.reviewer === arrived.dataset.reviewer && (!list.id.endsWith("-answers") || one.dataset.run === arrived.dataset.run);
+    const known = [...list.children].find(isSame);
+    if (known) known.replaceWith(arrived);
+    else list.append(arrived);
+    return () => { if (known) arrived.replaceWith(known); else arrived.remove(); };
+  }
+  function showWaiting(card) {
+    sight.unobserve(card);
+    card.querySelector(".said-news").remove();
+    waiting.get(card).forEach(([list, arrived]) => put(list, arrived));
+    waiting.delete(card);
+  }
+  const sight = new IntersectionObserver((entries) => entries.forEach((entry) => { if (!entry.isIntersecting) showWaiting(entry.target); }));
+  function postpone(card, list, arrived, words) {
+    if (!waiting.has(card)) {
+      waiting.set(card, []);
+      const sign = document.createElement("button");
+      sign.type = "button";
+      sign.className = "said-news";
+      sign.addEventListener("click", () => showWaiting(card));
+      card.append(sign);
+      sight.observe(card);
+    }
+    waiting.get(card).push([list, arrived]);
+    card.querySelector(".said-news").textContent = words;
+  }
+  // Where everything beside a list is, within its card.
+  function placesBeside(list, card) {
+    const beside = [...list.children];
+    for (let part = list; part !== card; part = part.parentElement) beside.push(...part.parentElement.children);
+    return () => card.offsetHeight + " " + beside.filter((one) => one !== list && one.isConnected && !one.contains(list)).map((one) => [one.offsetLeft, one.offsetTop, one.offsetHeight]).join(" ");
+  }
+  function arrive(change) {
+    const list = change.dataset.places.split(" ").map((id) => document.getElementById(id)).find(Boolean);
+    if (!list) return false;
+    const card = list.closest(".result");
+    const arrived = document.adoptNode(change.firstElementChild);
+    const box = card.getBoundingClientRect();
+    const isInSight = box.bottom > 0 && box.top < innerHeight;
+    const places = placesBeside(list, card);
+    const before = places();
+    const takeBack = put(list, arrived);
+    if (!isInSight || places() === before) return true;
+    takeBack();
+    postpone(card, list, arrived, change.dataset.said);
+    return true;
+  }
+  document.body.addEventListener("wending:verdicts", (event) => {
+    const { changes, judged } = event.detail;
+    const counted = document.querySelector("[data-reviewed]");
+    if (counted) counted.textContent = [judged, ...counted.textContent.split(" · ").slice(1)].join(" · ");
+    const areShown = changes.map(arrive).every(Boolean);
+    const isNarrowed = /[?&](review|reason)=./.test(location.search); // by verdicts: it may have other questions now
+    if (changes.length > 0 && areShown && !isNarrowed) event.preventDefault();
+  });
+
   function refreshAll() { document.querySelectorAll("[data-judge]").forEach(refresh); }
   refreshAll();
   document.body.addEventListener("htmx:afterSwap", refreshAll);

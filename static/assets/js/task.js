@@ -2,7 +2,7 @@
 // while the page is hidden. The last event ends this.
 (function () {
   "use strict";
-  const { setOffline } = window.wending;
+  const { setOffline, mayAsk } = window.wending;
   const live = () => document.getElementById("live");
   const title = document.title;
 
@@ -36,11 +36,12 @@
   function refresh() {
     waiting = null;
     if (document.visibilityState !== "visible") return;
+    if (!mayAsk()) return later();
     last = Date.now();
     document.body.dispatchEvent(new CustomEvent("progress"));
   }
   function later() {
-    if (waiting === null) waiting = setTimeout(refresh, Math.max(0, 1000 - (Date.now() - last)));
+    if (waiting === null) waiting = setTimeout(refresh, Math.max(300, 1000 - (Date.now() - last)));
   }
   events.addEventListener("progress", (event) => {
     setOffline(false);
@@ -58,7 +59,7 @@
   }));
   // While calls take long nothing else changes: then the list of calls alone is asked for.
   setInterval(() => {
-    if (document.visibilityState !== "visible" || !live().dataset.progress || Date.now() - last < 3000) return;
+    if (document.visibilityState !== "visible" || !live().dataset.progress || Date.now() - last < 3000 || !mayAsk()) return;
     last = Date.now();
     document.body.dispatchEvent(new CustomEvent("flights"));
   }, 1000);

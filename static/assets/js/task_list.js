@@ -13,7 +13,7 @@
     timer = setTimeout(ask, wait);
   }
   function ask() {
-    if (document.visibilityState === "visible" && document.getElementById("rows")) {
+    if (document.getElementById("rows") && window.wending.mayAsk()) {
       document.body.dispatchEvent(new CustomEvent("rows"));
     } else {
       again();

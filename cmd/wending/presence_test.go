@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// signsIn signs an account in.
+func (b *tab) signsIn(name string) {
+	b.t.Helper()
+	b.open("/login")
+	b.do(chromedp.WaitVisible("#password"), chromedp.SetValue("#name", name), chromedp.SendKeys("#password", goodPassword))
+	b.follows(".gate form button.btn")
+}
+
+// createsTask creates a task with twenty questions as the account that is signed in.
+func (b *tab) createsTask(agent string) (id string) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate(fmt.Sprintf(`(async () => {
+		const form = new FormData();
+		form.append("task_name", "同看");
+		form.append("agent_api_url", %q);
+		form.append("dataset_file", new File([%q], "q.csv"));
+		const answer = await fetch("/api/v1/evaluation-tasks", { method: "POST", body: form });
+		const told = await answer.json();
+		return told.task_id || JSON.stringify(told);
+	})()`, agent, twenty), &id, awaitPromise))
+	require.Len(b.t, id, 36)
+	return id
+}
+
+// Two accounts review one task: each sees what the other says where it belongs, without loading the page again. Nothing
+// that is read moves, and nothing that is typed is lost.
+func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, "回答 "+call.Question+strings.Repeat(" 长", 150)+call.IdempotencyKey[len(call.IdempotencyKey)-1:])
+	})
+	folder := dbtest.Folder(t)
+	p := start(t, "up", "--data-dir", folder, "--auth", "local", "--agent-api-allowlist", "127.0.0.0/8", "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	names := []string{"李雷", "韩梅梅"}
+	for _, name := range names {
+		code, said := commandWith(t, goodPassword, "user", "add", name, "--admin", "--role", "admin", "--no-must-change-password", "--data-dir", folder)
+		require.Zero(t, code, said)
+	}
+	tabs := map[string]*tab{}
+	for _, name := range names {
+		b := openBrowser(t, strings.Replace(p.url, "127.0.0.1", "localhost", 1))
+		b.signsIn(name)
+		b.watches()
+		tabs[name] = b
+	}
+	li, han := tabs["李雷"], tabs["韩梅梅"]
+	id := li.createsTask(fake.URL)
+	li.awaits("the task's end", fmt.Sprintf(`fetch("/api/v1/evaluation-tasks/%s").then(r => r.json()).then(t => window.isDone = t.status === "SUCCEEDED"), window.isDone === true`, id))
+	for _, b := range tabs {
+		b.open("/tasks/" + id + "/results")
+		b.do(chromedp.WaitVisible(".result:first-of-type .verdict [data-note]"))
+	}
+
+	// In sight a verdict waits on the edge of its card; it goes where it belongs when it is pressed.
+	const first, third, last = ".result:nth-of-type(1) ", ".result:nth-of-type(3) ", ".result:nth-of-type(20) "
+	li.do(chromedp.Click(first+"[data-note]"), chromedp.SendKeys(first+".said-of textarea", "还没写完"))
+	han.do(chromedp.Click(first + ".verdict [data-verdict=FAIL]"))
+	li.sees(first+".said-news", "韩梅梅：不通过")
+	li.sees("#reviewed", "1/20")
+	li.sees("[data-reviewed]", "已评 1/20")
+	li.requireSteady("a verdict on a card in sight")
+	li.requireAccessible("a verdict on the edge of its card")
+	li.do(chromedp.Click(first + ".said-news"))
+	li.sees(first+".said-list li", "韩梅梅")
+
+	topOf := func(b *tab, card string) (top float64) {
+		b.evaluate(fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().top`, card), &top)
+		return top
+	}
+	// Out of sight it is in its list at once.
+	place := topOf(li, first)
+	han.do(chromedp.ScrollIntoView(last+".verdict [data-verdict=PASS]"), chromedp.Click(last+".verdict [data-verdict=PASS]"))
+	li.awaits("a verdict below the window", fmt.Sprintf(`document.querySelector(%q)?.textContent.includes("韩梅梅")`, last+".said-list li"))
+	var after struct {
+		Note       string
+		IsNewsOpen bool
+	}
+	li.evaluate(`({
+		note: document.querySelector(".result:nth-of-type(1) .said-of textarea").value,
+		isNewsOpen: !document.querySelector(".task-news").hidden,
+	})`, &after)
+	require.InDelta(t, place, topOf(li, first), 0.01, "the reader's place")
+	require.Equal(t, "还没写完", after.Note)
+	require.False(t, after.IsNewsOpen, "the page shows all that is new")
+
+	// The other way round, with a change and a withdrawal.
+	place = topOf(han, last)
+	li.do(chromedp.Click(third + ".verdict [data-verdict=UNSURE]"))
+	han.awaits("a verdict above the window", fmt.Sprintf(`document.querySelector(%q)?.textContent.includes("存疑")`, third+".said-list li"))
+	li.do(chromedp.Click(third + ".verdict [data-verdict=PASS]"))
+	han.awaits("its change", fmt.Sprintf(`(one => one.length === 1 && one[0].textContent.includes("通过"))(document.querySelectorAll(%q))`, third+".said-list li"))
+	li.do(chromedp.Click(third + ".verdict [data-withdraw]"))
+	han.awaits("its withdrawal", fmt.Sprintf(`document.querySelector(%q).hidden`, third+".said-list li"))
+	han.requireSteady("verdicts above the window")
+	require.InDelta(t, place, topOf(han, last), 0.01, "the reader's place")
+
+	// A report says that it has changed, and stays as it is until its reader asks for the change.
+	han.open("/tasks/" + id + "/report")
+	han.awaits("the first news", `document.querySelector("#reviewed").textContent === "2/20"`)
+	li.do(chromedp.Click(third + ".verdict [data-verdict=FAIL]"))
+	han.sees(".task-news a", "李雷 有新的结论")
+	han.requireSteady("a report that has changed")
+	han.requireAccessible("a report that has changed")
+	han.follows(".task-news a")
+	han.awaits("the report anew", `document.querySelector(".task-news").hidden`)
+	require.NotContains(t, p.stopped(t), "level=ERROR")
+}
