@@ -4,7 +4,8 @@
   const root = document.documentElement;
   const body = document.body;
 
-  // Toasts report what happened and disappear; one under the pointer stays.
+  // Toasts report what happened and disappear; one under the pointer stays. A new one takes the place of the one before it, so that
+  // nothing moves, unless that reports an error.
   const toasts = document.getElementById("toasts");
   function leaveLater(note) {
     setTimeout(() => (note.matches(":hover") ? leaveLater(note) : note.remove()), 5000);
@@ -13,6 +14,7 @@
     const note = document.createElement("div");
     note.className = isError ? "toast-note is-error" : "toast-note";
     note.textContent = text;
+    if (!isError) toasts.querySelectorAll(".toast-note:not(.is-error)").forEach((one) => one.remove());
     toasts.append(note);
     leaveLater(note);
   }
