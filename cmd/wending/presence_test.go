@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -119,4 +120,52 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	han.follows(".task-news a")
 	han.awaits("the report anew", `document.querySelector(".task-news").hidden`)
 	require.NotContains(t, p.stopped(t), "level=ERROR")
+}
+
+// asked are the requests that a page has made since it was loaded, without its own parts: how many, in how many seconds.
+func (b *tab) asked() (count int, seconds float64) {
+	b.t.Helper()
+	var seen struct {
+		Count   int
+		Seconds float64
+	}
+	b.evaluate(`({
+		count: performance.getEntriesByType("resource").filter((one) => ["fetch", "xmlhttprequest"].includes(one.initiatorType)).length,
+		seconds: performance.now() / 1000,
+	})`, &seen)
+	return seen.Count, seen.Seconds
+}
+
+// An open page asks for news at most once a second, whatever happens; less often once nothing happens any more, and not
+// at all while it is hidden.
+func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		time.Sleep(20 * time.Millisecond) // an agent's time, so that there is always something new
+		agenttest.Stream(w, "回答 "+call.Question)
+	})
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, p.url, map[string]string{"task_name": "慢", "agent_api_url": fake.URL, "concurrency": "1", "runs_per_item": "20"}, twenty)
+	b := openBrowser(t, p.url)
+	later := func(seconds float64) { b.awaits("time", fmt.Sprintf("performance.now() > %f", 1000*seconds)) }
+	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results?partial=1", "/tasks"} {
+		b.open(path)
+		later(6)
+		count, seconds := b.asked()
+		require.Positive(t, count, path)
+		require.LessOrEqual(t, float64(count), seconds+1, path)
+	}
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report", "/tasks/" + id + "/review/next"} {
+		b.open(path)
+		later(6)
+		count, seconds := b.asked()
+		require.Positive(t, count, path)
+		require.LessOrEqual(t, float64(count), seconds/2+1, path)
+	}
+	b.evaluate(`Object.defineProperty(document, "visibilityState", { value: "hidden" }); document.dispatchEvent(new Event("visibilitychange"))`, nil)
+	before, seconds := b.asked()
+	later(seconds + 6)
+	after, _ := b.asked()
+	require.Equal(t, before, after, "a hidden page asks nothing")
 }
