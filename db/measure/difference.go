@@ -43,11 +43,29 @@ const DifferenceTime = 300 * time.Millisecond
 // character in others (the tokens of UAX #29). If that takes longer than within or DifferenceTime, the difference
 // is coarse.
 func CompareTexts(a, b string, within time.Duration) Difference {
-	within = min(within, DifferenceTime)
-	if within <= 0 || utf8.RuneCountInString(a) > MaxCompared || utf8.RuneCountInString(b) > MaxCompared {
-		return coarse([]rune(a), []rune(b), func(rune) int { return 1 })
+	return cutText(a).compare(cutText(b), within)
+}
+
+// wording is a text that is compared with others.
+type wording struct {
+	text   string
+	tokens []string // none of a text that is too long
+	isLong bool
+}
+
+func cutText(text string) *wording {
+	c := &wording{text: text, isLong: utf8.RuneCountInString(text) > MaxCompared}
+	if !c.isLong {
+		c.tokens = Words(text)
 	}
-	return CompareTokens(Words(a), Words(b), within)
+	return c
+}
+
+func (c *wording) compare(other *wording, within time.Duration) Difference {
+	if within <= 0 || c.isLong || other.isLong {
+		return coarse([]rune(c.text), []rune(other.text), func(rune) int { return 1 })
+	}
+	return CompareTokens(c.tokens, other.tokens, within)
 }
 
 // Words cuts a text into the tokens of UAX #29.

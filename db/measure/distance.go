@@ -20,25 +20,64 @@ func measured(answer []byte) []rune {
 // first maxMeasured characters of their trimmed texts.
 func Similarity(a, b []byte) float64 { return similarityOf(measured(a), measured(b)) }
 
-// similarityOf returns 1 − distance / length of the longer text; 1 for two empty texts.
+// similarityOf returns how alike two texts are.
 func similarityOf(a, b []rune) float64 {
+	var by alphabet
+	return by.similarity(by.encode(a), by.encode(b))
+}
+
+// alphabet numbers the characters of texts that are compared with each other.
+type alphabet struct {
+	codes  map[rune]int32
+	rows   []int32  // by code: the row of a character that is in the text being compared, plus 1
+	places []uint64 // by row: where the character is in that text, as bits
+}
+
+// encode replaces characters by their numbers.
+func (s *alphabet) encode(text []rune) []int32 {
+	if s.codes == nil {
+		s.codes = make(map[rune]int32, len(text))
+	}
+	coded := make([]int32, len(text))
+	for n, r := range text {
+		code, isKnown := s.codes[r]
+		if !isKnown {
+			code = int32(len(s.codes))
+			s.codes[r] = code
+			s.rows = append(s.rows, 0)
+		}
+		coded[n] = code
+	}
+	return coded
+}
+
+// similarity returns 1 − distance / length of the longer text; 1 for two empty texts.
+func (s *alphabet) similarity(a, b []int32) float64 {
 	longer := max(len(a), len(b))
 	if longer == 0 {
 		return 1
 	}
-	return 1 - float64(distance(a, b))/float64(longer)
+	return 1 - float64(s.distance(a, b))/float64(longer)
+}
+
+// place notes where the characters of a text are, and puts the bits of none into the first row.
+func (s *alphabet) place(text []int32, words int) {
+	s.places = append(s.places[:0], make([]uint64, words)...)
+	for n, code := range text {
+		if s.rows[code] == 0 {
+			s.rows[code] = int32(len(s.places)/words) + 1
+			s.places = append(s.places, make([]uint64, words)...)
+		}
+		s.places[int(s.rows[code]-1)*words+n/64] |= 1 << (n % 64)
+	}
 }
 
 // distance returns the Levenshtein distance: the smallest number of characters that must be inserted, deleted or
 // replaced. It handles 64 rows of the table at a time, as bits (Myers, "A fast bit-vector algorithm for approximate
 // string matching based on dynamic programming", JACM 46(3), 1999; for whole strings and several words: Hyyrö, 2003).
-func distance(a, b []rune) int {
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
+func (s *alphabet) distance(a, b []int32) int {
+	head, tail := sharedEdges(a, b)
+	a, b = a[head:len(a)-tail], b[head:len(b)-tail]
 	if len(a) > len(b) {
 		a, b = b, a
 	}
@@ -46,25 +85,16 @@ func distance(a, b []rune) int {
 		return len(b)
 	}
 	words := (len(a) + 63) / 64
-	places := make(map[rune][]uint64, len(a))
-	for n, r := range a {
-		if places[r] == nil {
-			places[r] = make([]uint64, words)
-		}
-		places[r][n/64] |= 1 << (n % 64)
-	}
-	none := make([]uint64, words)
+	s.place(a, words)
 	// For each row, whether the value is one more, or one less, than in the row above.
 	grows, falls := make([]uint64, words), make([]uint64, words)
 	for n := range grows {
 		grows[n] = ^uint64(0)
 	}
 	result, last := len(a), uint64(1)<<((len(a)-1)%64)
-	for _, r := range b {
-		equal := places[r]
-		if equal == nil {
-			equal = none
-		}
+	for _, code := range b {
+		row := max(int(s.rows[code])-1, 0)
+		equal := s.places[row*words : (row+1)*words]
 		growsIn, fallsIn := uint64(1), uint64(0) // the first row grows with every column
 		for n := range words {
 			eq, up, down := equal[n]|fallsIn, grows[n], falls[n]
@@ -85,6 +115,9 @@ func distance(a, b []rune) int {
 			grows[n] = horizontalDown | ^(zero | horizontalUp)
 			falls[n] = horizontalUp & zero
 		}
+	}
+	for _, code := range a {
+		s.rows[code] = 0
 	}
 	return result
 }

@@ -31,6 +31,7 @@ func table(a, b []rune) int {
 func TestTheDistanceIsThatOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
+	var by alphabet // of all texts
 	for _, length := range []int{3, 20, 63, 64, 65, 127, 128, 129, 300} {
 		for range 300 {
 			text := func() []rune {
@@ -41,7 +42,8 @@ func TestTheDistanceIsThatOfTheDefinition(t *testing.T) {
 				return made
 			}
 			a, b := text(), text()
-			require.Equal(t, table(a, b), distance(a, b), "%q, %q", string(a), string(b))
+			x, y := by.encode(a), by.encode(b)
+			require.Equal(t, table(a, b), by.distance(x, y), "%q, %q", string(a), string(b))
 		}
 	}
 }

@@ -105,8 +105,11 @@ func Assess(ctx context.Context, standard string, variants [][]Answer) (question
 		questions = append(questions, one)
 		place += len(answers)
 	}
-	for _, other := range all[min(1, len(all)):] {
-		differences = append(differences, CompareTexts(texts[all[0].Letter], texts[other.Letter], DifferenceTime))
+	if len(all) > 1 {
+		first := cutText(texts[all[0].Letter])
+		for _, other := range all[1:] {
+			differences = append(differences, first.compare(cutText(texts[other.Letter]), DifferenceTime))
+		}
 	}
 	return questions, differences, nil
 }
@@ -283,15 +286,16 @@ func Differing(statements []facts.Statement, runs []int) []Fact {
 
 // meanSimilarity returns the mean over all pairs of answers; each pair of distinct answers is measured only once.
 func meanSimilarity(distinct []string, groups []Group, answered int) float64 {
-	texts := make([][]rune, len(distinct))
+	var by alphabet
+	texts := make([][]int32, len(distinct))
 	for n, text := range distinct {
-		texts[n] = measured([]byte(text))
+		texts[n] = by.encode(measured([]byte(text)))
 	}
 	sum := 0.0
 	for n, group := range groups {
 		sum += float64(group.Count*(group.Count-1)) / 2
 		for m := range n {
-			sum += float64(group.Count*groups[m].Count) * similarityOf(texts[n], texts[m])
+			sum += float64(group.Count*groups[m].Count) * by.similarity(texts[n], texts[m])
 		}
 	}
 	return sum / (float64(answered*(answered-1)) / 2)
