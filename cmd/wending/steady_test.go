@@ -290,3 +290,31 @@ func TestAComparisonFitsAPhone(t *testing.T) {
 	b.evaluate(`document.querySelector(".numbers tbody th").getBoundingClientRect().width`, &name)
 	require.Less(t, name, 195.0, "half the screen is left")
 }
+
+// A question that is judged shows its text once what there is room for is unfolded: nothing moves by that.
+func TestAQuestionIsUnfoldedBeforeItIsShown(t *testing.T) {
+	t.Parallel()
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		last := call.IdempotencyKey[len(call.IdempotencyKey)-1] % 2
+		opening := []string{"您好，下面把您咨询的事情说明如下，请您仔细阅读。", "您好，现将您咨询的事情作如下说明，请您仔细阅读。"}[last]
+		agenttest.Stream(w, opening+"\n\n"+[]string{"收到申请之日起 30 日内答复。", "收到申请之日起 35 日内答复。"}[last]+"\n\n请您妥善保管有关材料。")
+	})
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, p.url, map[string]string{"task_name": "展开", "agent_api_url": fake.URL}, "question,standard_answer\n期限,30 日内答复\n")
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, p.url)
+	b.do(network.SetCookie("view", "merged").WithURL(p.url))
+	b.watches()
+	b.slowly()
+	for _, size := range [][2]int64{{1440, 900}, {390, 844}} {
+		b.do(chromedp.EmulateViewport(size[0], size[1]))
+		b.open("/tasks/" + id + "/review/next")
+		b.awaits("the unfolded text", `getComputedStyle(document.querySelector(".judging-text")).visibility === "visible"`)
+		b.requireSteady("a question to be judged")
+	}
+	var isUnfolded bool
+	b.do(chromedp.EmulateViewport(1440, 900))
+	b.open("/tasks/" + id + "/review/next")
+	b.evaluate(`[...document.querySelectorAll(".judging-text details.unit-fold")].some((one) => one.open)`, &isUnfolded)
+	require.True(t, isUnfolded, "there was something to unfold")
+}

@@ -73,6 +73,7 @@
     fold.open = true;
     if (room() < 0) fold.open = false;
   }
+  card.classList.add("is-laid");
 
   const reason = (n) => () => {
     const button = place && place.querySelectorAll("[data-reason]")[n];

@@ -3,6 +3,7 @@
 (function () {
   var root = document.documentElement;
   root.classList.add("scripted");
+  window.addEventListener("load", function () { root.classList.add("is-loaded"); });
   var system = window.matchMedia("(prefers-color-scheme: dark)");
   function follow() {
     if (!root.dataset.theme) root.classList.toggle("dark", system.matches);
