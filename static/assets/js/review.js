@@ -41,7 +41,7 @@
     return toggle && document.getElementById(toggle.dataset.note);
   }
   // The names of reasons. Common reasons have names in the catalogue; a project's own reasons are their own names.
-  const reasonNames = JSON.parse(who.dataset.reasonNames);
+  const reasonNames = who ? JSON.parse(who.dataset.reasonNames) : {}; // a page without questions has none
   const namesOf = (reasons) => reasons.map((reason) => reasonNames[reason] || reason).join(who.dataset.between);
   const storedReasons = (said) => JSON.parse(said.dataset.reasons || "[]");
   const reasonButtons = (place) => (place.querySelectorAll ? [...place.querySelectorAll("[data-reason]")] : []);
