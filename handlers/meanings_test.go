@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
 	"wending/jobs/agent/agenttest"
@@ -83,6 +84,8 @@ func TestAnswersAreGroupedByMeaningThroughTheAPI(t *testing.T) {
 	require.EqualValues(t, 2, variant["meaning_items"])
 	require.InDelta(t, 2.0/3, variant["meaning_agreement"], 1e-12)
 
+	s.meaningIsOnPages(t, task.TaskID, model)
+
 	copied := s.post(t, api+"/"+task.TaskID+"/clone", map[string]string{"start": "false"})
 	require.Equal(t, http.StatusCreated, copied.StatusCode, string(copied.body))
 	var draft struct {
@@ -96,7 +99,46 @@ func TestAnswersAreGroupedByMeaningThroughTheAPI(t *testing.T) {
 	s.entry(t, "POST", path+"/meanings", object{"model_id": task.TaskID}, 422)
 	s.entry(t, "POST", path+"/meanings", object{"model_id": model}, 202)
 	s.awaitDone(t, task.TaskID)
-	require.Len(t, grouper.Calls(), 2)
+	require.Len(t, grouper.Calls(), 3)
 	launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
 	require.Equal(t, "MEANING", launches[0].(object)["kind"])
+}
+
+// meaningIsOnPages checks what the pages of a task say whose first question has two meanings and whose second has one.
+func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
+	t.Helper()
+	answers := "/tasks/" + id + "/results"
+	letters := func(query string) (all []string) {
+		s.get(t, answers+query).page(t).Find("article.result").Each(func(_ int, card *goquery.Selection) {
+			all = append(all, strings.Join(strings.Fields(card.Find(".verdict .strip").Text()), ""))
+		})
+		return all
+	}
+	require.Equal(t, []string{"ABC", "AAA"}, letters("?sort=number&by=words"))
+	byMeaning := letters("?sort=number&by=meaning")
+	require.Len(t, byMeaning, 2)
+	require.Equal(t, 2, strings.Count(byMeaning[0], "A"))
+	require.Equal(t, 1, strings.Count(byMeaning[0], "B"))
+	require.Equal(t, "AAA", byMeaning[1])
+
+	page := s.get(t, answers+"?sort=number&by=meaning&view=merged").page(t)
+	card := page.Find("article.result").First()
+	require.Contains(t, card.Find(".meaning").Text(), "意思不同 · 2 种")
+	require.Contains(t, card.Find(".meaning").Text(), "×2 x")
+	require.Contains(t, card.Find(".verdict").Text(), "2 种意思")
+	require.Contains(t, card.Find(".verdict").Text(), "按意思一致 33.3%")
+	require.Empty(t, page.Find("article.result").Eq(1).Find(".meaning").Text(), "equal answers need no grouping")
+	require.Equal(t, "true", page.Find("[data-by=meaning]").AttrOr("aria-current", ""))
+
+	for filter, questions := range map[string]int{"meaning-same": 1, "meaning-different": 1, "meaning-unsure": 0} {
+		require.Equal(t, questions, s.get(t, answers+"?filter="+filter).page(t).Find("article.result").Length(), filter)
+	}
+	require.Equal(t, http.StatusSeeOther, s.get(t, answers+"?by=x").StatusCode, "leads to the nearest page there is")
+	form := s.get(t, "/?from="+id).page(t)
+	require.Equal(t, model, form.Find("[name=meaning_model] option[selected]").AttrOr("value", ""))
+	settings := s.get(t, "/tasks/"+id+"/settings").page(t)
+	require.Equal(t, model, settings.Find("#meanings [name=model_id] option[selected]").AttrOr("value", ""))
+	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, "/tasks/"+id+"/meanings", map[string]string{"model_id": ""}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/meanings", map[string]string{"model_id": model}).StatusCode)
+	s.awaitDone(t, id)
 }

@@ -70,9 +70,9 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 		return fmt.Sprintf(`document.readyState === "complete" && document.querySelector("[data-shown-as=%s][aria-current]") !== null`, text)
 	}
 	b.awaits("formatted blocks", shownAs("formatted"))
-	b.do(chromedp.KeyEvent("m"))
+	b.do(chromedp.KeyEvent("t"))
 	b.awaits("raw answers", shownAs("raw"))
-	b.do(chromedp.KeyEvent("m"))
+	b.do(chromedp.KeyEvent("t"))
 	b.awaits("formatted answers", shownAs("formatted"))
 	b.do(chromedp.KeyEvent("x"))
 	b.awaits("the first fact that differs", `document.querySelector(".unit.is-fact:target") !== null`)

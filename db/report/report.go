@@ -58,6 +58,10 @@ type Summary struct {
 	// answer contradicts the standard answer on a fact.
 	IsSame         bool `db:"is_same"`
 	IsContradicted bool `db:"is_contradicted"`
+	// Meanings is how many groups of answers say the same: with several variants, the highest count of any; nil while that
+	// is not known. IsUnsure reports that the group of an answer is not certain, or that the model gave no usable grouping.
+	Meanings *int `db:"meanings"`
+	IsUnsure bool `db:"is_unsure"`
 	// Risk orders items by urgency for a reader, the least urgent first; nil while the item is not assessed.
 	Risk *float64 `db:"risk"`
 	// LatencyMS is the mean of the successful current runs, nil if there are none; Bytes is the length of the
@@ -110,7 +114,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 			SELECT sum(greatest(p.runs - t.runs_per_item, 0)) FROM planned_runs p WHERE p.item_id = i.id AND ($4 = 0 OR p.variant = $4)), 0) AS planned,
 		coalesce(r.failures, 0) AS failures,
 		q.level, q.agreement, q.letters, q.all_letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict,
-		coalesce(q.is_same, false) AS is_same, coalesce(q.is_contradicted, false) AS is_contradicted, ` + known + `
+		coalesce(q.is_same, false) AS is_same, coalesce(q.is_contradicted, false) AS is_contradicted,
+		q.meanings, coalesce(q.is_unsure, false) AS is_unsure, ` + known + `
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2
 			OR EXISTS (SELECT FROM unnest(i.variable_values) AS own (value) WHERE own.value ` + like + ` $2) OR EXISTS (
 			SELECT FROM evaluation_runs found
@@ -128,7 +133,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 			string_agg(left(q.letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), '' ORDER BY q.variant) AS letters, -- as many of each question
 			string_agg(q.letters, ' ' ORDER BY q.variant) AS all_letters,
 			bool_or(q.facts_differ = 'conflict') AS has_conflict, bool_and(q.level IN ('identical', 'format_only')) AS is_same,
-			bool_or(q.expected_facts IS NOT NULL) AS is_contradicted, min(` + riskOfQuestion + `) AS risk
+			bool_or(q.expected_facts IS NOT NULL) AS is_contradicted,
+			max(q.meaning_groups) AS meanings, bool_or(q.meaning_default OR q.meaning_unsure <> '{}') AS is_unsure, min(` + riskOfQuestion + `) AS risk
 		FROM question_statistics q
 		JOIN evaluation_items own ON own.id = q.item_id
 		WHERE own.task_id = $1 AND ($4 = 0 OR q.variant = $4)

@@ -190,6 +190,7 @@ POST   /tasks/:taskId/retry                              editor        task     
 POST   /tasks/:taskId/extend                             editor        task            task.extend
 POST   /tasks/:taskId/confirm                            editor        task            task.confirm
 POST   /tasks/:taskId/evaluate                           editor        task            task.evaluate
+POST   /tasks/:taskId/meanings                           reviewer      task            task.group
 POST   /tasks/:taskId/items                              editor        task            task.append
 POST   /tasks/:taskId/delete                             editor        task            task.delete
 

@@ -113,7 +113,10 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 			Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("channel.kind." + one.Kind), HasFailed: one.HasFailed(), IsChosen: isChosen,
 		})
 	}
-	view.Agent, view.Dataset, view.Gone = s.Value("agents"), s.Value("dataset"), s.gone
+	if view.Groupers, err = p.savedModels(ctx); err != nil {
+		return err
+	}
+	view.Agent, view.Dataset, view.Grouper, view.Gone = s.Value("agents"), s.Value("dataset"), s.Value("meaning_model"), s.gone
 	return nil
 }
 
@@ -187,6 +190,44 @@ func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen 
 	return choices, nil
 }
 
+// savedModels returns the saved models, with their providers and prices.
+func (p *Pages) savedModels(ctx context.Context) (choices []ui.Choice, err error) {
+	models, _, err := p.Library.Entries.Models.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range models {
+		choices = append(choices, ui.Choice{Value: one.ID.String(), Label: one.Name + " · " + modelDetail(one)})
+	}
+	return choices, nil
+}
+
+// modelDetail describes a model: its provider, id and price.
+func modelDetail(model entries.Model) string {
+	detail := model.ProviderName + " · " + model.ModelID
+	if price := saved.PriceText(model.Prices); price != "" {
+		detail += " · " + price
+	}
+	return detail
+}
+
+// addGrouper adds the model that groups a task's answers by meaning to a form's fields, and returns its name if it is no longer
+// offered.
+func (p *Pages) addGrouper(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
+	grouper := source.Grouper()
+	if grouper == nil || grouper.LibraryID == nil {
+		return nil, nil
+	}
+	_, _, err = p.Library.ModelTarget(ctx, request.ScopeOf(ctx), library.Reference{ID: *grouper.LibraryID})
+	if errors.Is(err, library.ErrUnknownReference) {
+		return []string{grouper.Name}, nil
+	}
+	if err == nil {
+		values["meaning_model"] = grouper.LibraryID.String()
+	}
+	return nil, err
+}
+
 // addEvaluators adds a task's evaluators to a form's fields, and returns the names of those that are no longer offered.
 func (p *Pages) addEvaluators(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
 	var references []string
@@ -222,11 +263,7 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 		return err
 	}
 	for _, one := range models {
-		detail := one.ProviderName + " · " + one.ModelID
-		if price := saved.PriceText(one.Prices); price != "" {
-			detail += " · " + price
-		}
-		view.Models = append(view.Models, targetChoice(one.Entry, detail, one.Test, s.List("models")))
+		view.Models = append(view.Models, targetChoice(one.Entry, modelDetail(one), one.Test, s.List("models")))
 	}
 	agents, _, err := p.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {

@@ -216,6 +216,13 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		return reviews, err
 	}
 	report.IsAligned = aligned == results.AlignOn
+	if report.Task.Grouper() != nil {
+		by, err := choiceOf(c, "by", results.LettersBy, results.ByWords)
+		if err != nil {
+			return reviews, err
+		}
+		report.IsByMeaning = by == results.ByMeaning
+	}
 	report.Reviewer = reviewer(c)
 	if report.All, err = p.report.Summaries(ctx, report.Task, report.Variant, report.Search, report.NeedsMeasures()); err != nil {
 		return reviews, err

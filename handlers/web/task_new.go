@@ -113,6 +113,11 @@ func (p *Pages) newTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	more, err := p.addGrouper(c.Request().Context(), source, submitted.Values)
+	if err != nil {
+		return err
+	}
+	gone = append(gone, more...)
 	if isComparison {
 		more, err := p.addReferences(c.Request().Context(), source, submitted.Values)
 		if err != nil {

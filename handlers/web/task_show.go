@@ -197,6 +197,9 @@ func (p *Pages) renderSettings(c echo.Context, status int, task db.Task, refused
 		if s.Evaluators, err = p.savedEvaluators(ctx, pages.Locale(c), chosen); err != nil {
 			return err
 		}
+		if s.Groupers, err = p.savedModels(ctx); err != nil {
+			return err
+		}
 	}
 	l := pages.Locale(c)
 	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.settings"), "Name", task.Name), ui.SectionTasks)
@@ -225,6 +228,7 @@ func (p *Pages) registerActions(group *echo.Group) {
 	group.POST("/tasks/:taskId/extend", p.extendTask)
 	group.POST("/tasks/:taskId/confirm", p.confirmChanges)
 	group.POST("/tasks/:taskId/evaluate", p.evaluateTask)
+	group.POST("/tasks/:taskId/meanings", p.groupAnswers)
 	group.POST("/tasks/:taskId/items", p.appendQuestions)
 }
 
@@ -243,6 +247,23 @@ func (p *Pages) evaluateTask(c echo.Context) error {
 		return err
 	}
 	return pages.Done(c, paths.Task(task.ID), "evaluate")
+}
+
+// groupAnswers has a model group the answers of a task by meaning.
+func (p *Pages) groupAnswers(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	defer submitted.Release()
+	if _, err := form.Group(c.Request().Context(), p.Tasks, p.Library, task, submitted); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.Task(task.ID), "group")
 }
 
 // appendQuestions adds the questions of a file to a task.

@@ -93,6 +93,11 @@ const (
 	FilterUnpassed = "unpassed"
 	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format only.
 	FilterSame = "same"
+	// FilterMeaningSame and FilterMeaningDifferent keep questions whose answers all say the same, or do not; FilterMeaningUnsure
+	// keeps those where that is not certain.
+	FilterMeaningSame      = "meaning-same"
+	FilterMeaningDifferent = "meaning-different"
+	FilterMeaningUnsure    = "meaning-unsure"
 	// filterAgreement begins the filters by a bar of the distribution of agreement.
 	filterAgreement = "agreement-"
 )
@@ -126,6 +131,9 @@ func Filters(task db.Task) []string {
 		filters = append(filters, string(level))
 	}
 	filters = append(filters, FilterSame)
+	if task.Grouper() != nil {
+		filters = append(filters, FilterMeaningSame, FilterMeaningDifferent, FilterMeaningUnsure)
+	}
 	for bar := range AgreementBars {
 		filters = append(filters, FilterBar(bar))
 	}
@@ -212,6 +220,9 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 		return item.Passes < item.Judged
 	case FilterSame:
 		return item.Level != nil && (*item.Level == measure.Identical || *item.Level == measure.FormatOnly)
+	}
+	if isMeaningFilter(filter) {
+		return passesMeaning(item, filter)
 	}
 	if bar, isOf := strings.CutPrefix(filter, filterAgreement); isOf {
 		return item.Agreement != nil && strconv.Itoa(AgreementBar(*item.Agreement)) == bar

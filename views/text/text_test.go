@@ -19,6 +19,7 @@ import (
 	"wending/db/engine"
 	"wending/db/entries"
 	"wending/db/event"
+	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/outbox"
 	"wending/db/people"
@@ -208,6 +209,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("task.tab.", "overview", "answers", "review", "report", "process", "settings")
 	add("results.align.", results.Alignments...)
+	add("results.by.", results.LettersBy...)
+	add("results.filter.", results.FilterMeaningSame, results.FilterMeaningDifferent, results.FilterMeaningUnsure)
+	add("meaning.by.", string(meaning.Model), string(meaning.Person))
 	add("review.reason.", review.Reasons...)
 	add("review.kind.", review.WrongNumber, review.WrongConclusion, review.WrongCitation)
 	add("review.same.without.", "judged", "failed", "against", "files")
@@ -280,7 +284,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "confirm", "append", "evaluate", "saved", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
+	add("done.", "created", "extend", "confirm", "append", "evaluate", "saved", "deleted", "group", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, number := range []string{"latency_ms", "total_tokens", "cost"} {
 		add("results.slice.", number, "min_"+number, "max_"+number)
