@@ -237,7 +237,7 @@ func (s *Server) mount(e *echo.Echo) {
 	tools := journal.NewToolReports(s.Store)
 	s.pages = web.Register(compressed, plain, web.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
-		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket, Tools: tools, Version: s.Version, Failed: s.failed, Log: s.Log,
+		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket, Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
 	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Tools: tools, Version: s.Version, Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)

@@ -26,6 +26,8 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.GET("/tasks/:taskId/units/:unitId/files", h.showFiles)
 	group.GET("/tasks/:taskId/flights", h.showFlights)
 	group.GET("/tasks/:taskId/replay/:number", h.showBeside)
+	group.GET("/tasks/:taskId/gallery", h.showProcess)
+	group.GET("/tasks/:taskId/launches/:launchId", h.showLaunch)
 }
 
 // showFlights lists the calls under way for a part of the task's page.

@@ -25,12 +25,8 @@ import (
 )
 
 const (
-	// newestShown is how many of the newest answers the page of a task's calls shows, and newestCut how much of each.
-	newestShown, newestCut = 8, 160
 	// deliveriesShown is how many messages to channels a task's page lists, newest first.
 	deliveriesShown = 10
-	// launchRunCut is how many characters of each answer the page of a launch shows.
-	launchRunCut = 300
 	// firstShown is how many questions the page of a draft shows.
 	firstShown = 5
 )
@@ -402,40 +398,6 @@ func launchesMoved(c echo.Context, task db.Task) string {
 
 // signOffMoved returns the current address of the summary of a review.
 func signOffMoved(_ echo.Context, task db.Task) string { return paths.Review(task.ID) }
-
-// showLaunch shows one start of a task with its runs, including those that were repeated later.
-func (p *Pages) showLaunch(c echo.Context) error {
-	ctx := c.Request().Context()
-	task, err := p.task(c)
-	if err != nil {
-		return err
-	}
-	id, err := request.ID(c.Param("launchId"), db.KindLaunch)
-	if err != nil {
-		return err
-	}
-	launch, err := p.history.Launch(ctx, task.ID, id)
-	if err != nil {
-		return err
-	}
-	page, err := pages.Window(c)
-	if err != nil {
-		return err
-	}
-	runs, total, err := p.history.Runs(ctx, launch.ID, launchRunCut, page)
-	if err != nil {
-		return err
-	}
-	pager := pages.NewPager(paths.Launch(task.ID, launch.ID), url.Values{}, page, total)
-	if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
-		return err
-	}
-	l := pages.Locale(c)
-	title := l.Text("launch.title", "Number", launch.Number)
-	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
-	frame.Styles = []string{"list.css"}
-	return pages.Render(c, http.StatusOK, taskpages.LaunchPage(frame, taskpages.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
-}
 
 // listWorkers shows the worker processes.
 func (p *Pages) listWorkers(c echo.Context) error {

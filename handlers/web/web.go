@@ -44,9 +44,7 @@ type Config struct {
 	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
 	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
-	// Tools are the reports about the use of tools.
-	Tools   *journal.ToolReports
-	Version string
+	Version                            string
 	// Failed logs and reports an internal error.
 	Failed func(ctx context.Context, err error)
 	Log    *slog.Logger
@@ -106,9 +104,7 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.GET("/tasks/:taskId", p.showTask)
 	compressed.GET("/tasks/:taskId/settings", p.showSettings)
 	compressed.GET("/tasks/:taskId/presence", p.showPresence)
-	compressed.GET("/tasks/:taskId/gallery", p.showProcess)
 	compressed.GET("/tasks/:taskId/launches", p.moved(launchesMoved))
-	compressed.GET("/tasks/:taskId/launches/:launchId", p.showLaunch)
 	compressed.GET("/tasks/:taskId/results", p.showReport)
 	compressed.GET("/tasks/:taskId/results/print", p.printReport)
 	plain.GET("/tasks/:taskId/results/export", p.exportShown)

@@ -1,0 +1,142 @@
+package replay
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/engine"
+	"wending/db/journal"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/views/paths"
+	"wending/views/replay"
+	"wending/views/taskpages"
+	"wending/views/ui"
+)
+
+const (
+	// filesShown is how many files the page of a task's calls and files shows.
+	filesShown = 60
+	// newestShown is how many of the newest answers it shows, and newestCut how much of each.
+	newestShown, newestCut = 8, 160
+	// launchRunCut is how many characters of each answer the page of a launch shows.
+	launchRunCut = 300
+)
+
+// showProcess shows how a task came about: its launches, its newest calls, and the files that they produced.
+func (h *handler) showProcess(c echo.Context) error {
+	ctx, history := c.Request().Context(), engine.NewHistory(h.Store)
+	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	process := taskpages.Process{Task: task}
+	if process.Files, err = h.files(c, task); err != nil {
+		return err
+	}
+	launches, err := pages.WindowOf(c, "launches")
+	if err != nil {
+		return err
+	}
+	total := 0
+	if process.Launches, total, err = history.Launches(ctx, task.ID, launches); err != nil {
+		return err
+	}
+	process.Pager = ui.Pager{Path: paths.Gallery(task.ID), Name: "launches", Query: process.Files.Pager.Query, Page: launches.Number, Size: launches.Size, Total: total}
+	for _, pager := range []ui.Pager{process.Files.Pager, process.Pager} {
+		if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
+			return err
+		}
+	}
+	if process.Tools, err = h.Tools.Of(ctx, task); err != nil {
+		return err
+	}
+	differing, err := pages.WindowOf(c, "differing")
+	if err != nil {
+		return err
+	}
+	process.Differing = db.OnPage(process.Tools.Differing, differing)
+	process.DifferingPager = ui.Pager{Path: paths.Gallery(task.ID), Name: "differing", Query: process.Files.Pager.Query, Page: differing.Number, Size: differing.Size, Total: len(process.Tools.Differing)}
+	if redirected, err := pages.RedirectPastEnd(c, process.DifferingPager); redirected {
+		return err
+	}
+	if process.Newest, err = history.Newest(ctx, task.ID, newestCut, newestShown); err != nil {
+		return err
+	}
+	l := pages.Locale(c)
+	frame := pages.Frame(c, h.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.process"), "Name", task.Name), ui.SectionTasks)
+	frame.Styles, frame.Scripts = []string{"list.css", "task.css", "report.css", "gallery.css"}, []string{"gallery.js"}
+	return pages.Render(c, http.StatusOK, taskpages.ProcessPage(frame, process))
+}
+
+// files reads a page of the files that a task's agents produced.
+func (h *handler) files(c echo.Context, task db.Task) (view replay.FilesView, err error) {
+	ctx, assets := c.Request().Context(), journal.NewAssets(h.Store)
+	page, err := pages.Window(c)
+	if err != nil {
+		return view, err
+	}
+	if c.QueryParam("page_size") == "" {
+		page.Size = filesShown
+	}
+	view = replay.FilesView{Task: task, Kind: c.QueryParam("type")}
+	query := url.Values{}
+	if view.Kind != "" {
+		if !slices.Contains(replay.FileKinds, view.Kind) {
+			return view, request.ParameterFault("type", request.OneOf(replay.FileKinds...))
+		}
+		query.Set("type", view.Kind)
+	}
+	if view.Variant, err = pages.Variant(c, task); err != nil {
+		return view, err
+	}
+	if view.Variant != 0 {
+		query.Set("variant", strconv.Itoa(view.Variant))
+	}
+	if view.Counts, err = assets.Counts(ctx, task.ID); err != nil {
+		return view, err
+	}
+	total := 0
+	view.Assets, total, err = assets.List(ctx, task.ID, journal.AssetFilter{Kind: view.Kind, Variant: view.Variant}, page)
+	view.Pager = ui.Pager{Path: paths.Gallery(task.ID), Query: query, Page: page.Number, Size: page.Size, Total: total}
+	return view, err
+}
+
+// showLaunch shows one start of a task with its runs, including those that were repeated later.
+func (h *handler) showLaunch(c echo.Context) error {
+	ctx, history := c.Request().Context(), engine.NewHistory(h.Store)
+	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
+	if err != nil {
+		return err
+	}
+	id, err := request.ID(c.Param("launchId"), db.KindLaunch)
+	if err != nil {
+		return err
+	}
+	launch, err := history.Launch(ctx, task.ID, id)
+	if err != nil {
+		return err
+	}
+	page, err := pages.Window(c)
+	if err != nil {
+		return err
+	}
+	runs, total, err := history.Runs(ctx, launch.ID, launchRunCut, page)
+	if err != nil {
+		return err
+	}
+	pager := pages.NewPager(paths.Launch(task.ID, launch.ID), url.Values{}, page, total)
+	if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
+		return err
+	}
+	l := pages.Locale(c)
+	title := l.Text("launch.title", "Number", launch.Number)
+	frame := pages.Frame(c, h.Version, title, ui.SectionTasks)
+	frame.Styles = []string{"list.css"}
+	return pages.Render(c, http.StatusOK, taskpages.LaunchPage(frame, taskpages.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
+}
