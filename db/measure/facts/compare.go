@@ -483,7 +483,7 @@ func (c *comparison) conflicts() {
 		return !x.Agrees(y) && !x.IsLoose && !y.IsLoose && (x.Class == y.Class || areSums(x, y)) && x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
 	}, isOpen, nil)
 	c.score(pairs)
-	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
+	alone := [2]map[measure]string{c.alone(0, c.a, measureOf), c.alone(1, c.b, measureOf)}
 	pairs = slices.DeleteFunc(pairs, func(p pair) bool { return p.score < c.leastOf(p, alone) })
 	sortPairs(pairs)
 	for _, p := range pairs {
@@ -523,7 +523,7 @@ func areSums(x, y *claim.Claim) bool {
 // measure is the quantity that a fact measures, without its value.
 type measure struct {
 	class claim.Class
-	unit  string // of counts
+	unit  string // of counts, or of all values
 }
 
 func measureOf(f *claim.Claim) measure {
@@ -533,21 +533,27 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone returns the measures of which an answer has only one open value, with this value.
-func (c *comparison) alone(k int, s *side) map[measure]string {
+// alone returns the measures, as of gives them, of which an answer has only one open value, with this value.
+func (c *comparison) alone(k int, s *side, of func(*claim.Claim) measure) map[measure]string {
 	values := map[measure]string{}
 	for i := range s.Claims {
 		f := &s.Claims[i]
 		if c.states[k][i] != open || f.IsWorking {
 			continue
 		}
-		if value, isKnown := values[measureOf(f)]; isKnown && value != f.Key {
-			values[measureOf(f)] = ""
+		if value, isKnown := values[of(f)]; isKnown && value != f.Key {
+			values[of(f)] = ""
 		} else if !isKnown {
-			values[measureOf(f)] = f.Key
+			values[of(f)] = f.Key
 		}
 	}
 	return values
+}
+
+// finelyOf returns the measure with the unit in which a value is written: 90 days beside 15 minutes.
+func finelyOf(f *claim.Claim) measure {
+	_, unit, _ := strings.Cut(f.Value, " ")
+	return measure{f.Class, unit}
 }
 
 // isAlike reports whether most sentences of both answers are equal, so that the answers differ in some places but are

@@ -81,7 +81,7 @@ const (
 	repetition  // how many of the two values the other answer has, too
 	otherUnit   // they are counts of different things
 	otherClass  // only one of them has a unit
-	uniqueness  // no other value of what they measure is left in either answer
+	uniqueness  // no other value of what they measure, or in their unit, is left in either answer
 	distance    // one of them is many times the other one
 	oneRange    // only one of them is a range
 	bareDigits  // neither has a unit
@@ -108,7 +108,7 @@ func (e *evidence) total() float32 {
 }
 
 // leastEvidence is the evidence from which two claims count as being about the same thing.
-const leastEvidence = 1.0
+const leastEvidence = 0.6
 
 // isWeighed reports whether evidence decides about a claim's counterpart.
 func isWeighed(f *claim.Claim) bool {
@@ -153,7 +153,8 @@ func (c *comparison) weighEvidence(pairs []pair) {
 		}
 	}
 	settled := c.elsewhere()
-	alone := [2]map[measure]string{c.alone(0, c.a), c.alone(1, c.b)}
+	alone := [2]map[measure]string{c.alone(0, c.a, measureOf), c.alone(1, c.b, measureOf)}
+	aloneInUnit := [2]map[measure]string{c.alone(0, c.a, finelyOf), c.alone(1, c.b, finelyOf)}
 	for n, p := range pairs {
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 		var e evidence
@@ -170,7 +171,11 @@ func (c *comparison) weighEvidence(pairs []pair) {
 		}
 		e[otherUnit] = otherUnits(x, y)
 		e[otherClass] = one(x.Class != y.Class)
-		e[uniqueness] = one(!isOtherUnit(x, y) && x.IsRange() == y.IsRange() && alone[0][measureOf(x)] != "" && alone[1][measureOf(y)] != "")
+		if !isOtherUnit(x, y) && x.IsRange() == y.IsRange() {
+			isAlone := alone[0][measureOf(x)] != "" && alone[1][measureOf(y)] != ""
+			isAloneInUnit := aloneInUnit[0][finelyOf(x)] != "" && aloneInUnit[1][finelyOf(x)] != "" && finelyOf(x) == finelyOf(y)
+			e[uniqueness] = one(isAlone || isAloneInUnit)
+		}
 		e[distance] = one(x.Class < claim.ClassDate && claim.AreFarApart(x, y))
 		e[oneRange] = one(x.IsRange() != y.IsRange())
 		e[bareDigits] = one(x.IsBare() && y.IsBare())
