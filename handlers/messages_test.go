@@ -321,3 +321,65 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 		require.Contains(t, left, "at="+at, "no firing of this schedule")
 	}
 }
+
+// A number whose level has changed is announced once for each excursion, even by a schedule without alerts of its own: in
+// chats, webhooks, the API and on the page. A firing whose failed runs are retried does not announce it again.
+func TestANumberThatLeavesItsLimitsIsTold(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	hook := newReceiver(t, always(200))
+	chat := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
+	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished", "alert"}})
+	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "slack", "url": chat, "events": []string{"alert"}, "lang": "en"}, 201)["id"].(string)
+	model := &nights{}
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, model.answer(call.Question)) })
+	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "5", "file@q.csv": "question,standard_answer\nq1,a\nq2,b\nq3,c\nq4,d\n"})
+	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel, card}})
+	s.fire(t, schedule, hook)
+	s.tables.MustExec(`
+		INSERT INTO firings (schedule_id, planned_at, outcome, missed, launch_id, summary)
+		SELECT schedule_id, planned_at - n * interval '1 day', 'STARTED', 0, launch_id, jsonb_set(summary::jsonb, '{variants,0,points}', jsonb_build_object(
+			'agreement', jsonb_build_object('value', 0.99 + 0.01 * (n % 2), 'low', null, 'high', null, 'se', 0.01)))
+		FROM firings, generate_series(1, 12) n`)
+	require.Empty(t, s.fire(t, schedule, hook)["worse"])
+	require.Empty(t, hook.of(t, "task.alert"), "within the limits")
+
+	all := map[string]int{"q1": 5, "q2": 5, "q3": 5, "q4": 5}
+	model.begin(all)
+	s.fire(t, schedule, hook)
+	dbtest.Await(t, 20*time.Second, "it is told", func() bool { return len(hook.of(t, "task.alert")) == 1 })
+	told := hook.of(t, "task.alert")[0]
+	alert := told["alert"].(object)
+	require.Equal(t, []any{schedule, "夜", "agreement"}, []any{alert["schedule_id"], alert["schedule_name"], alert["metric"]})
+	require.EqualValues(t, 0, alert["value"])
+	require.Empty(t, alert["findings"])
+	require.Len(t, alert["drifts"], 1)
+	drift := alert["drifts"].([]any)[0].(object)
+	require.Equal(t, []any{"agreement", true}, []any{drift["metric"], drift["is_worse"]})
+	require.Less(t, drift["average"], drift["low"])
+	stored := s.listed(t, "schedules/"+schedule+"/tasks")
+	require.Equal(t, stored[0]["task_id"], told["task_id"])
+	require.Equal(t, []any{drift}, stored[0]["drifts"])
+	require.Empty(t, stored[1]["drifts"])
+	var body string
+	dbtest.Await(t, 20*time.Second, "people are told", func() bool {
+		return s.tables.Get(&body, `SELECT convert_from(body, 'UTF8') FROM deliveries WHERE channel_id = $1 AND state = 'SENT'`, card) == nil
+	})
+	require.Contains(t, body, "Agreement: 0.0% this time; its moving average of ")
+	require.Contains(t, body, "/library/schedules/"+schedule)
+	require.Contains(t, body, "/tasks/"+told["task_id"].(string))
+	page := s.get(t, "/library/schedules/"+schedule).page(t)
+	require.Equal(t, 1, page.Find("svg .alarm.drift").Length())
+	require.Regexp(t, `一致率 · 移动平均 [\d.]+% 越过下限 [\d.]+%`, page.Find("tbody tr").First().Text())
+
+	model.begin(all)
+	s.fire(t, schedule, hook)
+	s.tables.MustExec(`UPDATE firings SET launch_id = NULL WHERE task_id = $1`, told["task_id"]) // as a later launch does
+	dbtest.Await(t, 60*time.Second, "it is summed up again", func() bool {
+		var open int
+		require.NoError(t, s.tables.Get(&open, `SELECT count(*) FROM firings WHERE launch_id IS NULL`))
+		return open == 0
+	})
+	dbtest.Hold(t, 3*time.Second, "once", func() bool { return len(hook.of(t, "task.alert")) == 1 })
+	require.Equal(t, []any{drift}, s.listed(t, "schedules/"+schedule+"/tasks")[1]["drifts"])
+}

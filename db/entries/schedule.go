@@ -213,6 +213,46 @@ func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID, 
 	return f, pg.Classify("look for a firing", err)
 }
 
+// watched and learned are how many firings Watched returns at most: the newest ones, and the first ones of their
+// configuration, from which limits are learned.
+const watched, learned = 400, 20
+
+// Watched returns the firings with results that a control chart covers, up to a planned time (nil means
+// all), the oldest first. Where not all
+// firings fit, those in between are left out: the moving average has long forgotten them.
+func (s Schedules) Watched(ctx context.Context, scope db.Scope, scheduleID uuid.UUID, until *time.Time) (found []Firing, err error) {
+	list := `
+		WITH newest AS (
+			SELECT ` + columns + `
+			FROM firings f
+			JOIN schedules s ON s.id = f.schedule_id AND ` + db.Within("s.project_id", "$3") + `
+			WHERE f.schedule_id = $1 AND ($2::timestamptz IS NULL OR f.planned_at <= $2) AND f.summary IS NOT NULL
+			ORDER BY f.planned_at DESC
+			LIMIT $4),
+		oldest AS (
+			SELECT planned_at, summary->>'configuration' AS configuration FROM newest ORDER BY planned_at LIMIT 1),
+		other AS ( -- the last firing before the configuration of the oldest one
+			SELECT max(f.planned_at) AS planned_at
+			FROM firings f
+			CROSS JOIN oldest
+			WHERE f.schedule_id = $1 AND f.planned_at < oldest.planned_at AND f.summary->>'configuration' <> oldest.configuration),
+		first AS (
+			SELECT ` + columns + `
+			FROM firings f
+			CROSS JOIN oldest
+			CROSS JOIN other
+			WHERE f.schedule_id = $1 AND f.planned_at < oldest.planned_at AND f.summary IS NOT NULL
+				AND (other.planned_at IS NULL OR f.planned_at > other.planned_at)
+			ORDER BY f.planned_at
+			LIMIT $5)
+		SELECT * FROM first
+		UNION ALL
+		SELECT * FROM newest
+		ORDER BY planned_at`
+	err = s.db.SelectContext(ctx, &found, list, scheduleID, until, scope, watched, learned)
+	return found, pg.Classify("read the firings of a control chart", err)
+}
+
 // Unsummed is a firing whose task has ended in a launch that the firing's summary does not cover.
 type Unsummed struct {
 	Firing

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Night is a metric at one firing of a schedule.
@@ -25,6 +26,86 @@ type Control struct {
 	// IsOut reports that the average is beyond its limits, IsAlarm that it is so for the first night: the night before,
 	// it was within them.
 	IsOut, IsAlarm bool
+}
+
+// Drift is a metric of a variant whose moving average leaves its limits: its level has changed.
+type Drift struct {
+	Variant string  `json:"variant,omitempty" doc:"Name of the variant; absent for a plain task"`
+	Metric  Metric  `json:"metric" enum:"agreement,pass_rate,success_rate,latency_ms,cost"`
+	Value   float64 `json:"value" doc:"Value of the metric at the firing" example:"0.62"`
+	Average float64 `json:"average" doc:"Exponentially weighted moving average up to the firing" example:"0.71"`
+	Low     float64 `json:"low" doc:"Lower limit of the average, learned from the first ten firings of the configuration" example:"0.78"`
+	High    float64 `json:"high" doc:"Upper limit of the average" example:"0.9"`
+	IsWorse bool    `json:"is_worse" doc:"True if a share fell, or if latency or cost rose"`
+}
+
+// Limit returns the limit that the average has left.
+func (d Drift) Limit() float64 {
+	if d.Average < d.Low {
+		return d.Low
+	}
+	return d.High
+}
+
+// IsSame reports that two drifts are about the same metric of the same variant.
+func (d Drift) IsSame(other Drift) bool {
+	return d.Variant == other.Variant && d.Metric == other.Metric
+}
+
+// Drifts returns the metrics whose moving averages leave their limits at the newest of some firings, which are listed
+// the oldest first. In later firings of the same excursion, there are none.
+func Drifts(firings []FiringSummary) (drifts []Drift) {
+	if len(firings) == 0 {
+		return nil
+	}
+	last := len(firings) - 1
+	for n, variant := range firings[last].Variants {
+		for _, metric := range Metrics {
+			control := ControlsOf(firings, n, metric)[last]
+			if control == nil || !control.IsAlarm {
+				continue
+			}
+			drifts = append(drifts, Drift{
+				Variant: variant.Name, Metric: metric, Value: variant.Points[metric].Value, Average: control.Average, Low: control.Low, High: control.High,
+				IsWorse: (control.Average < control.Low) == metric.IsShare(),
+			})
+		}
+	}
+	return drifts
+}
+
+// ControlsOf returns the control chart of a metric over firings, the oldest first; nil for firings in which the metric is
+// unknown. The variant is given by its place, from 0.
+func ControlsOf(firings []FiringSummary, variant int, metric Metric) []*Control {
+	var nights []Night
+	var places []int
+	isRestart := false // until the metric is known again
+	for n, firing := range firings {
+		isRestart = isRestart || n > 0 && firing.IsRestart(firings[n-1])
+		if variant >= len(firing.Variants) {
+			continue
+		}
+		if point, isKnown := firing.Variants[variant].Points[metric]; isKnown {
+			nights, places, isRestart = append(nights, Night{point.Value, point.error(), isRestart}), append(places, n), false
+		}
+	}
+	controls := make([]*Control, len(firings))
+	for n, control := range WatchNights(nights) {
+		controls[places[n]] = &control
+	}
+	return controls
+}
+
+// error returns the standard error of a point. Where all questions are equal, it is that of the Wilson interval: ten
+// nights without a failed call do not mean that no call ever fails.
+func (p Point) error() float64 {
+	switch {
+	case p.SE != nil && *p.SE > noDeviation:
+		return *p.SE
+	case p.Low != nil && p.High != nil:
+		return (*p.High - *p.Low) / 2 / distuv.UnitNormal.Quantile(oneSided)
+	}
+	return 0
 }
 
 // The numbers of the control chart.

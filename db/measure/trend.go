@@ -46,7 +46,7 @@ func (m Metric) of(q ComparedQuestion) *float64 {
 // none.
 type Point struct {
 	Value float64  `json:"value" doc:"Value of the metric: a share from 0 to 1, milliseconds for latency_ms, or the total cost of the firing" example:"0.82"`
-	Low   *float64 `json:"low" doc:"Lower end of the 95 % interval over the questions; null with fewer than two questions or if all are equal"`
+	Low   *float64 `json:"low" doc:"Lower end of the 95 % interval over the questions; null with fewer than two questions and, for latency and cost, if all are equal"`
 	High  *float64 `json:"high" doc:"Upper end of the interval; null if low is"`
 	SE    *float64 `json:"se" doc:"Standard error of the value; null with fewer than two questions"`
 }
@@ -64,10 +64,17 @@ type FiringSummary struct {
 	Variants []VariantPoints `json:"variants"`
 	// Alerts are the reasons for an alert; empty if nothing was watched.
 	Alerts []Finding `json:"alerts,omitempty"`
+	// Drifts are the metrics whose moving averages left their limits at this firing, in the first firing of each excursion.
+	Drifts []Drift `json:"drifts,omitempty"`
 	// FactChanges are the questions whose facts changed since the previous firing; nil if there was none.
 	FactChanges *FactChanges `json:"facts_changed,omitempty"`
 	// Configuration identifies what was asked, of whom, and how it is judged; empty for firings of older versions.
 	Configuration string `json:"configuration,omitempty"`
+}
+
+// IsRestart reports that a firing has another configuration than the one before.
+func (f FiringSummary) IsRestart(before FiringSummary) bool {
+	return before.Configuration != "" && f.Configuration != "" && before.Configuration != f.Configuration
 }
 
 // FactChanges are the questions of a firing whose most common answer contradicts, in a fact, the most common answer
@@ -109,6 +116,9 @@ func PointsOf(questions []ComparedQuestion, cost *string) map[Metric]Point {
 		point, interval := Point{Value: *mean}, values.Interval()
 		if metric.IsShare() {
 			interval = values.Share()
+			if se := values.SE(); se != nil && *se < noDeviation {
+				interval = Wilson(*mean, values.Clusters())
+			}
 		}
 		scale := 1.0
 		if metric == MetricCost {
@@ -169,9 +179,11 @@ type Alert struct {
 	ScheduleID   uuid.UUID `json:"schedule_id"`
 	ScheduleName string    `json:"schedule_name"`
 	Metric       Metric    `json:"metric"`
-	// Finding is the first of Findings, for receivers that read only one.
+	// Finding is the first of Findings, for receivers that read only one. Without findings, Metric and Finding hold the
+	// value of the first drift.
 	Finding
 	Findings []Finding `json:"findings"`
+	Drifts   []Drift   `json:"drifts,omitempty"`
 }
 
 // Watched holds a variant's results at a firing, and at the firings before it.

@@ -29,7 +29,10 @@ func TestPointsHaveTheirIntervals(t *testing.T) {
 	require.InDelta(t, 0.12, points[measure.MetricCost].Value, 1e-9)
 	require.InDelta(t, 0.12*(1+4.302653*0.25/1.7320508), *points[measure.MetricCost].High, 1e-6)
 	require.NotContains(t, points, measure.MetricPassRate)
-	require.Nil(t, measure.PointsOf(questions(0.5, 0.5), nil)[measure.MetricAgreement].Low)
+	equal := measure.PointsOf(questions(0.5, 0.5), nil)
+	require.InDelta(t, measure.Wilson(0.5, 2)[0], *equal[measure.MetricAgreement].Low, 1e-9, "all are equal")
+	require.Nil(t, equal[measure.MetricLatency].Low)
+	require.Nil(t, measure.PointsOf(questions(0.5), nil)[measure.MetricAgreement].Low)
 	require.NotContains(t, measure.PointsOf(questions(0.5), nil), measure.MetricCost)
 }
 

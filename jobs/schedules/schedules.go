@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -174,20 +175,63 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 			return err
 		}
 	}
-	var alert json.RawMessage
-	if len(summary.Alerts) > 0 {
-		alert, err = json.Marshal(measure.Alert{
-			ScheduleID: entry.ID, ScheduleName: entry.Name, Metric: measure.Metric(*entry.AlertMetric), Finding: summary.Alerts[0], Findings: summary.Alerts,
-		})
-		if err != nil {
-			return err
-		}
+	told, err := s.drifts(ctx, firing, &summary)
+	if err != nil {
+		return err
+	}
+	alert, err := alertOf(entry, summary.Alerts, told)
+	if err != nil {
+		return err
 	}
 	text, err := json.Marshal(summary)
 	if err != nil {
 		return err
 	}
 	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
+}
+
+// drifts adds the metrics whose moving averages leave their limits to a firing's summary, and returns those that were not
+// announced after an earlier launch of the same firing.
+func (s *Scheduler) drifts(ctx context.Context, firing entries.Unsummed, summary *measure.FiringSummary) (news []measure.Drift, err error) {
+	earlier, err := entries.NewSchedules(s.Store).Watched(ctx, db.AllProjects(), firing.ScheduleID, &firing.PlannedAt)
+	if err != nil {
+		return nil, err
+	}
+	var summaries []measure.FiringSummary
+	var known []measure.Drift
+	for _, one := range earlier {
+		var of measure.FiringSummary
+		if err := json.Unmarshal(*one.Summary, &of); err != nil {
+			return nil, err
+		}
+		if one.ID == firing.ID {
+			known = of.Drifts
+			continue
+		}
+		summaries = append(summaries, of)
+	}
+	summary.Drifts = measure.Drifts(append(summaries, *summary))
+	for _, drift := range summary.Drifts {
+		if !slices.ContainsFunc(known, drift.IsSame) {
+			news = append(news, drift)
+		}
+	}
+	return news, nil
+}
+
+// alertOf returns the alert about a firing; nil if there is nothing to announce.
+func alertOf(entry entries.Schedule, findings []measure.Finding, drifts []measure.Drift) (json.RawMessage, error) {
+	alert := measure.Alert{ScheduleID: entry.ID, ScheduleName: entry.Name, Findings: findings, Drifts: drifts}
+	switch {
+	case len(findings) > 0:
+		alert.Metric, alert.Finding = measure.Metric(*entry.AlertMetric), findings[0]
+	case len(drifts) > 0:
+		alert.Metric, alert.Finding = drifts[0].Metric, measure.Finding{Variant: drifts[0].Variant, Value: drifts[0].Value}
+		alert.Findings = []measure.Finding{}
+	default:
+		return nil, nil
+	}
+	return json.Marshal(alert)
 }
 
 // configurationOf identifies the agents, prompts, evaluators and questions of a task, as far as they can be read without

@@ -94,26 +94,49 @@ func (w Writer) alert(l text.Locale, d outbox.Delivery, task db.Task, data taskD
 			return err
 		}
 	}
-	if len(found.Findings) == 0 { // an earlier version announced each finding separately
+	if len(found.Findings) == 0 && len(found.Drifts) == 0 { // an earlier version announced each finding separately
 		found.Findings = []measure.Finding{found.Finding}
 	}
 	m.Tone = notify.Bad
 	m.Title = l.Text("notify.alert", "Name", found.ScheduleName)
 	m.Facts = []notify.Fact{{Name: l.Text("notify.task"), Value: task.Name}}
 	for _, finding := range found.Findings {
-		name := l.Text("trend.metric." + string(found.Metric))
-		if finding.Variant != "" {
-			name = l.Text("notify.of", "Question", name, "Name", finding.Variant)
-		}
 		for _, value := range findingTexts(l, found.Metric, finding) {
-			m.Facts = append(m.Facts, notify.Fact{Name: name, Value: value})
+			m.Facts = append(m.Facts, notify.Fact{Name: metricName(l, found.Metric, finding.Variant), Value: value})
 		}
+	}
+	for _, drift := range found.Drifts {
+		m.Facts = append(m.Facts, notify.Fact{Name: metricName(l, drift.Metric, drift.Variant), Value: driftText(l, drift)})
+	}
+	if len(found.Drifts) > 0 && w.PublicURL != "" {
+		trend := l.Text("notify.alert.trend")
+		m.Facts = append(m.Facts, notify.Fact{Name: l.Text("notify.alert.schedule"), Value: trend, Links: []notify.Link{{
+			Text: trend, Address: w.PublicURL + paths.LibraryEntry("schedules", found.ScheduleID),
+		}}})
 	}
 	m.Data = struct {
 		taskData
 		Alert measure.Alert `json:"alert"`
 	}{data, found}
 	return nil
+}
+
+// metricName returns the name of a metric, of a variant if that is named.
+func metricName(l text.Locale, metric measure.Metric, variant string) string {
+	name := l.Text("trend.metric." + string(metric))
+	if variant == "" {
+		return name
+	}
+	return l.Text("notify.of", "Question", name, "Name", variant)
+}
+
+// driftText returns a sentence about a moving average that left its limits.
+func driftText(l text.Locale, d measure.Drift) string {
+	key := "notify.alert.drift.above"
+	if d.Average < d.Low {
+		key = "notify.alert.drift.below"
+	}
+	return l.Text(key, "Value", metricText(d.Metric, d.Value), "Average", metricText(d.Metric, d.Average), "Limit", metricText(d.Metric, d.Limit()))
 }
 
 // findingTexts returns sentences about a variant's findings.

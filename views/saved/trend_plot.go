@@ -111,16 +111,11 @@ func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 		drawn.curves = append(drawn.curves, one)
 	}
 	for place := range p.Firings {
-		if place > 0 && isRestart(p.Firings[place-1], p.Firings[place]) {
+		if place > 0 && p.Firings[place].IsRestart(p.Firings[place-1].FiringSummary) {
 			drawn.restarts = append(drawn.restarts, mark{at: coordinate(x(place))})
 		}
 	}
 	return drawn, true
-}
-
-// isRestart reports that a firing has another configuration than the one before.
-func isRestart(before, now Firing) bool {
-	return before.Configuration != "" && now.Configuration != "" && before.Configuration != now.Configuration
 }
 
 // control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md, Nights).
@@ -128,21 +123,9 @@ func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64,
 	if p.hasGaps { // tasks of people are no equal nights
 		return
 	}
-	var nights []measure.Night
-	var places []int // in Firings; negative for earlier ones
-	var before *Firing
-	isOther := false // until the metric is known again
-	all := slices.Concat(p.Earlier, p.Firings)
-	for n, firing := range all {
-		isOther = isOther || before != nil && isRestart(*before, firing)
-		before = &all[n]
-		if c.number >= len(firing.Variants) {
-			continue
-		}
-		if point, isKnown := firing.Variants[c.number].Points[metric]; isKnown {
-			nights = append(nights, measure.Night{Value: point.Value, SE: given(point.SE, 0), IsRestart: isOther})
-			places, isOther = append(places, n-len(p.Earlier)), false
-		}
+	var all []measure.FiringSummary
+	for _, firing := range slices.Concat(p.Earlier, p.Firings) {
+		all = append(all, firing.FiringSummary)
 	}
 	var average, low, high []string
 	end := func() {
@@ -152,12 +135,15 @@ func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64,
 		}
 		average, low, high = nil, nil, nil
 	}
-	for n, control := range measure.WatchNights(nights) {
-		if places[n] < 0 || !control.HasLimits {
+	for n, control := range measure.ControlsOf(all, c.number, metric)[len(p.Earlier):] {
+		if control == nil {
+			continue
+		}
+		if !control.HasLimits {
 			end()
 			continue
 		}
-		at := coordinate(x(places[n]))
+		at := coordinate(x(n))
 		average = append(average, at+","+coordinate(y(control.Average)))
 		low, high = append(low, at+","+coordinate(y(control.Low))), append(high, at+","+coordinate(y(control.High)))
 		for place := range c.dots {

@@ -15,8 +15,11 @@ func TestAPlotShowsALastingChange(t *testing.T) {
 	firings := func(configuration string, values ...float64) (list []Firing) {
 		for n, value := range values {
 			list = append(list, Firing{
-				PlannedAt: time.Date(2026, 11, 1+n, 2, 0, 0, 0, time.UTC), Configuration: configuration,
-				Variants: []measure.VariantPoints{{Number: 1, Points: map[measure.Metric]measure.Point{measure.MetricAgreement: {Value: value}}}},
+				PlannedAt: time.Date(2026, 11, 1+n, 2, 0, 0, 0, time.UTC),
+				FiringSummary: measure.FiringSummary{
+					Configuration: configuration,
+					Variants:      []measure.VariantPoints{{Number: 1, Points: map[measure.Metric]measure.Point{measure.MetricAgreement: {Value: value}}}},
+				},
 			})
 		}
 		return list

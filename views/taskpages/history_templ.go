@@ -64,7 +64,7 @@ func (h History) firings() (firings []saved.Firing) {
 		}
 		variants := make([]measure.VariantPoints, at+1)
 		variants[at] = measure.VariantPoints{Name: curve, Currency: task.Final.Currency, Points: pointsOf(*task.Final)}
-		firings = append(firings, saved.Firing{PlannedAt: task.CreatedAt, TaskID: &task.ID, Variants: variants})
+		firings = append(firings, saved.Firing{PlannedAt: task.CreatedAt, TaskID: &task.ID, FiringSummary: measure.FiringSummary{Variants: variants}})
 	}
 	return firings
 }

@@ -76,6 +76,8 @@ type ScheduledTask struct {
 	CompletedAt *rest.Moment            `json:"completed_at"`
 	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while the copy runs"`
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
+	// Drifts are the metrics whose level has changed.
+	Drifts []measure.Drift `json:"drifts" nullable:"false" doc:"The metrics whose moving average left its limits at this firing; a change is listed (and announced) once, until the average has been back within its limits"`
 	// FactsChanged are the questions that answer otherwise than at the firing before.
 	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts, in a fact, that of the previous firing; null while the copy runs and for the first firing"`
 }
@@ -201,7 +203,7 @@ func (h *handler) registerSchedules(api huma.API) {
 			}
 			one := ScheduledTask{
 				TaskID: task.ID, TaskName: task.Name, Status: task.Status, PlannedAt: rest.Moment(firing.PlannedAt), FiredAt: rest.Moment(firing.FiredAt),
-				Missed: firing.Missed, CompletedAt: rest.MomentOf(task.CompletedAt), Statistics: task.Final, Variants: []measure.VariantPoints{},
+				Missed: firing.Missed, CompletedAt: rest.MomentOf(task.CompletedAt), Statistics: task.Final, Variants: []measure.VariantPoints{}, Drifts: []measure.Drift{},
 			}
 			if firing.Summary != nil {
 				var summary measure.FiringSummary
@@ -210,6 +212,7 @@ func (h *handler) registerSchedules(api huma.API) {
 				}
 				one.Variants = append(one.Variants, summary.Variants...)
 				one.FactsChanged = summary.FactChanges
+				one.Drifts = append(one.Drifts, summary.Drifts...)
 			}
 			output.Body.Items = append(output.Body.Items, one)
 		}

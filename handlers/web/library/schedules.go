@@ -177,9 +177,7 @@ func (h *handler) showTimes(c echo.Context) error {
 // How many firings a trend shows as lines, and how many changed questions it lists.
 const (
 	firingsDrawn = 60
-	// firingsWatched is from how many the limits of the averages are computed.
-	firingsWatched = 400
-	shiftsShown    = 20
+	shiftsShown  = 20
 )
 
 // factsWithin limits the time for comparing the facts of two firings.
@@ -227,7 +225,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage,
 	page.ChangesAt = func(task uuid.UUID) string {
 		return place + "?" + url.Values{"at": {task.String()}, "page": {strconv.Itoa(window.Number)}}.Encode() + "#changes"
 	}
-	drawn, _, err := entries.NewSchedules(store).List(ctx, request.ScopeOf(ctx), row.ID, true, db.Page{Number: 1, Size: firingsWatched})
+	drawn, err := entries.NewSchedules(store).Watched(ctx, request.ScopeOf(ctx), row.ID, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -237,8 +235,6 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage,
 	if page.Firings, err = h.firings(ctx, drawn); err != nil {
 		return nil, err
 	}
-	page.Firings = slices.DeleteFunc(page.Firings, func(f saved.Firing) bool { return len(f.Variants) == 0 })
-	slices.Reverse(page.Firings)
 	if more := len(page.Firings) - firingsDrawn; more > 0 {
 		page.Earlier, page.Firings = page.Firings[:more], page.Firings[more:]
 	}
@@ -269,12 +265,9 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 			one.Status = states[*firing.TaskID]
 		}
 		if firing.Summary != nil {
-			var summary measure.FiringSummary
-			if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
+			if err := json.Unmarshal(*firing.Summary, &one.FiringSummary); err != nil {
 				return nil, err
 			}
-			one.Variants, one.Alerts, one.FactsChanged = summary.Variants, summary.Alerts, summary.FactChanges
-			one.Configuration = summary.Configuration
 		}
 		shown = append(shown, one)
 	}
