@@ -750,8 +750,13 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 			}
 		}
 		if launch.Status == LaunchRunning {
-			isPlanned, err := planLastRounds(ctx, tx, id)
-			if err == nil && !isPlanned {
+			rounds, err := planLastRounds(ctx, tx, id)
+			isPlanned := rounds.Made > 0 || rounds.Refused > 0
+			if err == nil && rounds.Made == 0 && rounds.IsOverQuota {
+				isPlanned, launch.Status = false, LaunchStopping
+				err = stopOverQuota(ctx, tx, id)
+			}
+			if err == nil && !isPlanned && launch.Status == LaunchRunning {
 				isPlanned, err = planLastGroupings(ctx, tx, id, launch.TaskID)
 			}
 			if err != nil || isPlanned {
@@ -793,9 +798,17 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 	return finished && err == nil, err
 }
 
-// planLastRounds plans the rounds that are due in a launch without open units, which the caller has locked. isPlanned reports
-// that the launch does not end yet: there are new units, or the budget has to make room for them first.
-func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (isPlanned bool, err error) {
+// stopOverQuota stops a launch without open units, which the caller has locked, because its project may make no further calls
+// today. Once it is resumed, its rounds continue.
+func stopOverQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
+	const stop = `UPDATE launches SET status = 'STOPPING', stop_requested_at = now(), stopped_by = '', stop_reason = $2 WHERE id = $1`
+	_, err := tx.ExecContext(ctx, stop, launchID, ReasonQuota)
+	return pg.Classify("stop the launch", err)
+}
+
+// planLastRounds plans the rounds that are due in a launch without open units, which the caller has locked. The launch does not
+// end yet if there are new units, or if the budget has to make room for them first.
+func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (planned rounds, err error) {
 	const isOver = `
 		SELECT t.adaptive IS NOT NULL AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state IN ('QUEUED', 'RUNNING'))
 		FROM launches l
@@ -803,10 +816,9 @@ func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (isPla
 		WHERE l.id = $1`
 	var mayPlan bool
 	if err := tx.GetContext(ctx, &mayPlan, isOver, launchID); err != nil || !mayPlan {
-		return false, pg.Classify("look whether the launch is over", err)
+		return planned, pg.Classify("look whether the launch is over", err)
 	}
-	planned, awaits, err := planRoundsOf(ctx, tx, launchID, nil)
-	return planned || awaits, err
+	return planRoundsOf(ctx, tx, launchID, nil)
 }
 
 // FailLaunch ends a launch and its task because of an internal fault that code names. Units that have not begun are

@@ -119,6 +119,12 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, err := engine.NewRecorder(store).Record(ctx, large, results)
 			return err
 		}},
+		{"PlanRounds", func() error {
+			tables.MustExec(`UPDATE evaluation_tasks SET adaptive = '{"max_runs": 20, "confidence": 0.95}' WHERE id = $1`, large)
+			defer tables.MustExec(`UPDATE evaluation_tasks SET adaptive = NULL WHERE id = $1`, large)
+			_, err := store.PlanRounds(ctx, retry, items)
+			return err
+		}},
 		{"Running Task", func() error { _, err := store.Task(ctx, db.AllProjects(), large); return err }},
 		{"TaskHindrance", func() error { _, err := report.NewMonitor(store).TaskHindrance(ctx, large); return err }},
 		{"Questions", func() error { _, err := report.New(store).Questions(ctx, large, items); return err }},

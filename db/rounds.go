@@ -97,8 +97,8 @@ func (t Task) MostRuns(planned Planned) int {
 
 // planRounds plans one more run of each question that has all its runs, is not settled and may be asked again: of the
 // questions $2 (NULL means all) in the scope of the launch $1. Each variant is decided separately, a conversation as a
-// whole. $3 is measure.SettledFrom, $4 the maximum number of runs to plan (NULL means no limit). The launch must be
-// locked: a second call finds the planned runs missing and plans nothing.
+// whole. $3 is measure.SettledFrom, $4 the maximum number of runs to plan (NULL means no limit), $5 whether that limit is the
+// project's quota, for which no launch waits. The launch must be locked: a second call finds the planned runs missing and plans nothing.
 const planRounds = `
 	WITH asked AS (
 		SELECT DISTINCT coalesce(first.id, i.id) AS item_id
@@ -166,17 +166,30 @@ const planRounds = `
 	noted AS (
 		UPDATE launches
 		SET total_units = total_units + (SELECT coalesce(sum(turns), 0) FROM granted), kept_items = kept_items - (SELECT items FROM kept),
-			awaits_budget = (SELECT count(*) FROM due) > (SELECT count(*) FROM granted)
+			awaits_budget = NOT $5 AND (SELECT count(*) FROM due) > (SELECT count(*) FROM granted)
 		WHERE id = $1 AND (awaits_budget OR EXISTS (SELECT FROM due)))
 	SELECT (SELECT count(*) FROM granted) AS made, (SELECT count(*) FROM due) - (SELECT count(*) FROM granted) AS refused`
 
+// CallsToday is how many calls the launches of the project p have made and planned that began today, in Beijing time.
+const CallsToday = `(
+	SELECT coalesce(sum(CASE WHEN l.status = 'PENDING' THEN ` + RunsOfTask + ` ELSE l.total_units END), 0)
+	FROM launches l
+	JOIN evaluation_tasks t ON t.id = l.task_id
+	WHERE l.created_at >= date_trunc('day', now(), 'Asia/Shanghai') AND NOT l.is_imported AND t.project_id = p.id)`
+
+// ReasonQuota means that a launch was stopped because its project may make no further calls today.
+const ReasonQuota = "QUOTA_CALLS"
+
 // lockRounds locks a launch that may plan rounds; room is how many units of its allowance are neither claimed nor queued, NULL
-// without a ceiling.
+// without a ceiling, quota how many calls its project may still plan today, NULL without a quota.
 const lockRounds = `
 	SELECT l.task_id, t.adaptive, (
 		SELECT greatest(0, a.allowed - a.claimed - (SELECT count(*) FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED'))
 		FROM allowances a
-		WHERE a.launch_id = l.id) AS room
+		WHERE a.launch_id = l.id) AS room, (
+		SELECT greatest(0, p.calls_per_day - ` + CallsToday + `)
+		FROM projects p
+		WHERE p.id = t.project_id AND p.calls_per_day IS NOT NULL) AS quota
 	FROM launches l
 	JOIN evaluation_tasks t ON t.id = l.task_id
 	WHERE l.id = $1 AND l.status = 'RUNNING' AND l.kind NOT IN ('EVALUATE', 'MEANING') AND t.adaptive IS NOT NULL
@@ -200,38 +213,50 @@ func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []in
 	if err := s.db.GetContext(ctx, &isDue, find, pq.Int64Array(itemIDs)); err != nil || !isDue {
 		return false, pg.Classify("look for questions that have all their runs", err)
 	}
-	err = s.db.InTx(ctx, "plan further rounds", func(tx *sqlx.Tx) (err error) {
-		planned, _, err = planRoundsOf(ctx, tx, launchID, itemIDs)
+	err = s.db.InTx(ctx, "plan further rounds", func(tx *sqlx.Tx) error {
+		rounds, err := planRoundsOf(ctx, tx, launchID, itemIDs)
+		planned = rounds.Made > 0
 		return err
 	})
 	return planned, err
 }
 
-// planRoundsOf plans rounds of the items, where nil means all. planned reports that there are new units, awaits that the budget
-// had no room for all.
-func planRoundsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemIDs []int64) (planned, awaits bool, err error) {
+// rounds is the outcome of planning: how many units were made, how many questions got none, and whether that was because of
+// the project's quota; otherwise the budget had no room for them.
+type rounds struct {
+	Made, Refused int
+	IsOverQuota   bool `db:"-"`
+}
+
+// planRoundsOf plans rounds of the items, where nil means all.
+func planRoundsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemIDs []int64) (planned rounds, err error) {
 	var launch struct {
-		TaskID   uuid.UUID `db:"task_id"`
-		Adaptive Adaptive  `db:"adaptive"`
-		Room     *int64    `db:"room"`
+		TaskID      uuid.UUID `db:"task_id"`
+		Adaptive    Adaptive  `db:"adaptive"`
+		Room, Quota *int64
 	}
 	err = tx.GetContext(ctx, &launch, lockRounds, launchID)
 	if pg.IsNoRows(err) {
-		return false, false, nil
+		return planned, nil
 	}
 	if err != nil {
-		return false, false, pg.Classify("lock the launch", err)
+		return planned, pg.Classify("lock the launch", err)
 	}
 	if err := pg.PreferIndexes(ctx, tx); err != nil {
-		return false, false, err
+		return planned, err
 	}
-	var rounds struct{ Made, Refused int }
-	err = tx.GetContext(ctx, &rounds, planRounds, launchID, pq.Int64Array(itemIDs), pq.Array(measure.SettledFrom(launch.Adaptive.Confidence)), launch.Room)
-	if err != nil {
-		return false, false, pg.Classify("plan further rounds", err)
+	limit := launch.Room
+	isQuota := launch.Quota != nil && (limit == nil || *launch.Quota < *limit)
+	if isQuota {
+		limit = launch.Quota
 	}
-	if rounds.Made == 0 {
-		return false, rounds.Refused > 0, nil
+	settled := pq.Array(measure.SettledFrom(launch.Adaptive.Confidence))
+	if err := tx.GetContext(ctx, &planned, planRounds, launchID, pq.Int64Array(itemIDs), settled, limit, isQuota); err != nil {
+		return planned, pg.Classify("plan further rounds", err)
 	}
-	return true, rounds.Refused > 0, Notify(ctx, tx, launch.TaskID)
+	planned.IsOverQuota = isQuota && planned.Refused > 0
+	if planned.Made == 0 {
+		return planned, nil
+	}
+	return planned, Notify(ctx, tx, launch.TaskID)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -161,4 +162,70 @@ func TestAProjectHasACeiling(t *testing.T) {
 	s.entry(t, "POST", "evaluation-tasks/"+id+"/resume", nil, 202)
 	s.awaitDone(t, id)
 	require.Greater(t, len(fake.Calls()), asked)
+}
+
+// An adaptive task plans its rounds only as far as its ceiling and the project's daily quota reach, and continues when they
+// are raised.
+func TestRoundsStayWithinTheCeilingAndTheQuota(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var mu sync.Mutex
+	said := 0
+	fake := agenttest.New(t, chatting(func(string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		said++
+		return fmt.Sprint("answer ", said)
+	}))
+	model, _ := s.chatTarget(t, "priced", fake.URL)
+	s.entry(t, "PATCH", "models/"+model, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
+	var rows strings.Builder
+	for n := 1; n <= 30; n++ {
+		fmt.Fprintf(&rows, "q%d,question %d,Paris\n", n, n)
+	}
+	created := s.post(t, api, map[string]string{
+		"task_name": "capped", "models": model, "runs_per_item": "2", "concurrency": "8", "max_cost": "0.5", "adaptive": `{"max_runs": 10, "confidence": 0.95}`,
+		"file@q.csv": "question_id,question,standard_answer\n" + rows.String(),
+	})
+	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	created.into(t, &task)
+	path := "evaluation-tasks/" + task.TaskID
+	ended := func(status string) (now object) {
+		dbtest.Await(t, 60*time.Second, "the task is "+status, func() bool {
+			now = s.entry(t, "GET", path, nil, 200)
+			return now["status"] == status
+		})
+		return now
+	}
+	stopped := ended("STOPPED")
+	require.Equal(t, "BUDGET_TASK", stopped["stop_reason"])
+	spent, err := strconv.ParseFloat(stopped["statistics"].(object)["cost"].(string), 64)
+	require.NoError(t, err)
+	require.LessOrEqual(t, spent, 0.5+1e-9)
+	require.Len(t, fake.Calls(), 90, "0.0055 each")
+
+	s.entry(t, "PATCH", path, object{"max_cost": "100"}, 200)
+	s.tables.MustExec(`UPDATE projects SET calls_per_day = 200`)
+	s.entry(t, "POST", path+"/resume", nil, 202)
+	stopped = ended("STOPPED")
+	require.Equal(t, "QUOTA_CALLS", stopped["stop_reason"])
+	require.Contains(t, s.get(t, "/tasks/"+task.TaskID).page(t).Text(), "今天的调用配额已用完")
+	var counted int
+	require.NoError(t, s.tables.Get(&counted, `SELECT sum(total_units) FROM launches`))
+	require.LessOrEqual(t, counted, 200)
+	require.Greater(t, len(fake.Calls()), 90)
+	require.LessOrEqual(t, len(fake.Calls()), 200)
+
+	s.tables.MustExec(`UPDATE launches SET created_at = created_at - interval '1 day'`) // the next day
+	s.entry(t, "POST", path+"/resume", nil, 202)
+	dbtest.Await(t, 60*time.Second, "it stops or ends", func() bool {
+		status := s.entry(t, "GET", path, nil, 200)["status"]
+		return status == "STOPPED" || status == "SUCCEEDED"
+	})
+	require.Nil(t, ended("SUCCEEDED")["stop_reason"])
+	require.Len(t, fake.Calls(), 300)
+	require.EqualValues(t, 300, ended("SUCCEEDED")["total_runs"])
 }

@@ -49,6 +49,17 @@ func TestAnEstimateCountsJudges(t *testing.T) {
 	statistics := s.entry(t, "GET", "evaluation-tasks/"+task.TaskID, nil, 200)["statistics"].(object)
 	require.Equal(t, "0.022", statistics["cost"])
 	require.Equal(t, "0.132", statistics["judge_cost"], "the task spent what is estimated for the next")
+
+	// Of an adaptive task, also what it takes at most.
+	require.Nil(t, after["calls_at_most"])
+	fields["adaptive"] = `{"max_runs": 10, "confidence": 0.95}`
+	adaptive := estimate()
+	require.Equal(t, "0.154", adaptive["cost"])
+	require.EqualValues(t, 20, adaptive["calls_at_most"])
+	require.EqualValues(t, 60, adaptive["judge_calls_at_most"])
+	require.Equal(t, "0.77", adaptive["cost_at_most"])
+	shown := s.post(t, "/compare/estimate", fields)
+	require.Contains(t, string(shown.body), "加问后最多调用 80 次（含打分），约 0.77 CNY")
 }
 
 // Before the start, the estimate and the form say what a task of this size can show, and on what that is based.

@@ -614,8 +614,8 @@ func TestChaosShort(t *testing.T) {
 	a.anyWorker().signal(syscall.SIGTERM)
 	a.awaitEnds(time.Minute, ids...)
 	a.requireExact(ids)
-	for n, id := range ids[:3] {
-		require.Equal(t, []int{1200, 800, 400}[n], task(t, a.web.url(), id).Statistics.Succeeded)
+	for n, id := range ids {
+		require.Equal(t, []int{1200, 800, 400, 30 * 6}[n], task(t, a.web.url(), id).Statistics.Succeeded)
 	}
 	cancel()
 	watching.Wait()

@@ -20,7 +20,7 @@ const (
 )
 
 // Reasons lists all reasons.
-var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth}
+var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth, db.ReasonQuota}
 
 // Spending reads and stops the spending of an installation.
 type Spending struct{ db *pg.Pool }

@@ -112,10 +112,7 @@ const today = `date_trunc('day', now(), 'Asia/Shanghai')`
 const readUsed = `
 	SELECT p.used_bytes, p.measured_at,
 		coalesce((SELECT uploads FROM project_uploads WHERE project_id = p.id AND day = CAST(now() AT TIME ZONE 'Asia/Shanghai' AS date)), 0) AS uploads,
-		(SELECT coalesce(sum(CASE WHEN l.status = 'PENDING' THEN ` + db.RunsOfTask + ` ELSE l.total_units END), 0)
-			FROM launches l
-			JOIN evaluation_tasks t ON t.id = l.task_id
-			WHERE l.created_at >= ` + today + ` AND NOT l.is_imported AND t.project_id = p.id) AS calls,
+		` + db.CallsToday + ` AS calls,
 		(SELECT count(*)
 			FROM lanes
 			JOIN launches l ON l.id = lanes.launch_id

@@ -62,15 +62,18 @@ type warning struct {
 
 type estimateOutput struct {
 	Body struct {
-		Calls           int       `json:"calls" example:"400"`
-		JudgeCalls      int       `json:"judge_calls" doc:"Number of calls to judges, in addition to calls" example:"400"`
-		MeaningCalls    int       `json:"meaning_calls" doc:"Number of calls that group answers by meaning, in addition to calls, if the answers to every question differ and each first reply is certain" example:"100"`
-		DurationSeconds *float64  `json:"duration_seconds" doc:"Estimate from rate limits and the duration of earlier calls, including calls to judges; null if unknown" example:"96.5"`
-		TotalTokens     *int      `json:"total_tokens" doc:"Estimate from earlier calls, including calls to judges; null if unknown" example:"60000"`
-		Cost            *string   `json:"cost" doc:"Estimate from the tokens of earlier calls, including calls to judges, a decimal number; null if unknown" example:"0.42"`
-		Currency        *string   `json:"currency" example:"USD"`
-		Variants        []Variant `json:"variants"`
-		Warnings        []warning `json:"warnings"`
+		Calls            int       `json:"calls" example:"400"`
+		JudgeCalls       int       `json:"judge_calls" doc:"Number of calls to judges, in addition to calls" example:"400"`
+		MeaningCalls     int       `json:"meaning_calls" doc:"Number of calls that group answers by meaning, in addition to calls, if the answers to every question differ and each first reply is certain" example:"100"`
+		DurationSeconds  *float64  `json:"duration_seconds" doc:"Estimate from rate limits and the duration of earlier calls, including calls to judges; null if unknown" example:"96.5"`
+		TotalTokens      *int      `json:"total_tokens" doc:"Estimate from earlier calls, including calls to judges; null if unknown" example:"60000"`
+		Cost             *string   `json:"cost" doc:"Estimate from the tokens of earlier calls, including calls to judges, a decimal number; null if unknown" example:"0.42"`
+		Currency         *string   `json:"currency" example:"USD"`
+		CallsAtMost      *int      `json:"calls_at_most" doc:"Number of calls of an adaptive task if no question is ever settled; null for other tasks" example:"2000"`
+		JudgeCallsAtMost *int      `json:"judge_calls_at_most" doc:"The same for calls to judges" example:"2000"`
+		CostAtMost       *string   `json:"cost_at_most" doc:"The same for the cost; null if cost is" example:"2.1"`
+		Variants         []Variant `json:"variants"`
+		Warnings         []warning `json:"warnings"`
 		// Detectable is what a comparison with another task of this size shows.
 		Detectable measure.Detectable `json:"detectable" doc:"The smallest differences that a comparison of two tasks of this size detects with 80 % power"`
 		Basis      measure.Basis      `json:"basis" enum:"comparison,task,assumed" doc:"Source of the variances behind detectable: comparison (the newest finished comparison of the same questions), task (the newest finished task) or assumed" example:"task"`
@@ -111,6 +114,13 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	if estimate.Cost != nil {
 		cost := estimate.Cost.String()
 		body.Cost = &cost
+	}
+	if most := estimate.AtMost; most != nil {
+		body.CallsAtMost, body.JudgeCallsAtMost = &most.Calls, &most.JudgeCalls
+		if most.Cost != nil {
+			cost := most.Cost.String()
+			body.CostAtMost = &cost
+		}
 	}
 	if estimate.Currency != "" {
 		body.Currency = &estimate.Currency

@@ -407,12 +407,30 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, e
 	}
 	e.Duration, e.IsUnpriced, e.Design = estimate.Duration, estimate.IsUnpriced, designOf(n, estimate)
 	if estimate.Cost != nil {
-		e.Cost = estimate.Cost.Round(significant(*estimate.Cost)).String() + " " + estimate.Currency
+		e.Cost = amount(*estimate.Cost, estimate.Currency)
 	}
+	e.AtMost = atMost(l, estimate)
 	for _, warning := range estimate.Warnings {
 		e.Warnings = append(e.Warnings, form.WarningText(l, warning))
 	}
 	return e, nil
+}
+
+// atMost returns the text about what an adaptive task takes if no question is ever settled; empty for other tasks.
+func atMost(l text.Locale, e tasks.Estimate) string {
+	if e.AtMost == nil {
+		return ""
+	}
+	calls := text.Number(e.AtMost.Calls + e.AtMost.JudgeCalls)
+	if e.AtMost.Cost == nil {
+		return l.Text("create.adaptive.most", "Calls", calls)
+	}
+	return l.Text("create.adaptive.most.cost", "Calls", calls, "Cost", amount(*e.AtMost.Cost, e.Currency))
+}
+
+// amount writes an estimated cost.
+func amount(cost decimal.Decimal, currency string) string {
+	return cost.Round(significant(cost)).String() + " " + currency
 }
 
 // significant returns the number of decimal places with which an estimated cost has two significant digits.

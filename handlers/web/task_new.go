@@ -476,6 +476,7 @@ func (p *Pages) preview(c echo.Context, s *submission) (read *submission, previe
 		ctx := c.Request().Context()
 		if estimate, err := p.Tasks.Estimate(ctx, request.ScopeOf(ctx), understood.task); err == nil { // else the form says what is wrong
 			preview.Design = designOf(understood.task, estimate)
+			preview.AtMost = atMost(pages.Locale(c), estimate)
 		}
 	}
 	return &understood, preview

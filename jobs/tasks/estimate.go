@@ -37,6 +37,14 @@ type Estimate struct {
 	// Clusters is how many independent groups of questions there are.
 	Clusters   int
 	Detectable measure.Detectable
+	// AtMost is what an adaptive task takes if it asks every question as often as it may; nil for other tasks.
+	AtMost *EstimatedMost
+}
+
+// EstimatedMost is the upper end of an estimate. Cost is nil if it is unknown.
+type EstimatedMost struct {
+	Calls, JudgeCalls int
+	Cost              *decimal.Decimal
 }
 
 // Warning is something that a user should know before the start.
@@ -76,8 +84,29 @@ func (s *Service) Estimate(ctx context.Context, scope db.Scope, n New) (Estimate
 		return e, err
 	}
 	e.warnOfTests(loads)
+	if e.AtMost, err = s.atMost(ctx, n); err != nil {
+		return e, err
+	}
 	e.Warnings = append(e.Warnings, n.Warnings()...)
 	return e, s.design(ctx, scope, n, &e)
+}
+
+// atMost returns what a task takes if none of its questions is ever settled; nil if it asks none again.
+func (s *Service) atMost(ctx context.Context, n New) (*EstimatedMost, error) {
+	most := n.mostRuns()
+	if most == n.RunsPerItem {
+		return nil, nil
+	}
+	n.RunsPerItem = most
+	loads, err := s.loads(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	var whole Estimate
+	if err := whole.price(loads); err != nil {
+		return nil, err
+	}
+	return &EstimatedMost{n.Calls(), n.JudgeCalls(), whole.Cost}, nil
 }
 
 // design finds out which difference the task can show when it is compared with another of the same size.

@@ -337,7 +337,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("trend.reason.", entries.FiringReasons...)
 	add("stop.", engine.Reasons...)
-	add("error.", engine.Reasons...)
+	add("error.", engine.ReasonTask, engine.ReasonProject, engine.ReasonMonth)
 	add("cron.wrong.", cron.Fields...)
 	for _, kind := range saved.Kinds {
 		add("library.", string(kind), "new."+string(kind), "about."+string(kind), "empty."+string(kind))
