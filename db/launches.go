@@ -750,17 +750,12 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 			}
 		}
 		if launch.Status == LaunchRunning {
-			rounds, err := planLastRounds(ctx, tx, id)
-			isPlanned := rounds.Made > 0 || rounds.Refused > 0
-			if err == nil && rounds.Made == 0 && rounds.IsOverQuota {
-				isPlanned, launch.Status = false, LaunchStopping
-				err = stopOverQuota(ctx, tx, id)
-			}
-			if err == nil && !isPlanned && launch.Status == LaunchRunning {
-				isPlanned, err = planLastGroupings(ctx, tx, id, launch.TaskID)
-			}
+			isPlanned, isOverQuota, err := planLast(ctx, tx, id, launch.TaskID)
 			if err != nil || isPlanned {
 				return err
+			}
+			if isOverQuota {
+				launch.Status = LaunchStopping
 			}
 		}
 		var elected int
@@ -796,6 +791,22 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		return Notify(ctx, tx, launch.TaskID)
 	})
 	return finished && err == nil, err
+}
+
+// planLast plans what is due in a launch without open units, which the caller has locked: rounds, or else groupings. isPlanned
+// reports that the launch does not end yet, isOverQuota that it is being stopped because its rounds exceed the project's quota.
+func planLast(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (isPlanned, isOverQuota bool, err error) {
+	last, err := planLastRounds(ctx, tx, launchID)
+	switch {
+	case err != nil:
+		return false, false, err
+	case last.Made == 0 && last.IsOverQuota:
+		return false, true, stopOverQuota(ctx, tx, launchID)
+	case last.Made > 0 || last.Refused > 0:
+		return true, false, nil
+	}
+	isPlanned, err = planLastGroupings(ctx, tx, launchID, taskID)
+	return isPlanned, false, err
 }
 
 // stopOverQuota stops a launch without open units, which the caller has locked, because its project may make no further calls

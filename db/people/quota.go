@@ -107,8 +107,6 @@ type Quotas struct{ store *db.Store }
 // NewQuotas returns the quotas in a store's database.
 func NewQuotas(store *db.Store) Quotas { return Quotas{store} }
 
-const today = `date_trunc('day', now(), 'Asia/Shanghai')`
-
 const readUsed = `
 	SELECT p.used_bytes, p.measured_at,
 		coalesce((SELECT uploads FROM project_uploads WHERE project_id = p.id AND day = CAST(now() AT TIME ZONE 'Asia/Shanghai' AS date)), 0) AS uploads,
