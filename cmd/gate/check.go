@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -38,7 +39,42 @@ func (o Options) check(ctx context.Context, client Client) error {
 			return err
 		}
 	}
+	if err := o.checkPrices(ctx, client); err != nil {
+		return err
+	}
 	return o.checkBaseline(ctx, client)
+}
+
+// checkPrices reports a limit of the cost where the cost can never be known.
+func (o Options) checkPrices(ctx context.Context, client Client) error {
+	if _, hasLimit := o.FailUnder["cost"]; !hasLimit {
+		return nil
+	}
+	if _, isTyped := o.Spec.Task["agent_api_url"]; isTyped {
+		return errors.New("the limit of cost needs prices, and an agent_api_url has none: save the agent with its prices, and name it in agents")
+	}
+	for _, kind := range []string{"models", "agents"} {
+		ids, _ := o.Spec.Task[kind].([]string)
+		for _, id := range ids {
+			var entry struct {
+				Name        string  `json:"name"`
+				InputPrice  *string `json:"input_price"`
+				OutputPrice *string `json:"output_price"`
+			}
+			if err := client.call(ctx, http.MethodGet, kind+"/"+url.PathEscape(id), "", nil, &entry); err != nil {
+				return fmt.Errorf("%s: %s: %w", kind, id, err)
+			}
+			if entry.InputPrice == nil || entry.OutputPrice == nil {
+				return fmt.Errorf("the limit of cost needs prices, and %s has none", entry.Name)
+			}
+		}
+		for _, entry := range o.Spec.Inline[kind] {
+			if entry["input_price"] == nil || entry["output_price"] == nil {
+				return fmt.Errorf("the limit of cost needs prices, and %s has none", entry["name"])
+			}
+		}
+	}
+	return nil
 }
 
 // checkMetric reports a limit or a margin that this task cannot have.
@@ -90,12 +126,15 @@ func (o Options) checkBaseline(ctx context.Context, client Client) error {
 	if o.Baseline == "" {
 		return nil
 	}
-	id, _, hasVariant := strings.Cut(o.Baseline, ":")
+	id, variant, hasVariant := strings.Cut(o.Baseline, ":")
 	var task struct {
 		Variants []struct{} `json:"variants"`
 	}
 	if err := client.call(ctx, http.MethodGet, "evaluation-tasks/"+url.PathEscape(id), "", nil, &task); err != nil {
 		return fmt.Errorf("the baseline %s: %w", o.Baseline, err)
+	}
+	if number, err := strconv.Atoi(variant); hasVariant && (err != nil || number < 1 || number > len(task.Variants)) {
+		return fmt.Errorf("the baseline %s: the task has no variant %s, only 1 to %d", o.Baseline, variant, len(task.Variants))
 	}
 	if wanted := o.Spec.variants(); !hasVariant && wanted > 1 && wanted > len(task.Variants) {
 		return fmt.Errorf("the baseline %s has %d variants, but the file has %d: name one of the baseline's, as in %s:1", o.Baseline, len(task.Variants), wanted, id)

@@ -32,8 +32,16 @@ type check struct {
 	properties []property
 }
 
-func passed(checks []check) bool {
-	return !slices.ContainsFunc(checks, func(c check) bool { return c.outcome == isFailed })
+func passed(checks []check) bool { return failures(checks) == 0 }
+
+// failures returns how many checks failed.
+func failures(checks []check) (count int) {
+	for _, c := range checks {
+		if c.outcome == isFailed {
+			count++
+		}
+	}
+	return count
 }
 
 func outcomeOf(isMet bool) outcome {
@@ -198,7 +206,7 @@ func (r report) compared(number int, margins map[string]float64) (losses []loss)
 
 // check describes the outcome in words.
 func (l loss) check(result measure.GateResult, needsProof bool) check {
-	c := check{variant: l.variant, name: l.api + " against the baseline", outcome: isPassed}
+	c := check{variant: l.variant, name: l.name + " against the baseline", outcome: isPassed}
 	c.properties = []property{
 		{"metric", l.name}, {"verdict", string(result.Verdict)}, {"difference", figure(l.Difference)}, {"margin", figure(&l.margin)},
 		{"p_adjusted", figure(result.Adjusted)}, {"detectable", figure(l.change().Detectable())}, {"questions", strconv.Itoa(l.N)},
@@ -233,16 +241,16 @@ func (l loss) check(result measure.GateResult, needsProof bool) check {
 // seen describes the difference.
 func (l loss) seen() string {
 	if l.Difference == nil {
-		return l.api + " cannot be compared: it is not known for any question in both tasks"
+		return l.name + " cannot be compared: it is not known for any question in both tasks"
 	}
-	text := fmt.Sprintf("%s changed by %s", l.api, l.signed(*l.Difference)) + l.unit()
+	text := fmt.Sprintf("%s changed by %s", l.name, l.signed(*l.Difference)) + l.unit()
 	counted := fmt.Sprintf("%d questions", l.N)
 	if l.Clusters != l.N {
 		counted += fmt.Sprintf(" in %d clusters", l.Clusters)
 	}
 	switch {
 	case l.Interval != nil && len(*l.Interval) == 2:
-		return text + fmt.Sprintf(", 95 %% interval %s … %s, %s", l.signed((*l.Interval)[0]), l.signed((*l.Interval)[1]), counted)
+		return text + fmt.Sprintf(", 95%% interval %s … %s, %s", l.signed((*l.Interval)[0]), l.signed((*l.Interval)[1]), counted)
 	case l.Clusters > 1:
 		return text + ", the same on each of " + counted
 	}

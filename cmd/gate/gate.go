@@ -42,7 +42,7 @@ func (o Options) waits() bool {
 
 // ErrBelow means that a limit was not met, that the task is worse than the baseline beyond chance, or that it is not
 // shown to be no worse where that is required.
-var ErrBelow = errors.New("below the limit")
+var ErrBelow = errors.New("did not pass")
 
 // Run runs an evaluation. It returns ErrBelow if it ended and did not pass; any other error means that it could not run.
 func Run(ctx context.Context, client Client, o Options) error {
@@ -83,7 +83,7 @@ func Run(ctx context.Context, client Client, o Options) error {
 	case last.Statistics.Succeeded == 0:
 		return fmt.Errorf("no call succeeded: %s", codes(last.Statistics.ErrorCodes))
 	case !passed(checks):
-		return ErrBelow
+		return fmt.Errorf("%w: %d of %d checks failed", ErrBelow, failures(checks), len(checks))
 	}
 	return nil
 }

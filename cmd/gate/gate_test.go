@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,19 +115,19 @@ func TestLimitsAndLosses(t *testing.T) {
 		return texts
 	}
 	require.Equal(t, []string{
-		"ok 1: success_rate changed by +0.0 points, 95 % interval +0.0 … +0.0, 10 questions: not worse",
-		"FAIL 1: agreement changed by -20.0 points, 95 % interval -29.0 … -11.0, 10 questions: worse (adjusted p 0.0011)",
-		"WARN 1: pass_share changed by -20.0 points, 95 % interval -52.0 … +12.0, 10 questions: undecided, " +
+		"ok 1: success_rate changed by +0.0 points, 95% interval +0.0 … +0.0, 10 questions: not worse",
+		"FAIL 1: agreement changed by -20.0 points, 95% interval -29.0 … -11.0, 10 questions: worse (adjusted p 0.0011)",
+		"WARN 1: pass_rate changed by -20.0 points, 95% interval -52.0 … +12.0, 10 questions: undecided, " +
 			"a comparison of this size shows a difference of 39.2 points in four of five cases",
-		"ok 2: success_rate changed by +0.0 points, 95 % interval +0.0 … +0.0, 10 questions: not worse",
-		"ok 2: agreement changed by +20.0 points, 95 % interval +11.0 … +29.0, 10 questions: not worse",
-		"WARN 2: score changed by -10.0 points, one observation, which has no interval: undecided",
+		"ok 2: success_rate changed by +0.0 points, 95% interval +0.0 … +0.0, 10 questions: not worse",
+		"ok 2: agreement changed by +20.0 points, 95% interval +11.0 … +29.0, 10 questions: not worse",
+		"WARN 2: score_mean changed by -10.0 points, one observation, which has no interval: undecided",
 	}, told(nil, false))
 	texts := told(map[string]float64{"agreement": 0.3, "pass_rate": 0.1, "latency_ms": 100}, true)
-	require.Contains(t, texts, "ok 1: agreement changed by -20.0 points, 95 % interval -29.0 … -11.0, 10 questions, margin 30.0 points: not worse")
-	require.Contains(t, texts[2], "FAIL 1: pass_share changed", "what must be proved and is not")
+	require.Contains(t, texts, "ok 1: agreement changed by -20.0 points, 95% interval -29.0 … -11.0, 10 questions, margin 30.0 points: not worse")
+	require.Contains(t, texts[2], "FAIL 1: pass_rate changed", "what must be proved and is not")
 	require.Contains(t, texts, "FAIL 1: latency_ms cannot be compared: it is not known for any question in both tasks, margin 100 ms: undecided")
-	require.Contains(t, texts, "WARN 2: score changed by -10.0 points, one observation, which has no interval: undecided", "without a margin there is nothing to prove")
+	require.Contains(t, texts, "WARN 2: score_mean changed by -10.0 points, one observation, which has no interval: undecided", "without a margin there is nothing to prove")
 }
 
 // Every question must pass in enough of the planned runs; a run that failed or has no verdict has not passed.
@@ -305,4 +306,33 @@ func TestFilesAreReadWithBounds(t *testing.T) {
 	spec, err = ReadSpec(fmt.Sprintf("/proc/self/fd/%d", reader.Fd()), os.LookupEnv)
 	require.NoError(t, err)
 	require.Equal(t, "from a pipe", spec.Task["task_name"])
+}
+
+// A limit of the cost needs the prices of everything that is asked; without them, nothing is asked.
+func TestALimitOfTheCostNeedsPrices(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/models/priced":
+			_, _ = w.Write([]byte(`{"name": "priced", "input_price": "1", "output_price": "2"}`))
+		case "/api/v1/agents/free":
+			_, _ = w.Write([]byte(`{"name": "free", "input_price": null, "output_price": null}`))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"code": "NOT_FOUND", "message": "gone"}`))
+		}
+	}))
+	t.Cleanup(server.Close)
+	check := func(s Spec) error {
+		return Options{Spec: s, FailUnder: map[string]float64{"cost": 1}}.check(t.Context(), Client{Server: server.URL, HTTP: server.Client()})
+	}
+	require.NoError(t, check(Spec{Task: map[string]any{"models": []string{"priced"}}}))
+	require.ErrorContains(t, check(Spec{Task: map[string]any{"models": []string{"priced"}, "agents": []string{"free"}}}), "free has none")
+	require.ErrorContains(t, check(Spec{Task: map[string]any{"models": []string{"deleted"}}}), "NOT_FOUND")
+	require.ErrorContains(t, check(Spec{Task: map[string]any{"agent_api_url": "http://a.test"}}), "agent_api_url has none")
+	inline := func(entry map[string]any) Spec {
+		return Spec{Task: map[string]any{}, Inline: map[string][]map[string]any{"models": {entry}}}
+	}
+	require.ErrorContains(t, check(inline(map[string]any{"name": "new"})), "new has none")
+	require.NoError(t, check(inline(map[string]any{"name": "new", "input_price": "1", "output_price": 2})))
 }
