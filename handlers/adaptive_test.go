@@ -86,6 +86,7 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 		require.Equal(t, 200, shown.StatusCode, page)
 	}
 	require.Contains(t, string(s.get(t, "/tasks/"+id+"/report").body), "问 4 次后 1 题")
+	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Text(), "2 题 × 2–5 次")
 
 	imported := s.importArchive(t, s.get(t, api+"/"+id+"/archive").body)
 	require.Equal(t, 201, imported.StatusCode, string(imported.body))
