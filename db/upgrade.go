@@ -3,8 +3,11 @@ package db
 import (
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/google/uuid"
+	"go.mau.fi/util/confusable"
+	"golang.org/x/text/unicode/norm"
 
 	"wending/db/pg"
 )
@@ -42,4 +45,11 @@ func fillSkeletons(ctx context.Context, tx *sql.Tx) error {
 		}
 	}
 	return nil
+}
+
+// NameSkeleton returns the text that all names that look alike have in common (UTS #39), regardless of case: I, l
+// and 1 look alike, and so do i and I.
+func NameSkeleton(name string) string {
+	folded := strings.ToLower(confusable.Skeleton(strings.ToLower(norm.NFKC.String(name))))
+	return strings.ReplaceAll(folded, "i", "l")
 }

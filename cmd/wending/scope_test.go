@@ -44,7 +44,7 @@ var unscoped = map[string]string{
 	"db/report Retrying": ofReadTask, "db/report readVariantStatistics": ofReadTask, "db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask, "db/review change": ofReadTask,
 	"db/report countSettled": ofReadTask, "db/upkeep planRuns": ofReadTask, "db/upkeep insertRuns": ofReadTask, "db/upkeep Import": ofReadTask,
 
-	"db insertUnits": ofWork, "db planRounds": ofWork, "db lockRounds": ofWork, "db PlanRounds": ofWork, "db planLastRounds": ofWork, "db insertGroupingUnits": ofWork, "db PlanGroupings": ofWork, "db planLastGroupings": ofWork, "db/meaning Apply": ofWork, "db/meaning Import": ofReadTask, "db runLaunch": ofWork, "db startTask": ofWork, "db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
+	"db insertUnits": ofWork, "db planRounds": ofWork, "db PlanRounds": ofWork, "db planLastRounds": ofWork, "db insertGroupingUnits": ofWork, "db PlanGroupings": ofWork, "db planLastGroupings": ofWork, "db/meaning Apply": ofWork, "db/meaning Import": ofReadTask, "db runLaunch": ofWork, "db startTask": ofWork, "db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
 	"db FailLaunch": ofWork, "db StoreStatistics": ofWork, "db MarkAssessed": ofWork, "db/entries Due": ofWork, "db/entries Plan": ofWork,
 	"db/entries Fire": ofWork, "db/entries Unsummed": ofWork, "db/journal Exists": ofWork, "db/journal Prune": ofWork, "db/outbox Announce": ofWork,
 	"db/outbox Claim": ofWork, "db/outbox Tidy": ofWork, "db/outbox AnnounceProgress": ofWork, "db/report UnassessedTask": ofWork,

@@ -311,7 +311,7 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 		if err != nil {
 			return who, err
 		}
-		who = request.Principal{TokenID: token.ID, Name: db.TokenMark + token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
+		who = request.Principal{TokenID: token.ID, Name: people.TokenMark + token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
 		if token.UserID != nil {
 			who.UserID, who.Name = *token.UserID, *token.UserName
 		}

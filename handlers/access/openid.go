@@ -241,7 +241,7 @@ func (h *handler) fromProvider(c echo.Context) error {
 		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.refused").WithCause(err)
 	}
 	err = request.Intend(ctx, func(e *request.AuditEntry) {
-		e.Action, e.Actor = "sign-in", db.CleanName(cmp.Or(said.Username, said.Subject))
+		e.Action, e.Actor = "sign-in", people.CleanName(cmp.Or(said.Username, said.Subject))
 	})
 	if err != nil {
 		return err
@@ -342,17 +342,17 @@ func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 
 // names returns possible names for an account, the best first; all of them follow the rules for typed names.
 func (c claims) names() (names []string) {
-	subject := db.CleanName(c.Subject)
+	subject := people.CleanName(c.Subject)
 	base := ""
 	for _, text := range []string{c.Username, c.Name, c.Email, c.Subject, "user " + c.Subject} {
-		if name, err := db.CheckName(db.CleanName(text)); err == nil {
+		if name, err := people.CheckName(people.CleanName(text)); err == nil {
 			base = name
 			break
 		}
 	}
 	sum := sha256.Sum256([]byte(c.Subject))
 	for _, text := range []string{base, base + " · " + cmp.Or(c.Email, c.Subject), subject + " · " + base, "user " + hex.EncodeToString(sum[:8])} {
-		if name, err := db.CheckName(db.CleanName(text)); err == nil {
+		if name, err := people.CheckName(people.CleanName(text)); err == nil {
 			names = append(names, name)
 		}
 	}

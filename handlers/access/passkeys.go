@@ -317,7 +317,7 @@ func (h *handler) addPasskey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	name := db.CleanName(c.Request().UserAgent())
+	name := people.CleanName(c.Request().UserAgent())
 	if err := h.People.AddPasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Name: name, Credential: credential}); err != nil {
 		return err
 	}

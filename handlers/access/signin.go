@@ -139,7 +139,7 @@ func (h *handler) signIn(c echo.Context) error {
 		return err
 	}
 	if !matches {
-		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = refusedAction, db.CleanName(login.Name) })
+		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = refusedAction, people.CleanName(login.Name) })
 		return refuse(request.NewFault(request.CodeUnauthenticated).WithMessage("login.wrong"))
 	}
 	if err := h.People.ForgetFailures(ctx, keys[0]); err != nil {

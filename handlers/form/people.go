@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 
-	"wending/db"
 	"wending/db/people"
 	"wending/handlers/request"
 	"wending/jobs/identity"
@@ -40,12 +39,12 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.Unlike(taken.Other)
 	case errors.As(wrong, &taken), errors.Is(wrong, people.ErrNameTaken):
 		return request.Unique()
-	case errors.Is(wrong, db.ErrNameEmpty):
+	case errors.Is(wrong, people.ErrNameEmpty):
 		return request.Required()
-	case errors.Is(wrong, db.ErrNameReserved):
+	case errors.Is(wrong, people.ErrNameReserved):
 		return request.UnreservedName()
 	case wrong.Field == "name":
-		return request.VisibleName(db.MaxNameLength)
+		return request.VisibleName(people.MaxNameLength)
 	case errors.Is(wrong, identity.ErrUnknownRole):
 		return request.OneOf(texts(people.Roles)...)
 	case errors.Is(wrong, identity.ErrDays):

@@ -92,7 +92,7 @@ func (c *checks) within(field string, n, least, most int, err error) {
 }
 
 func (c *checks) name(text string) (name string) {
-	name, err := db.CheckName(text)
+	name, err := people.CheckName(text)
 	if err != nil {
 		c.fail("name", err)
 	}

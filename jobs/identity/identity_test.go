@@ -60,7 +60,7 @@ func TestAnAccountIsCheckedAsAWhole(t *testing.T) {
 	require.Equal(t, people.Reviewer, members[0].Role)
 
 	_, err = s.DraftUser(t.Context(), identity.NewUser{Name: "token:ci", Password: "short", Role: "emperor"})
-	require.Equal(t, map[string]error{"name": db.ErrNameReserved, "password": password.ErrShort, "role": identity.ErrUnknownRole}, wrong(t, err))
+	require.Equal(t, map[string]error{"name": people.ErrNameReserved, "password": password.ErrShort, "role": identity.ErrUnknownRole}, wrong(t, err))
 	for name, isSame := range map[string]bool{"alice": true, "АIісе": false} {
 		_, err = s.DraftUser(t.Context(), newUser(name))
 		require.Equal(t, map[string]error{"name": &identity.TakenError{Other: "Alice", IsSame: isSame}}, wrong(t, err), name)
@@ -169,7 +169,7 @@ func TestAProjectKeepsToItsBounds(t *testing.T) {
 	changed.Name, changed.Lanes, changed.UploadsPerDay, changed.DiskBytes, changed.CostPerMonth = "", &zero, &zero, &many, &cost
 	_, err = s.ChangeProject(t.Context(), changed)
 	require.Equal(t, map[string]error{
-		"name": db.ErrNameEmpty, "lanes": identity.ErrQuota, "uploads_per_day": identity.ErrQuota, "disk_bytes": identity.ErrQuota, "cost_per_month": identity.ErrCost,
+		"name": people.ErrNameEmpty, "lanes": identity.ErrQuota, "uploads_per_day": identity.ErrQuota, "disk_bytes": identity.ErrQuota, "cost_per_month": identity.ErrCost,
 	}, wrong(t, err))
 
 	before, err := s.SetMember(t.Context(), made.ID, manager.ID, people.Viewer)

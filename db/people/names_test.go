@@ -1,4 +1,4 @@
-package db_test
+package people_test
 
 import (
 	"strings"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/people"
 )
 
 func TestNamesAreNormalisedOrRefused(t *testing.T) {
@@ -20,32 +21,32 @@ func TestNamesAreNormalisedOrRefused(t *testing.T) {
 		"tokens: how":               "tokens: how",
 		"lilei · lilei@example.com": "lilei · lilei@example.com",
 	} {
-		name, err := db.CheckName(text)
+		name, err := people.CheckName(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, name)
 	}
 	for text, want := range map[string]error{
-		"":                           db.ErrNameEmpty,
-		strings.Repeat(" \u3000", 2): db.ErrNameEmpty,
-		strings.Repeat("长", 65):      db.ErrNameLong,
-		strings.Repeat("ﷺ", 10):      db.ErrNameLong, // a single character that NFKC expands to eighteen
-		"a\u0007b":                   db.ErrNameInvisible,
-		"a\nb":                       db.ErrNameInvisible,
-		"a\u202eb":                   db.ErrNameInvisible,
-		"a\u2066b":                   db.ErrNameInvisible,
-		"a\u200bb":                   db.ErrNameInvisible,
-		"a\u034fb":                   db.ErrNameInvisible,
-		"root\u3164":                 db.ErrNameInvisible,
-		"\u2800":                     db.ErrNameInvisible,
-		"a\xffb":                     db.ErrNameInvisible,
-		"a\ufffdb":                   db.ErrNameInvisible,
-		"Token:x":                    db.ErrNameReserved,
-		"ｔｏｋｅｎ：x":                    db.ErrNameReserved,
-		"127.0.0.1":                  db.ErrNameReserved,
-		"１２７.0.0.1":                  db.ErrNameReserved,
-		"::1":                        db.ErrNameReserved,
+		"":                           people.ErrNameEmpty,
+		strings.Repeat(" \u3000", 2): people.ErrNameEmpty,
+		strings.Repeat("长", 65):      people.ErrNameLong,
+		strings.Repeat("ﷺ", 10):      people.ErrNameLong, // a single character that NFKC expands to eighteen
+		"a\u0007b":                   people.ErrNameInvisible,
+		"a\nb":                       people.ErrNameInvisible,
+		"a\u202eb":                   people.ErrNameInvisible,
+		"a\u2066b":                   people.ErrNameInvisible,
+		"a\u200bb":                   people.ErrNameInvisible,
+		"a\u034fb":                   people.ErrNameInvisible,
+		"root\u3164":                 people.ErrNameInvisible,
+		"\u2800":                     people.ErrNameInvisible,
+		"a\xffb":                     people.ErrNameInvisible,
+		"a\ufffdb":                   people.ErrNameInvisible,
+		"Token:x":                    people.ErrNameReserved,
+		"ｔｏｋｅｎ：x":                    people.ErrNameReserved,
+		"127.0.0.1":                  people.ErrNameReserved,
+		"１２７.0.0.1":                  people.ErrNameReserved,
+		"::1":                        people.ErrNameReserved,
 	} {
-		_, err := db.CheckName(text)
+		_, err := people.CheckName(text)
 		require.ErrorIs(t, err, want, "%q", text)
 	}
 }
@@ -63,11 +64,11 @@ func TestNamesFromElsewhereAreCleaned(t *testing.T) {
 		strings.Repeat("长", 100): strings.Repeat("长", 64),
 		"\u200b":                 "",
 	} {
-		cleaned := db.CleanName(text)
+		cleaned := people.CleanName(text)
 		if want == "" && cleaned == "" {
 			continue
 		}
-		name, err := db.CheckName(cleaned)
+		name, err := people.CheckName(cleaned)
 		require.NoError(t, err, text)
 		require.Equal(t, cleaned, name)
 		if want != "" {

@@ -1,4 +1,4 @@
-package db
+package people
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"go.mau.fi/util/confusable"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -60,13 +59,6 @@ func CleanName(text string) string {
 		name = strings.TrimSpace(string([]rune(name)[:MaxNameLength]))
 	}
 	return name
-}
-
-// NameSkeleton returns the text that all names that look alike have in common (UTS #39), regardless of case: I, l
-// and 1 look alike, and so do i and I.
-func NameSkeleton(name string) string {
-	folded := strings.ToLower(confusable.Skeleton(strings.ToLower(norm.NFKC.String(name))))
-	return strings.ReplaceAll(folded, "i", "l")
 }
 
 // normalName returns a text in NFKC, with one blank between words.
