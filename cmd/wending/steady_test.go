@@ -318,3 +318,24 @@ func TestAQuestionIsUnfoldedBeforeItIsShown(t *testing.T) {
 	b.evaluate(`[...document.querySelectorAll(".judging-text details.unit-fold")].some((one) => one.open)`, &isUnfolded)
 	require.True(t, isUnfolded, "there was something to unfold")
 }
+
+// On a phone answers in other words have the width of their card, each below its letter.
+func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
+	t.Parallel()
+	openings := []string{"您好，下面把您咨询的事情说明如下，请您仔细阅读。", "您好，现将您咨询的事情作如下说明，请您仔细阅读。", "您好，您咨询的事情逐项说明如下，请您仔细阅读。"}
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, openings[call.IdempotencyKey[len(call.IdempotencyKey)-1]%3]+strings.Repeat("请您妥善保管有关的书面材料。", 20))
+	})
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, p.url, map[string]string{"task_name": "措辞", "agent_api_url": fake.URL}, "question,standard_answer\n材料,\n")
+	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	b := openBrowser(t, p.url)
+	b.do(network.SetCookie("view", "merged").WithURL(p.url), chromedp.EmulateViewport(390, 844))
+	b.open("/tasks/" + id + "/results")
+	var widths []float64
+	b.evaluate(`[...document.querySelectorAll(".groups div.text, .groups .voice")].filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect().left)`, &widths)
+	require.Greater(t, len(widths), 3)
+	for _, left := range widths {
+		require.Less(t, left, 60.0, "nothing stands to the right of the letters")
+	}
+}
