@@ -2,15 +2,25 @@ package handlers_test
 
 import (
 	"io"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 
+	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/measure"
+	"wending/db/report"
+	"wending/handlers/reading"
 	"wending/jobs/tasks"
+	"wending/views/summary"
 )
 
 // pageBudget is the maximum time that a page may take on the server.
@@ -34,6 +44,20 @@ func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 // The pages of a task with 1,000 questions, 8 variants and 5 runs, judged by an evaluator.
 func BenchmarkPagesOfEightVariants(b *testing.B) {
 	s := newSite(b, false)
+	id := s.seedEightVariants(b)
+	for _, page := range []struct{ name, path string }{
+		{"results", "/tasks/" + id.String() + "/results"}, {"results-of-a-variant", "/tasks/" + id.String() + "/results?variant=3"},
+		{"variants", "/tasks/" + id.String() + "/variants"}, {"variants-sorted", "/tasks/" + id.String() + "/variants?sort=spread"}, {"api-results", "/api/v1/evaluation-tasks/" + id.String() + "/results"},
+		{"api-statistics", "/api/v1/evaluation-tasks/" + id.String() + "/statistics"}, {"summary", "/tasks/" + id.String() + "/report"},
+		{"results-not-passed", "/tasks/" + id.String() + "/results?filter=unpassed"}, {"api-results-not-passed", "/api/v1/evaluation-tasks/" + id.String() + "/results?passed=false"},
+	} {
+		b.Run(page.name, func(b *testing.B) { s.measure(b, page.path, 2*pageBudget, "%-of-100ms") })
+	}
+}
+
+// seedEightVariants stores a task with 1,000 questions, 8 variants and 5 runs, judged by an evaluator.
+func (s *site) seedEightVariants(b *testing.B) uuid.UUID {
+	b.Helper()
 	id := dbtest.SeedVariants(b, s.tables, 1, 1000, 8, 5)
 	for _, statement := range []string{
 		`INSERT INTO task_evaluators (task_id, number, evaluator_id, version, name, kind, config) VALUES ($1, 1, gen_random_uuid(), 1, 'rule', 'exact', '{}')`,
@@ -46,14 +70,89 @@ func BenchmarkPagesOfEightVariants(b *testing.B) {
 	_, err := s.tables.Exec(`VACUUM ANALYZE`)
 	require.NoError(b, err)
 	require.NoError(b, tasks.AssessTask(b.Context(), s.store, id))
-	for _, page := range []struct{ name, path string }{
-		{"results", "/tasks/" + id.String() + "/results"}, {"results-of-a-variant", "/tasks/" + id.String() + "/results?variant=3"},
-		{"variants", "/tasks/" + id.String() + "/variants"}, {"variants-sorted", "/tasks/" + id.String() + "/variants?sort=spread"}, {"api-results", "/api/v1/evaluation-tasks/" + id.String() + "/results"},
-		{"api-statistics", "/api/v1/evaluation-tasks/" + id.String() + "/statistics"}, {"summary", "/tasks/" + id.String() + "/report"},
-		{"results-not-passed", "/tasks/" + id.String() + "/results?filter=unpassed"}, {"api-results-not-passed", "/api/v1/evaluation-tasks/" + id.String() + "/results?passed=false"},
-	} {
-		b.Run(page.name, func(b *testing.B) { s.measure(b, page.path, 2*pageBudget, "%-of-100ms") })
+	return id
+}
+
+// The numbers of a report and of a comparison of that size, and the part of their time that plain ones take: means, standard
+// deviations over questions, and unadjusted p-values from the same rows.
+func BenchmarkNumbersOfEightVariants(b *testing.B) {
+	s := newSite(b, false)
+	ctx := b.Context()
+	task, err := s.store.Task(ctx, db.AllProjects(), s.seedEightVariants(b))
+	require.NoError(b, err)
+	results := report.New(s.store)
+	for _, clustered := range []string{"", "-in-clusters"} {
+		read := func() [][]measure.ComparedQuestion {
+			matrix, err := results.Matrix(ctx, task)
+			require.NoError(b, err)
+			if clustered != "" {
+				for _, questions := range matrix {
+					for n := range questions {
+						questions[n].Cluster = strconv.Itoa(n / 5)
+					}
+				}
+			}
+			return matrix
+		}
+		b.Run("report"+clustered, func(b *testing.B) {
+			ratio(b, func() { reading.Rank(task, read(), measure.Matters{}) }, func() { plainNumbers(read()) })
+		})
+		b.Run("comparison"+clustered, func(b *testing.B) {
+			ratio(b, func() {
+				matrix := read()
+				comparison := measure.CompareTasks(matrix[0], matrix[1])
+				require.NoError(b, results.Test(ctx, report.Side{TaskID: task.ID, Variant: 1}, report.Side{TaskID: task.ID, Variant: 2}, comparison.Pairs))
+				for _, one := range summary.MeasuresOf(true) {
+					comparison.Change(one.Of)
+				}
+			}, func() {
+				matrix := read()
+				plainNumbers(matrix[:2])
+				measure.CompareTasks(matrix[0], matrix[1]).ByRisk()
+			})
+		})
 	}
+}
+
+// plainNumbers computes the paired differences of all pairs of variants, as if every question were independent and every test the
+// only one.
+func plainNumbers(matrix [][]measure.ComparedQuestion) {
+	for _, one := range summary.MeasuresOf(true) {
+		for n, a := range matrix {
+			for _, b := range matrix[:n] {
+				var differences []float64
+				for q := range a {
+					if of, other := one.Of(a[q]), one.Of(b[q]); of != nil && other != nil {
+						differences = append(differences, *of-*other)
+					}
+				}
+				if count := float64(len(differences)); count > 1 {
+					mean, deviation := stat.MeanStdDev(differences, nil)
+					distuv.StudentsT{Sigma: 1, Nu: count - 1}.Survival(math.Abs(mean) / (deviation / math.Sqrt(count)))
+				}
+			}
+		}
+	}
+}
+
+// ratio runs both alternately, and reports the median time of the first and its ratio to that of the second.
+func ratio(b *testing.B, whole, plain func()) {
+	b.Helper()
+	var took [2][]time.Duration
+	for b.Loop() {
+		took = [2][]time.Duration{}
+		for range 15 {
+			for n, run := range []func(){whole, plain} {
+				start := time.Now()
+				run()
+				took[n] = append(took[n], time.Since(start))
+			}
+		}
+	}
+	slices.Sort(took[0])
+	slices.Sort(took[1])
+	b.ReportMetric(float64(took[0][7].Microseconds())/1000, "ms")
+	b.ReportMetric(100*took[0][7].Seconds()/took[1][7].Seconds(), "%-of-plain-numbers")
 }
 
 // measure requests a page twenty times and reports the median and its share of the budget.

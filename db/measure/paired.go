@@ -59,8 +59,8 @@ func paired(a, b []float64, clusters []string, leftOut int) Change {
 		differences.Add(b[n]-a[n], clusters[n])
 	}
 	meanA, meanB, mean := stat.Mean(a, nil), stat.Mean(b, nil), *differences.Mean()
-	change.MeanA, change.MeanB, change.Mean, change.SE = &meanA, &meanB, &mean, differences.SE()
-	change.Clusters = differences.Clusters()
+	change.MeanA, change.MeanB, change.Mean = &meanA, &meanB, &mean
+	change.SE, change.Clusters = differences.spread()
 	switch {
 	case change.SE == nil:
 		return change

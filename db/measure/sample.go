@@ -36,10 +36,18 @@ func (s Sample) Clusters() int {
 func (s Sample) grouped() (places []int, count int) {
 	places, named := make([]int, len(s.clusters)), map[string]int{}
 	for n, cluster := range s.clusters {
-		place, isKnown := named[cluster]
-		if !isKnown || cluster == "" {
-			place = count
-			named[cluster] = place
+		if cluster != "" && n > 0 && cluster == s.clusters[n-1] { // most clusters stand together
+			places[n] = places[n-1]
+			continue
+		}
+		place, isKnown := 0, false
+		if cluster != "" {
+			place, isKnown = named[cluster]
+		}
+		if !isKnown {
+			if place = count; cluster != "" {
+				named[cluster] = place
+			}
 			count++
 		}
 		places[n] = place
@@ -58,9 +66,15 @@ func (s Sample) Mean() *float64 {
 
 // SE returns the standard error of the mean; nil with fewer than two clusters.
 func (s Sample) SE() *float64 {
+	se, _ := s.spread()
+	return se
+}
+
+// spread returns SE and the number of clusters.
+func (s Sample) spread() (*float64, int) {
 	places, count := s.grouped()
 	if count < 2 {
-		return nil
+		return nil, count
 	}
 	mean := stat.Mean(s.numbers, nil)
 	sums := make([]float64, count) // of the deviations in each cluster
@@ -68,7 +82,7 @@ func (s Sample) SE() *float64 {
 		sums[places[n]] += number - mean
 	}
 	se := math.Sqrt(float64(count)/float64(count-1)*floats.Dot(sums, sums)) / float64(len(s.numbers))
-	return &se
+	return &se, count
 }
 
 // Interval returns the 95 % interval of the mean (Student's t); nil with fewer than two clusters, or where all numbers,

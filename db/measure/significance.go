@@ -66,8 +66,9 @@ func Fisher(passesA, runsA, passesB, runsB int) (p float64) {
 	return min(1, p)
 }
 
-// Shift counts all relabelings up to mostRelabelings. Above that it draws mostRelabelings of them with a fixed
-// seed, so that the same answers always have the same p-value.
+// Shift counts all relabelings up to mostRelabelings. Above that, the p-value is that of mostRelabelings draws: what they
+// give on average where relabelings can be counted in at most mostRelabelings groups, of those that divide equal answers
+// alike, and otherwise that of draws with a fixed seed. So the same answers always have the same p-value, in bounded time.
 const (
 	mostRelabelings = 20_000
 	seed            = 20_000
@@ -89,6 +90,9 @@ func Shift(a, b []string) *float64 {
 	case relabelings <= math.Log(mostRelabelings)+within:
 		d.enumerate(0, len(a), 0, 1)
 		p = d.hits / d.all
+	case d.isCountable():
+		d.enumerate(0, len(a), 0, 1)
+		p = (mostRelabelings*d.hits/d.all + 1) / (mostRelabelings + 1)
 	default:
 		d.draw()
 		p = (d.hits + 1) / (d.all + 1)
@@ -103,6 +107,8 @@ type division struct {
 	// other: their group does not matter.
 	totals []int
 	alone  int
+	// terms are the contributions to the statistic of each answer in totals, by how many of its runs are in the first group.
+	terms [][]float64
 	// observed is the statistic of the actual groups. hits counts the divisions, out of all, whose statistic is at
 	// most that.
 	observed, hits, all float64
@@ -131,7 +137,26 @@ func newDivision(a, b []string) *division {
 		d.observed += d.term(total, inA[key])
 	}
 	slices.Sort(d.totals) // map order is random, and floating-point sums depend on the order
+	for _, total := range d.totals {
+		terms := make([]float64, total+1)
+		for inA := range terms {
+			terms[inA] = d.term(total, inA)
+		}
+		d.terms = append(d.terms, terms)
+	}
 	return d
+}
+
+// isCountable reports whether there are at most mostRelabelings ways to choose how many runs of each answer are in the first
+// group.
+func (d *division) isCountable() bool {
+	ways := 1
+	for _, total := range d.totals {
+		if ways *= total + 1; ways > mostRelabelings {
+			return false
+		}
+	}
+	return true
 }
 
 // term returns the contribution to the statistic of an answer that total runs gave, inA of them in the first group.
@@ -157,7 +182,7 @@ func (d *division) enumerate(place, left int, statistic, ways float64) {
 	}
 	total := d.totals[place]
 	for inA := 0; inA <= min(total, left); inA++ {
-		d.enumerate(place+1, left-inA, statistic+d.term(total, inA), ways*float64(combin.Binomial(total, inA)))
+		d.enumerate(place+1, left-inA, statistic+d.terms[place][inA], ways*float64(combin.Binomial(total, inA)))
 	}
 }
 
@@ -184,8 +209,8 @@ func (d *division) draw() {
 			}
 		}
 		statistic := 0.0
-		for answer, total := range d.totals {
-			statistic += d.term(total, inA[answer])
+		for answer, count := range inA {
+			statistic += d.terms[answer][count]
 		}
 		d.count(statistic, 1)
 	}

@@ -1,5 +1,11 @@
 package measure
 
+import (
+	"context"
+	"runtime"
+	"sync"
+)
+
 // Tested is the outcome of testing whether one question changed from the first task to the second.
 type Tested struct {
 	// IsOfVerdicts reports that the verdicts were tested (Fisher); otherwise the answers were (Shift).
@@ -24,16 +30,26 @@ func (c Comparison) Changed() (changed []Pair) {
 
 // TestQuestions tests whether each question changed, and stores the outcomes in the pairs: all of them are one family. The
 // verdicts decide where both sides have some, otherwise the answers: keys returns their keys on both sides (Shift), for the pair at
-// an index.
-func TestQuestions(pairs []Pair, keys func(n int) (a, b []string)) {
+// an index, on all processors. The only error is the context's.
+func TestQuestions(ctx context.Context, pairs []Pair, keys func(n int) (a, b []string)) error {
 	p := make([]*float64, len(pairs))
-	for n, pair := range pairs {
-		if pair.hasVerdicts() {
-			exact := Fisher(pair.A.Passes, pair.A.Judged, pair.B.Passes, pair.B.Judged)
-			p[n] = &exact
-			continue
-		}
-		p[n] = Shift(keys(n))
+	workers := runtime.GOMAXPROCS(0)
+	var group sync.WaitGroup
+	for worker := range workers {
+		group.Go(func() {
+			for n := worker; n < len(pairs) && ctx.Err() == nil; n += workers {
+				if pair := pairs[n]; pair.hasVerdicts() {
+					exact := Fisher(pair.A.Passes, pair.A.Judged, pair.B.Passes, pair.B.Judged)
+					p[n] = &exact
+				} else {
+					p[n] = Shift(keys(n))
+				}
+			}
+		})
+	}
+	group.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	for n, adjusted := range Adjust(p) {
 		pairs[n].Tested = nil
@@ -41,6 +57,7 @@ func TestQuestions(pairs []Pair, keys func(n int) (a, b []string)) {
 			pairs[n].Tested = &Tested{pairs[n].hasVerdicts(), *p[n], *adjusted}
 		}
 	}
+	return nil
 }
 
 func (p Pair) hasVerdicts() bool { return p.A.Judged > 0 && p.B.Judged > 0 }

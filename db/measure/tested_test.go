@@ -1,8 +1,11 @@
 package measure_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/measure"
@@ -20,10 +23,14 @@ func TestSingleQuestionsAreTested(t *testing.T) {
 	keys := map[int][2][]string{2: {runKeys("AAAAA"), runKeys("BBBBB")}, 3: {runKeys("A"), runKeys("B")}}
 	require.False(t, measure.AreVerdicts(pairs))
 	require.True(t, measure.AreVerdicts(pairs[:2]))
-	measure.TestQuestions(pairs, func(n int) (a, b []string) {
-		require.Contains(t, keys, n, "questions with verdicts are tested by these")
+	keysOf := func(n int) (a, b []string) {
+		assert.Contains(t, keys, n, "questions with verdicts are tested by these")
 		return keys[n][0], keys[n][1]
-	})
+	}
+	require.NoError(t, measure.TestQuestions(t.Context(), pairs, keysOf))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.ErrorIs(t, measure.TestQuestions(ended, slices.Clone(pairs), keysOf), context.Canceled)
 	// 2 of C(10,5) = 252 tables are as uneven as 5 : 0; 5 : 4 is the most likely table with its mirror; of the 252 divisions of five
 	// A and five B two keep them apart.
 	require.InDelta(t, 2.0/252, pairs[0].Tested.P, 1e-9)

@@ -154,9 +154,12 @@ func (r Report) Test(ctx context.Context, a, b Side, pairs []measure.Pair) error
 			return err
 		}
 	}
-	measure.TestQuestions(pairs, func(n int) (ofA, ofB []string) {
+	err := measure.TestQuestions(ctx, pairs, func(n int) (ofA, ofB []string) {
 		return keys[0][Asked{pairs[n].A.ID, a.Variant}], keys[1][Asked{pairs[n].B.ID, b.Variant}]
 	})
+	if err != nil {
+		return err
+	}
 	return r.confirm(ctx, a, b, pairs)
 }
 

@@ -82,9 +82,8 @@ func test(ctx context.Context, results report.Report, before, now db.Task, pairs
 			}
 		}
 	}
-	measure.TestQuestions(pairs, func(n int) (ofBefore, ofNow []string) {
+	return measure.TestQuestions(ctx, pairs, func(n int) (ofBefore, ofNow []string) {
 		variant := variants[n].Number
 		return keys[0][report.Asked{ItemID: pairs[n].A.ID, Variant: variant}], keys[1][report.Asked{ItemID: pairs[n].B.ID, Variant: variant}]
 	})
-	return nil
 }
