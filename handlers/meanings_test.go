@@ -1,9 +1,11 @@
 package handlers_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/agent/agenttest"
 )
@@ -134,6 +137,32 @@ func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
 		require.Equal(t, questions, s.get(t, answers+"?filter="+filter).page(t).Find("article.result").Length(), filter)
 	}
 	require.Equal(t, http.StatusSeeOther, s.get(t, answers+"?by=x").StatusCode, "leads to the nearest page there is")
+	lines := strings.Split(strings.TrimSpace(string(s.get(t, api+"/"+id+"/export?format=jsonl").body)), "\n")
+	var exported struct {
+		Variants []struct {
+			Meaning struct {
+				By, Letters string
+				Notes       []string
+				Agreement   float64
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &exported))
+	said := exported.Variants[0].Meaning
+	require.Equal(t, "model", said.By)
+	require.Equal(t, []string{"x", "y"}, said.Notes)
+	require.InDelta(t, 1.0/3, said.Agreement, 1e-12)
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx&lang=en").body))
+	require.NoError(t, err)
+	rows, err := book.GetRows("Stability")
+	require.NoError(t, err)
+	s.entry(t, "GET", "evaluation-tasks?lang=de", nil, 422)
+	from := slices.Index(rows[0], "meaning_letters")
+	require.Equal(t, []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure"}, rows[0][from:])
+	require.Equal(t, said.Letters, rows[1][from])
+	require.Equal(t, "model", rows[1][from+2])
+	require.Equal(t, "equal", rows[2][from+2])
+
 	form := s.get(t, "/?from="+id).page(t)
 	require.Equal(t, model, form.Find("[name=meaning_model] option[selected]").AttrOr("value", ""))
 	settings := s.get(t, "/tasks/"+id+"/settings").page(t)

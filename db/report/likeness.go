@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/lib/pq"
-
 	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/measure/facts"
@@ -25,21 +23,7 @@ type Likeness struct {
 	Facts       Facts         `db:"facts"`
 	// Expected are the facts of the standard answer that answers contradict.
 	Expected ExpectedFacts `db:"expected_facts"`
-	Meaning
-}
-
-// Meaning is how alike the answers to an item are by meaning. Its fields are nil while that is not known.
-type Meaning struct {
-	By *meaning.By `db:"meaning_by"`
-	// MeaningLetters are like Letters, but answers that say the same have one letter, in all variants.
-	MeaningLetters   *string  `db:"meaning_letters"`
-	MeaningAgreement *float64 `db:"meaning_agreement"`
-	MeaningGroups    *int     `db:"meaning_groups"`
-	// Unsure are the run_index of the answers whose group is not certain; Notes has a line for each letter.
-	Unsure pq.Int64Array  `db:"meaning_unsure"`
-	Notes  pq.StringArray `db:"meaning_notes"`
-	// HasFailed reports that the model that was asked gave no usable grouping.
-	HasFailed bool `db:"meaning_default"`
+	meaning.Known
 }
 
 // likenessColumns are the columns of a Likeness in question_statistics q.

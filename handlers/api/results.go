@@ -118,58 +118,11 @@ type Likeness struct {
 	FactsOfAnswers
 }
 
-// Meaning is which answers to a question say the same.
-type Meaning struct {
-	By meaning.By `json:"by" doc:"equal: the answers differ at most in format; model: the task's meaning_model said so; person: a person did" example:"model"`
-	// IsDefault reports that the model gave no usable grouping; then there are no groups, and the question does not count.
-	IsDefault bool     `json:"is_default" doc:"The model was asked and gave no usable grouping: there are no groups, and the question counts for nothing"`
-	IsUnsure  bool     `json:"is_unsure" doc:"The group of an answer is not certain: the model's replies disagree with each other or with the facts"`
-	Notes     []string `json:"notes" nullable:"false" doc:"A line for each group, which may be empty" example:"[\"30 日内答复\", \"35 日内答复\"]"`
-}
-
 // ItemMeaning is which answers to a question say the same, over all variants.
 type ItemMeaning struct {
 	Groups [][][2]int `json:"groups" nullable:"false" doc:"Groups of answers that say the same, the largest first, each answer as [variant, run_index]" example:"[[[1, 1], [1, 3]], [[1, 2]]]"`
 	Unsure [][2]int   `json:"unsure" nullable:"false" doc:"The answers whose group is not certain"`
-	Meaning
-}
-
-// VariantMeaning is which answers of one variant to a question say the same.
-type VariantMeaning struct {
-	Groups [][]int `json:"groups" nullable:"false" doc:"Groups of run_index of answers that say the same, in the order of the item's groups" example:"[[1, 3], [2]]"`
-	Unsure []int   `json:"unsure" nullable:"false" doc:"run_index of the answers whose group is not certain"`
-	// Agreement is nil with one run, or where a run is missing.
-	Agreement *float64 `json:"agreement" doc:"Share of pairs of runs whose answers say the same; null with one run, or where a run is missing" example:"0.6"`
-	Letters   string   `json:"letters" doc:"As letters, but answers that say the same have one letter, in all variants" example:"AABAA"`
-	Meaning
-}
-
-// newMeaning returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. groups are the
-// places of its groups among those of the question.
-func newMeaning(of report.Likeness, notes []string) (one *VariantMeaning, groups []int) {
-	if of.By == nil && !of.HasFailed {
-		return nil, nil
-	}
-	one = &VariantMeaning{Groups: [][]int{}, Unsure: []int{}, Agreement: of.MeaningAgreement, Meaning: Meaning{By: meaning.Model, IsDefault: of.HasFailed, IsUnsure: of.HasFailed, Notes: []string{}}}
-	if of.HasFailed {
-		return one, nil
-	}
-	one.By, one.Letters, one.IsUnsure = *of.By, *of.MeaningLetters, len(of.Unsure) > 0
-	for _, run := range of.Unsure {
-		one.Unsure = append(one.Unsure, int(run))
-	}
-	for n := range notes {
-		letter, runs, place := measure.Letter(n), []int{}, 0
-		for _, r := range one.Letters {
-			if place++; string(r) == letter {
-				runs = append(runs, place)
-			}
-		}
-		if len(runs) > 0 {
-			one.Groups, one.Notes, groups = append(one.Groups, runs), append(one.Notes, notes[n]), append(groups, n)
-		}
-	}
-	return one, groups
+	meaning.Meaning
 }
 
 // newItemMeaning returns the meaning of the answers to a question, over all variants.
@@ -177,7 +130,7 @@ func newItemMeaning(q report.Question) *ItemMeaning {
 	notes := q.Likeness(1).Notes
 	all := &ItemMeaning{Groups: make([][][2]int, len(notes)), Unsure: [][2]int{}}
 	for _, variant := range q.Variants {
-		one, groups := newMeaning(variant.Likeness, notes)
+		one, groups := variant.Known.OfVariant(notes)
 		if one == nil {
 			return nil
 		}
@@ -236,15 +189,15 @@ type VariantLikeness struct {
 	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
 	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers of all variants; - is a run without an answer" example:"ABBBC"`
 	FactsOfAnswers
-	PassShare *float64        `json:"pass_share" doc:"Share of the judged runs that passed; null without evaluators"`
-	Meaning   *VariantMeaning `json:"meaning" doc:"Which answers say the same; null while that is not known"`
+	PassShare *float64                `json:"pass_share" doc:"Share of the judged runs that passed; null without evaluators"`
+	Meaning   *meaning.VariantMeaning `json:"meaning" doc:"Which answers say the same; null while that is not known"`
 }
 
 func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int]float64) []VariantLikeness {
 	list, notes := make([]VariantLikeness, len(variants)), q.Likeness(1).Notes
 	for n, variant := range variants {
 		one := q.Likeness(variant.Number)
-		said, _ := newMeaning(one, notes)
+		said, _ := one.Known.OfVariant(notes)
 		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, newFacts(one.FactsDiffer, one.Facts, one.Expected), nil, said}
 		if share, isJudged := shares[variant.Number]; isJudged {
 			list[n].PassShare = &share

@@ -84,7 +84,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 		return nil, err
 	}
 	head := newReport(task, planned, statistics, includeErrors)
-	head.HasReviews = len(reviews) > 0
+	head.HasReviews, head.HasMeanings = len(reviews) > 0, task.Grouper() != nil
 	if head.HasAssets, err = r.assets.Any(ctx, task.ID); err != nil {
 		return nil, err
 	}
@@ -351,6 +351,11 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
 		Variables: row.Variables, Series: row.Series, Turn: row.Turn, Planned: row.Planned,
 		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Facts: row.Facts, Expected: row.Expected},
+	}
+	if said, _ := row.Known.OfVariant(row.Notes); said != nil {
+		item.Meaning = &export.Meaning{
+			By: string(said.By), IsDefault: said.IsDefault, Groups: said.Groups, Notes: said.Notes, Unsure: said.Unsure, Letters: said.Letters, Agreement: said.Agreement,
+		}
 	}
 	if row.Level != nil {
 		item.Level, item.Letters = string(*row.Level), *row.Letters

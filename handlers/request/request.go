@@ -125,12 +125,18 @@ func Kept(r *http.Request, name string) string {
 // Themes are the themes that can be chosen.
 var Themes = []string{"dark", "light"}
 
+// LanguageParameter is the parameter of the API that names the language of messages and reports.
+const LanguageParameter = "lang"
+
 // Choices returns the language and theme of a request. It does not consult Accept-Language, because the product's
 // users read Chinese, regardless of their browser's settings.
 func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	lang = defaultLanguage
 	if kept := Kept(r, LanguageCookie); slices.Contains(text.Languages, kept) {
 		lang = kept
+	}
+	if asked := r.URL.Query().Get(LanguageParameter); IsAPI(r) && slices.Contains(text.Languages, asked) {
+		lang = asked
 	}
 	if kept := Kept(r, ThemeCookie); slices.Contains(Themes, kept) {
 		theme = kept

@@ -15,10 +15,11 @@ import (
 
 	"wending/handlers/form"
 	"wending/handlers/request"
+	"wending/views/text"
 )
 
 // everywhere are the query parameters that every operation accepts: the project and the language of messages.
-var everywhere = []string{"project", "lang"}
+var everywhere = []string{"project", request.LanguageParameter}
 
 // refuseUnknown refuses query parameters that an operation does not know, and fields sent to an operation without a
 // body: a misspelt name would be ignored, and the request would do something other than intended.
@@ -56,6 +57,9 @@ func unknownParameter(ctx huma.Context) error {
 	query, err := url.ParseQuery(address.RawQuery)
 	if err != nil {
 		return request.NewFault(request.CodeRequestInvalid).WithCause(err)
+	}
+	if lang := query.Get(request.LanguageParameter); lang != "" && !slices.Contains(text.Languages, lang) {
+		return request.ParameterFault(request.LanguageParameter, request.OneOf(text.Languages...))
 	}
 	var known []string
 	for _, parameter := range ctx.Operation().Parameters {

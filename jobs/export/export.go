@@ -31,6 +31,8 @@ type Report struct {
 	HasReviews bool
 	// HasAssets includes the files that agents produced, because there are some.
 	HasAssets bool
+	// HasMeanings includes which answers say the same, because a model groups them.
+	HasMeanings bool
 	// Variants are the variants that the task compares; empty for a plain task.
 	Variants []Variant
 	// Evaluators are the evaluators of the task's answers.
@@ -115,6 +117,37 @@ type Likeness struct {
 	Facts       []measure.Fact
 	// Expected are the facts of the standard answer that answers contradict.
 	Expected []measure.ExpectedFact
+	// Meaning is which answers say the same; nil while that is not known.
+	Meaning *Meaning
+}
+
+// Meaning is which answers of a variant to a question say the same.
+type Meaning struct {
+	// By is who said so: equal, model or person. IsDefault reports that a model gave no usable grouping.
+	By        string `json:"by"`
+	IsDefault bool   `json:"is_default"`
+	// Groups are groups of run_index, Notes has a line for each of them. Unsure are the runs whose group is not certain.
+	Groups    [][]int  `json:"groups"`
+	Notes     []string `json:"notes"`
+	Unsure    []int    `json:"unsure"`
+	Letters   string   `json:"letters"`
+	Agreement *float64 `json:"agreement"`
+}
+
+// meaningCells returns the cells about which answers say the same; empty where that is not known.
+func (l Likeness) meaningCells() []string {
+	if l.Meaning == nil {
+		return make([]string, len(meaningColumns))
+	}
+	var unsure []string
+	for _, run := range l.Meaning.Unsure {
+		unsure = append(unsure, strconv.Itoa(run))
+	}
+	by := l.Meaning.By
+	if l.Meaning.IsDefault {
+		by = "failed"
+	}
+	return []string{l.Meaning.Letters, decimal(l.Meaning.Agreement), by, strings.Join(unsure, ", ")}
 }
 
 // changes formats the facts on which answers contradict each other, the most common value first: 14 日 → 19 日.

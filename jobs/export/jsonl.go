@@ -58,6 +58,8 @@ type jsonVariant struct {
 	Similarity *float64 `json:"similarity"`
 	Distinct   *int     `json:"distinct"`
 	Letters    *string  `json:"letters"`
+	// Meaning is which answers say the same; absent while that is not known.
+	Meaning *Meaning `json:"meaning,omitempty"`
 	jsonFacts
 }
 
@@ -153,7 +155,7 @@ func (j *JSONL) Write(item Item) error {
 		line.jsonFacts = facts
 	}
 	variant := j.report.variant(item)
-	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, facts})
+	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, item.Meaning, facts})
 	for _, run := range j.report.runs(item) {
 		if run.Status == "" { // not planned
 			break

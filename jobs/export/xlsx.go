@@ -158,11 +158,13 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 // The columns of the sheets after the results.
 var (
 	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
-	reviewColumns    = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note", "is_outdated", "created_at", "carried_by", "carried_from", "carried_from_id"}
+	// meaningColumns follow them, and the facts, if a model groups the answers.
+	meaningColumns = []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure"}
+	reviewColumns  = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note", "is_outdated", "created_at", "carried_by", "carried_from", "carried_from_id"}
 )
 
 // numeric are the columns of these sheets that contain numbers.
-var numeric = map[string]Cells{"number": HoldsNumber, "agreement": HoldsShare, "similarity": HoldsShare, "distinct": HoldsNumber, "variant": HoldsNumber, "run_index": HoldsNumber}
+var numeric = map[string]Cells{"number": HoldsNumber, "agreement": HoldsShare, "meaning_agreement": HoldsShare, "similarity": HoldsShare, "distinct": HoldsNumber, "variant": HoldsNumber, "run_index": HoldsNumber}
 
 // columnsOf returns the columns of such a sheet.
 func columnsOf(names []string) (columns []Column) {
@@ -205,6 +207,9 @@ func (x *XLSX) Write(item Item) error {
 		item.changes(),
 		item.contradictions(),
 	}
+	if x.report.HasMeanings {
+		alike = append(alike, item.meaningCells()...)
+	}
 	if len(x.report.Variants) > 0 {
 		variant := x.report.variant(item)
 		alike = append(alike, strconv.Itoa(variant.Number), variant.Name)
@@ -238,6 +243,9 @@ func count(number *int) string {
 func (x *XLSX) Close() error {
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
 	columns := slices.Concat(stabilityColumns, x.factColumns)
+	if x.report.HasMeanings {
+		columns = append(columns, meaningColumns...)
+	}
 	if len(x.report.Variants) > 0 {
 		columns = append(columns, "variant", "variant_name")
 	}

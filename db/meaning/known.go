@@ -1,0 +1,69 @@
+package meaning
+
+import (
+	"github.com/lib/pq"
+
+	"wending/db/measure"
+)
+
+// Known is how alike the answers to an item are by meaning. Its fields are nil while that is not known.
+type Known struct {
+	By *By `db:"meaning_by"`
+	// MeaningLetters are like Letters, but answers that say the same have one letter, in all variants.
+	MeaningLetters   *string  `db:"meaning_letters"`
+	MeaningAgreement *float64 `db:"meaning_agreement"`
+	MeaningGroups    *int     `db:"meaning_groups"`
+	// Unsure are the run_index of the answers whose group is not certain; Notes has a line for each letter.
+	Unsure pq.Int64Array  `db:"meaning_unsure"`
+	Notes  pq.StringArray `db:"meaning_notes"`
+	// HasFailed reports that the model that was asked gave no usable grouping.
+	HasFailed bool `db:"meaning_default"`
+}
+
+// Meaning is which answers to a question say the same.
+type Meaning struct {
+	By By `json:"by" doc:"equal: the answers differ at most in format; model: the task's meaning_model said so; person: a person did" example:"model"`
+	// IsDefault reports that the model gave no usable grouping; then there are no groups, and the question does not count.
+	IsDefault bool     `json:"is_default" doc:"The model was asked and gave no usable grouping: there are no groups, and the question counts for nothing"`
+	IsUnsure  bool     `json:"is_unsure" doc:"The group of an answer is not certain: the model's replies disagree with each other or with the facts"`
+	Notes     []string `json:"notes" nullable:"false" doc:"A line for each group, which may be empty" example:"[\"30 日内答复\", \"35 日内答复\"]"`
+}
+
+// VariantMeaning is which answers of one variant to a question say the same.
+type VariantMeaning struct {
+	Groups [][]int `json:"groups" nullable:"false" doc:"Groups of run_index of answers that say the same, in the order of the item's groups" example:"[[1, 3], [2]]"`
+	Unsure []int   `json:"unsure" nullable:"false" doc:"run_index of the answers whose group is not certain"`
+	// Agreement is nil with one run, or where a run is missing.
+	Agreement *float64 `json:"agreement" doc:"Share of pairs of runs whose answers say the same; null with one run, or where a run is missing" example:"0.6"`
+	Letters   string   `json:"letters" doc:"As letters, but answers that say the same have one letter, in all variants" example:"AABAA"`
+	Meaning
+}
+
+// OfVariant returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. notes are the lines
+// of the question's groups, which the statistics of its first variant have; groups are the places of the variant's groups among
+// these.
+func (of Known) OfVariant(notes []string) (one *VariantMeaning, groups []int) {
+	if of.By == nil && !of.HasFailed {
+		return nil, nil
+	}
+	one = &VariantMeaning{Groups: [][]int{}, Unsure: []int{}, Agreement: of.MeaningAgreement, Meaning: Meaning{By: Model, IsDefault: of.HasFailed, IsUnsure: of.HasFailed, Notes: []string{}}}
+	if of.HasFailed {
+		return one, nil
+	}
+	one.By, one.Letters, one.IsUnsure = *of.By, *of.MeaningLetters, len(of.Unsure) > 0
+	for _, run := range of.Unsure {
+		one.Unsure = append(one.Unsure, int(run))
+	}
+	for n := range notes {
+		letter, runs, place := measure.Letter(n), []int{}, 0
+		for _, r := range one.Letters {
+			if place++; string(r) == letter {
+				runs = append(runs, place)
+			}
+		}
+		if len(runs) > 0 {
+			one.Groups, one.Notes, groups = append(one.Groups, runs), append(one.Notes, notes[n]), append(groups, n)
+		}
+	}
+	return one, groups
+}
