@@ -528,7 +528,7 @@ func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 		slow := name == "long"
 		fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 			if slow {
-				time.Sleep(60 * time.Millisecond) // the agent's latency
+				time.Sleep(400 * time.Millisecond) // the agent's latency, far beyond what a busy machine adds to the other
 			}
 			openAIChat(answer)(w, call)
 		})
