@@ -98,6 +98,27 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Equal(t, []any{300.0, 30.0, 330.0, "0.0009", "CNY"}, []any{
 		own["input_tokens"], own["output_tokens"], own["total_tokens"], own["cost"], own["currency"],
 	})
+	for n, want := range []object{
+		{"question": "no_variation", "run": "no_variation", "vote": "no_judge"}, {"question": "", "run": "", "vote": "one_vote"},
+	} {
+		reasons := object{}
+		for _, part := range statistics["evaluators"].([]any)[n].(object)["noise"].(object)["parts"].([]any) {
+			if reason := part.(object)["reason"]; reason != nil {
+				reasons[part.(object)["source"].(string)] = reason
+			}
+		}
+		for source, reason := range want {
+			if reason == "" {
+				require.Nil(t, reasons[source], source)
+				continue
+			}
+			require.Equal(t, reason, reasons[source], source)
+		}
+	}
+	noise := statistics["evaluators"].([]any)[1].(object)["noise"].(object)
+	require.InDelta(t, 0.125, noise["parts"].([]any)[0].(object)["variance"], 1e-9, "of 0.9 and 0.4")
+	require.EqualValues(t, 1, noise["icc"])
+	require.Equal(t, "question", noise["advice"])
 	rules := statistics["evaluators"].([]any)[0].(object)
 	require.Nil(t, rules["scale_suspect"])
 	require.Nil(t, rules["variants"].([]any)[0].(object)["cost"])

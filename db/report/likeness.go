@@ -26,6 +26,18 @@ type Likeness struct {
 	meaning.Known
 }
 
+// Novelty returns the estimated chance that one more run says something new: by meaning, if that is known. It is nil while
+// the item is not assessed.
+func (l Likeness) Novelty() *float64 {
+	switch {
+	case l.MeaningLetters != nil:
+		return measure.Novelty(*l.MeaningLetters)
+	case l.Letters != nil:
+		return measure.Novelty(*l.Letters)
+	}
+	return nil
+}
+
 // likenessColumns are the columns of a Likeness in question_statistics q.
 const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts, q.expected_facts,
 	q.meaning_by, q.meaning_letters, q.meaning_agreement, q.meaning_groups, q.meaning_unsure, q.meaning_notes, coalesce(q.meaning_default, false) AS meaning_default`

@@ -115,6 +115,7 @@ type Likeness struct {
 	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
 	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
 	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers; A is the most common answer, - a run without an answer" example:"ABBBC"`
+	Novelty    *float64       `json:"novelty" doc:"Estimated chance that one more run gives a new answer: answers given once / answered runs (Good–Turing); of meanings where they are known; null without answered runs" example:"0.4"`
 	FactsOfAnswers
 }
 
@@ -176,7 +177,10 @@ func newLikeness(q report.Question, variants int) Likeness {
 		return Likeness{Number: q.Number, FactsOfAnswers: newFacts(nil, nil, nil)}
 	}
 	one := q.Likeness(1)
-	return Likeness{Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters, FactsOfAnswers: newFacts(one.FactsDiffer, one.Facts, one.Expected)}
+	return Likeness{
+		Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters, Novelty: one.Novelty(),
+		FactsOfAnswers: newFacts(one.FactsDiffer, one.Facts, one.Expected),
+	}
 }
 
 // VariantLikeness describes how alike the answers of one variant to a question are. All variants of a question
@@ -188,6 +192,7 @@ type VariantLikeness struct {
 	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
 	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
 	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers of all variants; - is a run without an answer" example:"ABBBC"`
+	Novelty    *float64       `json:"novelty" doc:"Estimated chance that one more run gives a new answer: answers given once / answered runs (Good–Turing); of meanings where they are known; null without answered runs" example:"0.4"`
 	FactsOfAnswers
 	PassShare *float64                `json:"pass_share" doc:"Share of the judged runs that passed; null without evaluators"`
 	Meaning   *meaning.VariantMeaning `json:"meaning" doc:"Which answers say the same; null while that is not known"`
@@ -198,7 +203,9 @@ func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int
 	for n, variant := range variants {
 		one := q.Likeness(variant.Number)
 		said, _ := one.Known.OfVariant(notes)
-		list[n] = VariantLikeness{variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, newFacts(one.FactsDiffer, one.Facts, one.Expected), nil, said}
+		list[n] = VariantLikeness{
+			variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, one.Novelty(), newFacts(one.FactsDiffer, one.Facts, one.Expected), nil, said,
+		}
 		if share, isJudged := shares[variant.Number]; isJudged {
 			list[n].PassShare = &share
 		}

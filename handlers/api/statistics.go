@@ -10,6 +10,7 @@ import (
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/report"
+	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
 )
@@ -68,6 +69,8 @@ type evaluatorStatistics struct {
 	Variants []EvaluatorVariant `json:"variants"`
 	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; otherwise nil.
 	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"For a judge that seems to rate up to 1 or 10 instead of 100: at least five answers were rated, none above this number. Its prompt should ask for ratings from 0 to 100. Null if there is nothing to suspect"`
+	// Noise tells apart what makes the scores differ.
+	Noise measure.Noise `json:"noise" doc:"Where the differences between the evaluator's scores come from"`
 }
 
 // EvaluatorVariant holds the statistics of one evaluator's verdicts on one variant.
@@ -103,12 +106,12 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		numbers report.Numbers
 		judges  map[int]report.JudgeNumbers
 	)
-	group, reading := errgroup.WithContext(ctx)
+	group, limited := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		numbers, err = h.numbersOf(reading, task, input.By, input.IncludeDefaults)
+		numbers, err = h.numbersOf(limited, task, input.By, input.IncludeDefaults)
 		return err
 	})
-	group.Go(func() (err error) { judges, err = results.Judges(reading, task); return err })
+	group.Go(func() (err error) { judges, err = results.Judges(limited, task); return err })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
@@ -118,6 +121,7 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	for _, one := range numbers.Variants {
 		body.Variants = append(body.Variants, newVariantStatistics(one, numbers.Levels[one.Number], numbers.FactsDiffer[one.Number], numbers.Passes[one.Number]))
 	}
+	reader := reading.New(h.Store, h.Tasks.Assets)
 	for _, evaluator := range task.Evaluators {
 		own, err := results.PassStatisticsOf(ctx, task, evaluator, input.IncludeDefaults)
 		if err != nil {
@@ -126,6 +130,9 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator)}
 		for _, variant := range task.Variants {
 			statistics.Variants = append(statistics.Variants, EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}, judges[evaluator.Number].Variants[variant.Number]})
+		}
+		if statistics.Noise, err = reader.Noise(ctx, task, evaluator); err != nil {
+			return nil, err
 		}
 		if scale := judges[evaluator.Number].Scale; scale > 0 {
 			statistics.ScaleSuspect = &scale

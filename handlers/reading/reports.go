@@ -350,7 +350,7 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 	item := export.Item{
 		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
 		Variables: row.Variables, Series: row.Series, Turn: row.Turn, Planned: row.Planned,
-		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Facts: row.Facts, Expected: row.Expected},
+		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Novelty: row.Novelty(), Facts: row.Facts, Expected: row.Expected},
 	}
 	if said, _ := row.Known.OfVariant(row.Notes); said != nil {
 		item.Meaning = &export.Meaning{

@@ -71,7 +71,7 @@ func (s *said) add(answer protocol.Answer) {
 		return
 	}
 	if s.all.Len() > 0 {
-		s.all.WriteString("\n\n———\n\n")
+		s.all.WriteString(evaluate.BetweenReplies)
 	}
 	s.all.Write(answer.Text[:min(len(answer.Text), maxSaid)])
 }

@@ -316,6 +316,24 @@ func JudgeUnrated(config json.RawMessage) (score float64, ratings map[string]flo
 	return verdict.Score, verdict.Ratings
 }
 
+// BetweenReplies separates a model's replies, vote by vote, in the stored text of them all.
+const BetweenReplies = "\n\n———\n\n"
+
+// VotesIn returns the score of each readable vote, from 0 to 1, in the stored text of a judge's replies; none if a reply
+// contains the separator, so that votes cannot be told apart.
+func (j LLMJudge) VotesIn(replies string) (scores []float64) {
+	all := strings.Split(replies, BetweenReplies)
+	if len(all) > j.Votes {
+		return nil
+	}
+	for _, reply := range all {
+		if vote, isRead := j.Read(reply); isRead {
+			scores = append(scores, vote.overall()/MaxRating)
+		}
+	}
+	return scores
+}
+
 // Decide combines the readable votes.
 func (j LLMJudge) Decide(votes []Vote) JudgeVerdict {
 	if len(votes) == 0 {

@@ -227,3 +227,12 @@ func TestConfigurationsOfJudges(t *testing.T) {
 		require.Equal(t, field, wrong.Field, config)
 	}
 }
+
+func TestTheScoresOfVotesAreReadFromTheirReplies(t *testing.T) {
+	t.Parallel()
+	j := parse(t, `{"model_id":"m","votes":3}`)
+	require.Equal(t, []float64{0.8, 0.6}, j.VotesIn(strings.Join([]string{`{"overall":80}`, "none", `{"overall":60}`}, evaluate.BetweenReplies)))
+	require.Equal(t, []float64{0.5}, j.VotesIn(`{"overall":50}`))
+	require.Empty(t, j.VotesIn(""))
+	require.Empty(t, j.VotesIn(strings.Repeat(`{"overall":80}`+evaluate.BetweenReplies, 3)), "a reply that contains the separator")
+}

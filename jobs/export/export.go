@@ -111,6 +111,8 @@ type Likeness struct {
 	Agreement, Similarity *float64
 	Distinct              *int
 	Letters               string
+	// Novelty is the estimated chance that one more run says something new.
+	Novelty *float64
 	// FactsDiffer is empty if there are fewer than two answers; Facts are the facts on which the answers differ,
 	// conflicts first.
 	FactsDiffer string

@@ -126,7 +126,7 @@ func TestAWorkbookSaysHowAlikeAnswersAre(t *testing.T) {
 	t.Parallel()
 	third, whole, two := 1.0/3, 1.0, 2
 	book, err := excelize.OpenReader(bytes.NewReader(xlsx(t, []export.Item{
-		{Number: 1, QuestionID: "q1", Question: "=1+1", Likeness: export.Likeness{Level: "wording", Agreement: &third, Similarity: &whole, Distinct: &two, Letters: "AB-A", Facts: []measure.Fact{
+		{Number: 1, QuestionID: "q1", Question: "=1+1", Likeness: export.Likeness{Level: "wording", Agreement: &third, Similarity: &whole, Distinct: &two, Letters: "AB-A", Novelty: &third, Facts: []measure.Fact{
 			{Values: []measure.Value{{Text: "14 日"}, {Text: "19 日"}}}, {Values: []measure.Value{{Text: "可以"}, {Text: "不可以"}}}, {Values: []measure.Value{{Text: "3 月"}}},
 		}, Expected: []measure.ExpectedFact{{Text: "14 日", Values: []measure.Value{{Text: "19 日"}}}}}},
 		{Number: 2, QuestionID: "q2", Question: "b"},
@@ -136,8 +136,8 @@ func TestAWorkbookSaysHowAlikeAnswersAre(t *testing.T) {
 	rows, err := book.GetRows("稳定性")
 	require.NoError(t, err)
 	require.Equal(t, [][]string{
-		{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters", "关键信息差异", "与标准答案不符"},
-		{"1", "q1", "=1+1", "wording", "33.33%", "100.00%", "2", "AB-A", "14 日 → 19 日; 可以 → 不可以", "14 日 → 19 日"},
+		{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters", "关键信息差异", "与标准答案不符", "novelty"},
+		{"1", "q1", "=1+1", "wording", "33.33%", "100.00%", "2", "AB-A", "14 日 → 19 日; 可以 → 不可以", "14 日 → 19 日", "33.33%"},
 		{"2", "q2", "b"},
 	}, rows)
 	for cell, want := range map[string]string{"A2": "1", "E2": "0.3333", "F2": "1.0000", "G2": "2"} {

@@ -42,6 +42,7 @@ type jsonItem struct {
 	Similarity     *float64          `json:"similarity"`
 	Distinct       *int              `json:"distinct"`
 	Letters        *string           `json:"letters"`
+	Novelty        *float64          `json:"novelty"`
 	jsonFacts
 	Variants    []jsonVariant `json:"variants"`
 	Runs        []jsonRun     `json:"runs"`
@@ -58,6 +59,7 @@ type jsonVariant struct {
 	Similarity *float64 `json:"similarity"`
 	Distinct   *int     `json:"distinct"`
 	Letters    *string  `json:"letters"`
+	Novelty    *float64 `json:"novelty"`
 	// Meaning is which answers say the same; absent while that is not known.
 	Meaning *Meaning `json:"meaning,omitempty"`
 	jsonFacts
@@ -152,10 +154,12 @@ func (j *JSONL) Write(item Item) error {
 	facts := jsonFacts{differ, append([]measure.Fact{}, item.Facts...), append([]measure.ExpectedFact{}, item.Expected...)}
 	if len(j.report.Variants) <= 1 {
 		line.Level, line.Agreement, line.Similarity, line.Distinct, line.Letters = level, item.Agreement, item.Similarity, item.Distinct, letters
-		line.jsonFacts = facts
+		line.Novelty, line.jsonFacts = item.Novelty, facts
 	}
 	variant := j.report.variant(item)
-	line.Variants = append(line.Variants, jsonVariant{variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, item.Meaning, facts})
+	line.Variants = append(line.Variants, jsonVariant{
+		variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, item.Novelty, item.Meaning, facts,
+	})
 	for _, run := range j.report.runs(item) {
 		if run.Status == "" { // not planned
 			break

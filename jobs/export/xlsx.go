@@ -164,7 +164,10 @@ var (
 )
 
 // numeric are the columns of these sheets that contain numbers.
-var numeric = map[string]Cells{"number": HoldsNumber, "agreement": HoldsShare, "meaning_agreement": HoldsShare, "similarity": HoldsShare, "distinct": HoldsNumber, "variant": HoldsNumber, "run_index": HoldsNumber}
+var numeric = map[string]Cells{
+	"number": HoldsNumber, "agreement": HoldsShare, "meaning_agreement": HoldsShare, "similarity": HoldsShare, "novelty": HoldsShare, "distinct": HoldsNumber,
+	"variant": HoldsNumber, "run_index": HoldsNumber,
+}
 
 // columnsOf returns the columns of such a sheet.
 func columnsOf(names []string) (columns []Column) {
@@ -205,7 +208,7 @@ func (x *XLSX) Write(item Item) error {
 	alike := []string{
 		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement), decimal(item.Similarity), count(item.Distinct), item.Letters,
 		item.changes(),
-		item.contradictions(),
+		item.contradictions(), decimal(item.Novelty),
 	}
 	if x.report.HasMeanings {
 		alike = append(alike, item.meaningCells()...)
@@ -242,7 +245,7 @@ func count(number *int) string {
 // Close ends the workbook. Without it the file is recognisably damaged.
 func (x *XLSX) Close() error {
 	_, _ = x.w.WriteString(`</sheetData></worksheet>`)
-	columns := slices.Concat(stabilityColumns, x.factColumns)
+	columns := append(slices.Concat(stabilityColumns, x.factColumns), "novelty")
 	if x.report.HasMeanings {
 		columns = append(columns, meaningColumns...)
 	}
