@@ -339,7 +339,7 @@ func (s *Server) health(c echo.Context) error {
 func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
 	f := request.FaultOf(err)
-	if request.IsInternal(err) && r.Context().Err() == nil { // a client that disconnects is not a server error
+	if request.IsInternal(err) {
 		s.failed(r.Context(), err)
 	}
 	if c.Response().Committed { // a download failed midway: it must not look complete to the client
@@ -360,8 +360,11 @@ func (s *Server) answerError(err error, c echo.Context) {
 	}
 }
 
-// failed logs an internal error and reports it.
+// failed logs an internal error and reports it, unless the client has disconnected, which is not the server's fault.
 func (s *Server) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
 	id := request.From(ctx).ID
 	s.Log.ErrorContext(ctx, "request failed", "request_id", id, "error", err)
 	s.Report(err, map[string]string{"request_id": id})

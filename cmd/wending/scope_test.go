@@ -39,7 +39,7 @@ var unscoped = map[string]string{
 	"db computeTaskStatistics": ofReadTask, "db computeStability": ofReadTask, "db computeRanges": ofReadTask, "db computePassRateRange": ofReadTask, "db findUnassessed": ofReadTask,
 	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask, "db/outbox ChannelsOf": ofReadTask,
 	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report summariseItems": ofReadTask, "db/report clusters": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,
-	"db/report Whole": ofReadTask, "db/report AnswerKeys": ofReadTask, "db/report readExport": ofReadTask, "db/report itemStates": ofReadTask,
+	"db/report Whole": ofReadTask, "db/report EachScore": ofReadTask, "db/report AnswerKeys": ofReadTask, "db/report readExport": ofReadTask, "db/report itemStates": ofReadTask,
 	"db/report sorts": ofFragment, "db/report numbersOfRuns": ofFragment, "db/report isCounted": ofFragment, "db/report Past": ofReadTask, "db/report PastOfJudge": ofReadTask, "db/report Measured": ofReadTask, "db/report readProgress": ofReadTask,
 	"db/report Retrying": ofReadTask, "db/report readVariantStatistics": ofReadTask, "db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask, "db/review change": ofReadTask,
 	"db/report countSettled": ofReadTask, "db/upkeep planRuns": ofReadTask, "db/upkeep insertRuns": ofReadTask, "db/upkeep Import": ofReadTask,

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -29,11 +30,8 @@ type Likeness struct {
 // Novelty returns the estimated chance that one more run says something new: by meaning, if that is known. It is nil while
 // the item is not assessed.
 func (l Likeness) Novelty() *float64 {
-	switch {
-	case l.MeaningLetters != nil:
-		return measure.Novelty(*l.MeaningLetters)
-	case l.Letters != nil:
-		return measure.Novelty(*l.Letters)
+	if letters := cmp.Or(l.MeaningLetters, l.Letters); letters != nil {
+		return measure.Novelty(*letters)
 	}
 	return nil
 }

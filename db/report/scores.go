@@ -10,24 +10,20 @@ import (
 // Score is an evaluator's score of a current run.
 type Score struct {
 	Variant int
-	ItemID  int64 `db:"item_id"`
-	// Cluster identifies the items that are not independent of this one; empty means that the item is independent.
-	Cluster string
+	ItemID  int64  `db:"item_id"`
+	Cluster string // as in Summary
 	Score   float64
 	// Raw is a judge's output, vote by vote; it is empty unless it was requested.
 	Raw string
 }
 
-// EachScore calls yield with an evaluator's scores of a task's runs, without default ratings and without runs that were
-// only made because earlier answers differed.
+// EachScore calls yield with an evaluator's scores of a task's planned runs, without default ratings.
 func (r Report) EachScore(ctx context.Context, task db.Task, evaluator int, withRaw bool, yield func(Score) error) error {
 	const read = `
 		SELECT r.variant, r.item_id, ` + db.ClusterOf + ` AS cluster, e.score, CASE WHEN $3 THEN coalesce(e.raw, '') ELSE '' END AS raw
-		FROM evaluation_tasks t
-		JOIN evaluation_items i ON i.task_id = t.id
+		FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id
 		JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current AND r.run_index <= t.runs_per_item
 		JOIN evaluations e ON e.run_id = r.id AND e.evaluator = $2 AND e.score IS NOT NULL AND NOT e.is_default
-		WHERE t.id = $1
-		ORDER BY r.item_id, r.variant, r.run_index`
+		WHERE t.id = $1 ORDER BY r.item_id, r.variant, r.run_index`
 	return pg.EachRow(ctx, r.db, "read the scores", read, []any{task.ID, evaluator, withRaw}, yield)
 }
