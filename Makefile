@@ -12,6 +12,7 @@ OLD_POSTGRES_VERSION := 13.23.0-beta.16
 OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
 # The tests of cmd/wending in which the program's own code runs beside itself. What the others start is handlers and jobs, which are raced with their own tests.
 RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath) # what one checkout has compiled serves the next one in another folder
 export GORACE := atexit_sleep_ms=50 # a package that has ended would wait a second for reports of others
 CHECKED := -vet=off -ldflags=-w -timeout 25m -parallel 4 # the linter vets; nobody debugs these programs; tests wait more than they compute
 # The packages that read texts and files in one thread, and tests elsewhere that do: they have no races to find.
