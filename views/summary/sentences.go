@@ -295,7 +295,7 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 	if len(open) > 0 {
 		unsaid = append(unsaid, locale.Text("summary.nobest", "Measures", strings.Join(open, locale.Text("create.missing.separator"))))
 	}
-	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 {
+	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 && s.Task.Adaptive == nil { // adaptive runs ask until a question is settled
 		unsaid = append(unsaid, locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)))
 	}
 	if seldom := s.Rankings["latency"].Seldom; len(seldom) > 0 {
