@@ -2,6 +2,7 @@ package db
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 
@@ -68,4 +69,14 @@ type UnassessedError struct{ TaskID uuid.UUID }
 
 func (e *UnassessedError) Error() string {
 	return "questions of task " + e.TaskID.String() + " are not assessed yet"
+}
+
+// RunsLeftError means that a question cannot be asked that often again.
+type RunsLeftError struct {
+	// Left is how often all of the questions can.
+	Left int
+}
+
+func (e *RunsLeftError) Error() string {
+	return fmt.Sprintf("the questions have room for %d more runs", e.Left)
 }

@@ -35,7 +35,8 @@ const insertEvaluator = `
 	INSERT INTO task_evaluators (task_id, number, evaluator_id, version, name, kind, config, target)
 	VALUES (:task_id, :number, :evaluator_id, :version, :name, :kind, :config, :target)
 	ON CONFLICT (task_id, number) DO UPDATE
-	SET version = excluded.version, name = excluded.name, kind = excluded.kind, config = excluded.config, target = excluded.target`
+	SET version = excluded.version, name = excluded.name, kind = excluded.kind, config = excluded.config,
+	target = excluded.target`
 
 // replaceEvaluators replaces the stored evaluators of a task.
 func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
@@ -141,7 +142,8 @@ const SumEvaluationsUp = `
 	UPDATE evaluation_runs r
 	SET passed = summed.passed, score = summed.score
 	FROM (
-		SELECT e.run_id, CASE WHEN count(e.passed) = (SELECT count(*) FROM task_evaluators WHERE task_id = $2) THEN bool_and(e.passed) END AS passed,
+		SELECT e.run_id, CASE WHEN count(e.passed) = (SELECT count(*) FROM task_evaluators WHERE task_id = $2)
+		THEN bool_and(e.passed) END AS passed,
 			avg(e.score) FILTER (WHERE NOT e.is_default) AS score
 		FROM evaluations e
 		WHERE e.run_id = ANY ($1)
@@ -168,7 +170,8 @@ func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message 
 			FROM units u
 			JOIN launches l ON l.id = u.launch_id
 			WHERE u.id = $1),` + KeepPastEvaluations + `
-		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, ratings, is_default, attempts, error_code, error_message, launch_id)
+		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, ratings, is_default, attempts, error_code,
+		error_message, launch_id)
 		SELECT run_id, evaluator, task_id, 'SUCCEEDED', $2, $3, true, losses, $4, $5, launch_id
 		FROM fresh` + ReplaceEvaluation
 	const lock = `SELECT id FROM evaluation_runs WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
@@ -185,7 +188,9 @@ func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message 
 	for _, one := range lost {
 		runs[one.TaskID] = append(runs[one.TaskID], one.RunID)
 	}
-	for _, taskID := range slices.SortedFunc(maps.Keys(runs), func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }) {
+	for _, taskID := range slices.SortedFunc(maps.Keys(runs), func(a, b uuid.UUID) int {
+		return slices.Compare(a[:], b[:])
+	}) {
 		if _, err := tx.ExecContext(ctx, lock, runs[taskID]); err != nil {
 			return pg.Classify("lock the runs of lost judges", err)
 		}

@@ -7,8 +7,10 @@ package db
 const ItemColumns = `i.id, i.question_id, i.question, i.standard_answer, i.system_prompt, i.user_context, i.series, i.turn, i.variable_values`
 
 // RunColumns are the columns of a Run, from evaluation_runs r, without the answer's text.
-const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, r.response_bytes IS NOT NULL AS is_replaced,
-	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts, r.failed_attempts,
+const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status,
+	r.response_bytes IS NOT NULL AS is_replaced,
+	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
+	r.failed_attempts,
 	r.error_code, r.error_message, r.finish_reason, r.created_at,
 	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 	r.passed, r.score, ` + EvaluationsOfRun + ` AS evaluations`
@@ -35,14 +37,18 @@ const TurnsOfUnit = `
 	JOIN LATERAL (
 		SELECT own.id, own.turn
 		UNION ALL
-		SELECT id, turn FROM evaluation_items WHERE task_id = own.task_id AND series = own.series AND turn > own.turn) turn ON true`
+		SELECT id, turn FROM evaluation_items WHERE task_id = own.task_id AND series = own.series
+		AND turn > own.turn) turn ON true`
 
 // EvaluationsOfRun is an expression for the evaluations of a run r.
 const EvaluationsOfRun = `(
 		SELECT json_agg(json_build_object('number', e.evaluator, 'status', e.status, 'score', e.score, 'passed', e.passed,
-			'reason', coalesce(e.reason, ''), 'error_code', coalesce(e.error_code, ''), 'error_message', coalesce(e.error_message, ''),
-			'version', e.version, 'ratings', e.ratings, 'is_default', e.is_default, 'latency_ms', e.latency_ms, 'input_tokens', e.input_tokens,
-			'output_tokens', e.output_tokens, 'total_tokens', e.total_tokens, 'cost', CAST(trim_scale(e.cost) AS text)) ORDER BY e.evaluator)
+			'reason', coalesce(e.reason, ''), 'error_code', coalesce(e.error_code, ''), 'error_message',
+			coalesce(e.error_message, ''),
+			'version', e.version, 'ratings', e.ratings, 'is_default', e.is_default, 'latency_ms', e.latency_ms, 'input_tokens',
+			e.input_tokens,
+			'output_tokens', e.output_tokens, 'total_tokens', e.total_tokens, 'cost', CAST(trim_scale(e.cost) AS text))
+			ORDER BY e.evaluator)
 		FROM evaluations e
 		WHERE e.run_id = r.id)`
 
@@ -58,24 +64,29 @@ const KeepPastEvaluations = `
 // ReplaceEvaluation sets the columns of evaluations that a later evaluation replaces.
 const ReplaceEvaluation = `
 	ON CONFLICT (run_id, evaluator) DO UPDATE
-	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason, error_code = excluded.error_code,
+	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason,
+	error_code = excluded.error_code,
 		error_message = excluded.error_message, created_at = now(), version = excluded.version, ratings = excluded.ratings,
 		is_default = excluded.is_default, raw = excluded.raw, latency_ms = excluded.latency_ms, attempts = excluded.attempts,
 		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
 		cost = excluded.cost, launch_id = excluded.launch_id`
 
 // inScope is the condition for the items i that a launch l runs. One turn selects its whole conversation.
-const inScope = `(l.item_id IS NULL OR i.id = l.item_id OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
+const inScope = `(l.item_id IS NULL OR i.id = l.item_id
+	OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
 
 // isKept is the condition for runs r of an item that a launch l does not repeat, for its variant v and run_index n.
-const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
+const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current
+	AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
 
 // PlannedRuns is how many runs of item i of task t in variant v are planned.
-const PlannedRuns = `greatest(t.runs_per_item, (SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id AND p.variant = v.number))`
+const PlannedRuns = `greatest(t.runs_per_item, (SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id
+	AND p.variant = v.number))`
 
 // RunsOfItem is how many runs of item i of task t are planned, over all variants.
 const RunsOfItem = `t.runs_per_item * t.total_variants
-	+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0) FROM planned_runs p WHERE p.item_id = i.id AND p.runs > t.runs_per_item)`
+	+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0) FROM planned_runs p WHERE p.item_id = i.id
+	AND p.runs > t.runs_per_item)`
 
 // RunsOfTask is how many runs of task t are planned.
 const RunsOfTask = `t.total_items * t.runs_per_item * t.total_variants + t.extra_runs`
@@ -90,7 +101,7 @@ const sumSpent = `jsonb_build_object(
 // sharedCurrency is the currency of targets; NULL means that they have none in common.
 const sharedCurrency = `CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency`
 
-// ClusterOf is the cluster of item i of task t: its value of the task's cluster_by column, or its conversation; empty for an
-// item that is independent of all others.
+// ClusterOf is the cluster of item i of task t: its value of the task's cluster_by column, or its conversation; empty
+// for an item that is independent of all others.
 const ClusterOf = `CASE WHEN t.cluster_by IS NULL THEN coalesce(i.series, '')
 	ELSE coalesce(i.variable_values[array_position(t.variable_names, t.cluster_by)], '') END`

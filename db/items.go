@@ -43,17 +43,21 @@ type NewItem struct {
 }
 
 const insertItem = `
-	INSERT INTO evaluation_items (task_id, question_id, question, standard_answer, system_prompt, user_context, variable_values, series, turn, head)
-	SELECT $1, question_id, question, standard_answer, system_prompt, user_context, CAST(variable_values AS text[]), series, turn,
+	INSERT INTO evaluation_items (task_id, question_id, question, standard_answer, system_prompt, user_context,
+	variable_values, series, turn, head)
+	SELECT $1, question_id, question, standard_answer, system_prompt, user_context, CAST(variable_values AS text[]),
+	series, turn,
 		CASE WHEN series IS NOT NULL THEN first_value(question_id) OVER (PARTITION BY series ORDER BY turn) END
-	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::int[]) WITH ORDINALITY
+	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+	$9::int[]) WITH ORDINALITY
 	AS given (question_id, question, standard_answer, system_prompt, user_context, variable_values, series, turn, place)
 	ORDER BY place`
 
 // InsertItems stores questions of a task, within its caller's transaction.
 func InsertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []NewItem) error {
 	ids, questions, answers := make([]string, len(items)), make([]string, len(items)), make([]string, len(items))
-	systemPrompts, userContexts, variables := make([]*string, len(items)), make([]*string, len(items)), make([]*string, len(items))
+	systemPrompts, userContexts, variables := make([]*string, len(items)), make([]*string, len(items)),
+		make([]*string, len(items))
 	series, turns := make([]*string, len(items)), make([]*int, len(items))
 	for n, item := range items {
 		ids[n], questions[n], answers[n] = item.QuestionID, item.Question, item.StandardAnswer

@@ -47,7 +47,8 @@ const (
 )
 
 // LaunchStatuses lists all states in the order of a launch's life.
-var LaunchStatuses = []LaunchStatus{LaunchPending, LaunchRunning, LaunchStopping, LaunchSucceeded, LaunchStopped, LaunchFailed}
+var LaunchStatuses = []LaunchStatus{LaunchPending, LaunchRunning, LaunchStopping, LaunchSucceeded, LaunchStopped,
+	LaunchFailed}
 
 // NewLaunch holds the settings of a launch and the actor who requested it.
 type NewLaunch struct {
@@ -78,8 +79,10 @@ type newLaunchRow struct {
 
 func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, error) {
 	const insert = `
-		INSERT INTO launches (id, task_id, number, kind, item_id, variant, evaluators, concurrency, requested_by, requested_via)
-		SELECT CAST(:id AS uuid), t.id, (SELECT count(*) + 1 FROM launches WHERE task_id = t.id), :kind, CAST(:item AS bigint),
+		INSERT INTO launches (id, task_id, number, kind, item_id, variant, evaluators, concurrency, requested_by,
+		requested_via)
+		SELECT CAST(:id AS uuid), t.id, (SELECT count(*) + 1 FROM launches WHERE task_id = t.id), :kind,
+		CAST(:item AS bigint),
 			CAST(:variant AS smallint), CAST(:evaluators AS smallint[]), t.concurrency, :by, :via
 		FROM evaluation_tasks t
 		WHERE t.id = :task`
@@ -89,14 +92,17 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 		FROM unnest($2::int[], $3::text[], $4::bigint[]) AS given (number, origin, call_interval)`
 	id := uuid.New()
 	_, err := pg.ExecNamed(ctx, tx, insert, map[string]any{
-		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "variant": n.Variant, "evaluators": pq.Array(n.Evaluators), "by": n.By.Who(), "via": n.By.Via,
+		"id": id, "task": n.TaskID, "kind": n.Kind, "item": n.ItemID, "variant": n.Variant,
+		"evaluators": pq.Array(n.Evaluators), "by": n.By.Who(), "via": n.By.Via,
 	})
 	if err != nil {
 		return id, pg.Classify("store the launch", err)
 	}
-	numbers, origins, intervals := make(pq.Int64Array, len(n.Targets)), make(pq.StringArray, len(n.Targets)), make(pq.Int64Array, len(n.Targets))
+	numbers, origins, intervals := make(pq.Int64Array, len(n.Targets)), make(pq.StringArray, len(n.Targets)),
+		make(pq.Int64Array, len(n.Targets))
 	for place, target := range n.Targets {
-		numbers[place], origins[place], intervals[place] = int64(target.Number), target.Origin, target.CallInterval.Microseconds()
+		numbers[place], origins[place], intervals[place] = int64(target.Number), target.Origin,
+			target.CallInterval.Microseconds()
 	}
 	if _, err = tx.ExecContext(ctx, insertTargets, id, numbers, origins, intervals); err != nil {
 		return id, pg.Classify("store the launch's targets", err)
@@ -104,8 +110,8 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 	return id, outbox.MarkPushing(ctx, tx, id)
 }
 
-// RunsLeft returns how many calls, including those to judges and for groupings, a launch of the kind would make now, or 0 if the
-// task's state does not allow it or nothing is left. Pages, API and store share this rule. statistics are the
+// RunsLeft returns how many calls, including those to judges and for groupings, a launch of the kind would make now, or
+// 0 if the task's state does not allow it or nothing is left. Pages, API and store share this rule. statistics are the
 // task's own.
 func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 	if !t.allows(kind) {
@@ -132,8 +138,8 @@ func (t Task) allows(kind LaunchKind) bool {
 	return !t.Status.IsActive()
 }
 
-// countLeft counts the runs that did not succeed, the answers that judges did not rate and the questions whose answers were not
-// grouped: of the question $2 and the variant $3, where NULL means all.
+// countLeft counts the runs that did not succeed, the answers that judges did not rate and the questions whose answers
+// were not grouped: of the question $2 and the variant $3, where NULL means all.
 const countLeft = `
 	SELECT t.runs_per_item
 			* CASE WHEN $2::bigint IS NULL THEN t.total_items ELSE 1 END
@@ -187,7 +193,8 @@ func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, erro
 // succeed (RETRY_FAILED; narrow selects a question or variant). The task is RUNNING from then on. RequestLaunch
 // returns ErrConflict if the task's state does not allow it or another request was first, ErrNothingToRun if
 // nothing is left for this kind, and ErrNotFound if there is no such task, question or variant.
-func (s *Store) RequestLaunch(ctx context.Context, scope Scope, taskID uuid.UUID, kind LaunchKind, narrow Selection, n NewLaunch) (launchID uuid.UUID, err error) {
+func (s *Store) RequestLaunch(ctx context.Context, scope Scope, taskID uuid.UUID, kind LaunchKind, narrow Selection,
+	n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
@@ -222,8 +229,8 @@ const raiseAll = `
 			WHERE i.task_id = $1 AND p.runs > $2)
 	WHERE id = $1`
 
-// raiseSome raises the number of runs of the questions $2 of a task, and of the conversations they belong to, in all variants,
-// and returns how many runs were added.
+// raiseSome raises the number of runs of the questions $2 of a task, and of the conversations they belong to, in all
+// variants, and returns how many runs were added.
 const raiseSome = `
 	WITH chosen AS (
 		SELECT DISTINCT turn.id
@@ -248,10 +255,11 @@ const raiseSome = `
 		WHERE id = $1)
 	SELECT coalesce(sum($3 - before), 0) FROM raised`
 
-// ExtendTask raises the number of runs of each question of a task that has ended, or only of the questions named, and starts
-// the missing runs. It returns ErrConflict if the task is active or was never started, ErrNothingToRun if there are that many
-// runs already, and ErrNotFound if the task, or one of the questions, does not exist.
-func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, questionIDs []string, runs int, n NewLaunch) (launchID uuid.UUID, err error) {
+// ExtendTask raises the number of runs of each question of a task that has ended, or only of the questions named, and
+// starts the missing runs. It returns ErrConflict if the task is active or was never started, ErrNothingToRun if there
+// are that many runs already, and ErrNotFound if the task, or one of the questions, does not exist.
+func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, questionIDs []string, runs int,
+	n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
@@ -297,7 +305,8 @@ func raiseQuestions(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, question
 // EvaluateTask has evaluators judge the answers of a task that has ended, without calling its agents. judges are
 // the targets of new judges, numbers the numbers of the evaluators. It returns ErrConflict if the task is active or
 // was never started.
-func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID, evaluators []Evaluator, judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
+func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID, evaluators []Evaluator,
+	judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)
 		if err != nil {
@@ -336,7 +345,8 @@ func LockTask(ctx context.Context, tx *sqlx.Tx, scope Scope, id uuid.UUID) (Task
 }
 
 // runsToMake returns the item and the variant that scope selects, where nil means all, or ErrNothingToRun.
-func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind, scope Selection) (item *int64, variant *int, err error) {
+func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind,
+	scope Selection) (item *int64, variant *int, err error) {
 	left := 0
 	if scope == (Selection{}) {
 		statistics, err := taskStatistics(ctx, tx, task)
@@ -389,7 +399,8 @@ const insertUnits = `
 		INSERT INTO units (launch_id, item_id, variant, target, run_index, turns)
 		SELECT l.id, i.id, v.number, v.target, n,
 			CASE WHEN i.series IS NULL THEN 1 ELSE (
-				SELECT count(*) FROM evaluation_items own WHERE own.task_id = i.task_id AND own.series = i.series AND own.turn >= i.turn) END
+				SELECT count(*) FROM evaluation_items own WHERE own.task_id = i.task_id AND own.series = i.series
+				AND own.turn >= i.turn) END
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		JOIN evaluation_items i ON i.task_id = t.id AND i.id > l.made_through AND i.id <= $2 AND ` + inScope + `
@@ -412,7 +423,8 @@ const insertJudgeUnits = `
 	SELECT l.id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
 	FROM launches l
 	JOIN evaluation_items i ON i.task_id = l.task_id AND i.id > l.made_through AND i.id <= $2 AND ` + inScope + `
-	JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (l.variant IS NULL OR r.variant = l.variant)
+	JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED'
+	AND (l.variant IS NULL OR r.variant = l.variant)
 	JOIN task_evaluators e ON e.task_id = l.task_id AND e.target IS NOT NULL
 	LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
 	WHERE l.id = $1
@@ -425,7 +437,8 @@ const insertJudgeUnits = `
 	  AND (i.series IS NULL OR NOT EXISTS ( -- no judging of turns that are asked again
 			SELECT
 			FROM evaluation_items earlier
-			JOIN units u ON u.launch_id = l.id AND u.item_id = earlier.id AND u.variant = r.variant AND u.run_index = r.run_index AND u.evaluator = 0
+			JOIN units u ON u.launch_id = l.id AND u.item_id = earlier.id AND u.variant = r.variant AND u.run_index = r.run_index
+			AND u.evaluator = 0
 			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn))
 	ORDER BY r.item_id, r.run_index, r.variant, e.number`
 
@@ -438,16 +451,19 @@ const runLaunch = `
 		kept_failed = present.failed - repeated.failed,
 		kept_items = complete.items
 	FROM
-		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
+		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded,
+		count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
 		FROM evaluation_runs r
 		WHERE r.task_id = $2 AND r.is_current) present,
-		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
+		(SELECT count(*) FILTER (WHERE r.status = 'SUCCEEDED') AS succeeded,
+		count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
 		FROM (
 			SELECT u.item_id, u.variant, u.run_index FROM units u WHERE u.launch_id = $1 AND u.evaluator = 0
 			UNION ALL
 			SELECT turn.id, u.variant, u.run_index FROM units u` + TurnsOfUnit + `
 			WHERE u.launch_id = $1 AND u.turns > 1 AND turn.id <> u.item_id) u
-		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.variant = u.variant AND r.run_index = u.run_index AND r.is_current) repeated,
+		JOIN evaluation_runs r ON r.item_id = u.item_id AND r.variant = u.variant AND r.run_index = u.run_index
+		AND r.is_current) repeated,
 		(SELECT count(*) AS items
 		FROM (
 			SELECT i.id AS item_id
@@ -641,7 +657,8 @@ func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string
 		WHERE id = ANY (CAST($1 AS uuid[])) AND status IN ('PENDING', 'RUNNING')
 		ORDER BY id
 		FOR NO KEY UPDATE`
-	const stop = `UPDATE launches SET status = 'STOPPING', stop_requested_at = now(), stopped_by = '', stop_reason = $2 WHERE id = $1`
+	const stop = `UPDATE launches SET status = 'STOPPING', stop_requested_at = now(), stopped_by = '', stop_reason = $2
+		WHERE id = $1`
 	var found []struct {
 		ID     uuid.UUID `db:"id"`
 		TaskID uuid.UUID `db:"task_id"`
@@ -683,7 +700,8 @@ func afterStop(ctx context.Context, tx *sqlx.Tx, tasks map[uuid.UUID]uuid.UUID) 
 
 // stopQueued stops the units of launches that no worker has claimed.
 func stopQueued(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error {
-	const stop = `UPDATE units SET state = 'STOPPED', epoch = epoch + 1 WHERE launch_id = ANY (CAST($1 AS uuid[])) AND state = 'QUEUED'`
+	const stop = `UPDATE units SET state = 'STOPPED', epoch = epoch + 1 WHERE launch_id = ANY (CAST($1 AS uuid[]))
+		AND state = 'QUEUED'`
 	_, err := tx.ExecContext(ctx, stop, pq.Array(launchIDs))
 	return pg.Classify("stop the queued units", err)
 }
@@ -793,8 +811,9 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 	return finished && err == nil, err
 }
 
-// planLast plans what is due in a launch without open units, which the caller has locked: rounds, or else groupings. isPlanned
-// reports that the launch does not end yet, isOverQuota that it is being stopped because its rounds exceed the project's quota.
+// planLast plans what is due in a launch without open units, which the caller has locked: rounds, or else groupings.
+// isPlanned reports that the launch does not end yet, isOverQuota that it is being stopped because its rounds exceed
+// the project's quota.
 func planLast(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (isPlanned, isOverQuota bool, err error) {
 	last, err := planLastRounds(ctx, tx, launchID)
 	switch {
@@ -809,19 +828,21 @@ func planLast(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (isP
 	return isPlanned, false, err
 }
 
-// stopOverQuota stops a launch without open units, which the caller has locked, because its project may make no further calls
-// today. Once it is resumed, its rounds continue.
+// stopOverQuota stops a launch without open units, which the caller has locked, because its project may make no further
+// calls today. Once it is resumed, its rounds continue.
 func stopOverQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
-	const stop = `UPDATE launches SET status = 'STOPPING', stop_requested_at = now(), stopped_by = '', stop_reason = $2 WHERE id = $1`
+	const stop = `UPDATE launches SET status = 'STOPPING', stop_requested_at = now(), stopped_by = '', stop_reason = $2
+		WHERE id = $1`
 	_, err := tx.ExecContext(ctx, stop, launchID, ReasonQuota)
 	return pg.Classify("stop the launch", err)
 }
 
-// planLastRounds plans the rounds that are due in a launch without open units, which the caller has locked. The launch does not
-// end yet if there are new units, or if the budget has to make room for them first.
+// planLastRounds plans the rounds that are due in a launch without open units, which the caller has locked. The launch
+// does not end yet if there are new units, or if the budget has to make room for them first.
 func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (planned rounds, err error) {
 	const isOver = `
-		SELECT t.adaptive IS NOT NULL AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state IN ('QUEUED', 'RUNNING'))
+		SELECT t.adaptive IS NOT NULL AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id
+		AND u.state IN ('QUEUED', 'RUNNING'))
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		WHERE l.id = $1`

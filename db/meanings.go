@@ -24,21 +24,22 @@ func (t Task) Grouper() *Target {
 	return &grouper
 }
 
-// groupingDue is the condition for an item i of task t, with the statistics q of its first variant, whose answers the launch l has
-// to have grouped.
+// groupingDue is the condition for an item i of task t, with the statistics q of its first variant, whose answers the
+// launch l has to have grouped.
 const groupingDue = `q.contents > 1
 		  AND (q.newest_run_id, q.runs) = (SELECT max(id), count(*) FROM evaluation_runs WHERE item_id = i.id AND is_current)
 		  AND l.kind <> 'EVALUATE'
 		  AND NOT EXISTS (
 			SELECT
 			FROM evaluation_items earlier
-			JOIN units u ON u.launch_id = l.id AND u.item_id = earlier.id AND u.evaluator = 0 AND u.state IN ('QUEUED', 'RUNNING')
+			JOIN units u ON u.launch_id = l.id AND u.item_id = earlier.id AND u.evaluator = 0
+			AND u.state IN ('QUEUED', 'RUNNING')
 			WHERE earlier.id = i.id OR earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn)
 		  AND (l.kind = 'MEANING' OR NOT EXISTS (
 			SELECT FROM meanings m WHERE m.item_id = i.id AND m.is_current AND (l.kind <> 'RETRY_FAILED' OR NOT m.is_default) AND ` + meaning.Covers + `))`
 
-// insertGroupingUnits creates the units for those of the items from $2 to $3, or in the array $4 unless it is NULL, whose answers the
-// launch $1 has to have grouped. An item has at most one such unit in a launch.
+// insertGroupingUnits creates the units for those of the items from $2 to $3, or in the array $4 unless it is NULL,
+// whose answers the launch $1 has to have grouped. An item has at most one such unit in a launch.
 const insertGroupingUnits = `
 	INSERT INTO units (launch_id, item_id, target, run_index, evaluator)
 	SELECT l.id, i.id, t.meaning_target, 1, -1
@@ -54,9 +55,9 @@ const insertGroupingUnits = `
 // noItemAfter is greater than the id of every item.
 const noItemAfter = 1<<63 - 1
 
-// PlanGroupings creates units that have the answers to those of the questions grouped by meaning that have all their runs, and
-// reports whether there are any. An adaptive task's answers are grouped once the last of them is there. Questions that
-// nobody plans for, because the process died, are found when the launch would end.
+// PlanGroupings creates units that have the answers to those of the questions grouped by meaning that have all their
+// runs, and reports whether there are any. An adaptive task's answers are grouped once the last of them is there.
+// Questions that nobody plans for, because the process died, are found when the launch would end.
 func (s *Store) PlanGroupings(ctx context.Context, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
 	const lock = `
 		SELECT l.task_id
@@ -77,8 +78,8 @@ func (s *Store) PlanGroupings(ctx context.Context, launchID uuid.UUID, itemIDs [
 	return planned, err
 }
 
-// planGroupingsOf creates the units of groupings that are due for the items, where nil means all, in a launch that the caller has
-// locked.
+// planGroupingsOf creates the units of groupings that are due for the items, where nil means all, in a launch that the
+// caller has locked.
 func planGroupingsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
 	const note = `UPDATE launches SET total_units = total_units + $2 WHERE id = $1`
 	if err := pg.PreferIndexes(ctx, tx); err != nil {
@@ -93,8 +94,8 @@ func planGroupingsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemI
 	return true, pg.Classify("record the created units", err)
 }
 
-// planLastGroupings plans the groupings that are due in a launch without open units, which the caller has locked. It returns an
-// UnassessedError while it is not known which they are.
+// planLastGroupings plans the groupings that are due in a launch without open units, which the caller has locked. It
+// returns an UnassessedError while it is not known which they are.
 func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (planned bool, err error) {
 	const isOver = `
 		SELECT t.meaning_target IS NOT NULL AND l.kind <> 'EVALUATE'
@@ -119,9 +120,10 @@ func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.U
 	return true, Notify(ctx, tx, taskID)
 }
 
-// GroupTask has a model group the answers of a task that has ended by meaning, without calling its agents; it replaces the one that
-// did so before. It returns ErrConflict if the task is active or was never started.
-func (s *Store) GroupTask(ctx context.Context, scope Scope, taskID uuid.UUID, grouper Target, n NewLaunch) (launchID uuid.UUID, err error) {
+// GroupTask has a model group the answers of a task that has ended by meaning, without calling its agents; it replaces
+// the one that did so before. It returns ErrConflict if the task is active or was never started.
+func (s *Store) GroupTask(ctx context.Context, scope Scope, taskID uuid.UUID, grouper Target,
+	n NewLaunch) (launchID uuid.UUID, err error) {
 	const choose = `UPDATE evaluation_tasks SET meaning_target = $2 WHERE id = $1`
 	err = s.db.InTx(ctx, "group the task's answers", func(tx *sqlx.Tx) error {
 		task, err := LockTask(ctx, tx, scope, taskID)

@@ -49,15 +49,18 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) er
 
 // TakeSlot takes the next free slot of an origin for a call outside of launches, which may make one call per
 // interval, and returns how long to wait for it. If no slot is free within patience, none is taken and ok is false.
-func (s *Store) TakeSlot(ctx context.Context, origin string, interval, patience time.Duration) (wait time.Duration, ok bool, err error) {
+func (s *Store) TakeSlot(ctx context.Context, origin string, interval,
+	patience time.Duration) (wait time.Duration, ok bool, err error) {
 	const take = `
 		WITH asked AS (
-			SELECT CAST($2 AS bigint) * interval '1 microsecond' AS own, CAST($3 AS bigint) * interval '1 microsecond' AS patience)
+			SELECT CAST($2 AS bigint) * interval '1 microsecond' AS own,
+			CAST($3 AS bigint) * interval '1 microsecond' AS patience)
 		UPDATE origins
 		SET next_free = greatest(next_free, clock_timestamp()) + greatest(own, call_interval * interval '1 microsecond')
 		FROM asked
 		WHERE origin = $1 AND next_free <= clock_timestamp() + patience
-		RETURNING extract(epoch FROM next_free - greatest(own, call_interval * interval '1 microsecond') - clock_timestamp()) * 1000000`
+		RETURNING extract(epoch FROM next_free - greatest(own, call_interval * interval '1 microsecond') - clock_timestamp())
+		* 1000000`
 	if _, err := s.db.ExecContext(ctx, insertOrigin, origin); err != nil {
 		return 0, false, pg.Classify("add the origin", err)
 	}
@@ -80,7 +83,8 @@ type slots struct {
 // lockSlots locks an origin's row and returns its slots.
 func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
 	const lock = `
-		SELECT origin, greatest(0, extract(epoch FROM next_free - clock_timestamp()) * 1000000)::bigint AS ahead, call_interval
+		SELECT origin, greatest(0, extract(epoch FROM next_free - clock_timestamp()) * 1000000)::bigint AS ahead,
+		call_interval
 		FROM origins
 		WHERE origin = $1
 		FOR UPDATE`

@@ -19,6 +19,7 @@ import (
 	"wending/db/engine"
 	"wending/db/pg/embedded"
 	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/db/upkeep"
 	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
@@ -44,8 +45,11 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	var launch uuid.UUID
 	require.NoError(t, tables.Get(&launch, `SELECT id FROM launches WHERE task_id = $1`, large))
 	var items []int64
-	require.NoError(t, tables.Select(&items, `SELECT id FROM evaluation_items WHERE task_id = $1 ORDER BY id LIMIT 20`, large))
-	store, err := db.Open(ctx, server.URL()+` options='-c session_preload_libraries=auto_explain -c auto_explain.log_min_duration=0'`, 2)
+	require.NoError(t, tables.Select(&items, `SELECT id FROM evaluation_items WHERE task_id = $1 ORDER BY id LIMIT 20`,
+		large))
+	store,
+		err := db.Open(ctx,
+		server.URL()+` options='-c session_preload_libraries=auto_explain -c auto_explain.log_min_duration=0'`, 2)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 
@@ -68,10 +72,14 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	}{
 		{"Task", func() error { _, err := store.Task(ctx, db.AllProjects(), large); return err }},
 		{"Tasks", func() error {
-			_, _, err := report.NewTaskList(store).Tasks(ctx, db.AllProjects(), report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
+			_, _, err := tasklist.New(store).Tasks(ctx, db.AllProjects(),
+				tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
 			return err
 		}},
-		{"Summaries", func() error { _, err := report.New(store).Summaries(ctx, db.Task{ID: large}, 0, "", false); return err }},
+		{"Summaries", func() error {
+			_, err := report.New(store).Summaries(ctx, db.Task{ID: large}, 0, "", false)
+			return err
+		}},
 		{"ItemsByID", func() error { _, err := report.New(store).ItemsByID(ctx, items); return err }},
 		{"Items", func() error {
 			_, _, err := report.New(store).Items(ctx, large, report.Filter{OnlyAssessed: true}, page)
@@ -82,7 +90,9 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"EachCurrentRun", func() error {
 			return report.New(store).EachCurrentRun(ctx, items[0], func(db.Run) error { return nil })
 		}},
-		{"EachRow", func() error { return report.New(store).EachRow(ctx, large, nil, func(report.Row) error { return nil }) }},
+		{"EachRow", func() error {
+			return report.New(store).EachRow(ctx, large, nil, func(report.Row) error { return nil })
+		}},
 		{"Launches", func() error {
 			_, _, err := engine.NewHistory(store).Launches(ctx, large, db.Page{Number: 1, Size: 20})
 			return err
@@ -98,8 +108,14 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			return err
 		}},
 		{"StartLaunch", func() error { _, err := store.StartLaunch(ctx, retry); return err }},
-		{"TaskStatistics of a running task", func() error { _, err := store.TaskStatistics(ctx, db.Task{ID: large}); return err }},
-		{"TaskProgress of a running task", func() error { _, err := report.NewMonitor(store).TaskProgress(ctx, large); return err }},
+		{"TaskStatistics of a running task", func() error {
+			_, err := store.TaskStatistics(ctx, db.Task{ID: large})
+			return err
+		}},
+		{"TaskProgress of a running task", func() error {
+			_, err := report.NewMonitor(store).TaskProgress(ctx, large)
+			return err
+		}},
 		{"LaunchCall", func() (err error) { call, err = store.LaunchCall(ctx, retry); return err }},
 		{"EnterLanes", func() error {
 			_, err := engine.NewLanes(store).Enter(ctx, []uuid.UUID{uuid.New()}, retry, lease)
@@ -178,8 +194,11 @@ func TestChangesAreHeard(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- report.ListenForChanges(ctx, url, func(id uuid.UUID) { heard <- id }) }()
-	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "t", Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1},
-		Items: []db.NewItem{{QuestionID: "q", Question: "q"}}, Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}}
+	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "t",
+		Targets: dbtest.Targets("http://127.0.0.1:9"), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1,
+		Concurrency: 1},
+		Items:  []db.NewItem{{QuestionID: "q", Question: "q"}},
+		Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:9")}}
 	launch, err := store.CreateTask(t.Context(), task)
 	require.NoError(t, err)
 	require.Equal(t, uuid.Nil, <-heard, "listening has begun")

@@ -20,7 +20,8 @@ func TestEveryRevisionOfTheRulesHasItsMigration(t *testing.T) {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)
-		if strings.Contains(string(content), fmt.Sprintf("Revision %d of measure.Assess", measure.Revision)) && strings.Contains(string(content), "SET is_assessed = false") {
+		if strings.Contains(string(content), fmt.Sprintf("Revision %d of measure.Assess", measure.Revision)) &&
+			strings.Contains(string(content), "SET is_assessed = false") {
 			return
 		}
 	}

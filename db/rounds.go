@@ -14,6 +14,9 @@ import (
 	"wending/db/pg"
 )
 
+// MaxRuns is the maximum number of runs of a question.
+const MaxRuns = 20
+
 // Adaptive are the settings of a task that asks questions again, one run each round, until they are settled
 // (measure.IsSettled).
 type Adaptive struct {
@@ -97,8 +100,9 @@ func (t Task) MostRuns(planned Planned) int {
 
 // planRounds plans one more run of each question that has all its runs, is not settled and may be asked again: of the
 // questions $2 (NULL means all) in the scope of the launch $1. Each variant is decided separately, a conversation as a
-// whole. $3 is measure.SettledFrom, $4 the maximum number of runs to plan (NULL means no limit), $5 whether that limit is the
-// project's quota, for which no launch waits. The launch must be locked: a second call finds the planned runs missing and plans nothing.
+// whole. $3 is measure.SettledFrom, $4 the maximum number of runs to plan (NULL means no limit), $5 whether that limit
+// is the project's quota, for which no launch waits. The launch must be locked: a second call finds the planned runs
+// missing and plans nothing.
 const planRounds = `
 	WITH asked AS (
 		SELECT DISTINCT coalesce(first.id, i.id) AS item_id
@@ -107,7 +111,8 @@ const planRounds = `
 		LEFT JOIN evaluation_items first ON first.task_id = i.task_id AND first.series = i.series AND first.turn = 1
 		WHERE l.id = $1),
 	answered AS (
-		SELECT u.item_id AS head, turn.id, v.number AS variant, v.target, planned.runs, CAST(t.adaptive ->> 'max_runs' AS int) AS most,
+		SELECT u.item_id AS head, turn.id, v.number AS variant, v.target, planned.runs,
+		CAST(t.adaptive ->> 'max_runs' AS int) AS most,
 			coalesce(sum(votes.runs), 0) AS recorded,
 			coalesce(max(votes.runs) FILTER (WHERE votes.place = 1 AND votes.answer_key IS NOT NULL), 0) AS first,
 			coalesce(max(votes.runs) FILTER (WHERE votes.place = 2 AND votes.answer_key IS NOT NULL), 0) AS second,
@@ -122,7 +127,8 @@ const planRounds = `
 		LEFT JOIN planned_runs p ON p.item_id = turn.id AND p.variant = v.number
 		CROSS JOIN LATERAL (SELECT greatest(t.runs_per_item, p.runs) AS runs) planned
 		LEFT JOIN LATERAL (
-			SELECT r.answer_key, count(*) AS runs, row_number() OVER (PARTITION BY r.answer_key IS NULL ORDER BY count(*) DESC) AS place
+			SELECT r.answer_key, count(*) AS runs, row_number() OVER (PARTITION BY r.answer_key IS NULL
+			ORDER BY count(*) DESC) AS place
 			FROM evaluation_runs r
 			WHERE r.item_id = turn.id AND r.variant = v.number AND r.is_current AND r.run_index <= planned.runs
 			GROUP BY r.answer_key) votes ON true
@@ -165,7 +171,8 @@ const planRounds = `
 		WHERE id = (SELECT task_id FROM launches WHERE id = $1) AND EXISTS (SELECT FROM granted)),
 	noted AS (
 		UPDATE launches
-		SET total_units = total_units + (SELECT coalesce(sum(turns), 0) FROM granted), kept_items = kept_items - (SELECT items FROM kept),
+		SET total_units = total_units + (SELECT coalesce(sum(turns), 0) FROM granted),
+		kept_items = kept_items - (SELECT items FROM kept),
 			awaits_budget = NOT $5 AND (SELECT count(*) FROM due) > (SELECT count(*) FROM granted)
 		WHERE id = $1 AND (awaits_budget OR EXISTS (SELECT FROM due)))
 	SELECT (SELECT count(*) FROM granted) AS made, (SELECT count(*) FROM due) - (SELECT count(*) FROM granted) AS refused`
@@ -180,11 +187,12 @@ const CallsToday = `(
 // ReasonQuota means that a launch was stopped because its project may make no further calls today.
 const ReasonQuota = "QUOTA_CALLS"
 
-// lockRounds locks a launch that may plan rounds; room is how many units of its allowance are neither claimed nor queued, NULL
-// without a ceiling, quota how many calls its project may still plan today, NULL without a quota.
+// lockRounds locks a launch that may plan rounds; room is how many units of its allowance are neither claimed nor
+// queued, NULL without a ceiling, quota how many calls its project may still plan today, NULL without a quota.
 const lockRounds = `
 	SELECT l.task_id, t.adaptive, (
-		SELECT greatest(0, a.allowed - a.claimed - (SELECT count(*) FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED'))
+		SELECT greatest(0, a.allowed - a.claimed - (SELECT count(*) FROM units u WHERE u.launch_id = l.id
+		AND u.state = 'QUEUED'))
 		FROM allowances a
 		WHERE a.launch_id = l.id) AS room, (
 		SELECT greatest(0, p.calls_per_day - ` + CallsToday + `)
@@ -207,7 +215,8 @@ func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []in
 			JOIN evaluation_items i ON i.id = given.id
 			JOIN evaluation_tasks t ON t.id = i.task_id AND t.adaptive IS NOT NULL
 			JOIN task_variants v ON v.task_id = t.id
-			WHERE (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.number AND r.is_current) >= greatest(t.runs_per_item,
+			WHERE (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.number
+			AND r.is_current) >= greatest(t.runs_per_item,
 				(SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id AND p.variant = v.number)))`
 	var isDue bool
 	if err := s.db.GetContext(ctx, &isDue, find, pq.Int64Array(itemIDs)); err != nil || !isDue {
@@ -221,8 +230,8 @@ func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []in
 	return planned, err
 }
 
-// rounds is the outcome of planning: how many units were made, how many questions got none, and whether that was because of
-// the project's quota; otherwise the budget had no room for them.
+// rounds is the outcome of planning: how many units were made, how many questions got none, and whether that was
+// because of the project's quota; otherwise the budget had no room for them.
 type rounds struct {
 	Made, Refused int
 	IsOverQuota   bool `db:"-"`
@@ -251,7 +260,8 @@ func planRoundsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemIDs 
 		limit = launch.Quota
 	}
 	settled := pq.Array(measure.SettledFrom(launch.Adaptive.Confidence))
-	if err := tx.GetContext(ctx, &planned, planRounds, launchID, pq.Int64Array(itemIDs), settled, limit, isQuota); err != nil {
+	if err := tx.GetContext(ctx, &planned, planRounds, launchID, pq.Int64Array(itemIDs), settled, limit, isQuota); err !=
+		nil {
 		return planned, pg.Classify("plan further rounds", err)
 	}
 	planned.IsOverQuota = isQuota && planned.Refused > 0

@@ -9,7 +9,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/engine"
-	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/db/upkeep"
 )
 
@@ -22,14 +22,15 @@ func TestTasksAreReachedWithinTheirScope(t *testing.T) {
 	const agent = "http://127.0.0.1:9"
 	n := db.NewTask{
 		Task: db.Task{
-			ID: uuid.New(), ProjectID: own, Name: "t", Targets: dbtest.Targets(agent), Variants: dbtest.Variants(), RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1,
+			ID: uuid.New(), ProjectID: own, Name: "t", Targets: dbtest.Targets(agent), Variants: dbtest.Variants(),
+			RunsPerItem: 1, TimeoutSeconds: 1, Concurrency: 1,
 		},
 		Items: []db.NewItem{{QuestionID: "q", Question: "q"}},
 	}
 	_, err := store.CreateTask(t.Context(), n)
 	require.NoError(t, err)
 	id, launch := n.Task.ID, db.NewLaunch{Targets: dbtest.Limits(agent)}
-	list := report.NewTaskList(store)
+	list := tasklist.New(store)
 	for name, scope := range map[string]db.Scope{"another project": db.InProject(other), "forgotten": {}} {
 		for did, do := range map[string]func() error{
 			"read": func() error { _, err := store.Task(t.Context(), scope, id); return err },
@@ -41,7 +42,8 @@ func TestTasksAreReachedWithinTheirScope(t *testing.T) {
 			"evaluate": func() error { _, err := store.EvaluateTask(t.Context(), scope, id, nil, nil, launch); return err },
 			"append": func() error {
 				items := []db.NewItem{{QuestionID: "r", Question: "r"}}
-				_, err := engine.NewAdditions(store).Append(t.Context(), scope, id, items, engine.AdditionLimits{Items: 9, Bytes: 99}, launch)
+				_, err := engine.NewAdditions(store).Append(t.Context(), scope, id, items,
+					engine.AdditionLimits{Items: 9, Bytes: 99}, launch)
 				return err
 			},
 			"delete": func() error { return upkeep.New(store).DeleteTask(t.Context(), scope, id) },
@@ -52,7 +54,7 @@ func TestTasksAreReachedWithinTheirScope(t *testing.T) {
 		found, err := store.TasksByID(t.Context(), scope, []uuid.UUID{id})
 		require.NoError(t, err)
 		require.Empty(t, found, name)
-		found, total, err := list.Tasks(t.Context(), scope, report.TaskFilter{}, db.Page{Number: 1, Size: 9})
+		found, total, err := list.Tasks(t.Context(), scope, tasklist.Filter{}, db.Page{Number: 1, Size: 9})
 		require.NoError(t, err)
 		require.Empty(t, found, name)
 		require.Zero(t, total, name)
@@ -72,7 +74,7 @@ func TestTasksAreReachedWithinTheirScope(t *testing.T) {
 		require.Equal(t, db.TaskRunning, task.Status, "nobody stopped it")
 		require.Equal(t, 1, task.TotalItems)
 		require.Equal(t, db.InProject(own), task.Scope())
-		_, total, err := list.Tasks(t.Context(), scope, report.TaskFilter{}, db.Page{Number: 1, Size: 9})
+		_, total, err := list.Tasks(t.Context(), scope, tasklist.Filter{}, db.Page{Number: 1, Size: 9})
 		require.NoError(t, err)
 		require.Equal(t, 1, total)
 	}

@@ -12,8 +12,8 @@ import (
 	"wending/db/report"
 )
 
-// The numbers by a column come from one pass over the runs: those of the whole are the numbers that are computed without a
-// column, and those of a slice the ones that a task of its questions alone has.
+// The numbers by a column come from one pass over the runs: those of the whole are the numbers that are computed
+// without a column, and those of a slice the ones that a task of its questions alone has.
 func TestNumbersByAColumnAreThoseOfTheWhole(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -21,18 +21,23 @@ func TestNumbersByAColumnAreThoseOfTheWhole(t *testing.T) {
 	id := dbtest.SeedVariants(t, tables, 1, 60, 3, 5)
 	tables.MustExec(`UPDATE evaluation_tasks SET variable_names = '{category,constant}' WHERE id = $1`, id)
 	tables.MustExec(`UPDATE evaluation_items SET variable_values = ARRAY['c' || id % 7, 'same'] WHERE task_id = $1`, id)
-	tables.MustExec(`INSERT INTO task_evaluators (task_id, number, evaluator_id, version, name, kind, config) VALUES ($1, 1, gen_random_uuid(), 1, 'e', 'exact', '{}')`, id)
+	tables.MustExec(
+		`INSERT INTO task_evaluators (task_id, number, evaluator_id, version, name, kind, config) VALUES ($1, 1, gen_random_uuid(), 1, 'e', 'exact', '{}')`, id)
 	tables.MustExec(`
-		INSERT INTO question_statistics (item_id, variant, newest_run_id, runs, level, agreement, consensus, answers, similarity, letters, differences)
-		SELECT i.id, v, 1, 5, CASE WHEN i.id % 3 = 0 THEN 'identical' ELSE 'wording' END, (i.id % 5) / 5.0, (i.id % 4) / 3.0, i.id % 4, 0.9, 'ABBAB', ''
+		INSERT INTO question_statistics (item_id, variant, newest_run_id, runs, level, agreement, consensus, answers,
+		similarity, letters, differences)
+		SELECT i.id, v, 1, 5, CASE WHEN i.id % 3 = 0 THEN 'identical' ELSE 'wording' END, (i.id % 5) / 5.0, (i.id % 4) / 3.0,
+		i.id % 4, 0.9, 'ABBAB', ''
 		FROM evaluation_items i, generate_series(1, 3) v
 		WHERE i.task_id = $1 AND i.id % 11 > 0`, id)
 	tables.MustExec(`
 		UPDATE evaluation_runs
-		SET first_token_ms = CASE WHEN id % 3 > 0 THEN latency_ms / 3 END, output_tokens = CASE WHEN id % 4 > 0 THEN 100 + id % 50 END,
+		SET first_token_ms = CASE WHEN id % 3 > 0 THEN latency_ms / 3 END, output_tokens = CASE WHEN id % 4 > 0
+		THEN 100 + id % 50 END,
 			total_tokens = CASE WHEN id % 4 > 0 THEN 200 END, cost = CASE WHEN id % 5 > 0 THEN 0.01 + id % 7 END,
 			longest_silence_ms = CASE WHEN id % 2 > 0 THEN latency_ms / 4 END,
-			passed = CASE WHEN status = 'SUCCEEDED' AND id % 6 > 0 THEN id % 6 > 2 END, score = CASE WHEN status = 'SUCCEEDED' AND id % 6 > 0 THEN 0.25 END
+			passed = CASE WHEN status = 'SUCCEEDED' AND id % 6 > 0 THEN id % 6 > 2 END, score = CASE WHEN status = 'SUCCEEDED'
+			AND id % 6 > 0 THEN 0.25 END
 		WHERE task_id = $1`, id)
 	r := report.New(store)
 	for _, cluster := range []*string{nil, new("category")} {

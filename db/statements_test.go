@@ -22,8 +22,9 @@ import (
 func TestEveryStatementIsUnderstood(t *testing.T) {
 	t.Parallel()
 	loaded, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo,
-		Dir:  "..",
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedSyntax | packages.NeedTypes |
+			packages.NeedTypesInfo,
+		Dir: "..",
 	}, "./db/...")
 	require.NoError(t, err)
 	found := statements{texts: map[string]string{}, functions: map[types.Object]returned{}}
@@ -146,7 +147,8 @@ func (s statements) collect(of *packages.Package) {
 }
 
 // text returns the value of an expression, given the values of the function's parameters.
-func (s statements) text(info *types.Info, expression ast.Expr, values map[types.Object]string) (text string, isKnown bool) {
+func (s statements) text(info *types.Info, expression ast.Expr,
+	values map[types.Object]string) (text string, isKnown bool) {
 	if value := info.Types[expression].Value; value != nil && value.Kind() == constant.String {
 		return constant.StringVal(value), true
 	}
@@ -167,7 +169,8 @@ func (s statements) text(info *types.Info, expression ast.Expr, values map[types
 }
 
 // call returns the value of a call of a function that returns one expression.
-func (s statements) call(info *types.Info, of *ast.CallExpr, values map[types.Object]string) (text string, isKnown bool) {
+func (s statements) call(info *types.Info, of *ast.CallExpr,
+	values map[types.Object]string) (text string, isKnown bool) {
 	name := of.Fun
 	if selected, isSelected := name.(*ast.SelectorExpr); isSelected {
 		name = selected.Sel

@@ -32,7 +32,8 @@ type Stability struct {
 	MeaningNumbers
 }
 
-// MeaningNumbers are how alike answers are by meaning, over the questions of which it is known which answers say the same.
+// MeaningNumbers are how alike answers are by meaning, over the questions of which it is known which answers say the
+// same.
 type MeaningNumbers struct {
 	MeaningItems         int      `db:"meaning_items" json:"meaning_items,omitempty" doc:"Questions of which it is known which answers say the same" example:"98"`
 	MeaningAgreement     *float64 `db:"meaning_agreement" json:"meaning_agreement,omitempty" doc:"Of these: mean share of pairs of runs of a question whose answers say the same" example:"0.88"`
@@ -181,7 +182,9 @@ const computeTaskStatistics = `
 				'items', t.total_items,
 				'runs_expected', ` + RunsOfTask + `,
 				'missing', ` + RunsOfTask + ` - count(r.id),
-				'success_rate', count(r.id) FILTER (WHERE r.status = 'SUCCEEDED' AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) / nullif(t.total_items * t.runs_per_item * t.total_variants, 0)::float8)
+				'success_rate', count(r.id) FILTER (WHERE r.status = 'SUCCEEDED'
+				AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) /
+				nullif(t.total_items * t.runs_per_item * t.total_variants, 0)::float8)
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)
@@ -199,7 +202,8 @@ const computeTaskStatistics = `
 			LEFT JOIN evaluations v ON v.run_id = r.id AND v.evaluator = e.number
 			WHERE e.task_id = $1 AND e.target IS NOT NULL)
 		|| (
-			SELECT jsonb_build_object('meaning_missing', count(*) FILTER (WHERE NOT q.meaning_default), 'meaning_errors', count(*) FILTER (WHERE q.meaning_default))
+			SELECT jsonb_build_object('meaning_missing', count(*) FILTER (WHERE NOT q.meaning_default), 'meaning_errors',
+			count(*) FILTER (WHERE q.meaning_default))
 			FROM evaluation_items i
 			JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1 AND q.contents > 1 AND q.meaning_by IS NULL
 			WHERE i.task_id = $1 AND EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND meaning_target IS NOT NULL))
@@ -224,7 +228,8 @@ const computeVerdicts = `
 	FROM (
 		SELECT count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1) AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
+		WHERE task_id = $1 AND is_current AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
+		AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
 		GROUP BY item_id, variant) q`
 
 // With several variants, each has its own range.
@@ -261,7 +266,8 @@ const computeStability = `
 
 const computeRanges = `
 	SELECT CASE WHEN count(*) > 0
-		THEN jsonb_build_object('agreement_range', jsonb_build_array(min(agreement), max(agreement)), 'facts_range', jsonb_build_array(min(facts), max(facts)))
+		THEN jsonb_build_object('agreement_range', jsonb_build_array(min(agreement), max(agreement)), 'facts_range',
+		jsonb_build_array(min(facts), max(facts)))
 		ELSE '{}' END
 	FROM (
 		SELECT avg(q.agreement) AS agreement, count(*) FILTER (WHERE q.level = 'facts') AS facts
@@ -273,7 +279,8 @@ const computeRanges = `
 		HAVING avg(q.agreement) IS NOT NULL) of_variants`
 
 const computePassRateRange = `
-	SELECT CASE WHEN count(*) > 0 THEN jsonb_build_object('pass_rate_range', jsonb_build_array(min(rate), max(rate))) ELSE '{}' END
+	SELECT CASE WHEN count(*) > 0 THEN jsonb_build_object('pass_rate_range', jsonb_build_array(min(rate), max(rate)))
+	ELSE '{}' END
 	FROM (
 		SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / count(r.passed) AS rate
 		FROM evaluation_runs r
@@ -284,7 +291,8 @@ const computePassRateRange = `
 
 const computeLaunchStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
-		'stopped', (SELECT coalesce(sum(turns - turns_done), 0) FROM units WHERE launch_id = $1 AND state = 'STOPPED' AND evaluator = 0),
+		'stopped', (SELECT coalesce(sum(turns - turns_done), 0) FROM units WHERE launch_id = $1 AND state = 'STOPPED'
+		AND evaluator = 0),
 		'error_codes', coalesce((
 			SELECT json_object_agg(e.error_code, e.n)
 			FROM (
@@ -294,7 +302,8 @@ const computeLaunchStatistics = `
 				GROUP BY error_code
 				ORDER BY error_code) e), '{}'),` + measureRuns + `,
 		'duration_seconds', (
-			SELECT round(CAST(extract(epoch FROM coalesce(finished_at, now()) - started_at) AS numeric), 3) FROM launches WHERE id = $1))
+			SELECT round(CAST(extract(epoch FROM coalesce(finished_at, now()) - started_at) AS numeric), 3) FROM launches
+			WHERE id = $1))
 		|| (
 			SELECT ` + sumSpent + `
 			FROM (
@@ -312,9 +321,11 @@ const computeLaunchStatistics = `
 			JOIN launches l ON l.id = u.launch_id
 			JOIN task_targets g ON g.task_id = l.task_id AND g.number = u.target
 			LEFT JOIN LATERAL ( -- whether or not a later launch has replaced the run
-				SELECT total_tokens, cost FROM evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator AND launch_id = u.launch_id
+				SELECT total_tokens, cost FROM evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator
+				AND launch_id = u.launch_id
 				UNION ALL
-				SELECT total_tokens, cost FROM past_evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator AND launch_id = u.launch_id
+				SELECT total_tokens, cost FROM past_evaluations WHERE run_id = u.subject_run_id AND evaluator = u.evaluator
+				AND launch_id = u.launch_id
 				LIMIT 1) said ON true
 			WHERE u.launch_id = $1 AND u.evaluator > 0)
 		|| (
@@ -382,7 +393,8 @@ const findUnassessed = `
 	CROSS JOIN LATERAL (
 		SELECT max(id) AS newest, count(*) AS runs FROM evaluation_runs WHERE item_id = i.id AND is_current) r
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
-	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL OR (q.newest_run_id, q.runs, q.revision) <> (r.newest, r.runs, $3)
+	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL
+	OR (q.newest_run_id, q.runs, q.revision) <> (r.newest, r.runs, $3)
 		OR q.contents IS NULL AND (SELECT meaning_target FROM evaluation_tasks WHERE id = $1) IS NOT NULL)
 	LIMIT $2`
 

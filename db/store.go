@@ -1,5 +1,6 @@
-// Package db stores everything the product keeps: the types and statements of every table, one file per aggregate, the scope that
-// statements are bound to, and the rules for names. Exported methods own their transaction. Times are always compared with the database's clock.
+// Package db stores everything the product keeps: the types and statements of every table, one file per aggregate, the
+// scope that statements are bound to, and the rules for names. Exported methods own their transaction. Times are always
+// compared with the database's clock.
 package db
 
 import (

@@ -88,10 +88,12 @@ type Variant struct {
 
 const insertTarget = `
 	INSERT INTO task_targets (
-		task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
+		task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query,
+		sealed_template,
 		poll, rate_limit, retry_on, input_price, output_price, currency)
 	VALUES (
-		:task_id, :number, :kind, :library_id, :name, :protocol, :url, :model, :sealed_headers, :sealed_payload, :sealed_query, :sealed_template,
+		:task_id, :number, :kind, :library_id, :name, :protocol, :url, :model, :sealed_headers, :sealed_payload,
+		:sealed_query, :sealed_template,
 		:poll, :rate_limit, :retry_on, CAST(:input_price AS numeric), CAST(:output_price AS numeric), :currency)`
 
 const insertVariant = `
@@ -128,7 +130,8 @@ func insertTargets(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, targets [
 // readTargets fills in the tasks' targets, judges, variants and evaluators, each in the order of their numbers.
 func readTargets(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task) error {
 	const read = `
-		SELECT task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query, sealed_template,
+		SELECT task_id, number, kind, library_id, name, protocol, url, model, sealed_headers, sealed_payload, sealed_query,
+		sealed_template,
 			poll, rate_limit, retry_on, input_price, output_price, currency, is_unstreamed
 		FROM task_targets
 		WHERE task_id = ANY ($1)

@@ -175,9 +175,13 @@ func (t Task) TotalRuns() int { return t.TotalItems*t.RunsOfItem() + t.ExtraRuns
 
 // taskColumns are the stored columns of a Task, from the table t.
 const taskColumns = `
-		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream, t.concurrency,
-		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations, t.appended_items, t.on_turn_failure, t.cluster_by, t.adaptive, t.extra_runs, t.meaning_target,
-		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at,
+		t.id, t.task_name, t.status, t.failure_code, t.runs_per_item, t.timeout_seconds, t.max_retries, t.use_stream,
+		t.concurrency,
+		t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column, t.dataset_encoding,
+		t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants, t.total_conversations,
+		t.appended_items, t.on_turn_failure, t.cluster_by, t.adaptive, t.extra_runs, t.meaning_target,
+		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost,
+		t.created_by, t.created_at, t.started_at, t.completed_at,
 		t.statistics`
 
 // listedTasks selects the stored columns of the tasks of $1 (an array of ids) in the scope $2, newest first, with
@@ -228,7 +232,8 @@ const countTurns = `
 	CROSS JOIN LATERAL (
 		SELECT count(*) FILTER (WHERE is_done) AS done_items, coalesce(sum(failed), 0)::int AS failed
 		FROM (
-			SELECT bool_and(u.state = 'DONE' OR r.id IS NOT NULL) AS is_done, count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
+			SELECT bool_and(u.state = 'DONE' OR r.id IS NOT NULL) AS is_done,
+			count(*) FILTER (WHERE r.status <> 'SUCCEEDED') AS failed
 			FROM units u` + TurnsOfUnit + `
 			LEFT JOIN evaluation_runs r ON r.unit_id = u.id AND r.item_id = turn.id
 			WHERE u.launch_id = l.id AND u.evaluator = 0
@@ -267,12 +272,17 @@ func (n NewTask) row() Task {
 const insertTask = `
 	INSERT INTO evaluation_tasks (
 		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
-		id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version, variable_names, total_items, total_variants,
-		total_conversations, on_turn_failure, cluster_by, adaptive, meaning_target, project_id, schedule_id, max_cost, created_by)
+		id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version, variable_names, total_items,
+		total_variants,
+		total_conversations, on_turn_failure, cluster_by, adaptive, meaning_target, project_id, schedule_id, max_cost,
+		created_by)
 	VALUES (
-		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name, :dataset_extension,
-		:id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id, :dataset_version, :variable_names, :total_items, :total_variants,
-		:total_conversations, :on_turn_failure, :cluster_by, CAST(:adaptive AS jsonb), :meaning_target, :project_id, :schedule_id, CAST(:max_cost AS numeric), :created_by)`
+		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name,
+		:dataset_extension,
+		:id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id, :dataset_version, :variable_names,
+		:total_items, :total_variants,
+		:total_conversations, :on_turn_failure, :cluster_by, CAST(:adaptive AS jsonb), :meaning_target, :project_id,
+		:schedule_id, CAST(:max_cost AS numeric), :created_by)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It returns
 // the launch's id, which is uuid.Nil for a draft.
@@ -305,10 +315,15 @@ func CreateTaskIn(ctx context.Context, tx *sqlx.Tx, n NewTask) (launchID uuid.UU
 
 const updateDraft = `
 	UPDATE evaluation_tasks t
-	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds, max_retries = :max_retries,
-		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name, dataset_extension = :dataset_extension,
-		id_column = :id_column, question_column = :question_column, answer_column = :answer_column, dataset_encoding = :dataset_encoding, dataset_id = :dataset_id, dataset_version = :dataset_version, variable_names = :variable_names, total_items = :total_items,
-		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure, cluster_by = :cluster_by, adaptive = CAST(:adaptive AS jsonb), meaning_target = :meaning_target,
+	SET task_name = :task_name, runs_per_item = :runs_per_item, timeout_seconds = :timeout_seconds,
+	max_retries = :max_retries,
+		use_stream = :use_stream, concurrency = :concurrency, dataset_name = :dataset_name,
+		dataset_extension = :dataset_extension,
+		id_column = :id_column, question_column = :question_column, answer_column = :answer_column,
+		dataset_encoding = :dataset_encoding, dataset_id = :dataset_id, dataset_version = :dataset_version,
+		variable_names = :variable_names, total_items = :total_items,
+		total_variants = :total_variants, total_conversations = :total_conversations, on_turn_failure = :on_turn_failure,
+		cluster_by = :cluster_by, adaptive = CAST(:adaptive AS jsonb), meaning_target = :meaning_target,
 		max_cost = CAST(:max_cost AS numeric), updated_at = now()
 	WHERE t.id = :id AND t.project_id = :project_id
 	  AND t.status = 'PENDING'
@@ -337,7 +352,8 @@ func (s *Store) ReplaceDraft(ctx context.Context, n NewTask, keepFile func() err
 			return err
 		}
 		if n.Launch != nil {
-			if launchID, err = insertLaunch(ctx, tx, newLaunchRow{TaskID: task.ID, Kind: LaunchSubmit, NewLaunch: *n.Launch}); err != nil {
+			if launchID, err = insertLaunch(ctx, tx,
+				newLaunchRow{TaskID: task.ID, Kind: LaunchSubmit, NewLaunch: *n.Launch}); err != nil {
 				return err
 			}
 		}
@@ -413,7 +429,8 @@ func readTasks(ctx context.Context, db sqlx.QueryerContext, scope Scope, ids dri
 
 // addWork fills in the counts of active launches. This is a separate statement, because planning it takes longer
 // than reading a task that has ended.
-func addWork(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task, statement string, launches []uuid.UUID) error {
+func addWork(ctx context.Context, db sqlx.QueryerContext, tasks map[uuid.UUID]*Task, statement string,
+	launches []uuid.UUID) error {
 	if len(launches) == 0 {
 		return nil
 	}

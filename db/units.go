@@ -82,10 +82,12 @@ const RateHorizon = 500 * time.Millisecond
 // started, so it would sort all units or read all questions for every claim. The settings are made in the same
 // statement to save a round trip.
 const lockLaunchToClaim = `
-	SELECT g.number, o.origin, (SELECT allowed - claimed FROM allowances WHERE launch_id = $1) AS allowance, greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
+	SELECT g.number, o.origin, (SELECT allowed - claimed FROM allowances WHERE launch_id = $1) AS allowance,
+	greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,
 		(SELECT count(set_config(setting, value, true))
 		FROM (VALUES
-			('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_sort', 'off'), ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off'),
+			('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_sort', 'off'), ('enable_hashjoin', 'off'),
+			('enable_mergejoin', 'off'),
 			('jit', 'off'), ('idle_in_transaction_session_timeout', '15s')) settings (setting, value)) AS settings
 	FROM launches l
 	JOIN launch_targets g ON g.launch_id = l.id AND g.number = ANY ($5)
@@ -109,7 +111,8 @@ const claimUnits = `
 			ORDER BY id
 			LIMIT wanted.count
 			FOR UPDATE SKIP LOCKED) next))
-	RETURNING u.id AS unit_id, u.epoch, u.variant, u.target, u.run_index, u.evaluator, u.subject_run_id, u.resume, ` + ItemColumns
+	RETURNING u.id AS unit_id, u.epoch, u.variant, u.target, u.run_index, u.evaluator, u.subject_run_id, u.resume,
+	` + ItemColumns
 
 const lockAllowance = `SELECT greatest(0, allowed - claimed) FROM allowances WHERE launch_id = $1 FOR UPDATE`
 
@@ -176,14 +179,16 @@ func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []
 // lockToClaim locks what a claim reads: the launch, the origins that have a rate limit, and the allowance of a
 // launch with a ceiling, which is nil without a ceiling. free holds each origin's next slots; it is empty if
 // the worker may claim nothing.
-func lockToClaim(ctx context.Context, tx *sqlx.Tx, call Call, lease Lease, targets pq.Int64Array) (free map[string]*slots, allowance *int, err error) {
+func lockToClaim(ctx context.Context, tx *sqlx.Tx, call Call, lease Lease,
+	targets pq.Int64Array) (free map[string]*slots, allowance *int, err error) {
 	var found []struct {
 		Number    int  `db:"number"`
 		Allowance *int `db:"allowance"`
 		slots
 		Settings int `db:"settings"`
 	}
-	err = tx.SelectContext(ctx, &found, lockLaunchToClaim, call.LaunchID, lease.WorkerID, lease.Number, LeaseDuration.Seconds(), targets)
+	err = tx.SelectContext(ctx, &found, lockLaunchToClaim, call.LaunchID, lease.WorkerID, lease.Number,
+		LeaseDuration.Seconds(), targets)
 	if err != nil {
 		return nil, nil, pg.Classify("lock the launch", err)
 	}
@@ -314,7 +319,8 @@ const WorkerLostCode = "WORKER_LOST"
 const requeueLost = `
 	UPDATE units u
 	SET epoch = u.epoch + 1, losses = u.losses + 1, worker_id = NULL,
-		turns_failed = CASE WHEN l.status = 'RUNNING' AND u.losses + 1 >= $1 THEN u.turns_failed + u.turns - u.turns_done ELSE u.turns_failed END,
+		turns_failed = CASE WHEN l.status = 'RUNNING' AND u.losses + 1 >= $1 THEN u.turns_failed + u.turns - u.turns_done
+		ELSE u.turns_failed END,
 		state = CASE WHEN l.status <> 'RUNNING' THEN 'STOPPED' WHEN u.losses + 1 < $1 THEN 'QUEUED' ELSE 'DONE' END,
 		outcome = CASE WHEN l.status = 'RUNNING' AND u.losses + 1 >= $1 THEN 'FAILED' END
 	FROM launches l
@@ -334,8 +340,10 @@ const endOpenTurns = `
 		FROM units u` + TurnsOfUnit + `
 		WHERE u.id = ANY ($1)
 		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = u.id AND r.item_id = turn.id)),` + Supersede + `
-	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, attempts, error_code, error_message)
-	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.variant, d.run_index, 'FAILED', CASE WHEN d.was_asked THEN d.losses ELSE 0 END,
+	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, attempts,
+	error_code, error_message)
+	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.variant, d.run_index, 'FAILED', CASE WHEN d.was_asked
+	THEN d.losses ELSE 0 END,
 		CASE WHEN d.was_asked THEN $2 ELSE '` + TurnNotReachedCode + `' END,
 		CASE WHEN d.was_asked THEN $3 ELSE 'An earlier turn of the conversation did not succeed' END
 	FROM done d
@@ -350,8 +358,8 @@ func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message
 }
 
 // RequeueLostUnits returns the units of dead workers to the queue, under a new epoch. Units that were lost three
-// times end with a FAILED run or, for a judge, with default ratings or groups; units of a stopped launch are stopped. It
-// returns how many units were lost.
+// times end with a FAILED run or, for a judge, with default ratings or groups; units of a stopped launch are stopped.
+// It returns how many units were lost.
 func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int, err error) {
 	err = s.db.InTx(ctx, "requeue lost units", func(tx *sqlx.Tx) error {
 		var units []struct {

@@ -40,7 +40,8 @@ const goodPassword = "correct horse battery"
 // goodHash is its hash with the lowest cost. A hash contains its own cost, so signing in takes as long as the
 // account's hash says.
 var goodHash = sync.OnceValues(func() (string, error) {
-	return argon2id.CreateHash(goodPassword, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	return argon2id.CreateHash(goodPassword,
+		&argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 })
 
 // user creates an account with a role in a project; an empty role means no membership.
@@ -161,17 +162,22 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 func need(method, path string) string {
 	isRead := method == http.MethodGet || method == http.MethodHead
 	switch {
-	case path == "/healthz", path == "/settings", path == "/setup", strings.HasPrefix(path, "/help"), strings.HasPrefix(path, "/static/"), strings.HasPrefix(path, "/login"), path == "/logout" && isRead,
+	case path == "/healthz", path == "/settings", path == "/setup", strings.HasPrefix(path, "/help"),
+		strings.HasPrefix(path, "/static/"), strings.HasPrefix(path, "/login"), path == "/logout" && isRead,
 		strings.HasPrefix(path, "/shared/"):
 		return "everybody"
 	case path == "/logout", strings.HasPrefix(path, "/account"):
 		return "in a browser"
-	case path == "/projects" && isRead, path == "/api/v1/projects" && isRead, path == "/api/openapi.json", path == "/metrics":
+	case path == "/projects" && isRead, path == "/api/v1/projects" && isRead, path == "/api/openapi.json",
+		path == "/metrics":
 		return "signed in"
-	case strings.HasPrefix(path, "/admin/"), strings.HasPrefix(path, "/api/v1/users"), path == "/api/v1/audit", path == "/storage",
-		!isRead && (path == "/projects" || path == "/api/v1/projects" || path == "/projects/:id" || path == "/api/v1/projects/:id"):
+	case strings.HasPrefix(path, "/admin/"), strings.HasPrefix(path, "/api/v1/users"), path == "/api/v1/audit",
+		path == "/storage",
+		!isRead && (path == "/projects" || path == "/api/v1/projects" || path == "/projects/:id" ||
+			path == "/api/v1/projects/:id"):
 		return "installation"
-	case strings.Contains(path, "/members"), strings.HasSuffix(path, "/:id/settings"), strings.Contains(path, "/channels") && (!isRead || strings.HasSuffix(path, "/new")):
+	case strings.Contains(path, "/members"), strings.HasSuffix(path, "/:id/settings"),
+		strings.Contains(path, "/channels") && (!isRead || strings.HasSuffix(path, "/new")):
 		if isRead && !strings.HasSuffix(path, "/new") {
 			return "viewer"
 		}
@@ -182,7 +188,8 @@ func need(method, path string) string {
 		return "editor"
 	case isRead:
 		return "viewer"
-	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"), strings.Contains(path, "/carried-reviews"), strings.HasSuffix(path, "/meanings"),
+	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"),
+		strings.Contains(path, "/carried-reviews"), strings.HasSuffix(path, "/meanings"),
 		strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
 		return "reviewer"
 	}
@@ -271,7 +278,8 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 		answer = s.ask(t, "wnd_NOBODYSTOKENATALL", route.Method, path, body)
 		require.Contains(t, []int{http.StatusUnauthorized, http.StatusSeeOther}, answer.StatusCode, what)
 		answer = s.ask(t, nowhere, route.Method, path, body)
-		require.Contains(t, []int{http.StatusUnauthorized, http.StatusSeeOther}, answer.StatusCode, "a token whose owner is in no project: %s", what)
+		require.Contains(t, []int{http.StatusUnauthorized, http.StatusSeeOther}, answer.StatusCode,
+			"a token whose owner is in no project: %s", what)
 		if needs == "signed in" {
 			continue
 		}
@@ -285,7 +293,8 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 			require.NotContains(t, string(answer.body), "秘密")
 			missing := strings.NewReplacer(ids["evaluation-tasks"], uuid.NewString()).Replace(path)
 			if missing != path && !isPage {
-				require.Equal(t, string(s.ask(t, foreign, route.Method, missing, body).body), string(answer.body), "%s: what is another's looks as what is not there", what)
+				require.Equal(t, string(s.ask(t, foreign, route.Method, missing, body).body), string(answer.body),
+					"%s: what is another's looks as what is not there", what)
 			}
 			chosen := path + "?project=" + url.QueryEscape("默认")
 			require.Equal(t, http.StatusNotFound, s.ask(t, foreign, route.Method, chosen, body).StatusCode, what)
@@ -304,7 +313,8 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	// Those who have the required role are not refused.
 	for _, isLast := range []bool{false, true} {
 		for _, route := range routes {
-			removes := route.Method == http.MethodDelete || strings.HasSuffix(route.Path, "/delete") || strings.HasSuffix(route.Path, "/remove")
+			removes := route.Method == http.MethodDelete || strings.HasSuffix(route.Path, "/delete") ||
+				strings.HasSuffix(route.Path, "/remove")
 			needs := need(route.Method, route.Path)
 			if route.Method == echo.RouteNotFound || removes != isLast || needs == "everybody" || needs == "in a browser" ||
 				route.Method == http.MethodPost && strings.HasSuffix(route.Path, "/tokens") { // only managers' tokens create tokens
@@ -323,7 +333,8 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 				continue
 			}
 			answer := s.ask(t, token, route.Method, path, nil)
-			require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError}, answer.StatusCode, "%s %s by %s: %s", route.Method, path, needs, answer.body)
+			require.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError},
+				answer.StatusCode, "%s %s by %s: %s", route.Method, path, needs, answer.body)
 		}
 	}
 	require.Zero(t, s.reports.Load(), s.told.String())
@@ -334,11 +345,13 @@ func (s *guarded) tablesNow(t testing.TB) map[string]string {
 	t.Helper()
 	now := map[string]string{}
 	for _, table := range []string{
-		"evaluation_tasks", "providers", "models", "agents", "prompts", "datasets", "evaluators", "channels", "schedules", "projects", "memberships", "users", "shares", "saved_views",
+		"evaluation_tasks", "providers", "models", "agents", "prompts", "datasets", "evaluators", "channels", "schedules",
+		"projects", "memberships", "users", "shares", "saved_views",
 		"launches", "reviews", "evaluation_items",
 	} {
 		var sum string
-		require.NoError(t, s.tables.Get(&sum, `SELECT coalesce(md5(string_agg(md5(r::text), '' ORDER BY md5(r::text))), '') FROM `+table+` r`))
+		require.NoError(t,
+			s.tables.Get(&sum, `SELECT coalesce(md5(string_agg(md5(r::text), '' ORDER BY md5(r::text))), '') FROM `+table+` r`))
 		now[table] = sum
 	}
 	return now
@@ -375,22 +388,31 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	}
 	// Nothing in another project can be used.
 	for name, fields := range map[string]object{
-		"dataset":    {"dataset": ids["datasets"], "agents": []string{twins["agents"]}},
-		"agents":     {"dataset": twins["datasets"], "agents": []string{ids["agents"]}},
-		"models":     {"dataset": twins["datasets"], "models": []string{ids["models"]}},
-		"prompts":    {"dataset": twins["datasets"], "agents": []string{twins["agents"]}, "prompts": []string{ids["prompts"]}},
-		"evaluators": {"dataset": twins["datasets"], "agents": []string{twins["agents"]}, "evaluators": []string{ids["evaluators"]}},
-		"channels":   {"dataset": twins["datasets"], "agents": []string{twins["agents"]}, "channels": []string{ids["channels"]}},
+		"dataset": {"dataset": ids["datasets"], "agents": []string{twins["agents"]}},
+		"agents":  {"dataset": twins["datasets"], "agents": []string{ids["agents"]}},
+		"models":  {"dataset": twins["datasets"], "models": []string{ids["models"]}},
+		"prompts": {"dataset": twins["datasets"], "agents": []string{twins["agents"]},
+			"prompts": []string{ids["prompts"]}},
+		"evaluators": {"dataset": twins["datasets"], "agents": []string{twins["agents"]},
+			"evaluators": []string{ids["evaluators"]}},
+		"channels": {"dataset": twins["datasets"], "agents": []string{twins["agents"]},
+			"channels": []string{ids["channels"]}},
 	} {
 		fields["task_name"], fields["start"] = name, false
 		answer := s.ask(t, there, http.MethodPost, api, fields)
 		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%s: %s", name, answer.body)
 	}
-	require.Equal(t, http.StatusUnprocessableEntity, s.ask(t, there, http.MethodPost, "/api/v1/models", object{"name": "x", "provider_id": ids["providers"], "model_id": "m"}).StatusCode)
-	require.Equal(t, http.StatusUnprocessableEntity, s.ask(t, there, http.MethodPost, "/api/v1/schedules", object{"name": "x", "task_id": ids["evaluation-tasks"], "cron": "0 2 * * *"}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity,
+		s.ask(t, there, http.MethodPost, "/api/v1/models",
+			object{"name": "x", "provider_id": ids["providers"], "model_id": "m"}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity,
+		s.ask(t, there, http.MethodPost, "/api/v1/schedules",
+			object{"name": "x", "task_id": ids["evaluation-tasks"], "cron": "0 2 * * *"}).StatusCode)
 	for _, path := range []string{
-		"/?from=" + ids["evaluation-tasks"], "/?draft=" + ids["evaluation-tasks"], "/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
-		"/api/v1/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"], "/api/v1/shares?task_id=" + ids["evaluation-tasks"],
+		"/?from=" + ids["evaluation-tasks"], "/?draft=" + ids["evaluation-tasks"],
+		"/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
+		"/api/v1/comparison?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
+		"/api/v1/shares?task_id=" + ids["evaluation-tasks"],
 		"/comparison/print?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
 		"/api/v1/comparison/export?a=" + ids["evaluation-tasks"] + "&b=" + twins["evaluation-tasks"],
 		"/tasks/" + twins["evaluation-tasks"] + "/review/carry?from=" + ids["evaluation-tasks"],
@@ -398,7 +420,8 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 		answer := s.ask(t, there, http.MethodGet, path, nil)
 		require.Equal(t, http.StatusNotFound, answer.StatusCode, path)
 	}
-	require.Equal(t, http.StatusNotFound, s.ask(t, there, http.MethodPost, "/api/v1/shares", object{"task_id": ids["evaluation-tasks"]}).StatusCode)
+	require.Equal(t, http.StatusNotFound, s.ask(t, there, http.MethodPost, "/api/v1/shares",
+		object{"task_id": ids["evaluation-tasks"]}).StatusCode)
 
 	// A member of both projects can choose, and opening an object switches to its project.
 	both := s.user(t, "两边", people.Editor, db.DefaultProject)
@@ -416,8 +439,10 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 		request.Header.Set("X-Wending-Project", name)
 		require.Contains(t, string(browser.do(t, request).body), ids["evaluation-tasks"], name)
 	}
-	require.Equal(t, http.StatusForbidden, browser.send(t, "/tasks/"+twins["evaluation-tasks"]+"/delete", nil).StatusCode, "a viewer there")
-	require.Equal(t, http.StatusNotFound, browser.get(t, "/tasks/"+twins["evaluation-tasks"]+"?project="+db.DefaultProject.String()).StatusCode)
+	require.Equal(t, http.StatusForbidden, browser.send(t, "/tasks/"+twins["evaluation-tasks"]+"/delete", nil).StatusCode,
+		"a viewer there")
+	require.Equal(t, http.StatusNotFound, browser.get(t,
+		"/tasks/"+twins["evaluation-tasks"]+"?project="+db.DefaultProject.String()).StatusCode)
 }
 
 // Without accounts everybody sees everything, as before; a program may still limit itself to one project.
@@ -433,11 +458,13 @@ func TestProjectsWithoutAccounts(t *testing.T) {
 		return s.do(t, request)
 	}
 	require.Equal(t, http.StatusCreated, ask("POST", "prompts", place, `{"name": "p", "user": "x"}`).StatusCode)
-	require.Equal(t, http.StatusCreated, ask("POST", "prompts", "", `{"name": "p", "user": "x"}`).StatusCode, "names are a project's own")
+	require.Equal(t, http.StatusCreated, ask("POST", "prompts", "", `{"name": "p", "user": "x"}`).StatusCode,
+		"names are a project's own")
 	require.Len(t, s.entry(t, "GET", "prompts", nil, 200)["items"], 2)
 	require.Len(t, s.entry(t, "GET", "prompts?project="+url.QueryEscape("别处"), nil, 200)["items"], 1)
 	require.Equal(t, http.StatusNotFound, ask("GET", "prompts", "nowhere", "").StatusCode)
-	for path, status := range map[string]int{"/login": http.StatusSeeOther, "/account": http.StatusNotFound, "/admin/users": http.StatusOK, "/admin/audit": http.StatusOK, "/projects": http.StatusOK} {
+	for path, status := range map[string]int{"/login": http.StatusSeeOther, "/account": http.StatusNotFound,
+		"/admin/users": http.StatusOK, "/admin/audit": http.StatusOK, "/projects": http.StatusOK} {
 		require.Equal(t, status, s.get(t, path).StatusCode, path)
 	}
 	require.Zero(t, s.get(t, "/tasks").page(t).Find(".who").Length())
@@ -456,7 +483,8 @@ func TestNobodyWritesIntoTheAudit(t *testing.T) {
 		return did
 	}
 	before := recorded()
-	paths := []string{"/tasks/" + task + "/delete", "/tasks/" + task + "/stop", "/tasks/" + task + "/sign-off", "/tasks/" + task + "/shares", "/tasks", "/admin/users",
+	paths := []string{"/tasks/" + task + "/delete", "/tasks/" + task + "/stop", "/tasks/" + task + "/sign-off",
+		"/tasks/" + task + "/shares", "/tasks", "/admin/users",
 		"/projects", "/account/password", api, api + "/" + task + "/stop", "/api/v1/users", "/api/v1/shares"}
 	var all sync.WaitGroup
 	for worker := range 8 {

@@ -35,8 +35,9 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 		"file@q.csv": "question_id,question,standard_answer\n\"a,b\",calm,a\nw,wild,a\n",
 	}
 	for adaptive, field := range map[string]string{
-		`{"max_runs": 21, "confidence": 0.9}`: "adaptive", `{"max_runs": 2, "confidence": 0.9}`: "adaptive", `{"max_runs": 5, "confidence": 1}`: "adaptive",
-		`{"runs": 5}`: "adaptive", `[]`: "adaptive", `5`: "adaptive",
+		`{"max_runs": 21, "confidence": 0.9}`: "adaptive", `{"max_runs": 2, "confidence": 0.9}`: "adaptive",
+		`{"max_runs": 5, "confidence": 1}`: "adaptive",
+		`{"runs": 5}`:                      "adaptive", `[]`: "adaptive", `5`: "adaptive",
 	} {
 		fields["adaptive"] = adaptive
 		answer := s.post(t, api, fields)
@@ -71,7 +72,9 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 	for _, item := range s.entry(t, "GET", path+"/items", nil, 200)["items"].([]any) {
 		require.Equal(t, item.(object)["runs_done"], item.(object)["runs_expected"])
 	}
-	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(s.get(t, api+"/"+id+"/export?format=csv").body), "\ufeff"))).ReadAll()
+	rows,
+		err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(s.get(t, api+"/"+id+"/export?format=csv").body),
+		"\ufeff"))).ReadAll()
 	require.NoError(t, err)
 	columns := map[string]int{}
 	for n, name := range rows[0] {
@@ -81,7 +84,8 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 	require.Empty(t, rows[1][columns["run_5_status"]], "never planned")
 	require.Equal(t, "SUCCEEDED", rows[2][columns["run_5_status"]])
 	require.NotContains(t, rows[0], "run_6_status")
-	for _, page := range []string{"/results", "/results?view=columns", "/results?view=merged", "/report", "/settings", ""} {
+	for _, page := range []string{"/results", "/results?view=columns", "/results?view=merged", "/report",
+		"/settings", ""} {
 		shown := s.get(t, "/tasks/"+id+page)
 		require.Equal(t, 200, shown.StatusCode, page)
 	}
@@ -108,7 +112,8 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 	form := s.get(t, "/tasks/"+id+"/results").page(t).Find("form.extend:has([name=question_ids])")
 	value, _ := form.Find("[name=question_ids]").Attr("value")
 	require.Equal(t, "w", value, "the question that is not settled")
-	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/extend", map[string]string{"question_ids": "w", "runs_per_item": "8"}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/extend",
+		map[string]string{"question_ids": "w", "runs_per_item": "8"}).StatusCode)
 	s.awaitDone(t, id)
 	require.Equal(t, []int{7, 8}, runs())
 }

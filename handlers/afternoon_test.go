@@ -26,7 +26,8 @@ func fourQuestions(t *testing.T, s *site) (id string) {
 	agent := agenttest.New(t, answering(map[string][]string{
 		"甲": {"北京"}, "乙": {"Paris", "paris."}, "丙": {long + "三十", long + "五十（抱歉）"}, "丁": {"好", ""},
 	}))
-	id = s.create(t, agent.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,a\nq3,丙,a\nq4,丁,a\n"})
+	id = s.create(t, agent.URL, map[string]string{"concurrency": "1",
+		"file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,a\nq3,丙,a\nq4,丁,a\n"})
 	s.awaitDone(t, id)
 	return id
 }
@@ -34,7 +35,9 @@ func fourQuestions(t *testing.T, s *site) (id string) {
 // shownNumbers returns the numbers of the questions that a page shows, in order.
 func shownNumbers(page *goquery.Document) string {
 	var numbers []string
-	page.Find(".result").Each(func(_ int, card *goquery.Selection) { numbers = append(numbers, card.AttrOr("data-number", "")) })
+	page.Find(".result").Each(func(_ int, card *goquery.Selection) {
+		numbers = append(numbers, card.AttrOr("data-number", ""))
+	})
 	return strings.Join(numbers, " ")
 }
 
@@ -53,11 +56,13 @@ func TestTheColumnsOfADatasetAreSearched(t *testing.T) {
 	s := newSite(t, true)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	id := s.create(t, fake.URL, map[string]string{
-		"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer,类别,Region\nq1,一,a,退款,North\nq2,二,b,物流,South\nq3,三,c,退款,\n",
+		"runs_per_item": "1",
+		"file@q.csv":    "question_id,question,standard_answer,类别,Region\nq1,一,a,退款,North\nq2,二,b,物流,South\nq3,三,c,退款,\n",
 	})
 	s.awaitDone(t, id)
 	for search, numbers := range map[string]string{"退款": "1 3", "south": "2", "region": ""} {
-		require.Equal(t, numbers, shownNumbers(s.get(t, "/tasks/"+id+"/results?search="+url.QueryEscape(search)).page(t)), search)
+		require.Equal(t, numbers, shownNumbers(s.get(t, "/tasks/"+id+"/results?search="+url.QueryEscape(search)).page(t)),
+			search)
 	}
 }
 
@@ -91,7 +96,8 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	page := s.get(t, results+"?filter=unstable&sort=agreement").page(t)
 	require.Equal(t, 4, page.Find(".squares a").Length(), "the map has all")
 	require.Equal(t, 2, page.Find(".squares .is-left-out").Length())
-	require.NotContains(t, page.Find(".squares a").First().AttrOr("href", ""), "filter", "what the filter hides is shown without it")
+	require.NotContains(t, page.Find(".squares a").First().AttrOr("href", ""), "filter",
+		"what the filter hides is shown without it")
 	require.Contains(t, page.Find(".squares a").Eq(1).AttrOr("href", ""), "filter=unstable&sort=agreement")
 	require.Equal(t, "有多种回答（2）", page.Find("[name=filter] [selected]").Text())
 	require.Equal(t, "最不一致的在前", page.Find("[name=sort] [selected]").Text())
@@ -122,7 +128,8 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	})
 	answers := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(answers) // before the agent's own server, also after a failure
-	id := s.create(t, fake.URL, map[string]string{"max_retries": "0", "file@q.csv": "question_id,question,standard_answer\nq1,bad,a\nq2,fine,a\n"})
+	id := s.create(t, fake.URL, map[string]string{"max_retries": "0",
+		"file@q.csv": "question_id,question,standard_answer\nq1,bad,a\nq2,fine,a\n"})
 	s.awaitDone(t, id)
 	isRetry.Store(true)
 	results := "/tasks/" + id + "/results"
@@ -138,7 +145,9 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.StatusCode, "it does not leave the page")
 	require.Contains(t, answer.page(t).Find(".retrying").Text(), "重试")
 	require.Equal(t, results+"/1", answer.page(t).Find(".retrying").AttrOr("hx-get", ""))
-	dbtest.Await(t, time.Minute, "the runs", func() bool { return strings.Contains(part().Find(".retrying").Text(), "重试中 0/5") })
+	dbtest.Await(t, time.Minute, "the runs", func() bool {
+		return strings.Contains(part().Find(".retrying").Text(), "重试中 0/5")
+	})
 	require.Zero(t, part().Find(".result").Length(), "only the line moves until the runs have ended")
 	page := s.get(t, results).page(t)
 	require.Equal(t, 1, page.Find(".result .retrying").Length(), "who opens the report meanwhile sees it too")
@@ -161,7 +170,8 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	id := fourQuestions(t, s)
 	base := "/tasks/" + id
 	judge := func(question, reviewer, verdict string, version int) {
-		answer := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", map[string]any{"reviewer": reviewer, "verdict": verdict, "note": "依据 " + verdict, "version": version})
+		answer := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review",
+			map[string]any{"reviewer": reviewer, "verdict": verdict, "note": "依据 " + verdict, "version": version})
 		require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
 	}
 	next := func(name, query string) string {
@@ -184,7 +194,8 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	judge("q4", "李雷", "UNSURE", 1)
 
 	results := base + "/results"
-	for query, numbers := range map[string]string{"?review=open": "3 1", "?review=PASS": "2", "?review=disagree": "4", "?review=FAIL": ""} {
+	for query, numbers := range map[string]string{"?review=open": "3 1", "?review=PASS": "2", "?review=disagree": "4",
+		"?review=FAIL": ""} {
 		require.Equal(t, numbers, shownNumbers(s.get(t, results+query).page(t)), query)
 	}
 	require.Equal(t, "1 3", shownNumbers(s.as(t, "李雷", results+"?sort=number&review=mine").page(t)))
@@ -196,7 +207,8 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Contains(t, history.Eq(2).Text(), "不通过")
 
 	// Questions are distributed, and each reviewer sees whose turn a question is.
-	answer := s.send(t, http.MethodPut, api+"/"+id+"/review-assignments", map[string]any{"reviewers": []string{"李雷", "韩梅梅", "李雷"}, "overlap": 0.25})
+	answer := s.send(t, http.MethodPut, api+"/"+id+"/review-assignments",
+		map[string]any{"reviewers": []string{"李雷", "韩梅梅", "李雷"}, "overlap": 0.25})
 	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
 	var assigned struct {
 		Items []struct {
@@ -210,10 +222,13 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Equal(t, "1", shownNumbers(s.as(t, "李雷", results+"?review=mine").page(t)))
 	require.Equal(t, "3", shownNumbers(s.as(t, "韩梅梅", results+"?review=mine").page(t)))
 	require.Contains(t, s.get(t, results+"?sort=number").page(t).Find(".said-of").Eq(2).Text(), "评审人：韩梅梅")
-	require.Equal(t, http.StatusUnprocessableEntity, s.send(t, http.MethodPut, api+"/"+id+"/review-assignments", map[string]any{"reviewers": []string{" "}}).StatusCode)
-	require.Equal(t, http.StatusSeeOther, s.post(t, base+"/assignments", map[string]string{"reviewers": "甲\n\n乙 \n", "order": "random", "overlap": "100"}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity,
+		s.send(t, http.MethodPut, api+"/"+id+"/review-assignments", map[string]any{"reviewers": []string{" "}}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, base+"/assignments",
+		map[string]string{"reviewers": "甲\n\n乙 \n", "order": "random", "overlap": "100"}).StatusCode)
 	require.Contains(t, s.get(t, results+"?sort=number").page(t).Find(".said-of").Eq(2).Text(), "评审人：乙、甲")
-	require.Equal(t, http.StatusSeeOther, s.post(t, base+"/assignments", map[string]string{"reviewers": "", "overlap": "0"}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, base+"/assignments",
+		map[string]string{"reviewers": "", "overlap": "0"}).StatusCode)
 	require.NotContains(t, s.get(t, results+"?sort=number").page(t).Find(".said-of").Text(), "评审人")
 
 	judge("q1", "李雷", "PASS", 0)
@@ -228,10 +243,12 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Equal(t, "可以上线", refused.page(t).Find("[name=note]").Text(), "nothing typed is lost")
 	refused = s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": strings.Repeat("长", 10_001)})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "as by the API")
-	refused = s.post(t, base+"/assignments", map[string]string{"reviewers": "甲\n" + strings.Repeat("长", 65), "overlap": "0"})
+	refused = s.post(t, base+"/assignments",
+		map[string]string{"reviewers": "甲\n" + strings.Repeat("长", 65), "overlap": "0"})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, refused.page(t).Find("[name=reviewers]").Text(), "甲", "nothing typed is lost")
-	require.Equal(t, base+"/review?done=signed", s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": "可以上线"}).Header.Get("Location"))
+	require.Equal(t, base+"/review?done=signed",
+		s.post(t, base+"/sign-off", map[string]string{"reviewer": "李雷", "note": "可以上线"}).Header.Get("Location"))
 	page = s.get(t, base+"/review").page(t)
 	require.Contains(t, page.Find(".said-list").Text(), "通过 4 · 不通过 0 · 存疑 1")
 	require.NotContains(t, page.Find(".said-list").Text(), "签发后有改动")
@@ -244,9 +261,11 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 func TestAnswersAreFormatted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	text := "# 意见\n\n- **应予**支持\n- `x < 1`\n\n| a | b |\n|---|---|\n| 1 | <img src=x onerror=alert(1)> |\n\n[link](javascript:alert(1)) ![bild](https://x.example/p.png)\n\n<script>alert(2)</script>"
+	text :=
+		"# 意见\n\n- **应予**支持\n- `x < 1`\n\n| a | b |\n|---|---|\n| 1 | <img src=x onerror=alert(1)> |\n\n[link](javascript:alert(1)) ![bild](https://x.example/p.png)\n\n<script>alert(2)</script>"
 	fake := agenttest.New(t, answering(map[string][]string{"md": {text}, "json": {`{"b":[1,2],"a":"<b>"}`}}))
-	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,md,a\nq2,json,a\n"})
+	id := s.create(t, fake.URL,
+		map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,md,a\nq2,json,a\n"})
 	s.awaitDone(t, id)
 	page := s.get(t, "/tasks/"+id+"/results?text=formatted&view=merged").page(t)
 	markdown := page.Find(".result").Eq(0).Find(".formatted")
@@ -258,8 +277,10 @@ func TestAnswersAreFormatted(t *testing.T) {
 	require.Contains(t, markdown.Text(), "<script>alert(2)</script>")
 	require.Contains(t, markdown.Text(), "link (javascript:alert(1))")
 	//nolint:testifylint // the layout of the JSON matters
-	require.Equal(t, "{\n  \"a\": \"<b>\",\n  \"b\": [\n    1,\n    2\n  ]\n}", page.Find(".result").Eq(1).Find(".formatted pre").Text())
-	require.Equal(t, 2, s.get(t, "/tasks/"+id+"/results").page(t).Find(".merged .formatted").Length(), "the browser keeps it")
+	require.Equal(t, "{\n  \"a\": \"<b>\",\n  \"b\": [\n    1,\n    2\n  ]\n}",
+		page.Find(".result").Eq(1).Find(".formatted pre").Text())
+	require.Equal(t, 2, s.get(t, "/tasks/"+id+"/results").page(t).Find(".merged .formatted").Length(),
+		"the browser keeps it")
 	require.Zero(t, s.get(t, "/tasks/"+id+"/results?text=raw").page(t).Find(".formatted").Length())
 }
 
@@ -268,13 +289,18 @@ func TestAnswersAreFormatted(t *testing.T) {
 func TestAReportIsOneDocument(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	hostile := "\u202Eevil\u200B</article></main><script>alert(1)</script><style>*{}</style>" + strings.Repeat("长", 3500) + "\x00"
+	hostile := "\u202Eevil\u200B</article></main><script>alert(1)</script><style>*{}</style>" +
+		strings.Repeat("长", 3500) + "\x00"
 	fake := agenttest.New(t, answering(map[string][]string{"一": {hostile, hostile + "不同"}, "二": {"x"}}))
-	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "task_name": "签发", "file@q.csv": "question_id,question,standard_answer\nq1,一,<b>a</b>\nq2,二,b\n"})
-	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+s.create(t, fake.URL, map[string]string{"start": "false"})+"/results/print").StatusCode)
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "task_name": "签发",
+		"file@q.csv": "question_id,question,standard_answer\nq1,一,<b>a</b>\nq2,二,b\n"})
+	require.Equal(t, http.StatusConflict, s.get(t,
+		"/tasks/"+s.create(t, fake.URL, map[string]string{"start": "false"})+"/results/print").StatusCode)
 	s.awaitDone(t, id)
-	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q1/review", map[string]any{"reviewer": "李雷", "verdict": "FAIL", "note": "<i>不对</i>"}).StatusCode)
-	require.Equal(t, http.StatusCreated, s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷", "note": "退回"}).StatusCode)
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q1/review",
+		map[string]any{"reviewer": "李雷", "verdict": "FAIL", "note": "<i>不对</i>"}).StatusCode)
+	require.Equal(t, http.StatusCreated, s.send(t, http.MethodPost, api+"/"+id+"/sign-off",
+		map[string]any{"reviewer": "李雷", "note": "退回"}).StatusCode)
 	file := s.get(t, api+"/"+id+"/export?format=html")
 	require.Equal(t, http.StatusOK, file.StatusCode)
 	require.Equal(t, "text/html; charset=utf-8", file.Header.Get("Content-Type"))
@@ -289,7 +315,8 @@ func TestAReportIsOneDocument(t *testing.T) {
 		require.Equal(t, 2, page.Find("style").Length(), name)
 		require.Zero(t, page.Find("[src], link, iframe, a[href], form[action]").Length(), "%s asks for nothing", name)
 		policy := page.Find("meta[http-equiv]").AttrOr("content", "")
-		for _, inline := range []string{page.Find("script").Text(), page.Find("style").First().Text(), page.Find("style").Last().Text()} {
+		for _, inline := range []string{page.Find("script").Text(), page.Find("style").First().Text(),
+			page.Find("style").Last().Text()} {
 			sum := sha256.Sum256([]byte(inline))
 			require.Contains(t, policy, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'", name)
 		}
@@ -299,8 +326,10 @@ func TestAReportIsOneDocument(t *testing.T) {
 		require.Equal(t, "FAIL", first.AttrOr("data-opinion", ""))
 		require.Contains(t, first.Find(".said-list").Text(), "<i>不对</i>")
 		require.Equal(t, "不同", first.Find(".groups > li > .block ins").Text())
-		require.Equal(t, strings.TrimSuffix(hostile, "\x00")+"␀", strings.TrimSpace(first.Find(".reading .unit .block").First().Text()))
+		require.Equal(t, strings.TrimSuffix(hostile, "\x00")+"␀",
+			strings.TrimSpace(first.Find(".reading .unit .block").First().Text()))
 		require.Contains(t, page.Find(".cover").Text(), "退回")
 	}
-	require.Contains(t, printed.Header.Get("Content-Security-Policy"), "sha256-", "the page's own policy lets its style and script be")
+	require.Contains(t, printed.Header.Get("Content-Security-Policy"), "sha256-",
+		"the page's own policy lets its style and script be")
 }

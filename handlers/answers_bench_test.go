@@ -24,8 +24,8 @@ const (
 	worstBudget   = 500 * time.Millisecond
 )
 
-// longAnswer is an answer of about 3,000 characters to a question, with headings, lists and a table. Of the variants of an answer each
-// states one number in its own way, and is worded differently in some places.
+// longAnswer is an answer of about 3,000 characters to a question, with headings, lists and a table. Of the variants of
+// an answer each states one number in its own way, and is worded differently in some places.
 func longAnswer(question, variant int) string {
 	var text strings.Builder
 	for part := range 8 {
@@ -46,7 +46,8 @@ func longAnswer(question, variant int) string {
 	return text.String()
 }
 
-// otherWords is an answer of 3,000 characters that has no sentence in common with those to other questions and of other variants.
+// otherWords is an answer of 3,000 characters that has no sentence in common with those to other questions and of other
+// variants.
 func otherWords(question, variant int) string {
 	words := []rune("应当可以收到申请答复处理结果通知机关投诉合同约定违约责任期限金额费用争议管辖法院仲裁解除终止生效签字盖章附件条款双方甲乙")
 	var text strings.Builder
@@ -91,7 +92,8 @@ var hostile = []struct {
 		return strings.ReplaceAll(longAnswer(question, variant), "当", "\uFFFD")
 	}},
 	{"right-to-left-and-combining", 20, 20, func(_, variant int) string {
-		return strings.Repeat(fmt.Sprintf("שלום עולם %d\u202e é\u0301\u0300\u0308 ", variant), 200) + strings.Repeat("\u0301", 2000)
+		return strings.Repeat(fmt.Sprintf("שלום עולם %d\u202e é\u0301\u0300\u0308 ", variant), 200) +
+			strings.Repeat("\u0301", 2000)
 	}},
 	{"json-cut", 20, 20, func(question, variant int) string {
 		text, _ := json.Marshal(map[string]any{"answer": longAnswer(question, variant), "list": []int{1, 2, 3}})
@@ -111,7 +113,8 @@ var hostile = []struct {
 }
 
 // answered stores a task with the given number of different answers to each question.
-func (s *site) answered(b *testing.B, questions, runsOfEach, kinds int, answer func(question, variant int) string) string {
+func (s *site) answered(b *testing.B, questions, runsOfEach, kinds int,
+	answer func(question, variant int) string) string {
 	b.Helper()
 	id := dbtest.Seed(b, s.tables, 1, questions, runsOfEach)
 	var runs []struct {
@@ -119,13 +122,18 @@ func (s *site) answered(b *testing.B, questions, runsOfEach, kinds int, answer f
 		Question int   `db:"question"`
 		RunIndex int   `db:"run_index"`
 	}
-	require.NoError(b, s.tables.Select(&runs, `SELECT id, dense_rank() OVER (ORDER BY item_id) AS question, run_index FROM evaluation_runs WHERE task_id = $1`, id))
+	require.NoError(b, s.tables.Select(&runs,
+		`SELECT id, dense_rank() OVER (ORDER BY item_id) AS question, run_index FROM evaluation_runs WHERE task_id = $1`, id))
 	for _, run := range runs {
 		text := answer(run.Question, run.RunIndex%kinds)
-		_, err := s.tables.Exec(`UPDATE evaluation_runs SET response_body = $2, answer_key = $3, status = 'SUCCEEDED', error_code = NULL WHERE id = $1`, run.ID, text, measure.Key([]byte(text)))
+		_,
+			err := s.tables.Exec(
+			`UPDATE evaluation_runs SET response_body = $2, answer_key = $3, status = 'SUCCEEDED', error_code = NULL WHERE id = $1`, run.ID, text, measure.Key([]byte(text)))
 		require.NoError(b, err)
 	}
-	_, err := s.tables.Exec(`DELETE FROM question_statistics WHERE item_id IN (SELECT id FROM evaluation_items WHERE task_id = $1)`, id)
+	_,
+		err := s.tables.Exec(
+		`DELETE FROM question_statistics WHERE item_id IN (SELECT id FROM evaluation_items WHERE task_id = $1)`, id)
 	require.NoError(b, err)
 	require.NoError(b, tasks.AssessTask(b.Context(), s.store, id))
 	_, err = s.tables.Exec(`VACUUM ANALYZE`)
@@ -133,9 +141,9 @@ func (s *site) answered(b *testing.B, questions, runsOfEach, kinds int, answer f
 	return "/tasks/" + id.String() + "/results"
 }
 
-// What a page of 20 questions with 20 long answers each takes: 4 different ones, as usual; and in shapes that agents should not send.
-// first-ms is the page that nobody has opened before, ms the least that it takes later; cpu-ms is the process's time for it, with that of
-// the client, and x-escaping how often its answers could be escaped in that time.
+// What a page of 20 questions with 20 long answers each takes: 4 different ones, as usual; and in shapes that agents
+// should not send. first-ms is the page that nobody has opened before, ms the least that it takes later; cpu-ms is the
+// process's time for it, with that of the client, and x-escaping how often its answers could be escaped in that time.
 func BenchmarkPagesOfLongAnswers(b *testing.B) {
 	s := newSite(b, false)
 	b.Run("usual", func(b *testing.B) { s.measureAnswers(b, 20, 20, 4, longAnswer, answersBudget) })
@@ -147,7 +155,8 @@ func BenchmarkPagesOfLongAnswers(b *testing.B) {
 }
 
 // measureAnswers opens a page of answers in each view.
-func (s *site) measureAnswers(b *testing.B, questions, runs, kinds int, answer func(question, variant int) string, budget time.Duration) {
+func (s *site) measureAnswers(b *testing.B, questions, runs, kinds int, answer func(question, variant int) string,
+	budget time.Duration) {
 	b.Helper()
 	path := s.answered(b, questions, runs, kinds, answer)
 	open := func(b *testing.B, query string) (took, used time.Duration) {
@@ -162,7 +171,8 @@ func (s *site) measureAnswers(b *testing.B, questions, runs, kinds int, answer f
 		require.Equal(b, http.StatusOK, page.StatusCode)
 		return time.Since(start), processTime(b) - before
 	}
-	for _, view := range []struct{ name, query string }{{"merged", "?view=merged"}, {"aligned", "?view=columns&align=on"}, {"columns", "?view=columns&align=off"}} {
+	for _, view := range []struct{ name, query string }{{"merged", "?view=merged"}, {"aligned", "?view=columns&align=on"},
+		{"columns", "?view=columns&align=off"}} {
 		b.Run(view.name, func(b *testing.B) {
 			for b.Loop() {
 				first, firstUsed := open(b, view.query)

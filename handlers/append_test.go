@@ -59,11 +59,13 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, string(refused.body))
 		require.Contains(t, string(refused.body), code)
 	}
-	require.Contains(t, string(s.append(t, task.TaskID, "question_id,question,standard_answer,city\nq3,三,c,广州\nq2,二,b,上海\n").body), `"row":3`)
+	require.Contains(t,
+		string(s.append(t, task.TaskID, "question_id,question,standard_answer,city\nq3,三,c,广州\nq2,二,b,上海\n").body), `"row":3`)
 	require.EqualValues(t, 4, s.entry(t, "GET", path, nil, 200)["total_runs"])
 
 	// The columns may be in another order.
-	require.Equal(t, http.StatusAccepted, s.append(t, task.TaskID, "city,question_id,question,standard_answer\n广州,q3,三,c\n").StatusCode)
+	require.Equal(t, http.StatusAccepted, s.append(t, task.TaskID,
+		"city,question_id,question,standard_answer\n广州,q3,三,c\n").StatusCode)
 	require.EqualValues(t, 6, s.entry(t, "GET", path, nil, 200)["total_runs"])
 	close(goOn)
 	s.awaitDone(t, task.TaskID)
@@ -91,9 +93,12 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	require.EqualValues(t, 4, done["progress"].(object)["processed"])
 
 	// The task's file contains all questions, and so does a copy's.
-	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(s.get(t, "/tasks/"+task.TaskID+"/dataset").body), "\uFEFF"))).ReadAll()
+	rows,
+		err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(s.get(t, "/tasks/"+task.TaskID+"/dataset").body),
+		"\uFEFF"))).ReadAll()
 	require.NoError(t, err)
-	require.Equal(t, []string{"question_id", "question", "standard_answer", "system_prompt", "user_context", "city"}, rows[0])
+	require.Equal(t, []string{"question_id", "question", "standard_answer", "system_prompt", "user_context", "city"},
+		rows[0])
 	require.Equal(t, []string{"q4", "四", "d", "", "", "深圳"}, rows[4])
 	require.Equal(t, "广州", rows[3][5])
 	form := s.get(t, "/?from="+task.TaskID).page(t).Find("#create")
@@ -108,14 +113,17 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	require.EqualValues(t, 8, s.entry(t, "GET", "evaluation-tasks/"+newest["task_id"].(string), nil, 200)["total_runs"])
 
 	// A draft is edited instead.
-	require.Equal(t, http.StatusConflict, s.append(t, newest["task_id"].(string), "question_id,question,standard_answer,city\nq9,九,d,深圳\n").StatusCode)
+	require.Equal(t, http.StatusConflict, s.append(t, newest["task_id"].(string),
+		"question_id,question,standard_answer,city\nq9,九,d,深圳\n").StatusCode)
 
 	page := s.get(t, "/tasks/"+task.TaskID+"/settings").page(t)
 	require.Equal(t, 1, page.Find(`form[action="/tasks/`+task.TaskID+`/items#append"] input[type=file]`).Length())
-	wrong := s.post(t, "/tasks/"+task.TaskID+"/items", map[string]string{"file@more.csv": "question_id,question,standard_answer,city\nq1,一,a,北京\n"})
+	wrong := s.post(t, "/tasks/"+task.TaskID+"/items",
+		map[string]string{"file@more.csv": "question_id,question,standard_answer,city\nq1,一,a,北京\n"})
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
 	require.Contains(t, wrong.page(t).Find("#append[open]").Text(), "任务中已有 question_id“q1”")
-	answer := s.post(t, "/tasks/"+task.TaskID+"/items", map[string]string{"file@more.csv": "question_id,question,standard_answer,city\nq5,五,e,武汉\n"})
+	answer := s.post(t, "/tasks/"+task.TaskID+"/items",
+		map[string]string{"file@more.csv": "question_id,question,standard_answer,city\nq5,五,e,武汉\n"})
 	require.Less(t, answer.StatusCode, 400, string(answer.body))
 	s.awaitDone(t, task.TaskID)
 	require.Equal(t, 2, asked(fake)["五"])
@@ -133,7 +141,9 @@ func rowsOfCity(count int) string {
 func TestQuestionsAddedAtTheEndOfALaunchAreAskedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "answer to "+call.Question) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, "answer to "+call.Question)
+	})
 	created := s.post(t, api, map[string]string{
 		"task_name": "race", "agent_api_url": fake.URL, "runs_per_item": "1", "rate_limit": "unlimited", "concurrency": "4",
 		"file@q.csv": "question_id,question,standard_answer\nq,first,a\n",

@@ -50,7 +50,8 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 		}
 	})
 	id := s.create(t, fake.URL, map[string]string{
-		"evaluators": rule + "," + judge, "runs_per_item": "2", "rate_limit": "unlimited", "concurrency": "4", "max_cost": "12.5",
+		"evaluators": rule + "," + judge, "runs_per_item": "2", "rate_limit": "unlimited", "concurrency": "4",
+		"max_cost":   "12.5",
 		"file@q.csv": "question_id,question,standard_answer,系列,series,turn\nq1,一,a,x,s,1\nq2,二,b,y,s,2\nq3,单,c,z,,\nq4,坏,d,z,,\nq5,字节,e,z,,\n",
 	})
 	s.awaitDone(t, id)
@@ -182,7 +183,8 @@ func wrongValues() (all []wrongValue) {
 	header("targets.1.input_price", `"x"`, `"-1"`, `"NaN"`, `"1e400"`, quotedText(40_000, "1"))
 	header("targets.1.output_price", `"1e60000"`)
 	header("targets.1.currency", quotedText(100_000, "X"), `"cny"`)
-	header("targets.0.poll", `{}`, `{"url_path":"a","interval_seconds":0,"done_path":"b","done_values":["c"],"result_path":"d"}`,
+	header("targets.0.poll", `{}`,
+		`{"url_path":"a","interval_seconds":0,"done_path":"b","done_values":["c"],"result_path":"d"}`,
 		`{"url_path":"\u0000","interval_seconds":5,"done_path":"b","done_values":["c"],"result_path":"d"}`)
 	header("targets.0.key", `"secret"`)
 	header("variants", `[]`, listOf(21, `{"number":1,"target":1,"name":"","system":null,"user":null}`))
@@ -194,7 +196,8 @@ func wrongValues() (all []wrongValue) {
 	header("evaluators.0.id", `"7"`)
 	header("evaluators.0.version", `0`)
 	header("evaluators.0.name", quotedText(65, "n"), `""`)
-	header("evaluators.0.config", `{"pattern":"("}`, `{"pattern":"a","more":1}`, `[]`, `{"pattern":`+quotedText(70_000, "p")+`}`, `{"pattern":"a\u0000b"}`)
+	header("evaluators.0.config", `{"pattern":"("}`, `{"pattern":"a","more":1}`, `[]`,
+		`{"pattern":`+quotedText(70_000, "p")+`}`, `{"pattern":"a\u0000b"}`)
 	header("evaluators.0.target", `2`)
 	header("evaluators.1.target", `1`, `null`)
 	header("evaluators.1.config", `{"model_id":"m","votes":2}`)
@@ -233,10 +236,12 @@ func wrongValues() (all []wrongValue) {
 	run("error_code", quotedText(65, "X"), `"\u0000"`)
 	run("error_message", quotedText(1<<20+1, "x"))
 	run("finish_reason", `"tired"`)
-	failed := `{"attempt":1,"started_at":"2026-01-01T00:00:00Z","latency_ms":1,"error_code":"X","error_message":"m","http_status":503,"body":"b"}`
+	failed :=
+		`{"attempt":1,"started_at":"2026-01-01T00:00:00Z","latency_ms":1,"error_code":"X","error_message":"m","http_status":503,"body":"b"}`
 	run("failed_attempts", `7`, `[7]`, `[{}]`, "["+strings.Repeat(failed+",", 10)+failed+"]")
 	for _, wrong := range [][2]string{
-		{`"attempt":1`, `"attempt":0`}, {`2026-01-01T00`, `1869-01-01T00`}, {`"2026-01-01T00:00:00Z"`, `null`}, {`"latency_ms":1`, `"latency_ms":-1`}, {`"X"`, `"\u0000"`}, {`"m"`, `"\u0000"`},
+		{`"attempt":1`, `"attempt":0`}, {`2026-01-01T00`, `1869-01-01T00`}, {`"2026-01-01T00:00:00Z"`, `null`},
+		{`"latency_ms":1`, `"latency_ms":-1`}, {`"X"`, `"\u0000"`}, {`"m"`, `"\u0000"`},
 		{`503`, `"503"`}, {`503`, `99`}, {`"b"`, `"\u0000"`}, {`"body"`, `"more":1,"body"`},
 	} {
 		run("failed_attempts", "["+strings.Replace(failed, wrong[0], wrong[1], 1)+"]")
@@ -260,7 +265,8 @@ func wrongValues() (all []wrongValue) {
 	run("evaluations.0.latency_ms", `-1`, digits)
 	run("evaluations.0.version", `0`)
 	run("evaluations.0.more", `1`)
-	run("evaluations.1.ratings", `[1]`, `"good"`, `{"overall":101}`, `{"overall":-1}`, `{"overall":"NaN"}`, `{"\u0000":1}`, `{"overall":1e400}`,
+	run("evaluations.1.ratings", `[1]`, `"good"`, `{"overall":101}`, `{"overall":-1}`, `{"overall":"NaN"}`, `{"\u0000":1}`,
+		`{"overall":1e400}`,
 		`{"a":`+digits+`}`)
 	run("evaluations.1.raw", `"\u0000"`)
 	return all
@@ -316,7 +322,8 @@ func TestWrongValuesOfArchivesAreRefused(t *testing.T) {
 	var after int
 	require.NoError(t, s.tables.Get(&after, `SELECT count(*) FROM evaluation_tasks`))
 	require.Equal(t, before, after)
-	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report", api + "/" + id + "/statistics"} {
+	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report",
+		api + "/" + id + "/statistics"} {
 		require.Equal(t, http.StatusOK, s.get(t, path).StatusCode, path)
 	}
 	require.Zero(t, s.reports.Load(), s.told.String())
@@ -349,35 +356,48 @@ func TestArchivesThatAreRefused(t *testing.T) {
 		// says is a text that the message must contain.
 		says []string
 	}{
-		"text":              {content: []byte("no archive")},
-		"empty":             {content: []byte{}},
-		"half":              {content: whole[:len(whole)/2]},
-		"damaged":           {content: damaged, says: []string{"runs.jsonl"}},
-		"no manifest":       {file: "manifest.json", says: []string{"manifest.json"}},
-		"another format":    {file: "manifest.json", text: `{"kind":"wending-task","format":99}`, says: []string{"manifest.json", "99"}},
-		"another kind":      {file: "manifest.json", text: `{"kind":"cake","format":1}`, says: []string{"manifest.json", "cake"}},
-		"a manifest more":   {file: "manifest.json", text: `{"kind":"wending-task","format":1,"more":1}`, says: []string{"manifest.json", "第 1 行", "more"}},
-		"no task":           {file: "task.json", says: []string{"task.json"}},
-		"a task twice":      {file: "another task.json", text: parts["task.json"], says: []string{"task.json"}},
-		"a list":            {file: "task.json", text: "[]", says: []string{"task.json", "第 1 行"}},
-		"half a task":       {file: "task.json", text: parts["task.json"][:200], says: []string{"task.json"}},
-		"two tasks":         {file: "task.json", text: parts["task.json"] + parts["task.json"], says: []string{"task.json"}},
-		"a long task":       {file: "task.json", text: strings.Repeat(" ", 33<<20), says: []string{"task.json", "32 MB"}},
-		"no items":          {file: "items.jsonl", says: []string{"items.jsonl"}},
-		"no questions":      {file: "items.jsonl", text: "\n", says: []string{"items.jsonl", "第 1 行"}},
-		"half a question":   {file: "items.jsonl", text: lineOf("items.jsonl", 1) + lineOf("items.jsonl", 2)[:20], says: []string{"items.jsonl", "第 2 行"}},
-		"two in a line":     {file: "items.jsonl", text: strings.TrimSpace(lineOf("items.jsonl", 1)) + lineOf("items.jsonl", 3), says: []string{"items.jsonl", "第 1 行"}},
-		"a number":          {file: "items.jsonl", text: "7\n", says: []string{"items.jsonl", "第 1 行"}},
-		"brackets":          {file: "items.jsonl", text: strings.Repeat("[", 1<<20), says: []string{"items.jsonl", "第 1 行"}},
-		"1,001 questions":   {file: "items.jsonl", text: many(1001, 1), says: []string{"items.jsonl", "第 1001 行", "1,000"}},
-		"33 MB of text":     {file: "items.jsonl", text: many(33, 1<<20), says: []string{"items.jsonl", "32 MB"}},
-		"a line of 17 MB":   {file: "items.jsonl", text: parts["items.jsonl"] + many(1, 17<<20), says: []string{"items.jsonl", "第 6 行", "16 MB"}},
-		"130 MB of members": {file: "items.jsonl", text: strings.Repeat(strings.TrimSuffix(question("q", "a"), "}\n")+strings.Repeat(" ", 15<<20)+"}\n", 9), says: []string{"items.jsonl"}},
-		"no runs":           {file: "runs.jsonl", says: []string{"runs.jsonl"}},
-		"a run twice":       {file: "runs.jsonl", text: parts["runs.jsonl"] + lineOf("runs.jsonl", 1), says: []string{"runs.jsonl", "第 11 行", "run_index"}},
-		"no JSON":           {file: "runs.jsonl", text: "[" + parts["runs.jsonl"], says: []string{"runs.jsonl", "第 1 行"}},
-		"a run of 25 MB":    {file: "runs.jsonl", text: lineOf("runs.jsonl", 1) + `{"reasoning":"` + strings.Repeat("a", 25<<20), says: []string{"runs.jsonl", "第 2 行", "24 MB"}},
-		"empty evaluations": {file: "runs.jsonl", text: `{"evaluations":[` + strings.Repeat("{},", 5<<20) + `{}]}`, says: []string{"runs.jsonl", "第 1 行", "evaluations"}},
+		"text":        {content: []byte("no archive")},
+		"empty":       {content: []byte{}},
+		"half":        {content: whole[:len(whole)/2]},
+		"damaged":     {content: damaged, says: []string{"runs.jsonl"}},
+		"no manifest": {file: "manifest.json", says: []string{"manifest.json"}},
+		"another format": {file: "manifest.json", text: `{"kind":"wending-task","format":99}`,
+			says: []string{"manifest.json", "99"}},
+		"another kind": {file: "manifest.json", text: `{"kind":"cake","format":1}`,
+			says: []string{"manifest.json", "cake"}},
+		"a manifest more": {file: "manifest.json", text: `{"kind":"wending-task","format":1,"more":1}`,
+			says: []string{"manifest.json", "第 1 行", "more"}},
+		"no task":      {file: "task.json", says: []string{"task.json"}},
+		"a task twice": {file: "another task.json", text: parts["task.json"], says: []string{"task.json"}},
+		"a list":       {file: "task.json", text: "[]", says: []string{"task.json", "第 1 行"}},
+		"half a task":  {file: "task.json", text: parts["task.json"][:200], says: []string{"task.json"}},
+		"two tasks":    {file: "task.json", text: parts["task.json"] + parts["task.json"], says: []string{"task.json"}},
+		"a long task":  {file: "task.json", text: strings.Repeat(" ", 33<<20), says: []string{"task.json", "32 MB"}},
+		"no items":     {file: "items.jsonl", says: []string{"items.jsonl"}},
+		"no questions": {file: "items.jsonl", text: "\n", says: []string{"items.jsonl", "第 1 行"}},
+		"half a question": {file: "items.jsonl", text: lineOf("items.jsonl", 1) + lineOf("items.jsonl", 2)[:20],
+			says: []string{"items.jsonl", "第 2 行"}},
+		"two in a line": {file: "items.jsonl",
+			text: strings.TrimSpace(lineOf("items.jsonl", 1)) + lineOf("items.jsonl", 3),
+			says: []string{"items.jsonl", "第 1 行"}},
+		"a number":        {file: "items.jsonl", text: "7\n", says: []string{"items.jsonl", "第 1 行"}},
+		"brackets":        {file: "items.jsonl", text: strings.Repeat("[", 1<<20), says: []string{"items.jsonl", "第 1 行"}},
+		"1,001 questions": {file: "items.jsonl", text: many(1001, 1), says: []string{"items.jsonl", "第 1001 行", "1,000"}},
+		"33 MB of text":   {file: "items.jsonl", text: many(33, 1<<20), says: []string{"items.jsonl", "32 MB"}},
+		"a line of 17 MB": {file: "items.jsonl", text: parts["items.jsonl"] + many(1, 17<<20),
+			says: []string{"items.jsonl", "第 6 行", "16 MB"}},
+		"130 MB of members": {file: "items.jsonl",
+			text: strings.Repeat(strings.TrimSuffix(question("q", "a"), "}\n")+strings.Repeat(" ", 15<<20)+"}\n", 9),
+			says: []string{"items.jsonl"}},
+		"no runs": {file: "runs.jsonl", says: []string{"runs.jsonl"}},
+		"a run twice": {file: "runs.jsonl", text: parts["runs.jsonl"] + lineOf("runs.jsonl", 1),
+			says: []string{"runs.jsonl", "第 11 行", "run_index"}},
+		"no JSON": {file: "runs.jsonl", text: "[" + parts["runs.jsonl"], says: []string{"runs.jsonl", "第 1 行"}},
+		"a run of 25 MB": {file: "runs.jsonl",
+			text: lineOf("runs.jsonl", 1) + `{"reasoning":"` + strings.Repeat("a", 25<<20),
+			says: []string{"runs.jsonl", "第 2 行", "24 MB"}},
+		"empty evaluations": {file: "runs.jsonl", text: `{"evaluations":[` + strings.Repeat("{},", 5<<20) + `{}]}`,
+			says: []string{"runs.jsonl", "第 1 行", "evaluations"}},
 	} {
 		if one.content == nil {
 			changed := maps.Clone(parts)
@@ -400,7 +420,8 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	// A page shows the error, too, in the reader's language.
 	changed := maps.Clone(parts)
 	changed["runs.jsonl"] = altered(t, lineOf("runs.jsonl", 1), "score", "7")
-	for lang, message := range map[string]string{"zh-CN": "runs.jsonl 第 1 行的 score 应为：0 到 1 的数", "en": "runs.jsonl, line 1, score: expected a number from 0 to 1"} {
+	for lang, message := range map[string]string{"zh-CN": "runs.jsonl 第 1 行的 score 应为：0 到 1 的数",
+		"en": "runs.jsonl, line 1, score: expected a number from 0 to 1"} {
 		page := s.importForm(t, "/tasks/import", packed(t, changed), &http.Cookie{Name: "lang", Value: lang})
 		require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode)
 		require.Contains(t, string(page.body), message)
@@ -427,7 +448,8 @@ func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
 		require.NoError(t, err)
 		text, err := io.ReadAll(file)
 		require.NoError(t, err)
-		require.Equal(t, strings.ReplaceAll(parts[name], "+00:00", "Z"), strings.ReplaceAll(string(text), "+00:00", "Z"), name)
+		require.Equal(t, strings.ReplaceAll(parts[name], "+00:00", "Z"), strings.ReplaceAll(string(text), "+00:00", "Z"),
+			name)
 	}
 	require.Contains(t, parts["runs.jsonl"], `"response_bytes":"YQBi"`)
 	require.Contains(t, parts["runs.jsonl"], `"ratings" : {"`)
@@ -495,6 +517,8 @@ func TestImportsHaveTheirOwnPlaces(t *testing.T) {
 		_ = body.CloseWithError(context.Canceled) // the connection breaks
 	}
 	slow.Wait()
-	dbtest.Await(t, 20*time.Second, "a place is free", func() bool { return s.importArchive(t, content).StatusCode == http.StatusCreated })
+	dbtest.Await(t, 20*time.Second, "a place is free", func() bool {
+		return s.importArchive(t, content).StatusCode == http.StatusCreated
+	})
 	require.Zero(t, s.reports.Load(), s.told.String())
 }

@@ -59,7 +59,8 @@ func (s *site) awaitAssets(t *testing.T, task string) {
 	t.Helper()
 	dbtest.Await(t, 30*time.Second, "the copies", func() bool {
 		var waiting int
-		require.NoError(t, s.tables.Get(&waiting, `SELECT count(*) FROM assets WHERE task_id = $1 AND state = 'QUEUED' AND attempts < 2`, task))
+		require.NoError(t, s.tables.Get(&waiting,
+			`SELECT count(*) FROM assets WHERE task_id = $1 AND state = 'QUEUED' AND attempts < 2`, task))
 		return waiting == 0
 	})
 }
@@ -115,13 +116,16 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	}
 	serveFile("/picture.png", "text/plain", picture) // the content decides, and not the type that a server reports
 	serveFile("/sound.wav", "audio/wav", wav)
-	serveFile("/drawing.svg", "image/svg+xml", []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`))
+	serveFile("/drawing.svg", "image/svg+xml",
+		[]byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`))
 	serveFile("/login.png", "image/png", []byte("<!DOCTYPE html><html><body>please log in</body></html>"))
 	serveFile("/report.pdf", "application/pdf", []byte("%PDF-1.4\n%âãÏÓ\n1 0 obj\n<<>>\nendobj\ntrailer<<>>\n%%EOF"))
 	serveFile("/huge.png", "image/png", huge(t, 1, 1_000_000_000))
 	serveFile("/large.png", "image/png", append(pngOf(t, 4, 4, 1), make([]byte, maxAsset)...))
-	serveFile("/polyglot.gif", "image/gif", append([]byte("GIF89a/*"), []byte("*/=1;alert(1)//<script>alert(1)</script>")...))
-	private, second, preview := pngOf(t, 5, 5, 77), pngOf(t, 7, 7, 55), base64.StdEncoding.EncodeToString(pngOf(t, 8, 8, 11))
+	serveFile("/polyglot.gif", "image/gif",
+		append([]byte("GIF89a/*"), []byte("*/=1;alert(1)//<script>alert(1)</script>")...))
+	private, second, preview := pngOf(t, 5, 5, 77), pngOf(t, 7, 7, 55),
+		base64.StdEncoding.EncodeToString(pngOf(t, 8, 8, 11))
 	files.HandleFunc("GET /private.png", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Key") != "headersecret" {
 			w.WriteHeader(http.StatusForbidden)
@@ -155,7 +159,8 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 		answer := "ok"
 		switch call.Question {
 		case "画":
-			say(w, fmt.Sprintf(`{"event":"task_progress","data":{"percent":50,"preview_url":"data:image/png;base64,%s"}}`, preview))
+			say(w, fmt.Sprintf(`{"event":"task_progress","data":{"percent":50,"preview_url":"data:image/png;base64,%s"}}`,
+				preview))
 			tell("/picture.png", "image", `,"path":"../../etc/画 1.png"`)
 			tell("/picture.png", "image") // reported a second time
 			answer = "看：\n![图](" + agentURL + "/hopped.png)\n" + agentURL + "/sound.wav\n正文里的 " + agentURL + "/picture.png 不算"
@@ -173,7 +178,8 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 			tell("/none.png", "image")
 			tell("/hops/4", "image")
 			tell("/inner", "image")
-			say(w, `{"event":"asset","data":{"type":"image","url":"file:///etc/passwd"}}`, `{"event":"asset","data":{"type":"image","url":"http://169.254.169.254/x.png"}}`)
+			say(w, `{"event":"asset","data":{"type":"image","url":"file:///etc/passwd"}}`,
+				`{"event":"asset","data":{"type":"image","url":"http://169.254.169.254/x.png"}}`)
 		}
 		say(w, fmt.Sprintf(`{"event":"node_finished","data":{"output":%q}}`, answer))
 	})
@@ -184,7 +190,9 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	})
 	s.awaitDone(t, id)
 	s.awaitAssets(t, id)
-	dbtest.Await(t, 20*time.Second, "the second attempt", func() bool { return len(s.assetsOf(t, id, "question_id=b")) == 14 && flaky.Load() >= 2 })
+	dbtest.Await(t, 20*time.Second, "the second attempt", func() bool {
+		return len(s.assetsOf(t, id, "question_id=b")) == 14 && flaky.Load() >= 2
+	})
 	s.awaitAssets(t, id)
 
 	drawn := s.assetsOf(t, id, "question_id=a")
@@ -216,7 +224,8 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get(t, api+"/"+other+"/assets/"+drawn[0].ID).StatusCode)
 
 	mixed := s.assetsOf(t, id, "question_id=b&variant=1")[:7]
-	for n, mediaType := range []string{"image/svg+xml", "application/pdf", "image/png", "image/gif", "image/png", "image/png", "image/png"} {
+	for n, mediaType := range []string{"image/svg+xml", "application/pdf", "image/png", "image/gif", "image/png",
+		"image/png", "image/png"} {
 		require.Equal(t, "STORED", mixed[n].State, "%+v", mixed[n])
 		require.Equal(t, mediaType, mixed[n].MediaType)
 	}
@@ -225,7 +234,8 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 		require.Contains(t, hostile.Header.Get("Content-Disposition"), "attachment")
 		require.Equal(t, "application/octet-stream", hostile.Header.Get("Content-Type"))
 	}
-	require.Equal(t, http.StatusNotFound, s.get(t, mixed[2].URL+"/thumbnail").StatusCode, "nobody decodes a thousand million pixels")
+	require.Equal(t, http.StatusNotFound, s.get(t, mixed[2].URL+"/thumbnail").StatusCode,
+		"nobody decodes a thousand million pixels")
 
 	failed := s.assetsOf(t, id, "question_id=c")[:6]
 	for n, reason := range []string{"实际是 text/html", "超过 8 MB", "HTTP 404", "重定向超过 3 次", "不允许访问", "不允许访问"} {
@@ -309,9 +319,11 @@ func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	picture := base64.StdEncoding.EncodeToString(pngOf(t, 9, 9, 3))
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","b64_json":%q}}`, picture), `{"event":"node_finished","data":{"output":"ok"}}`)
+		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","b64_json":%q}}`, picture),
+			`{"event":"node_finished","data":{"output":"ok"}}`)
 	})
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer\na,画,\n"})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1",
+		"file@q.csv": "question_id,question,standard_answer\na,画,\n"})
 	s.awaitDone(t, id)
 	require.Len(t, s.assetsOf(t, id, ""), 1, "it is there with the run, not a second later")
 	s.awaitAssets(t, id)
@@ -320,7 +332,8 @@ func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	require.Nil(t, stored.OriginalURL)
 
 	// The next turn can use a file before it is copied. Its type is not known yet, so it is not displayed.
-	waiting := `UPDATE assets SET state = 'QUEUED', storage_key = NULL, thumbnail_key = NULL, content = $2, claimed_until = now() + $3 * interval '1 second' WHERE task_id = $1`
+	waiting :=
+		`UPDATE assets SET state = 'QUEUED', storage_key = NULL, thumbnail_key = NULL, content = $2, claimed_until = now() + $3 * interval '1 second' WHERE task_id = $1`
 	_, err := s.tables.Exec(waiting, id, pngOf(t, 9, 9, 3), 3600)
 	require.NoError(t, err)
 	early := s.get(t, stored.URL)
@@ -350,7 +363,9 @@ func TestALaterTurnRefersToAFileOfAnEarlierOne(t *testing.T) {
 		say(w, `{"event":"node_finished","data":{"output":"ok"}}`)
 	})
 	url = fake.URL
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer,series,turn\na,画,,s,1\nb,把 {{asset:images/logo.png}} 改成 {{ asset:none.png }},,s,2\n"})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1",
+		"file@q.csv": "question_id,question,standard_answer,series,turn\na,画,,s,1\nb,把 {{asset:images/logo.png}} 改成 {{ " +
+			"asset:none.png }},,s,2\n"})
 	s.awaitDone(t, id)
 	asked := ""
 	for _, call := range fake.Calls() {
@@ -372,10 +387,12 @@ func TestEqualTextsBesideDifferentPicturesAreNotEqual(t *testing.T) {
 		if call.Question == "变" {
 			picture = others[call.IdempotencyKey[len(call.IdempotencyKey)-1]%2]
 		}
-		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","filename":"a.png","b64_json":"%s"}}`, base64.StdEncoding.EncodeToString(picture)),
+		say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","filename":"a.png","b64_json":"%s"}}`,
+			base64.StdEncoding.EncodeToString(picture)),
 			`{"event":"node_finished","data":{"output":"画好了"}}`)
 	})
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "4", "file@q.csv": "question,standard_answer\n变,\n不变,\n"})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "4",
+		"file@q.csv": "question,standard_answer\n变,\n不变,\n"})
 	s.awaitDone(t, id)
 	s.awaitAssets(t, id)
 	for _, view := range []string{"columns", "merged"} {
@@ -383,5 +400,6 @@ func TestEqualTextsBesideDifferentPicturesAreNotEqual(t *testing.T) {
 		require.Equal(t, "文字相同，图片 2 种", page.Find(".result").Eq(0).Find(".verdict .level").Text(), view)
 		require.Equal(t, "逐字相同", page.Find(".result").Eq(1).Find(".verdict .level").Text(), view)
 	}
-	require.Contains(t, s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".result").Eq(0).Find(".verdict").Text(), "1 种回答")
+	require.Contains(t, s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".result").Eq(0).Find(
+		".verdict").Text(), "1 种回答")
 }

@@ -46,9 +46,11 @@ func TestFailedAttemptsAreKept(t *testing.T) {
 		}
 	})
 	agent := s.entry(t, "POST", "agents", object{
-		"name": "flaky", "protocol": "default", "url": fake.URL, "headers": object{"X-Key": "very-secret-key"}, "rate_limit": "unlimited"}, 201)["id"].(string)
+		"name": "flaky", "protocol": "default", "url": fake.URL, "headers": object{"X-Key": "very-secret-key"},
+		"rate_limit": "unlimited"}, 201)["id"].(string)
 	id := s.create(t, "", map[string]string{
-		"agents": agent, "runs_per_item": "1", "max_retries": "2", "file@q.csv": "question_id,question,standard_answer\nq1,不稳,a\nq2,好,a\nq3,坏,a\n",
+		"agents": agent, "runs_per_item": "1", "max_retries": "2",
+		"file@q.csv": "question_id,question,standard_answer\nq1,不稳,a\nq2,好,a\nq3,坏,a\n",
 	})
 	s.awaitDone(t, id)
 
@@ -108,7 +110,8 @@ func TestFailedAttemptsAreKept(t *testing.T) {
 		return line.Runs[0].FailedAttempts
 	}
 	requireAttempts(inReport(id))
-	require.NotContains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl&include_errors=false").body), "failed_attempts")
+	require.NotContains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl&include_errors=false").body),
+		"failed_attempts")
 
 	archive := s.get(t, api+"/"+id+"/archive").body
 	require.NotContains(t, string(archive), "very-secret-key")

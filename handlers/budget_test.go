@@ -79,7 +79,8 @@ func TestATaskStopsAtItsCeiling(t *testing.T) {
 	require.Len(t, fake.Calls(), asked)
 
 	s.entry(t, "PATCH", path, object{"max_cost": "no"}, 422)
-	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+task.TaskID+"/ceiling", map[string]string{"max_cost": "1000"}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+task.TaskID+"/ceiling",
+		map[string]string{"max_cost": "1000"}).StatusCode)
 	s.entry(t, "POST", path+"/resume", nil, 202)
 	require.Nil(t, ended("SUCCEEDED")["stop_reason"])
 	require.Len(t, fake.Calls(), 1000)
@@ -164,8 +165,8 @@ func TestAProjectHasACeiling(t *testing.T) {
 	require.Greater(t, len(fake.Calls()), asked)
 }
 
-// An adaptive task plans its rounds only as far as its ceiling and the project's daily quota reach, and continues when they
-// are raised.
+// An adaptive task plans its rounds only as far as its ceiling and the project's daily quota reach, and continues when
+// they are raised.
 func TestRoundsStayWithinTheCeilingAndTheQuota(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -184,7 +185,8 @@ func TestRoundsStayWithinTheCeilingAndTheQuota(t *testing.T) {
 		fmt.Fprintf(&rows, "q%d,question %d,Paris\n", n, n)
 	}
 	created := s.post(t, api, map[string]string{
-		"task_name": "capped", "models": model, "runs_per_item": "2", "concurrency": "8", "max_cost": "0.5", "adaptive": `{"max_runs": 10, "confidence": 0.95}`,
+		"task_name": "capped", "models": model, "runs_per_item": "2", "concurrency": "8", "max_cost": "0.5",
+		"adaptive":   `{"max_runs": 10, "confidence": 0.95}`,
 		"file@q.csv": "question_id,question,standard_answer\n" + rows.String(),
 	})
 	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))

@@ -88,7 +88,8 @@ func TestAChannelIsSavedWithoutShowingItsSecrets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	saved := s.entry(t, "POST", "channels", object{
-		"name": "群", "kind": "dingtalk", "url": "http://127.0.0.1:9/robot/send?access_token=verysecrettoken", "secret": "SECverysecret", "is_default": true,
+		"name": "群", "kind": "dingtalk", "url": "http://127.0.0.1:9/robot/send?access_token=verysecrettoken",
+		"secret": "SECverysecret", "is_default": true,
 	}, 201)
 	require.Equal(t, "http://127.0.0.1:9/…", saved["url"])
 	require.Equal(t, true, saved["has_secret"])
@@ -100,7 +101,8 @@ func TestAChannelIsSavedWithoutShowingItsSecrets(t *testing.T) {
 		require.NotContains(t, place, "verysecret")
 	}
 	var plain int
-	require.NoError(t, s.tables.Get(&plain, `SELECT count(*) FROM channels WHERE strpos(CAST(channels AS text), 'verysecret') > 0`))
+	require.NoError(t, s.tables.Get(&plain,
+		`SELECT count(*) FROM channels WHERE strpos(CAST(channels AS text), 'verysecret') > 0`))
 	require.Zero(t, plain)
 
 	// A secret that the page does not show is kept, but it is not sent to another host.
@@ -126,7 +128,8 @@ func TestAChannelIsSavedWithoutShowingItsSecrets(t *testing.T) {
 		refused := s.entry(t, "POST", "channels", body, 422)
 		require.Equal(t, field, refused["details"].([]any)[0].(object)["column"], refused)
 	}
-	require.Equal(t, []any{"a@b.cn", "c@d.cn"}, s.entry(t, "POST", "channels", object{"name": "信", "kind": "email", "to": []string{"a@b.cn", "c@d.cn"}}, 201)["to"])
+	require.Equal(t, []any{"a@b.cn", "c@d.cn"},
+		s.entry(t, "POST", "channels", object{"name": "信", "kind": "email", "to": []string{"a@b.cn", "c@d.cn"}}, 201)["to"])
 }
 
 func TestAChannelIsToldOnceHowATaskEnded(t *testing.T) {
@@ -185,7 +188,8 @@ func TestReceiversThatAreDown(t *testing.T) {
 	status.Store("now", 503)
 	down := newReceiver(t, func(int) int { code, _ := status.Load("now"); return code.(int) })
 	gone := newReceiver(t, always(410))
-	downID, goneID := s.channel(t, "down", down.URL, object{"is_default": true}), s.channel(t, "gone", gone.URL, object{"is_default": true})
+	downID, goneID := s.channel(t, "down", down.URL, object{"is_default": true}),
+		s.channel(t, "gone", gone.URL, object{"is_default": true})
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "a") })
 	id := s.create(t, fake.URL, nil)
 	s.awaitDone(t, id)
@@ -200,11 +204,14 @@ func TestReceiversThatAreDown(t *testing.T) {
 	// The page of the task's settings shows the state of each message, and sends it again.
 	told := s.get(t, "/tasks/"+id+"/settings").page(t).Find("#deliveries tbody tr")
 	require.Equal(t, 2, told.Length())
-	failed := told.FilterFunction(func(_ int, row *goquery.Selection) bool { return row.Find("td").Eq(1).Text() == "gone" })
+	failed := told.FilterFunction(func(_ int, row *goquery.Selection) bool {
+		return row.Find("td").Eq(1).Text() == "gone"
+	})
 	require.Contains(t, failed.Text(), "未送达")
 	require.Contains(t, failed.Text(), "HTTP 410")
 	require.Contains(t, failed.Text(), "完成")
-	again := s.post(t, failed.Find("form").AttrOr("action", ""), map[string]string{"task": failed.Find("[name=task]").AttrOr("value", "")})
+	again := s.post(t, failed.Find("form").AttrOr("action", ""),
+		map[string]string{"task": failed.Find("[name=task]").AttrOr("value", "")})
 	require.Equal(t, http.StatusSeeOther, again.StatusCode)
 	require.True(t, strings.HasPrefix(again.Header.Get("Location"), "/tasks/"+id), again.Header.Get("Location"))
 	dbtest.Await(t, 20*time.Second, "gone was asked once more", func() bool { return len(gone.all()) == 2 })
@@ -212,7 +219,8 @@ func TestReceiversThatAreDown(t *testing.T) {
 	shift := func(hours int) {
 		_, err := s.tables.Exec(`
 			UPDATE deliveries
-			SET next_at = next_at - $1 * interval '1 hour', give_up_at = give_up_at - $1 * interval '1 hour', created_at = created_at - $1 * interval '1 hour'
+			SET next_at = next_at - $1 * interval '1 hour', give_up_at = give_up_at - $1 * interval '1 hour',
+			created_at = created_at - $1 * interval '1 hour'
 			WHERE state = 'PENDING'`, hours)
 		require.NoError(t, err)
 	}
@@ -227,7 +235,9 @@ func TestReceiversThatAreDown(t *testing.T) {
 	s.awaitDone(t, s.create(t, fake.URL, nil))
 	dbtest.Await(t, 20*time.Second, "the next is tried", func() bool { return s.deliveries(t, downID)[0]["error"] != nil })
 	shift(24)
-	dbtest.Await(t, 20*time.Second, "a day later it is given up", func() bool { return s.deliveries(t, downID)[0]["status"] == "FAILED" })
+	dbtest.Await(t, 20*time.Second, "a day later it is given up", func() bool {
+		return s.deliveries(t, downID)[0]["status"] == "FAILED"
+	})
 }
 
 func TestResultsAreSentInBatchesAsTheyEnd(t *testing.T) {

@@ -29,7 +29,8 @@ func TestIntervalsAreComputedOverClusters(t *testing.T) {
 	}
 	create := func(clusterBy string) response {
 		return s.post(t, api, map[string]string{
-			"task_name": "t", "agent_api_url": fake.URL, "runs_per_item": "2", "concurrency": "1", "rate_limit": "unlimited", "file@q.csv": file,
+			"task_name": "t", "agent_api_url": fake.URL, "runs_per_item": "2", "concurrency": "1", "rate_limit": "unlimited",
+			"file@q.csv": file,
 			"cluster_by": clusterBy,
 		})
 	}
@@ -72,7 +73,8 @@ func TestIntervalsAreComputedOverClusters(t *testing.T) {
 	require.Equal(t, "not_worse", agreed["verdict"], "the same on each question")
 	require.Nil(t, compared["score"].(object)["difference"])
 	require.Equal(t, "undecided", compared["score"].(object)["verdict"], "nothing is known")
-	margin := s.entry(t, "GET", "comparison?a="+alone+"&b="+clustered+"&margin=agreement:0.05&margin=latency_ms:1e9", nil, 200)["differences"].(object)
+	margin := s.entry(t, "GET", "comparison?a="+alone+"&b="+clustered+"&margin=agreement:0.05&margin=latency_ms:1e9", nil,
+		200)["differences"].(object)
 	require.EqualValues(t, 0.05, margin["agreement"].(object)["margin"])
 	require.Equal(t, "not_worse", margin["latency_ms"].(object)["verdict"])
 	for _, wrong := range []string{"agreement:-1", "beauty:1", "agreement", "agreement:NaN"} {

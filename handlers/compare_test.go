@@ -52,7 +52,8 @@ func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	chat := agenttest.New(t, openAIChat("Paris"))
-	provider := s.entry(t, "POST", "providers", object{"name": "p", "protocol": "openai", "base_url": chat.URL, "rate_limit": "unlimited"}, 201)["id"]
+	provider := s.entry(t, "POST", "providers",
+		object{"name": "p", "protocol": "openai", "base_url": chat.URL, "rate_limit": "unlimited"}, 201)["id"]
 	model := func(name string) string {
 		return s.entry(t, "POST", "models", object{"provider_id": provider, "model_id": name}, 201)["id"].(string)
 	}
@@ -62,10 +63,15 @@ func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 
 	form := createForm(s.get(t, "/compare").page(t))
 	require.Equal(t, "compare", form["form"])
-	form["task_name"], form["models"], form["prompts"] = "which", second+","+first, prompt+"@2,"+prompt+"@1" // newest first, as they are listed
+	// newest first, as they are listed
+	form["task_name"], form["models"], form["prompts"] = "which", second+","+first, prompt+"@2,"+prompt+"@1"
 	page := s.post(t, "/compare/estimate", form).page(t)
 	require.Equal(t, 4, page.Find("#estimate ol li").Length())
-	require.Equal(t, form, func() map[string]string { got := createForm(page); delete(got, "dataset_token"); return got }(), "nothing that was chosen is lost")
+	require.Equal(t, form, func() map[string]string {
+		got := createForm(page)
+		delete(got, "dataset_token")
+		return got
+	}(), "nothing that was chosen is lost")
 	require.Empty(t, page.Find("#estimate .error").Text())
 
 	form["models"] = first + "," + uuid.NewString()
@@ -106,14 +112,16 @@ func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 	form = createForm(page)
 	require.Equal(t, first, form["models"])
 	require.Equal(t, prompt+"@2", form["prompts"])
-	require.Equal(t, "/compare?from="+id, s.get(t, "/?from="+id).Header.Get("Location"), "the plain form has no place for it")
+	require.Equal(t, "/compare?from="+id, s.get(t, "/?from="+id).Header.Get("Location"),
+		"the plain form has no place for it")
 
 	many := []string{}
 	for range 21 {
 		many = append(many, prompt+"@1")
 	}
 	form["prompts"] = strings.Join(many, ",")
-	require.NotEmpty(t, s.post(t, "/compare/estimate", form).page(t).Find("#estimate .error").Text(), "more variants than a task has")
+	require.NotEmpty(t, s.post(t, "/compare/estimate", form).page(t).Find("#estimate .error").Text(),
+		"more variants than a task has")
 	require.Equal(t, 422, s.post(t, "/tasks", form).StatusCode)
 }
 
@@ -121,12 +129,15 @@ func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	require.Equal(t, 0, s.get(t, "/").page(t).Find("select[name=agents], select[name=dataset]").Length(), "nothing is saved")
+	require.Equal(t, 0, s.get(t, "/").page(t).Find("select[name=agents], select[name=dataset]").Length(),
+		"nothing is saved")
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	agent := s.entry(t, "POST", "agents", object{"name": "a", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"}, 201)["id"].(string)
+	agent := s.entry(t, "POST", "agents", object{"name": "a", "protocol": "default", "url": fake.URL,
+		"rate_limit": "unlimited"}, 201)["id"].(string)
 	path := saved(t, s.post(t, "/library/datasets", map[string]string{"name": "d", "file@q.csv": questions}))
 	form := createForm(s.get(t, "/").page(t))
-	form["agent_api_url"], form["agents"], form["dataset"] = "http://127.0.0.1:1/typed", agent, strings.TrimPrefix(path, "/library/datasets/")
+	form["agent_api_url"], form["agents"], form["dataset"] = "http://127.0.0.1:1/typed", agent,
+		strings.TrimPrefix(path, "/library/datasets/")
 	page := s.post(t, "/tasks", form).page(t)
 	require.NotEmpty(t, page.Find("#task_name-error").Text())
 	form = createForm(page)
@@ -141,7 +152,8 @@ func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	require.Contains(t, s.get(t, path).page(t).Find(".uses").Text(), "saved", "where the dataset is used")
 }
 
-// What failed its last test is at the end of its list, the estimate lists every variant, and one entrance leads to both comparisons.
+// What failed its last test is at the end of its list, the estimate lists every variant, and one entrance leads to both
+// comparisons.
 func TestTheFormForVariantsOffersWhatWorksFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -158,7 +170,8 @@ func TestTheFormForVariantsOffersWhatWorksFirst(t *testing.T) {
 		if n == 11 { // the newest, which would be first
 			query = "bad"
 		}
-		made := s.entry(t, "POST", "agents", object{"name": fmt.Sprintf("智能体 %d", n), "protocol": "default", "url": fake.URL + "/?" + query, "rate_limit": "unlimited"}, 201)
+		made := s.entry(t, "POST", "agents", object{"name": fmt.Sprintf("智能体 %d", n), "protocol": "default",
+			"url": fake.URL + "/?" + query, "rate_limit": "unlimited"}, 201)
 		agents = append(agents, made["id"].(string))
 	}
 	s.entry(t, "POST", "agents/"+agents[11]+"/test", object{"question": "q"}, 200)
@@ -166,14 +179,20 @@ func TestTheFormForVariantsOffersWhatWorksFirst(t *testing.T) {
 	offered := page.Find("input[type=checkbox][name=agents]")
 	require.Equal(t, agents[11], offered.Last().AttrOr("value", ""), "what failed is at the end")
 	require.Equal(t, 1, page.Find(".choice .tested .tag").Length())
-	require.Equal(t, []string{"/compare", "/comparison"}, page.Find(".subnav a").Map(func(_ int, link *goquery.Selection) string { return link.AttrOr("href", "") }))
+	require.Equal(t, []string{"/compare", "/comparison"},
+		page.Find(".subnav a").Map(func(_ int, link *goquery.Selection) string {
+			return link.AttrOr("href", "")
+		}))
 	require.Equal(t, 2, s.get(t, "/comparison").page(t).Find(".subnav a").Length())
 
 	var prompts []string
 	for _, name := range []string{"one", "two"} {
-		prompts = append(prompts, s.entry(t, "POST", "prompts", object{"name": name, "user": "{{question}}"}, 201)["id"].(string))
+		prompts = append(prompts, s.entry(t, "POST", "prompts", object{"name": name, "user": "{{question}}"},
+			201)["id"].(string))
 	}
-	estimate := s.post(t, "/compare/estimate", map[string]string{"prompts": strings.Join(prompts, ","), "agents": strings.Join(agents, ","), "runs_per_item": "1", "file@q.csv": questions}).page(t).Find("#estimate")
+	estimate := s.post(t, "/compare/estimate",
+		map[string]string{"prompts": strings.Join(prompts, ","), "agents": strings.Join(agents, ","), "runs_per_item": "1",
+			"file@q.csv": questions}).page(t).Find("#estimate")
 	require.Equal(t, 24, estimate.Find(".variants li").Length(), "also more than a task may have")
 	require.NotEmpty(t, estimate.Find(".error").Text())
 }
@@ -183,18 +202,23 @@ func TestAnEarlierVersionOfADatasetIsChosenInTheForms(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, openAIChat("x"))
-	path := saved(t, s.post(t, "/library/datasets", map[string]string{"name": "题库", "file@q.csv": "question,standard_answer\nold 1,a\nold 2,a\n"}))
+	path := saved(t, s.post(t, "/library/datasets",
+		map[string]string{"name": "题库", "file@q.csv": "question,standard_answer\nold 1,a\nold 2,a\n"}))
 	saved(t, s.post(t, path+"/versions", map[string]string{"file@q.csv": "question,standard_answer\nnew,a\n"}))
 	id := strings.TrimPrefix(path, "/library/datasets/")
 	saved(t, s.post(t, "/library/datasets", map[string]string{"name": "只有一版", "file@q.csv": questions}))
 	model, _ := s.chatTarget(t, "m", fake.URL)
-	for place, more := range map[string]map[string]string{"/": {"agent_api_url": fake.URL}, "/compare": {"models": model}} {
+	for place, more := range map[string]map[string]string{"/": {"agent_api_url": fake.URL},
+		"/compare": {"models": model}} {
 		page := s.get(t, place).page(t)
-		require.Equal(t, 1, page.Find(".field-row:has(#dataset_file) select[name=dataset]").Length(), "%s: saved questions and a file are in one place", place)
+		require.Equal(t, 1, page.Find(".field-row:has(#dataset_file) select[name=dataset]").Length(),
+			"%s: saved questions and a file are in one place", place)
 		group := page.Find("select[name=dataset] optgroup")
 		require.Equal(t, 1, group.Length(), "%s: one dataset has several versions", place)
 		require.Equal(t, "题库", group.AttrOr("label", ""))
-		require.Equal(t, []string{id, id + "@1"}, group.Find("option").Map(func(_ int, option *goquery.Selection) string { return option.AttrOr("value", "") }), place)
+		require.Equal(t, []string{id, id + "@1"}, group.Find("option").Map(func(_ int, option *goquery.Selection) string {
+			return option.AttrOr("value", "")
+		}), place)
 		require.Equal(t, "题库 v1 · 2 题", group.Find("option").Last().Text())
 
 		form := createForm(page)
@@ -211,7 +235,8 @@ func TestAnEarlierVersionOfADatasetIsChosenInTheForms(t *testing.T) {
 			Version int `db:"dataset_version"`
 			Items   int `db:"total_items"`
 		}
-		require.NoError(t, s.tables.Get(&made, `SELECT dataset_version, total_items FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
+		require.NoError(t, s.tables.Get(&made,
+			`SELECT dataset_version, total_items FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
 		require.Equal(t, 1, made.Version, place)
 		require.Equal(t, 2, made.Items, place)
 	}
@@ -225,10 +250,12 @@ func TestATypedAgentIsSaved(t *testing.T) {
 	s := newSite(t, true)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	fields := map[string]string{
-		"agent_api_url": fake.URL + "/run?key=canary", "agent_api_headers": `{"X-Key":"canary"}`, "extra_payload": `{"p":"canary"}`, "agent_model": "m",
+		"agent_api_url": fake.URL + "/run?key=canary", "agent_api_headers": `{"X-Key":"canary"}`,
+		"extra_payload": `{"p":"canary"}`, "agent_model": "m",
 		"rate_limit": "unlimited", "runs_per_item": "1",
 	}
-	require.NotEmpty(t, s.post(t, "/tasks/agent", map[string]string{"agent_api_url": "ftp://x"}).page(t).Find(".error").Text())
+	require.NotEmpty(t, s.post(t, "/tasks/agent", map[string]string{"agent_api_url": "ftp://x"}).page(t).Find(
+		".error").Text())
 	answer := s.post(t, "/tasks/agent", fields).page(t)
 	path := answer.Find("#agent-saved a").AttrOr("href", "")
 	require.True(t, strings.HasPrefix(path, "/library/agents/"), path)
@@ -243,7 +270,8 @@ func TestATypedAgentIsSaved(t *testing.T) {
 		require.Equal(t, 200, page.StatusCode)
 		s.entry(t, "POST", "agents/"+strings.TrimPrefix(one, "/library/agents/")+"/test", object{"question": "q"}, 200)
 	}
-	require.NotContains(t, string(s.get(t, again).body), "canary", "the payload of a task is not copied to where it would be shown")
+	require.NotContains(t, string(s.get(t, again).body), "canary",
+		"the payload of a task is not copied to where it would be shown")
 	calls := fake.Calls()[before:]
 	require.Len(t, calls, 2)
 	require.Equal(t, "canary", calls[0].Body["p"], "that of the form is")
@@ -259,10 +287,14 @@ func TestWhatWasSentAndSpentIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	chat := agenttest.New(t, openAIChat("Paris"))
-	provider := s.entry(t, "POST", "providers", object{"name": "p", "protocol": "openai", "base_url": chat.URL, "api_key": "canary", "rate_limit": "unlimited"}, 201)["id"]
+	provider := s.entry(t, "POST", "providers",
+		object{"name": "p", "protocol": "openai", "base_url": chat.URL, "api_key": "canary", "rate_limit": "unlimited"},
+		201)["id"]
 	model := s.entry(t, "POST", "models", object{
-		"provider_id": provider, "model_id": "m1", "parameters": object{"seed": 7}, "input_price": "1000000", "output_price": "1000000", "currency": "CNY"}, 201)["id"].(string)
-	prompt := s.entry(t, "POST", "prompts", object{"name": "short", "system": "be short", "user": "Q: {{question}}"}, 201)["id"].(string)
+		"provider_id": provider, "model_id": "m1", "parameters": object{"seed": 7}, "input_price": "1000000",
+		"output_price": "1000000", "currency": "CNY"}, 201)["id"].(string)
+	prompt := s.entry(t, "POST", "prompts", object{"name": "short", "system": "be short", "user": "Q: {{question}}"},
+		201)["id"].(string)
 	id := s.create(t, "", map[string]string{"models": model, "prompts": prompt, "runs_per_item": "1"})
 	s.awaitDone(t, id)
 	run := s.runs(t, id)["q1"][0]
@@ -291,7 +323,9 @@ func TestWhatWasSentAndSpentIsShown(t *testing.T) {
 	require.Equal(t, "CNY", task.Statistics["currency"])
 	require.Contains(t, s.get(t, "/tasks/"+id+"/gallery").page(t).Find("#launches tbody").Text(), "24 CNY")
 
-	plain := s.create(t, agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") }).URL, map[string]string{"extra_payload": `{"p":"canary"}`, "runs_per_item": "1", "rate_limit": "unlimited"})
+	plain := s.create(t, agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		agenttest.Stream(w, "x")
+	}).URL, map[string]string{"extra_payload": `{"p":"canary"}`, "runs_per_item": "1", "rate_limit": "unlimited"})
 	s.awaitDone(t, plain)
 	answer := s.get(t, api+"/"+plain+"/runs/"+s.runs(t, plain)["q1"][0].id()+"/input")
 	require.NotContains(t, string(answer.body), "canary")
@@ -305,7 +339,8 @@ func TestWhatWasSentAndSpentIsShown(t *testing.T) {
 func TestManyModelsAreNarrowedByWhatIsTyped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	provider := s.entry(t, "POST", "providers", object{"name": "某厂", "protocol": "openai", "base_url": "https://models.example/v1"}, 201)["id"]
+	provider := s.entry(t, "POST", "providers",
+		object{"name": "某厂", "protocol": "openai", "base_url": "https://models.example/v1"}, 201)["id"]
 	models := func() *goquery.Selection {
 		return s.get(t, "/compare").page(t).Find("fieldset:has([name=models])")
 	}
@@ -313,7 +348,8 @@ func TestManyModelsAreNarrowedByWhatIsTyped(t *testing.T) {
 		if n == 7 {
 			require.Zero(t, models().Find("[data-filter-choices]").Length(), "all are in sight")
 		}
-		s.entry(t, "POST", "models", object{"name": fmt.Sprint("模型 ", n), "provider_id": provider, "model_id": fmt.Sprint("m", n)}, 201)
+		s.entry(t, "POST", "models", object{"name": fmt.Sprint("模型 ", n), "provider_id": provider,
+			"model_id": fmt.Sprint("m", n)}, 201)
 	}
 	require.Equal(t, 1, models().Find("[data-filter-choices]").Length())
 	require.Contains(t, models().Find(".choice").First().Text(), "某厂 · m7")
@@ -329,7 +365,8 @@ func TestTheWorkbookOfAComparisonHasItsNumbers(t *testing.T) {
 	s.entry(t, "PATCH", "models/"+model, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
 	evaluator := s.evaluator(t, "对", "contains", object{})
 	id := s.create(t, "", map[string]string{
-		"task_name": "比", "models": model + "," + other, "evaluators": evaluator, "runs_per_item": "2", "file@q.csv": "question,standard_answer\nq1,Paris\nq2,Paris\nq3,London\n",
+		"task_name": "比", "models": model + "," + other, "evaluators": evaluator, "runs_per_item": "2",
+		"file@q.csv": "question,standard_answer\nq1,Paris\nq2,Paris\nq3,London\n",
 	})
 	s.awaitDone(t, id)
 	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
@@ -396,7 +433,8 @@ func TestASummaryHasAmounts(t *testing.T) {
 	}
 	judge := s.evaluator(t, "对", "contains", object{})
 	id := s.create(t, "", map[string]string{
-		"task_name": "比", "models": good + "," + bad, "evaluators": judge, "runs_per_item": "3", "concurrency": "1", "file@q.csv": "question,standard_answer\n" + rows.String(),
+		"task_name": "比", "models": good + "," + bad, "evaluators": judge, "runs_per_item": "3", "concurrency": "1",
+		"file@q.csv": "question,standard_answer\n" + rows.String(),
 	})
 	s.awaitDone(t, id)
 	text := s.get(t, "/tasks/"+id+"/report").page(t).Find(".synopsis").Text()
@@ -410,7 +448,8 @@ func TestASummaryHasAmounts(t *testing.T) {
 	}
 	// The variants' pass rates are in the list, the task's is on its page, and each answer links to the request.
 	whole := s.entry(t, "GET", "evaluation-tasks/"+id, nil, 200)["statistics"].(object)["pass_rate"].(float64)
-	require.Equal(t, fmt.Sprintf("%.1f%% – %.1f%%", 100*min(rate(0), rate(1)), 100*max(rate(0), rate(1))), strings.TrimSpace(s.get(t, "/tasks").page(t).Find("td.col-pass_rate").Text()))
+	require.Equal(t, fmt.Sprintf("%.1f%% – %.1f%%", 100*min(rate(0), rate(1)), 100*max(rate(0), rate(1))),
+		strings.TrimSpace(s.get(t, "/tasks").page(t).Find("td.col-pass_rate").Text()))
 	require.Regexp(t, fmt.Sprintf(`评估通过率\s*\?\s*%.1f%%`, 100*whole), s.get(t, "/tasks/"+id).page(t).Text())
 	run := s.get(t, "/tasks/"+id+"/results").page(t).Find(".run header > a").First()
 	require.Equal(t, "#1", run.Text())

@@ -66,17 +66,22 @@ func answering(answers map[string][]string) func(http.ResponseWriter, agenttest.
 func TestTwoTasksAreCompared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	first := agenttest.New(t, answering(map[string][]string{"一": {"北京"}, "二": {"甲", "乙"}, "三": {"约定的违约金为三十"}, "四": {""}, "旧": {"x"}}))
-	second := agenttest.New(t, answering(map[string][]string{"一": {"北京", "上海"}, "二": {"甲"}, "三": {"约定的违约金为五十<b>"}, "四": {"有了"}, "新": {"y"}}))
+	first := agenttest.New(t, answering(map[string][]string{"一": {"北京"}, "二": {"甲", "乙"}, "三": {"约定的违约金为三十"}, "四": {""},
+		"旧": {"x"}}))
+	second := agenttest.New(t, answering(map[string][]string{"一": {"北京", "上海"}, "二": {"甲"}, "三": {"约定的违约金为五十<b>"},
+		"四": {"有了"}, "新": {"y"}}))
 	one := map[string]string{"concurrency": "1", "task_name": "V1"}
-	a := s.create(t, first.URL, with(one, "file@q.csv", "question_id,question,standard_answer\nq1,一,a\nq2,二,a\nq3,三,a\nq4,四,a\nold,旧,a\n"))
+	a := s.create(t, first.URL, with(one, "file@q.csv",
+		"question_id,question,standard_answer\nq1,一,a\nq2,二,a\nq3,三,a\nq4,四,a\nold,旧,a\n"))
 	s.awaitDone(t, a)
-	b := s.create(t, second.URL, with(with(one, "task_name", "V2"), "file@q.csv", "question_id,question,standard_answer\nq1,一,a\nq2,二,a\nother,三,a\nq4,四,a\nnew,新,a\n"))
+	b := s.create(t, second.URL, with(with(one, "task_name", "V2"), "file@q.csv",
+		"question_id,question,standard_answer\nq1,一,a\nq2,二,a\nother,三,a\nq4,四,a\nnew,新,a\n"))
 	s.awaitDone(t, b)
 
 	var told toldComparison
 	require.NoError(t, json.Unmarshal(s.get(t, "/api/v1/comparison?a="+a+"&b="+b+":1").body, &told))
-	require.Equal(t, map[string]int{"stable_stable": 1, "stable_unstable": 1, "unstable_stable": 1, "unstable_unstable": 0}, told.Transitions)
+	require.Equal(t, map[string]int{"stable_stable": 1, "stable_unstable": 1, "unstable_stable": 1,
+		"unstable_unstable": 0}, told.Transitions)
 	require.Equal(t, 1, told.Unknown, "the first task has no answer to q4")
 	require.Equal(t, []string{"old"}, told.OnlyA)
 	require.Equal(t, []string{"new"}, told.OnlyB)
@@ -117,7 +122,8 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	answer := s.get(t, "/comparison?task="+b+"&task="+a)
 	require.Equal(t, path, answer.Header.Get("Location"))
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/comparison?task="+b+"&task="+a+"&task="+a).StatusCode)
-	require.Equal(t, 1, s.get(t, "/comparison").page(t).Find(`tbody a[href="/comparison?a=`+a+`"]`).Length(), "without any task the first one is chosen")
+	require.Equal(t, 1, s.get(t, "/comparison").page(t).Find(`tbody a[href="/comparison?a=`+a+`"]`).Length(),
+		"without any task the first one is chosen")
 	require.Equal(t, "/comparison?a="+a, s.get(t, "/comparison?task="+a).Header.Get("Location"))
 
 	// A task offers the other tasks for comparison.
@@ -133,7 +139,8 @@ func TestTwoTasksAreCompared(t *testing.T) {
 		{"?a=" + a, "PARAMETER_INVALID", http.StatusUnprocessableEntity},
 		{"?a=" + a + "&b=" + strings.Repeat("0", 8), "TASK_NOT_FOUND", http.StatusNotFound},
 		{"?a=" + a + "&b=" + b + ":2", "NOT_FOUND", http.StatusNotFound},
-		{"?a=" + a + "&b=" + s.create(t, first.URL, map[string]string{"start": "false"}), "TASK_NOT_FINISHED", http.StatusConflict},
+		{"?a=" + a + "&b=" + s.create(t, first.URL, map[string]string{"start": "false"}), "TASK_NOT_FINISHED",
+			http.StatusConflict},
 	} {
 		answer := s.get(t, "/api/v1/comparison"+test.path)
 		require.Equal(t, test.status, answer.StatusCode, test.path)
@@ -161,7 +168,8 @@ func TestLongAnswersAreComparedAsAWhole(t *testing.T) {
 	var ids []string
 	for _, end := range []string{"甲", "乙"} {
 		fake := agenttest.New(t, answering(map[string][]string{"一": {long + end}}))
-		id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\nq1,一,a\n"})
+		id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2",
+			"file@q.csv": "question_id,question,standard_answer\nq1,一,a\n"})
 		s.awaitDone(t, id)
 		ids = append(ids, id)
 	}
@@ -215,31 +223,36 @@ func twoVersions(t *testing.T, s *site) (a, b string) {
 	}))
 	file := "question_id,question,standard_answer\nq1,同,\nq2,式,\nq3,数,=SUM(A1)\nq4,话,\nq5,全,\nq6,败,\nq7,稳,\nq8,皆,\nq9,空,\n"
 	for n, fake := range []*agenttest.Agent{first, second} {
-		id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "task_name": "V" + string(rune('1'+n)), "file@q.csv": file})
+		id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "task_name": "V" + string(rune('1'+n)),
+			"file@q.csv": file})
 		s.awaitDone(t, id)
 		a, b = b, id
 	}
 	return a, b
 }
 
-// What became worse and whose facts changed comes first, what kept its content last, each with its count, and the same from the API.
+// What became worse and whose facts changed comes first, what kept its content last, each with its count, and the same
+// from the API.
 func TestWhatBecameWorseComesFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	a, b := twoVersions(t, s)
 	path := "/comparison?a=" + a + "&b=" + b
-	want := []string{"q6 worse", "q7 worse", "q3 facts", "q5 content", "q4 wording", "q9 unanswered", "q2 format_only", "q1 identical", "q8 identical"}
+	want := []string{"q6 worse", "q7 worse", "q3 facts", "q5 content", "q4 wording", "q9 unanswered", "q2 format_only",
+		"q1 identical", "q8 identical"}
 
 	var told toldPairs
 	s.get(t, "/api/v1"+path+"&sort=risk").into(t, &told)
 	require.Equal(t, want, told.ids())
-	require.Equal(t, map[string]int{"worse": 2, "facts": 1, "content": 1, "wording": 1, "unanswered": 1, "format_only": 1, "identical": 2}, told.Groups)
+	require.Equal(t, map[string]int{"worse": 2, "facts": 1, "content": 1, "wording": 1, "unanswered": 1, "format_only": 1,
+		"identical": 2}, told.Groups)
 	require.Equal(t, []string{"failed"}, told.Items[0].Worse)
 	require.Nil(t, told.Items[0].FactsDiffer)
 	require.Equal(t, []string{"stability"}, told.Items[1].Worse)
 	fact := told.Items[2].Facts[0]
 	require.Equal(t, "conflict", *told.Items[2].FactsDiffer)
-	require.Equal(t, []string{"a 30 日", "b 35 日"}, []string{fact.Values[0].Side + " " + fact.Values[0].Text, fact.Values[1].Side + " " + fact.Values[1].Text})
+	require.Equal(t, []string{"a 30 日", "b 35 日"},
+		[]string{fact.Values[0].Side + " " + fact.Values[0].Text, fact.Values[1].Side + " " + fact.Values[1].Text})
 	require.Equal(t, []int{1, 2, 3, 4, 5}, fact.Values[1].Runs, "those that gave the answer")
 	s.get(t, "/api/v1"+path+"&group=facts&group=wording").into(t, &told)
 	require.Equal(t, []string{"q3 facts", "q4 wording"}, told.ids(), "in the order of the first task")
@@ -249,7 +262,9 @@ func TestWhatBecameWorseComesFirst(t *testing.T) {
 
 	page := s.get(t, path).page(t)
 	var shown []string
-	page.Find("article").Each(func(_ int, card *goquery.Selection) { shown = append(shown, card.AttrOr("data-question-id", "")) })
+	page.Find("article").Each(func(_ int, card *goquery.Selection) {
+		shown = append(shown, card.AttrOr("data-question-id", ""))
+	})
 	require.Equal(t, "q6 q7 q3 q5 q4 q9 q2 q1 q8", strings.Join(shown, " "))
 	require.Equal(t, 7, page.Find(".group-head").Length())
 	require.Contains(t, page.Find(".segments").Text(), "关键信息改变（1）")
@@ -310,13 +325,15 @@ func TestAComparisonFollowsItsAnswers(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get(t, "/comparison?a="+a+"&b="+b).StatusCode)
 }
 
-// Verdicts go along where the answers kept their content, as their reviewers', marked, and back as one; a verdict of the later task stays.
+// Verdicts go along where the answers kept their content, as their reviewers', marked, and back as one; a verdict of
+// the later task stays.
 func TestVerdictsAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	a, b := twoVersions(t, s)
 	judge := func(task, question, reviewer, verdict, note string) {
-		told := s.send(t, http.MethodPut, api+"/"+task+"/items/"+question+"/review", object{"reviewer": reviewer, "verdict": verdict, "note": note, "reasons": []string{"format"}})
+		told := s.send(t, http.MethodPut, api+"/"+task+"/items/"+question+"/review",
+			object{"reviewer": reviewer, "verdict": verdict, "note": note, "reasons": []string{"format"}})
 		require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
 	}
 	judge(a, "q1", "李雷", "PASS", "<i>照旧</i>")
@@ -368,17 +385,21 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 	require.Equal(t, 2, refused.page(t).Find("[name=numbers][checked]").Length())
 	sent["reviewer"] = "王五"
 	require.Equal(t, http.StatusSeeOther, s.post(t, carry, sent).StatusCode)
-	require.Equal(t, []string{"q1 李雷 PASS <i>照旧</i> by 王五", "q2 韩梅 FAIL  by 王五", "q8 韩梅 UNSURE 再看"}, verdicts(), "what changed, and what is judged, is left alone though it is sent")
+	require.Equal(t, []string{"q1 李雷 PASS <i>照旧</i> by 王五", "q2 韩梅 FAIL  by 王五", "q8 韩梅 UNSURE 再看"}, verdicts(),
+		"what changed, and what is judged, is left alone though it is sent")
 	require.Contains(t, s.get(t, "/tasks/"+b+"/results?view=merged").page(t).Find(".said-list").Text(), "沿用")
 	require.Contains(t, string(s.get(t, api+"/"+b+"/export?format=jsonl").body), `"carried_by":"王五"`)
-	require.Zero(t, s.get(t, "/tasks/"+b+"/review/same").page(t).Find(".batch").Length(), "it is not what was passed together")
+	require.Zero(t, s.get(t, "/tasks/"+b+"/review/same").page(t).Find(".batch").Length(),
+		"it is not what was passed together")
 
 	// Once somebody judges it, the verdict is their own.
-	told := s.send(t, http.MethodPut, api+"/"+b+"/items/q2/review", object{"reviewer": "韩梅", "verdict": "PASS", "version": 1})
+	told := s.send(t, http.MethodPut, api+"/"+b+"/items/q2/review",
+		object{"reviewer": "韩梅", "verdict": "PASS", "version": 1})
 	require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
 	batch := s.get(t, list).page(t).Find(".batch")
 	require.Contains(t, batch.Text(), "王五 沿用了 1 题的结论")
-	undo := map[string]string{"from": a, "variant": "1", "batch": batch.Find("[name=batch]").AttrOr("value", ""), "reviewer": "李雷"}
+	undo := map[string]string{"from": a, "variant": "1", "batch": batch.Find("[name=batch]").AttrOr("value", ""),
+		"reviewer": "李雷"}
 	require.Equal(t, http.StatusNotFound, s.post(t, carry+"/undo", undo).StatusCode, "another's")
 	undo["reviewer"] = "王五"
 	require.Equal(t, http.StatusSeeOther, s.post(t, carry+"/undo", undo).StatusCode)
@@ -397,7 +418,8 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 	}
 }
 
-// Programs carry verdicts over as people do: they see what holds, take it over as one, and withdraw it as one; files name where each is from.
+// Programs carry verdicts over as people do: they see what holds, take it over as one, and withdraw it as one; files
+// name where each is from.
 func TestProgramsCarryVerdictsOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -417,7 +439,8 @@ func TestProgramsCarryVerdictsOver(t *testing.T) {
 	require.Len(t, can.Items, 2)
 	require.Equal(t, "q1", can.Items[0].QuestionID)
 	require.Equal(t, "李雷", can.Items[0].Reviews[0].Reviewer)
-	require.Equal(t, map[string]int{"judged": 0, "changed": 1, "failed": 0, "standard_answer": 0, "files": 0, "replaced": 0}, can.LeftOut)
+	require.Equal(t, map[string]int{"judged": 0, "changed": 1, "failed": 0, "standard_answer": 0, "files": 0,
+		"replaced": 0}, can.LeftOut)
 
 	carried := api + "/" + b + "/carried-reviews"
 	send := func(body object) (told struct {
@@ -446,14 +469,17 @@ func TestProgramsCarryVerdictsOver(t *testing.T) {
 	require.Equal(t, "王五", sheet[1][len(sheet[1])-3])
 	require.Equal(t, a, sheet[1][len(sheet[1])-1])
 
-	require.Equal(t, http.StatusNotFound, s.delete(t, b+"/carried-reviews/"+one.BatchID+"?reviewer=李雷").StatusCode, "another's")
+	require.Equal(t, http.StatusNotFound, s.delete(t, b+"/carried-reviews/"+one.BatchID+"?reviewer=李雷").StatusCode,
+		"another's")
 	require.Equal(t, http.StatusNoContent, s.delete(t, b+"/carried-reviews/"+one.BatchID+"?reviewer=王五").StatusCode)
 	var left struct {
 		Items []struct{ Questions int }
 	}
 	s.get(t, carried).into(t, &left)
 	require.Len(t, left.Items, 1)
-	for body, status := range map[string]int{`{"from":"` + a + `:3","reviewer":"x"}`: 404, `{"from":"","reviewer":"x"}`: 422, `{"from":"` + a + `","reviewer":" "}`: 422, `{"from":"` + a + `","variant":2,"reviewer":"x"}`: 404} {
+	for body, status := range map[string]int{`{"from":"` + a + `:3","reviewer":"x"}`: 404,
+		`{"from":"","reviewer":"x"}`: 422, `{"from":"` + a + `","reviewer":" "}`: 422,
+		`{"from":"` + a + `","variant":2,"reviewer":"x"}`: 404} {
 		require.Equal(t, status, s.send(t, http.MethodPost, carried, json.RawMessage(body)).StatusCode, body)
 	}
 }
@@ -463,7 +489,8 @@ func TestAComparisonIsExported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	a, b := twoVersions(t, s)
-	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+a+"/items/q3/review", object{"reviewer": "李雷", "verdict": "PASS", "note": "对"}).StatusCode)
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+a+"/items/q3/review",
+		object{"reviewer": "李雷", "verdict": "PASS", "note": "对"}).StatusCode)
 	query := "?a=" + a + "&b=" + b
 	answer := s.get(t, "/api/v1/comparison/export"+query)
 	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
@@ -477,9 +504,11 @@ func TestAComparisonIsExported(t *testing.T) {
 		return append(rows[row], make([]string, len(rows[0]))...)[place]
 	}
 	require.Equal(t, []string{"q6", "worse", "failed", "", "0"},
-		[]string{cell(rows, 1, "question_id"), cell(rows, 1, "group"), cell(rows, 1, "worse"), cell(rows, 1, "b_answer"), cell(rows, 1, "b_success_rate")})
+		[]string{cell(rows, 1, "question_id"), cell(rows, 1, "group"), cell(rows, 1, "worse"), cell(rows, 1, "b_answer"),
+			cell(rows, 1, "b_success_rate")})
 	require.Equal(t, []string{"q3", "facts", "'=SUM(A1)", "PASS", "李雷", "对"},
-		[]string{cell(rows, 3, "question_id"), cell(rows, 3, "group"), cell(rows, 3, "standard_answer"), cell(rows, 3, "a_verdict"), cell(rows, 3, "a_verdict_by"), cell(rows, 3, "a_verdict_note")})
+		[]string{cell(rows, 3, "question_id"), cell(rows, 3, "group"), cell(rows, 3, "standard_answer"),
+			cell(rows, 3, "a_verdict"), cell(rows, 3, "a_verdict_by"), cell(rows, 3, "a_verdict_note")})
 	require.Regexp(t, "30 日 → 35 日$", cell(rows, 3, "facts"))
 
 	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, "/api/v1/comparison/export"+query+"&format=xlsx").body))
@@ -488,7 +517,8 @@ func TestAComparisonIsExported(t *testing.T) {
 	require.Equal(t, []string{"汇总", "问题", "仅一边有"}, book.GetSheetList())
 	sheet, err := book.GetRows("问题", excelize.Options{RawCellValue: true})
 	require.NoError(t, err)
-	require.Equal(t, []string{"变差", "多数运行不再有回答", "0"}, []string{cell(sheet, 1, "变化"), cell(sheet, 1, "变差之处"), cell(sheet, 1, "乙 成功率")})
+	require.Equal(t, []string{"变差", "多数运行不再有回答", "0"},
+		[]string{cell(sheet, 1, "变化"), cell(sheet, 1, "变差之处"), cell(sheet, 1, "乙 成功率")})
 	require.Equal(t, "通过", cell(sheet, 3, "甲 结论"))
 	kind, err := book.GetCellType("问题", "A2")
 	require.NoError(t, err)
@@ -517,7 +547,8 @@ func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 	s := newSite(t, true)
 	first := agenttest.New(t, answering(map[string][]string{"一": {"甲"}, "二": {"甲", "乙"}, "三": {"丙"}}))
 	second := agenttest.New(t, answering(map[string][]string{"一": {"乙"}, "二": {"乙", "甲"}, "三": {"丙"}}))
-	fields := map[string]string{"concurrency": "1", "task_name": "V1", "file@q.csv": "question_id,question,standard_answer\nq1,一,甲\nq2,二,甲\nq3,三,丙\n"}
+	fields := map[string]string{"concurrency": "1", "task_name": "V1",
+		"file@q.csv": "question_id,question,standard_answer\nq1,一,甲\nq2,二,甲\nq3,三,丙\n"}
 	a := s.create(t, first.URL, fields)
 	s.awaitDone(t, a)
 	b := s.create(t, second.URL, with(fields, "task_name", "V2"))
@@ -562,11 +593,14 @@ func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 	require.Equal(t, 1, page.Find(".tested.is-changed").Length())
 	require.Contains(t, page.Find(".tested.is-changed").AttrOr("title", ""), "置换检验")
 	verdicts := func(page *goquery.Document) (verdicts []string) {
-		page.Find(".gate-verdict:not(.is-)").Each(func(_ int, cell *goquery.Selection) { verdicts = append(verdicts, cell.Text()) })
+		page.Find(".gate-verdict:not(.is-)").Each(func(_ int, cell *goquery.Selection) {
+			verdicts = append(verdicts, cell.Text())
+		})
 		return verdicts
 	}
 	words := map[string]string{"worse": "变差", "not_worse": "不比甲差", "undecided": "未能判定"}
-	for query, margins := range map[string]string{"": "", "&margin.agreement=50%25&margin.latency_ms=60000": "&margin=agreement:0.5,latency_ms:60000"} {
+	for query, margins := range map[string]string{"": "",
+		"&margin.agreement=50%25&margin.latency_ms=60000": "&margin=agreement:0.5,latency_ms:60000"} {
 		var want []string
 		told := of(margins).Differences
 		for _, name := range []string{"agreement", "success_rate", "latency_ms"} {
@@ -583,10 +617,13 @@ func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, answer.StatusCode, wrong)
 	}
 	for _, wrong := range []string{"agreement:-0.1", "agreement:2", "nothing:0.1", "agreement:NaN"} {
-		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/api/v1/comparison?a="+a+"&b="+b+"&margin="+wrong).StatusCode, wrong)
+		require.Equal(t, http.StatusUnprocessableEntity,
+			s.get(t, "/api/v1/comparison?a="+a+"&b="+b+"&margin="+wrong).StatusCode, wrong)
 	}
 
-	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, "/api/v1/comparison/export?a="+a+"&b="+b).body, []byte("\ufeff")))).ReadAll()
+	rows,
+		err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, "/api/v1/comparison/export?a="+a+"&b="+b).body,
+		[]byte("\ufeff")))).ReadAll()
 	require.NoError(t, err)
 	at := slices.Index(rows[0], "q")
 	require.Equal(t, []string{"p", "q", "changed"}, rows[0][at-1:at+2])
@@ -604,7 +641,9 @@ func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 	require.True(t, slices.ContainsFunc(summary, func(row []string) bool {
 		return len(row) > 6 && row[0] == "变化可信的题（错误发现率 10%）" && row[6] == "1"
 	}), "%v", summary)
-	require.True(t, slices.ContainsFunc(summary, func(row []string) bool { return len(row) > 7 && row[0] == "一致率" && row[7] == "不比甲差" }), "%v", summary)
+	require.True(t, slices.ContainsFunc(summary, func(row []string) bool {
+		return len(row) > 7 && row[0] == "一致率" && row[7] == "不比甲差"
+	}), "%v", summary)
 }
 
 // What changed is asked again, on both sides or on the later one, and the fresh runs alone say what holds.
@@ -613,8 +652,10 @@ func TestChangesAreConfirmed(t *testing.T) {
 	s := newSite(t, true)
 	// the second agent answers 二 differently at first only, 一 for good
 	first := agenttest.New(t, answering(map[string][]string{"一": {"甲"}, "二": {"甲"}, "三": {"丙"}}))
-	second := agenttest.New(t, answering(map[string][]string{"一": {"乙"}, "二": {"乙", "乙", "乙", "乙", "乙", "甲", "甲", "甲", "甲", "甲"}, "三": {"丙"}}))
-	fields := map[string]string{"concurrency": "1", "task_name": "V1", "file@q.csv": "question_id,question,standard_answer\nq1,一,甲\nq2,二,甲\nq3,三,丙\n"}
+	second := agenttest.New(t,
+		answering(map[string][]string{"一": {"乙"}, "二": {"乙", "乙", "乙", "乙", "乙", "甲", "甲", "甲", "甲", "甲"}, "三": {"丙"}}))
+	fields := map[string]string{"concurrency": "1", "task_name": "V1",
+		"file@q.csv": "question_id,question,standard_answer\nq1,一,甲\nq2,二,甲\nq3,三,丙\n"}
 	a := s.create(t, first.URL, fields)
 	s.awaitDone(t, a)
 	b := s.create(t, second.URL, with(fields, "task_name", "V2"))
@@ -633,7 +674,8 @@ func TestChangesAreConfirmed(t *testing.T) {
 	form := s.get(t, "/comparison?a="+a+"&b="+b).page(t).Find("form.confirm-changes")
 	require.Equal(t, 1, form.Length())
 	require.Contains(t, form.Text(), "甲、乙各把这 2 题再问")
-	require.Zero(t, s.get(t, "/comparison?a="+a+"&b="+same).page(t).Find("form.confirm-changes").Length(), "nothing changed")
+	require.Zero(t, s.get(t, "/comparison?a="+a+"&b="+same).page(t).Find("form.confirm-changes").Length(),
+		"nothing changed")
 	action, _ := form.Attr("action")
 	require.Equal(t, "/tasks/"+b+"/confirm", action)
 	answer := s.post(t, action, map[string]string{"against": a, "variant": "1", "runs": "5"})
@@ -661,11 +703,13 @@ func TestChangesAreConfirmed(t *testing.T) {
 	require.Equal(t, "not_held", told.Items[1].Confirmation.Outcome)
 	require.True(t, told.Items[1].IsChanged, "the first runs are as they were")
 	require.Nil(t, told.Items[2].Confirmation, "it had not changed")
-	require.Contains(t, s.get(t, "/comparison?a="+a+"&b="+b).page(t).Find("#changed .confirmed").Text(), "再问了 2 题：1 题的变化成立，1 题没有再现")
+	require.Contains(t, s.get(t, "/comparison?a="+a+"&b="+b).page(t).Find("#changed .confirmed").Text(),
+		"再问了 2 题：1 题的变化成立，1 题没有再现")
 	require.Len(t, s.entry(t, "GET", "evaluation-tasks/"+a+"/launches", nil, 200)["items"], 2)
 
 	// Two tasks that ask the same agent in the same way differ in time: only the later one is asked again.
-	confirmed := s.entry(t, "POST", "evaluation-tasks/"+same+"/confirm", object{"against": a, "question_ids": []string{"q1"}, "runs": 2}, 202)
+	confirmed := s.entry(t, "POST", "evaluation-tasks/"+same+"/confirm",
+		object{"against": a, "question_ids": []string{"q1"}, "runs": 2}, 202)
 	require.Equal(t, "b", confirmed["sides"])
 	require.EqualValues(t, 1, confirmed["questions"])
 	s.awaitDone(t, same)

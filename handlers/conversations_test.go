@@ -28,7 +28,8 @@ func TestConversationsFromAFileToTheReport(t *testing.T) {
 	file, err := os.ReadFile(filepath.Join("..", "jobs", "dataset", "testdata", "qa", "mtbench_80x2.csv"))
 	require.NoError(t, err)
 	created := s.post(t, api, map[string]string{
-		"task_name": "多轮", "agent_api_url": fake.URL, "runs_per_item": "2", "concurrency": "8", "rate_limit": "unlimited", "file@mtbench.csv": string(file),
+		"task_name": "多轮", "agent_api_url": fake.URL, "runs_per_item": "2", "concurrency": "8", "rate_limit": "unlimited",
+		"file@mtbench.csv": string(file),
 	})
 	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
 	var task struct {
@@ -68,7 +69,8 @@ func TestConversationsFromAFileToTheReport(t *testing.T) {
 	require.Equal(t, 2, strings.Count(exported, `"session_id":"`+run["session_id"].(string)+`"`))
 
 	page := s.get(t, "/tasks/"+task.TaskID+"/results").page(t)
-	require.Equal(t, 1, page.Find("article.result.is-turn.follows").First().Prev().Filter(".is-turn").Length(), "turns hang together")
+	require.Equal(t, 1, page.Find("article.result.is-turn.follows").First().Prev().Filter(".is-turn").Length(),
+		"turns hang together")
 	page = s.get(t, "/tasks/"+task.TaskID+"/results?series=mt-82").page(t)
 	require.Equal(t, 2, page.Find("article.result").Length(), "one conversation alone")
 	require.Contains(t, page.Find(".conversation").Text(), "mt-82")
@@ -95,5 +97,6 @@ func TestTurnsOutOfOrderAreRefusedWithTheirRows(t *testing.T) {
 	refused = send("question,standard_answer\na,b\n", map[string]string{"on_turn_failure": "perhaps"})
 	require.Equal(t, 422, refused.StatusCode)
 	require.Contains(t, string(refused.body), "on_turn_failure")
-	require.Equal(t, 201, send("question,standard_answer\na,b\n", map[string]string{"on_turn_failure": "continue", "start": "false"}).StatusCode)
+	require.Equal(t, 201, send("question,standard_answer\na,b\n",
+		map[string]string{"on_turn_failure": "continue", "start": "false"}).StatusCode)
 }

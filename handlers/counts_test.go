@@ -42,7 +42,8 @@ func countsIn(t *testing.T, text string) map[string]int {
 }
 
 var levelWords = map[string]string{
-	"identical": "逐字相同", "format_only": "仅格式不同", "facts": "关键信息不同", "wording": "少量不同", "different": "明显不同", "empty": "空", "unknown": "无法判断",
+	"identical": "逐字相同", "format_only": "仅格式不同", "facts": "关键信息不同", "wording": "少量不同", "different": "明显不同", "empty": "空",
+	"unknown": "无法判断",
 }
 
 // inWords are the counts of an object of levels, by the names that pages have.
@@ -56,19 +57,23 @@ func inWords(levels any) map[string]int {
 	return counts
 }
 
-// A task has one set of words and counts, wherever they are read: list, overview, report, statistics, results, files and messages.
-// Failures are counted apart from them, the same everywhere.
+// A task has one set of words and counts, wherever they are read: list, overview, report, statistics, results, files
+// and messages. Failures are counted apart from them, the same everywhere.
 func TestATaskHasOneSetOfCounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	hook := newReceiver(t, always(200))
 	s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}, "is_default": true})
-	program := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"errcode":0}`)) }))
-	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "wecom", "url": program, "events": []string{"finished"}, "is_default": true}, 201)["id"].(string)
+	program := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"errcode":0}`))
+	}))
+	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "wecom", "url": program,
+		"events": []string{"finished"}, "is_default": true}, 201)["id"].(string)
 	id := s.sliced(t)
 	path := "/tasks/" + id
 	want := map[string]int{"逐字相同": 3, "关键信息不同": 2, "无法判断": 1}
-	require.Equal(t, want, inWords(s.entry(t, "GET", "evaluation-tasks/"+id, nil, 200)["statistics"].(object)["levels"]), "the statistics")
+	require.Equal(t, want, inWords(s.entry(t, "GET", "evaluation-tasks/"+id, nil, 200)["statistics"].(object)["levels"]),
+		"the statistics")
 
 	found := map[string]map[string]int{}
 	variant := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)[0].(object)
@@ -123,7 +128,10 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 	}
 	require.Contains(t, found, "XLSX's information")
 	message := hook.of(t, "task.finished")
-	dbtest.Await(t, 20*time.Second, "the messages", func() bool { message = hook.of(t, "task.finished"); return len(message) > 0 })
+	dbtest.Await(t, 20*time.Second, "the messages", func() bool {
+		message = hook.of(t, "task.finished")
+		return len(message) > 0
+	})
 	found["webhook"] = inWords(message[0]["stats"].(object)["levels"])
 	var chat string
 	dbtest.Await(t, 20*time.Second, "the chat's message", func() bool {
@@ -141,7 +149,9 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 		require.Equal(t, link[2], strconv.Itoa(s.get(t, link[3]).page(t).Find("article.result").Length()), link[0])
 	}
 
-	table, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body, []byte("\uFEFF")))).ReadAll()
+	table,
+		err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body,
+		[]byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
 	for n, title := range table[0] {
 		for _, row := range table[1:] {
@@ -151,9 +161,11 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 		}
 	}
 	failedRuns["statistics"] = int(variant["failed"].(float64) + variant["timed_out"].(float64))
-	failedRuns["webhook"] = int(message[0]["stats"].(object)["failed"].(float64) + message[0]["stats"].(object)["timed_out"].(float64))
+	failedRuns["webhook"] = int(message[0]["stats"].(object)["failed"].(float64) +
+		message[0]["stats"].(object)["timed_out"].(float64))
 	for where, text := range map[string]*goquery.Selection{
-		"list": list.Find("#task-" + id + " .failures"), "overview": overview.Find("#live .tiles a[href*='filter=failed']"), "report": report.Find(".decision .sentences li").Eq(1),
+		"list": list.Find("#task-" + id + " .failures"), "overview": overview.Find("#live .tiles a[href*='filter=failed']"),
+		"report": report.Find(".decision .sentences li").Eq(1),
 	} {
 		numbers := regexp.MustCompile(`\d+`).FindAllString(text.Text(), -1)
 		require.NotEmpty(t, numbers, where)
@@ -165,7 +177,8 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 		require.NoError(t, err, where)
 		failedRuns[where] = count
 	}
-	require.ElementsMatch(t, []string{"JSONL", "CSV", "statistics", "webhook", "list", "overview", "report"}, slices.Collect(maps.Keys(failedRuns)))
+	require.ElementsMatch(t, []string{"JSONL", "CSV", "statistics", "webhook", "list", "overview", "report"},
+		slices.Collect(maps.Keys(failedRuns)))
 	for where, count := range failedRuns {
 		require.Equal(t, 4, count, where)
 	}
@@ -194,7 +207,8 @@ func TestAFirstVisitIsSmallAtAThousandQuestions(t *testing.T) {
 	}
 	task := "/tasks/" + id.String()
 	for _, path := range []string{
-		"/", "/tasks", task, task + "/results", task + "/review", task + "/review/1", task + "/report", task + "/gallery", task + "/settings", task + "/review/same",
+		"/", "/tasks", task, task + "/results", task + "/review", task + "/review/1", task + "/report", task + "/gallery",
+		task + "/settings", task + "/review/same",
 		"/comparison?a=" + id.String() + "&b=" + id.String(), "/compare", "/library/datasets",
 	} {
 		packed := wire(path)

@@ -59,7 +59,8 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 	run := 0
 	require.NoError(t, s.tables.Get(&run, `SELECT min(id) FROM evaluation_runs`))
 	answer := "/" + id + "/runs/" + strconv.Itoa(run)
-	reading := []string{"/tasks/" + id + "/results", api + "/" + id + "/results", api + "/" + id + "/export?format=csv", "/?from=" + id,
+	reading := []string{"/tasks/" + id + "/results", api + "/" + id + "/results", api + "/" + id + "/export?format=csv",
+		"/?from=" + id,
 		api + "/" + id + "/archive", api + answer, "/tasks" + answer + "/text"}
 	requests := []*http.Request{s.form(t, api+"/"+id+"/clone", nil), s.form(t, api, fields), s.form(t, "/tasks", fields)}
 	for _, path := range reading {
@@ -153,7 +154,8 @@ func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	const crowd = 12
 	var requests []*http.Request
 	for range crowd {
-		requests = append(requests, s.form(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL, "rate_limit": "1/s"}))
+		requests = append(requests, s.form(t, "/tasks/probe",
+			map[string]string{"agent_api_url": fake.URL, "rate_limit": "1/s"}))
 	}
 	started := time.Now()
 	counts := map[int]int{}
@@ -263,7 +265,8 @@ func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 	s := newSite(t, false)
 	preview := func(client *http.Client) string {
 		s.client = client
-		return s.post(t, "/tasks/preview", map[string]string{"file@q.csv": questions}).page(t).Find("input[name=dataset_token]").AttrOr("value", "")
+		return s.post(t, "/tasks/preview", map[string]string{"file@q.csv": questions}).page(t).
+			Find("input[name=dataset_token]").AttrOr("value", "")
 	}
 	newBrowser := func() *http.Client {
 		jar, err := cookiejar.New(nil)
@@ -279,7 +282,8 @@ func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 	}
 	create := func(client *http.Client, token string) int {
 		s.client = client
-		return s.post(t, "/tasks", map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "dataset_token": token, "start": "false"}).StatusCode
+		return s.post(t, "/tasks", map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/",
+			"dataset_token": token, "start": "false"}).StatusCode
 	}
 	require.Equal(t, http.StatusUnprocessableEntity, create(other, token), "another's file")
 	require.Equal(t, http.StatusUnprocessableEntity, create(other, own), "made room for its own later ones")
@@ -320,7 +324,8 @@ func TestFormsHaveBounds(t *testing.T) {
 		require.Equal(t, http.StatusRequestEntityTooLarge, send("", path, field("name", 100<<10)).StatusCode, path)
 		require.Equal(t, http.StatusRequestEntityTooLarge, send("", path, many).StatusCode, path)
 	}
-	require.Equal(t, http.StatusUnauthorized, send("", "/login", field("name", 5)+field("password", 20)+file).StatusCode, "its file waits for no place")
+	require.Equal(t, http.StatusUnauthorized, send("", "/login", field("name", 5)+field("password", 20)+file).StatusCode,
+		"its file waits for no place")
 	require.Equal(t, http.StatusRequestEntityTooLarge, send(editor, api, many).StatusCode)
 	require.Equal(t, http.StatusRequestEntityTooLarge, send(editor, "/tasks", many).StatusCode)
 	require.Equal(t, http.StatusServiceUnavailable, send(editor, api, field("task_name", 5)+file).StatusCode)

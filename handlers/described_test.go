@@ -185,7 +185,8 @@ func (d *described) check(a answer) (*operation, error) {
 		return found, err
 	}
 	var failure struct{ Code string }
-	if a.status >= 400 && json.Unmarshal(a.body, &failure) == nil && !regexp.MustCompile(`\b`+failure.Code+`\b`).MatchString(response.Description) {
+	if a.status >= 400 && json.Unmarshal(a.body, &failure) == nil &&
+		!regexp.MustCompile(`\b`+failure.Code+`\b`).MatchString(response.Description) {
 		return found, fmt.Errorf("the code %s is not described", failure.Code)
 	}
 	return found, nil
@@ -248,7 +249,8 @@ func (w *witness) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 	found, err := w.document.check(kept.answer)
 	if err != nil {
-		w.t.Errorf("%s %s?%s answers %d, which differs from the document: %v\n%.2000s", kept.method, kept.path, query, kept.status, err, kept.body)
+		w.t.Errorf("%s %s?%s answers %d, which differs from the document: %v\n%.2000s", kept.method, kept.path, query,
+			kept.status, err, kept.body)
 	}
 	if found != nil {
 		w.mu.Lock()

@@ -25,8 +25,10 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 		"丁": {letter + "费用为 200 元。", letter},
 	}))
 	chat := newReceiver(t, always(200))
-	s.entry(t, "POST", "channels", object{"name": "群", "kind": "feishu", "url": chat.URL, "events": []string{"finished"}, "is_default": true}, 201)
-	id := s.create(t, agent.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,收到申请之日起 19 日内书面答复。\nq3,丙,收到申请之日起十五日内书面答复\nq4,丁,a\n"})
+	s.entry(t, "POST", "channels", object{"name": "群", "kind": "feishu", "url": chat.URL, "events": []string{"finished"},
+		"is_default": true}, 201)
+	id := s.create(t, agent.URL, map[string]string{"concurrency": "1",
+		"file@q.csv": "question_id,question,standard_answer\nq1,甲,a\nq2,乙,收到申请之日起 19 日内书面答复。\nq3,丙,收到申请之日起十五日内书面答复\nq4,丁,a\n"})
 	s.awaitDone(t, id)
 
 	items := func(query string) (ids []string, items []object) {
@@ -41,7 +43,8 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.Equal(t, "facts", all[1]["level"])
 	want := []any{object{
 		"kind": "duration", "label": "公司应当在收到申请之日起", "missing": []any{}, "values": []any{
-			object{"value": "≤ 14 day", "text": "14 日", "runs": []any{1.0, 2.0, 4.0, 5.0}}, object{"value": "≤ 19 day", "text": "19 日", "runs": []any{3.0}},
+			object{"value": "≤ 14 day", "text": "14 日", "runs": []any{1.0, 2.0, 4.0, 5.0}},
+			object{"value": "≤ 19 day", "text": "19 日", "runs": []any{3.0}},
 		},
 	}}
 	require.Equal(t, want, all[1]["facts"])
@@ -57,40 +60,49 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.Equal(t, []any{2.0, 4.0}, omitted["missing"])
 
 	for query, ids := range map[string][]string{
-		"?sort=risk": {"q2", "q4", "q3", "q1"}, "?facts=conflict": {"q2"}, "?facts=omission,conflict": {"q2", "q4"}, "?level=facts": {"q2"},
+		"?sort=risk": {"q2", "q4", "q3", "q1"}, "?facts=conflict": {"q2"}, "?facts=omission,conflict": {"q2", "q4"},
+		"?level=facts":                 {"q2"},
 		"?level=facts&level=identical": {"q1", "q2"}, "?facts=none&level=wording": {"q3"},
 	} {
 		found, _ := items(query)
 		require.Equal(t, ids, found, query)
 	}
 	for _, wrong := range []string{"?facts=some", "?level=none"} {
-		require.Equal(t, "PARAMETER_INVALID", s.get(t, api+"/"+id+"/results"+wrong).mustBe(t, http.StatusUnprocessableEntity)["code"], wrong)
+		require.Equal(t, "PARAMETER_INVALID", s.get(t, api+"/"+id+"/results"+wrong).mustBe(t,
+			http.StatusUnprocessableEntity)["code"], wrong)
 	}
 
 	counts := object{"conflict": 1.0, "omission": 1.0, "none": 2.0}
 	require.Equal(t, counts, s.get(t, api+"/"+id).mustBe(t, http.StatusOK)["statistics"].(object)["facts_differ"])
-	require.Equal(t, counts, s.get(t, api+"/"+id+"/statistics").mustBe(t, http.StatusOK)["variants"].([]any)[0].(object)["facts_differ"])
-	compared := s.get(t, "/api/v1/comparison?a="+id+"&b="+id).mustBe(t, http.StatusOK)["items"].([]any)[1].(object)["b"].(object)
+	require.Equal(t, counts, s.get(t, api+"/"+id+"/statistics").mustBe(t,
+		http.StatusOK)["variants"].([]any)[0].(object)["facts_differ"])
+	compared := s.get(t, "/api/v1/comparison?a="+id+"&b="+id).mustBe(t,
+		http.StatusOK)["items"].([]any)[1].(object)["b"].(object)
 	require.Equal(t, want, compared["facts"])
 
 	report := s.get(t, "/tasks/"+id+"/report").page(t)
 	said := report.Find(".decision > .sentences > li")
 	require.Equal(t, 3, said.Length(), "three sentences for who decides")
 	require.Contains(t, strings.Join(strings.Fields(said.First().Text()), " "), "关键信息不同1 题")
-	require.Equal(t, "/tasks/"+id+"/results?filter=facts", said.First().Find("a:not(.why)").First().AttrOr("href", ""), "each figure leads to its questions")
+	require.Equal(t, "/tasks/"+id+"/results?filter=facts", said.First().Find("a:not(.why)").First().AttrOr("href", ""),
+		"each figure leads to its questions")
 	require.Equal(t, "每次运行都有回答。", strings.TrimSpace(said.Eq(1).Text()))
 	require.Contains(t, said.Eq(2).Text(), "还没有人评审")
 	listed := report.Find(".differing > li").First()
 	require.Equal(t, "与标准答案不符：公司应当在收到申请之日起 14 日 ×4 · 19 日 ×1 #3 ✓ 同标准", listed.Find(".fact-line").First().Text())
-	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q2/review", object{"reviewer": "李雷", "verdict": "FAIL", "note": "期限错了", "version": 0}).StatusCode)
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q2/review",
+		object{"reviewer": "李雷", "verdict": "FAIL", "note": "期限错了", "version": 0}).StatusCode)
 	report = s.get(t, "/tasks/"+id+"/report").page(t)
-	require.Contains(t, strings.Join(strings.Fields(report.Find(".decision > .sentences > li").Eq(2).Text()), ""), "已评1题：不通过1。")
+	require.Contains(t, strings.Join(strings.Fields(report.Find(".decision > .sentences > li").Eq(2).Text()), ""),
+		"已评1题：不通过1。")
 	require.Contains(t, report.Find(".differing > li").First().Text(), "期限错了")
-	require.Equal(t, 1, s.get(t, api+"/"+id+"/export?format=html").page(t).Find(".decision .differing > li[data-opinion=FAIL]").Length(), "the document begins with it, too")
+	require.Equal(t, 1, s.get(t, api+"/"+id+"/export?format=html").page(t).Find(
+		".decision .differing > li[data-opinion=FAIL]").Length(), "the document begins with it, too")
 
 	printed := s.get(t, "/tasks/"+id+"/results/print?only=differing").page(t)
 	require.Equal(t, 3, printed.Find("article").Length(), "what is the same is left out")
-	require.Equal(t, "2", strings.TrimPrefix(printed.Find("article").First().AttrOr("id", ""), "q"), "in the order of risk")
+	require.Equal(t, "2", strings.TrimPrefix(printed.Find("article").First().AttrOr("id", ""), "q"),
+		"in the order of risk")
 	require.Contains(t, printed.Find(".cover").Text(), "另外 1 题内容相同，未列出")
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/"+id+"/results/print?only=some").StatusCode)
 
@@ -98,7 +110,8 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.Equal(t, "2 4 3 1", shownNumbers(page))
 	first := page.Find(".result").First()
 	require.Equal(t, "关键信息不同", strings.TrimSpace(first.Find(".level").Text()))
-	require.Equal(t, "与标准答案不符：公司应当在收到申请之日起 14 日 ×4 19 日 ×1 #3 ✓ 同标准", strings.Join(strings.Fields(first.Find(".stated").Text()), " "))
+	require.Equal(t, "与标准答案不符：公司应当在收到申请之日起 14 日 ×4 19 日 ×1 #3 ✓ 同标准",
+		strings.Join(strings.Fields(first.Find(".stated").Text()), " "))
 	require.Zero(t, first.Find(".against").Length(), "what is both is named once")
 	require.Contains(t, page.Find(".result").Eq(1).Find(".stated").Text(), "#2 #4")
 	require.Zero(t, page.Find(".result").Eq(2).Find(".stated:not(.against)").Length())
@@ -110,7 +123,8 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	require.Equal(t, against, exported["expected_facts"])
 
 	dbtest.Await(t, 20*time.Second, "a message that names how many questions it is about", func() (isTold bool) {
-		require.NoError(t, s.tables.Get(&isTold, `SELECT EXISTS (SELECT FROM deliveries WHERE convert_from(body, 'UTF8') LIKE '%关键信息不同%1 题%')`))
+		require.NoError(t, s.tables.Get(&isTold,
+			`SELECT EXISTS (SELECT FROM deliveries WHERE convert_from(body, 'UTF8') LIKE '%关键信息不同%1 题%')`))
 		return isTold
 	})
 

@@ -17,13 +17,16 @@ func TestAnEstimateCountsJudges(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	asked, _ := s.chatTarget(t, "asked", agenttest.New(t, chatting(func(string) string { return "right" })).URL)
-	judging, _ := s.chatTarget(t, "judge", agenttest.New(t, chatting(func(string) string { return `{"overall": 90, "reason": "right"}` })).URL)
+	judging, _ := s.chatTarget(t, "judge", agenttest.New(t, chatting(func(string) string {
+		return `{"overall": 90, "reason": "right"}`
+	})).URL)
 	for model, price := range map[string]string{asked: "100", judging: "200"} {
 		s.entry(t, "PATCH", "models/"+model, object{"input_price": price, "output_price": price, "currency": "CNY"}, 200)
 	}
 	judge := s.evaluator(t, "打分", "judge", object{"model_id": judging, "dimensions": []string{"overall"}, "votes": 3})
 	fields := map[string]string{
-		"task_name": "估计", "models": asked, "evaluators": judge, "runs_per_item": "2", "file@q.csv": "question,standard_answer\nq1,a\nq2,a\n",
+		"task_name": "估计", "models": asked, "evaluators": judge, "runs_per_item": "2",
+		"file@q.csv": "question,standard_answer\nq1,a\nq2,a\n",
 	}
 	estimate := func() (estimated object) {
 		answer := s.post(t, api+"/estimate", fields)
@@ -75,7 +78,8 @@ func TestAnEstimateSaysWhatCanBeShown(t *testing.T) {
 	})).URL)
 	rule := s.evaluator(t, "规则", "contains", object{"values": []string{"right"}})
 	fields := map[string]string{
-		"task_name": "设计", "models": model, "evaluators": rule, "runs_per_item": "4", "concurrency": "4", "rate_limit": "unlimited",
+		"task_name": "设计", "models": model, "evaluators": rule, "runs_per_item": "4", "concurrency": "4",
+		"rate_limit": "unlimited",
 		"file@q.csv": "question,standard_answer,document\nq1,a,x\nq2,a,x\nq3,a,y\nq4,a,z\n",
 	}
 	estimate := func() (estimated object) {
@@ -146,7 +150,8 @@ func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 		talk(w, call)
 	})
 	model, _ := s.chatTarget(t, "tested", fake.URL)
-	agent := s.entry(t, "POST", "agents", object{"name": "探", "protocol": "openai", "url": fake.URL, "rate_limit": "unlimited"}, 201)["id"].(string)
+	agent := s.entry(t, "POST", "agents", object{"name": "探", "protocol": "openai", "url": fake.URL,
+		"rate_limit": "unlimited"}, 201)["id"].(string)
 	fields := map[string]string{
 		"task_name": "估计", "models": model, "agents": agent, "runs_per_item": "2",
 		"file@q.csv": "question,standard_answer\nq1,a\nq2,a\n",
@@ -166,7 +171,8 @@ func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 		s.entry(t, "PATCH", path, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
 	}
 	fails.Store(true)
-	require.Equal(t, "FAILED", s.entry(t, "POST", "models/"+model+"/test", object{}, 200)["status"], "which takes nothing away")
+	require.Equal(t, "FAILED", s.entry(t, "POST", "models/"+model+"/test", object{}, 200)["status"],
+		"which takes nothing away")
 	got := estimate()
 	require.EqualValues(t, 8*55, got["total_tokens"])
 	require.Equal(t, "0.044", got["cost"])

@@ -29,23 +29,27 @@ func (s *site) evaluator(t *testing.T, name, kind string, config object) string 
 func TestEvaluatorsAreSavedWithVersions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	saved := s.entry(t, "POST", "evaluators", object{"name": "数值", "kind": "number", "config": object{"tolerance": 0.5}}, 201)
+	saved := s.entry(t, "POST", "evaluators", object{"name": "数值", "kind": "number", "config": object{"tolerance": 0.5}},
+		201)
 	require.Equal(t, "number", saved["kind"])
 	require.EqualValues(t, 1, saved["version"])
 	require.Equal(t, object{"tolerance": 0.5}, saved["config"])
 	path := "evaluators/" + saved["id"].(string)
 	require.EqualValues(t, 1, s.entry(t, "PATCH", path, object{"name": "数值相等"}, 200)["version"], "a name makes no version")
-	require.EqualValues(t, 1, s.entry(t, "PATCH", path, object{"config": object{"tolerance": 0.5}}, 200)["version"], "nor does what is the same")
+	require.EqualValues(t, 1, s.entry(t, "PATCH", path, object{"config": object{"tolerance": 0.5}}, 200)["version"],
+		"nor does what is the same")
 	require.EqualValues(t, 2, s.entry(t, "PATCH", path, object{"config": object{"tolerance": 1}}, 200)["version"])
 	require.EqualValues(t, 3, s.entry(t, "PATCH", path, object{"kind": "exact"}, 200)["version"])
-	require.Equal(t, object{}, s.entry(t, "GET", path, nil, 200)["config"], "a new kind starts with an empty configuration")
+	require.Equal(t, object{}, s.entry(t, "GET", path, nil, 200)["config"],
+		"a new kind starts with an empty configuration")
 	require.Equal(t, object{"tolerance": 0.5}, s.entry(t, "GET", path+"/versions/1", nil, 200)["config"])
 	require.Len(t, s.entry(t, "GET", path+"/versions", nil, 200)["items"], 3)
 	s.entry(t, "GET", path+"/versions/4", nil, 404)
 	wrong := s.entry(t, "POST", "evaluators", object{"name": "r", "kind": "regex", "config": object{"pattern": "("}}, 422)
 	require.Equal(t, "PARAMETER_INVALID", wrong["code"])
 	require.Equal(t, "config.pattern", wrong["details"].([]any)[0].(object)["column"])
-	misspelt := s.entry(t, "POST", "evaluators", object{"name": "misspelt", "kind": "contains", "config": object{"text": "x"}}, 422)
+	misspelt := s.entry(t, "POST", "evaluators",
+		object{"name": "misspelt", "kind": "contains", "config": object{"text": "x"}}, 422)
 	require.Equal(t, "参数无效：config.text（values, mode, ignore_case, expected 之一）", misspelt["message"], "what there is")
 	require.Contains(t, wrong["message"], "正则表达式的括号不成对")
 	s.entry(t, "POST", "evaluators", object{"name": "x", "kind": "nothing"}, 422)
@@ -54,14 +58,19 @@ func TestEvaluatorsAreSavedWithVersions(t *testing.T) {
 	s.entry(t, "DELETE", path, nil, 204)
 	s.entry(t, "GET", path, nil, 404)
 
-	verdict := s.entry(t, "POST", "evaluators/test", object{"kind": "exact", "config": object{"ignore_case": true}, "question": "q", "standard_answer": "Paris", "answer": "paris"}, 200)
+	verdict := s.entry(t, "POST", "evaluators/test",
+		object{"kind": "exact", "config": object{"ignore_case": true}, "question": "q", "standard_answer": "Paris",
+			"answer": "paris"}, 200)
 	require.Equal(t, "SUCCEEDED", verdict["status"])
 	require.Equal(t, true, verdict["passed"])
 	require.EqualValues(t, 1, verdict["score"])
 	require.Nil(t, verdict["evaluator_id"])
-	verdict = s.entry(t, "POST", "evaluators/test", object{"kind": "expression", "config": object{"expression": `variables.level == "高" and tokens == 7`}, "answer": "x", "variables": object{"level": "高"}, "tokens": 7}, 200)
+	verdict = s.entry(t, "POST", "evaluators/test",
+		object{"kind": "expression", "config": object{"expression": `variables.level == "高" and tokens == 7`}, "answer": "x",
+			"variables": object{"level": "高"}, "tokens": 7}, 200)
 	require.Equal(t, true, verdict["passed"])
-	require.Equal(t, "SKIPPED", s.entry(t, "POST", "evaluators/test", object{"kind": "exact", "answer": "x"}, 200)["status"])
+	require.Equal(t, "SKIPPED", s.entry(t, "POST", "evaluators/test", object{"kind": "exact", "answer": "x"},
+		200)["status"])
 	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", "evaluators/test", object{"kind": "latency"}, 422)["code"])
 }
 
@@ -70,10 +79,13 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	// A run passes if its score is 1. The expression gives "paris" a half, and "Lyon" nothing.
-	rule := s.evaluator(t, "答案", "expression", object{"expression": `answer == expected ? 1 : lower(answer) == lower(expected) ? 0.5 : 0`, "threshold": 1})
+	rule := s.evaluator(t, "答案", "expression",
+		object{"expression": `answer == expected ? 1 : lower(answer) == lower(expected) ? 0.5 : 0`, "threshold": 1})
 	answers := map[string]map[string][]string{
-		"A": {"一": {"Paris", "Paris ", "Paris", "Lyon", "paris"}, "二": {"42", "42", "42", "42", "42"}, "三": {"yes", "no", "", "yes", ""}},
-		"B": {"一": {"Paris", "Paris", "Paris", "Paris", "Paris"}, "二": {"42", "42", "42", "42", "41"}, "三": {"yes", "yes", "yes", "yes", ""}},
+		"A": {"一": {"Paris", "Paris ", "Paris", "Lyon", "paris"}, "二": {"42", "42", "42", "42", "42"},
+			"三": {"yes", "no", "", "yes", ""}},
+		"B": {"一": {"Paris", "Paris", "Paris", "Paris", "Paris"}, "二": {"42", "42", "42", "42", "41"},
+			"三": {"yes", "yes", "yes", "yes", ""}},
 	}
 	var mu sync.Mutex
 	asked := map[string]int{}
@@ -133,7 +145,8 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	own := statistics["evaluators"].([]any)[0].(object)
 	require.Equal(t, "答案", own["name"])
 	near(0.7692, own["variants"].([]any)[0].(object)["pass_rate"])
-	differences := s.entry(t, "GET", "comparison?a="+task.TaskID+":1&b="+task.TaskID+":2", nil, 200)["differences"].(object)
+	differences := s.entry(t, "GET", "comparison?a="+task.TaskID+":1&b="+task.TaskID+":2", nil,
+		200)["differences"].(object)
 	near(0.1778, differences["pass_share"].(object)["difference"])
 	near(0.1899, differences["pass_share"].(object)["se"])
 	near(0.1444, differences["score"].(object)["difference"])
@@ -172,7 +185,9 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	s.entry(t, "GET", path+"/results?min_score=2", nil, 422)
 	s.entry(t, "GET", path+"/results?evaluator=x", nil, 422)
 
-	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+task.TaskID+"/export?format=csv").body, []byte("\uFEFF")))).ReadAll()
+	rows,
+		err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+task.TaskID+"/export?format=csv").body,
+		[]byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"run_5_total_tokens", "run_5_cost", "run_5_答案_score", "run_5_答案_passed", "run_5_答案_reason",
@@ -190,7 +205,8 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	s.entry(t, "PATCH", "evaluators/"+rule, object{"config": object{"expression": "false"}}, 200)
 	require.EqualValues(t, 1, s.entry(t, "GET", path, nil, 200)["evaluators"].([]any)[0].(object)["version"])
 	clone := s.entry(t, "POST", path+"/clone", object{"start": false}, 201)
-	require.EqualValues(t, 1, s.entry(t, "GET", "evaluation-tasks/"+clone["task_id"].(string), nil, 200)["evaluators"].([]any)[0].(object)["version"])
+	require.EqualValues(t, 1, s.entry(t, "GET", "evaluation-tasks/"+clone["task_id"].(string), nil,
+		200)["evaluators"].([]any)[0].(object)["version"])
 	s.entry(t, "DELETE", "evaluators/"+rule, nil, 204)
 	require.NotNil(t, s.entry(t, "GET", "evaluators/"+rule, nil, 200)["archived_at"], "it was used")
 	require.Equal(t, http.StatusNoContent, s.send(t, "DELETE", api+"/"+task.TaskID, nil).StatusCode)
@@ -207,7 +223,8 @@ func TestWithoutEvaluatorsThereIsNoVerdict(t *testing.T) {
 	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2"})
 	s.awaitDone(t, id)
 	variant := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)[0].(object)
-	for _, name := range []string{"pass_rate", "pass_rate_all", "pass_rate_interval", "majority_rate", "pass_at", "pass_hat", "score_mean", "score_se"} {
+	for _, name := range []string{"pass_rate", "pass_rate_all", "pass_rate_interval", "majority_rate", "pass_at",
+		"pass_hat", "score_mean", "score_se"} {
 		require.Contains(t, variant, name)
 		require.Nil(t, variant[name], name)
 	}
@@ -236,7 +253,9 @@ func TestWithoutEvaluatorsThereIsNoVerdict(t *testing.T) {
 func TestAnEvaluatorIsMadeAndTriedOnItsPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "It is "+call.Question) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, "It is "+call.Question)
+	})
 	done := s.create(t, fake.URL, map[string]string{"runs_per_item": "2"})
 	s.awaitDone(t, done)
 	kinds := s.get(t, "/library/evaluators/new").page(t)
@@ -301,7 +320,8 @@ func TestEvaluatorsAreChosenAndShown(t *testing.T) {
 		agenttest.Stream(w, map[bool]string{true: "good", false: "bad"}[strings.Contains(call.Question, "一")])
 	})
 	form := createForm(s.get(t, "/").page(t))
-	form["task_name"], form["agent_api_url"], form["evaluators"], form["runs_per_item"], form["rate_limit"] = "判", fake.URL, id, "2", "unlimited"
+	form["task_name"], form["agent_api_url"], form["evaluators"], form["runs_per_item"], form["rate_limit"] = "判",
+		fake.URL, id, "2", "unlimited"
 	form["file@q.csv"] = "question,standard_answer\n一,x\n二,x\n"
 	require.Equal(t, "/tasks", saved(t, s.post(t, "/tasks", form)))
 	row, _ := s.get(t, "/tasks").page(t).Find("tr[id^=task-]").Attr("id")
@@ -382,7 +402,8 @@ func TestTheReportSaysWhatTheDataShow(t *testing.T) {
 	require.Contains(t, text, "一致率：方案 1 简短 v1 × steady 在每一题上都优于方案 2、4，且差距相同")
 	require.NotContains(t, text, "通过率", "nothing judges")
 	require.Equal(t, 4, page.Find(".plot").Length())
-	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+s.create(t, plain.URL, map[string]string{"start": "false"})+"/report").StatusCode)
+	require.Equal(t, http.StatusConflict, s.get(t, "/tasks/"+s.create(t, plain.URL, map[string]string{"start": "false"})+
+		"/report").StatusCode)
 }
 
 // An expression with a variable that no question has would fail on every answer, so the task is refused, and so is
@@ -392,7 +413,8 @@ func TestAnUnknownVariableOfAnExpressionIsRefused(t *testing.T) {
 	s := newSite(t, true)
 	typo := s.evaluator(t, "城市", "expression", object{"expression": `answer contains variables.cty`})
 	known := s.evaluator(t, "已知", "expression", object{"expression": `variables.city != "" or variables.question != ""`})
-	s.entry(t, "POST", "evaluators", object{"name": "坏", "kind": "expression", "config": object{"expression": `anwser == "x"`}}, 422)
+	s.entry(t, "POST", "evaluators", object{"name": "坏", "kind": "expression",
+		"config": object{"expression": `anwser == "x"`}}, 422)
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Question) })
 	fields := map[string]string{
 		"task_name": "变量", "agent_api_url": fake.URL, "runs_per_item": "1", "rate_limit": "unlimited", "evaluators": typo,
@@ -406,7 +428,8 @@ func TestAnUnknownVariableOfAnExpressionIsRefused(t *testing.T) {
 	require.Contains(t, body.Message, "variables.cty")
 	require.Contains(t, body.Message, "最接近的是 city")
 	form := createForm(s.get(t, "/").page(t))
-	form["task_name"], form["agent_api_url"], form["evaluators"], form["file@q.csv"] = "变量", fake.URL, typo, fields["file@q.csv"]
+	form["task_name"], form["agent_api_url"], form["evaluators"], form["file@q.csv"] = "变量", fake.URL, typo,
+		fields["file@q.csv"]
 	page := s.post(t, "/tasks", form)
 	require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode)
 	require.Contains(t, page.page(t).Text(), "最接近的是 city")
@@ -434,7 +457,8 @@ func TestCopiesOfASchedulesTaskAreOfferedOnce(t *testing.T) {
 		s.awaitDone(t, ids[len(ids)-1])
 	}
 	schedule := s.entry(t, "POST", "schedules", object{"name": "每晚", "task_id": ids[0], "cron": "0 2 * * *"}, 201)["id"]
-	_, err := s.tables.Exec(`UPDATE evaluation_tasks SET schedule_id = $1 WHERE id::text IN ($2, $3)`, schedule, ids[1], ids[2])
+	_, err := s.tables.Exec(`UPDATE evaluation_tasks SET schedule_id = $1 WHERE id::text IN ($2, $3)`, schedule,
+		ids[1], ids[2])
 	require.NoError(t, err)
 	choices := s.get(t, "/library/evaluators/new?kind=exact").page(t).Find("select[name=try_task]")
 	require.Equal(t, 1, choices.Find("option[value='"+ids[0]+"']").Length())
@@ -449,7 +473,8 @@ func TestAnEvaluatorIsTriedOnATaskThatIsFoundByName(t *testing.T) {
 	s := newSite(t, false)
 	dbtest.Seed(t, s.tables, 120, 1, 1)
 	var needle, foreign string
-	require.NoError(t, s.tables.Get(&needle, `UPDATE evaluation_tasks SET task_name = '一根针' WHERE id = (SELECT id FROM evaluation_tasks ORDER BY created_at, id LIMIT 1) RETURNING id`))
+	require.NoError(t, s.tables.Get(&needle,
+		`UPDATE evaluation_tasks SET task_name = '一根针' WHERE id = (SELECT id FROM evaluation_tasks ORDER BY created_at, id LIMIT 1) RETURNING id`))
 	other := s.entry(t, "POST", "projects", object{"name": "别处"}, 201)["id"].(string)
 	require.NoError(t, s.tables.Get(&foreign, `UPDATE evaluation_tasks SET task_name = '另一根针', project_id = $1
 		WHERE id = (SELECT id FROM evaluation_tasks ORDER BY created_at, id OFFSET 1 LIMIT 1) RETURNING id`, other))
@@ -463,7 +488,9 @@ func TestAnEvaluatorIsTriedOnATaskThatIsFoundByName(t *testing.T) {
 	fields := map[string]string{"kind": "exact", "name": "写了一半", "try_query": "针", "try_search": "1"}
 	page := s.post(t, "/library/evaluators/test"+here, fields).page(t)
 	values := func(page *goquery.Selection) []string {
-		return page.Find("option:not([disabled])").Map(func(_ int, option *goquery.Selection) string { return option.AttrOr("value", "-") })
+		return page.Find("option:not([disabled])").Map(func(_ int, option *goquery.Selection) string {
+			return option.AttrOr("value", "-")
+		})
 	}
 	require.Equal(t, []string{"", needle}, values(page.Find("select[name=try_task]")), "of this project alone")
 	require.Equal(t, "写了一半", page.Find("input[name=name]").AttrOr("value", ""), "nothing that was typed is lost")

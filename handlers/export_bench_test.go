@@ -65,7 +65,9 @@ func BenchmarkExport(b *testing.B) {
 // fill stores a finished task without calling an agent.
 func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	b.Helper()
-	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "export", Targets: dbtest.Targets("http://127.0.0.1:1/"), Variants: dbtest.Variants(), RunsPerItem: runs, TimeoutSeconds: 30, Concurrency: 1,
+	task := db.NewTask{Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "export",
+		Targets: dbtest.Targets("http://127.0.0.1:1/"), Variants: dbtest.Variants(), RunsPerItem: runs, TimeoutSeconds: 30,
+		Concurrency: 1,
 		DatasetName: "q.csv", DatasetExtension: "csv"}, Launch: &db.NewLaunch{Targets: dbtest.Limits("http://127.0.0.1:1")}}
 	for n := range questions {
 		task.Items = append(task.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", n), Question: "问题", StandardAnswer: "答案"})
@@ -75,7 +77,9 @@ func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	_, err = s.store.StartLaunch(b.Context(), launch)
 	require.NoError(b, err)
 	// Text that hardly compresses, so that rows have their full size in the database.
-	_, err = s.tables.Exec(`INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, answer_key, latency_ms, attempts)
+	_,
+		err = s.tables.Exec(
+		`INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, answer_key, latency_ms, attempts)
 		SELECT u.id, 1, $2, u.launch_id, u.item_id, u.run_index, 'SUCCEEDED',
 			(SELECT left(string_agg(md5(u.id::text || n), ''), $3) FROM generate_series(1, $3 / 32 + 1) n), '\x00', 1, 1
 		FROM units u WHERE u.launch_id = $1`, launch, task.Task.ID, size)

@@ -92,8 +92,10 @@ func TestFactsOfHostileAnswers(t *testing.T) {
 	long := strings.Repeat("答复期限为 30 日，费用 5 元。\n", (1<<20)/48)
 	require.Less(t, len(long), 1<<20)
 	require.Equal(t, "conflict", s.facts(t, long+"上诉期限为 15 日。", long+"上诉期限为 10 日。").FactsDiffer)
-	require.Equal(t, "REQUEST_TOO_LARGE", s.entry(t, "POST", "facts", object{"answers": []string{long + long, long + "1"}}, 413)["code"])
-	require.Equal(t, "REQUEST_TOO_LARGE", s.entry(t, "POST", "facts", object{"answers": []string{strings.Repeat("x", 5<<20), ""}}, 413)["code"])
+	require.Equal(t, "REQUEST_TOO_LARGE", s.entry(t, "POST", "facts", object{"answers": []string{long + long, long + "1"}},
+		413)["code"])
+	require.Equal(t, "REQUEST_TOO_LARGE", s.entry(t, "POST", "facts",
+		object{"answers": []string{strings.Repeat("x", 5<<20), ""}}, 413)["code"])
 
 	different := make([]string, 20)
 	for n := range different {
@@ -113,7 +115,8 @@ func TestFactsOfHostileAnswers(t *testing.T) {
 	require.Equal(t, "43219 CNY", told.Facts[0].Values[1].Value)
 
 	for _, answer := range []string{
-		"", strings.Repeat("一", 100<<10), `{"金额": "30 元", "期限": [{"`, "\u202e30 日\u0301\u0301", "<script>alert('30 日')</script>", "\x00\x01",
+		"", strings.Repeat("一", 100<<10), `{"金额": "30 元", "期限": [{"`, "\u202e30 日\u0301\u0301",
+		"<script>alert('30 日')</script>", "\x00\x01",
 	} {
 		require.True(t, utf8.ValidString(answer))
 		s.facts(t, answer, "30 日")

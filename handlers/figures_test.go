@@ -13,14 +13,15 @@ import (
 	"wending/views/text"
 )
 
-// Figures lead to the sections of the guide that explain them, and every place in the guide to which a page leads exists, in each
-// language.
+// Figures lead to the sections of the guide that explain them, and every place in the guide to which a page leads
+// exists, in each language.
 func TestFiguresAreExplained(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	id, several := s.sliced(t), s.twoVariants(t)
 	hook := newReceiver(t, always(200))
-	schedule := s.schedule(t, "夜", id, object{"channels": []string{s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})}})
+	schedule := s.schedule(t, "夜", id,
+		object{"channels": []string{s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})}})
 	s.fire(t, schedule, hook)
 	for _, lang := range text.Languages {
 		known := map[string]bool{paths.Help: true}
@@ -31,9 +32,11 @@ func TestFiguresAreExplained(t *testing.T) {
 			}
 		}
 		for path, figures := range map[string]int{
-			"/tasks/" + id: 12, "/tasks/" + several + "?variant=2": 8, "/tasks/" + id + "/report?by=category": 10, "/tasks/" + several + "/report": 8,
+			"/tasks/" + id: 12, "/tasks/" + several + "?variant=2": 8, "/tasks/" + id + "/report?by=category": 10,
+			"/tasks/" + several + "/report":   8,
 			"/tasks/" + several + "/variants": 10, "/comparison?a=" + id + "&b=" + id: 5, "/library/schedules/" + schedule: 2,
-			"/tasks": 0, "/tasks/" + id + "/results": 0, "/tasks/" + id + "/review": 0, "/tasks/" + id + "/gallery": 0, "/tasks/" + id + "/settings": 0, "/": 0, "/compare": 0, "/library/datasets": 0,
+			"/tasks": 0, "/tasks/" + id + "/results": 0, "/tasks/" + id + "/review": 0, "/tasks/" + id + "/gallery": 0,
+			"/tasks/" + id + "/settings": 0, "/": 0, "/compare": 0, "/library/datasets": 0,
 		} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
 			require.NoError(t, err)
@@ -55,15 +58,16 @@ func TestFiguresAreExplained(t *testing.T) {
 	require.Zero(t, document.Find("a.why").Length(), "a document is read away from the guide")
 }
 
-// The page of a run shows where its answer stands: its letter among those of the other runs, which lead to theirs, the standard
-// answer, the facts in which answers differ, and how this one differs from the most common one.
+// The page of a run shows where its answer stands: its letter among those of the other runs, which lead to theirs, the
+// standard answer, the facts in which answers differ, and how this one differs from the most common one.
 func TestARunShowsWhereItsAnswerStands(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	id := s.twoVariants(t)
 	answers := s.get(t, "/tasks/"+id+"/results/1?variant=2").Header.Get("Location")
 	merged, _, _ := strings.Cut(answers, "#")
-	letters := s.get(t, merged+"&view=merged").page(t).Find("article.result[data-number='1'] .variant.is-row").Eq(1).Find(".strip a")
+	letters := s.get(t, merged+"&view=merged").page(t).Find("article.result[data-number='1'] .variant.is-row").Eq(1).
+		Find(".strip a")
 	require.Equal(t, 4, letters.Length(), "the letters of a variant lead to its runs")
 	rare := letters.FilterFunction(func(_ int, letter *goquery.Selection) bool { return letter.Text() == "B" }).First()
 	page := s.get(t, rare.AttrOr("href", "")).page(t)

@@ -77,7 +77,8 @@ func TestHeadersWithATypoStayInTheirField(t *testing.T) {
 	page := s.post(t, "/tasks", map[string]string{"agent_api_headers": `{"A":"first"}`}).page(t)
 	sealed := page.Find("input[name=agent_api_headers_sealed]").AttrOr("value", "")
 	require.NotEmpty(t, sealed)
-	page = s.post(t, "/tasks", map[string]string{"agent_api_headers": `{"A":"second"`, "agent_api_headers_sealed": sealed}).page(t)
+	page = s.post(t, "/tasks", map[string]string{"agent_api_headers": `{"A":"second"`,
+		"agent_api_headers_sealed": sealed}).page(t)
 	//nolint:testifylint // the typed text is not JSON
 	require.Equal(t, `{"A":"second"`, page.Find("#agent_api_headers").Text())
 	require.NotEmpty(t, page.Find("#agent_api_headers-error").Text())
@@ -136,7 +137,8 @@ func TestADraftShowsItsQuestionsAndCanBeEdited(t *testing.T) {
 	form := s.get(t, "/?draft="+id).page(t)
 	require.Equal(t, "编辑草稿", form.Find("h1").Text())
 	require.Equal(t, "稳定性测试", form.Find("#task_name").AttrOr("value", ""))
-	saved := s.post(t, "/tasks", map[string]string{"draft": id, "task_name": "改名", "agent_api_url": fake.URL, "runs_per_item": "2", "rate_limit": "unlimited", "start": "false",
+	saved := s.post(t, "/tasks", map[string]string{"draft": id, "task_name": "改名", "agent_api_url": fake.URL,
+		"runs_per_item": "2", "rate_limit": "unlimited", "start": "false",
 		"file@r.csv": "question,standard_answer\n只有一题,a\n"})
 	require.Equal(t, http.StatusSeeOther, saved.StatusCode, "%s", saved.body)
 	require.Contains(t, saved.Header.Get("Location"), "/tasks/"+id)
@@ -158,7 +160,8 @@ func TestADraftShowsItsQuestionsAndCanBeEdited(t *testing.T) {
 	})
 	require.Equal(t, http.StatusConflict, late.StatusCode)
 	require.Equal(t, "zu spät", late.page(t).Find("#task_name").AttrOr("value", ""), "and yet nothing typed is lost")
-	require.Equal(t, "question,standard_answer\n只有一题,a\n", string(s.get(t, "/tasks/"+id+"/dataset").body), "a refused edit leaves the file alone")
+	require.Equal(t, "question,standard_answer\n只有一题,a\n", string(s.get(t, "/tasks/"+id+"/dataset").body),
+		"a refused edit leaves the file alone")
 	require.Equal(t, http.StatusNoContent, s.delete(t, id).StatusCode)
 	deleted := s.post(t, "/tasks", map[string]string{
 		"draft": id, "task_name": "x", "agent_api_url": fake.URL, "file@r.csv": questions,
@@ -191,7 +194,8 @@ func TestASwitchOfLanguageCarriesTheForm(t *testing.T) {
 func TestEnterCreatesTheTask(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	first := s.get(t, "/").page(t).Find(`button[form=create], #create button[type=submit], #create button:not([type])`).First()
+	first := s.get(t, "/").page(t).Find(`button[form=create], #create button[type=submit], #create button:not([type])`).
+		First()
 	_, hasAction := first.Attr("formaction")
 	require.False(t, hasAction, "it goes where the form goes")
 	_, hasName := first.Attr("name")
@@ -265,7 +269,8 @@ func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
 	for until, key := range map[time.Duration]string{time.Minute: "k", -time.Minute: ""} {
-		old, err := sealer.Seal(map[string]any{"value": map[string]string{"X-Key": "k"}, "until": time.Now().Add(until)}, "form "+browser+" "+own.URL)
+		old, err := sealer.Seal(map[string]any{"value": map[string]string{"X-Key": "k"}, "until": time.Now().Add(until)},
+			"form "+browser+" "+own.URL)
 		require.NoError(t, err)
 		require.Equal(t, key, probe(mine, own.URL, base64.StdEncoding.EncodeToString(old)), until)
 	}
@@ -286,7 +291,8 @@ func TestColumnsMayHaveOtherNames(t *testing.T) {
 	require.NotEmpty(t, token)
 
 	fields := map[string]string{"task_name": "列名", "agent_api_url": "http://127.0.0.1:9/x", "start": "false"}
-	answer := s.post(t, "/tasks", with(with(with(fields, "dataset_token", token), "column_question", "题目"), "column_standard_answer", "参考答案"))
+	answer := s.post(t, "/tasks", with(with(with(fields, "dataset_token", token), "column_question", "题目"),
+		"column_standard_answer", "参考答案"))
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	id := strings.TrimPrefix(strings.Split(answer.Header.Get("Location"), "?")[0], "/tasks/")
 	draft := s.get(t, "/tasks/"+id).page(t).Find("table").First().Text()
@@ -304,7 +310,8 @@ func TestColumnsMayHaveOtherNames(t *testing.T) {
 	require.Empty(t, strings.TrimSpace(page.Find("#preview .error").Text()))
 	require.Equal(t, "y", page.Find("[name=column_question] [selected]").AttrOr("value", ""))
 
-	refused := s.post(t, api, map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:9/x", "file@q.csv": named})
+	refused := s.post(t, api, map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:9/x",
+		"file@q.csv": named})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, string(refused.body), "DATASET_SCHEMA_INVALID")
 	made := s.create(t, "http://127.0.0.1:9/x", map[string]string{
@@ -326,7 +333,10 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	page := s.post(t, "/tasks/preview", map[string]string{"file@q.csv": gbk}).page(t)
 	require.Equal(t, "gb18030", page.Find("[name=dataset_encoding]").AttrOr("value", ""))
 	require.Equal(t, "编号", page.Find("[name=column_question_id] [selected]").AttrOr("value", ""))
-	require.Equal(t, []string{"2", "Q001", "逾期几日内答复？", "三十日"}, page.Find("#preview tbody tr").First().Find("td").Map(func(_ int, cell *goquery.Selection) string { return cell.Text() }))
+	require.Equal(t, []string{"2", "Q001", "逾期几日内答复？", "三十日"},
+		page.Find("#preview tbody tr").First().Find("td").Map(func(_ int, cell *goquery.Selection) string {
+			return cell.Text()
+		}))
 	fields := map[string]string{
 		"task_name": "GBK", "agent_api_url": "http://127.0.0.1:9/x", "start": "false",
 		"dataset_token": page.Find("[name=dataset_token]").AttrOr("value", ""),
@@ -336,7 +346,8 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	}
 	none := s.post(t, "/tasks/preview", with(fields, "column_question_id", "")).page(t)
 	require.Empty(t, none.Find("[name=column_question_id] [selected]").AttrOr("value", ""), "somebody has chosen none")
-	require.Equal(t, 3, none.Find("#preview tbody tr").First().Find("td").Length(), "ids that nobody has seen are not shown")
+	require.Equal(t, 3, none.Find("#preview tbody tr").First().Find("td").Length(),
+		"ids that nobody has seen are not shown")
 
 	answer := s.post(t, "/tasks", fields)
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode, "%s", answer.body)
@@ -350,13 +361,15 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 		"column_standard_answer": "参考答案", "start": "false",
 	}
 	for encoding, code := range map[string]string{"": "DATASET_ENCODING_INVALID", "big5": "PARAMETER_INVALID"} {
-		refused := s.post(t, api, with(with(with(columns, "dataset_encoding", encoding), "task_name", "x"), "agent_api_url", "http://127.0.0.1:9/x"))
+		refused := s.post(t, api, with(with(with(columns, "dataset_encoding", encoding), "task_name", "x"), "agent_api_url",
+			"http://127.0.0.1:9/x"))
 		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 		require.Contains(t, string(refused.body), code)
 	}
 	made := s.create(t, "http://127.0.0.1:9/x", with(columns, "dataset_encoding", "gb18030"))
 	var items []string
-	require.NoError(t, s.tables.Select(&items, `SELECT question_id FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key`, made))
+	require.NoError(t, s.tables.Select(&items,
+		`SELECT question_id FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key`, made))
 	require.Equal(t, []string{"Q001", "Q002"}, items)
 
 	saved := s.post(t, "/api/v1/datasets", map[string]string{
@@ -371,7 +384,8 @@ func TestAFileInGB18030WithIDsOfItsOwn(t *testing.T) {
 	})
 	require.Equal(t, http.StatusCreated, of.StatusCode, "%s", of.body)
 	items = nil
-	require.NoError(t, s.tables.Select(&items, `SELECT question_id FROM evaluation_items WHERE task_id = (SELECT id FROM evaluation_tasks WHERE task_name = 'of it') ORDER BY sort_key`))
+	require.NoError(t, s.tables.Select(&items,
+		`SELECT question_id FROM evaluation_items WHERE task_id = (SELECT id FROM evaluation_tasks WHERE task_name = 'of it') ORDER BY sort_key`))
 	require.Equal(t, []string{"Q001", "Q002"}, items)
 }
 
@@ -387,7 +401,9 @@ func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, hint("/"), "现有的执行节点最多同时发出 1 次调用")
 	require.Contains(t, hint("/compare"), "最多同时发出 1 次调用")
-	_, err = s.tables.Exec(`INSERT INTO workers (id, host, process_id, lanes, beat_at) VALUES (gen_random_uuid(), 'b', 1, 8, now()), (gen_random_uuid(), 'c', 1, 8, now() - interval '1 hour')`)
+	_,
+		err = s.tables.Exec(
+		`INSERT INTO workers (id, host, process_id, lanes, beat_at) VALUES (gen_random_uuid(), 'b', 1, 8, now()), (gen_random_uuid(), 'c', 1, 8, now() - interval '1 hour')`)
 	require.NoError(t, err)
 	require.Contains(t, hint("/"), "最多同时发出 9 次调用", "those that are gone do not count")
 	require.Contains(t, hint("/"), "EVALUATION_CONCURRENCY=18", "the remedy is more than there is")
@@ -398,7 +414,8 @@ func TestHintsBelongToTheirFields(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	for _, path := range []string{
-		"/", "/compare", "/library/agents/new", "/library/providers/new", "/library/models/new", "/library/prompts/new", "/library/datasets/new",
+		"/", "/compare", "/library/agents/new", "/library/providers/new", "/library/models/new", "/library/prompts/new",
+		"/library/datasets/new",
 		"/library/channels/new", "/library/evaluators/new?kind=judge", "/library/evaluators/new?kind=number",
 	} {
 		page := s.get(t, path).page(t)

@@ -41,7 +41,8 @@ func TestEveryPageLeadsToItsChapter(t *testing.T) {
 	require.Equal(t, "/help/tasks#create", s.get(t, "/").page(t).Find("header a.help").AttrOr("href", ""))
 	refused := s.post(t, "/tasks", map[string]string{"task_name": ""})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
-	require.Equal(t, "/help/tasks#create", refused.page(t).Find("header a.help").AttrOr("href", ""), "a refused form is the form")
+	require.Equal(t, "/help/tasks#create", refused.page(t).Find("header a.help").AttrOr("href", ""),
+		"a refused form is the form")
 }
 
 // The guide can be read and searched without scripts, in the language of the request.

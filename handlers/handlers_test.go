@@ -135,11 +135,14 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 	}
 	sender, err := notify.NewSender(guard, "", "")
 	require.NoError(t, err)
-	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client, Guard: guard, ModelGuard: guard,
+	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client,
+		Guard: guard, ModelGuard: guard,
 		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files, Assets: s.assets,
-		Defaults: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true, RateLimit: "unlimited"},
-		Access:   access, DatabaseURL: listening(database, access),
-		DefaultLang: "zh-CN", RateCeiling: "unlimited", ScheduleMinutes: 5, DemoURL: "http://127.0.0.1:9/agent", Registry: registry, Log: log, Report: report})
+		Defaults: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true,
+			RateLimit: "unlimited"},
+		Access: access, DatabaseURL: listening(database, access),
+		DefaultLang: "zh-CN", RateCeiling: "unlimited", ScheduleMinutes: 5, DemoURL: "http://127.0.0.1:9/agent",
+		Registry: registry, Log: log, Report: report})
 	require.NoError(t, err)
 	s.server = handler
 	if access.HasAccounts {
@@ -153,23 +156,31 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 	t.Cleanup(s.Close)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	s.worker = jobs.WorkerConfig{Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer, Report: report, Log: log}
+	s.client = &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	s.worker = jobs.WorkerConfig{Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer,
+		Report: report, Log: log}
 	if lanes > 0 {
 		texts, err := text.NewCatalogue()
 		require.NoError(t, err)
-		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender, Write: notice.Writer{Store: s.store, Texts: texts, PublicURL: "https://wending.example"}.Message, Log: log}
+		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender,
+			Write: notice.Writer{Store: s.store, Texts: texts, PublicURL: "https://wending.example"}.Message, Log: log}
 		announcer := &courier.Announcer{Courier: messenger}
-		scheduler := &schedules.Scheduler{Store: s.store, Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}, Log: log}
+		scheduler := &schedules.Scheduler{Store: s.store,
+			Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited",
+				DefaultRate: "unlimited", Log: log}, Log: log}
 		s.budget = &jobs.Budget{Store: s.store, Log: log}
 		s.startWorker(t, jobs.WorkerConfig{Admits: s.budget.Admits, Lanes: lanes,
-			Chores:  []jobs.Chore{{Name: "budgets", Do: s.budget.Watch}, {Name: "fire", Do: scheduler.Fire}, {Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
+			Chores: []jobs.Chore{{Name: "budgets", Do: s.budget.Watch}, {Name: "fire", Do: scheduler.Fire},
+				{Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
 			Metrics: jobs.NewMetrics(registry, queue)})
 		ctx, cancel := context.WithCancel(context.Background())
 		told, copied := make(chan struct{}), make(chan struct{})
 		go func() { defer close(told); messenger.Run(ctx) }()
 		fetcher := courier.NewFetcher(guard)
-		copying := &courier.Collector{Store: s.store, Files: s.assets, Client: fetcher, Sealer: sealer, MaxBytes: maxAsset, IsOwner: true, Log: log}
+		copying := &courier.Collector{Store: s.store, Files: s.assets, Client: fetcher, Sealer: sealer, MaxBytes: maxAsset,
+			IsOwner: true, Log: log}
 		go func() { defer close(copied); copying.Run(ctx) }()
 		t.Cleanup(func() { cancel(); <-told; <-copied; fetcher.Close() })
 	}
@@ -188,7 +199,8 @@ func listening(database string, access handlers.Access) string {
 // startWorker starts a worker and returns a function that stops it; the end of the test stops it, too.
 func (s *site) startWorker(t testing.TB, config jobs.WorkerConfig) (leave func()) {
 	t.Helper()
-	config.Store, config.Queue, config.Agents, config.Models = s.worker.Store, s.worker.Queue, s.worker.Agents, s.worker.Models
+	config.Store, config.Queue, config.Agents, config.Models = s.worker.Store, s.worker.Queue, s.worker.Agents,
+		s.worker.Models
 	config.Sealer, config.Report, config.Log = s.worker.Sealer, s.worker.Report, s.worker.Log
 	if config.Metrics == nil {
 		config.Metrics = jobs.NewMetrics(prometheus.NewRegistry(), s.worker.Queue)
@@ -414,9 +426,12 @@ func TestTheWholeStoryByTheAPI(t *testing.T) {
 func (s *site) requireExports(t *testing.T, id string) {
 	t.Helper()
 	answer := s.get(t, api+"/"+id+"/export")
-	require.Equal(t, `attachment; filename="task_report.csv"; filename*=UTF-8''%E7%A8%B3%E5%AE%9A%E6%80%A7%E6%B5%8B%E8%AF%95_%E8%AF%84%E6%B5%8B%E6%8A%A5%E5%91%8A.csv`,
+	require.Equal(t,
+		`attachment; filename="task_report.csv"; filename*=UTF-8''%E7%A8%B3%E5%AE%9A%E6%80%A7%E6%B5%8B%E8%AF%95_%E8%AF%84%E6%B5%8B%E6%8A%A5%E5%91%8A.csv`,
 		answer.Header.Get("Content-Disposition"))
-	require.True(t, bytes.HasPrefix(answer.body, []byte("\uFEFFquestion_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,")))
+	require.True(t, bytes.HasPrefix(answer.body,
+		[]byte(
+			"\uFEFFquestion_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,")))
 	rows, err := csv.NewReader(bytes.NewReader(answer.body)).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, rows, 3)
@@ -473,31 +488,40 @@ func TestEveryFieldErrorHasItsCode(t *testing.T) {
 		code    string
 		message string
 	}{
-		"invisible name":   {map[string]string{"task_name": "\u200b \u202e"}, 422, "TASK_NAME_REQUIRED", ""},
-		"no name":          {map[string]string{"task_name": "  "}, 422, "TASK_NAME_REQUIRED", "请输入任务名称"},
-		"long name":        {map[string]string{"task_name": strings.Repeat("名", 65)}, 422, "TASK_NAME_TOO_LONG", "任务名称不能超过64个字符"},
-		"no url":           {map[string]string{"agent_api_url": "-"}, 422, "AGENT_URL_REQUIRED", "请输入智能体API URL"},
-		"bad url":          {map[string]string{"agent_api_url": "ftp://x"}, 422, "AGENT_URL_INVALID", "请输入有效的HTTP或HTTPS地址"},
-		"forbidden url":    {map[string]string{"agent_api_url": "http://169.254.169.254/latest"}, 422, "AGENT_URL_NOT_ALLOWED", ""},
+		"invisible name": {map[string]string{"task_name": "\u200b \u202e"}, 422, "TASK_NAME_REQUIRED", ""},
+		"no name":        {map[string]string{"task_name": "  "}, 422, "TASK_NAME_REQUIRED", "请输入任务名称"},
+		"long name": {map[string]string{"task_name": strings.Repeat("名", 65)}, 422, "TASK_NAME_TOO_LONG",
+			"任务名称不能超过64个字符"},
+		"no url":  {map[string]string{"agent_api_url": "-"}, 422, "AGENT_URL_REQUIRED", "请输入智能体API URL"},
+		"bad url": {map[string]string{"agent_api_url": "ftp://x"}, 422, "AGENT_URL_INVALID", "请输入有效的HTTP或HTTPS地址"},
+		"forbidden url": {map[string]string{"agent_api_url": "http://169.254.169.254/latest"}, 422,
+			"AGENT_URL_NOT_ALLOWED", ""},
 		"private url":      {map[string]string{"agent_api_url": "http://10.0.0.1/"}, 422, "AGENT_URL_NOT_ALLOWED", ""},
 		"bad headers":      {map[string]string{"agent_api_headers": `["x"]`}, 422, "AGENT_HEADERS_INVALID", ""},
 		"header injection": {map[string]string{"agent_api_headers": `{"X":"a\r\nB: c"}`}, 422, "AGENT_HEADERS_INVALID", ""},
 		"no file":          {map[string]string{"file@q.csv": "-"}, 422, "DATASET_REQUIRED", "请上传测试数据集文件"},
-		"large file":       {map[string]string{"file@q.csv": strings.Repeat("x", 5<<20+1)}, 413, "DATASET_TOO_LARGE", "文件大小不能超过5MB，请压缩后重试"},
-		"other file":       {map[string]string{"file@q.csv": "-", "file@q.txt": "x"}, 422, "DATASET_FORMAT_UNSUPPORTED", "仅支持CSV或Excel格式文件"},
-		"no column":        {map[string]string{"file@q.csv": "question\nx\n"}, 422, "DATASET_SCHEMA_INVALID", "文件格式不正确，请确保包含'question'和'standard_answer'列"},
-		"empty":            {map[string]string{"file@q.csv": "question,standard_answer\n"}, 422, "DATASET_EMPTY", ""},
-		"too many rows":    {map[string]string{"file@q.csv": "question,standard_answer\n" + strings.Repeat("q,a\n", 1001)}, 422, "DATASET_TOO_MANY_ROWS", ""},
-		"encoding":         {map[string]string{"file@q.csv": "question,standard_answer\n\xce\xca\xcc\xe2\xa3\xbf,a\n"}, 422, "DATASET_ENCODING_INVALID", "GB18030"},
-		"twice":            {map[string]string{"file@q.csv": "question_id,question,standard_answer\n1,q,a\n1,q,a\n"}, 422, "DATASET_DUPLICATE_QUESTION_ID", ""},
-		"rows":             {map[string]string{"file@q.csv": "question,standard_answer\n ,a\n"}, 422, "DATASET_ROW_INVALID", ""},
-		"runs":             {map[string]string{"runs_per_item": "21"}, 422, "PARAMETER_INVALID", "1–20"},
-		"timeout":          {map[string]string{"timeout_seconds": "0"}, 422, "PARAMETER_INVALID", ""},
-		"retries":          {map[string]string{"max_retries": "x"}, 422, "PARAMETER_INVALID", ""},
-		"concurrency":      {map[string]string{"concurrency": "65"}, 422, "PARAMETER_INVALID", ""},
-		"rate":             {map[string]string{"rate_limit": "fast"}, 422, "PARAMETER_INVALID", ""},
-		"payload":          {map[string]string{"extra_payload": "[1]"}, 422, "PARAMETER_INVALID", ""},
-		"stream":           {map[string]string{"use_stream": "perhaps"}, 422, "PARAMETER_INVALID", ""},
+		"large file": {map[string]string{"file@q.csv": strings.Repeat("x", 5<<20+1)}, 413, "DATASET_TOO_LARGE",
+			"文件大小不能超过5MB，请压缩后重试"},
+		"other file": {map[string]string{"file@q.csv": "-", "file@q.txt": "x"}, 422, "DATASET_FORMAT_UNSUPPORTED",
+			"仅支持CSV或Excel格式文件"},
+		"no column": {map[string]string{"file@q.csv": "question\nx\n"}, 422, "DATASET_SCHEMA_INVALID",
+			"文件格式不正确，请确保包含'question'和'standard_answer'列"},
+		"empty": {map[string]string{"file@q.csv": "question,standard_answer\n"}, 422, "DATASET_EMPTY", ""},
+		"too many rows": {map[string]string{"file@q.csv": "question,standard_answer\n" + strings.Repeat("q,a\n", 1001)},
+			422, "DATASET_TOO_MANY_ROWS", ""},
+		"encoding": {map[string]string{"file@q.csv": "question,standard_answer\n\xce\xca\xcc\xe2\xa3\xbf,a\n"}, 422,
+			"DATASET_ENCODING_INVALID", "GB18030"},
+		"twice": {map[string]string{"file@q.csv": "question_id,question,standard_answer\n1,q,a\n1,q,a\n"}, 422,
+			"DATASET_DUPLICATE_QUESTION_ID", ""},
+		"rows": {map[string]string{"file@q.csv": "question,standard_answer\n ,a\n"}, 422,
+			"DATASET_ROW_INVALID", ""},
+		"runs":        {map[string]string{"runs_per_item": "21"}, 422, "PARAMETER_INVALID", "1–20"},
+		"timeout":     {map[string]string{"timeout_seconds": "0"}, 422, "PARAMETER_INVALID", ""},
+		"retries":     {map[string]string{"max_retries": "x"}, 422, "PARAMETER_INVALID", ""},
+		"concurrency": {map[string]string{"concurrency": "65"}, 422, "PARAMETER_INVALID", ""},
+		"rate":        {map[string]string{"rate_limit": "fast"}, 422, "PARAMETER_INVALID", ""},
+		"payload":     {map[string]string{"extra_payload": "[1]"}, 422, "PARAMETER_INVALID", ""},
+		"stream":      {map[string]string{"use_stream": "perhaps"}, 422, "PARAMETER_INVALID", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := s.post(t, api, good(test.change))
@@ -587,7 +611,8 @@ func TestTheListIsFilteredSearchedAndPaged(t *testing.T) {
 func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	answer := s.post(t, "/tasks", map[string]string{"task_name": "", "agent_api_url": "http://127.0.0.1:1/x", "runs_per_item": "7", "use_stream": "false",
+	answer := s.post(t, "/tasks", map[string]string{"task_name": "", "agent_api_url": "http://127.0.0.1:1/x",
+		"runs_per_item": "7", "use_stream": "false",
 		"agent_api_headers": `{"A":"tops3cret"}`, "file@我的问题.csv": questions})
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 	page := answer.page(t)
@@ -605,7 +630,8 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	token := value("input[name=dataset_token]")
 	require.NotEmpty(t, token)
 
-	answer = s.post(t, "/tasks", map[string]string{"task_name": "第二次", "agent_api_url": "http://127.0.0.1:1/x", "dataset_token": token,
+	answer = s.post(t, "/tasks", map[string]string{"task_name": "第二次", "agent_api_url": "http://127.0.0.1:1/x",
+		"dataset_token":     token,
 		"agent_api_headers": "", "agent_api_headers_sealed": value("input[name=agent_api_headers_sealed]")})
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	require.Contains(t, answer.Header.Get("Location"), "/tasks?done=created")
@@ -617,7 +643,8 @@ func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	require.Empty(t, staged)
 	require.Contains(t, s.get(t, answer.Header.Get("Location")).page(t).Find("#toasts").Text(), "任务创建成功")
 
-	answer = s.post(t, "/tasks", map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:1/x", "dataset_token": "../../etc/passwd"})
+	answer = s.post(t, "/tasks", map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:1/x",
+		"dataset_token": "../../etc/passwd"})
 	require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode)
 }
 
@@ -632,7 +659,8 @@ func TestANewFileReplacesTheStagedOne(t *testing.T) {
 	second := token(s.post(t, "/tasks", map[string]string{"agent_api_url": "http://127.0.0.1:1/", "dataset_token": first,
 		"file@two.csv": "question,standard_answer\nthe second file,a\n"}))
 	require.NotEqual(t, first, second)
-	answer := s.post(t, "/tasks", map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:1/", "dataset_token": second})
+	answer := s.post(t, "/tasks", map[string]string{"task_name": "x", "agent_api_url": "http://127.0.0.1:1/",
+		"dataset_token": second})
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	var question, name string
 	require.NoError(t, s.tables.Get(&question, `SELECT question FROM evaluation_items`))
@@ -649,7 +677,8 @@ func TestANULInAWorkbookIsARowError(t *testing.T) {
 	require.NoError(t, book.SetSheetRow("Sheet1", "A2", &[]string{"a_x0000_b", "x"}))
 	content, err := book.WriteToBuffer()
 	require.NoError(t, err)
-	answer := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "file@q.xlsx": content.String()})
+	answer := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/",
+		"file@q.xlsx": content.String()})
 	var told apiError
 	answer.into(t, &told)
 	require.Equal(t, "DATASET_ROW_INVALID", told.Code, "%s", answer.body)
@@ -658,7 +687,8 @@ func TestANULInAWorkbookIsARowError(t *testing.T) {
 func TestThePreviewListsAllRowErrors(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	page := s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "question,standard_answer\n,a\nok,b\n ,c\n"}).page(t)
+	page := s.post(t, "/tasks/preview", map[string]string{"file@q.csv": "question,standard_answer\n,a\nok,b\n ,c\n"}).
+		page(t)
 	require.Equal(t, 2, page.Find("#preview tbody tr").Length())
 	require.Contains(t, page.Find("#preview .error").Text(), "2 行有错误")
 	require.Zero(t, page.Find("input[name=dataset_token]").Length())
@@ -685,7 +715,8 @@ func TestTheReportShowsAnswersSideBySide(t *testing.T) {
 	require.Equal(t, 2, strings.Count(letters, "B"), letters)
 	require.Contains(t, cards.Last().Find(".verdict").Text(), "1 次失败")
 	require.Contains(t, cards.Last().Find(".run.is-failed").Text(), "HTTP_500")
-	require.Equal(t, "<script>alert(1)</script>", strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(cards.Last().Find("h2").First().Text()), "2.")))
+	require.Equal(t, "<script>alert(1)</script>",
+		strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(cards.Last().Find("h2").First().Text()), "2.")))
 	require.Zero(t, page.Find(".result script, .result img").Length(), "agent output is text")
 	require.Equal(t, 4, cards.Last().Find("details.fold").Length(), "long answers are folded")
 	require.Equal(t, 2, page.Find(".squares a").Length())
@@ -732,7 +763,8 @@ func TestLanguageAndThemeAreKept(t *testing.T) {
 	require.Equal(t, "我的评测任务", s.get(t, "/tasks").page(t).Find("title").Text()[:len("我的评测任务")])
 	require.Equal(t, "还没有评测任务", s.get(t, "/tasks").page(t).Find(".blank h2").Text())
 	for back, to := range map[string]string{
-		"/workers": "/workers", "/tasks?page=2": "/tasks?page=2", "//evil.example/": "/tasks", "https://evil.example/": "/tasks", "": "/tasks",
+		"/workers": "/workers", "/tasks?page=2": "/tasks?page=2", "//evil.example/": "/tasks",
+		"https://evil.example/": "/tasks", "": "/tasks",
 		"/\\evil.example": "/tasks", "/\t/evil.example": "/tasks", "/\n/evil.example": "/tasks", "\t//evil.example": "/tasks",
 	} {
 		require.Equal(t, to, s.post(t, "/settings", map[string]string{"back": back}).Header.Get("Location"), "%q", back)
@@ -795,7 +827,8 @@ func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	ask := func(n int) {
-		request, err := http.NewRequest([]string{http.MethodGet, fmt.Sprintf("M%d", n)}[n%2], fmt.Sprintf("%s/odd-%d/%d", s.URL, n, n), nil)
+		request, err := http.NewRequest([]string{http.MethodGet, fmt.Sprintf("M%d", n)}[n%2],
+			fmt.Sprintf("%s/odd-%d/%d", s.URL, n, n), nil)
 		require.NoError(t, err)
 		request.Host = fmt.Sprintf("h%d.localhost", n)
 		request.Header.Set("X-Request-Id", strings.Repeat("i", 60_000*(n%100/99)))
@@ -817,7 +850,8 @@ func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 func TestOddRequestIDsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	for id, isKept := range map[string]bool{"a-1_2.B": true, strings.Repeat("i", 64): true, strings.Repeat("i", 65): false, "a b": false, "<x>": false, "甲": false} {
+	for id, isKept := range map[string]bool{"a-1_2.B": true, strings.Repeat("i", 64): true, strings.Repeat("i", 65): false,
+		"a b": false, "<x>": false, "甲": false} {
 		request, err := http.NewRequest(http.MethodGet, s.URL+"/healthz", nil)
 		require.NoError(t, err)
 		request.Header["X-Request-Id"] = []string{id}
@@ -836,7 +870,8 @@ func TestResponsesAreKeptFromOtherSites(t *testing.T) {
 		require.Equal(t, "same-origin", header.Get("Cross-Origin-Resource-Policy"), path)
 		require.Equal(t, "same-origin", header.Get("Cross-Origin-Opener-Policy"), path)
 	}
-	for origin, status := range map[string]int{"": http.StatusOK, s.URL: http.StatusOK, "https://evil.example": http.StatusForbidden, "null": http.StatusForbidden} {
+	for origin, status := range map[string]int{"": http.StatusOK, s.URL: http.StatusOK,
+		"https://evil.example": http.StatusForbidden, "null": http.StatusForbidden} {
 		request, err := http.NewRequest(http.MethodGet, s.URL+api, nil)
 		require.NoError(t, err)
 		if origin != "" {
@@ -907,7 +942,9 @@ func TestABrokenExportIsNotTakenForAWholeOne(t *testing.T) {
 	fake := agenttest.New(t, unsteady())
 	id := s.create(t, fake.URL, nil)
 	s.awaitDone(t, id)
-	_, err := s.tables.Exec(`UPDATE evaluation_items SET variable_values = ARRAY['a', 'b', 'c', 'd'] WHERE question_id = 'q2'`)
+	_,
+		err := s.tables.Exec(
+		`UPDATE evaluation_items SET variable_values = ARRAY['a', 'b', 'c', 'd'] WHERE question_id = 'q2'`)
 	require.NoError(t, err)
 	answer, err := s.client.Get(s.URL + api + "/" + id + "/export?format=jsonl")
 	if err == nil {

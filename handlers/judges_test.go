@@ -19,7 +19,9 @@ func chatting(script func(prompt string) string) func(http.ResponseWriter, agent
 		messages := call.Body["messages"].([]any)
 		said := script(messages[len(messages)-1].(object)["content"].(string))
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":%q}}],"usage":{"prompt_tokens":50,"completion_tokens":5,"total_tokens":55}}`, said)
+		_,
+			_ = fmt.Fprintf(w,
+			`{"choices":[{"index":0,"message":{"role":"assistant","content":%q}}],"usage":{"prompt_tokens":50,"completion_tokens":5,"total_tokens":55}}`, said)
 	}
 }
 
@@ -42,12 +44,14 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	s.entry(t, "PATCH", "models/"+model, object{"input_price": "2", "output_price": "10", "currency": "CNY"}, 200)
 
 	// The fault is shown at the field.
-	wrong := s.entry(t, "POST", "evaluators", object{"name": "j", "kind": "judge", "config": object{"model_id": model, "votes": 2}}, 422)
+	wrong := s.entry(t, "POST", "evaluators",
+		object{"name": "j", "kind": "judge", "config": object{"model_id": model, "votes": 2}}, 422)
 	require.Equal(t, "config.votes", wrong["details"].([]any)[0].(object)["column"])
 	require.Equal(t, "参数无效：config.votes（1 到 9 的奇数）", wrong["message"])
 	wrong = s.entry(t, "POST", "evaluators", object{"name": "n", "kind": "number", "config": object{"relative": 1}}, 422)
 	require.NotContains(t, wrong["message"], "cannot be used here")
-	wrong = s.entry(t, "POST", "evaluators", object{"name": "j", "kind": "judge", "config": object{"model_id": "6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}}, 422)
+	wrong = s.entry(t, "POST", "evaluators",
+		object{"name": "j", "kind": "judge", "config": object{"model_id": "6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}}, 422)
 	require.Equal(t, "config.model_id", wrong["details"].([]any)[0].(object)["column"])
 	judge := s.evaluator(t, "打分", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
 
@@ -56,19 +60,25 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, s.send(t, "DELETE", "/api/v1/models/"+spare, nil).StatusCode)
 	require.NotNil(t, s.entry(t, "GET", "models/"+spare, nil, 200)["archived_at"], "an evaluator needs it")
 
-	tried := s.entry(t, "POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": model}, "question": "一", "standard_answer": "x", "answer": "answer to 一"}, 200)
+	tried := s.entry(t, "POST", "evaluators/test",
+		object{"kind": "judge", "config": object{"model_id": model}, "question": "一", "standard_answer": "x",
+			"answer": "answer to 一"}, 200)
 	require.Equal(t, true, tried["passed"])
 	require.Equal(t, object{"overall": 90.0, "accuracy": 80.0}, tried["ratings"])
 	require.EqualValues(t, 55, tried["total_tokens"])
-	tried = s.entry(t, "POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": model}, "answer": "answer to 三"}, 200)
+	tried = s.entry(t, "POST", "evaluators/test",
+		object{"kind": "judge", "config": object{"model_id": model}, "answer": "answer to 三"}, 200)
 	require.Equal(t, true, tried["is_default"])
 	require.Equal(t, "JUDGE_UNREADABLE", tried["error_code"])
 	require.Nil(t, tried["passed"])
 
 	rule := s.evaluator(t, "规则", "contains", object{"values": []string{"answer"}})
-	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "answer to "+call.Question) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, "answer to "+call.Question)
+	})
 	created := s.post(t, api, map[string]string{
-		"task_name": "打分", "agent_api_url": fake.URL, "evaluators": rule + "," + judge, "runs_per_item": "2", "rate_limit": "unlimited", "concurrency": "4",
+		"task_name": "打分", "agent_api_url": fake.URL, "evaluators": rule + "," + judge, "runs_per_item": "2",
+		"rate_limit": "unlimited", "concurrency": "4",
 		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\nq3,三,c\n",
 	})
 	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
@@ -91,7 +101,8 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.InDelta(t, 65, overall["mean"], 1e-9)
 	require.InDelta(t, 25, overall["se"], 1e-9)
 	require.EqualValues(t, 2, overall["n"])
-	with := s.entry(t, "GET", path+"/statistics?include_defaults=true", nil, 200)["evaluators"].([]any)[1].(object)["variants"].([]any)[0].(object)
+	with := s.entry(t, "GET", path+"/statistics?include_defaults=true", nil,
+		200)["evaluators"].([]any)[1].(object)["variants"].([]any)[0].(object)
 	require.InDelta(t, 0.6, with["score_mean"], 1e-9, "defaults of 50 included")
 	require.InDelta(t, 60, with["ratings"].(object)["overall"].(object)["mean"], 1e-9)
 
@@ -99,7 +110,8 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 		own["input_tokens"], own["output_tokens"], own["total_tokens"], own["cost"], own["currency"],
 	})
 	for n, want := range []object{
-		{"question": "no_variation", "run": "no_variation", "vote": "no_judge"}, {"question": "", "run": "", "vote": "one_vote"},
+		{"question": "no_variation", "run": "no_variation", "vote": "no_judge"},
+		{"question": "", "run": "", "vote": "one_vote"},
 	} {
 		reasons := object{}
 		for _, part := range statistics["evaluators"].([]any)[n].(object)["noise"].(object)["parts"].([]any) {
@@ -150,7 +162,8 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	report := s.get(t, "/tasks/"+task.TaskID+"/report").page(t)
 	require.Contains(t, report.Find(".rated").Text(), "65.0")
 	require.Contains(t, s.get(t, "/tasks/"+task.TaskID+"/results").page(t).Text(), "无法打分（默认 50 分")
-	require.Equal(t, 1, s.get(t, "/tasks/"+task.TaskID+"/results?filter=unpassed-2").page(t).Find("article.result").Length(), "by one evaluator alone")
+	require.Equal(t, 1, s.get(t, "/tasks/"+task.TaskID+"/results?filter=unpassed-2").page(t).Find(
+		"article.result").Length(), "by one evaluator alone")
 
 	// Later: the judge has another threshold, and all its earlier verdicts are kept.
 	s.entry(t, "PATCH", "evaluators/"+judge, object{"config": object{"model_id": model, "threshold": 30}}, 200)
@@ -170,13 +183,15 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Equal(t, []any{6.0, 2.0, 330.0, "0.0009", "CNY"}, []any{
 		did["judge_calls"], did["judge_errors"], did["judge_tokens"], did["judge_cost"], did["judge_currency"],
 	})
-	require.EqualValues(t, 6, launches[1].(object)["statistics"].(object)["judge_calls"], "what it asked is replaced and still counted")
+	require.EqualValues(t, 6, launches[1].(object)["statistics"].(object)["judge_calls"],
+		"what it asked is replaced and still counted")
 	require.Equal(t, "0.0009", launches[1].(object)["statistics"].(object)["judge_cost"])
 	row := s.get(t, "/tasks/"+task.TaskID+"/gallery").page(t).Find("#launches table.table tbody tr").First()
 	require.Equal(t, "4", row.Find("td[data-label='成功']").Text())
 	require.Equal(t, "2", row.Find("td[data-label='失败']").Text())
 	require.Equal(t, "打分 0.0009 CNY", strings.TrimSpace(row.Find("td[data-label='费用']").Text()))
-	require.NotEmpty(t, s.get(t, "/tasks/"+task.TaskID).page(t).Find(".plots .panel").First().Find("rect.good").Nodes, "outcomes over time")
+	require.NotEmpty(t, s.get(t, "/tasks/"+task.TaskID).page(t).Find(".plots .panel").First().Find("rect.good").Nodes,
+		"outcomes over time")
 
 	// A retry calls a judge again that had stopped answering. An evaluation that names no evaluators uses all of
 	// the task's own.
@@ -191,7 +206,8 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 
 	require.Equal(t, http.StatusNoContent, s.send(t, "DELETE", api+"/"+task.TaskID, nil).StatusCode)
 	var left int
-	require.NoError(t, s.tables.Get(&left, `SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM past_evaluations)`))
+	require.NoError(t,
+		s.tables.Get(&left, `SELECT (SELECT count(*) FROM evaluations) + (SELECT count(*) FROM past_evaluations)`))
 	require.Zero(t, left)
 }
 
@@ -202,12 +218,14 @@ func TestAJudgeOnAScaleOfItsOwnIsNoticed(t *testing.T) {
 	s := newSite(t, true)
 	evaluators := []string{}
 	for _, one := range []struct{ name, reply, price string }{
-		{"零到一", `{"overall": 0.85, "accuracy": 1}`, "10"}, {"零到十", `{"overall": 8, "accuracy": 10}`, "20"}, {"零到百", `{"overall": 8, "accuracy": 11}`, "30"},
+		{"零到一", `{"overall": 0.85, "accuracy": 1}`, "10"}, {"零到十", `{"overall": 8, "accuracy": 10}`, "20"},
+		{"零到百", `{"overall": 8, "accuracy": 11}`, "30"},
 	} {
 		fake := agenttest.New(t, chatting(func(string) string { return one.reply }))
 		model, _ := s.chatTarget(t, one.name, fake.URL)
 		s.entry(t, "PATCH", "models/"+model, object{"input_price": one.price, "output_price": "0", "currency": "CNY"}, 200)
-		evaluators = append(evaluators, s.evaluator(t, one.name, "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}}))
+		evaluators = append(evaluators, s.evaluator(t, one.name, "judge",
+			object{"model_id": model, "dimensions": []string{"overall", "accuracy"}}))
 	}
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Question) })
 	id := s.create(t, fake.URL, map[string]string{"evaluators": strings.Join(evaluators, ","), "runs_per_item": "5"})
@@ -235,19 +253,25 @@ func TestAFinishedTaskIsEvaluatedFromItsPage(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Question) })
 	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2"})
 	s.awaitDone(t, id)
-	require.Equal(t, http.StatusConflict, s.send(t, "POST", api+"/"+id+"/evaluate", object{}).StatusCode, "it has no evaluators")
+	require.Equal(t, http.StatusConflict, s.send(t, "POST", api+"/"+id+"/evaluate", object{}).StatusCode,
+		"it has no evaluators")
 	var rules []string
 	for n := range 11 {
-		rules = append(rules, s.evaluator(t, fmt.Sprintf("规则 %d", n), "contains", object{"values": []string{"x"}, "mode": "none"}))
+		rules = append(rules, s.evaluator(t, fmt.Sprintf("规则 %d", n), "contains",
+			object{"values": []string{"x"}, "mode": "none"}))
 	}
 	require.Equal(t, 422, s.send(t, "POST", api+"/"+id+"/evaluate", object{"evaluators": rules}).StatusCode)
 	page := s.get(t, "/tasks/"+id+"/settings").page(t)
 	require.Equal(t, 11, page.Find("details.evaluate input[type=checkbox]").Length())
-	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/evaluate", map[string]string{"evaluators": strings.Join(rules[:10], ",")}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/evaluate",
+		map[string]string{"evaluators": strings.Join(rules[:10], ",")}).StatusCode)
 	s.awaitDone(t, id)
-	require.EqualValues(t, 1, s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)[0].(object)["pass_rate"])
-	require.Equal(t, 422, s.send(t, "POST", api+"/"+id+"/evaluate", object{"evaluators": rules[10:]}).StatusCode, "it has ten")
+	require.EqualValues(t, 1, s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil,
+		200)["variants"].([]any)[0].(object)["pass_rate"])
+	require.Equal(t, 422, s.send(t, "POST", api+"/"+id+"/evaluate", object{"evaluators": rules[10:]}).StatusCode,
+		"it has ten")
 	require.Equal(t, 10, s.get(t, "/tasks/"+id+"/settings").page(t).Find("details.evaluate input[checked]").Length())
 	draft := s.create(t, fake.URL, map[string]string{"start": "false"})
-	require.Equal(t, http.StatusConflict, s.send(t, "POST", api+"/"+draft+"/evaluate", object{"evaluators": rules[:1]}).StatusCode)
+	require.Equal(t, http.StatusConflict, s.send(t, "POST", api+"/"+draft+"/evaluate",
+		object{"evaluators": rules[:1]}).StatusCode)
 }

@@ -102,7 +102,9 @@ func TestADraftIsStartedOnce(t *testing.T) {
 	require.Equal(t, 10, s.state(t, id).Statistics.Runs)
 	status, _ = s.act(t, id, "run")
 	require.Equal(t, http.StatusConflict, status, "a task that ended is no draft")
-	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": questions, "start": "maybe"}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity,
+		s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": questions,
+			"start": "maybe"}).StatusCode)
 	saved := s.post(t, "/tasks", map[string]string{
 		"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": questions, "start": "false",
 	})
@@ -117,7 +119,8 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	s := newSite(t, true)
 	var isWell atomic.Bool
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		if !isWell.Load() && (strings.HasPrefix(call.Question, "中国") || call.IdempotencyKey[len(call.IdempotencyKey)-1]%2 == 0) {
+		if !isWell.Load() && (strings.HasPrefix(call.Question, "中国") ||
+			call.IdempotencyKey[len(call.IdempotencyKey)-1]%2 == 0) {
 			http.Error(w, "down", http.StatusBadGateway)
 			return
 		}
@@ -130,7 +133,8 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, 10, before.Failed+before.Succeeded)
 
 	isWell.Store(true)
-	for _, damaged := range []string{"/retry?question_id=", "/retry?question_id=q1&question_id=q2", "/retry?question_id=%zz"} {
+	for _, damaged := range []string{"/retry?question_id=", "/retry?question_id=q1&question_id=q2",
+		"/retry?question_id=%zz"} {
 		require.Equal(t, http.StatusUnprocessableEntity, s.post(t, api+"/"+id+damaged, nil).StatusCode, damaged)
 	}
 	for _, body := range []string{`{"questionId":"q1"}`, `{`, `{"question_id":""}`} {
@@ -143,7 +147,8 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 	require.Contains(t, string(answer.body), "QUESTION_NOT_FOUND")
 	asked := len(fake.Calls())
-	require.Equal(t, http.StatusAccepted, s.post(t, api+"/"+id+"/retry", map[string]string{"question_id": "q1"}).StatusCode)
+	require.Equal(t, http.StatusAccepted, s.post(t, api+"/"+id+"/retry",
+		map[string]string{"question_id": "q1"}).StatusCode)
 	s.awaitDone(t, id)
 	require.Len(t, fake.Calls(), asked+5, "one question alone")
 	state := s.state(t, id)
@@ -155,7 +160,9 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	run := s.runs(t, id)["q1"][0]
 	repeats := s.get(t, "/tasks/"+id+"/runs/"+run.id()).page(t).Find("#repeats tbody tr")
 	require.Equal(t, 10, repeats.Length(), "five of each launch")
-	require.Equal(t, 5, repeats.FilterFunction(func(_ int, row *goquery.Selection) bool { return strings.Contains(row.Text(), "HTTP_502") }).Length())
+	require.Equal(t, 5, repeats.FilterFunction(func(_ int, row *goquery.Selection) bool {
+		return strings.Contains(row.Text(), "HTTP_502")
+	}).Length())
 	require.Equal(t, 1, repeats.Filter("[aria-current]").Length())
 	status, _ := s.act(t, id, "retry")
 	require.Equal(t, http.StatusAccepted, status)
@@ -247,7 +254,8 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	require.Equal(t, http.StatusConflict, status)
 	require.Equal(t, http.StatusConflict, s.delete(t, id).StatusCode)
 	settings := s.get(t, "/tasks/"+id+"/settings").page(t)
-	require.Equal(t, 1, settings.Find("#deletion button:disabled").Length(), "a running task cannot be deleted, and the page says why")
+	require.Equal(t, 1, settings.Find("#deletion button:disabled").Length(),
+		"a running task cannot be deleted, and the page says why")
 	waiting := s.get(t, "/tasks/"+id+"/results")
 	require.Equal(t, http.StatusConflict, waiting.StatusCode)
 	require.Equal(t, 1, waiting.page(t).Find(`.blank a[href="/tasks/`+id+`"]`).Length(), "who waits can watch")
@@ -271,8 +279,10 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/tasks?status=STOPPED").body), "已停止")
 
 	require.Contains(t, string(s.get(t, api+"/"+id+"/results").body), `"status":"STOPPED","response_body":null`)
-	require.Equal(t, 7, strings.Count(string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"output":null,"status":"STOPPED","latency_ms":null`))
-	require.Contains(t, strings.Join(strings.Fields(s.get(t, "/tasks/"+id).page(t).Find("#do-resume").Text()), ""), "继续（7）")
+	require.Equal(t, 7, strings.Count(string(s.get(t, api+"/"+id+"/export?format=jsonl").body),
+		`"output":null,"status":"STOPPED","latency_ms":null`))
+	require.Contains(t, strings.Join(strings.Fields(s.get(t, "/tasks/"+id).page(t).Find("#do-resume").Text()), ""),
+		"继续（7）")
 
 	kept := s.runs(t, id)
 	resumed := s.post(t, "/tasks/"+id+"/resume", nil)
@@ -381,7 +391,8 @@ func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
 	// Crashes between storing the rows and moving the file into place, or between moving the file away and removing
 	// the rows.
 	require.NoError(t, os.Rename(at(moved), at("pending", moved)))
-	require.Equal(t, string(whole), string(s.get(t, "/tasks/"+moved+"/dataset").body), "it can be downloaded in the meantime")
+	require.Equal(t, string(whole), string(s.get(t, "/tasks/"+moved+"/dataset").body),
+		"it can be downloaded in the meantime")
 	age("pending", moved)
 	write("old", "pending", replaced, "dataset.csv") // a draft that has since been replaced
 	age("pending", replaced)
@@ -395,7 +406,8 @@ func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
 
 	require.NoError(t, service.Sweep(t.Context(), time.Hour))
 	require.ElementsMatch(t, []string{
-		moved + "/dataset.csv", replaced + "/dataset.csv", untouched + "/dataset.csv", "pending/" + young + "/dataset.csv", ".writing/underway",
+		moved + "/dataset.csv", replaced + "/dataset.csv", untouched + "/dataset.csv", "pending/" + young + "/dataset.csv",
+		".writing/underway",
 	}, dbtest.Files(t, s.uploads))
 	for _, id := range []string{moved, replaced, untouched} {
 		require.Equal(t, string(whole), string(s.get(t, "/tasks/"+id+"/dataset").body))
@@ -421,7 +433,8 @@ func TestADeletedTaskLeavesNothing(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.delete(t, id).StatusCode)
 	require.Equal(t, http.StatusNotFound, s.get(t, "/tasks/"+id).StatusCode)
 	require.NoDirExists(t, filepath.Join(s.uploads, id))
-	for table, want := range map[string]int{"evaluation_tasks": 1, "evaluation_items": 2, "launches": 1, "units": 10, "evaluation_runs": 10} {
+	for table, want := range map[string]int{"evaluation_tasks": 1, "evaluation_items": 2, "launches": 1, "units": 10,
+		"evaluation_runs": 10} {
 		var rows int
 		require.NoError(t, s.tables.Get(&rows, `SELECT count(*) FROM `+table))
 		require.Equal(t, want, rows, table)
@@ -435,7 +448,9 @@ func TestADeletedTaskLeavesNothing(t *testing.T) {
 func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Header.Get("X-Key")) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, call.Header.Get("X-Key"))
+	})
 	id := s.create(t, fake.URL, map[string]string{
 		"agent_api_headers": `{"X-Key":"k1"}`, "runs_per_item": "2", "agent_model": "m1", "extra_payload": `{"a":1}`,
 	})
@@ -449,7 +464,8 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	require.Equal(t, id, form.Find("[name=from]").AttrOr("value", ""))
 	require.Zero(t, form.Find("[name=agent_api_headers_sealed]").Length(), "what may be secret stays in the source")
 	require.Empty(t, form.Find("[name=extra_payload]").Text())
-	copied := map[string]string{"task_name": "copy", "from": id, "agent_api_url": form.Find("[name=agent_api_url]").AttrOr("value", ""),
+	copied := map[string]string{"task_name": "copy", "from": id,
+		"agent_api_url": form.Find("[name=agent_api_url]").AttrOr("value", ""),
 		"dataset_token": form.Find("[name=dataset_token]").AttrOr("value", ""), "agent_api_headers": " "}
 	sent := s.post(t, "/tasks", copied)
 	require.Equal(t, http.StatusSeeOther, sent.StatusCode, "%s", sent.body)
@@ -460,7 +476,8 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 
 	// Neither headers nor payload are sent to another address.
 	other := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "x") })
-	require.Equal(t, http.StatusCreated, s.post(t, api+"/"+id+"/clone", map[string]string{"agent_api_url": other.URL}).StatusCode)
+	require.Equal(t, http.StatusCreated, s.post(t, api+"/"+id+"/clone",
+		map[string]string{"agent_api_url": other.URL}).StatusCode)
 	dbtest.Await(t, 20*time.Second, "the other agent's calls", func() bool { return len(other.Calls()) == 4 })
 	require.Empty(t, other.Calls()[0].Header.Get("X-Key"))
 	require.NotContains(t, other.Calls()[0].Body, "a")
@@ -490,7 +507,8 @@ func TestACopyHasTheSettingsAndTheQuestions(t *testing.T) {
 	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
 	answer.into(t, &created)
 	s.awaitDone(t, created.TaskID)
-	require.ElementsMatch(t, slices.Collect(maps.Keys(s.runs(t, id))), slices.Collect(maps.Keys(s.runs(t, created.TaskID))))
+	require.ElementsMatch(t, slices.Collect(maps.Keys(s.runs(t, id))),
+		slices.Collect(maps.Keys(s.runs(t, created.TaskID))))
 }
 
 // event is one server-sent event.

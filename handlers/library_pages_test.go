@@ -50,7 +50,8 @@ func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	chat := agenttest.New(t, openAIChat("Paris"))
 	require.Equal(t, 303, s.get(t, "/library").StatusCode)
 	page := s.post(t, "/library/providers", map[string]string{
-		"name": "", "protocol": "openai", "base_url": chat.URL, "api_key": "canary-key", "headers": `{"X-Org":"canary-header"}`, "rate_limit": "fast", "retry_on": "none,429",
+		"name": "", "protocol": "openai", "base_url": chat.URL, "api_key": "canary-key",
+		"headers": `{"X-Org":"canary-header"}`, "rate_limit": "fast", "retry_on": "none,429",
 	})
 	require.Equal(t, 422, page.StatusCode)
 	require.NotContains(t, string(page.body), "canary")
@@ -74,7 +75,8 @@ func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	provider := strings.TrimPrefix(path, "/library/providers/")
 	model := map[string]string{"provider_id": provider, "model_id": "m1", "parameters": "{", "question": "capital?"}
 	require.Equal(t, 422, s.post(t, "/library/models", model).StatusCode)
-	require.NotEmpty(t, s.post(t, "/library/models/test", model).page(t).Find("#probe .error").Text(), "nothing is asked with a field that is wrong")
+	require.NotEmpty(t, s.post(t, "/library/models/test", model).page(t).Find("#probe .error").Text(),
+		"nothing is asked with a field that is wrong")
 	require.Empty(t, chat.Calls())
 	model["parameters"] = `{"seed": 7}`
 	tested := s.post(t, "/library/models/test", model).page(t)
@@ -87,12 +89,14 @@ func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	require.EqualValues(t, 7, call.Body["seed"])
 
 	path = saved(t, s.post(t, "/library/models", model))
-	require.Contains(t, s.get(t, "/library/models").page(t).Find("td[data-label='Last test']").Text(), "Not tested", "what was tested was not saved yet")
+	require.Contains(t, s.get(t, "/library/models").page(t).Find("td[data-label='Last test']").Text(), "Not tested",
+		"what was tested was not saved yet")
 	s.post(t, "/library/models/test", formOf(s.get(t, path).page(t)))
 	require.Contains(t, s.get(t, "/library/models").page(t).Find("td[data-label='Last test']").Text(), "Passed")
 	require.Contains(t, s.get(t, "/library/providers/"+provider).page(t).Find(".uses").Text(), "m1", "where it is used")
 
-	require.Equal(t, 422, s.post(t, "/library/providers", map[string]string{"name": "Mine", "protocol": "openai", "base_url": chat.URL}).StatusCode, "the name is taken")
+	require.Equal(t, 422, s.post(t, "/library/providers",
+		map[string]string{"name": "Mine", "protocol": "openai", "base_url": chat.URL}).StatusCode, "the name is taken")
 	require.Equal(t, "/library/providers/"+provider, saved(t, s.post(t, "/library/providers/"+provider+"/remove", nil)))
 	require.Contains(t, string(s.get(t, "/library/providers?archived=true").body), "Mine")
 	require.NotContains(t, s.get(t, "/library/providers").page(t).Find("tbody").Text(), "Mine")
@@ -163,7 +167,8 @@ func TestPromptsAndDatasetsHaveVersions(t *testing.T) {
 	require.Equal(t, "你是律师", formOf(s.get(t, path+"?version=1").page(t))["system"], "an earlier version can be edited")
 
 	page = s.post(t, "/library/datasets", map[string]string{"name": "", "file@q.csv": "问题,答案\nq1,a1\nq2,a2\n"}).page(t)
-	require.Equal(t, "问题", page.Find("select[name=column_question] option[selected]").AttrOr("value", ""), "the columns that probably are meant")
+	require.Equal(t, "问题", page.Find("select[name=column_question] option[selected]").AttrOr("value", ""),
+		"the columns that probably are meant")
 	dataset := formOf(page)
 	dataset["name"] = "题目"
 	delete(dataset, "dataset_file")
@@ -175,9 +180,10 @@ func TestPromptsAndDatasetsHaveVersions(t *testing.T) {
 	}
 	saved(t, s.post(t, path+"/versions", next))
 	changed := s.get(t, path).page(t)
-	require.Equal(t, []string{"altered", "added", "removed"}, changed.Find(".changed > li").Map(func(_ int, row *goquery.Selection) string {
-		return strings.TrimPrefix(row.AttrOr("class", ""), "is-")
-	}))
+	require.Equal(t, []string{"altered", "added", "removed"},
+		changed.Find(".changed > li").Map(func(_ int, row *goquery.Selection) string {
+			return strings.TrimPrefix(row.AttrOr("class", ""), "is-")
+		}))
 	require.Equal(t, 422, s.post(t, path+"/versions", map[string]string{"file@q.csv": "x\ny\n"}).StatusCode)
 	require.Contains(t, string(s.get(t, path+"/versions/1").body), "q2")
 	file := s.get(t, path+"/versions/1/file")
@@ -185,10 +191,12 @@ func TestPromptsAndDatasetsHaveVersions(t *testing.T) {
 	require.Equal(t, "sandbox", file.Header.Get("Content-Security-Policy"))
 
 	prompt := formOf(s.get(t, "/library/prompts/new").page(t))
-	prompt["user"], prompt["preview_dataset"], prompt["preview_row"] = "{{question}} / {{答案}}", strings.TrimPrefix(path, "/library/datasets/"), "2"
+	prompt["user"], prompt["preview_dataset"], prompt["preview_row"] = "{{question}} / {{答案}}",
+		strings.TrimPrefix(path, "/library/datasets/"), "2"
 	rendered := s.post(t, "/library/prompts/preview", prompt).page(t)
 	require.Equal(t, "q3 / {{答案}}", rendered.Find("#rendered pre").Last().Text())
-	require.Contains(t, rendered.Find("#rendered .error").Text(), "答案", "a column that was chosen for the answers is no variable")
+	require.Contains(t, rendered.Find("#rendered .error").Text(), "答案",
+		"a column that was chosen for the answers is no variable")
 
 	var kinds []string
 	for _, kind := range []string{"prompts", "models", "providers", "agents", "datasets"} {
@@ -198,5 +206,6 @@ func TestPromptsAndDatasetsHaveVersions(t *testing.T) {
 	}
 	text, err := json.Marshal(kinds)
 	require.NoError(t, err)
-	require.JSONEq(t, `["/library/prompts","/library/models","/library/providers","/library/agents","/library/datasets"]`, string(text))
+	require.JSONEq(t, `["/library/prompts","/library/models","/library/providers","/library/agents","/library/datasets"]`,
+		string(text))
 }

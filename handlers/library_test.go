@@ -32,7 +32,8 @@ func TestProvidersAndModelsAreSaved(t *testing.T) {
 	s := newSite(t, false)
 	chat := agenttest.New(t, openAIChat("Paris"))
 	provider := s.entry(t, "POST", "providers", object{
-		"name": "OpenAI", "protocol": "openai", "base_url": chat.URL + "/v1/", "api_key": "canary-key", "headers": object{"X-Org": "canary-header"},
+		"name": "OpenAI", "protocol": "openai", "base_url": chat.URL + "/v1/", "api_key": "canary-key",
+		"headers": object{"X-Org": "canary-header"},
 	}, 201)
 	require.Equal(t, chat.URL+"/v1", provider["base_url"])
 	require.Equal(t, true, provider["has_api_key"])
@@ -43,7 +44,8 @@ func TestProvidersAndModelsAreSaved(t *testing.T) {
 	id := provider["id"].(string)
 
 	model := s.entry(t, "POST", "models", object{
-		"provider_id": id, "model_id": "gpt-4.1", "parameters": object{"temperature": 0.2}, "input_price": "2.50", "output_price": 10, "currency": "usd",
+		"provider_id": id, "model_id": "gpt-4.1", "parameters": object{"temperature": 0.2}, "input_price": "2.50",
+		"output_price": 10, "currency": "usd",
 	}, 201)
 	require.Equal(t, "gpt-4.1", model["name"], "the model's own name unless another is given")
 	require.Equal(t, object{"temperature": 0.2}, model["parameters"])
@@ -96,16 +98,23 @@ func TestWhatIsWrongWithAnEntryIsSaidOfItsFields(t *testing.T) {
 		body   object
 		fields []string
 	}{
-		"everything":         {"providers", object{}, []string{"name", "protocol", "base_url"}},
-		"taken":              {"providers", provider, []string{"name"}},
-		"not allowed":        {"providers", object{"name": "q", "protocol": "openai", "base_url": "http://169.254.169.254/"}, []string{"base_url"}},
-		"no model protocol":  {"providers", object{"name": "q", "protocol": "dify-chat", "base_url": "http://127.0.0.1:1"}, []string{"protocol"}},
-		"rate and retry":     {"providers", object{"name": "q", "protocol": "openai", "base_url": "http://127.0.0.1:1", "rate_limit": "fast", "retry_on": []string{"404"}}, []string{"rate_limit", "retry_on"}},
-		"no provider":        {"models", object{"provider_id": "x", "model_id": "m"}, []string{"provider_id"}},
-		"prices":             {"models", object{"provider_id": "x", "model_id": "m", "input_price": "-1", "output_price": "1e3", "currency": "euro"}, []string{"provider_id", "input_price", "output_price", "currency"}},
-		"agent":              {"agents", object{"name": "a", "protocol": "smtp", "url": "ftp://x"}, []string{"protocol", "url"}},
-		"headers":            {"agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1", "headers": object{"Host": "x"}}, []string{"headers"}},
-		"objects":            {"agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1", "extra_payload": []int{1}, "body_template": "text"}, []string{"extra_payload", "body_template"}},
+		"everything": {"providers", object{}, []string{"name", "protocol", "base_url"}},
+		"taken":      {"providers", provider, []string{"name"}},
+		"not allowed": {"providers", object{"name": "q", "protocol": "openai", "base_url": "http://169.254.169.254/"},
+			[]string{"base_url"}},
+		"no model protocol": {"providers", object{"name": "q", "protocol": "dify-chat", "base_url": "http://127.0.0.1:1"},
+			[]string{"protocol"}},
+		"rate and retry": {"providers", object{"name": "q", "protocol": "openai", "base_url": "http://127.0.0.1:1",
+			"rate_limit": "fast", "retry_on": []string{"404"}}, []string{"rate_limit", "retry_on"}},
+		"no provider": {"models", object{"provider_id": "x", "model_id": "m"}, []string{"provider_id"}},
+		"prices": {"models", object{"provider_id": "x", "model_id": "m", "input_price": "-1",
+			"output_price": "1e3", "currency": "euro"}, []string{"provider_id", "input_price", "output_price", "currency"}},
+		"agent": {"agents", object{"name": "a", "protocol": "smtp", "url": "ftp://x"},
+			[]string{"protocol", "url"}},
+		"headers": {"agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1",
+			"headers": object{"Host": "x"}}, []string{"headers"}},
+		"objects": {"agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1",
+			"extra_payload": []int{1}, "body_template": "text"}, []string{"extra_payload", "body_template"}},
 		"no template at all": {"prompts", object{"name": "a"}, []string{"user"}},
 		"a long name":        {"prompts", object{"name": strings.Repeat("长", 65), "user": "x"}, []string{"name"}},
 	} {
@@ -118,7 +127,8 @@ func TestWhatIsWrongWithAnEntryIsSaidOfItsFields(t *testing.T) {
 		}
 		require.ElementsMatch(t, test.fields, fields, name)
 	}
-	for _, path := range []string{"providers/x", "agents/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21", "prompts/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/versions/1"} {
+	for _, path := range []string{"providers/x", "agents/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21",
+		"prompts/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/versions/1"} {
 		require.Equal(t, "NOT_FOUND", s.entry(t, "GET", path, nil, 404)["code"])
 	}
 	require.Equal(t, "REQUEST_INVALID", s.entry(t, "POST", "agents", []int{1}, 422)["code"])
@@ -127,10 +137,13 @@ func TestWhatIsWrongWithAnEntryIsSaidOfItsFields(t *testing.T) {
 func TestAgentsAreSavedTestedAndRecognised(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "answer to "+call.Question) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, "answer to "+call.Question)
+	})
 	saved := s.entry(t, "POST", "agents", object{
 		"name": "客服", "protocol": "default", "url": fake.URL + "/run?key=canary", "headers": object{"X-Key": "canary"},
-		"extra_payload": object{"bot_id": "b1"}, "body_template": object{"question": "{{question}}", "n": 1.5}, "rate_limit": "5/s",
+		"extra_payload": object{"bot_id": "b1"}, "body_template": object{"question": "{{question}}", "n": 1.5},
+		"rate_limit": "5/s",
 	}, 201)
 	require.Equal(t, fake.URL+"/run", saved["url"])
 	require.Equal(t, true, saved["has_query"])
@@ -152,9 +165,11 @@ func TestAgentsAreSavedTestedAndRecognised(t *testing.T) {
 	require.Contains(t, wrong["error_message"], "looks like Wending")
 	require.Equal(t, "PARSE_ERROR", s.entry(t, "GET", "agents/"+id, nil, 200)["test_error_code"])
 
-	require.Equal(t, "default", s.entry(t, "POST", "agents/detect", object{"url": fake.URL + "/v1/chat/completions"}, 200)["protocol"])
+	require.Equal(t, "default", s.entry(t, "POST", "agents/detect", object{"url": fake.URL + "/v1/chat/completions"},
+		200)["protocol"])
 	chat := agenttest.New(t, openAIChat("Paris"))
-	found := s.entry(t, "POST", "agents/detect", object{"url": chat.URL, "headers": object{"A": "b"}, "question": "q"}, 200)
+	found := s.entry(t, "POST", "agents/detect", object{"url": chat.URL, "headers": object{"A": "b"}, "question": "q"},
+		200)
 	require.Equal(t, "openai", found["protocol"])
 	require.Equal(t, "Paris", found["output"])
 }
@@ -165,7 +180,8 @@ func TestPromptsHaveVersions(t *testing.T) {
 	saved := s.entry(t, "POST", "prompts", object{"name": "简短", "description": "d", "user": "请简短回答：{{question}}"}, 201)
 	require.EqualValues(t, 1, saved["version"])
 	path := "prompts/" + saved["id"].(string)
-	require.EqualValues(t, 2, s.entry(t, "POST", path+"/versions", object{"system": "你是律师", "user": "{{question}}", "note": "律师"}, 201)["version"])
+	require.EqualValues(t, 2, s.entry(t, "POST", path+"/versions",
+		object{"system": "你是律师", "user": "{{question}}", "note": "律师"}, 201)["version"])
 	require.EqualValues(t, 3, s.entry(t, "POST", path+"/versions", object{"note": "同上"}, 201)["version"])
 	now := s.entry(t, "GET", path, nil, 200)
 	require.EqualValues(t, 3, now["version"])
@@ -186,7 +202,9 @@ func TestPromptsHaveVersions(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "%s", refused.body)
 	}
 	require.EqualValues(t, 3, s.entry(t, "PATCH", path, object{"name": "简短回答"}, 200)["version"], "a name makes no version")
-	preview := s.entry(t, "POST", "prompts/preview", object{"system": "{{role}}", "user": "{{question}} {{级别}} {{question}}", "variables": object{"question": "{{role}}", "级别": 3}}, 200)
+	preview := s.entry(t, "POST", "prompts/preview",
+		object{"system": "{{role}}", "user": "{{question}} {{级别}} {{question}}",
+			"variables": object{"question": "{{role}}", "级别": 3}}, 200)
 	require.Equal(t, object{"system": "{{role}}", "user": "{{role}} 3 {{role}}", "missing": []any{"role"}}, preview)
 	s.entry(t, "DELETE", path, nil, 204)
 	s.entry(t, "GET", path, nil, 404)
@@ -195,7 +213,8 @@ func TestPromptsHaveVersions(t *testing.T) {
 func TestDatasetsHaveVersions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	answer := s.post(t, libraryAPI+"datasets", map[string]string{"name": "法律", "file@q.csv": "question,standard_answer,level\n问一,答一,1\n问二,,2\n"})
+	answer := s.post(t, libraryAPI+"datasets",
+		map[string]string{"name": "法律", "file@q.csv": "question,standard_answer,level\n问一,答一,1\n问二,,2\n"})
 	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
 	saved := object{}
 	answer.into(t, &saved)

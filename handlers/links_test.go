@@ -20,17 +20,19 @@ import (
 // counted matches a number with its unit: questions (题) or runs (次).
 var counted = regexp.MustCompile(`^(?:.*\D)?(\d+)(?: (题|次).*)?$`)
 
-// Every number that leads to answers leads to as many as it says: the questions that the page of answers then has or, of
-// numbers of runs, the runs of those questions that meet what the address asks for.
+// Every number that leads to answers leads to as many as it says: the questions that the page of answers then has or,
+// of numbers of runs, the runs of those questions that meet what the address asks for.
 func TestNumbersLeadToWhatTheyCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	id := s.sliced(t)
 	path := "/tasks/" + id
 	for question, verdict := range map[string]string{"q1": "FAIL", "q3": "PASS", "q4": "UNSURE"} {
-		s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/"+question+"/review", object{"reviewer": "李雷", "verdict": verdict, "version": 0, "reasons": []string{"number"}}, 200)
+		s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/"+question+"/review",
+			object{"reviewer": "李雷", "verdict": verdict, "version": 0, "reasons": []string{"number"}}, 200)
 	}
-	seen := s.followNumbers(t, id, map[string]string{"list": "/tasks", "overview": path, "answers": path + "/results", "review": path + "/review", "report": path + "/report?by=category"})
+	seen := s.followNumbers(t, id, map[string]string{"list": "/tasks", "overview": path, "answers": path + "/results",
+		"review": path + "/review", "report": path + "/report?by=category"})
 	require.GreaterOrEqual(t, seen["list"], 4, seen)
 	require.GreaterOrEqual(t, seen["overview"], 9, seen)
 	require.GreaterOrEqual(t, seen["answers"], 2, seen)
@@ -38,7 +40,8 @@ func TestNumbersLeadToWhatTheyCount(t *testing.T) {
 	require.GreaterOrEqual(t, seen["report"], 15, seen)
 }
 
-// followNumbers follows the numbers on pages of a task that lead to its answers, and returns how many it followed on each.
+// followNumbers follows the numbers on pages of a task that lead to its answers, and returns how many it followed on
+// each.
 func (s *site) followNumbers(t *testing.T, id string, at map[string]string) (seen map[string]int) {
 	t.Helper()
 	seen = map[string]int{}
@@ -63,7 +66,8 @@ func (s *site) followNumbers(t *testing.T, id string, at map[string]string) (see
 			require.NoError(t, err)
 			what := name + ": " + shown + " → " + address.RequestURI()
 			isOfRuns := match[2] == "次" || match[2] == "" && (query.Get("error_code") != "" || query.Get("min_latency_ms") != "")
-			if query.Get("sort") != "" && query.Get("min_latency_ms") == "" || match[2] == "次" && query.Get("filter") == "" && query.Get("min_latency_ms") == "" {
+			if query.Get("sort") != "" && query.Get("min_latency_ms") == "" || match[2] == "次" && query.Get("filter") == "" &&
+				query.Get("min_latency_ms") == "" {
 				return // the number describes all runs
 			}
 			page := s.get(t, address.RequestURI())
@@ -89,7 +93,8 @@ func TestNumbersOfVariantsLeadToWhatTheyCount(t *testing.T) {
 	s := newSite(t, true)
 	id := s.twoVariants(t)
 	path := "/tasks/" + id
-	seen := s.followNumbers(t, id, map[string]string{"variants": path + "/variants", "report": path + "/report", "board": path + "?variant=2"})
+	seen := s.followNumbers(t, id, map[string]string{"variants": path + "/variants", "report": path + "/report",
+		"board": path + "?variant=2"})
 	require.GreaterOrEqual(t, seen["variants"], 5, seen)
 	require.GreaterOrEqual(t, seen["report"], 3, seen)
 	require.GreaterOrEqual(t, seen["board"], 2, seen)
@@ -102,7 +107,8 @@ func TestNumbersOfVariantsLeadToWhatTheyCount(t *testing.T) {
 	})
 
 	// The board shows the levels of a variant, whose squares open that variant's answers.
-	plain, first, second := s.get(t, path).page(t), s.get(t, path+"?variant=1").page(t), s.get(t, path+"?variant=2").page(t)
+	plain, first, second := s.get(t, path).page(t), s.get(t, path+"?variant=1").page(t),
+		s.get(t, path+"?variant=2").page(t)
 	require.Equal(t, 3, plain.Find("#board a.b-d").Length())
 	require.Equal(t, []int{3, 0}, []int{first.Find("#board a.b-i").Length(), first.Find("#board-keys .is-facts").Length()})
 	require.Equal(t, 1, second.Find("#board a.b-c").Length())
@@ -110,7 +116,8 @@ func TestNumbersOfVariantsLeadToWhatTheyCount(t *testing.T) {
 	require.Contains(t, second.Find("#board a").First().AttrOr("href", ""), "variant=2")
 }
 
-// twoVariants runs three questions on two agents: the first is steady, the second contradicts itself on q1 and fails on q3.
+// twoVariants runs three questions on two agents: the first is steady, the second contradicts itself on q1 and fails on
+// q3.
 func (s *site) twoVariants(t *testing.T) (id string) {
 	t.Helper()
 	var calls atomic.Int64
@@ -128,13 +135,16 @@ func (s *site) twoVariants(t *testing.T) (id string) {
 			}
 		},
 	} {
-		agents = append(agents, name+"|"+s.entry(t, "POST", "agents", object{"name": name, "protocol": "default", "url": agenttest.New(t, script).URL, "rate_limit": "unlimited"}, 201)["id"].(string))
+		agents = append(agents, name+"|"+s.entry(t, "POST", "agents",
+			object{"name": name, "protocol": "default", "url": agenttest.New(t, script).URL, "rate_limit": "unlimited"},
+			201)["id"].(string))
 	}
 	slices.Sort(agents)
 	for n, agent := range agents {
 		_, agents[n], _ = strings.Cut(agent, "|")
 	}
-	id = s.create(t, "", map[string]string{"agents": strings.Join(agents, ","), "runs_per_item": "4", "max_retries": "0", "file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\nq3,三,c\n"})
+	id = s.create(t, "", map[string]string{"agents": strings.Join(agents, ","), "runs_per_item": "4", "max_retries": "0",
+		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\nq3,三,c\n"})
 	s.awaitDone(t, id)
 	return id
 }
@@ -142,14 +152,15 @@ func (s *site) twoVariants(t *testing.T) (id string) {
 // shownNumber matches the last number of a text.
 var shownNumber = regexp.MustCompile(`(\d+)\D*$`)
 
-// Every number of a comparison leads to as many questions: the parts, the four fields, the heads of groups, and the counts of a
-// column's values.
+// Every number of a comparison leads to as many questions: the parts, the four fields, the heads of groups, and the
+// counts of a column's values.
 func TestNumbersOfAComparisonLeadToWhatTheyCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	a, b := s.sliced(t), s.sliced(t)
 	page := s.get(t, "/comparison?by=category&a="+a+"&b="+b).page(t)
-	for selector, least := range map[string]int{".compared-bar .segments a": 2, ".fields td a": 4, ".group-head a": 1, "#slices td a": 3} {
+	for selector, least := range map[string]int{".compared-bar .segments a": 2, ".fields td a": 4, ".group-head a": 1,
+		"#slices td a": 3} {
 		links := page.Find(selector)
 		require.GreaterOrEqual(t, links.Length(), least, selector)
 		links.Each(func(_ int, link *goquery.Selection) {
@@ -182,7 +193,8 @@ func (s *site) runsOf(t *testing.T, id string, query url.Values) (count int) {
 		}
 		return otherwise
 	}
-	for _, item := range s.entry(t, "GET", "evaluation-tasks/"+id+"/results?page_size=100&"+asked.Encode(), nil, 200)["items"].([]any) {
+	for _, item := range s.entry(t, "GET", "evaluation-tasks/"+id+"/results?page_size=100&"+asked.Encode(), nil,
+		200)["items"].([]any) {
 		for _, one := range item.(object)["runs"].([]any) {
 			run := one.(object)
 			code, _ := run["error_code"].(string)
@@ -191,7 +203,8 @@ func (s *site) runsOf(t *testing.T, id string, query url.Values) (count int) {
 			case query.Has("variant") && run["variant"] != nil && int(run["variant"].(float64)) != number("variant", 0),
 				query.Get("error_code") != "" && code != query.Get("error_code"),
 				query.Get("filter") == "failed" && run["status"] == "SUCCEEDED",
-				query.Has("min_latency_ms") && (run["status"] != "SUCCEEDED" || int(latency) < number("min_latency_ms", 0) || int(latency) > number("max_latency_ms", 1<<30)):
+				query.Has("min_latency_ms") && (run["status"] != "SUCCEEDED" || int(latency) < number("min_latency_ms", 0) ||
+					int(latency) > number("max_latency_ms", 1<<30)):
 			default:
 				count++
 			}

@@ -77,7 +77,9 @@ func TestDraftsHaveAChipAndAnEmptyResultOffersToClearTheFilter(t *testing.T) {
 func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { http.Error(w, "down", http.StatusBadGateway) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		http.Error(w, "down", http.StatusBadGateway)
+	})
 	id := s.create(t, fake.URL, nil)
 	s.awaitDone(t, id)
 	row := s.get(t, "/tasks").page(t).Find("tbody tr")
@@ -87,13 +89,18 @@ func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	require.NotContains(t, page.Find("main").Text(), "还没有数据")
 	require.Contains(t, page.Find("main").Text(), "没有成功的运行，无法统计耗时")
 	require.Contains(t, page.Find(".causes").Text(), "HTTP_502")
-	require.Equal(t, "智能体返回 HTTP 502", page.Find(`.causes a[href="/tasks/`+id+`/results?error_code=HTTP_502"]`).First().Text(), "a cause leads to its questions")
+	require.Equal(t, "智能体返回 HTTP 502",
+		page.Find(`.causes a[href="/tasks/`+id+`/results?error_code=HTTP_502"]`).First().Text(),
+		"a cause leads to its questions")
 	require.Contains(t, strings.Join(strings.Fields(page.Find("#do-retry").Text()), ""), "重试（10）")
 	report := s.get(t, "/tasks/"+id+"/results").page(t)
 	require.Equal(t, "智能体返回 HTTP 502", strings.TrimSpace(report.Find(".run .message").First().Text()))
 	require.Equal(t, "问题出在智能体一侧：请稍后重试，或查看它的日志", report.Find(".run .remedy").First().Text())
 	require.Equal(t, "HTTP_502 The agent answered HTTP 502 Bad Gateway: down", report.Find(".run .detail").First().Text())
-	order := report.Find(".run.is-failed").First().Children().Slice(1, goquery.ToEnd).Map(func(_ int, p *goquery.Selection) string { return p.AttrOr("class", "") })
+	order := report.Find(".run.is-failed").First().Children().Slice(1,
+		goquery.ToEnd).Map(func(_ int, p *goquery.Selection) string {
+		return p.AttrOr("class", "")
+	})
 	require.Equal(t, []string{"message", "remedy", "detail"}, order, "the reader's words come first")
 }
 
@@ -121,16 +128,19 @@ func TestLongQuestionsAndStandardAnswersFold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer\n" + strings.Repeat("问", 3000) + "," + strings.Repeat("答", 3000) + "\n短,短\n"})
+	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer\n" + strings.Repeat("问", 3000) +
+		"," + strings.Repeat("答", 3000) + "\n短,短\n"})
 	s.awaitDone(t, id)
 	cards := s.get(t, "/tasks/"+id+"/results").page(t).Find(".result")
 	require.Equal(t, 1, cards.First().Find("h2 details.fold").Length())
 	require.Equal(t, 1, cards.First().Find(".standard details.fold").Length())
 	require.Less(t, len([]rune(cards.First().Find("h2 summary .text").Text())), 500)
-	require.Contains(t, cards.First().Find("h2 details.fold > .text").Text(), strings.Repeat("问", 3000), "the whole text is there")
+	require.Contains(t, cards.First().Find("h2 details.fold > .text").Text(), strings.Repeat("问", 3000),
+		"the whole text is there")
 	require.Zero(t, cards.Last().Find("h2 details, .standard details").Length())
 	live := s.get(t, "/tasks/"+id).page(t).Find("#live")
-	require.Contains(t, live.AttrOr("data-ended", ""), "稳定性测试", "what the window's title and the notification say at the end")
+	require.Contains(t, live.AttrOr("data-ended", ""), "稳定性测试",
+		"what the window's title and the notification say at the end")
 }
 
 // For every failure, pages show the text that spec/004 1.6 requires.
@@ -220,11 +230,14 @@ func TestPeopleChooseTheColumnsOfTheList(t *testing.T) {
 	s := newSite(t, false)
 	id := dbtest.Seed(t, s.tables, 1, 3, 2)
 	several := dbtest.SeedVariants(t, s.tables, 1, 4, 2, 2)
-	s.tables.MustExec(`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.8, "levels": {"facts": 2}, "facts_differ": {}, "pass_rate": 0.5, "cost": "0.123456", "currency": "CNY"}' AS json) WHERE id = $1`, id)
-	s.tables.MustExec(`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement_range": [0.5, 0.9], "facts_range": [1, 3], "pass_rate_range": [0.25, 0.75], "levels": {}, "facts_differ": {}}' AS json) WHERE id = $1`, several)
+	s.tables.MustExec(
+		`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.8, "levels": {"facts": 2}, "facts_differ": {}, "pass_rate": 0.5, "cost": "0.123456", "currency": "CNY"}' AS json) WHERE id = $1`, id)
+	s.tables.MustExec(
+		`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement_range": [0.5, 0.9], "facts_range": [1, 3], "pass_rate_range": [0.25, 0.75], "levels": {}, "facts_differ": {}}' AS json) WHERE id = $1`, several)
 	s.tables.MustExec(`
 		INSERT INTO reviews (item_id, reviewer, verdict, note, version, is_withdrawn)
-		SELECT id, 'Li', CASE WHEN question_id = 'q0001' THEN 'FAIL' ELSE 'PASS' END, '', 1, question_id = 'q0003' FROM evaluation_items WHERE task_id = $1`, id)
+		SELECT id, 'Li', CASE WHEN question_id = 'q0001' THEN 'FAIL' ELSE 'PASS' END, '', 1, question_id = 'q0003'
+		FROM evaluation_items WHERE task_id = $1`, id)
 	cells := func(page *goquery.Document, task string) (texts []string) {
 		page.Find("#task-" + task + " .col-chosen").Each(func(_ int, cell *goquery.Selection) {
 			texts = append(texts, strings.Join(strings.Fields(cell.Clone().Find("svg").Remove().End().Text()), ""))
@@ -232,8 +245,10 @@ func TestPeopleChooseTheColumnsOfTheList(t *testing.T) {
 		return texts
 	}
 	all := s.get(t, "/tasks?columns=agent,agreement,pass_rate,facts,verdicts,cost,dataset").page(t)
-	require.Equal(t, []string{"80.0%", "50.0%", "2", "2/31题不通过", "0.1235CNY", "q.csv", "127.0.0.1:9/"}, cells(all, id.String()), "in the order of the list")
-	require.Equal(t, []string{"50.0%–90.0%", "25.0%–75.0%", "1–3", "0/4", "–", "q.csv", "2个方案"}, cells(all, several.String()), "a comparison shows the range of its variants")
+	require.Equal(t, []string{"80.0%", "50.0%", "2", "2/31题不通过", "0.1235CNY", "q.csv", "127.0.0.1:9/"},
+		cells(all, id.String()), "in the order of the list")
+	require.Equal(t, []string{"50.0%–90.0%", "25.0%–75.0%", "1–3", "0/4", "–", "q.csv", "2个方案"},
+		cells(all, several.String()), "a comparison shows the range of its variants")
 
 	chosen := s.post(t, "/tasks/columns", map[string]string{"columns": "cost", "back": "/tasks?status=SUCCEEDED&page=3"})
 	require.Equal(t, http.StatusSeeOther, chosen.StatusCode)
@@ -245,28 +260,35 @@ func TestPeopleChooseTheColumnsOfTheList(t *testing.T) {
 	}
 	require.Equal(t, []string{"0.1235CNY"}, cells(s.do(t, request).page(t), id.String()), "the browser keeps them")
 	require.Empty(t, cells(s.get(t, "/tasks?columns=none").page(t), id.String()))
-	for query, parameter := range map[string]string{"columns=price": "columns", "group=colour": "group", "older=x": "older"} {
+	for query, parameter := range map[string]string{"columns=price": "columns", "group=colour": "group",
+		"older=x": "older"} {
 		require.Contains(t, s.get(t, "/tasks?"+query).Header.Get("Location"), "left_out="+parameter)
 	}
-	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/columns", map[string]string{"back": "//elsewhere.example/"}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/columns",
+		map[string]string{"back": "//elsewhere.example/"}).StatusCode)
 	refused := s.post(t, "/tasks/columns", map[string]string{"columns": "price"})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 }
 
-// A list is grouped by agent or by questions, or shows the newest task on each set of questions with those before it in short.
+// A list is grouped by agent or by questions, or shows the newest task on each set of questions with those before it in
+// short.
 func TestTheListIsArranged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
 	dbtest.Seed(t, s.tables, 12, 1, 1) // task 1 is the newest
 	s.tables.MustExec(`UPDATE evaluation_tasks SET dataset_name = 'other.csv' WHERE task_name IN ('task 2', 'task 5')`)
-	s.tables.MustExec(`UPDATE task_targets g SET url = 'https://agent.example/run' FROM evaluation_tasks t WHERE t.id = g.task_id AND t.task_name IN ('task 1', 'task 4')`)
-	s.tables.MustExec(`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.75}' AS json) WHERE task_name = 'task 3'`)
+	s.tables.MustExec(
+		`UPDATE task_targets g SET url = 'https://agent.example/run' FROM evaluation_tasks t WHERE t.id = g.task_id AND t.task_name IN ('task 1', 'task 4')`)
+	s.tables.MustExec(
+		`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.75}' AS json) WHERE task_name = 'task 3'`)
 	read := func(query string) (shelves, names []string, page *goquery.Document) {
 		page = s.get(t, "/tasks?"+query).page(t)
 		page.Find(".shelf th").Each(func(_ int, head *goquery.Selection) {
 			shelves = append(shelves, strings.Join(strings.Fields(head.Text()), " "))
 		})
-		page.Find("tbody .name").Each(func(_ int, name *goquery.Selection) { names = append(names, strings.TrimPrefix(name.Text(), "task ")) })
+		page.Find("tbody .name").Each(func(_ int, name *goquery.Selection) {
+			names = append(names, strings.TrimPrefix(name.Text(), "task "))
+		})
 		return shelves, names, page
 	}
 	shelves, names, _ := read("group=dataset")
@@ -279,13 +301,15 @@ func TestTheListIsArranged(t *testing.T) {
 	shelves, names, page = read("older=fold")
 	require.Empty(t, shelves)
 	require.Equal(t, "1,2", strings.Join(names, ","))
-	require.Equal(t, "较早 9 次： 75.0% 已完成 已完成 已完成 已完成 已完成 …", strings.Join(strings.Fields(page.Find(".earlier").First().Text()), " "))
+	require.Equal(t, "较早 9 次： 75.0% 已完成 已完成 已完成 已完成 已完成 …",
+		strings.Join(strings.Fields(page.Find(".earlier").First().Text()), " "))
 	require.Equal(t, "较早 1 次： 已完成", strings.Join(strings.Fields(page.Find(".earlier").Last().Text()), " "))
 	_, names, _ = read("older=fold&query=task+5")
 	require.Equal(t, "5", strings.Join(names, ","), "the newest of those that match")
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks?group=agent&page=9").StatusCode)
 	path := page.Find("#rows").AttrOr("hx-get", "")
-	require.Equal(t, http.StatusNoContent, s.fragment(t, path).StatusCode, "the rows are asked for in the same arrangement")
+	require.Equal(t, http.StatusNoContent, s.fragment(t, path).StatusCode,
+		"the rows are asked for in the same arrangement")
 }
 
 // All tasks on a dataset, a file, of an agent or an address have a page of their own, with their numbers over time.
@@ -294,9 +318,12 @@ func TestDatasetsAndAgentsHaveAHistory(t *testing.T) {
 	s := newSite(t, false)
 	dbtest.Seed(t, s.tables, 5, 1, 1)
 	dbtest.SeedVariants(t, s.tables, 1, 2, 2, 1)
-	agent := s.entry(t, "POST", "agents", object{"name": "助手", "protocol": "default", "url": "http://127.0.0.1:9/"}, 201)["id"].(string)
-	s.tables.MustExec(`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.75, "cost": "0.5"}' AS json) WHERE task_name <> 'task 5'`)
-	s.tables.MustExec(`UPDATE task_targets g SET library_id = $1, name = '助手', kind = 'agent' FROM evaluation_tasks t WHERE t.id = g.task_id AND t.task_name = 'task 2'`, agent)
+	agent := s.entry(t, "POST", "agents", object{"name": "助手", "protocol": "default", "url": "http://127.0.0.1:9/"},
+		201)["id"].(string)
+	s.tables.MustExec(
+		`UPDATE evaluation_tasks SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement": 0.75, "cost": "0.5"}' AS json) WHERE task_name <> 'task 5'`)
+	s.tables.MustExec(
+		`UPDATE task_targets g SET library_id = $1, name = '助手', kind = 'agent' FROM evaluation_tasks t WHERE t.id = g.task_id AND t.task_name = 'task 2'`, agent)
 	file := s.get(t, "/tasks/history?file=q.csv").page(t)
 	require.Equal(t, 6, file.Find("tbody tr").Length())
 	require.Equal(t, 4, file.Find(".trend").First().Find("circle").Length(), "those with one variant and a number")
@@ -307,7 +334,10 @@ func TestDatasetsAndAgentsHaveAHistory(t *testing.T) {
 	require.Equal(t, "助手", of.Find("h1").Text())
 	require.Equal(t, "task 2", of.Find("tbody tr a").First().Text())
 	require.Equal(t, 1, of.Find(`a[href="/library/agents/`+agent+`"]`).Length())
-	require.Contains(t, s.get(t, "/library/agents/"+agent).page(t).Find("aside a").Map(func(_ int, a *goquery.Selection) string { return a.AttrOr("href", "") }), "/tasks/history?agent="+agent)
+	require.Contains(t, s.get(t, "/library/agents/"+agent).page(t).Find("aside a").Map(
+		func(_ int, a *goquery.Selection) string {
+			return a.AttrOr("href", "")
+		}), "/tasks/history?agent="+agent)
 	require.Equal(t, 4, s.get(t, "/tasks/history?url=http%3A%2F%2F127.0.0.1%3A9%2F").page(t).Find("tbody tr").Length())
 	require.Contains(t, s.get(t, "/tasks/history?file=none.csv").page(t).Find(".blank").Text(), "还没有用到它的任务")
 	for _, query := range []string{"", "?agent=" + strings.Repeat("a", 36), "?dataset=x", "?dataset=" + agent} {

@@ -21,7 +21,8 @@ import (
 // grouping plays a model that groups answers by their last character.
 func grouping(prompt string) string {
 	byEnd, ends := map[string][]int{}, []string{}
-	for _, match := range regexp.MustCompile(`(?s)Answer (\d+):\n<data-\w+>\n(.*?)\n</data-\w+>`).FindAllStringSubmatch(prompt, -1) {
+	for _, match := range regexp.MustCompile(`(?s)Answer (\d+):\n<data-\w+>\n(.*?)\n</data-\w+>`).FindAllStringSubmatch(
+		prompt, -1) {
 		number, _ := strconv.Atoi(match[1])
 		end := match[2][len(match[2])-1:]
 		if byEnd[end] == nil {
@@ -51,8 +52,9 @@ func TestAnswersAreGroupedByMeaningThroughTheAPI(t *testing.T) {
 		agenttest.Stream(w, strings.Repeat("word ", int(asked.Add(1)))+[]string{"x", "x", "y"}[asked.Load()%3])
 	})
 	fields := map[string]string{
-		"task_name": "意思", "agent_api_url": fake.URL, "meaning_model": model, "runs_per_item": "3", "rate_limit": "unlimited", "concurrency": "1",
-		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\n",
+		"task_name": "意思", "agent_api_url": fake.URL, "meaning_model": model, "runs_per_item": "3", "rate_limit": "unlimited",
+		"concurrency": "1",
+		"file@q.csv":  "question_id,question,standard_answer\nq1,一,a\nq2,二,b\n",
 	}
 	created := s.post(t, api, fields)
 	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
@@ -167,7 +169,9 @@ func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
 	require.Equal(t, model, form.Find("[name=meaning_model] option[selected]").AttrOr("value", ""))
 	settings := s.get(t, "/tasks/"+id+"/settings").page(t)
 	require.Equal(t, model, settings.Find("#meanings [name=model_id] option[selected]").AttrOr("value", ""))
-	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, "/tasks/"+id+"/meanings", map[string]string{"model_id": ""}).StatusCode)
-	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/meanings", map[string]string{"model_id": model}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity,
+		s.post(t, "/tasks/"+id+"/meanings", map[string]string{"model_id": ""}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/meanings",
+		map[string]string{"model_id": model}).StatusCode)
 	s.awaitDone(t, id)
 }

@@ -57,7 +57,9 @@ func (s *site) fire(t *testing.T, schedule string, hook *receiver) object {
 	t.Helper()
 	before := len(hook.of(t, "task.finished"))
 	s.due(t, schedule, 60-10*before) // later than the previous time
-	dbtest.Await(t, 60*time.Second, "the night is told", func() bool { return len(hook.of(t, "task.finished")) == before+1 })
+	dbtest.Await(t, 60*time.Second, "the night is told", func() bool {
+		return len(hook.of(t, "task.finished")) == before+1
+	})
 	dbtest.Await(t, 60*time.Second, "the night is summed up", func() bool {
 		var open int
 		require.NoError(t, s.tables.Get(&open, `SELECT count(*) FROM firings WHERE summary IS NULL`))
@@ -73,17 +75,23 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	s := newSite(t, true)
 	hook := newReceiver(t, always(200))
 	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished", "alert"}})
-	chat := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"code":0}`)) }))
-	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "feishu", "url": chat, "events": []string{"finished"}}, 201)["id"].(string)
+	chat := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"code":0}`))
+	}))
+	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "feishu", "url": chat,
+		"events": []string{"finished"}}, 201)["id"].(string)
 	isRed := func() bool {
 		var body string
 		dbtest.Await(t, 20*time.Second, "the card is sent", func() bool {
-			return s.tables.Get(&body, `SELECT convert_from(body, 'UTF8') FROM deliveries WHERE channel_id = $1 AND state = 'SENT' ORDER BY id DESC LIMIT 1`, card) == nil
+			return s.tables.Get(&body,
+				`SELECT convert_from(body, 'UTF8') FROM deliveries WHERE channel_id = $1 AND state = 'SENT' ORDER BY id DESC LIMIT 1`, card) == nil
 		})
 		return strings.Contains(body, `"template":"red"`)
 	}
 	second := &nights{}
-	steady, unsteady := agenttest.New(t, chatting(func(string) string { return "right" })), agenttest.New(t, chatting(second.answer))
+	steady, unsteady := agenttest.New(t, chatting(func(string) string {
+		return "right"
+	})), agenttest.New(t, chatting(second.answer))
 	first, _ := s.chatTarget(t, "steady", steady.URL)
 	other, _ := s.chatTarget(t, "unsteady", unsteady.URL)
 	rule := s.evaluator(t, "规则", "contains", object{"values": []string{"right"}})
@@ -91,9 +99,11 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	rows := "question_id,question,standard_answer\nid1,q1,a\nid2,q2,a\nid3,q3,a\nid4,q4,a\n"
 	s.post(t, libraryAPI+"datasets", map[string]string{"name": "题库", "file@q.csv": rows}).into(t, &saved)
 	task := s.entry(t, "POST", "evaluation-tasks", object{
-		"task_name": "对比", "dataset": saved["id"], "models": []string{first, other}, "evaluators": []string{rule}, "runs_per_item": 5, "concurrency": 4, "start": false,
+		"task_name": "对比", "dataset": saved["id"], "models": []string{first, other}, "evaluators": []string{rule},
+		"runs_per_item": 5, "concurrency": 4, "start": false,
 	}, 201)["task_id"].(string)
-	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel, card}, "alert": object{"metric": "pass_rate", "below": 0.9, "if_worse": true}})
+	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel, card},
+		"alert": object{"metric": "pass_rate", "below": 0.9, "if_worse": true}})
 	page := "/library/schedules/" + schedule
 
 	second.begin(nil)
@@ -145,8 +155,11 @@ func TestAnswersThatChangedAreWorseBeyondChance(t *testing.T) {
 	hook := newReceiver(t, always(200))
 	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})
 	model := &nights{}
-	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, model.answer(call.Question)) })
-	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "5", "file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\nid3,q3,b\n"})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, model.answer(call.Question))
+	})
+	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "5",
+		"file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\nid3,q3,b\n"})
 	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel}})
 	model.begin(nil)
 	s.fire(t, schedule, hook)
@@ -185,8 +198,9 @@ func TestResultsComeBeforeTheEnd(t *testing.T) {
 		fmt.Fprintf(&rows, "q%d,a\n", n)
 	}
 	created := s.post(t, api, map[string]string{
-		"task_name": "打分", "agent_api_url": fake.URL, "evaluators": judge, "runs_per_item": "4", "rate_limit": "unlimited", "concurrency": "4",
-		"channels": channels, "file@q.csv": "question,standard_answer\n" + rows.String(),
+		"task_name": "打分", "agent_api_url": fake.URL, "evaluators": judge, "runs_per_item": "4", "rate_limit": "unlimited",
+		"concurrency": "4",
+		"channels":    channels, "file@q.csv": "question,standard_answer\n" + rows.String(),
 	})
 	require.Equal(t, http.StatusCreated, created.StatusCode, string(created.body))
 	var task struct {
@@ -277,7 +291,8 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 	hook := newReceiver(t, always(200))
 	chat := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
 	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})
-	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "slack", "url": chat, "events": []string{"finished"}, "lang": "en"}, 201)["id"].(string)
+	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "slack", "url": chat,
+		"events": []string{"finished"}, "lang": "en"}, 201)["id"].(string)
 	var night atomic.Int64
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		answers := map[string][]string{
@@ -286,7 +301,8 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 		}
 		agenttest.Stream(w, answers[call.Question][night.Load()])
 	})
-	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\n"})
+	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "2",
+		"file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\n"})
 	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel, card}})
 	require.Nil(t, s.fire(t, schedule, hook)["facts_changed"], "there is nothing to compare with")
 	night.Store(1)
@@ -296,11 +312,13 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 	require.EqualValues(t, 1, changed["questions"])
 	require.EqualValues(t, 2, changed["compared"])
 	one := changed["items"].([]any)[0].(object)
-	require.Equal(t, []any{"id1", "30 日", "35 日", "duration"}, []any{one["question_id"], one["before"], one["now"], one["kind"]})
+	require.Equal(t, []any{"id1", "30 日", "35 日", "duration"},
+		[]any{one["question_id"], one["before"], one["now"], one["kind"]})
 	dbtest.Await(t, 20*time.Second, "people are told", func() bool {
 		var told int
 		require.NoError(t, s.tables.Get(&told, `
-			SELECT count(*) FROM deliveries WHERE channel_id = $1 AND state = 'SENT' AND convert_from(body, 'UTF8') LIKE '%#changes|in 1 question_u003e; id1: 30 日 → 35 日%'`, card))
+			SELECT count(*) FROM deliveries WHERE channel_id = $1 AND state = 'SENT'
+			AND convert_from(body, 'UTF8') LIKE '%#changes|in 1 question_u003e; id1: 30 日 → 35 日%'`, card))
 		return told == 1
 	})
 	stored := s.listed(t, "schedules/"+schedule+"/tasks")
@@ -309,7 +327,8 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 	page := s.get(t, "/library/schedules/"+schedule).page(t)
 	require.Contains(t, page.Find("tbody tr").First().Text(), "1 题的关键信息变了")
 	facts := page.Find("tbody tr").First().Find(".error-text a")
-	require.Contains(t, s.get(t, facts.AttrOr("href", "")).page(t).Find("#changes").Text(), facts.Text(), "the number leads to the questions")
+	require.Contains(t, s.get(t, facts.AttrOr("href", "")).page(t).Find("#changes").Text(), facts.Text(),
+		"the number leads to the questions")
 	values := page.Find("tbody td.number a.value")
 	require.GreaterOrEqual(t, values.Length(), 6, "three nights, each with agreement and success at least")
 	values.Each(func(_ int, value *goquery.Selection) {
@@ -322,23 +341,28 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 	}
 }
 
-// A number whose level has changed is announced once for each excursion, even by a schedule without alerts of its own: in
-// chats, webhooks, the API and on the page. A firing whose failed runs are retried does not announce it again.
+// A number whose level has changed is announced once for each excursion, even by a schedule without alerts of its own:
+// in chats, webhooks, the API and on the page. A firing whose failed runs are retried does not announce it again.
 func TestANumberThatLeavesItsLimitsIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	hook := newReceiver(t, always(200))
 	chat := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))
 	channel := s.channel(t, "hook", hook.URL, object{"events": []string{"finished", "alert"}})
-	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "slack", "url": chat, "events": []string{"alert"}, "lang": "en"}, 201)["id"].(string)
+	card := s.entry(t, "POST", "channels", object{"name": "card", "kind": "slack", "url": chat,
+		"events": []string{"alert"}, "lang": "en"}, 201)["id"].(string)
 	model := &nights{}
-	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, model.answer(call.Question)) })
-	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "5", "file@q.csv": "question,standard_answer\nq1,a\nq2,b\nq3,c\nq4,d\n"})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, model.answer(call.Question))
+	})
+	task := s.create(t, fake.URL, map[string]string{"start": "false", "runs_per_item": "5",
+		"file@q.csv": "question,standard_answer\nq1,a\nq2,b\nq3,c\nq4,d\n"})
 	schedule := s.schedule(t, "夜", task, object{"channels": []string{channel, card}})
 	s.fire(t, schedule, hook)
 	s.tables.MustExec(`
 		INSERT INTO firings (schedule_id, planned_at, outcome, missed, launch_id, summary)
-		SELECT schedule_id, planned_at - n * interval '1 day', 'STARTED', 0, launch_id, jsonb_set(summary::jsonb, '{variants,0,points}', jsonb_build_object(
+		SELECT schedule_id, planned_at - n * interval '1 day', 'STARTED', 0, launch_id,
+		jsonb_set(summary::jsonb, '{variants,0,points}', jsonb_build_object(
 			'agreement', jsonb_build_object('value', 0.99 + 0.01 * (n % 2), 'low', null, 'high', null, 'se', 0.01)))
 		FROM firings, generate_series(1, 12) n`)
 	require.Empty(t, s.fire(t, schedule, hook)["worse"])
@@ -350,7 +374,8 @@ func TestANumberThatLeavesItsLimitsIsTold(t *testing.T) {
 	dbtest.Await(t, 20*time.Second, "it is told", func() bool { return len(hook.of(t, "task.alert")) == 1 })
 	told := hook.of(t, "task.alert")[0]
 	alert := told["alert"].(object)
-	require.Equal(t, []any{schedule, "夜", "agreement"}, []any{alert["schedule_id"], alert["schedule_name"], alert["metric"]})
+	require.Equal(t, []any{schedule, "夜", "agreement"},
+		[]any{alert["schedule_id"], alert["schedule_name"], alert["metric"]})
 	require.EqualValues(t, 0, alert["value"])
 	require.Empty(t, alert["findings"])
 	require.Len(t, alert["drifts"], 1)
@@ -363,7 +388,8 @@ func TestANumberThatLeavesItsLimitsIsTold(t *testing.T) {
 	require.Empty(t, stored[1]["drifts"])
 	var body string
 	dbtest.Await(t, 20*time.Second, "people are told", func() bool {
-		return s.tables.Get(&body, `SELECT convert_from(body, 'UTF8') FROM deliveries WHERE channel_id = $1 AND state = 'SENT'`, card) == nil
+		return s.tables.Get(&body,
+			`SELECT convert_from(body, 'UTF8') FROM deliveries WHERE channel_id = $1 AND state = 'SENT'`, card) == nil
 	})
 	require.Contains(t, body, "Agreement: 0.0% this time; its moving average of ")
 	require.Contains(t, body, "/library/schedules/"+schedule)

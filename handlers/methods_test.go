@@ -135,7 +135,8 @@ func TestEveryPathAnswersHeadAndNamesItsMethods(t *testing.T) {
 	login := s.heading(t, "", http.MethodOptions, "/login")
 	require.Equal(t, http.StatusNoContent, login.StatusCode, "what is public names its methods to everybody")
 	require.Equal(t, "OPTIONS, GET, HEAD, POST", login.Header.Get("Allow"))
-	require.Equal(t, "OPTIONS, GET, HEAD, PATCH, DELETE", s.heading(t, root, http.MethodOptions, "/api/v1/evaluation-tasks/"+ids["evaluation-tasks"]).Header.Get("Allow"))
+	require.Equal(t, "OPTIONS, GET, HEAD, PATCH, DELETE",
+		s.heading(t, root, http.MethodOptions, "/api/v1/evaluation-tasks/"+ids["evaluation-tasks"]).Header.Get("Allow"))
 	require.Empty(t, s.heading(t, root, http.MethodOptions, "/nothing").Header.Get("Allow"))
 	require.Equal(t, http.StatusMethodNotAllowed, s.heading(t, "", http.MethodDelete, "/healthz").StatusCode)
 	require.Equal(t, http.StatusUnauthorized, s.heading(t, "", http.MethodOptions, "/api/v1/evaluation-tasks").StatusCode)
@@ -151,8 +152,10 @@ func TestHeadEndsWhatItBegins(t *testing.T) {
 	require.Contains(t, progress.Header.Get("Content-Type"), "text/event-stream")
 	id := "/" + s.fill(t, 40, 5, 5_000)
 	for _, path := range []string{
-		"/api/v1/evaluation-tasks" + id + "/export?format=csv", "/api/v1/evaluation-tasks" + id + "/export?format=jsonl", "/api/v1/evaluation-tasks" + id + "/export?format=xlsx",
-		"/api/v1/evaluation-tasks" + id + "/export?format=html", "/api/v1/evaluation-tasks" + id + "/archive", "/api/v1/evaluation-tasks" + id + "/results",
+		"/api/v1/evaluation-tasks" + id + "/export?format=csv", "/api/v1/evaluation-tasks" + id + "/export?format=jsonl",
+		"/api/v1/evaluation-tasks" + id + "/export?format=xlsx",
+		"/api/v1/evaluation-tasks" + id + "/export?format=html", "/api/v1/evaluation-tasks" + id + "/archive",
+		"/api/v1/evaluation-tasks" + id + "/results",
 		"/tasks" + id + "/results", "/tasks" + id + "/results/print", "/tasks" + id + "/report", "/tasks" + id, "/metrics",
 	} {
 		require.Equal(t, http.StatusOK, s.requireHeadIsGet(t, "", path), path)
@@ -174,13 +177,15 @@ func TestRefusalsAreSecuredAndInOurWords(t *testing.T) {
 	}{
 		{"GET", "/api/v1/evaluation-tasks", large, "", http.StatusRequestHeaderFieldsTooLarge, "HEADERS_TOO_LARGE"},
 		{"GET", "/tasks", large, "", http.StatusRequestHeaderFieldsTooLarge, "HEADERS_TOO_LARGE"},
-		{"GET", "/api/v1/evaluation-tasks?query=" + url.QueryEscape(large), "", "", http.StatusRequestHeaderFieldsTooLarge, "HEADERS_TOO_LARGE"},
+		{"GET", "/api/v1/evaluation-tasks?query=" + url.QueryEscape(large), "", "", http.StatusRequestHeaderFieldsTooLarge,
+			"HEADERS_TOO_LARGE"},
 		{"GET", "/tasks", large[:60<<10], "", http.StatusOK, ""},
 		{"PUT", "/api/v1/evaluation-tasks", "", "", http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED"},
 		{"PUT", "/tasks", "", "", http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED"},
 		{"GET", "/api/v1/nothing", "", "", http.StatusNotFound, "NOT_FOUND"},
 		{"GET", "/nothing", "", "", http.StatusNotFound, "NOT_FOUND"},
-		{"POST", "/api/v1/models", "", `{"name":"` + strings.Repeat("n", 9<<20) + `"}`, http.StatusRequestEntityTooLarge, "REQUEST_TOO_LARGE"},
+		{"POST", "/api/v1/models", "", `{"name":"` + strings.Repeat("n", 9<<20) + `"}`, http.StatusRequestEntityTooLarge,
+			"REQUEST_TOO_LARGE"},
 		{"POST", "/api/v1/models", "", `{`, http.StatusUnprocessableEntity, "REQUEST_INVALID"},
 	} {
 		asked, err := http.NewRequest(c.method, s.URL+c.path, strings.NewReader(c.body))
@@ -203,7 +208,9 @@ func TestRefusalsAreSecuredAndInOurWords(t *testing.T) {
 	connection, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
 	require.NoError(t, err)
 	defer connection.Close()
-	_, err = io.WriteString(connection, "HEAD /tasks HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+	_,
+		err = io.WriteString(connection,
+		"HEAD /tasks HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	require.NoError(t, err)
 	reader := bufio.NewReader(connection)
 	first, err := http.ReadResponse(reader, &http.Request{Method: http.MethodHead})

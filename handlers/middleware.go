@@ -30,7 +30,8 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 			actor.Via = db.ViaAPI
 		}
 		lang, theme := request.Choices(r, s.DefaultLang)
-		info := request.Info{Locale: s.catalogue.Locale(lang, theme), Actor: actor, IsSecure: s.guard.IsSecure(r), ID: c.Response().Header().Get(echo.HeaderXRequestID), Gates: s.gates}
+		info := request.Info{Locale: s.catalogue.Locale(lang, theme), Actor: actor, IsSecure: s.guard.IsSecure(r),
+			ID: c.Response().Header().Get(echo.HeaderXRequestID), Gates: s.gates}
 		if !s.Access.HasAccounts {
 			info.Role = people.Admin
 		}
@@ -81,7 +82,8 @@ const stuckAfter = 30 * time.Second
 // endStuckReaders gives every write of a response a deadline. It must come before every middleware that may write.
 func endStuckReaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		c.Response().Writer = &patientWriter{ResponseWriter: c.Response().Writer, connection: http.NewResponseController(c.Response().Writer)}
+		c.Response().Writer = &patientWriter{ResponseWriter: c.Response().Writer,
+			connection: http.NewResponseController(c.Response().Writer)}
 		return next(c)
 	}
 }
@@ -194,7 +196,8 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 			return request.NewFault(request.CodeForbidden).WithCause(err)
 		}
 		if origin := r.Header.Get(echo.HeaderOrigin); request.IsAPI(r) && origin != "" && !isSameOrigin(origin, r.Host) {
-			return request.NewFault(request.CodeForbidden).WithCause(errors.New("the request comes from a page of another site: " + origin))
+			return request.NewFault(request.CodeForbidden).
+				WithCause(errors.New("the request comes from a page of another site: " + origin))
 		}
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
@@ -204,7 +207,8 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 		address, isTCP := local.(*net.TCPAddr)
 		isChecked := len(s.Hosts) > 0 || (isTCP && address.IP.IsLoopback())
 		if isChecked && !isLocalName(host) && !slices.Contains(s.Hosts, strings.ToLower(host)) {
-			return request.NewFault(request.CodeForbidden).WithCause(errors.New("not a host name of this site (ALLOWED_HOSTS): " + host))
+			return request.NewFault(request.CodeForbidden).
+				WithCause(errors.New("not a host name of this site (ALLOWED_HOSTS): " + host))
 		}
 		return next(c)
 	}

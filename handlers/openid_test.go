@@ -32,7 +32,8 @@ func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC)
 	t.Cleanup(func() { _ = provider.Shutdown() })
 	granted, err := access.ParseGrants(grants)
 	require.NoError(t, err)
-	openID := &access.OpenID{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecret: provider.ClientSecret, Grants: granted}
+	openID := &access.OpenID{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecret: provider.ClientSecret,
+		Grants: granted}
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, OpenID: openID})}
 	s.people, openID.Site = people.New(s.store), s.URL
 	return s, provider
@@ -73,10 +74,13 @@ func TestSigningInAtAProvider(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "testers=editor, /managers=viewer@法务, operators=admin, everybody-else=viewer@没有的空间")
 	law := s.project(t, "法务")
-	user := &mockoidc.MockUser{Subject: "17", Email: "lilei@example.com", PreferredUsername: "lilei", Groups: []string{"testers", "/managers"}}
+	user := &mockoidc.MockUser{Subject: "17", Email: "lilei@example.com", PreferredUsername: "lilei",
+		Groups: []string{"testers", "/managers"}}
 	b := s.newBrowser(t)
-	require.Equal(t, "/login/oidc?next=%2Fworkers", b.get(t, "/login?next=/workers").page(t).Find(".gate a.btn").AttrOr("href", ""))
-	require.Equal(t, http.StatusForbidden, b.send(t, "/login", url.Values{"name": {"x"}, "password": {goodPassword}}).StatusCode, "there are no passwords")
+	require.Equal(t, "/login/oidc?next=%2Fworkers",
+		b.get(t, "/login?next=/workers").page(t).Find(".gate a.btn").AttrOr("href", ""))
+	require.Equal(t, http.StatusForbidden, b.send(t, "/login",
+		url.Values{"name": {"x"}, "password": {goodPassword}}).StatusCode, "there are no passwords")
 	in := b.throughProvider(t, provider, user, "/workers")
 	require.Equal(t, "/workers", in.Header.Get("Location"), "%s", in.body)
 	known, err := s.people.UserNamed(t.Context(), "lilei")
@@ -105,7 +109,8 @@ func TestSigningInAtAProvider(t *testing.T) {
 
 	// A name that a local account has is not given to anybody else.
 	local := s.user(t, "admin", people.Admin, db.DefaultProject)
-	twin := &mockoidc.MockUser{Subject: "18", PreferredUsername: "admin", Email: "admin@evil.example", Groups: []string{"testers"}}
+	twin := &mockoidc.MockUser{Subject: "18", PreferredUsername: "admin", Email: "admin@evil.example",
+		Groups: []string{"testers"}}
 	require.Equal(t, "/tasks", s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").Header.Get("Location"))
 	signed, err := s.people.UserOf(t.Context(), provider.Issuer()+" 18")
 	require.NoError(t, err)
@@ -120,7 +125,8 @@ func TestSigningInAtAProvider(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, user, "/tasks").StatusCode, what)
 	}
 	require.NoError(t, s.people.ChangeUser(t.Context(), signed.ID, people.Change{IsDisabled: ptr(true)}))
-	require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").StatusCode, "disabled here")
+	require.Equal(t, http.StatusForbidden, s.newBrowser(t).throughProvider(t, provider, twin, "/tasks").StatusCode,
+		"disabled here")
 }
 
 // claiming is a user about whom the provider makes unusual claims.
@@ -157,19 +163,22 @@ func TestWhatAProviderSaysIsChecked(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "operators=admin, testers=editor, Domain operators=viewer")
 	in := func(change func(jwt.MapClaims)) response {
-		user := &mockoidc.MockUser{Subject: uuid.NewString(), PreferredUsername: "lilei" + uuid.NewString(), Groups: []string{"testers"}}
+		user := &mockoidc.MockUser{Subject: uuid.NewString(), PreferredUsername: "lilei" + uuid.NewString(),
+			Groups: []string{"testers"}}
 		return s.newBrowser(t).throughProvider(t, provider, claiming{user, change}, "/tasks")
 	}
 	for what, test := range map[string]struct {
 		change func(jwt.MapClaims)
 		says   string // empty means that the sign-in succeeds
 	}{
-		"as usual":               {func(jwt.MapClaims) {}, ""},
-		"no sub":                 {func(c jwt.MapClaims) { delete(c, "sub") }, "sub"},
-		"an empty sub":           {func(c jwt.MapClaims) { c["sub"] = "" }, "sub"},
-		"for another client":     {func(c jwt.MapClaims) { c["azp"] = "another" }, "azp"},
-		"several audiences":      {func(c jwt.MapClaims) { c["aud"] = []string{provider.ClientID, "another"} }, "azp"},
-		"several, and it is us":  {func(c jwt.MapClaims) { c["aud"], c["azp"] = []string{provider.ClientID, "another"}, provider.ClientID }, ""},
+		"as usual":           {func(jwt.MapClaims) {}, ""},
+		"no sub":             {func(c jwt.MapClaims) { delete(c, "sub") }, "sub"},
+		"an empty sub":       {func(c jwt.MapClaims) { c["sub"] = "" }, "sub"},
+		"for another client": {func(c jwt.MapClaims) { c["azp"] = "another" }, "azp"},
+		"several audiences":  {func(c jwt.MapClaims) { c["aud"] = []string{provider.ClientID, "another"} }, "azp"},
+		"several, and it is us": {func(c jwt.MapClaims) {
+			c["aud"], c["azp"] = []string{provider.ClientID, "another"}, provider.ClientID
+		}, ""},
 		"a day ahead":            {func(c jwt.MapClaims) { c["iat"] = time.Now().Add(24 * time.Hour).Unix() }, "时钟"},
 		"half a minute ahead":    {func(c jwt.MapClaims) { c["iat"] = time.Now().Add(30 * time.Second).Unix() }, ""},
 		"one group of two words": {func(c jwt.MapClaims) { c["groups"] = "Domain operators" }, ""},
@@ -256,7 +265,8 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode, "nobody got in")
 
 	require.NoError(t, provider.Shutdown())
-	silent := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, OpenID: &access.OpenID{Issuer: provider.Issuer(), ClientID: "x"}})}
+	silent := &guarded{site: newSiteAt(t, dbtest.URL(t), 0,
+		handlers.Access{HasAccounts: true, OpenID: &access.OpenID{Issuer: provider.Issuer(), ClientID: "x"}})}
 	require.Equal(t, http.StatusServiceUnavailable, silent.newBrowser(t).get(t, "/login/oidc").StatusCode)
 	for _, wrong := range []string{"testers", "=editor", "testers=king", "a=viewer,b"} {
 		_, err := access.ParseGrants(wrong)
@@ -309,7 +319,8 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	s, provider := newProvidedSite(t, "testers=editor, operators=admin")
 	b := s.newBrowser(t)
 	user := &mockoidc.MockUser{Subject: "17", PreferredUsername: "lilei", Groups: []string{"operators"}}
-	require.Equal(t, http.StatusSeeOther, b.throughProvider(t, provider, claiming{user, func(jwt.MapClaims) {}}, "/tasks").StatusCode)
+	require.Equal(t, http.StatusSeeOther, b.throughProvider(t, provider, claiming{user, func(jwt.MapClaims) {}},
+		"/tasks").StatusCode)
 	require.Equal(t, http.StatusOK, b.get(t, "/admin/users").StatusCode)
 	isOperator := func() bool { return b.get(t, "/admin/users").StatusCode == http.StatusOK }
 	user.Groups = []string{"testers"}
@@ -317,7 +328,8 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	dbtest.Await(t, 30*time.Second, "the new groups", func() bool { return !isOperator() })
 	require.Equal(t, http.StatusOK, b.get(t, "/compare").StatusCode, "an editor by now, without signing in again")
 	var young bool
-	require.NoError(t, s.tables.Get(&young, `SELECT bool_and(checked_at > now() - interval '1 min') FROM provider_sessions`))
+	require.NoError(t, s.tables.Get(&young,
+		`SELECT bool_and(checked_at > now() - interval '1 min') FROM provider_sessions`))
 	require.True(t, young)
 
 	// Without a refresh token the groups are read from the user info.
@@ -369,7 +381,10 @@ func TestAProviderSignsOut(t *testing.T) {
 	s, provider := newProvidedSite(t, "*=editor")
 	in := func(subject, sid string) *browser {
 		b := s.newBrowser(t)
-		user := claiming{&mockoidc.MockUser{Subject: subject, PreferredUsername: "user " + subject, Groups: []string{"x"}}, func(c jwt.MapClaims) { c["sid"] = sid }}
+		user := claiming{&mockoidc.MockUser{Subject: subject, PreferredUsername: "user " + subject, Groups: []string{"x"}},
+			func(c jwt.MapClaims) {
+				c["sid"] = sid
+			}}
 		require.Equal(t, http.StatusSeeOther, b.throughProvider(t, provider, user, "/tasks").StatusCode)
 		return b
 	}
@@ -378,7 +393,8 @@ func TestAProviderSignsOut(t *testing.T) {
 	const event = "http://schemas.openid.net/event/backchannel-logout"
 	send := func(keys *mockoidc.Keypair, change func(jwt.MapClaims)) (status int, again func() int) {
 		claims := jwt.MapClaims{
-			"iss": provider.Issuer(), "aud": provider.ClientID, "iat": time.Now().Unix(), "exp": time.Now().Add(2 * time.Minute).Unix(), "jti": uuid.NewString(),
+			"iss": provider.Issuer(), "aud": provider.ClientID, "iat": time.Now().Unix(),
+			"exp": time.Now().Add(2 * time.Minute).Unix(), "jti": uuid.NewString(),
 			"sub": "17", "events": map[string]any{event: map[string]any{}},
 		}
 		change(claims)
@@ -398,10 +414,12 @@ func TestAProviderSignsOut(t *testing.T) {
 	status, _ := send(forged, func(jwt.MapClaims) {})
 	require.Equal(t, http.StatusBadRequest, status, "signed by somebody else")
 	for what, change := range map[string]func(jwt.MapClaims){
-		"another client":  func(c jwt.MapClaims) { c["aud"] = "another" },
-		"another issuer":  func(c jwt.MapClaims) { c["iss"] = "https://evil.example" },
-		"no event":        func(c jwt.MapClaims) { delete(c, "events") },
-		"another event":   func(c jwt.MapClaims) { c["events"] = map[string]any{"http://example.com/other": map[string]any{}} },
+		"another client": func(c jwt.MapClaims) { c["aud"] = "another" },
+		"another issuer": func(c jwt.MapClaims) { c["iss"] = "https://evil.example" },
+		"no event":       func(c jwt.MapClaims) { delete(c, "events") },
+		"another event": func(c jwt.MapClaims) {
+			c["events"] = map[string]any{"http://example.com/other": map[string]any{}}
+		},
 		"an ID token":     func(c jwt.MapClaims) { c["nonce"] = "x" },
 		"nobody":          func(c jwt.MapClaims) { delete(c, "sub") },
 		"no jti":          func(c jwt.MapClaims) { delete(c, "jti") },
@@ -437,7 +455,8 @@ func TestAProviderSignsOut(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.False(t, isIn(first) || isIn(second), "all of the account")
 	var ended int
-	require.NoError(t, s.tables.Get(&ended, `SELECT count(*) FROM audit_entries WHERE action = 'session.end' AND actor = 'user 17'`))
+	require.NoError(t, s.tables.Get(&ended,
+		`SELECT count(*) FROM audit_entries WHERE action = 'session.end' AND actor = 'user 17'`))
 	require.Equal(t, 2, ended)
 
 	local := newGuardedSite(t)
@@ -452,7 +471,8 @@ func TestAProviderSignsOut(t *testing.T) {
 func TestAProviderIsAskedForAProof(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "*=editor")
-	user := claiming{&mockoidc.MockUser{Subject: "17", PreferredUsername: "lilei", Groups: []string{"x"}}, func(jwt.MapClaims) {}}
+	user := claiming{&mockoidc.MockUser{Subject: "17", PreferredUsername: "lilei", Groups: []string{"x"}},
+		func(jwt.MapClaims) {}}
 	b := s.newBrowser(t)
 	b.throughProvider(t, provider, user, "/tasks")
 	place := "/projects/" + db.DefaultProject.String()
@@ -468,7 +488,8 @@ func TestAProviderIsAskedForAProof(t *testing.T) {
 		"in the future":        func(c jwt.MapClaims) { c["auth_time"] = 1e30 },
 	} {
 		provider.QueueUser(claiming{user.MockUser, change})
-		require.Equal(t, http.StatusForbidden, b.backFrom(t, b.get(t, form.Find(".gate a.btn").AttrOr("href", ""))).StatusCode, what)
+		require.Equal(t, http.StatusForbidden,
+			b.backFrom(t, b.get(t, form.Find(".gate a.btn").AttrOr("href", ""))).StatusCode, what)
 	}
 	require.Equal(t, http.StatusForbidden, b.send(t, place+"/tokens", url.Values{"name": {"pipeline"}}).StatusCode)
 	provider.QueueUser(claiming{user.MockUser, func(c jwt.MapClaims) { c["auth_time"] = time.Now().Unix() }})
@@ -488,7 +509,8 @@ type passkeys struct {
 }
 
 // ceremony begins with one request and ends with another, whose body answer makes from the options.
-func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values, answer func(options string) string) response {
+func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values,
+	answer func(options string) string) response {
 	t.Helper()
 	begun := p.send(t, begin, form)
 	if begun.StatusCode != http.StatusOK {
@@ -508,8 +530,8 @@ func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values, an
 	return p.do(t, request)
 }
 
-// newCredential is a new key. The library leaves out leading zeros of a point's coordinates (one key in 128), which no real device does
-// and no site accepts: such keys are drawn again.
+// newCredential is a new key. The library leaves out leading zeros of a point's coordinates (one key in 128), which no
+// real device does and no site accepts: such keys are drawn again.
 func newCredential() virtualwebauthn.Credential {
 	const whole = 77 // bytes of a key on the curve P-256: two coordinates of 32 and their names
 	for {
@@ -616,7 +638,8 @@ func TestPasskeys(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, p.send(t, id, nil).StatusCode)
 	s.signedIn(t, "李雷")
 
-	for _, address := range []string{"http://127.0.0.1:8080", "https://10.0.0.7", "http://wending.example", "https://[::1]:8443", "https://wending"} {
+	for _, address := range []string{"http://127.0.0.1:8080", "https://10.0.0.7", "http://wending.example",
+		"https://[::1]:8443", "https://wending"} {
 		none, err := access.NewPasskeys(address)
 		require.NoError(t, err, address)
 		require.Nil(t, none, address)
@@ -629,7 +652,8 @@ func TestASecondFactorForEverybody(t *testing.T) {
 	t.Parallel()
 	keys, err := access.NewPasskeys("http://localhost:1234")
 	require.NoError(t, err)
-	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Passkeys: keys, NeedsSecond: true, PublicURL: "http://localhost:1234"})}
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0,
+		handlers.Access{HasAccounts: true, Passkeys: keys, NeedsSecond: true, PublicURL: "http://localhost:1234"})}
 	s.people = people.New(s.store)
 	local := s.URL
 	s.Server.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
@@ -646,13 +670,15 @@ func TestASecondFactorForEverybody(t *testing.T) {
 	require.Equal(t, "/account/passkeys?next=%2Flibrary%2Fagents", away)
 	refused := p.get(t, api).mustBe(t, 403)
 	require.Contains(t, refused["message"], "通行密钥")
-	require.Contains(t, p.send(t, "/account/password", url.Values{"current": {"a much better one"}, "password": {goodPassword}}).Header.Get("Location"), "/account/passkeys")
+	require.Contains(t, p.send(t, "/account/password",
+		url.Values{"current": {"a much better one"}, "password": {goodPassword}}).Header.Get("Location"), "/account/passkeys")
 	page := p.get(t, away).page(t)
 	require.Equal(t, "/library/agents", page.Find("form#passkey [name=next]").AttrOr("value", ""))
 	s.Server.URL = local
 	elsewhere := s.newBrowser(t)
 	elsewhere.send(t, "/login", url.Values{"name": {"李雷"}, "password": {"a much better one"}})
-	require.Equal(t, "http://localhost:1234", elsewhere.get(t, "/account/passkeys").page(t).Find(".gate a").AttrOr("href", ""), "where passkeys work")
+	require.Equal(t, "http://localhost:1234",
+		elsewhere.get(t, "/account/passkeys").page(t).Find(".gate a").AttrOr("href", ""), "where passkeys work")
 	s.Server.URL = strings.Replace(local, "127.0.0.1", "localhost", 1)
 	p.register(t).mustBe(t, 200)
 	p.device.AddCredential(p.key)

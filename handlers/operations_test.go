@@ -74,7 +74,8 @@ func TestEveryOperationAnswersAsItIsDescribed(t *testing.T) {
 		out.Header().Set("Content-Type", "text/event-stream")
 		say(out, `{"event":"tool_started","data":{"tool":"painter","id":"t1","asset_type":"image"}}`,
 			fmt.Sprintf(`{"event":"asset","data":{"type":"image","url":%q}}`, w.agent+"/p.png"),
-			`{"event":"asset","data":{"type":"image","url":"http://127.0.0.1:1/none.png"}}`, `{"event":"node_finished","data":{"output":"42"}}`)
+			`{"event":"asset","data":{"type":"image","url":"http://127.0.0.1:1/none.png"}}`,
+			`{"event":"node_finished","data":{"output":"42"}}`)
 	})
 	w.agent = serve(t, files)
 	w.library()
@@ -104,7 +105,8 @@ func (w *walk) canAnswer(one *operation, status string) bool {
 	case "413": // an archive may be as large as a gigabyte
 		return one.id != "import-task"
 	case "429": // 429 has other reasons here than busy gates; TestAProjectHasSoManyOfEach fills a project
-		return !slices.Contains([]string{"evaluate-task", "group-answers", "import-task", "change-dataset", "create-token", "create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
+		return !slices.Contains([]string{"evaluate-task", "group-answers", "import-task", "change-dataset", "create-token",
+			"create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
 	}
 	return true
 }
@@ -129,7 +131,8 @@ func (w *walk) library() {
 	w.do("POST", "agents/"+agent+"/test", nil, 200)
 	w.do("POST", "agents/detect", object{"url": w.agent + "/run"}, 200)
 	polled := w.do("POST", "agents", object{"name": "polled", "protocol": "default", "url": w.agent, "poll": object{
-		"url_path": "url", "interval_seconds": 1, "done_path": "status", "done_values": []string{"done"}, "result_path": "result",
+		"url_path": "url", "interval_seconds": 1, "done_path": "status", "done_values": []string{"done"},
+		"result_path": "result",
 	}}, 201)
 	require.NotNil(w.t, polled["poll"])
 	w.do("PATCH", "agents/"+polled["id"].(string), object{"poll": nil}, 200)
@@ -142,7 +145,8 @@ func (w *walk) library() {
 	w.ids["datasets"] = dataset
 	w.file("datasets/"+dataset+"/versions", map[string]string{"note": "n", "file@q.csv": questions + "q3,x,y,z\n"}, 201)
 	w.do("PATCH", "datasets/"+dataset, object{"description": "x"}, 200)
-	for _, path := range []string{"", "/" + dataset, "/" + dataset + "/versions", "/" + dataset + "/versions/2", "/" + dataset + "/versions/2/rows"} {
+	for _, path := range []string{"", "/" + dataset, "/" + dataset + "/versions", "/" + dataset + "/versions/2",
+		"/" + dataset + "/versions/2/rows"} {
 		w.do("GET", "datasets"+path, nil, 200)
 	}
 	require.Equal(w.t, 200, w.read("datasets/"+dataset+"/versions/1/file").StatusCode)
@@ -151,7 +155,8 @@ func (w *walk) library() {
 	w.ids["judges"] = w.evaluator(w.t, "j", "judge", object{"model_id": judgeModel})
 	w.do("GET", "evaluators/"+w.ids["judges"], nil, 200)
 	w.do("POST", "evaluators/test", object{"kind": "exact", "answer": "1", "standard_answer": "2"}, 200)
-	w.do("POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": judgeModel}, "answer": "1", "history": "h"}, 200)
+	w.do("POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": judgeModel}, "answer": "1",
+		"history": "h"}, 200)
 	w.do("GET", "evaluators/"+evaluator+"/versions", nil, 200)
 	w.do("GET", "evaluators/"+evaluator+"/versions/1", nil, 200)
 	channel := id("channels", object{"name": "c", "kind": "webhook", "url": w.hook.URL, "secret": hookSecret})
@@ -163,8 +168,10 @@ func (w *walk) library() {
 func (w *walk) tasks() {
 	t := w.t
 	draft := w.do("POST", "evaluation-tasks", object{
-		"task_name": "比较", "dataset": w.ids["datasets"], "models": []string{w.ids["models"]}, "prompts": []string{w.ids["prompts"]},
-		"agents": []string{w.ids["agents"]}, "evaluators": []string{w.ids["evaluators"]}, "channels": []string{w.ids["channels"]},
+		"task_name": "比较", "dataset": w.ids["datasets"], "models": []string{w.ids["models"]},
+		"prompts": []string{w.ids["prompts"]},
+		"agents":  []string{w.ids["agents"]}, "evaluators": []string{w.ids["evaluators"]},
+		"channels":      []string{w.ids["channels"]},
 		"runs_per_item": 2, "start": false,
 	}, 201)["task_id"].(string)
 	path := "evaluation-tasks/" + draft
@@ -188,7 +195,8 @@ func (w *walk) tasks() {
 	w.readTask(draft)
 	w.talk()
 
-	plain := w.create(t, w.agent+"/run", map[string]string{"runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\ngood,画,42\nbad,坏,42\n"})
+	plain := w.create(t, w.agent+"/run", map[string]string{"runs_per_item": "2",
+		"file@q.csv": "question_id,question,standard_answer\ngood,画,42\nbad,坏,42\n"})
 	w.ids["evaluation-tasks"] = plain
 	w.awaitDone(t, plain)
 	w.awaitAssets(t, plain)
@@ -202,11 +210,13 @@ func (w *walk) tasks() {
 	w.do("GET", "comparison?a="+draft+":1&b="+draft+":2", nil, 200)
 	w.do("POST", "facts", object{"answers": []string{"30 日内答复。", "35 日内答复。"}}, 200)
 	w.do("GET", "comparison?a="+draft+"&b="+plain, nil, 200)
-	w.do("POST", "evaluation-tasks/"+draft+"/confirm", object{"against": draft + ":1", "variant": 2, "runs": 1, "question_ids": []string{"new"}}, 202)
+	w.do("POST", "evaluation-tasks/"+draft+"/confirm",
+		object{"against": draft + ":1", "variant": 2, "runs": 1, "question_ids": []string{"new"}}, 202)
 	w.awaitDone(t, draft)
 	w.read("comparison/export?a=" + draft + "&b=" + plain)
 	w.read("comparison/export?a=" + draft + "&b=" + plain + "&format=xlsx")
-	w.do("POST", "evaluation-tasks/estimate", object{"dataset": w.ids["datasets"], "models": []string{w.ids["models"]}}, 200)
+	w.do("POST", "evaluation-tasks/estimate", object{"dataset": w.ids["datasets"], "models": []string{w.ids["models"]}},
+		200)
 	copied := w.file(path+"/clone", map[string]string{"task_name": "again", "start": "false"}, 201)["task_id"].(string)
 	w.ids["drafts"] = copied
 	imported := w.importArchive(t, w.read(path+"/archive").body)
@@ -226,11 +236,14 @@ func (w *walk) tasks() {
 	w.ids["schedules"] = schedule
 	w.do("PATCH", "schedules/"+schedule, object{"channels": nil}, 200)
 	w.due(t, schedule, 0)
-	dbtest.Await(t, 20*time.Second, "a firing", func() bool { return len(w.listed(t, "schedules/"+schedule+"/tasks")) == 1 })
+	dbtest.Await(t, 20*time.Second, "a firing", func() bool {
+		return len(w.listed(t, "schedules/"+schedule+"/tasks")) == 1
+	})
 	fired := w.listed(t, "schedules/"+schedule+"/tasks")[0]["task_id"].(string)
 	w.awaitDone(t, fired)
 	require.Equal(t, "schedule", w.listed(t, "evaluation-tasks/"+fired+"/launches")[0]["requested_via"])
-	for _, path := range []string{"schedules", "schedules/" + schedule, "schedules/" + schedule + "/firings", "schedules/" + schedule + "/tasks", "schedules/" + schedule + "/changes"} {
+	for _, path := range []string{"schedules", "schedules/" + schedule, "schedules/" + schedule + "/firings",
+		"schedules/" + schedule + "/tasks", "schedules/" + schedule + "/changes"} {
 		w.do("GET", path, nil, 200)
 	}
 	dbtest.Await(t, 20*time.Second, "a delivery of a task", func() bool {
@@ -262,7 +275,8 @@ func (w *walk) talk() {
 func (w *walk) readTask(id string) {
 	w.t.Helper()
 	path := "evaluation-tasks/" + id
-	for _, part := range []string{"", "/statistics", "/statistics?include_defaults=true", "/items?state=done", "/results", "/results?sort=-agreement&page_size=1", "/launches", "/assets", "/reviews"} {
+	for _, part := range []string{"", "/statistics", "/statistics?include_defaults=true", "/items?state=done", "/results",
+		"/results?sort=-agreement&page_size=1", "/launches", "/assets", "/reviews"} {
 		w.do("GET", path+part, nil, 200)
 	}
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
@@ -313,7 +327,8 @@ func (w *walk) carry() {
 	fake := agenttest.New(w.t, func(out http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(out, "42") })
 	var sides [2]string
 	for n := range sides {
-		sides[n] = w.create(w.t, fake.URL, map[string]string{"runs_per_item": "2", "file@q.csv": "question_id,question,standard_answer\nq1,问,42\n"})
+		sides[n] = w.create(w.t, fake.URL, map[string]string{"runs_per_item": "2",
+			"file@q.csv": "question_id,question,standard_answer\nq1,问,42\n"})
 		w.awaitDone(w.t, sides[n])
 	}
 	w.do("PUT", "evaluation-tasks/"+sides[0]+"/items/q1/review", object{"reviewer": "李雷", "verdict": "PASS"}, 200)
@@ -359,7 +374,8 @@ func (w *walk) people() {
 	w.do("GET", "tokens", nil, 200)
 	w.ids["shares"] = w.do("POST", "shares", object{"task_id": w.ids["evaluation-tasks"]}, 201)["id"].(string)
 	w.do("GET", "shares?task_id="+w.ids["evaluation-tasks"], nil, 200)
-	w.ids["views"] = w.do("POST", "views", object{"name": "失败的题", "kind": "questions", "query": "filter=failed&column.category=%E5%90%88%E5%90%8C"}, 201)["id"].(string)
+	w.ids["views"] = w.do("POST", "views", object{"name": "失败的题", "kind": "questions",
+		"query": "filter=failed&column.category=%E5%90%88%E5%90%8C"}, 201)["id"].(string)
 	w.do("GET", "views", nil, 200)
 	w.do("GET", "views/"+w.ids["views"], nil, 200)
 	w.do("PATCH", "views/"+w.ids["views"], object{"name": "失败"}, 200)
@@ -368,7 +384,8 @@ func (w *walk) people() {
 
 // bodies are the bodies that operations need before they notice a missing object.
 var bodies = map[string]any{
-	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"}, "read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
+	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"},
+	"read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
 	"carry-reviews":        object{"from": uuid.NewString(), "reviewer": "x"},
 	"confirm-changes":      object{"against": uuid.NewString()},
 	"group-answers":        object{"model_id": uuid.NewString()},
@@ -384,7 +401,8 @@ func filled(one *operation) string {
 		return uuid.NewString()
 	}), libraryAPI)
 	return path + map[string]string{
-		"withdraw-review": "?reviewer=x&version=1", "compare-tasks": "?a=" + uuid.NewString() + "&b=" + uuid.NewString(), "list-shares": "?task_id=" + uuid.NewString(),
+		"withdraw-review": "?reviewer=x&version=1", "compare-tasks": "?a=" + uuid.NewString() + "&b=" + uuid.NewString(),
+		"list-shares":            "?task_id=" + uuid.NewString(),
 		"list-carriable-reviews": "?from=" + uuid.NewString(), "withdraw-carried-reviews": "?reviewer=x",
 	}[one.id]
 }
@@ -482,10 +500,12 @@ func (w *walk) usedUp() {
 
 func (w *walk) removals() {
 	w.do("DELETE", "projects/"+w.ids["projects"]+"/members/"+w.ids["users"], nil, 204)
-	for _, kind := range []string{"tokens", "shares", "views", "schedules", "channels", "evaluators", "prompts", "datasets", "agents", "models", "providers"} {
+	for _, kind := range []string{"tokens", "shares", "views", "schedules", "channels", "evaluators", "prompts",
+		"datasets", "agents", "models", "providers"} {
 		w.do("DELETE", kind+"/"+w.ids[kind], nil, 204)
 	}
-	for _, kind := range []string{"schedules", "channels", "evaluators", "prompts", "datasets", "agents", "models", "providers"} {
+	for _, kind := range []string{"schedules", "channels", "evaluators", "prompts", "datasets", "agents", "models",
+		"providers"} {
 		w.do("GET", kind+"?archived=true", nil, 200)
 	}
 	w.do("GET", "shares?task_id="+w.ids["evaluation-tasks"], nil, 200)
@@ -513,9 +533,12 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 		{"POST", "evaluation-tasks", with(task, "run_per_item", 1), "未知字段 run_per_item，是否想写 runs_per_item？"},
 		{"POST", "evaluation-tasks/estimate", with(task, "timeout", 1), "未知字段 timeout，是否想写 timeout_seconds？"},
 		{"POST", "shares", object{"task_id": id, "days": 3}, "未知字段 days，是否想写 expires_in_days？"},
-		{"POST", "agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1/", "poll": object{"url_paht": "x"}}, "未知字段 poll.url_paht，是否想写 poll.url_path？"},
-		{"POST", "schedules", object{"name": "s", "task_id": id, "cron": "0 2 * * *", "alert": object{"metric": "cost", "ifworse": true}}, "未知字段 alert.ifworse，是否想写 alert.if_worse？"},
-		{"PUT", "evaluation-tasks/" + id + "/items/q1/review", object{"verdict": "PASS", "reviewers": "x"}, "未知字段 reviewers，是否想写 reviewer？"},
+		{"POST", "agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1/",
+			"poll": object{"url_paht": "x"}}, "未知字段 poll.url_paht，是否想写 poll.url_path？"},
+		{"POST", "schedules", object{"name": "s", "task_id": id, "cron": "0 2 * * *",
+			"alert": object{"metric": "cost", "ifworse": true}}, "未知字段 alert.ifworse，是否想写 alert.if_worse？"},
+		{"PUT", "evaluation-tasks/" + id + "/items/q1/review", object{"verdict": "PASS", "reviewers": "x"},
+			"未知字段 reviewers，是否想写 reviewer？"},
 		{"POST", "evaluation-tasks/" + id + "/run", object{"runs": 3}, "未知字段 runs，此接口不接受任何字段"},
 		{"GET", "evaluation-tasks?pagesize=5", nil, "未知参数 pagesize，是否想写 page_size？"},
 		{"DELETE", "prompts/" + id + "?forced=1", nil, "未知参数 forced，是否想写 "},
@@ -549,5 +572,6 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 // savedDataset saves a dataset and returns its id.
 func (s *site) savedDataset(t *testing.T) string {
 	t.Helper()
-	return s.post(t, libraryAPI+"datasets", map[string]string{"name": "d", "file@q.csv": questions}).mustBe(t, 201)["id"].(string)
+	return s.post(t, libraryAPI+"datasets", map[string]string{"name": "d", "file@q.csv": questions}).mustBe(t,
+		201)["id"].(string)
 }

@@ -25,7 +25,9 @@ func chunks(reason string, deltas ...string) func(http.ResponseWriter, agenttest
 		for _, delta := range deltas {
 			_, _ = w.Write([]byte(`data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":` + delta + "}]}\n\n"))
 		}
-		_, _ = w.Write([]byte(`data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"` + reason + "\"}]}\n\ndata: [DONE]\n\n"))
+		_,
+			_ = w.Write([]byte(`data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"` +
+			reason + "\"}]}\n\ndata: [DONE]\n\n"))
 	}
 }
 
@@ -63,7 +65,8 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 		code, text     any
 		isJudged       bool
 	}{
-		{"SUCCEEDED", "stop", nil, "Paris", true}, {"FAILED", "refusal", "REFUSED", "I can't help.", false}, {"FAILED", "content_filter", "CONTENT_FILTERED", "Well", false},
+		{"SUCCEEDED", "stop", nil, "Paris", true}, {"FAILED", "refusal", "REFUSED", "I can't help.", false},
+		{"FAILED", "content_filter", "CONTENT_FILTERED", "Well", false},
 		{"SUCCEEDED", "length", nil, "Par", true}, {"FAILED", "tool_calls", "NO_ANSWER", nil, false},
 	} {
 		run := runs[2*n].(object)
@@ -95,7 +98,9 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 		require.Equal(t, want, [3]float64{of["refused"].(float64), of["filtered"].(float64), of["truncated"].(float64)}, n)
 	}
 
-	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body, []byte("\uFEFF")))).ReadAll()
+	rows,
+		err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body,
+		[]byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{"run_1_finish_reason", "run_2_finish_reason"}, rows[0][len(rows[0])-2:])
 	require.Equal(t, []string{"refusal", "refusal"}, rows[2][len(rows[2])-2:])
@@ -104,10 +109,12 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(first), &line))
 	require.Equal(t, "length", line.Runs[6]["finish_reason"])
 
-	for view, want := range map[string][]string{"columns": {"截断", "拒答", "被过滤", "I can't help."}, "merged": {"截断", "拒答", "被过滤", "I can't help."}} {
+	for view, want := range map[string][]string{"columns": {"截断", "拒答", "被过滤", "I can't help."},
+		"merged": {"截断", "拒答", "被过滤", "I can't help."}} {
 		shown := ""
 		for variant := range variants { // a variant's answers are loaded when it is opened
-			shown += s.get(t, "/tasks/"+id+"/results?view="+view+"&variant="+strconv.Itoa(variant+1)).page(t).Find("#main, main").Text()
+			shown += s.get(t, "/tasks/"+id+"/results?view="+view+"&variant="+strconv.Itoa(variant+1)).page(t).
+				Find("#main, main").Text()
 		}
 		for _, text := range want {
 			require.Contains(t, shown, text, view)
@@ -116,7 +123,8 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	filtered := s.get(t, "/tasks/"+id+"/results?error_code=REFUSED&variant=2").page(t)
 	require.Equal(t, 2, filtered.Find("article.result").Length())
 	require.Equal(t, "REFUSED", filtered.Find("select[name=error_code] option[selected]").AttrOr("value", ""))
-	require.Zero(t, s.get(t, "/tasks/"+id+"/results?finish_reason=length&variant=1").page(t).Find("article.result").Length())
+	require.Zero(t, s.get(t, "/tasks/"+id+"/results?finish_reason=length&variant=1").page(t).Find(
+		"article.result").Length())
 	require.Equal(t, 303, s.get(t, "/tasks/"+id+"/results?finish_reason=whim").StatusCode)
 
 	report := s.get(t, "/tasks/"+id+"/report").page(t)
@@ -140,7 +148,8 @@ func TestAPlainReportKeepsItsColumns(t *testing.T) {
 	require.NotContains(t, string(s.get(t, api+"/"+id+"/export?format=csv").body), "finish_reason")
 	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"finish_reason":"length"`)
 	require.Contains(t, s.get(t, "/tasks/"+id+"/results").page(t).Find("article.result .tag-truncated").Text(), "截断")
-	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
+	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil,
+		200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
 	require.EqualValues(t, 7, run["total_tokens"], "the default protocol's usage is read")
 }
 
@@ -155,23 +164,31 @@ func TestAnAgentsTokensCostWhatItsPricesSay(t *testing.T) {
 		if calls.Add(1) > 8 { // until the budget is found to be used up
 			<-released
 		}
-		_, _ = w.Write([]byte(`data: {"event":"node_finished","data":{"output":"北京","usage":{"prompt_tokens":200,"completion_tokens":50}}}` + "\n\n"))
+		_,
+			_ = w.Write(
+			[]byte(
+				`data: {"event":"node_finished","data":{"output":"北京","usage":{"prompt_tokens":200,"completion_tokens":50}}}` +
+					"\n\n"))
 	})
 	t.Cleanup(release)
 	saved := s.entry(t, "POST", "agents", object{
-		"name": "priced", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited", "input_price": "2.50", "output_price": 10, "currency": "cny",
+		"name": "priced", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited", "input_price": "2.50",
+		"output_price": 10, "currency": "cny",
 	}, 201)
 	require.Equal(t, []any{"2.5", "10", "CNY"}, []any{saved["input_price"], saved["output_price"], saved["currency"]})
 	agent := saved["id"].(string)
 	id := s.create(t, "", map[string]string{"agents": agent, "runs_per_item": "2"})
 	s.awaitDone(t, id)
 	s.entry(t, "PATCH", "agents/"+agent, object{"input_price": "1000000", "output_price": "1000000"}, 200)
-	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
-	require.Equal(t, []any{"0.001", "CNY"}, []any{run["cost"], run["currency"]}, "200 × 2.5 + 50 × 10, a millionth of it, by the prices of then")
+	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil,
+		200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
+	require.Equal(t, []any{"0.001", "CNY"}, []any{run["cost"], run["currency"]},
+		"200 × 2.5 + 50 × 10, a millionth of it, by the prices of then")
 	variant := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)[0].(object)
 	require.Equal(t, "0.004", variant["cost"])
 
-	capped := s.create(t, "", map[string]string{"agents": agent, "runs_per_item": "20", "concurrency": "1", "max_cost": "250"})
+	capped := s.create(t, "", map[string]string{"agents": agent, "runs_per_item": "20", "concurrency": "1",
+		"max_cost": "250"})
 	dbtest.Await(t, 30*time.Second, "the budget bites", func() bool {
 		return s.entry(t, "GET", "evaluation-tasks/"+capped, nil, 200)["stop_reason"] == "BUDGET_TASK"
 	})
@@ -202,8 +219,10 @@ func TestAProvidersAddressHasAnExampleOfItsProtocol(t *testing.T) {
 	}, examples)
 	require.Contains(t, page.Find("noscript").Text(), "Anthropic Messages: https://api.anthropic.com")
 
-	saved := s.entry(t, "POST", "providers", object{"name": "claude", "protocol": "anthropic", "base_url": "https://api.anthropic.com"}, 201)
-	require.Equal(t, "https://api.anthropic.com", s.get(t, "/library/providers/"+saved["id"].(string)).page(t).Find("#base_url").AttrOr("placeholder", ""))
+	saved := s.entry(t, "POST", "providers",
+		object{"name": "claude", "protocol": "anthropic", "base_url": "https://api.anthropic.com"}, 201)
+	require.Equal(t, "https://api.anthropic.com",
+		s.get(t, "/library/providers/"+saved["id"].(string)).page(t).Find("#base_url").AttrOr("placeholder", ""))
 }
 
 // An agent that does not stream is called once more without streaming, with a rate-limit slot of its own and
@@ -235,7 +254,8 @@ func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 	}
 	refused, calls := streamed(), len(fake.Calls())
 	require.Positive(t, refused)
-	require.GreaterOrEqual(t, time.Unix(0, last.Load()).Sub(begun), time.Duration(calls-1)*250*time.Millisecond, "each call has a slot")
+	require.GreaterOrEqual(t, time.Unix(0, last.Load()).Sub(begun), time.Duration(calls-1)*250*time.Millisecond,
+		"each call has a slot")
 	fellBack := 0
 	for _, item := range s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any) {
 		run := item.(object)["runs"].([]any)[0].(object)
@@ -247,7 +267,8 @@ func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 		dbtest.Await(t, time.Minute, "the events say so", func() bool {
 			return strings.Contains(string(s.get(t, libraryAPI+path+"/events").body), `"name":"not_streamed"`)
 		})
-		require.Equal(t, false, s.entry(t, "GET", path+"/input", nil, 200)["body"].(object)["stream"], "what was sent in the end")
+		require.Equal(t, false, s.entry(t, "GET", path+"/input", nil, 200)["body"].(object)["stream"],
+			"what was sent in the end")
 	}
 	require.Equal(t, refused, fellBack)
 	require.Equal(t, 2+refused, calls)

@@ -34,8 +34,10 @@ func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 	for _, page := range []struct{ name, path string }{
 		{"list", "/tasks"}, {"list-last-page", "/tasks?page=500"}, {"list-search", "/tasks?query=task+99&status=SUCCEEDED"},
 		{"results", "/tasks/" + large + "/results"}, {"results-last-page", "/tasks/" + large + "/results?page=50"},
-		{"results-filter", "/tasks/" + large + "/results?filter=failed&search=9"}, {"task", "/tasks/" + large}, {"launches", "/tasks/" + large + "/launches"},
-		{"api-list", "/api/v1/evaluation-tasks"}, {"api-results", "/api/v1/evaluation-tasks/" + large + "/results"}, {"api-task", "/api/v1/evaluation-tasks/" + large},
+		{"results-filter", "/tasks/" + large + "/results?filter=failed&search=9"}, {"task", "/tasks/" + large},
+		{"launches", "/tasks/" + large + "/launches"},
+		{"api-list", "/api/v1/evaluation-tasks"}, {"api-results", "/api/v1/evaluation-tasks/" + large + "/results"},
+		{"api-task", "/api/v1/evaluation-tasks/" + large},
 	} {
 		b.Run(page.name, func(b *testing.B) { s.measure(b, page.path, pageBudget, "%-of-50ms") })
 	}
@@ -46,10 +48,15 @@ func BenchmarkPagesOfEightVariants(b *testing.B) {
 	s := newSite(b, false)
 	id := s.seedEightVariants(b)
 	for _, page := range []struct{ name, path string }{
-		{"results", "/tasks/" + id.String() + "/results"}, {"results-of-a-variant", "/tasks/" + id.String() + "/results?variant=3"},
-		{"variants", "/tasks/" + id.String() + "/variants"}, {"variants-sorted", "/tasks/" + id.String() + "/variants?sort=spread"}, {"api-results", "/api/v1/evaluation-tasks/" + id.String() + "/results"},
-		{"api-statistics", "/api/v1/evaluation-tasks/" + id.String() + "/statistics"}, {"summary", "/tasks/" + id.String() + "/report"},
-		{"results-not-passed", "/tasks/" + id.String() + "/results?filter=unpassed"}, {"api-results-not-passed", "/api/v1/evaluation-tasks/" + id.String() + "/results?passed=false"},
+		{"results", "/tasks/" + id.String() + "/results"},
+		{"results-of-a-variant", "/tasks/" + id.String() + "/results?variant=3"},
+		{"variants", "/tasks/" + id.String() + "/variants"},
+		{"variants-sorted", "/tasks/" + id.String() + "/variants?sort=spread"},
+		{"api-results", "/api/v1/evaluation-tasks/" + id.String() + "/results"},
+		{"api-statistics", "/api/v1/evaluation-tasks/" + id.String() + "/statistics"},
+		{"summary", "/tasks/" + id.String() + "/report"},
+		{"results-not-passed", "/tasks/" + id.String() + "/results?filter=unpassed"},
+		{"api-results-not-passed", "/api/v1/evaluation-tasks/" + id.String() + "/results?passed=false"},
 	} {
 		b.Run(page.name, func(b *testing.B) { s.measure(b, page.path, 2*pageBudget, "%-of-100ms") })
 	}
@@ -73,8 +80,8 @@ func (s *site) seedEightVariants(b *testing.B) uuid.UUID {
 	return id
 }
 
-// The numbers of a report and of a comparison of that size, and the part of their time that plain ones take: means, standard
-// deviations over questions, and unadjusted p-values from the same rows.
+// The numbers of a report and of a comparison of that size, and the part of their time that plain ones take: means,
+// standard deviations over questions, and unadjusted p-values from the same rows.
 func BenchmarkNumbersOfEightVariants(b *testing.B) {
 	s := newSite(b, false)
 	ctx := b.Context()
@@ -101,7 +108,8 @@ func BenchmarkNumbersOfEightVariants(b *testing.B) {
 			ratio(b, func() {
 				matrix := read()
 				comparison := measure.CompareTasks(matrix[0], matrix[1])
-				require.NoError(b, results.Test(ctx, report.Side{TaskID: task.ID, Variant: 1}, report.Side{TaskID: task.ID, Variant: 2}, comparison.Pairs))
+				require.NoError(b, results.Test(ctx, report.Side{TaskID: task.ID, Variant: 1},
+					report.Side{TaskID: task.ID, Variant: 2}, comparison.Pairs))
 				for _, one := range summary.MeasuresOf(true) {
 					comparison.Change(one.Of)
 				}
@@ -114,8 +122,8 @@ func BenchmarkNumbersOfEightVariants(b *testing.B) {
 	}
 }
 
-// plainNumbers computes the paired differences of all pairs of variants, as if every question were independent and every test the
-// only one.
+// plainNumbers computes the paired differences of all pairs of variants, as if every question were independent and
+// every test the only one.
 func plainNumbers(matrix [][]measure.ComparedQuestion) {
 	for _, one := range summary.MeasuresOf(true) {
 		for n, a := range matrix {

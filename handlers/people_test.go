@@ -68,7 +68,8 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	s.ask(t, root, "POST", v1+"projects/"+law+"/members", object{"name": "han meimei", "role": "reviewer"}).mustBe(t, 404)
 	boss := s.user(t, "boss", people.Admin, uuid.MustParse(law))
 	lead := s.token(t, people.Admin, uuid.MustParse(law), &boss.ID)
-	member := s.ask(t, lead, "POST", v1+"projects/"+law+"/members", object{"name": "han meimei", "role": "reviewer"}).mustBe(t, 201)
+	member := s.ask(t, lead, "POST", v1+"projects/"+law+"/members", object{"name": "han meimei", "role": "reviewer"}).
+		mustBe(t, 201)
 	require.Equal(t, "reviewer", member["role"])
 	s.ask(t, lead, "POST", v1+"projects/"+law+"/members", object{"name": "nobody", "role": "reviewer"}).mustBe(t, 422)
 	s.ask(t, lead, "PUT", v1+"projects/"+law+"/members/"+han["id"].(string), object{"role": "editor"}).mustBe(t, 200)
@@ -77,7 +78,8 @@ func TestADepartmentByTheAPI(t *testing.T) {
 
 	// A token is shown once, has the rights of its role in its project, and none after it was revoked.
 	b := s.signedIn(t, "李雷")
-	request, err := http.NewRequest(http.MethodPost, s.URL+v1+"tokens", strings.NewReader(`{"name": "pipeline", "role": "editor", "expires_in_days": 30}`))
+	request, err := http.NewRequest(http.MethodPost, s.URL+v1+"tokens",
+		strings.NewReader(`{"name": "pipeline", "role": "editor", "expires_in_days": 30}`))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Origin", s.URL)
@@ -98,7 +100,8 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	}
 
 	// Tokens created with a token end with it.
-	parent := s.ask(t, lead, "POST", v1+"tokens", object{"name": "parent", "role": "admin", "expires_in_days": 1}).mustBe(t, 201)
+	parent := s.ask(t, lead, "POST", v1+"tokens", object{"name": "parent", "role": "admin", "expires_in_days": 1}).
+		mustBe(t, 201)
 	child := s.ask(t, parent["token"].(string), "POST", v1+"tokens", object{
 		"name": "child", "role": "viewer", "expires_in_days": 0,
 	}).mustBe(t, 201)
@@ -121,15 +124,20 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	s.ask(t, lead, "DELETE", v1+"projects/"+law+"/members/"+han["id"].(string), nil).mustBe(t, 404)
 
 	// At least one account that may manage accounts is always left.
-	admin := s.ask(t, root, "POST", v1+"users", object{"name": "root", "password": goodPassword, "is_admin": true}).mustBe(t, 201)["id"].(string)
+	admin := s.ask(t, root, "POST", v1+"users", object{"name": "root", "password": goodPassword, "is_admin": true}).
+		mustBe(t, 201)["id"].(string)
 	s.ask(t, root, "PATCH", v1+"users/"+admin, object{"is_disabled": true}).mustBe(t, 409)
 	s.ask(t, root, "PATCH", v1+"users/"+admin, object{"is_admin": false, "password": "evil horse battery"}).mustBe(t, 409)
-	require.Equal(t, http.StatusSeeOther, s.newBrowser(t).send(t, "/login", url.Values{"name": {"root"}, "password": {goodPassword}}).StatusCode, "all or nothing")
+	require.Equal(t, http.StatusSeeOther, s.newBrowser(t).send(t, "/login",
+		url.Values{"name": {"root"}, "password": {goodPassword}}).StatusCode, "all or nothing")
 	s.ask(t, root, "PATCH", v1+"users/"+lilei["id"].(string), object{"is_disabled": true}).mustBe(t, 200)
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode, "signed out at once")
-	require.Equal(t, http.StatusUnauthorized, b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}}).StatusCode)
-	s.ask(t, root, "PATCH", v1+"users/"+lilei["id"].(string), object{"is_disabled": false, "password": "another good one"}).mustBe(t, 200)
-	require.Equal(t, http.StatusSeeOther, b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {"another good one"}}).StatusCode)
+	require.Equal(t, http.StatusUnauthorized,
+		b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}}).StatusCode)
+	s.ask(t, root, "PATCH", v1+"users/"+lilei["id"].(string),
+		object{"is_disabled": false, "password": "another good one"}).mustBe(t, 200)
+	require.Equal(t, http.StatusSeeOther, b.send(t, "/login",
+		url.Values{"name": {"李雷"}, "password": {"another good one"}}).StatusCode)
 }
 
 func ptr[T any](value T) *T { return &value }
@@ -150,7 +158,8 @@ func TestNamesThatLookLikeAnothersAreRefused(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode, name)
 		require.Contains(t, page.page(t).Find("#name-error").Text(), "看起来不同", name)
 	}
-	require.ErrorIs(t, s.people.AddUser(t.Context(), people.User{ID: uuid.New(), Name: "аdmin"}), people.ErrNameTaken, "below them, too")
+	require.ErrorIs(t, s.people.AddUser(t.Context(), people.User{ID: uuid.New(), Name: "аdmin"}), people.ErrNameTaken,
+		"below them, too")
 	s.ask(t, root, "POST", "/api/v1/users", object{"name": "admins", "password": goodPassword}).mustBe(t, 201)
 }
 
@@ -173,10 +182,12 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	agent := s.made(t, root, "/api/v1/agents", object{
 		"name": "客服", "protocol": "default", "url": fake.URL, "headers": object{"X-Key": "c4naryheader"},
 	})
-	s.ask(t, root, "PATCH", "/api/v1/agents/"+agent, object{"name": "客服二", "headers": object{"X-Key": "c4narynext"}}).mustBe(t, 200)
+	s.ask(t, root, "PATCH", "/api/v1/agents/"+agent, object{"name": "客服二", "headers": object{"X-Key": "c4narynext"}}).
+		mustBe(t, 200)
 	s.ask(t, root, "POST", "/api/v1/agents/"+agent+"/test", object{"question": "hi"}).mustBe(t, 200)
 	viewer := s.user(t, "看", people.Viewer, db.DefaultProject)
-	s.ask(t, s.token(t, people.Admin, db.DefaultProject, &viewer.ID), "DELETE", "/api/v1/agents/"+agent, nil).mustBe(t, 403)
+	s.ask(t, s.token(t, people.Admin, db.DefaultProject, &viewer.ID), "DELETE", "/api/v1/agents/"+agent,
+		nil).mustBe(t, 403)
 
 	entries := func(query string) (items []map[string]any) {
 		for _, one := range s.ask(t, root, "GET", "/api/v1/audit?page_size=100&"+query, nil).mustBe(t, 200)["items"].([]any) {
@@ -188,7 +199,8 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	for _, one := range entries("actor=" + url.QueryEscape("李雷")) {
 		did = append(did, one["action"].(string))
 	}
-	require.Equal(t, []string{"sign-in.refused", "task.delete", "dataset.download", "task.export", "task.run", "task.create", "sign-in"}, did)
+	require.Equal(t, []string{"sign-in.refused", "task.delete", "dataset.download", "task.export", "task.run",
+		"task.create", "sign-in"}, did)
 	of := entries("object=" + id)
 	require.Len(t, of, 5, "creation, start, export, download, delete")
 	for _, one := range of {
@@ -230,7 +242,8 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	require.Len(t, rows, 5, "%v", rows)
 	s.tables.MustExec(`UPDATE audit_chain SET last_hash = last_hash, seal = decode('00', 'hex')`)
 	require.Contains(t, b.get(t, "/admin/audit?check=1").page(t).Find(".alert").Text(), "SECRET_KEY")
-	s.tables.MustExec(`SET session_replication_role = replica; DELETE FROM audit_entries WHERE seq = 3; SET session_replication_role = origin`)
+	s.tables.MustExec(
+		`SET session_replication_role = replica; DELETE FROM audit_entries WHERE seq = 3; SET session_replication_role = origin`)
 	require.Contains(t, b.get(t, "/admin/audit?check=1").page(t).Find(".alert").Text(), "第 3 条")
 }
 
@@ -242,10 +255,12 @@ func TestAReportIsSharedByALink(t *testing.T) {
 	b := s.signedIn(t, "李雷")
 	id := s.draft(t, b)
 	require.Equal(t, http.StatusOK, b.get(t, "/tasks/"+id+"/shares").StatusCode)
-	require.Equal(t, http.StatusConflict, b.send(t, "/tasks/"+id+"/shares", url.Values{"days": {"7"}}).StatusCode, "there is no report yet")
+	require.Equal(t, http.StatusConflict, b.send(t, "/tasks/"+id+"/shares", url.Values{"days": {"7"}}).StatusCode,
+		"there is no report yet")
 	b.send(t, "/tasks/"+id+"/run", nil)
 	s.awaitDone(t, id)
-	require.Equal(t, http.StatusUnprocessableEntity, b.send(t, "/tasks/"+id+"/shares", url.Values{"days": {"0"}}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity,
+		b.send(t, "/tasks/"+id+"/shares", url.Values{"days": {"0"}}).StatusCode)
 	made := b.send(t, "/tasks/"+id+"/shares", url.Values{"days": {"7"}})
 	require.Equal(t, http.StatusCreated, made.StatusCode)
 	address := made.page(t).Find("#new-share").Text()
@@ -263,7 +278,8 @@ func TestAReportIsSharedByALink(t *testing.T) {
 	require.Equal(t, "no-referrer", report.Header.Get("Referrer-Policy"))
 	require.Equal(t, "no-store", report.Header.Get("Cache-Control"))
 	require.Empty(t, report.Header.Values("Set-Cookie"))
-	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results/print", api + "/" + id, "/shared/" + secret + "/x", "/tasks"} {
+	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results/print", api + "/" + id,
+		"/shared/" + secret + "/x", "/tasks"} {
 		require.NotEqual(t, http.StatusOK, manager.get(t, path).StatusCode, path)
 	}
 	require.Equal(t, http.StatusNotFound, manager.get(t, "/shared/"+secret[:20]).StatusCode)
@@ -275,7 +291,8 @@ func TestAReportIsSharedByALink(t *testing.T) {
 		require.Equal(t, http.StatusOK, manager.get(t, "/shared/"+secret).StatusCode)
 	}
 	openings := func() (told []string) {
-		require.NoError(t, s.tables.Select(&told, `SELECT after FROM audit_entries WHERE action = 'share.open' AND object_name = 't'`))
+		require.NoError(t, s.tables.Select(&told,
+			`SELECT after FROM audit_entries WHERE action = 'share.open' AND object_name = 't'`))
 		return told
 	}
 	require.Empty(t, openings(), "the hour is not over")
@@ -308,7 +325,8 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	})
 	root := s.token(t, people.Admin, db.DefaultProject, nil)
 	place := "/api/v1/projects/" + db.DefaultProject.String()
-	for field, wrong := range map[string]any{"calls_per_day": 0, "lanes": -1, "disk_bytes": "much", "uploads_per_day": 1.5, "cost_per_month": "0"} {
+	for field, wrong := range map[string]any{"calls_per_day": 0, "lanes": -1, "disk_bytes": "much", "uploads_per_day": 1.5,
+		"cost_per_month": "0"} {
 		s.ask(t, root, "PATCH", place, object{field: wrong}).mustBe(t, 422)
 	}
 	s.ask(t, root, "PATCH", place, object{"calls_per_day": 25, "lanes": 2}).mustBe(t, 200)
@@ -337,7 +355,8 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	close(release)
 	s.awaitDone(t, first)
 	s.awaitDone(t, second)
-	require.Equal(t, "QUOTA_EXCEEDED", s.ask(t, root, "POST", api+"/"+first+"/extend", object{"runs_per_item": 10}).mustBe(t, 429)["code"])
+	require.Equal(t, "QUOTA_EXCEEDED", s.ask(t, root, "POST", api+"/"+first+"/extend",
+		object{"runs_per_item": 10}).mustBe(t, 429)["code"])
 	s.ask(t, root, "PATCH", place, object{"calls_per_day": nil}).mustBe(t, 200)
 	s.ask(t, root, "POST", api+"/"+first+"/extend", object{"runs_per_item": 6}).mustBe(t, 202)
 	s.awaitDone(t, first)
@@ -394,7 +413,8 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	b.send(t, "/tasks/"+id+"/run", nil)
 	s.awaitDone(t, id)
 	token := s.token(t, people.Reviewer, db.DefaultProject, &han.ID)
-	review := s.ask(t, token, "PUT", api+"/"+id+"/items/q1/review", object{"reviewer": "李雷", "verdict": "PASS"}).mustBe(t, 200)
+	review := s.ask(t, token, "PUT", api+"/"+id+"/items/q1/review", object{"reviewer": "李雷", "verdict": "PASS"}).mustBe(t,
+		200)
 	require.Equal(t, "韩梅梅", review["reviewer"])
 	s.ask(t, token, "PUT", api+"/"+id+"/items/q2/review", object{"verdict": "FAIL"}).mustBe(t, 200)
 	signed := s.ask(t, token, "POST", api+"/"+id+"/sign-off", object{"reviewer": "李雷"}).mustBe(t, 201)
@@ -408,7 +428,8 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	viewer := s.user(t, "看", people.Viewer, db.DefaultProject)
 	require.NotNil(t, viewer)
 	reader := s.signedIn(t, "看")
-	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/review", "/tasks/" + id + "/settings", "/tasks/" + id + "/gallery", "/library/agents", "/library/channels"} {
+	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/review",
+		"/tasks/" + id + "/settings", "/tasks/" + id + "/gallery", "/library/agents", "/library/channels"} {
 		shown := reader.get(t, path)
 		require.Equal(t, http.StatusOK, shown.StatusCode, path)
 		shown.page(t).Find("main form[method=post]").Each(func(_ int, form *goquery.Selection) {
@@ -425,13 +446,15 @@ func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
 	lilei := s.user(t, "李雷", people.Editor, db.DefaultProject)
-	editor, root := s.token(t, people.Admin, db.DefaultProject, &lilei.ID), s.token(t, people.Admin, db.DefaultProject, nil)
+	editor, root := s.token(t, people.Admin, db.DefaultProject, &lilei.ID),
+		s.token(t, people.Admin, db.DefaultProject, nil)
 	b := s.signedIn(t, "李雷")
 	v1 := "/api/v1/"
 	agent := s.made(t, editor, v1+"agents", object{
 		"name": "a", "protocol": "default", "url": s.URL, "headers": object{"X-Key": "one"},
 	})
-	provider := s.made(t, editor, v1+"providers", object{"name": "p", "protocol": "openai", "base_url": s.URL, "api_key": "one"})
+	provider := s.made(t, editor, v1+"providers",
+		object{"name": "p", "protocol": "openai", "base_url": s.URL, "api_key": "one"})
 	for path, change := range map[string]object{
 		"agents/" + agent:       {"headers": object{"X-Key": "two"}},
 		"providers/" + provider: {"api_key": "two"},
@@ -467,7 +490,8 @@ func TestEntriesOfTheAuditWait(t *testing.T) {
 	require.NoError(t, tx.Rollback())
 	dbtest.Await(t, 20*time.Second, "the entry", func() bool {
 		var count int
-		require.NoError(t, s.tables.Get(&count, `SELECT count(*) FROM audit_entries WHERE action = 'prompt.create' AND object_name = 'while it is locked'`))
+		require.NoError(t, s.tables.Get(&count,
+			`SELECT count(*) FROM audit_entries WHERE action = 'prompt.create' AND object_name = 'while it is locked'`))
 		return count == 1
 	})
 	require.NoError(t, s.tables.Select(&begun, `SELECT entry FROM audit_intents`))
@@ -475,7 +499,8 @@ func TestEntriesOfTheAuditWait(t *testing.T) {
 
 	// Requests without effect have no entry, and leave nothing behind.
 	s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "", "user": "x"}).mustBe(t, 422)
-	require.NoError(t, s.tables.Select(&begun, `SELECT action FROM audit_entries WHERE status = 422 UNION SELECT entry FROM audit_intents`))
+	require.NoError(t, s.tables.Select(&begun,
+		`SELECT action FROM audit_entries WHERE status = 422 UNION SELECT entry FROM audit_intents`))
 	require.Empty(t, begun)
 }
 
@@ -487,7 +512,8 @@ func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
 	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	b := s.newBrowser(t)
 	s.tables.MustExec(`ALTER TABLE audit_intents RENAME TO away`)
-	require.GreaterOrEqual(t, s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "unrecorded", "user": "x"}).StatusCode, 500)
+	require.GreaterOrEqual(t, s.ask(t, root, "POST", "/api/v1/prompts",
+		object{"name": "unrecorded", "user": "x"}).StatusCode, 500)
 	require.GreaterOrEqual(t, b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}}).StatusCode, 500)
 	var made int
 	require.NoError(t, s.tables.Get(&made, `SELECT (SELECT count(*) FROM prompts) + (SELECT count(*) FROM sessions)`))

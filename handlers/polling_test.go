@@ -62,10 +62,12 @@ func newStudio(t *testing.T) *studio {
 func (s *site) agentOf(t *testing.T, of *studio) string {
 	t.Helper()
 	return s.entry(t, http.MethodPost, "agents", object{
-		"name": "画室 " + fmt.Sprint(time.Now().UnixNano()), "protocol": "default", "url": of.url + "/jobs", "headers": object{"X-Key": "jobsecret"}, "rate_limit": "unlimited",
+		"name": "画室 " + fmt.Sprint(time.Now().UnixNano()), "protocol": "default", "url": of.url + "/jobs",
+		"headers": object{"X-Key": "jobsecret"}, "rate_limit": "unlimited",
 		"poll": object{
-			"url_path": "data.links[0].href", "interval_seconds": 1, "done_path": "data.status", "done_values": []string{"done"}, "failed_values": []string{"failed"},
-			"result_path": "data.result.text", "cancel_url_path": "data.cancel",
+			"url_path": "data.links[0].href", "interval_seconds": 1, "done_path": "data.status", "done_values": []string{"done"},
+			"failed_values": []string{"failed"},
+			"result_path":   "data.result.text", "cancel_url_path": "data.cancel",
 		},
 	}, http.StatusCreated)["id"].(string)
 }
@@ -136,7 +138,8 @@ func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 	s.awaitDone(t, id)
 	require.EqualValues(t, 2, of.asked.Load(), "nothing is asked again")
 	var succeeded int
-	require.NoError(t, s.tables.Get(&succeeded, `SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND status = 'SUCCEEDED'`, id))
+	require.NoError(t, s.tables.Get(&succeeded,
+		`SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND status = 'SUCCEEDED'`, id))
 	require.Equal(t, 2, succeeded)
 
 	of.isDone.Store(false)
@@ -147,7 +150,8 @@ func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 	before := of.polled.Load()
 	dbtest.Await(t, 20*time.Second, "a status", func() bool { return of.polled.Load() > before })
 	require.Equal(t, http.StatusAccepted, s.post(t, api+"/"+again+"/stop", nil).StatusCode)
-	_, err := s.tables.Exec(`UPDATE launches SET stop_requested_at = now() - interval '31 seconds' WHERE task_id = $1`, again)
+	_, err := s.tables.Exec(`UPDATE launches SET stop_requested_at = now() - interval '31 seconds' WHERE task_id = $1`,
+		again)
 	require.NoError(t, err)
 	dbtest.Await(t, 45*time.Second, "the agent to be told", func() bool { return of.cancelled.Load() == 1 })
 }
@@ -156,8 +160,12 @@ func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 func TestAPollMustBeWhole(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	for _, poll := range []object{{"url_path": "x"}, {"url_path": "u", "done_path": "d", "done_values": []string{"x"}, "result_path": "r", "interval_seconds": 0}, {"unknown": 1}} {
-		answer := s.entry(t, http.MethodPost, "agents", object{"name": "x", "protocol": "default", "url": "http://127.0.0.1:9/x", "poll": poll}, http.StatusUnprocessableEntity)
+	for _, poll := range []object{{"url_path": "x"},
+		{"url_path": "u", "done_path": "d", "done_values": []string{"x"}, "result_path": "r", "interval_seconds": 0},
+		{"unknown": 1}} {
+		answer := s.entry(t, http.MethodPost, "agents",
+			object{"name": "x", "protocol": "default", "url": "http://127.0.0.1:9/x", "poll": poll},
+			http.StatusUnprocessableEntity)
 		require.Equal(t, "PARAMETER_INVALID", answer["code"])
 		require.Contains(t, fmt.Sprint(answer["details"]), "poll")
 	}

@@ -48,7 +48,8 @@ func TestPagesLearnOfTheVerdictsOfOthers(t *testing.T) {
 
 	results := s.get(t, "/tasks/"+id+"/results").page(t)
 	require.Equal(t, "/tasks/"+id+"/presence", results.Find(".task-news").AttrOr("data-presence", ""))
-	require.Equal(t, seen().AttrOr("data-state", ""), results.Find(".task-news").AttrOr("data-state", ""), "nothing else has changed")
+	require.Equal(t, seen().AttrOr("data-state", ""), results.Find(".task-news").AttrOr("data-state", ""),
+		"nothing else has changed")
 	require.Equal(t, judgedOf(total, 0)[:1], results.Find(".task-tabs .tab-count").First().Text(), "how many can be read")
 }
 
@@ -63,7 +64,8 @@ func TestPagesTakeOverTheVerdictsOfOthers(t *testing.T) {
 		return s.fragment(t, "/tasks/"+id+"/presence?after="+after).page(t)
 	}
 	say := func(question string, run any, version int, verdict string) {
-		body := map[string]any{"reviewer": "韩梅梅", "verdict": verdict, "version": version, "note": "<b>看第三段</b>", "run_index": run}
+		body := map[string]any{"reviewer": "韩梅梅", "verdict": verdict, "version": version, "note": "<b>看第三段</b>",
+			"run_index": run}
 		require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", body).StatusCode)
 	}
 	page := s.get(t, "/tasks/"+id+"/results?view=columns").page(t)
@@ -93,14 +95,16 @@ func TestPagesTakeOverTheVerdictsOfOthers(t *testing.T) {
 
 	for n := range 51 {
 		_, err := s.tables.Exec(`INSERT INTO reviews (item_id, variant, reviewer, verdict, note, version, is_withdrawn)
-			SELECT id, 1, $2, 'PASS', '', 1, false FROM evaluation_items WHERE task_id = $1 AND question_id = $3`, id, fmt.Sprint("评审", n), question)
+			SELECT id, 1, $2, 'PASS', '', 1, false FROM evaluation_items WHERE task_id = $1
+			AND question_id = $3`, id, fmt.Sprint("评审", n), question)
 		require.NoError(t, err)
 	}
 	require.Empty(t, ask(latest).Find("[data-places]").Nodes, "the page says that there are some")
 	require.Equal(t, http.StatusUnprocessableEntity, s.fragment(t, "/tasks/"+id+"/presence?after=x").StatusCode)
 
 	before := ask("0").Find("[data-latest]").AttrOr("data-state", "")
-	require.Equal(t, http.StatusAccepted, s.send(t, http.MethodPost, api+"/"+id+"/extend", object{"runs_per_item": 6}).StatusCode)
+	require.Equal(t, http.StatusAccepted, s.send(t, http.MethodPost, api+"/"+id+"/extend",
+		object{"runs_per_item": 6}).StatusCode)
 	require.NotEqual(t, before, ask("0").Find("[data-latest]").AttrOr("data-state", ""))
 	s.awaitDone(t, id)
 	require.NotEqual(t, before, ask("0").Find("[data-latest]").AttrOr("data-state", ""))

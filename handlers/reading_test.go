@@ -43,7 +43,8 @@ func TestAMissingWordIsMarkedInColumns(t *testing.T) {
 		}
 		agenttest.Stream(w, before+"但不可以停止"+behind)
 	})
-	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "runs_per_item": "3", "file@q.csv": "question,standard_answer\nq,a\n"})
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "runs_per_item": "3",
+		"file@q.csv": "question,standard_answer\nq,a\n"})
 	s.awaitDone(t, id)
 	marked := s.get(t, "/tasks/"+id+"/results?view=columns").page(t).Find(".run:has(del)")
 	require.Equal(t, 1, marked.Length())
@@ -102,7 +103,8 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	require.ElementsMatch(t, bodies, shown, "every text as it came, but for what is struck out")
 	require.Equal(t, "1,000", page.Find(".run .fold > .text del").Text())
 	require.Equal(t, "2,000", page.Find(".run .fold > .text mark").Text())
-	require.Contains(t, page.Find(".run .fold > summary mark").Text(), "2,000", "a fold does not end before the first difference")
+	require.Contains(t, page.Find(".run .fold > summary mark").Text(), "2,000",
+		"a fold does not end before the first difference")
 
 	page = s.get(t, results+"?view=merged").page(t)
 	voices := page.Find(".read .voices > li")
@@ -125,13 +127,15 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 			whole += block.Text()
 		}
 	})
-	require.Equal(t, strings.Join(strings.Fields(bodies[0]), ""), strings.Join(strings.Fields(whole), ""), "nothing of the answer is left out")
+	require.Equal(t, strings.Join(strings.Fields(bodies[0]), ""), strings.Join(strings.Fields(whole), ""),
+		"nothing of the answer is left out")
 	failed := page.Find(".merged > li")
 	require.Equal(t, 1, failed.Length(), "the failures together")
 	require.Contains(t, failed.Text(), "HTTP_502")
 	require.Contains(t, failed.Find("header").Text(), "2 次")
 
-	require.Equal(t, "逐段", s.get(t, results).page(t).Find("[data-view][aria-current]").Text(), "the browser keeps the view")
+	require.Equal(t, "逐段", s.get(t, results).page(t).Find("[data-view][aria-current]").Text(),
+		"the browser keeps the view")
 	require.Equal(t, http.StatusSeeOther, s.get(t, results+"?view=none").StatusCode)
 }
 
@@ -146,7 +150,8 @@ func TestWhatIsDoneCanBeReadWhileATaskRuns(t *testing.T) {
 		}
 		agenttest.Stream(w, "x")
 	})
-	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,first,a\nq2,second,a\n"})
+	id := s.create(t, fake.URL,
+		map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,first,a\nq2,second,a\n"})
 	type answer struct {
 		IsFinal bool `json:"is_final"`
 		Items   []struct {
@@ -178,7 +183,8 @@ func TestWhatIsDoneCanBeReadWhileATaskRuns(t *testing.T) {
 		require.Contains(t, link.AttrOr("href", ""), "partial=1")
 	})
 	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Find("a[href*=partial]").Text(), "先看已完成的 1 题")
-	require.Regexp(t, `^/tasks/`+id+`/results\?partial=1#q\d+$`, s.get(t, page.Find(".result h2 > a").AttrOr("href", "")).Header.Get("Location"))
+	require.Regexp(t, `^/tasks/`+id+`/results\?partial=1#q\d+$`,
+		s.get(t, page.Find(".result h2 > a").AttrOr("href", "")).Header.Get("Location"))
 	news := func(known string) string {
 		return s.fragment(t, "/tasks/"+id+"/news?known="+known).page(t).Find("#news").Text()
 	}
@@ -217,7 +223,8 @@ func TestAQuestionHasALink(t *testing.T) {
 	require.Equal(t, "/tasks/"+id+"/results/41", link)
 	answer := s.get(t, link)
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
-	require.Equal(t, "/tasks/"+id+"/results?page=3&sort=number#"+page.Find(".result").First().AttrOr("id", ""), answer.Header.Get("Location"))
+	require.Equal(t, "/tasks/"+id+"/results?page=3&sort=number#"+page.Find(".result").First().AttrOr("id", ""),
+		answer.Header.Get("Location"))
 	require.NotContains(t, s.get(t, "/tasks/"+id+"/results/1").Header.Get("Location"), "page")
 	for _, none := range []string{"0", "46", "x", "-1", "99999999999999999999"} {
 		require.Equal(t, http.StatusNotFound, s.get(t, "/tasks/"+id+"/results/"+none).StatusCode, none)
@@ -229,9 +236,11 @@ func TestAQuestionHasALink(t *testing.T) {
 func TestLongAnswersAreReadByParagraph(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	fake := agenttest.New(t, answering(map[string][]string{"短": {strings.Repeat("短", 300)}, "长": {strings.Repeat("长", 301)}}))
+	fake := agenttest.New(t,
+		answering(map[string][]string{"短": {strings.Repeat("短", 300)}, "长": {strings.Repeat("长", 301)}}))
 	task := func(question string) string {
-		id := s.create(t, fake.URL, map[string]string{"runs_per_item": "7", "file@q.csv": "question,standard_answer\n" + question + ",\n"})
+		id := s.create(t, fake.URL, map[string]string{"runs_per_item": "7",
+			"file@q.csv": "question,standard_answer\n" + question + ",\n"})
 		s.awaitDone(t, id)
 		return "/tasks/" + id + "/results"
 	}
@@ -256,29 +265,38 @@ func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
 	table := "## 剂量\n\n| 药物 | 间隔 |\n|---|---|\n| 对乙酰氨基酚 | 4–6 小时 |\n| 布洛芬 | 6–8 小时 |\n\n" + filler
 	words := "**申请人**应当在七日内提交材料，并保留回执。\n\n" + filler
 	fake := agenttest.New(t, answering(map[string][]string{
-		"表": {table, table, strings.Replace(table, "6–8 小时", "2–3 小时", 1)}, "词": {words, words, strings.Replace(words, "保留回执", "妥善保留回执", 1)},
+		"表": {table, table, strings.Replace(table, "6–8 小时", "2–3 小时", 1)},
+		"词": {words, words, strings.Replace(words, "保留回执", "妥善保留回执", 1)},
 		"同": {words, words, strings.ReplaceAll(words, "**", "")},
 	}))
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "3", "file@q.csv": "question,standard_answer\n表,布洛芬的间隔为 6–8 小时\n词,七日内\n同,七日内\n"})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "3",
+		"file@q.csv": "question,standard_answer\n表,布洛芬的间隔为 6–8 小时\n词,七日内\n同,七日内\n"})
 	s.awaitDone(t, id)
 	results := "/tasks/" + id + "/results"
 	page := s.get(t, results).page(t)
-	require.Equal(t, "排版", page.Find("[data-shown-as][aria-current]").Text(), "blocks are formatted unless a reader wants them as they came")
+	require.Equal(t, "排版", page.Find("[data-shown-as][aria-current]").Text(),
+		"blocks are formatted unless a reader wants them as they came")
 
 	card := page.Find("#q1")
 	require.Equal(t, 1, card.Find(".unit.is-fact").Length())
 	other := card.Find(".unit.is-fact .cells").Last()
-	require.Equal(t, []string{"药物", "间隔", "布洛芬"}, other.Find("td").Slice(0, 3).Map(func(_ int, cell *goquery.Selection) string { return cell.Text() }), "the head names the columns")
+	require.Equal(t, []string{"药物", "间隔", "布洛芬"},
+		other.Find("td").Slice(0, 3).Map(func(_ int, cell *goquery.Selection) string {
+			return cell.Text()
+		}), "the head names the columns")
 	require.Equal(t, "2–3 小时", other.Find("td").Last().Find("ins.fact").Text(), "the cell alone is marked")
 	require.Equal(t, 1, card.Find(".read > aside .standard").Length(), "the standard answer is beside what differs")
-	require.Equal(t, "剂量", card.Find(".reading > .unit-fold > summary .above").Text(), "what the place stands under, on the line of the fold before it")
+	require.Equal(t, "剂量", card.Find(".reading > .unit-fold > summary .above").Text(),
+		"what the place stands under, on the line of the fold before it")
 	require.Contains(t, card.Find(".reading > .unit-fold > .units").First().Text(), "剂量", "the fold has its heading, too")
-	require.Equal(t, 1, card.Find(".read > aside > .stated").Length(), "a single difference is named beside the standard answer")
+	require.Equal(t, 1, card.Find(".read > aside > .stated").Length(),
+		"a single difference is named beside the standard answer")
 	require.Zero(t, card.Find(".stated-rows").Length(), "and has no row of its own")
 
 	card = page.Find("#q2")
 	require.Equal(t, "妥善", card.Find(".groups > li > .block ins").Text())
-	require.Contains(t, card.Find(".groups > li").First().Find("summary").Text(), "逐段展开 · 全文 21 段", "the first line opens all of it")
+	require.Contains(t, card.Find(".groups > li").First().Find("summary").Text(), "逐段展开 · 全文 21 段",
+		"the first line opens all of it")
 	require.Equal(t, "申请人", card.Find(".groups strong").First().Text())
 	require.Contains(t, card.Find(".groups .about").Last().Text(), "未发现关键信息不同")
 
@@ -288,14 +306,16 @@ func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
 	require.Contains(t, card.Find(".whole .units").Text(), "标准答案")
 
 	raw := s.get(t, results+"?text=raw").page(t)
-	require.Contains(t, raw.Find("#q1 .unit.is-fact .block").Last().Text(), "| 布洛芬 | ", "one key away the text is as it came")
+	require.Contains(t, raw.Find("#q1 .unit.is-fact .block").Last().Text(), "| 布洛芬 | ",
+		"one key away the text is as it came")
 	columns := s.get(t, results+"?view=columns&align=on").page(t)
 	require.Equal(t, "对齐", columns.Find("[data-align][aria-current]").Text())
 	row := columns.Find("#q1 .aligned.is-fact")
 	require.Equal(t, 3, row.Find(".run").Length(), "a place in a column for each run")
 	require.Equal(t, 1, strings.Count(row.Text(), "= 同 A"), "what is said again is not written again")
 	require.Equal(t, "2–3 小时", row.Find(".run.is-loud ins.fact").First().Text())
-	require.Equal(t, "对齐", s.get(t, results).page(t).Find("[data-align][aria-current]").Text(), "the browser keeps the choice")
+	require.Equal(t, "对齐", s.get(t, results).page(t).Find("[data-align][aria-current]").Text(),
+		"the browser keeps the choice")
 	require.Equal(t, http.StatusSeeOther, s.get(t, results+"?align=some").StatusCode)
 }
 
@@ -307,7 +327,8 @@ func TestFoldsOfLongQuestionsComeWhenTheyAreOpened(t *testing.T) {
 	for run := range 20 {
 		text := ""
 		for line := range 200 {
-			text += fmt.Sprintf("%d. 根据有关规定，申请人应当%s提交第 %d 份材料并登记，由经办人核对后归档保存，以备查验。\n", line+1, []string{"及时", "尽快", "按时", "尽早"}[(run+line)%4], line+1)
+			text += fmt.Sprintf("%d. 根据有关规定，申请人应当%s提交第 %d 份材料并登记，由经办人核对后归档保存，以备查验。\n", line+1,
+				[]string{"及时", "尽快", "按时", "尽早"}[(run+line)%4], line+1)
 		}
 		days := 30
 		if run == 7 {
@@ -338,7 +359,9 @@ func TestACardHasTheVariablesOfItsRow(t *testing.T) {
 	s.awaitDone(t, id)
 	for _, view := range []string{"columns", "merged"} {
 		variables := s.get(t, "/tasks/"+id+"/results?view="+view).page(t).Find("article details .variables")
-		require.Equal(t, []string{"产品", "语气"}, variables.Find("dt").Map(func(_ int, name *goquery.Selection) string { return name.Text() }), view)
+		require.Equal(t, []string{"产品", "语气"}, variables.Find("dt").Map(func(_ int, name *goquery.Selection) string {
+			return name.Text()
+		}), view)
 		require.Contains(t, variables.Find("dd").First().Text(), "<b>耳机</b>", view)
 	}
 }
@@ -350,7 +373,8 @@ func TestARunIsReadBesideItsQuestion(t *testing.T) {
 	s := newSite(t, true)
 	const most, other = "答复期限为 **30 日**，逾期视为同意。", "答复期限为 **35 日**，逾期视为同意。"
 	fake := agenttest.New(t, answering(map[string][]string{"问": {most, most, other}}))
-	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "runs_per_item": "3", "file@q.csv": "question,standard_answer\n问,三十日\n"})
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "runs_per_item": "3",
+		"file@q.csv": "question,standard_answer\n问,三十日\n"})
 	s.awaitDone(t, id)
 	report := s.get(t, "/tasks/"+id+"/results?view=columns").page(t)
 	squares := report.Find("nav.strip a")

@@ -23,7 +23,8 @@ func BenchmarkCallsThatFiftyPagesFollow(b *testing.B) {
 	fake := agenttest.New(b, func(w http.ResponseWriter, _ agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for n := range 20 {
-			say(w, fmt.Sprintf(`{"event":"task_progress","data":{"percent":%d}}`, 5*n), `{"event":"llm_chunk","data":{"text":"一段回答。"}}`)
+			say(w, fmt.Sprintf(`{"event":"task_progress","data":{"percent":%d}}`, 5*n),
+				`{"event":"llm_chunk","data":{"text":"一段回答。"}}`)
 			time.Sleep(50 * time.Millisecond)
 		}
 		say(w, `{"event":"node_finished","data":{"output":"完"}}`)
@@ -49,7 +50,8 @@ func BenchmarkCallsThatFiftyPagesFollow(b *testing.B) {
 		for _, id := range tasks {
 			dbtest.Await(b, 2*time.Minute, "the task's end", func() bool {
 				var active bool
-				require.NoError(b, s.tables.Get(&active, `SELECT status IN ('PENDING', 'RUNNING') FROM evaluation_tasks WHERE id = $1`, id))
+				require.NoError(b, s.tables.Get(&active,
+					`SELECT status IN ('PENDING', 'RUNNING') FROM evaluation_tasks WHERE id = $1`, id))
 				return !active
 			})
 		}
@@ -76,7 +78,8 @@ func (s *site) watchCalls(task string, place int, done <-chan struct{}) {
 		default:
 		}
 		var unit int64
-		err := s.tables.Get(&unit, `SELECT u.id FROM units u JOIN launches l ON l.id = u.launch_id WHERE l.task_id = $1 AND u.state = 'RUNNING' ORDER BY u.id OFFSET $2 LIMIT 1`, task, place/4)
+		err := s.tables.Get(&unit,
+			`SELECT u.id FROM units u JOIN launches l ON l.id = u.launch_id WHERE l.task_id = $1 AND u.state = 'RUNNING' ORDER BY u.id OFFSET $2 LIMIT 1`, task, place/4)
 		if err != nil {
 			time.Sleep(50 * time.Millisecond)
 			continue

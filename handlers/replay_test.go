@@ -40,7 +40,8 @@ func (s *site) events(t *testing.T, task string, run int64) (items []happened, t
 // followUnit reads a unit's stream until take returns false, or to its end.
 func (s *site) followUnit(t *testing.T, task string, unit int64, lastID string, take func(happened) bool) (end string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s%s/%s/units/%d/events", s.URL, api, task, unit), nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		fmt.Sprintf("%s%s/%s/units/%d/events", s.URL, api, task, unit), nil)
 	require.NoError(t, err)
 	if lastID != "" {
 		request.Header.Set("Last-Event-ID", lastID)
@@ -77,7 +78,8 @@ func (s *site) followUnit(t *testing.T, task string, unit int64, lastID string, 
 func (s *site) awaitUnit(t *testing.T, task string) (unit int64) {
 	t.Helper()
 	dbtest.Await(t, 20*time.Second, "a call in flight", func() bool {
-		return s.tables.Get(&unit, `SELECT e.unit_id FROM run_events e WHERE e.task_id = $1 ORDER BY e.unit_id LIMIT 1`, task) == nil
+		return s.tables.Get(&unit, `SELECT e.unit_id FROM run_events e WHERE e.task_id = $1 ORDER BY e.unit_id LIMIT 1`,
+			task) == nil
 	})
 	return unit
 }
@@ -104,7 +106,8 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 	goOn := make(chan struct{})
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(w, `{"event":"node_started","data":{"title":"画","node_id":"n1"}}`, `{"event":"tool_started","data":{"tool":"midjourney","id":"j1","provider":"huiyan","asset_type":"image","input":{"prompt":"猫"}}}`,
+		say(w, `{"event":"node_started","data":{"title":"画","node_id":"n1"}}`,
+			`{"event":"tool_started","data":{"tool":"midjourney","id":"j1","provider":"huiyan","asset_type":"image","input":{"prompt":"猫"}}}`,
 			`{"event":"task_progress","data":{"percent":1,"message":"排队中"}}`, `{"event":"reasoning_chunk","data":{"text":"想"}}`)
 		<-goOn
 		say(w, `{"event":"task_progress","data":{"percent":40}}`, `{"event":"llm_chunk","data":{"text":"一只"}}`)
@@ -113,7 +116,8 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 			`{"event":"tool_finished","data":{"tool":"midjourney","id":"j1","percent":100,"output":{"ok":true}}}`,
 			`{"event":"node_finished","data":{"title":"画","node_id":"n1","output":"一只猫"}}`)
 	})
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "file@q.csv": "question_id,question,standard_answer\nq1,画猫,\n"})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1",
+		"file@q.csv": "question_id,question,standard_answer\nq1,画猫,\n"})
 	unit := s.awaitUnit(t, id)
 
 	var seen []happened
@@ -129,7 +133,8 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 		seen = append(seen, one)
 		return true
 	})
-	require.Equal(t, []string{"progress_update", "text", "text", "other", "tool", "node", "task_completed"}, types(seen[5:]))
+	require.Equal(t, []string{"progress_update", "text", "text", "other", "tool", "node", "task_completed"},
+		types(seen[5:]))
 	var ended struct {
 		RunIDs []int64 `json:"run_ids"`
 	}
@@ -157,7 +162,8 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 	s.get(t, fmt.Sprintf("%s/%s/units/%d/events", api, id, unit+1000)).into(t, &code)
 	require.Equal(t, "RUN_NOT_FOUND", code.Code)
 	other := s.create(t, fake.URL, map[string]string{"start": "false"})
-	require.Equal(t, http.StatusNotFound, s.get(t, fmt.Sprintf("%s/%s/runs/%d/events", api, other, ended.RunIDs[0])).StatusCode)
+	require.Equal(t, http.StatusNotFound, s.get(t,
+		fmt.Sprintf("%s/%s/runs/%d/events", api, other, ended.RunIDs[0])).StatusCode)
 }
 
 // Events of a run that failed, timed out or was retried are kept, with the reason; a tool that did not reach 100 %
@@ -168,7 +174,8 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	hang := make(chan struct{})
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		say(w, `{"event":"tool_started","data":{"tool":"draw"}}`, `{"event":"task_progress","data":{"percent":60}}`, `{"event":"llm_chunk","data":{"text":"半"}}`)
+		say(w, `{"event":"tool_started","data":{"tool":"draw"}}`, `{"event":"task_progress","data":{"percent":60}}`,
+			`{"event":"llm_chunk","data":{"text":"半"}}`)
 		switch call.Question {
 		case "慢":
 			<-hang
@@ -180,7 +187,8 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	})
 	t.Cleanup(func() { close(hang) })
 	id := s.create(t, fake.URL, map[string]string{
-		"runs_per_item": "1", "timeout_seconds": "1", "max_retries": "1", "file@q.csv": "question_id,question,standard_answer\na,慢,\nb,错,\nc,未满,\n",
+		"runs_per_item": "1", "timeout_seconds": "1", "max_retries": "1",
+		"file@q.csv": "question_id,question,standard_answer\na,慢,\nb,错,\nc,未满,\n",
 	})
 	s.awaitDone(t, id)
 	var runs []struct {
@@ -188,7 +196,8 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 		Status  string `db:"status"`
 		Silence int    `db:"longest_silence_ms"`
 	}
-	require.NoError(t, s.tables.Select(&runs, `SELECT r.id, r.status, r.longest_silence_ms FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id WHERE r.task_id = $1 ORDER BY i.question_id`, id))
+	require.NoError(t, s.tables.Select(&runs,
+		`SELECT r.id, r.status, r.longest_silence_ms FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id WHERE r.task_id = $1 ORDER BY i.question_id`, id))
 	require.Len(t, runs, 3)
 	var items []happened
 	var tools []map[string]any
@@ -198,7 +207,8 @@ func TestTheLastStateOfARunThatDiedIsKept(t *testing.T) {
 	})
 	require.Equal(t, "TIMEOUT", runs[0].Status)
 	require.InDelta(t, 1000, runs[0].Silence, 400)
-	require.Equal(t, []string{"task_started", "tool", "progress_update", "text", "error_occurred", "retry", "tool", "progress_update", "text", "error_occurred"}, types(items))
+	require.Equal(t, []string{"task_started", "tool", "progress_update", "text", "error_occurred", "retry", "tool",
+		"progress_update", "text", "error_occurred"}, types(items))
 	require.Equal(t, "TIMEOUT", items[9].Data["code"])
 	require.InDelta(t, 1, items[4].Data["attempt"], 0, "the first attempt is the one that failed")
 	require.InDelta(t, 2, items[5].Data["attempt"], 0)
@@ -250,7 +260,9 @@ func logLines(log *goquery.Selection, of string) (lines []string) {
 // takePiece adds a piece to a log as htmx does.
 func takePiece(t *testing.T, log *goquery.Selection, piece string) {
 	t.Helper()
-	fragment, err := goquery.NewDocumentFromReader(strings.NewReader("<body>" + strings.NewReplacer("<template>", "<table>", "</template>", "</table>").Replace(piece)))
+	fragment,
+		err := goquery.NewDocumentFromReader(strings.NewReader("<body>" + strings.NewReplacer("<template>", "<table>",
+		"</template>", "</table>").Replace(piece)))
 	require.NoError(t, err)
 	fragment.Find("[hx-swap-oob]").Each(func(_ int, part *goquery.Selection) {
 		how := part.AttrOr("hx-swap-oob", "")
@@ -281,7 +293,8 @@ func TestALogComesInPieces(t *testing.T) {
 			for line := range 150 {
 				say(w, fmt.Sprintf(`{"event":"strange","data":{"line":"%d.%d"}}`, n, line))
 			}
-			say(w, fmt.Sprintf(`{"event":"tool_finished","data":{"tool":"draw","id":"t%d"}}`, n), fmt.Sprintf(`{"event":"tool_started","data":{"tool":"draw","id":"t%d"}}`, n+1))
+			say(w, fmt.Sprintf(`{"event":"tool_finished","data":{"tool":"draw","id":"t%d"}}`, n),
+				fmt.Sprintf(`{"event":"tool_started","data":{"tool":"draw","id":"t%d"}}`, n+1))
 			say(w, fmt.Sprintf(`{"event":"llm_chunk","data":{"text":"%s"}}`, strings.Repeat("长", 150)))
 		}
 		say(w, `{"event":"node_finished","data":{"output":"完"}}`)
@@ -291,7 +304,8 @@ func TestALogComesInPieces(t *testing.T) {
 	t.Cleanup(sync.OnceFunc(func() { close(steps) }))
 	path := fmt.Sprintf("/tasks/%s/units/%d", id, unit)
 	stored := func() (count int) {
-		require.NoError(t, s.tables.Get(&count, `SELECT coalesce(max(first_seq), 0) FROM run_events WHERE unit_id = $1`, unit))
+		require.NoError(t, s.tables.Get(&count, `SELECT coalesce(max(first_seq), 0) FROM run_events WHERE unit_id = $1`,
+			unit))
 		return count
 	}
 	grow := func(n int) {

@@ -50,7 +50,8 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	fake := agenttest.New(t, unsteady())
 	settings := "/api/v1/projects/" + db.DefaultProject.String() + "/settings"
 	const awkward = "a/b %2F 一?#"
-	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\n" + awkward + ",中国的首都是哪里？,a\nq2,坏问题,a\n"})
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1",
+		"file@q.csv": "question_id,question,standard_answer\n" + awkward + ",中国的首都是哪里？,a\nq2,坏问题,a\n"})
 	s.awaitDone(t, id)
 	path := func(question string) string { return api + "/" + id + "/items/" + url.PathEscape(question) + "/review" }
 	put := func(question string, body map[string]any) (status int, told toldReview) {
@@ -58,9 +59,11 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 		require.NoError(t, json.Unmarshal(answer.body, &told), "%s", answer.body)
 		return answer.StatusCode, told
 	}
-	status, told := put(awkward, map[string]any{"reviewer": " 李雷 ", "verdict": "FAIL", "note": "引用了旧法条\n第二行", "version": 0})
+	status, told := put(awkward, map[string]any{"reviewer": " 李雷 ", "verdict": "FAIL", "note": "引用了旧法条\n第二行",
+		"version": 0})
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, toldReview{QuestionID: awkward, Reviewer: "李雷", Verdict: "FAIL", Reasons: []string{}, Note: "引用了旧法条\n第二行", Version: 1}, told)
+	require.Equal(t, toldReview{QuestionID: awkward, Reviewer: "李雷", Verdict: "FAIL", Reasons: []string{},
+		Note: "引用了旧法条\n第二行", Version: 1}, told)
 	status, told = put(awkward, map[string]any{"reviewer": "韩梅梅", "verdict": "PASS", "version": 0})
 	require.Equal(t, http.StatusOK, status, "each has a review of her own")
 	require.Equal(t, 1, told.Version)
@@ -73,18 +76,23 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 2, told.Version)
 
-	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{" 语气不当 ", "number"}}).StatusCode)
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings,
+		map[string]any{"review_reasons": []string{" 语气不当 ", "number"}}).StatusCode)
 	var kept struct {
 		Points  float64 `json:"smallest_points"`
 		Percent float64 `json:"smallest_percent"`
 	}
 	require.NoError(t, json.Unmarshal(s.get(t, settings).body, &kept))
-	require.Equal(t, []float64{1, 5}, []float64{kept.Points, kept.Percent}, "the smallest differences that matter, unless the project says otherwise")
-	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{"语气不当"}, "smallest_points": 2.5, "smallest_percent": 0}).StatusCode)
+	require.Equal(t, []float64{1, 5}, []float64{kept.Points, kept.Percent},
+		"the smallest differences that matter, unless the project says otherwise")
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings,
+		map[string]any{"review_reasons": []string{"语气不当"}, "smallest_points": 2.5, "smallest_percent": 0}).StatusCode)
 	require.NoError(t, json.Unmarshal(s.get(t, settings).body, &kept))
 	require.Equal(t, []float64{2.5, 0}, []float64{kept.Points, kept.Percent})
-	require.Equal(t, http.StatusUnprocessableEntity, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{}, "smallest_points": 101}).StatusCode)
-	status, told = put("q2", map[string]any{"reviewer": "李雷", "verdict": "UNSURE", "run_index": 3, "version": 0, "reasons": []string{"citation", "语气不当", "citation"}})
+	require.Equal(t, http.StatusUnprocessableEntity,
+		s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{}, "smallest_points": 101}).StatusCode)
+	status, told = put("q2", map[string]any{"reviewer": "李雷", "verdict": "UNSURE", "run_index": 3, "version": 0,
+		"reasons": []string{"citation", "语气不当", "citation"}})
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 3, *told.RunIndex)
 	require.Equal(t, []string{"citation", "语气不当"}, told.Reasons, "each once")
@@ -132,8 +140,10 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 		{"q2", map[string]any{"reviewer": " ", "verdict": "PASS", "version": 0}, 422, "PARAMETER_INVALID"},
 		{"q2", map[string]any{"verdict": "PASS", "version": 0}, 422, "PARAMETER_INVALID"},
 		{"q2", map[string]any{"reviewer": "x", "verdict": "GOOD", "version": 0}, 422, "PARAMETER_INVALID"},
-		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "reasons": []string{"unheard of"}}, 422, "PARAMETER_INVALID"},
-		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "reasons": slices.Repeat([]string{"number"}, 11)}, 422, "PARAMETER_INVALID"},
+		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "reasons": []string{"unheard of"}}, 422,
+			"PARAMETER_INVALID"},
+		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "reasons": slices.Repeat([]string{"number"}, 11)}, 422,
+			"PARAMETER_INVALID"},
 		{"q2", map[string]any{"reviewer": "x", "verdict": "PASS", "run_index": 6, "version": 0}, 404, "RUN_NOT_FOUND"},
 		{"q3", map[string]any{"reviewer": "x", "verdict": "PASS", "version": 0}, 404, "QUESTION_NOT_FOUND"},
 	} {
@@ -143,10 +153,13 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	}
 
 	// A reason that the project has removed stays on the verdicts that have it, and can be sent again with them.
-	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": []string{}}).StatusCode)
-	status, _ = put("q2", map[string]any{"reviewer": "韩梅梅", "verdict": "FAIL", "run_index": 3, "reasons": []string{"语气不当"}})
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, settings,
+		map[string]any{"review_reasons": []string{}}).StatusCode)
+	status, _ = put("q2", map[string]any{"reviewer": "韩梅梅", "verdict": "FAIL", "run_index": 3,
+		"reasons": []string{"语气不当"}})
 	require.Equal(t, http.StatusOK, status)
-	for _, bad := range []any{[]string{""}, []string{"a\nb"}, []string{strings.Repeat("长", 41)}, slices.Repeat([]string{"x"}, 11), "x"} {
+	for _, bad := range []any{[]string{""}, []string{"a\nb"}, []string{strings.Repeat("长", 41)},
+		slices.Repeat([]string{"x"}, 11), "x"} {
 		answer := s.send(t, http.MethodPut, settings, map[string]any{"review_reasons": bad})
 		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%v: %s", bad, answer.body)
 	}
@@ -164,7 +177,8 @@ func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	require.Len(t, rows, 5)
 	require.Equal(t, []string{"1", awkward, "", "李雷", "PASS"}, rows[1][:5])
 	require.Equal(t, []string{"2", "q2", "3", "李雷", "UNSURE", "引用错、语气不当", "", "true"}, rows[3][:8])
-	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body), `"reviews":[{"variant":1,"run_index":3,"reviewer":"李雷","verdict":"UNSURE","reasons":["citation","语气不当"]`)
+	require.Contains(t, string(s.get(t, api+"/"+id+"/export?format=jsonl").body),
+		`"reviews":[{"variant":1,"run_index":3,"reviewer":"李雷","verdict":"UNSURE","reasons":["citation","语气不当"]`)
 
 	// A sign-off counts the verdicts on questions, and shows whether any changed afterwards.
 	signed := s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷", "note": "可以上线"})
@@ -198,11 +212,13 @@ func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,一,\nq2,二,\nq3,三,\n"})
+	id := s.create(t, fake.URL,
+		map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,一,\nq2,二,\nq3,三,\n"})
 	s.awaitDone(t, id)
 	base := "/tasks/" + id + "/sign-off"
 	judge := func(question string) {
-		answer := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", map[string]any{"reviewer": "李雷", "verdict": "PASS"})
+		answer := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review",
+			map[string]any{"reviewer": "李雷", "verdict": "PASS"})
 		require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)
 	}
 	judge("q1")
@@ -211,12 +227,14 @@ func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, refused.page(t).Find(".sign + .error").Text(), "还有 2 题没有结论")
 	require.Equal(t, "可以上线", refused.page(t).Find("[name=note]").Text(), "what was typed stays")
-	require.Equal(t, http.StatusSeeOther, s.post(t, base, map[string]string{"reviewer": "李雷", "unfinished": "true"}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, base,
+		map[string]string{"reviewer": "李雷", "unfinished": "true"}).StatusCode)
 	require.Contains(t, s.get(t, "/tasks/"+id+"/review").page(t).Find(".said-list").Text(), "通过 1 · 不通过 0 · 存疑 0 · 待评 2")
 	judge("q2")
 	judge("q3")
 	require.Zero(t, s.get(t, "/tasks/"+id+"/review").page(t).Find(".unfinished").Length())
-	require.Equal(t, http.StatusCreated, s.send(t, http.MethodPost, api+"/"+id+"/sign-off", map[string]any{"reviewer": "李雷"}).StatusCode)
+	require.Equal(t, http.StatusCreated, s.send(t, http.MethodPost, api+"/"+id+"/sign-off",
+		map[string]any{"reviewer": "李雷"}).StatusCode)
 	var told struct {
 		Items []struct {
 			Open *int `json:"open_questions"`
@@ -235,19 +253,25 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	fake := agenttest.New(t, answering(map[string][]string{
-		"同": {"可以，期限为 30 日。"}, "已评": {"可以"}, "败": {"可以", "", "可以"}, "反": {"期限为 35 日。"}, "异": {"可以", "不可以"}, "也同": {"好"}, "再同": {"行"},
+		"同": {"可以，期限为 30 日。"}, "已评": {"可以"}, "败": {"可以", "", "可以"}, "反": {"期限为 35 日。"}, "异": {"可以", "不可以"}, "也同": {"好"},
+		"再同": {"行"},
 	}))
-	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,同,期限为 30 日。\nq2,已评,\nq3,败,\nq4,反,期限为 30 日。\nq5,异,\nq6,也同,\nq7,再同,\n"})
+	id := s.create(t, fake.URL,
+		map[string]string{"file@q.csv": "question_id,question,standard_answer\nq1,同,期限为 30 日。\nq2,已评,\nq3,败,\nq4,反,期限为 30 " +
+			"日。\nq5,异,\nq6,也同,\nq7,再同,\n"})
 	s.awaitDone(t, id)
 	judge := func(question string, version int) {
-		told := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review", map[string]any{"reviewer": "李雷", "verdict": "FAIL", "version": version})
+		told := s.send(t, http.MethodPut, api+"/"+id+"/items/"+question+"/review",
+			map[string]any{"reviewer": "李雷", "verdict": "FAIL", "version": version})
 		require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
 	}
 	judge("q2", 0)
 	same := "/tasks/" + id + "/review/same"
 	page := s.as(t, "李雷", same).page(t)
 	var offered []string
-	page.Find("[name=numbers]").Each(func(_ int, box *goquery.Selection) { offered = append(offered, box.AttrOr("value", "")) })
+	page.Find("[name=numbers]").Each(func(_ int, box *goquery.Selection) {
+		offered = append(offered, box.AttrOr("value", ""))
+	})
 	require.Equal(t, []string{"1", "6", "7"}, offered)
 	require.Contains(t, page.Find(".lead").Text(), "其中 3 题可以一次通过 · 已评 1 题")
 	require.Contains(t, page.Find(".lead").Text(), "与标准答案不符 1")
@@ -267,18 +291,23 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	require.Equal(t, 1, refused.page(t).Find("[name=numbers][checked]").Length(), "what was ticked stays")
 	// 4 contradicts the standard answer, and 2 is judged: they are not passed although they are sent. 7 was left
 	// out.
-	require.Equal(t, http.StatusSeeOther, s.post(t, same, map[string]string{"numbers": "1,2,4,6", "reviewer": "李雷"}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, same,
+		map[string]string{"numbers": "1,2,4,6", "reviewer": "李雷"}).StatusCode)
 	require.Equal(t, "q1 PASS, q2 FAIL, q6 PASS", verdicts())
 	judge("q6", 1)
 
 	form := s.as(t, "李雷", same).page(t).Find(".batch")
 	require.Contains(t, form.Text(), "李雷 一次通过了 1 题", "what still stands of it")
 	batch := form.Find("[name=batch]").AttrOr("value", "")
-	require.Equal(t, http.StatusNotFound, s.post(t, same+"/undo", map[string]string{"batch": batch, "reviewer": "韩梅梅"}).StatusCode, "another's")
-	require.Equal(t, http.StatusSeeOther, s.post(t, same+"/undo", map[string]string{"batch": batch, "reviewer": "李雷"}).StatusCode)
+	require.Equal(t, http.StatusNotFound, s.post(t, same+"/undo",
+		map[string]string{"batch": batch, "reviewer": "韩梅梅"}).StatusCode, "another's")
+	require.Equal(t, http.StatusSeeOther, s.post(t, same+"/undo",
+		map[string]string{"batch": batch, "reviewer": "李雷"}).StatusCode)
 	require.Equal(t, "q2 FAIL, q6 FAIL", verdicts())
-	require.Equal(t, http.StatusNotFound, s.post(t, same+"/undo", map[string]string{"batch": batch, "reviewer": "李雷"}).StatusCode, "undone already")
-	require.Equal(t, http.StatusSeeOther, s.post(t, same, map[string]string{"numbers": "1", "reviewer": "李雷"}).StatusCode, "and passed again")
+	require.Equal(t, http.StatusNotFound, s.post(t, same+"/undo",
+		map[string]string{"batch": batch, "reviewer": "李雷"}).StatusCode, "undone already")
+	require.Equal(t, http.StatusSeeOther, s.post(t, same, map[string]string{"numbers": "1", "reviewer": "李雷"}).StatusCode,
+		"and passed again")
 	require.Equal(t, "q1 PASS, q2 FAIL, q6 FAIL", verdicts())
 }
 
@@ -291,7 +320,8 @@ func TestAProjectHasReasonsOfItsOwn(t *testing.T) {
 	refused := s.post(t, page+"/settings", map[string]string{"review_reasons": "语气不当\n" + strings.Repeat("长", 41)})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Contains(t, refused.page(t).Find("[name=review_reasons]").Text(), "语气不当", "nothing typed is lost")
-	require.Equal(t, http.StatusSeeOther, s.post(t, page+"/settings", map[string]string{"review_reasons": "语气不当\n\n  <b>过时</b> \n语气不当"}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, page+"/settings",
+		map[string]string{"review_reasons": "语气不当\n\n  <b>过时</b> \n语气不当"}).StatusCode)
 	require.Equal(t, "语气不当\n<b>过时</b>", s.get(t, page).page(t).Find("[name=review_reasons]").Text())
 	var told struct {
 		Own []string `json:"review_reasons"`
@@ -304,7 +334,8 @@ func TestAProjectHasReasonsOfItsOwn(t *testing.T) {
 	require.Equal(t, 7, chips.Length())
 	require.Equal(t, "<b>过时</b>", chips.Last().AttrOr("data-reason", ""))
 	require.Equal(t, "true", chips.First().AttrOr("aria-pressed", ""), "numbers contradict each other")
-	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q3/review", map[string]any{"reviewer": "李雷", "verdict": "FAIL", "reasons": []string{"number", "<b>过时</b>"}}).StatusCode)
+	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q3/review",
+		map[string]any{"reviewer": "李雷", "verdict": "FAIL", "reasons": []string{"number", "<b>过时</b>"}}).StatusCode)
 	require.Contains(t, s.get(t, "/tasks/"+id+"/review").page(t).Find(".summary").Text(), "数字错 1")
 	require.Equal(t, "3", shownNumbers(s.get(t, "/tasks/"+id+"/results?reason="+url.QueryEscape("<b>过时</b>")).page(t)))
 	unfinished := s.get(t, "/tasks/"+id+"/review").page(t).Find(".unfinished").Text()

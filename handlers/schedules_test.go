@@ -36,7 +36,8 @@ func (s *site) schedule(t *testing.T, name, task string, more object) string {
 func (s *site) due(t *testing.T, id string, minutes int) (planned time.Time) {
 	t.Helper()
 	require.NoError(t, s.tables.Get(&planned, `
-		UPDATE schedules SET next_at = date_trunc('minute', now()) - $2 * interval '1 minute' WHERE id = $1 RETURNING next_at`, id, minutes))
+		UPDATE schedules SET next_at = date_trunc('minute', now()) - $2 * interval '1 minute' WHERE id = $1
+		RETURNING next_at`, id, minutes))
 	return planned
 }
 
@@ -61,12 +62,14 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 		agenttest.Stream(w, "答 "+call.Question)
 	})
 	task := s.create(t, fake.URL, map[string]string{
-		"file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\n", "runs_per_item": "5", "agent_api_headers": `{"X-Key": "secret-header"}`,
+		"file@q.csv": "question_id,question,standard_answer\nid1,q1,a\nid2,q2,b\n", "runs_per_item": "5",
+		"agent_api_headers": `{"X-Key": "secret-header"}`,
 	})
 	s.awaitDone(t, task)
 	channel := s.channel(t, "alerts", hook.URL, object{"events": []string{"alert"}})
 	long := strings.Repeat("夜", 60)
-	id := s.schedule(t, long, task, object{"channels": []string{channel}, "alert": object{"metric": "agreement", "below": 0.9}})
+	id := s.schedule(t, long, task, object{"channels": []string{channel},
+		"alert": object{"metric": "agreement", "below": 0.9}})
 	saved := s.entry(t, "GET", "schedules/"+id, nil, 200)
 	require.Equal(t, "Asia/Shanghai", saved["timezone"])
 	require.Equal(t, true, saved["is_enabled"])
@@ -95,7 +98,9 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	// At the second firing the answers differ and the metric is below the limit, which is announced once, on the
 	// schedule's channel.
 	s.due(t, id, 1)
-	dbtest.Await(t, 20*time.Second, "it fires again", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 2 })
+	dbtest.Await(t, 20*time.Second, "it fires again", func() bool {
+		return len(s.listed(t, "schedules/"+id+"/tasks")) == 2
+	})
 	var second object
 	dbtest.Await(t, 30*time.Second, "the numbers are there", func() bool {
 		for _, one := range s.listed(t, "schedules/"+id+"/tasks") {
@@ -125,7 +130,9 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	require.Contains(t, page.Find(".plan").Text(), "每天 02:00")
 	require.Equal(t, 1, page.Find(".shifts li").Length())
 	require.Contains(t, page.Find(".shifts li").Text(), "q1")
-	require.Equal(t, 2, page.Find("tbody tr").FilterFunction(func(_ int, row *goquery.Selection) bool { return strings.Contains(row.Text(), "已完成") }).Length())
+	require.Equal(t, 2, page.Find("tbody tr").FilterFunction(func(_ int, row *goquery.Selection) bool {
+		return strings.Contains(row.Text(), "已完成")
+	}).Length())
 }
 
 // While the previous copy runs, a firing is skipped, and the page says so.
@@ -142,7 +149,9 @@ func TestAScheduleWaitsForItsCopy(t *testing.T) {
 	s.due(t, id, 2)
 	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 1 })
 	s.due(t, id, 1)
-	dbtest.Await(t, 20*time.Second, "it is skipped", func() bool { return len(s.listed(t, "schedules/"+id+"/firings")) == 2 })
+	dbtest.Await(t, 20*time.Second, "it is skipped", func() bool {
+		return len(s.listed(t, "schedules/"+id+"/firings")) == 2
+	})
 	skipped := s.listed(t, "schedules/"+id+"/firings")[0]
 	require.Equal(t, "SKIPPED", skipped["outcome"])
 	require.Equal(t, "PREVIOUS_RUNNING", skipped["reason"])
@@ -159,7 +168,8 @@ func TestADayOfDowntimeIsOneFiring(t *testing.T) {
 	task := s.create(t, fake.URL, map[string]string{"start": "false"})
 	id := s.schedule(t, "每小时", task, object{"cron": "0 * * * *", "is_enabled": false})
 	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": true}, 200)
-	_, err := s.tables.Exec(`UPDATE schedules SET next_at = date_trunc('hour', now()) - interval '24 hours' WHERE id = $1`, id)
+	_, err := s.tables.Exec(`UPDATE schedules SET next_at = date_trunc('hour', now()) - interval '24 hours' WHERE id = $1`,
+		id)
 	require.NoError(t, err)
 	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/firings")) > 0 })
 	dbtest.Hold(t, 3*time.Second, "once", func() bool { return len(s.listed(t, "schedules/"+id+"/firings")) == 1 })
@@ -179,27 +189,34 @@ func TestSchedulesThatCannotFire(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, s.delete(t, task).StatusCode)
 	s.due(t, orphan, 0)
 	s.due(t, resting, 0)
-	dbtest.Await(t, 20*time.Second, "it fails", func() bool { return len(s.listed(t, "schedules/"+orphan+"/firings")) == 1 })
+	dbtest.Await(t, 20*time.Second, "it fails", func() bool {
+		return len(s.listed(t, "schedules/"+orphan+"/firings")) == 1
+	})
 	firing := s.listed(t, "schedules/"+orphan+"/firings")[0]
 	require.Equal(t, "FAILED", firing["outcome"])
 	require.Equal(t, "TASK_GONE", firing["reason"])
 	require.Empty(t, s.listed(t, "schedules/"+resting+"/firings"))
 
 	for field, body := range map[string]object{
-		"task_id":     {"name": "x", "task_id": task, "cron": "0 2 * * *"},
-		"cron":        {"name": "x", "task_id": kept, "cron": "soon"},
-		"timezone":    {"name": "x", "task_id": kept, "cron": "0 2 * * *", "timezone": "Mars/Olympus"},
-		"alert.below": {"name": "x", "task_id": kept, "cron": "0 2 * * *", "alert": object{"metric": "latency_ms", "below": 0.5}},
-		"channels":    {"name": "x", "task_id": kept, "cron": "0 2 * * *", "channels": []string{kept}},
+		"task_id":  {"name": "x", "task_id": task, "cron": "0 2 * * *"},
+		"cron":     {"name": "x", "task_id": kept, "cron": "soon"},
+		"timezone": {"name": "x", "task_id": kept, "cron": "0 2 * * *", "timezone": "Mars/Olympus"},
+		"alert.below": {"name": "x", "task_id": kept, "cron": "0 2 * * *",
+			"alert": object{"metric": "latency_ms", "below": 0.5}},
+		"channels": {"name": "x", "task_id": kept, "cron": "0 2 * * *", "channels": []string{kept}},
 	} {
 		refused := s.entry(t, "POST", "schedules", body, 422)
 		require.Equal(t, field, refused["details"].([]any)[0].(object)["column"], refused)
 	}
 	wrong := s.entry(t, "POST", "schedules", object{"name": "x", "task_id": kept, "cron": "61 2 * * *"}, 422)
 	require.Contains(t, wrong["message"], "第一段“分”不能是 61")
-	require.Contains(t, string(s.post(t, "/library/schedules/times", map[string]string{"cron": "0 24 * * *", "timezone": "Asia/Shanghai"}).body), "第二段“时”不能是 24")
-	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "0 9 * * 7", "timezone": "Asia/Shanghai"}).page(t).Text(), "每周日 09:00")
-	require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": "30 9 * * 1-5", "timezone": "Asia/Shanghai"}).page(t).Text(), "周一至周五 09:30")
+	require.Contains(t,
+		string(s.post(t, "/library/schedules/times",
+			map[string]string{"cron": "0 24 * * *", "timezone": "Asia/Shanghai"}).body), "第二段“时”不能是 24")
+	require.Contains(t, s.post(t, "/library/schedules/times",
+		map[string]string{"cron": "0 9 * * 7", "timezone": "Asia/Shanghai"}).page(t).Text(), "每周日 09:00")
+	require.Contains(t, s.post(t, "/library/schedules/times",
+		map[string]string{"cron": "30 9 * * 1-5", "timezone": "Asia/Shanghai"}).page(t).Text(), "周一至周五 09:30")
 }
 
 // A schedule's times must be as far apart as the operator requires, on every route by which a schedule can be
@@ -212,7 +229,8 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 		refused := s.entry(t, "POST", "schedules", object{"name": "x", "task_id": task, "cron": cron}, 422)
 		require.Equal(t, "cron", refused["details"].([]any)[0].(object)["column"], cron)
 		require.Contains(t, refused["message"], "5 分钟", cron)
-		require.Contains(t, s.post(t, "/library/schedules/times", map[string]string{"cron": cron, "timezone": "Asia/Shanghai"}).page(t).Text(), "5 分钟", cron)
+		require.Contains(t, s.post(t, "/library/schedules/times",
+			map[string]string{"cron": cron, "timezone": "Asia/Shanghai"}).page(t).Text(), "5 分钟", cron)
 		page := s.post(t, "/library/schedules", map[string]string{
 			"name": "x", "task_id": task, "cron": cron, "timezone": "Asia/Shanghai", "is_enabled": "true",
 		})
@@ -258,16 +276,20 @@ func TestAProjectHasSoManyOfEach(t *testing.T) {
 	task := dbtest.Seed(t, s.tables, 1, 1, 1).String()
 	s.tables.MustExec(`
 		INSERT INTO schedules (id, name, task_id, cron, timezone, is_enabled, alerts_worse, project_id)
-		SELECT gen_random_uuid(), 'old ' || n, $1, '0 2 * * *', 'UTC', false, false, $2 FROM generate_series(1, 98) n`, task, db.DefaultProject)
+		SELECT gen_random_uuid(), 'old ' || n, $1, '0 2 * * *', 'UTC', false, false, $2
+		FROM generate_series(1, 98) n`, task, db.DefaultProject)
 	s.tables.MustExec(`
 		INSERT INTO shares (id, task_id, hash, created_by, expires_at)
-		SELECT gen_random_uuid(), $1, decode(md5('share' || n), 'hex'), 'x', now() + interval '1 day' FROM generate_series(1, 198) n`, task)
+		SELECT gen_random_uuid(), $1, decode(md5('share' || n), 'hex'), 'x', now() + interval '1 day'
+		FROM generate_series(1, 198) n`, task)
 	s.tables.MustExec(`
 		INSERT INTO tokens (id, name, hash, hint, project_id, role)
-		SELECT gen_random_uuid(), 'old ' || n, decode(md5('token' || n), 'hex'), 'abcd', $1, 'viewer' FROM generate_series(1, 97) n`, db.DefaultProject)
+		SELECT gen_random_uuid(), 'old ' || n, decode(md5('token' || n), 'hex'), 'abcd', $1, 'viewer'
+		FROM generate_series(1, 97) n`, db.DefaultProject)
 	s.tables.MustExec(`
 		INSERT INTO saved_views (id, project_id, kind, name, query, created_by)
-		SELECT gen_random_uuid(), $1, 'questions', 'old ' || n, 'filter=failed', 'x' FROM generate_series(1, 98) n`, db.DefaultProject)
+		SELECT gen_random_uuid(), $1, 'questions', 'old ' || n, 'filter=failed', 'x'
+		FROM generate_series(1, 98) n`, db.DefaultProject)
 	for path, body := range map[string]func(int) object{
 		"schedules": func(n int) object {
 			return object{"name": fmt.Sprint("new ", n), "task_id": task, "cron": "0 2 * * *", "is_enabled": false}
@@ -326,7 +348,8 @@ func TestAnyTwoFiringsCanBeCompared(t *testing.T) {
 	dbtest.Seed(t, s.tables, 3, 2, 10)
 	var tasks []string // oldest first
 	require.NoError(t, s.tables.Select(&tasks, `SELECT id FROM evaluation_tasks ORDER BY created_at`))
-	s.tables.MustExec(`UPDATE evaluation_runs SET status = 'SUCCEEDED', error_code = NULL, answer_key = decode(md5('same'), 'hex')`)
+	s.tables.MustExec(
+		`UPDATE evaluation_runs SET status = 'SUCCEEDED', error_code = NULL, answer_key = decode(md5('same'), 'hex')`)
 	id := s.schedule(t, "夜", tasks[0], object{"is_enabled": false})
 	days := map[string]string{}
 	for n, task := range tasks {
@@ -339,12 +362,14 @@ func TestAnyTwoFiringsCanBeCompared(t *testing.T) {
 			WHERE i.id = r.item_id AND i.question_id = 'q0001' AND r.task_id = $1`, task, said)
 		s.tables.MustExec(`
 			INSERT INTO firings (schedule_id, planned_at, outcome, missed, task_id, summary)
-			VALUES ($1, '2026-11-20 02:00+08'::timestamptz + $2 * interval '1 day', 'STARTED', 0, $3, '{"variants":[{"number":1,"name":"","points":{"agreement":{"value":1}}}]}')`, id, n, task)
+			VALUES ($1, '2026-11-20 02:00+08'::timestamptz + $2 * interval '1 day', 'STARTED', 0, $3,
+			'{"variants":[{"number":1,"name":"","points":{"agreement":{"value":1}}}]}')`, id, n, task)
 		days[task] = fmt.Sprintf("2026-11-%d 02:00", 20+n)
 	}
 
 	s.tables.MustExec(`
-		INSERT INTO question_statistics (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences)
+		INSERT INTO question_statistics (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity,
+		answers, letters, differences)
 		SELECT item_id, 1, max(id), 10, 'identical', 1, 1, 1, 1, 'AAAAAAAAAA', '' FROM evaluation_runs GROUP BY item_id`)
 
 	type changes struct{ before, now, changed, fact string }
@@ -373,10 +398,12 @@ func TestAnyTwoFiringsCanBeCompared(t *testing.T) {
 	require.Equal(t, changes{tasks[1], tasks[2], "q0001", "35 日30 日"}, read(""), "the newest with the one before")
 	require.Equal(t, changes{tasks[0], tasks[2], "", ""}, read("?since="+tasks[0]))
 	require.Equal(t, changes{tasks[0], tasks[1], "q0001", "30 日35 日"}, read("?at="+tasks[1]))
-	require.Equal(t, changes{tasks[0], tasks[1], "q0001", "30 日35 日"}, read("?since="+tasks[1]+"&at="+tasks[0]), "in the order of time")
+	require.Equal(t, changes{tasks[0], tasks[1], "q0001", "30 日35 日"}, read("?since="+tasks[1]+"&at="+tasks[0]),
+		"in the order of time")
 
 	for query, parameter := range map[string]string{
-		"?since=" + id: "since", "?at=x": "at", "?at=" + id + "&since=" + tasks[0]: "at", "?since=" + tasks[1] + "&at=" + tasks[1]: "since", "?since=" + tasks[2]: "since",
+		"?since=" + id: "since", "?at=x": "at", "?at=" + id + "&since=" + tasks[0]: "at",
+		"?since=" + tasks[1] + "&at=" + tasks[1]: "since", "?since=" + tasks[2]: "since",
 	} {
 		refused := s.entry(t, "GET", "schedules/"+id+"/changes"+query, nil, 422)
 		require.Contains(t, refused["message"], parameter, query)

@@ -26,22 +26,29 @@ func TestSecretsAreNowhere(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)
 		told, _ := json.Marshal(call.Header)
-		_, _ = io.WriteString(w, `{"error":{"message":"Incorrect API key: `+strings.ReplaceAll(string(told), `"`, `'`)+call.Query+`"}}`)
+		_, _ = io.WriteString(w, `{"error":{"message":"Incorrect API key: `+strings.ReplaceAll(string(told), `"`, `'`)+
+			call.Query+`"}}`)
 	})
 	answers := agenttest.New(t, openAIChat("Paris"))
 	var models []string
 	for n, address := range []string{tells.URL, answers.URL} {
 		name := []string{"tells", "answers"}[n]
-		provider := s.entry(t, "POST", "providers", object{"name": name, "protocol": "openai", "base_url": address, "api_key": key, "headers": object{"X-Org": header}}, 201)
+		provider := s.entry(t, "POST", "providers",
+			object{"name": name, "protocol": "openai", "base_url": address, "api_key": key, "headers": object{"X-Org": header}},
+			201)
 		model := s.entry(t, "POST", "models", object{"provider_id": provider["id"], "model_id": name}, 201)["id"].(string)
 		s.entry(t, "POST", "models/"+model+"/test", object{"question": "?"}, 200)
 		models = append(models, model)
 	}
-	saved := s.entry(t, "POST", "agents", object{"name": "tells", "protocol": "openai", "url": tells.URL + "/v1?key=" + query, "headers": object{"X-Token": header}, "extra_payload": object{"model": "m"}}, 201)["id"].(string)
+	saved := s.entry(t, "POST", "agents", object{"name": "tells", "protocol": "openai",
+		"url": tells.URL + "/v1?key=" + query, "headers": object{"X-Token": header},
+		"extra_payload": object{"model": "m"}}, 201)["id"].(string)
 	s.entry(t, "POST", "agents/"+saved+"/test", object{"question": "?"}, 200)
-	s.entry(t, "POST", "agents/detect", object{"url": tells.URL + "?key=" + query, "headers": object{"X-Token": header}}, 200)
+	s.entry(t, "POST", "agents/detect", object{"url": tells.URL + "?key=" + query, "headers": object{"X-Token": header}},
+		200)
 	id := s.create(t, tells.URL+"/typed?key="+query, map[string]string{
-		"agent_api_headers": `{"X-Typed":"` + typed + `"}`, "models": strings.Join(models, ","), "agents": saved, "runs_per_item": "1", "max_retries": "0", "rate_limit": "unlimited",
+		"agent_api_headers": `{"X-Typed":"` + typed + `"}`, "models": strings.Join(models, ","), "agents": saved,
+		"runs_per_item": "1", "max_retries": "0", "rate_limit": "unlimited",
 	})
 	s.awaitDone(t, id)
 	require.NotEmpty(t, answers.Calls())
@@ -50,7 +57,8 @@ func TestSecretsAreNowhere(t *testing.T) {
 	requireAbsent := func(where, text string) {
 		t.Helper()
 		for _, secret := range []string{key, header, query, typed} {
-			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "=")} {
+			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)),
+				strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "=")} {
 				require.NotContains(t, text, form, where)
 			}
 		}
@@ -77,8 +85,11 @@ func TestSecretsAreNowhere(t *testing.T) {
 		}
 	}
 	s.get(t, api+"/"+id+"/results").into(t, &runs)
-	paths := []string{"/metrics", "/tasks", "/workers", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/results/print", "/tasks/" + id + "/report", "/compare?from=" + id,
-		"/library/providers", "/library/models", "/library/agents", "/library/agents/" + saved, "/library/models/" + models[0], api + "?page_size=100", api + "/" + id, api + "/" + id + "/launches", api + "/" + id + "/statistics",
+	paths := []string{"/metrics", "/tasks", "/workers", "/tasks/" + id, "/tasks/" + id + "/results",
+		"/tasks/" + id + "/results/print", "/tasks/" + id + "/report", "/compare?from=" + id,
+		"/library/providers", "/library/models", "/library/agents", "/library/agents/" + saved,
+		"/library/models/" + models[0], api + "?page_size=100", api + "/" + id, api + "/" + id + "/launches",
+		api + "/" + id + "/statistics",
 		libraryAPI + "providers", libraryAPI + "models", libraryAPI + "agents", libraryAPI + "agents/" + saved}
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
 		paths = append(paths, api+"/"+id+"/export?format="+format)

@@ -175,17 +175,23 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Config: config, catalogue: catalogue, progress: rest.NewHub(report.NewMonitor(config.Store).TaskProgress), gates: request.NewGates(config.Registry), routes: map[string]bool{}}
-	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer, RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit, MonthCost: s.MonthCost, Log: s.Log}
+	s := &Server{Config: config, catalogue: catalogue, progress: rest.NewHub(report.NewMonitor(config.Store).TaskProgress),
+		gates: request.NewGates(config.Registry), routes: map[string]bool{}}
+	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer,
+		RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit,
+		MonthCost: s.MonthCost, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
-		Sender: s.Sender, Outbox: s.Store.Outbox(), DefaultRate: s.Defaults.RateLimit, ScheduleMinutes: s.ScheduleMinutes, Log: s.Log,
+		Sender: s.Sender, Outbox: s.Store.Outbox(), DefaultRate: s.Defaults.RateLimit, ScheduleMinutes: s.ScheduleMinutes,
+		Log: s.Log,
 	}
 	if s.Report == nil {
 		s.Report = func(error, map[string]string) {}
 	}
 	s.guard = access.NewGuard(access.Config{
-		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, NeedsSecond: s.Access.NeedsSecond, Audit: audit.New(s.Store, s.Sealer), Quotas: people.NewQuotas(s.Store), Failed: s.failed, Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
+		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, NeedsSecond: s.Access.NeedsSecond,
+		Audit: audit.New(s.Store, s.Sealer), Quotas: people.NewQuotas(s.Store), Failed: s.failed, Trusted: s.Access.Trusted,
+		SecureHost: s.Access.secureHost(), Log: s.Log,
 	})
 	e := echo.New()
 	s.Handler = e
@@ -193,9 +199,12 @@ func New(config Config) (*Server, error) {
 	e.HTTPErrorHandler = s.answerError
 	e.IPExtractor = s.addressOf()
 	e.Pre(endStuckReaders, middleware.SecureWithConfig(middleware.SecureConfig{
-		ContentTypeNosniff: "nosniff", XFrameOptions: "DENY", ReferrerPolicy: "same-origin", ContentSecurityPolicy: contentSecurityPolicy,
-	}), middleware.RemoveTrailingSlashWithConfig(middleware.TrailingSlashConfig{RedirectCode: http.StatusPermanentRedirect}))
-	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.findMethods, s.logRequests, middleware.Recover(), s.keepPrivate, refuseLargeHeaders, s.refuseOtherSites)
+		ContentTypeNosniff: "nosniff", XFrameOptions: "DENY", ReferrerPolicy: "same-origin",
+		ContentSecurityPolicy: contentSecurityPolicy,
+	}), middleware.RemoveTrailingSlashWithConfig(
+		middleware.TrailingSlashConfig{RedirectCode: http.StatusPermanentRedirect}))
+	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.findMethods, s.logRequests, middleware.Recover(),
+		s.keepPrivate, refuseLargeHeaders, s.refuseOtherSites)
 	if config.Registry != nil {
 		e.Use(measureRequests(config.Registry))
 	}
@@ -227,7 +236,8 @@ func (s *Server) addressOf() echo.IPExtractor {
 func (s *Server) mount(e *echo.Echo) {
 	plain := e.Group("")
 	compressed := e.Group("", middleware.GzipWithConfig(middleware.GzipConfig{MinLength: 1024}))
-	check := form.Check{URL: s.Guard.CheckURL, Task: s.Guard.CheckRequest, Model: s.ModelGuard.CheckURL, Channel: s.NotifyGuard.CheckURL}
+	check := form.Check{URL: s.Guard.CheckURL, Task: s.Guard.CheckRequest, Model: s.ModelGuard.CheckURL,
+		Channel: s.NotifyGuard.CheckURL}
 
 	plain.GET(paths.Health, s.health)
 	if s.Registry != nil {
@@ -236,26 +246,33 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	tools := journal.NewToolReports(s.Store)
 	s.pages = web.Register(compressed, plain, web.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents, Sealer: s.Sealer, Check: check,
-		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket, Version: s.Version, Failed: s.failed, Log: s.Log,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents,
+		Sealer: s.Sealer, Check: check,
+		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket,
+		Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
-	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Tools: tools, Version: s.Version, Closing: s.Closing, Failed: s.failed}
+	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Tools: tools, Version: s.Version,
+		Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)
 	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
 	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}
 	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
-	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
+	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays,
+		UploadDays: s.UploadDays, Version: s.Version})
 	s.signIns = access.SignInConfig{
-		People: people.New(s.Store), Cases: identity.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
+		People: people.New(s.Store), Cases: identity.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID,
+		Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
 	}
 	access.RegisterSignIn(compressed, s.signIns)
 	accounts := persons.Config{
-		Store: s.Store, Files: s.Assets, Guard: s.guard, Audit: s.guard.Audit, Passkeys: s.Access.Passkeys, HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
+		Store: s.Store, Files: s.Assets, Guard: s.guard, Audit: s.guard.Audit, Passkeys: s.Access.Passkeys,
+		HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
 		Version: s.Version, Failed: s.failed,
 	}
 	persons.RegisterPages(compressed, accounts)
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver, Replay: replays, Gallery: galleries, People: accounts,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver,
+		Replay: replays, Gallery: galleries, People: accounts,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })

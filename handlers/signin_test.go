@@ -40,7 +40,9 @@ func (s *guarded) newBrowser(t testing.TB) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	return &browser{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &browser{s, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}}
 }
 
 // signedIn returns a browser in which a test's account has signed in.
@@ -135,13 +137,15 @@ func TestSigningInAndOut(t *testing.T) {
 	require.Equal(t, "/tasks?status=FAILED&page=1", form.Find("[name=next]").AttrOr("value", ""))
 	require.Zero(t, form.Find("header nav a").Length(), "there is nowhere to go yet")
 	for _, evil := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, "/\tevil"} {
-		require.Equal(t, "/tasks", stranger.get(t, "/login?next="+url.QueryEscape(evil)).page(t).Find("[name=next]").AttrOr("value", ""), evil)
+		require.Equal(t, "/tasks", stranger.get(t, "/login?next="+url.QueryEscape(evil)).page(t).Find("[name=next]").AttrOr(
+			"value", ""), evil)
 	}
 	wrong := stranger.send(t, "/login", url.Values{"name": {"管理员"}, "password": {"wrong"}, "next": {"/workers"}})
 	require.Equal(t, http.StatusUnauthorized, wrong.StatusCode)
 	require.Equal(t, "/workers", wrong.page(t).Find("[name=next]").AttrOr("value", ""))
 	unknown := stranger.send(t, "/login", url.Values{"name": {"没有这个人"}, "password": {"wrong"}, "next": {"/workers"}})
-	require.Equal(t, wrong.page(t).Find(".alert").Text(), unknown.page(t).Find(".alert").Text(), "it does not say which is wrong")
+	require.Equal(t, wrong.page(t).Find(".alert").Text(), unknown.page(t).Find(".alert").Text(),
+		"it does not say which is wrong")
 	in := stranger.send(t, "/login", url.Values{"name": {"管理员"}, "password": {goodPassword}, "next": {"/workers"}})
 	require.Equal(t, "/workers", in.Header.Get("Location"))
 	for _, cookie := range in.Cookies() {
@@ -157,7 +161,8 @@ func TestSigningInAndOut(t *testing.T) {
 	require.Equal(t, "/login", stranger.send(t, "/logout", nil).Header.Get("Location"))
 	require.Empty(t, stranger.session(t))
 	stranger.setCookie(t, "wending", session)
-	require.Equal(t, http.StatusSeeOther, stranger.get(t, "/tasks").StatusCode, "the session has ended, not only the cookie")
+	require.Equal(t, http.StatusSeeOther, stranger.get(t, "/tasks").StatusCode,
+		"the session has ended, not only the cookie")
 
 	// Signing out everywhere ends all sessions.
 	again := s.signedIn(t, "管理员")
@@ -180,7 +185,8 @@ func TestCookiesNeedProof(t *testing.T) {
 	s.user(t, "韩梅梅", people.Editor, db.DefaultProject)
 	b := s.newBrowser(t)
 	b.setCookie(t, "wending", planted)
-	require.Equal(t, http.StatusSeeOther, b.send(t, "/login", url.Values{"name": {"韩梅梅"}, "password": {goodPassword}}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, b.send(t, "/login",
+		url.Values{"name": {"韩梅梅"}, "password": {goodPassword}}).StatusCode)
 	require.NotEqual(t, planted, b.session(t))
 	require.Contains(t, b.get(t, "/account").page(t).Find("h1").Text(), "韩梅梅")
 	require.Equal(t, http.StatusSeeOther, attacker.get(t, "/account").StatusCode, "the planted session has ended")
@@ -216,7 +222,8 @@ func TestCookiesNeedProof(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.get(t, "/tasks/"+id).StatusCode, "nothing of it happened")
 
 	token := s.token(t, people.Admin, db.DefaultProject, nil)
-	require.Equal(t, http.StatusUnauthorized, s.ask(t, "", http.MethodGet, api+"?token="+token+"&access_token="+token, nil).StatusCode)
+	require.Equal(t, http.StatusUnauthorized,
+		s.ask(t, "", http.MethodGet, api+"?token="+token+"&access_token="+token, nil).StatusCode)
 	other := s.newBrowser(t)
 	for _, name := range []string{"wending", "token", "Authorization", "__Host-wending"} {
 		other.setCookie(t, name, token)
@@ -246,7 +253,8 @@ func (s *guarded) draft(t testing.TB, b *browser) string {
 // account knows.
 func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	t.Parallel()
-	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})}
+	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0,
+		handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})}
 	s.people = people.New(s.store)
 	s.user(t, "李雷", people.Editor, db.DefaultProject)
 	from := func(b *browser, address, name, password string) int {
@@ -267,13 +275,15 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.5", "李雷", goodPassword), "the right password, too")
 	require.Equal(t, http.StatusTooManyRequests, from(s.newBrowser(t), "10.0.0.5", "李雷", goodPassword))
 	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.0.0.6", "李雷", goodPassword), "elsewhere")
-	require.Equal(t, http.StatusSeeOther, from(known, "10.0.0.5", "李雷", goodPassword), "from the same address, at a browser that the account knows")
+	require.Equal(t, http.StatusSeeOther, from(known, "10.0.0.5", "李雷", goodPassword),
+		"from the same address, at a browser that the account knows")
 	for range 49 { // that many attempts take long by design
 		_, err := s.people.Attempt(t.Context(), "address 10.0.0.7", 50)
 		require.NoError(t, err)
 	}
 	require.Equal(t, http.StatusUnauthorized, from(guesser, "10.0.0.7", "nobody", "guess"))
-	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.7", "李雷", "guess"), "many accounts from one address")
+	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.7", "李雷", "guess"),
+		"many accounts from one address")
 
 	// An account is also protected against guesses from many addresses with few guesses each; browsers that it
 	// knows can still sign in.
@@ -286,11 +296,13 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	}
 	require.Equal(t, http.StatusTooManyRequests, from(s.newBrowser(t), "10.1.0.100", "韩梅梅", goodPassword))
 	require.Equal(t, http.StatusSeeOther, from(friend, "10.1.0.100", "韩梅梅", goodPassword))
-	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.1.0.100", "李雷", goodPassword), "others' accounts are as before")
+	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.1.0.100", "李雷", goodPassword),
+		"others' accounts are as before")
 
 	// The address is the one that the trusted proxy reports, not what a client writes before it.
 	var told []string
-	require.NoError(t, s.tables.Select(&told, `SELECT DISTINCT address FROM audit_entries WHERE action = 'sign-in' ORDER BY address`))
+	require.NoError(t, s.tables.Select(&told,
+		`SELECT DISTINCT address FROM audit_entries WHERE action = 'sign-in' ORDER BY address`))
 	require.Equal(t, []string{"10.0.0.5", "10.0.0.6", "10.1.0.0", "10.1.0.100"}, told)
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "1.2.3.4, 10.0.0.7", "李雷", "guess"))
 }
@@ -353,7 +365,8 @@ func TestTokensAskForAFreshSignIn(t *testing.T) {
 	require.Equal(t, http.StatusOK, form.StatusCode, "somebody who is signed in can prove it again")
 	require.Equal(t, "李雷", form.page(t).Find("[name=name]").AttrOr("value", ""))
 	next := form.page(t).Find("[name=next]").AttrOr("value", "")
-	back := b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {next}}).Header.Get("Location")
+	back := b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {next}}).
+		Header.Get("Location")
 	page := b.get(t, back).page(t)
 	require.Equal(t, "夜间 pipeline", page.Find("form[action$='/tokens'] [name=name]").AttrOr("value", ""))
 	require.Equal(t, "reviewer", page.Find("form[action$='/tokens'] [name=role] [selected]").AttrOr("value", ""))
@@ -398,7 +411,8 @@ func TestAccountsAskForAFreshSignIn(t *testing.T) {
 	again := b.send(t, "/admin/users", typed).page(t).Find("[role=alert] a.btn").AttrOr("href", "")
 	next := b.get(t, again).page(t).Find("[name=next]").AttrOr("value", "")
 	require.NotContains(t, next, url.QueryEscape(goodPassword))
-	back := b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {next}}).Header.Get("Location")
+	back := b.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {next}}).
+		Header.Get("Location")
 	page := b.get(t, back).page(t)
 	require.Equal(t, "王芳", page.Find("details[open] [name=name]").AttrOr("value", ""))
 	require.Equal(t, "reviewer", page.Find("[name=role] [selected]").AttrOr("value", ""))
@@ -423,8 +437,10 @@ func TestTokensEndWithThePassword(t *testing.T) {
 	} {
 		s.tables.MustExec(`UPDATE users SET password_hash = $1`, *user.PasswordHash)
 		b := s.signedIn(t, "李雷")
-		lost, kept := s.token(t, people.Viewer, db.DefaultProject, &user.ID), s.token(t, people.Editor, db.DefaultProject, &user.ID)
-		tick := b.get(t, "/account").page(t).Find("form[action='/account/password'] label:contains('"+kept[len(kept)-4:]+"') input").AttrOr("name", "")
+		lost, kept := s.token(t, people.Viewer, db.DefaultProject, &user.ID),
+			s.token(t, people.Editor, db.DefaultProject, &user.ID)
+		tick := b.get(t, "/account").page(t).Find("form[action='/account/password'] label:contains('"+kept[len(kept)-4:]+
+			"') input").AttrOr("name", "")
 		require.NotEmpty(t, tick, what)
 		require.Equal(t, http.StatusOK, status(lost), what)
 		require.Equal(t, http.StatusSeeOther, end(b, url.Values{tick: {"true"}}), what)
@@ -433,7 +449,8 @@ func TestTokensEndWithThePassword(t *testing.T) {
 	}
 	root := s.token(t, people.Admin, db.DefaultProject, nil)
 	last := s.token(t, people.Viewer, db.DefaultProject, &user.ID)
-	s.ask(t, root, http.MethodPatch, "/api/v1/users/"+user.ID.String(), object{"password": "given by somebody else"}).mustBe(t, 200)
+	s.ask(t, root, http.MethodPatch, "/api/v1/users/"+user.ID.String(), object{"password": "given by somebody else"}).
+		mustBe(t, 200)
 	require.Equal(t, http.StatusUnauthorized, status(last), "a password that an administrator sets")
 	require.Equal(t, http.StatusOK, status(other), "others keep theirs")
 	require.Equal(t, http.StatusOK, status(root))
@@ -450,11 +467,13 @@ func TestTokensReachWhatTheySay(t *testing.T) {
 	made := b.send(t, "/projects/"+law.String()+"/tokens", url.Values{"name": {"of law"}, "role": {"admin"}})
 	require.Equal(t, http.StatusCreated, made.StatusCode, "%s", made.body)
 	add := func(reach people.Reach) string {
-		value, err := s.people.AddToken(t.Context(), people.Token{ID: uuid.New(), Name: string(reach), ProjectID: law, Role: people.Admin, Reach: reach}, 0)
+		value, err := s.people.AddToken(t.Context(),
+			people.Token{ID: uuid.New(), Name: string(reach), ProjectID: law, Role: people.Admin, Reach: reach}, 0)
 		require.NoError(t, err)
 		return value
 	}
-	prompt := s.made(t, s.token(t, people.Admin, db.DefaultProject, nil), "/api/v1/prompts", object{"name": "elsewhere", "user": "x"})
+	prompt := s.made(t, s.token(t, people.Admin, db.DefaultProject, nil), "/api/v1/prompts",
+		object{"name": "elsewhere", "user": "x"})
 	for name, test := range map[string]struct {
 		token               string
 		accounts, elsewhere int
@@ -467,9 +486,11 @@ func TestTokensReachWhatTheySay(t *testing.T) {
 		for _, path := range []string{"/api/v1/users", "/api/v1/audit"} {
 			require.Equal(t, test.accounts, s.ask(t, test.token, http.MethodGet, path, nil).StatusCode, "%s %s", name, path)
 		}
-		require.Equal(t, test.elsewhere, s.ask(t, test.token, http.MethodGet, "/api/v1/prompts/"+prompt, nil).StatusCode, name)
+		require.Equal(t, test.elsewhere, s.ask(t, test.token, http.MethodGet, "/api/v1/prompts/"+prompt, nil).StatusCode,
+			name)
 		mine := s.ask(t, test.token, http.MethodPost, "/api/v1/prompts", object{"name": name, "user": "x"}).mustBe(t, 201)
-		require.Equal(t, http.StatusOK, s.ask(t, test.token, http.MethodGet, "/api/v1/prompts/"+mine["id"].(string)+"?project="+law.String(), nil).StatusCode, "its own project comes first")
+		require.Equal(t, http.StatusOK, s.ask(t, test.token, http.MethodGet,
+			"/api/v1/prompts/"+mine["id"].(string)+"?project="+law.String(), nil).StatusCode, "its own project comes first")
 	}
 }
 
@@ -482,7 +503,8 @@ func TestAFirstPasswordIsChanged(t *testing.T) {
 		"name": "李雷", "password": goodPassword, "role": "editor", "must_change_password": true,
 	}).mustBe(t, 201)
 	require.Equal(t, true, made["must_change_password"])
-	plain := s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "pipeline", "password": goodPassword}).mustBe(t, 201)
+	plain := s.ask(t, root, http.MethodPost, "/api/v1/users", object{"name": "pipeline", "password": goodPassword}).
+		mustBe(t, 201)
 	require.Equal(t, false, plain["must_change_password"])
 	s.ask(t, root, http.MethodPost, "/api/v1/users", object{
 		"name": "x", "password": goodPassword, "must_change_password": "soon",
@@ -493,13 +515,15 @@ func TestAFirstPasswordIsChanged(t *testing.T) {
 	require.Equal(t, "/workers?x=1", in.Header.Get("Location"))
 	away := b.get(t, "/workers?x=1").Header.Get("Location")
 	require.Equal(t, "/account/password?next=%2Fworkers%3Fx%3D1", away)
-	for _, path := range []string{"/tasks", "/account", "/account/passkeys", "/projects", "/nowhere", "/api/openapi.json"} {
+	for _, path := range []string{"/tasks", "/account", "/account/passkeys", "/projects", "/nowhere",
+		"/api/openapi.json"} {
 		require.NotEqual(t, http.StatusOK, b.get(t, path).StatusCode, path)
 	}
 	refused := b.get(t, api).mustBe(t, 403)
 	require.Equal(t, "FORBIDDEN", refused["code"])
 	require.Contains(t, refused["message"], "初始密码")
-	for _, path := range []string{"/account/passkeys", "/account/second", "/account/sessions/end", "/demo", "/projects/" + db.DefaultProject.String() + "/tokens"} {
+	for _, path := range []string{"/account/passkeys", "/account/second", "/account/sessions/end", "/demo",
+		"/projects/" + db.DefaultProject.String() + "/tokens"} {
 		require.Contains(t, b.send(t, path, nil).Header.Get("Location"), "/account/password", path)
 	}
 	page := b.get(t, away).page(t)
@@ -582,7 +606,8 @@ func TestStreamsEndWithTheRight(t *testing.T) {
 		require.NoError(t, s.people.SetMember(t.Context(), db.DefaultProject, owner.ID, people.Viewer))
 		s.tables.MustExec(`UPDATE users SET disabled_at = NULL`)
 		token := uuid.New()
-		value, err := s.people.AddToken(t.Context(), people.Token{ID: token, Name: what, ProjectID: db.DefaultProject, Role: people.Viewer, UserID: &owner.ID}, time.Hour)
+		value, err := s.people.AddToken(t.Context(),
+			people.Token{ID: token, Name: what, ProjectID: db.DefaultProject, Role: people.Viewer, UserID: &owner.ID}, time.Hour)
 		require.NoError(t, err)
 		stream := open(value)
 		end(token)
@@ -642,7 +667,8 @@ func TestCookiesBehindAProxy(t *testing.T) {
 // be accepted without it.
 func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 	t.Parallel()
-	access := handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, HSTSWithoutSubdomains: true}
+	access := handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		HSTSWithoutSubdomains: true}
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0, access)}
 	s.people = people.New(s.store)
 	s.user(t, "李雷", people.Editor, db.DefaultProject)
@@ -655,7 +681,9 @@ func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 		for name, value := range cookies {
 			request.AddCookie(&http.Cookie{Name: name, Value: value})
 		}
-		return (&browser{s, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}).do(t, request)
+		return (&browser{s, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}}}).do(t, request)
 	}
 	lang := func(cookies map[string]string) string {
 		return ask(http.MethodGet, "/login", cookies, nil).page(t).Find("html").AttrOr("lang", "")
@@ -677,8 +705,10 @@ func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 			session = cookie.Value
 		}
 	}
-	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/tasks", map[string]string{"__Host-wending": session}, nil).StatusCode)
-	require.Equal(t, http.StatusSeeOther, ask(http.MethodGet, "/tasks", map[string]string{"wending": session}, nil).StatusCode, "another name of the site could have set it")
+	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/tasks", map[string]string{"__Host-wending": session},
+		nil).StatusCode)
+	require.Equal(t, http.StatusSeeOther, ask(http.MethodGet, "/tasks", map[string]string{"wending": session},
+		nil).StatusCode, "another name of the site could have set it")
 }
 
 // However many sign-ins are begun from one address, others can still begin one, and nothing is stored for them.
@@ -695,7 +725,8 @@ func TestBegunSignInsKeepNobodyOut(t *testing.T) {
 	}
 	for _, tables := range []*guarded{s, provided} {
 		var stored int
-		require.NoError(t, tables.tables.Get(&stored, `SELECT (SELECT count(*) FROM challenges) + (SELECT count(*) FROM failed_sign_ins)`))
+		require.NoError(t, tables.tables.Get(&stored,
+			`SELECT (SELECT count(*) FROM challenges) + (SELECT count(*) FROM failed_sign_ins)`))
 		require.Zero(t, stored)
 	}
 }
@@ -716,9 +747,11 @@ func TestWrongPasskeysAreCounted(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(b.send(t, "/login/passkey", nil).body, &ceremony))
 	text := base64.RawURLEncoding.EncodeToString
-	said := text([]byte(`{"type":"webauthn.get","challenge":"` + ceremony.Options.PublicKey.Challenge + `","origin":"` + origin + `"}`))
+	said := text([]byte(`{"type":"webauthn.get","challenge":"` + ceremony.Options.PublicKey.Challenge + `","origin":"` +
+		origin + `"}`))
 	site := sha256.Sum256([]byte("localhost"))
-	wrong := fmt.Sprintf(`{"id":"eA","rawId":"eA","type":"public-key","response":{"clientDataJSON":%q,"authenticatorData":%q,"signature":"eA","userHandle":%q}}`,
+	wrong := fmt.Sprintf(
+		`{"id":"eA","rawId":"eA","type":"public-key","response":{"clientDataJSON":%q,"authenticatorData":%q,"signature":"eA","userHandle":%q}}`,
 		said, text(append(site[:], 5, 0, 0, 0, 1)), text(make([]byte, 16)))
 	for range 80 {
 		request, err := http.NewRequest(http.MethodPost, s.URL+"/login/passkey/done", strings.NewReader(wrong))
@@ -728,9 +761,11 @@ func TestWrongPasskeysAreCounted(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, b.do(t, request).StatusCode)
 	}
 	var entries, counted int
-	require.NoError(t, s.tables.Get(&entries, `SELECT count(*) FROM audit_entries WHERE action = 'sign-in.refused' AND status = 403`))
+	require.NoError(t, s.tables.Get(&entries,
+		`SELECT count(*) FROM audit_entries WHERE action = 'sign-in.refused' AND status = 403`))
 	require.Equal(t, 50, entries)
-	require.NoError(t, s.tables.Get(&counted, `SELECT count FROM audit_counts WHERE action = 'sign-in.refused' AND object_id = '127.0.0.1'`))
+	require.NoError(t, s.tables.Get(&counted,
+		`SELECT count FROM audit_counts WHERE action = 'sign-in.refused' AND object_id = '127.0.0.1'`))
 	require.Equal(t, 30, counted)
 	require.Equal(t, http.StatusOK, b.send(t, "/login/passkey", nil).StatusCode, "neighbours may try")
 }

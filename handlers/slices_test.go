@@ -31,7 +31,8 @@ func (s *site) sliced(t *testing.T) (id string) {
 	})
 	id = s.create(t, fake.URL, map[string]string{"runs_per_item": "4", "concurrency": "4", "rate_limit": "unlimited",
 		"file@q.csv": "question_id,question,standard_answer,category,难 度\n" +
-			"q1,合同一,14 日,合同,easy\nq2,合同二,14 日,合同,hard\nq3,劳动一,三十日,劳动,easy\nq4,劳动二,三十日,劳动,hard\nq5,婚姻一,三十日,婚姻,easy\nq6,婚姻二,三十日,\"合同'; --\",hard\n"})
+			"q1,合同一,14 日,合同,easy\nq2,合同二,14 " +
+			"日,合同,hard\nq3,劳动一,三十日,劳动,easy\nq4,劳动二,三十日,劳动,hard\nq5,婚姻一,三十日,婚姻,easy\nq6,婚姻二,三十日,\"合同'; --\",hard\n"})
 	s.awaitDone(t, id)
 	return id
 }
@@ -100,12 +101,14 @@ func TestStatisticsByAColumn(t *testing.T) {
 	require.Contains(t, string(refused.body), "category")
 }
 
-// What the report's page narrows to is what its file and its print have; a value that does not exist is left out and said.
+// What the report's page narrows to is what its file and its print have; a value that does not exist is left out and
+// said.
 func TestAFilteredReportIsExportedAndPrintedAsItIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	id := s.sliced(t)
-	query := url.Values{"column.category": {"合同"}, "column.难 度": {"hard"}, "min_latency_ms": {"0"}, "min_cost": {""}}.Encode()
+	query := url.Values{"column.category": {"合同"}, "column.难 度": {"hard"}, "min_latency_ms": {"0"},
+		"min_cost": {""}}.Encode()
 	page := s.get(t, "/tasks/"+id+"/results?"+query).page(t)
 	require.Equal(t, 1, page.Find("article.result").Length())
 	require.Contains(t, page.Find(".shown-of").Text(), "筛出 1 题，共 6 题")
@@ -117,7 +120,8 @@ func TestAFilteredReportIsExportedAndPrintedAsItIsShown(t *testing.T) {
 	print := s.get(t, "/tasks/"+id+"/results/print?"+query).page(t)
 	require.Contains(t, print.Text(), "合同二")
 	require.NotContains(t, print.Text(), "婚姻一")
-	rows = strings.Split(strings.TrimSpace(string(s.get(t, api+"/"+id+"/export?column.category="+url.QueryEscape("合同")).body)), "\r\n")
+	rows = strings.Split(strings.TrimSpace(
+		string(s.get(t, api+"/"+id+"/export?column.category="+url.QueryEscape("合同")).body)), "\r\n")
 	require.Len(t, rows, 3)
 
 }
@@ -134,8 +138,8 @@ func (s *site) nearest(t *testing.T, address string) (path, left string) {
 	return path, answer.page(t).Find("#left-out").Text()
 }
 
-// A page that is asked for a filter, a column, an order, a page or a view that does not exist shows the nearest that does, and
-// names every such parameter; so does a file, on the page whose file it is.
+// A page that is asked for a filter, a column, an order, a page or a view that does not exist shows the nearest that
+// does, and names every such parameter; so does a file, on the page whose file it is.
 func TestWhatDoesNotExistIsLeftOutByName(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -145,18 +149,24 @@ func TestWhatDoesNotExistIsLeftOutByName(t *testing.T) {
 	schedule := s.schedule(t, "nightly", id, nil)
 	reads := map[string][]string{
 		task + "/results?": {
-			"filter=none", "filter=agreement-9", "sort=none", "view=none", "text=none", "align=none", "review=none", "finish_reason=none", "variant=9", "variant=x", "page=x", "page=-1", "page=7",
-			"page=99999999", "page_size=0", "column.colour=red", "column.category=none", "min_latency_ms=fast", "max_cost=-1", "error_code=HTTP_999", "reason=none", "series=none", "saved=none",
+			"filter=none", "filter=agreement-9", "sort=none", "view=none", "text=none", "align=none", "review=none",
+			"finish_reason=none", "variant=9", "variant=x", "page=x", "page=-1", "page=7",
+			"page=99999999", "page_size=0", "column.colour=red", "column.category=none", "min_latency_ms=fast", "max_cost=-1",
+			"error_code=HTTP_999", "reason=none", "series=none", "saved=none",
 		},
-		task + "/results/export?format=csv&":           {"filter=none", "column.colour=red", "column.category=none", "error_code=HTTP_999"},
-		task + "/results/export?":                      {"format=none"},
-		task + "/results/print?":                       {"only=none", "filter=none", "column.colour=red"},
-		task + "/review/next?":                         {"filter=none", "column.colour=red", "column.category=none", "error_code=HTTP_999", "saved=none"},
-		task + "/review/1?":                            {"filter=none", "sort=none", "column.colour=red"},
-		task + "/report?":                              {"by=none", "include_defaults=maybe"},
-		task + "/variants?":                            {"by=none", "sort=none", "page=9", "page=x"},
-		task + "/gallery?":                             {"type=none", "variant=9", "page=9", "launches=9", "differing=9", "page=x"},
-		both + "&":                                     {"show=none", "by=none", "column.colour=red", "column.category=none", "page=9", "page_size=1000"},
+		task + "/results/export?format=csv&": {"filter=none", "column.colour=red", "column.category=none",
+			"error_code=HTTP_999"},
+		task + "/results/export?": {"format=none"},
+		task + "/results/print?":  {"only=none", "filter=none", "column.colour=red"},
+		task + "/review/next?": {"filter=none", "column.colour=red", "column.category=none",
+			"error_code=HTTP_999", "saved=none"},
+		task + "/review/1?": {"filter=none", "sort=none", "column.colour=red"},
+		task + "/report?":   {"by=none", "include_defaults=maybe"},
+		task + "/variants?": {"by=none", "sort=none", "page=9", "page=x"},
+		task + "/gallery?": {"type=none", "variant=9", "page=9", "launches=9",
+			"differing=9", "page=x"},
+		both + "&": {"show=none", "by=none", "column.colour=red", "column.category=none",
+			"page=9", "page_size=1000"},
 		"/comparison/print?a=" + id + "&b=" + id + "&": {"only=none", "column.colour=red"},
 		"/comparison?a=" + id + "&":                    {"page=9", "page=x"},
 		"/comparison?":                                 {"page=9", "page_size=x"},
@@ -188,12 +198,15 @@ func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
 	s := newSite(t, true)
 	id := s.sliced(t)
 	for _, path := range []string{
-		"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report", "/tasks/" + id + "/review", "/tasks/" + id + "/sign-off",
-		"/tasks/" + id + "/gallery", "/tasks/" + id + "/launches", "/tasks/" + id + "/variants", "/library/agents", "/library/datasets", "/library/prompts",
+		"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report", "/tasks/" + id + "/review",
+		"/tasks/" + id + "/sign-off",
+		"/tasks/" + id + "/gallery", "/tasks/" + id + "/launches", "/tasks/" + id + "/variants", "/library/agents",
+		"/library/datasets", "/library/prompts",
 		"/library/schedules", "/workers", "/comparison", "/",
 	} {
 		for _, odd := range []string{
-			"page=x", "page=0", "page=1000000", "page_size=9999", "status=NONE", "sort=none", "filter=none", "view=none", "variant=99", "archived=maybe",
+			"page=x", "page=0", "page=1000000", "page_size=9999", "status=NONE", "sort=none", "filter=none", "view=none",
+			"variant=99", "archived=maybe",
 			"by=none", "column.none=x", "query=%00%ff", "search=%00%ff", "a=x&b=y", "from=x", "left_out=%3Cscript%3E",
 		} {
 			answer := s.get(t, path+"?"+odd)
@@ -206,8 +219,8 @@ func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
 	}
 }
 
-// A report is grouped by a column, and its numbers lead to the questions that they count; what was sent for a question is
-// one click from its answers.
+// A report is grouped by a column, and its numbers lead to the questions that they count; what was sent for a question
+// is one click from its answers.
 func TestAReportIsGroupedByAColumn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -224,7 +237,8 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	require.Contains(t, string(s.fragment(t, fold).body), "&#34;question&#34;")
 }
 
-// A comparison is narrowed by the columns of the second task, and grouped by one: on its page, in the API and as a file.
+// A comparison is narrowed by the columns of the second task, and grouped by one: on its page, in the API and as a
+// file.
 func TestAComparisonIsNarrowedAndGroupedByColumns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -267,7 +281,8 @@ func TestAComparisonIsNarrowedAndGroupedByColumns(t *testing.T) {
 	require.Equal(t, []float64{0, 0}, grouped.Slices[0].Differences["success_rate"].Interval)
 	require.Len(t, get(url.Values{"by": {"category"}, "column.category": {"合同"}}).Slices, 1)
 	for _, query := range []url.Values{{"by": {"none"}}, {"column.none": {"x"}}, {"min_cost": {"1"}}} {
-		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/api/v1/comparison"+sides+"&"+query.Encode()).StatusCode, query)
+		require.Equal(t, http.StatusUnprocessableEntity, s.get(t, "/api/v1/comparison"+sides+"&"+query.Encode()).StatusCode,
+			query)
 	}
 
 	chosen := url.Values{"column.category": {"合同"}}.Encode()

@@ -20,8 +20,8 @@ var tabsOfTask = []struct{ path, name string }{
 	{"", "概览"}, {"/results", "回答"}, {"/review", "评审"}, {"/report", "报告"}, {"/gallery", "过程与文件"}, {"/settings", "设置"},
 }
 
-// Each page of a task has the same head: its name and state, one primary button, the export with one click, and all tabs, of
-// which the one that is shown is marked.
+// Each page of a task has the same head: its name and state, one primary button, the export with one click, and all
+// tabs, of which the one that is shown is marked.
 func TestEveryTabOfATaskHasTheSameHead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -33,10 +33,12 @@ func TestEveryTabOfATaskHasTheSameHead(t *testing.T) {
 		head := page.Find(".task-head")
 		require.Equal(t, 1, head.Length(), tab.name)
 		require.Contains(t, head.Find("h1").Text(), "稳定性测试", tab.name)
-		require.Equal(t, tab.path == "/results", strings.HasPrefix(strings.TrimSpace(head.Find("h1").Text()), "评测报告: "), tab.name)
+		require.Equal(t, tab.path == "/results", strings.HasPrefix(strings.TrimSpace(head.Find("h1").Text()), "评测报告: "),
+			tab.name)
 		require.Equal(t, "已完成", strings.TrimSpace(head.Find(".tag").Text()), tab.name)
 		require.Equal(t, 1, head.Find(`a[href="/tasks"]`).Length(), "the way back to the list")
-		require.Equal(t, "开始评审", strings.TrimSpace(head.Find(`.btn:not([data-variant])`).Text()), "one primary button on "+tab.name)
+		require.Equal(t, "开始评审", strings.TrimSpace(head.Find(`.btn:not([data-variant])`).Text()),
+			"one primary button on "+tab.name)
 		require.Equal(t, 1, head.Find(`.split > a[data-export][href$="format=csv"]`).Length(), tab.name)
 		require.Equal(t, 3, head.Find(".split .menu a[data-export]").Length(), tab.name)
 		links := head.Find(".task-tabs a")
@@ -48,7 +50,8 @@ func TestEveryTabOfATaskHasTheSameHead(t *testing.T) {
 		}
 	}
 	kept := s.get(t, "/tasks/"+id+"/results?variant=1").page(t)
-	require.Equal(t, "/tasks/"+id+"/gallery?variant=1", kept.Find(".task-tabs a").Eq(4).AttrOr("href", ""), "the variant is kept")
+	require.Equal(t, "/tasks/"+id+"/gallery?variant=1", kept.Find(".task-tabs a").Eq(4).AttrOr("href", ""),
+		"the variant is kept")
 }
 
 // Addresses of older versions lead to where their content is now.
@@ -59,13 +62,15 @@ func TestOldAddressesOfATaskStillLead(t *testing.T) {
 	s.awaitDone(t, id)
 	base := "/tasks/" + id
 	for from, to := range map[string]string{
-		"/launches": "/gallery#launches", "/launches?page=2": "/gallery?launches=2#launches", "/sign-off": "/review", "/review?after=1": "/review/next?after=1",
+		"/launches": "/gallery#launches", "/launches?page=2": "/gallery?launches=2#launches", "/sign-off": "/review",
+		"/review?after=1": "/review/next?after=1",
 	} {
 		answer := s.get(t, base+from)
 		require.Equal(t, http.StatusMovedPermanently, answer.StatusCode, from)
 		require.Equal(t, base+to, answer.Header.Get("Location"), from)
 	}
-	require.Equal(t, base+"/gallery?left_out=launches%3D2", s.get(t, base+"/gallery?launches=2").Header.Get("Location"), "past the last page of launches")
+	require.Equal(t, base+"/gallery?left_out=launches%3D2", s.get(t, base+"/gallery?launches=2").Header.Get("Location"),
+		"past the last page of launches")
 }
 
 // What one may not do is not shown.
@@ -88,8 +93,8 @@ func TestTheHeadOfATaskFollowsRights(t *testing.T) {
 	require.Zero(t, viewer.get(t, "/workers").page(t).Find(`.subnav a[href="/admin/users"]`).Length())
 }
 
-// The overview of a running task has a square for each question that leads to it: to its answers if it is done, otherwise to
-// what is there of it.
+// The overview of a running task has a square for each question that leads to it: to its answers if it is done,
+// otherwise to what is there of it.
 func TestABoardShowsEveryQuestionWhileTheTaskRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -130,8 +135,10 @@ func TestABoardShowsEveryQuestionWhileTheTaskRuns(t *testing.T) {
 	require.Equal(t, base, list.Find("a.name").AttrOr("href", ""), "the name leads to what is under way")
 	close(release)
 	s.awaitDone(t, id)
-	require.Equal(t, base+"/results", s.get(t, "/tasks").page(t).Find("a.name").AttrOr("href", ""), "and to the answers afterwards")
+	require.Equal(t, base+"/results", s.get(t, "/tasks").page(t).Find("a.name").AttrOr("href", ""),
+		"and to the answers afterwards")
 	ended := s.get(t, base).page(t)
-	require.Equal(t, base+"/results?filter=identical", ended.Find(".level-counts a").AttrOr("href", ""), "a count leads to its questions")
+	require.Equal(t, base+"/results?filter=identical", ended.Find(".level-counts a").AttrOr("href", ""),
+		"a count leads to its questions")
 	require.Equal(t, base+"/results?review=open", ended.Find(`.causes a[href*="review="]`).AttrOr("href", ""))
 }

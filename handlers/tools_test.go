@@ -15,23 +15,27 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// The use of tools is counted over a task, and a run that called other tools than most of its question is shown with the first
-// difference: on the page, in the API, in the workbook and on its replay.
+// The use of tools is counted over a task, and a run that called other tools than most of its question is shown with
+// the first difference: on the page, in the API, in the workbook and on its replay.
 func TestToolsAreCountedAndOtherPathsAreFound(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	var firsts atomic.Int64
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		say(w, `{"event":"tool_started","data":{"tool":"<检索>","id":"a"}}`, `{"event":"tool_finished","data":{"tool":"<检索>","id":"a"}}`)
+		say(w, `{"event":"tool_started","data":{"tool":"<检索>","id":"a"}}`,
+			`{"event":"tool_finished","data":{"tool":"<检索>","id":"a"}}`)
 		switch {
 		case call.Question == "一?" && firsts.Add(1) == 3:
-			say(w, `{"event":"tool_started","data":{"tool":"计算","id":"b"}}`, `{"event":"tool_failed","data":{"tool":"计算","id":"b","error":"no"}}`)
+			say(w, `{"event":"tool_started","data":{"tool":"计算","id":"b"}}`,
+				`{"event":"tool_failed","data":{"tool":"计算","id":"b","error":"no"}}`)
 		case call.Question == "二?":
-			say(w, `{"event":"tool_started","data":{"tool":"<检索>","id":"c"}}`, `{"event":"tool_finished","data":{"tool":"<检索>","id":"c"}}`)
+			say(w, `{"event":"tool_started","data":{"tool":"<检索>","id":"c"}}`,
+				`{"event":"tool_finished","data":{"tool":"<检索>","id":"c"}}`)
 		}
 		say(w, `{"event":"node_finished","data":{"output":"x"}}`)
 	})
-	id := s.create(t, fake.URL, map[string]string{"concurrency": "1", "file@q.csv": "question_id,question,standard_answer\nq1,一?,a\nq2,二?,a\n"})
+	id := s.create(t, fake.URL, map[string]string{"concurrency": "1",
+		"file@q.csv": "question_id,question,standard_answer\nq1,一?,a\nq2,二?,a\n"})
 	s.awaitDone(t, id)
 	var found struct {
 		Tools []struct {

@@ -91,7 +91,8 @@ func TestATaskGoesToAnotherInstallation(t *testing.T) {
 	answer.into(t, &created)
 	require.Equal(t, "SUCCEEDED", created.Status)
 	require.NotEqual(t, id, created.TaskID)
-	before, after := from.entry(t, "GET", "evaluation-tasks/"+id, nil, 200), to.entry(t, "GET", "evaluation-tasks/"+created.TaskID, nil, 200)
+	before, after := from.entry(t, "GET", "evaluation-tasks/"+id, nil, 200),
+		to.entry(t, "GET", "evaluation-tasks/"+created.TaskID, nil, 200)
 	for _, format := range []string{"csv", "jsonl"} {
 		export := func(s *site, id string) string { return string(s.get(t, api+"/"+id+"/export?format="+format).body) }
 		require.Equal(t, export(from, id), export(to, created.TaskID), format)
@@ -139,11 +140,13 @@ func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
 		TaskID string `json:"task_id"`
 	}
 	answer.into(t, &imported)
-	require.Equal(t, paid, to.entry(t, "GET", "evaluation-tasks/"+imported.TaskID, nil, 200)["statistics"].(object)["cost"])
+	require.Equal(t, paid, to.entry(t, "GET", "evaluation-tasks/"+imported.TaskID, nil,
+		200)["statistics"].(object)["cost"])
 
 	place := "projects/" + db.DefaultProject.String()
 	to.entry(t, "PATCH", place, object{"cost_per_month": "1"}, 200)
-	require.EqualValues(t, 0, to.entry(t, "GET", place, nil, 200)["used"].(object)["calls_today"], "nobody was called from here")
+	require.EqualValues(t, 0, to.entry(t, "GET", place, nil, 200)["used"].(object)["calls_today"],
+		"nobody was called from here")
 	to.budget.Month = "1"
 	own := to.create(t, "", fields(price(to, "100")))
 	to.awaitDone(t, own)
@@ -159,7 +162,8 @@ func TestImportedCostsAreNoSpendingOfThisInstallation(t *testing.T) {
 	// The task's own ceiling covers only costs paid here, so evaluating the answers again is not refused.
 	to.entry(t, "PATCH", place, object{"cost_per_month": nil}, 200)
 	to.budget.Month = ""
-	_, err := to.tables.Exec(`UPDATE evaluation_tasks SET max_cost = CAST($2 AS numeric) - 0.001 WHERE id = $1`, imported.TaskID, paid)
+	_, err := to.tables.Exec(`UPDATE evaluation_tasks SET max_cost = CAST($2 AS numeric) - 0.001 WHERE id = $1`,
+		imported.TaskID, paid)
 	require.NoError(t, err)
 	evaluator := to.evaluator(t, "有答", "contains", object{"values": []string{"Paris"}})
 	to.entry(t, "POST", "evaluation-tasks/"+imported.TaskID+"/evaluate", object{"evaluators": []string{evaluator}}, 202)

@@ -47,7 +47,8 @@ func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	tables, err := sqlx.Connect("postgres", database)
 	require.NoError(t, err)
 	tables.MustExec(`
-		INSERT INTO users (id, name, created_at) VALUES (gen_random_uuid(), 'admin', now() - interval '1 day'), (gen_random_uuid(), 'аdmin', now()), (gen_random_uuid(), '李雷', now());
+		INSERT INTO users (id, name, created_at) VALUES (gen_random_uuid(), 'admin', now() - interval '1 day'),
+		(gen_random_uuid(), 'аdmin', now()), (gen_random_uuid(), '李雷', now());
 		INSERT INTO tokens (id, name, hash, hint, project_id, role) VALUES
 			(gen_random_uuid(), 'operator', sha256('wnd_operator'), 'x', '00000000-0000-4000-8000-000000000001', 'admin'),
 			(gen_random_uuid(), 'pipeline', sha256('wnd_pipeline'), 'x', '00000000-0000-4000-8000-000000000001', 'editor')`)
@@ -74,9 +75,11 @@ func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
 	require.NoError(t, err)
 	task := dbtest.Seed(t, tables, 3, 2, 2)
 	tables.MustExec(`
-		INSERT INTO providers (id, name, protocol, base_url, retry_on) VALUES (gen_random_uuid(), '旧服务', 'openai', 'https://x.example', '{timeout}');
+		INSERT INTO providers (id, name, protocol, base_url, retry_on)
+		VALUES (gen_random_uuid(), '旧服务', 'openai', 'https://x.example', '{timeout}');
 		INSERT INTO prompts (id, name, description) VALUES (gen_random_uuid(), '旧提示词', '');
-		INSERT INTO prompt_versions (entry_id, version, system_template, user_template, note) SELECT id, 1, '', 'x', '' FROM prompts`)
+		INSERT INTO prompt_versions (entry_id, version, system_template, user_template, note) SELECT id, 1, '', 'x', ''
+		FROM prompts`)
 	require.NoError(t, tables.Close())
 
 	s := &guarded{site: newSiteAt(t, database, 0, handlers.Access{HasAccounts: true})}
@@ -85,7 +88,8 @@ func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
 	require.NoError(t, err)
 	b := s.newBrowser(t)
 	key := b.get(t, strings.TrimPrefix(link, s.URL)).page(t).Find("[name=key]").AttrOr("value", "")
-	made := b.send(t, "/setup", url.Values{"key": {key}, "name": {"管理员"}, "password": {goodPassword}, "again": {goodPassword}})
+	made := b.send(t, "/setup", url.Values{"key": {key}, "name": {"管理员"}, "password": {goodPassword},
+		"again": {goodPassword}})
 	require.Equal(t, http.StatusSeeOther, made.StatusCode, "%s", made.body)
 	page := b.get(t, "/tasks").page(t)
 	require.Contains(t, page.Find(".who").Text(), "默认")

@@ -54,7 +54,9 @@ func BenchmarkTaskFromUploadToItsEnd(b *testing.B) {
 				for range concurrency {
 					lanes.Go(func() {
 						for n := next.Add(1); n <= items*runs; n = next.Add(1) {
-							answer := client.Ask(b.Context(), protocol.Request{Protocol: protocol.Default, URL: server.URL, Question: "q", Stream: true, IdempotencyKey: fmt.Sprint(n), Timeout: 10 * time.Second})
+							answer := client.Ask(b.Context(),
+								protocol.Request{Protocol: protocol.Default, URL: server.URL, Question: "q", Stream: true,
+									IdempotencyKey: fmt.Sprint(n), Timeout: 10 * time.Second})
 							if answer.Status != protocol.Succeeded {
 								b.Error(answer.ErrorMessage)
 							}

@@ -46,18 +46,23 @@ func newCompared(t *testing.T, s *site) compared {
 	}
 	for n, model := range []*agenttest.Agent{c.steady, c.unsteady} {
 		name := []string{"steady", "unsteady"}[n]
-		provider := s.entry(t, "POST", "providers", object{"name": name, "protocol": "openai", "base_url": model.URL, "api_key": "canary-key", "rate_limit": "unlimited"}, 201)
-		saved := s.entry(t, "POST", "models", object{"provider_id": provider["id"], "model_id": name, "input_price": "2", "output_price": "10", "currency": "USD"}, 201)
+		provider := s.entry(t, "POST", "providers",
+			object{"name": name, "protocol": "openai", "base_url": model.URL, "api_key": "canary-key",
+				"rate_limit": "unlimited"}, 201)
+		saved := s.entry(t, "POST", "models", object{"provider_id": provider["id"], "model_id": name, "input_price": "2",
+			"output_price": "10", "currency": "USD"}, 201)
 		c.models = append(c.models, saved["id"].(string))
 	}
 	saved := object{}
-	s.post(t, libraryAPI+"datasets", map[string]string{"name": "题库", "file@q.csv": "question_id,question,standard_answer,level\nq1,一,42,高\nq2,二,42,低\nq3,三,42,低\n"}).into(t, &saved)
+	s.post(t, libraryAPI+"datasets", map[string]string{"name": "题库",
+		"file@q.csv": "question_id,question,standard_answer,level\nq1,一,42,高\nq2,二,42,低\nq3,三,42,低\n"}).into(t, &saved)
 	c.dataset = saved["id"].(string)
 	return c
 }
 
 func (c compared) task() object {
-	return object{"task_name": "对比", "dataset": c.dataset, "prompts": c.prompts, "models": c.models, "runs_per_item": 5, "concurrency": 4}
+	return object{"task_name": "对比", "dataset": c.dataset, "prompts": c.prompts, "models": c.models, "runs_per_item": 5,
+		"concurrency": 4}
 }
 
 func TestATaskComparesPromptsAndModels(t *testing.T) {
@@ -154,7 +159,9 @@ func TestATaskComparesPromptsAndModels(t *testing.T) {
 	require.Len(t, line["variants"], 4)
 	require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/export?format=xlsx").StatusCode)
 
-	for _, page := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/results?view=merged", "/tasks/" + id + "/results?format=formatted", "/tasks/" + id + "/results/print", "/tasks/" + id + "/review"} {
+	for _, page := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results",
+		"/tasks/" + id + "/results?view=merged", "/tasks/" + id + "/results?format=formatted",
+		"/tasks/" + id + "/results/print", "/tasks/" + id + "/review"} {
 		answer := s.get(t, page)
 		require.Less(t, answer.StatusCode, 400, page)
 		require.NotContains(t, string(answer.body), "canary", page)
@@ -215,7 +222,8 @@ func TestATaskComparesPromptsAndModels(t *testing.T) {
 	clone := s.entry(t, "POST", path+"/clone", object{"start": false, "runs_per_item": 1}, 201)
 	require.Equal(t, variants, clone["variants"])
 	require.EqualValues(t, 12, clone["calls"])
-	again := s.entry(t, "POST", "evaluation-tasks/estimate", object{"dataset": c.dataset, "models": c.models[1:], "prompts": c.prompts[1:]}, 200)
+	again := s.entry(t, "POST", "evaluation-tasks/estimate",
+		object{"dataset": c.dataset, "models": c.models[1:], "prompts": c.prompts[1:]}, 200)
 	require.Equal(t, "0.00096", again["cost"], "15 calls as before")
 	require.NotNil(t, again["duration_seconds"])
 }
@@ -228,14 +236,15 @@ func TestWhatATaskNamesMustBeInTheLibrary(t *testing.T) {
 		change object
 		code   string
 	}{
-		"an unknown model":       {object{"models": []string{"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}}, "PARAMETER_INVALID"},
-		"no id":                  {object{"prompts": []string{"x"}}, "PARAMETER_INVALID"},
-		"an unknown version":     {object{"prompts": []string{c.prompts[0] + "@2"}}, "PARAMETER_INVALID"},
-		"a version of a model":   {object{"models": []string{c.models[0] + "@1"}}, "PARAMETER_INVALID"},
-		"an unknown dataset":     {object{"dataset": c.dataset + "@7"}, "PARAMETER_INVALID"},
-		"nobody to ask":          {object{"models": []string{}}, "AGENT_URL_REQUIRED"},
-		"no questions":           {object{"dataset": ""}, "DATASET_REQUIRED"},
-		"too many variants":      {object{"models": strings.Split(strings.Repeat(c.models[0]+" ", 11)[:11*37-1], " ")}, "TASK_TOO_LARGE"},
+		"an unknown model":     {object{"models": []string{"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"}}, "PARAMETER_INVALID"},
+		"no id":                {object{"prompts": []string{"x"}}, "PARAMETER_INVALID"},
+		"an unknown version":   {object{"prompts": []string{c.prompts[0] + "@2"}}, "PARAMETER_INVALID"},
+		"a version of a model": {object{"models": []string{c.models[0] + "@1"}}, "PARAMETER_INVALID"},
+		"an unknown dataset":   {object{"dataset": c.dataset + "@7"}, "PARAMETER_INVALID"},
+		"nobody to ask":        {object{"models": []string{}}, "AGENT_URL_REQUIRED"},
+		"no questions":         {object{"dataset": ""}, "DATASET_REQUIRED"},
+		"too many variants": {object{"models": strings.Split(strings.Repeat(c.models[0]+" ", 11)[:11*37-1], " ")},
+			"TASK_TOO_LARGE"},
 		"an address beside them": {object{"agent_api_url": "ftp://x"}, "AGENT_URL_INVALID"},
 	} {
 		body := c.task()
@@ -256,7 +265,8 @@ func TestWhatATaskNamesMustBeInTheLibrary(t *testing.T) {
 	require.Equal(t, "UNKNOWN_VARIABLES", warned["warnings"].([]any)[0].(object)["code"])
 
 	// The same through a form, in which fields are repeated.
-	answer := s.post(t, api, map[string]string{"task_name": "f", "dataset": c.dataset, "models": strings.Join(c.models, ","), "start": "false"})
+	answer := s.post(t, api, map[string]string{"task_name": "f", "dataset": c.dataset,
+		"models": strings.Join(c.models, ","), "start": "false"})
 	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
 }
 
@@ -270,7 +280,8 @@ func TestATaskIsExtended(t *testing.T) {
 	asked := len(fake.Calls())
 	path := "evaluation-tasks/" + id + "/extend"
 	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", path, object{"runs_per_item": 21}, 422)["code"])
-	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", path, object{"runs_per_item": 2}, 422)["code"], "it is not raised")
+	require.Equal(t, "PARAMETER_INVALID", s.entry(t, "POST", path, object{"runs_per_item": 2}, 422)["code"],
+		"it is not raised")
 	require.Equal(t, "RUNNING", s.entry(t, "POST", path, object{"runs_per_item": 5}, 202)["status"])
 	s.awaitDone(t, id)
 	require.Len(t, fake.Calls(), asked/2*5)
@@ -300,9 +311,15 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	require.Contains(t, rows.Eq(0).Text(), "100.0%")
 	require.Equal(t, 3, page.Find(".variants-questions tbody tr").Length())
 	require.Equal(t, "AAAAA", page.Find(".variants-questions tbody tr").First().Find(".strip").First().Text())
-	require.Zero(t, rows.Eq(1).Find(".is-best").FilterFunction(func(_ int, cell *goquery.Selection) bool { return strings.Contains(cell.Text(), "%") }).Length())
-	require.Equal(t, []string{id + ":1", id + ":2"}, page.Find("[name=task]").Map(func(_ int, box *goquery.Selection) string { return box.AttrOr("value", "") }))
-	require.Equal(t, "/comparison?a="+id+"%3A1&b="+id+"%3A2", s.get(t, "/comparison?task="+id+":1&task="+id+":2").Header.Get("Location"))
+	require.Zero(t, rows.Eq(1).Find(".is-best").FilterFunction(func(_ int, cell *goquery.Selection) bool {
+		return strings.Contains(cell.Text(), "%")
+	}).Length())
+	require.Equal(t, []string{id + ":1", id + ":2"},
+		page.Find("[name=task]").Map(func(_ int, box *goquery.Selection) string {
+			return box.AttrOr("value", "")
+		}))
+	require.Equal(t, "/comparison?a="+id+"%3A1&b="+id+"%3A2",
+		s.get(t, "/comparison?task="+id+":1&task="+id+":2").Header.Get("Location"))
 
 	// The report shows the numbers, too, without the questions; each number leads to its runs.
 	part := s.fragment(t, path+"/variants").page(t)
@@ -313,9 +330,10 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	require.Zero(t, steady.Find("article.result").Length(), "the first variant never differs")
 	unsteady := s.get(t, path+"/results?variant=2&filter=unstable").page(t)
 	require.Equal(t, 3, unsteady.Find("article.result").Length())
-	require.Equal(t, []string{"2"}, unsteady.Find("article.result").First().Find("details.variant[open]").Map(func(_ int, row *goquery.Selection) string {
-		return row.AttrOr("data-variant", "")
-	}))
+	require.Equal(t, []string{"2"}, unsteady.Find("article.result").First().Find("details.variant[open]").Map(
+		func(_ int, row *goquery.Selection) string {
+			return row.AttrOr("data-variant", "")
+		}))
 
 	// The variants can be ordered by any column, and the list shows the lowest and highest agreement.
 	for by, first := range map[string]string{"agreement": "1", "distinct": "1", "cost": "1", "": "1"} {
@@ -326,10 +344,12 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	require.Equal(t, "descending", sorted.AttrOr("aria-sort", ""))
 	require.Equal(t, path+"/variants", sorted.Find("a").AttrOr("href", ""), "the second click restores the order")
 	dbtest.Await(t, 20*time.Second, "the list to have both agreements", func() bool {
-		return strings.Join(strings.Fields(s.get(t, "/tasks").page(t).Find(".col-agreement a").Text()), " ") == "20.0% – 100.0%"
+		return strings.Join(strings.Fields(s.get(t, "/tasks").page(t).Find(".col-agreement a").Text()), " ") ==
+			"20.0% – 100.0%"
 	})
 
-	for _, wrong := range []string{"/variants?by=name", "/variants?sort=name", "/results?variant=3", "/results?variant=x"} {
+	for _, wrong := range []string{"/variants?by=name", "/variants?sort=name", "/results?variant=3",
+		"/results?variant=x"} {
 		require.Equal(t, http.StatusSeeOther, s.get(t, path+wrong).StatusCode, wrong)
 	}
 	draft := s.create(t, c.steady.URL, map[string]string{"start": "false"})
@@ -350,9 +370,13 @@ func TestTheReportAsksMore(t *testing.T) {
 		openAIChat("42")(w, call)
 	})
 	c := newCompared(t, s)
-	provider := s.entry(t, "POST", "providers", object{"name": "down", "protocol": "openai", "base_url": agent.URL, "rate_limit": "unlimited", "retry_on": []string{}}, 201)
+	provider := s.entry(t, "POST", "providers",
+		object{"name": "down", "protocol": "openai", "base_url": agent.URL, "rate_limit": "unlimited",
+			"retry_on": []string{}}, 201)
 	model := s.entry(t, "POST", "models", object{"provider_id": provider["id"], "model_id": "down"}, 201)
-	id := s.entry(t, "POST", "evaluation-tasks", object{"task_name": "t", "dataset": c.dataset, "models": []any{c.models[0], model["id"]}, "runs_per_item": 2}, 201)["task_id"].(string)
+	id := s.entry(t, "POST", "evaluation-tasks",
+		object{"task_name": "t", "dataset": c.dataset, "models": []any{c.models[0], model["id"]}, "runs_per_item": 2},
+		201)["task_id"].(string)
 	s.awaitDone(t, id)
 	path := "/tasks/" + id
 
@@ -374,13 +398,16 @@ func TestTheReportAsksMore(t *testing.T) {
 	s.awaitDone(t, id)
 	require.Len(t, agent.Calls(), 18)
 	require.Len(t, c.steady.Calls(), 12)
-	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, path+"/extend", map[string]string{"runs_per_item": "21"}).StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity,
+		s.post(t, path+"/extend", map[string]string{"runs_per_item": "21"}).StatusCode)
 }
 
 // chatTarget saves a provider with a model at an address, and returns the model's id and the provider's.
 func (s *site) chatTarget(t *testing.T, name, address string) (model, provider string) {
 	t.Helper()
-	provider = s.entry(t, "POST", "providers", object{"name": name, "protocol": "openai", "base_url": address, "api_key": "key of " + name, "rate_limit": "unlimited"}, 201)["id"].(string)
+	provider = s.entry(t, "POST", "providers",
+		object{"name": name, "protocol": "openai", "base_url": address, "api_key": "key of " + name,
+			"rate_limit": "unlimited"}, 201)["id"].(string)
 	return s.entry(t, "POST", "models", object{"provider_id": provider, "model_id": name}, 201)["id"].(string), provider
 }
 
@@ -413,18 +440,21 @@ func TestFaultyTargetsDisturbNoOther(t *testing.T) {
 		_, _ = io.WriteString(w, `{"error":{"message":"Incorrect API key provided"}}`)
 	})
 	var models []string
-	for _, one := range []struct{ name, address string }{{"well", well.URL}, {"down", down.URL}, {"busy", busy.URL}, {"keyless", keyless.URL}} {
+	for _, one := range []struct{ name, address string }{{"well", well.URL}, {"down", down.URL}, {"busy", busy.URL},
+		{"keyless", keyless.URL}} {
 		model, _ := s.chatTarget(t, one.name, one.address)
 		models = append(models, model)
 	}
-	id := s.create(t, "", map[string]string{"models": strings.Join(models, ","), "runs_per_item": "3", "concurrency": "8", "max_retries": "5"})
+	id := s.create(t, "", map[string]string{"models": strings.Join(models, ","), "runs_per_item": "3", "concurrency": "8",
+		"max_retries": "5"})
 	type tally struct{ Succeeded, Failed int }
 	tallies := func() (of [4]tally) {
 		var runs []struct {
 			Variant int
 			Status  string
 		}
-		require.NoError(t, s.tables.Select(&runs, `SELECT variant, status FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
+		require.NoError(t, s.tables.Select(&runs,
+			`SELECT variant, status FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
 		for _, run := range runs {
 			if run.Status == "SUCCEEDED" {
 				of[run.Variant-1].Succeeded++
@@ -434,10 +464,11 @@ func TestFaultyTargetsDisturbNoOther(t *testing.T) {
 		}
 		return of
 	}
-	dbtest.Await(t, 20*time.Second, "the well target and the one with a wrong key to end while another is down", func() bool {
-		now := tallies()
-		return now[0] == tally{Succeeded: 6} && now[3] == tally{Failed: 6}
-	})
+	dbtest.Await(t, 20*time.Second, "the well target and the one with a wrong key to end while another is down",
+		func() bool {
+			now := tallies()
+			return now[0] == tally{Succeeded: 6} && now[3] == tally{Failed: 6}
+		})
 	require.Zero(t, tallies()[1], "it is down")
 	isUp.Store(true)
 	s.awaitDone(t, id)
@@ -460,9 +491,13 @@ func TestAChangedProviderReachesNoRunningTask(t *testing.T) {
 	other := agenttest.New(t, answer)
 	model, provider := s.chatTarget(t, "own", own.URL)
 	id := s.create(t, "", map[string]string{"models": model, "runs_per_item": "5", "concurrency": "2"})
-	dbtest.Await(t, 20*time.Second, "the first calls", func() bool { return s.state(t, id).Statistics.Runs == 0 && len(own.Calls()) >= 2 })
-	s.entry(t, "PATCH", "providers/"+provider, object{"base_url": other.URL, "api_key": "another", "protocol": "anthropic"}, 200)
-	s.entry(t, "PATCH", "models/"+model, object{"model_id": "another", "input_price": "1", "output_price": "1", "currency": "USD"}, 200)
+	dbtest.Await(t, 20*time.Second, "the first calls", func() bool {
+		return s.state(t, id).Statistics.Runs == 0 && len(own.Calls()) >= 2
+	})
+	s.entry(t, "PATCH", "providers/"+provider,
+		object{"base_url": other.URL, "api_key": "another", "protocol": "anthropic"}, 200)
+	s.entry(t, "PATCH", "models/"+model, object{"model_id": "another", "input_price": "1", "output_price": "1",
+		"currency": "USD"}, 200)
 	s.entry(t, "DELETE", "models/"+model, nil, 204)
 	s.entry(t, "DELETE", "providers/"+provider, nil, 204)
 	close(release)
@@ -488,12 +523,14 @@ func TestVariantsAreJudgedAndCopied(t *testing.T) {
 	second, _ := s.chatTarget(t, "second", chat.URL)
 	other, _ := s.chatTarget(t, "other", chat.URL)
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	agent := s.entry(t, "POST", "agents", object{"name": "agent", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"}, 201)["id"].(string)
+	agent := s.entry(t, "POST", "agents", object{"name": "agent", "protocol": "default", "url": fake.URL,
+		"rate_limit": "unlimited"}, 201)["id"].(string)
 	id := s.create(t, "", map[string]string{"models": first + "," + second, "agents": agent, "runs_per_item": "2"})
 	s.awaitDone(t, id)
 	path := "evaluation-tasks/" + id + "/items/q1/review"
 	s.entry(t, "PUT", path, object{"reviewer": "Li Lei", "verdict": "FAIL", "variant": 2, "version": 0}, 200)
-	s.entry(t, "PUT", path, object{"reviewer": "Li Lei", "verdict": "PASS", "variant": 3, "run_index": 2, "version": 0}, 200)
+	s.entry(t, "PUT", path, object{"reviewer": "Li Lei", "verdict": "PASS", "variant": 3, "run_index": 2, "version": 0},
+		200)
 	s.entry(t, "PUT", path, object{"reviewer": "Li Lei", "verdict": "PASS", "variant": 4, "version": 0}, 404)
 	page := s.get(t, "/tasks/"+id+"/results?view=columns").page(t)
 	card := page.Find("[data-question-id=q1]")
@@ -509,7 +546,8 @@ func TestVariantsAreJudgedAndCopied(t *testing.T) {
 	var copied struct{ Variants []struct{ Name string } }
 	s.get(t, api+"/"+clone.TaskID).into(t, &copied)
 	require.Len(t, copied.Variants, 2)
-	require.Equal(t, []string{"other", "agent"}, []string{copied.Variants[0].Name, copied.Variants[1].Name}, "the agent, which was not replaced, stays")
+	require.Equal(t, []string{"other", "agent"}, []string{copied.Variants[0].Name, copied.Variants[1].Name},
+		"the agent, which was not replaced, stays")
 
 	for field, value := range map[string]any{"name": []string{"a"}, "user": object{"a": 1}, "system": true} {
 		entry := object{"name": "n", "user": "u"}

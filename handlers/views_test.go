@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A view saved on one page is offered on the others of its kind, opens what it was saved with, and is renamed and removed.
+// A view saved on one page is offered on the others of its kind, opens what it was saved with, and is renamed and
+// removed.
 func TestSavedViewsKeepFiltersAndOrder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -40,7 +41,8 @@ func TestSavedViewsKeepFiltersAndOrder(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, renamed.StatusCode, "%s", renamed.body)
 	require.Equal(t, "合同", s.entry(t, "GET", "views/"+one, nil, 200)["name"])
 	s.entry(t, "PATCH", "views/"+one, object{"query": "filter=failed"}, 200)
-	require.Equal(t, http.StatusSeeOther, s.post(t, "/views/"+one+"/remove", map[string]string{"back": "//elsewhere"}).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(t, "/views/"+one+"/remove",
+		map[string]string{"back": "//elsewhere"}).StatusCode)
 	s.entry(t, "GET", "views/"+one, nil, 404)
 }
 
@@ -49,7 +51,8 @@ func TestAReviewFollowsAView(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	id := s.sliced(t)
-	view := s.entry(t, "POST", "views", object{"name": "劳动", "kind": "questions", "query": "column.category=劳动"}, 201)["id"].(string)
+	view := s.entry(t, "POST", "views", object{"name": "劳动", "kind": "questions", "query": "column.category=劳动"},
+		201)["id"].(string)
 	at := "/tasks/" + id + "/review/next?saved=" + view
 	for range 2 { // to the address without the view's name, and to the first question
 		at = s.get(t, at).Header.Get("Location")
@@ -63,15 +66,18 @@ func TestAReviewFollowsAView(t *testing.T) {
 		at = s.get(t, page.Find(".review-mode").AttrOr("data-next", "")).Header.Get("Location")
 	}
 	require.Equal(t, map[string]bool{"3": true, "4": true}, numbers)
-	s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/q3/review", object{"reviewer": "李雷", "verdict": "PASS", "version": 0}, 200)
+	s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/q3/review", object{"reviewer": "李雷", "verdict": "PASS", "version": 0},
+		200)
 }
 
-// A view that does not exist, or asks for a column that a task does not have, leads to the page without it, with a notice.
+// A view that does not exist, or asks for a column that a task does not have, leads to the page without it, with a
+// notice.
 func TestAViewThatDoesNotExistLeadsToThePageWithoutIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	id := s.sliced(t)
-	strange := s.entry(t, "POST", "views", object{"name": "别的列", "kind": "questions", "query": "column.none=x&filter=failed"}, 201)["id"].(string)
+	strange := s.entry(t, "POST", "views", object{"name": "别的列", "kind": "questions",
+		"query": "column.none=x&filter=failed"}, 201)["id"].(string)
 	for _, one := range []struct{ path, saved, said string }{
 		{"/tasks/" + id + "/results", uuid.NewString(), "视图不存在"},
 		{"/tasks/" + id + "/results", "x", "视图不存在"},
@@ -96,9 +102,12 @@ func TestViewsAreChecked(t *testing.T) {
 	good := object{"name": "a", "kind": "tasks", "query": "status=FAILED"}
 	s.entry(t, "POST", "views", good, 201)
 	for name, change := range map[string]object{
-		"taken": {"name": "A"}, "blank": {"name": " "}, "invisible": {"name": "a\u200b"}, "long": {"name": strings.Repeat("长", 65)},
-		"kind": {"kind": "runs"}, "empty": {"query": "status="}, "parameter": {"query": "filter=failed"}, "column": {"query": "column.x=y"},
-		"page": {"query": "page=2&status=FAILED"}, "size": {"query": "query=" + strings.Repeat("x", 4001)}, "broken": {"query": "query=%zz"}, "zero": {"query": "query=%00"},
+		"taken": {"name": "A"}, "blank": {"name": " "}, "invisible": {"name": "a\u200b"},
+		"long": {"name": strings.Repeat("长", 65)},
+		"kind": {"kind": "runs"}, "empty": {"query": "status="}, "parameter": {"query": "filter=failed"},
+		"column": {"query": "column.x=y"},
+		"page":   {"query": "page=2&status=FAILED"}, "size": {"query": "query=" + strings.Repeat("x", 4001)},
+		"broken": {"query": "query=%zz"}, "zero": {"query": "query=%00"},
 	} {
 		body := object{"name": "b", "kind": "tasks", "query": "status=FAILED"}
 		for field, value := range change {
@@ -112,5 +121,6 @@ func TestViewsAreChecked(t *testing.T) {
 		}
 		require.Equal(t, http.StatusUnprocessableEntity, s.post(t, "/views", fields).StatusCode, name)
 	}
-	s.entry(t, "POST", "views", object{"name": "a", "kind": "questions", "query": "sort=number"}, 201) // names are of a kind
+	// names are of a kind
+	s.entry(t, "POST", "views", object{"name": "a", "kind": "questions", "query": "sort=number"}, 201)
 }

@@ -36,7 +36,8 @@ func (b *bench) runsOf(t testing.TB, taskID uuid.UUID, variant int) map[string]i
 		ID   string `db:"question_id"`
 		Runs int    `db:"runs"`
 	}
-	require.NoError(t, b.tables.Select(&rows, `SELECT i.question_id, count(*) AS runs FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id
+	require.NoError(t, b.tables.Select(&rows,
+		`SELECT i.question_id, count(*) AS runs FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id
 		WHERE r.task_id = $1 AND r.is_current AND r.variant = $2 GROUP BY i.question_id`, taskID, variant))
 	runs := map[string]int{}
 	for _, row := range rows {
@@ -120,7 +121,8 @@ func TestAConversationIsAskedAgainWhole(t *testing.T) {
 	taskID, launchID := b.task(t, fake.URL, 0, conversations(2, 3, adaptive(2, 8, nil)))
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	task := b.awaitEnd(t, taskID, 30*time.Second)
-	require.Equal(t, map[string]int{"q1-1": 8, "q1-2": 8, "q1-3": 8, "q2-1": 4, "q2-2": 4, "q2-3": 4, "single": 4}, b.runsOf(t, taskID, 1))
+	require.Equal(t, map[string]int{"q1-1": 8, "q1-2": 8, "q1-3": 8, "q2-1": 4, "q2-2": 4, "q2-3": 4, "single": 4},
+		b.runsOf(t, taskID, 1))
 	b.requireWhole(t, task)
 }
 
@@ -135,7 +137,8 @@ func TestARoundThatNobodyPlannedIsPlannedOnceAtTheEnd(t *testing.T) {
 	lease := b.beat(t, worker)
 	record := func(units []db.Unit) (items []int64) {
 		for _, unit := range units {
-			result := engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1, AnswerKey: measure.Key([]byte("x"))}
+			result := engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1,
+				AnswerKey: measure.Key([]byte("x"))}
 			require.True(t, b.record(t, taskID, result))
 			items = append(items, unit.Item.ID)
 		}
@@ -168,7 +171,8 @@ func TestRoundsPlannedAtOnceAreNotDoubled(t *testing.T) {
 	lease := b.beat(t, uuid.New())
 	var items []int64
 	for _, unit := range b.claim(t, launchID, lease, 64) {
-		require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1, AnswerKey: measure.Key([]byte("x"))}))
+		require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("x"),
+			Attempts: 1, AnswerKey: measure.Key([]byte("x"))}))
 		items = append(items, unit.Item.ID)
 	}
 	var planners sync.WaitGroup
@@ -194,7 +198,8 @@ func TestAStoppedTaskResumesItsRounds(t *testing.T) {
 	require.NoError(t, err)
 	lease := b.beat(t, uuid.New())
 	for _, unit := range b.claim(t, launchID, lease, 9) {
-		require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("always"), Attempts: 1, AnswerKey: measure.Key([]byte("always"))}))
+		require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("always"),
+			Attempts: 1, AnswerKey: measure.Key([]byte("always"))}))
 	}
 	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
@@ -202,7 +207,8 @@ func TestAStoppedTaskResumesItsRounds(t *testing.T) {
 	task := b.awaitEnd(t, taskID, 20*time.Second)
 	require.Equal(t, db.TaskStopped, task.Status)
 	require.Equal(t, 9, task.TotalRuns(), "no round is planned after the stop")
-	launchID, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchResume, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	launchID, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchResume, db.Selection{},
+		db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	task = b.awaitEnd(t, taskID, 20*time.Second)
@@ -231,8 +237,10 @@ func TestARetryPlansFurtherRounds(t *testing.T) {
 	b.startWorker(t, 4)
 	taskID, launchID := b.task(t, fake.URL, 1, adaptive(1, 4, nil))
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
-	require.Equal(t, map[string]int{"q0001": 4}, b.runsOf(t, b.awaitEnd(t, taskID, 20*time.Second).ID, 1), "failures settle nothing")
-	launchID, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	require.Equal(t, map[string]int{"q0001": 4}, b.runsOf(t, b.awaitEnd(t, taskID, 20*time.Second).ID, 1),
+		"failures settle nothing")
+	launchID, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{},
+		db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	task := b.awaitEnd(t, taskID, 20*time.Second)
@@ -249,7 +257,8 @@ func TestChosenQuestionsAreExtended(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 20*time.Second)
 	extend := func(runs int, ids ...string) error {
-		launchID, err := b.store.ExtendTask(t.Context(), db.AllProjects(), taskID, ids, runs, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+		launchID, err := b.store.ExtendTask(t.Context(), db.AllProjects(), taskID, ids, runs,
+			db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 		if err == nil {
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 			b.requireComplete(t, b.awaitEnd(t, taskID, 20*time.Second))
@@ -267,7 +276,8 @@ func TestChosenQuestionsAreExtended(t *testing.T) {
 	require.InDelta(t, 1.0, *statistics.SuccessRate, 0)
 }
 
-// The leader of 20 prepared answers is found with half the calls: seven of ten questions always answer alike, three 70 : 30.
+// The leader of 20 prepared answers is found with half the calls: seven of ten questions always answer alike, three 70
+// : 30.
 func TestTheLeaderIsFoundWithHalfTheCalls(t *testing.T) {
 	t.Parallel()
 	const questions, most = 200, 20
@@ -292,8 +302,10 @@ func TestTheLeaderIsFoundWithHalfTheCalls(t *testing.T) {
 		Question, Answer string
 	}
 	require.NoError(t, b.tables.Select(&leaders, `SELECT DISTINCT ON (question) question, answer FROM (
-		SELECT i.question, r.response_body AS answer, count(*) AS votes FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id
-		WHERE r.task_id = $1 AND r.is_current GROUP BY i.question, r.response_body) v ORDER BY question, votes DESC, answer`, taskID))
+		SELECT i.question, r.response_body AS answer, count(*) AS votes FROM evaluation_runs r
+		JOIN evaluation_items i ON i.id = r.item_id
+		WHERE r.task_id = $1 AND r.is_current GROUP BY i.question, r.response_body) v ORDER BY question, votes DESC,
+		answer`, taskID))
 	found := 0
 	for _, one := range leaders {
 		votes := map[string]int{}

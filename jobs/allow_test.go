@@ -14,7 +14,8 @@ import (
 // standing returns a launch's standing under its task's ceiling.
 func standing(id uuid.UUID, left, perUnit string, inFlight int) engine.Standing {
 	return engine.Standing{
-		LaunchID: &id, TaskID: id, Reason: engine.ReasonTask, Owner: id, Currency: "CNY", Left: decimal.RequireFromString(left),
+		LaunchID: &id, TaskID: id, Reason: engine.ReasonTask, Owner: id, Currency: "CNY",
+		Left:    decimal.RequireFromString(left),
 		PerUnit: decimal.RequireFromString(perUnit), InFlight: inFlight, IsWaiting: true,
 	}
 }

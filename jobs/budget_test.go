@@ -57,7 +57,9 @@ func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 	t.Parallel()
 	database, redis := dbtest.URL(t), dbtest.Redis(t)
 	b, other := newBenchAt(t, database, redis), newBenchAt(t, database, redis)
-	_, err := b.tables.Exec(`INSERT INTO channels (id, name, kind, events, lang, is_default) VALUES (gen_random_uuid(), 'c', 'webhook', '{stopped,failed,finished}', 'zh-CN', true)`)
+	_,
+		err := b.tables.Exec(
+		`INSERT INTO channels (id, name, kind, events, lang, is_default) VALUES (gen_random_uuid(), 'c', 'webhook', '{stopped,failed,finished}', 'zh-CN', true)`)
 	require.NoError(t, err)
 	const usual, surprise = 10, 90 // tokens
 	taskID, launchID := b.task(t, "http://127.0.0.1:9", 100, priced("0.5", nil))
@@ -113,7 +115,9 @@ func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 						input = surprise
 					}
 					mu.Unlock()
-					_, err := recorder.Record(t.Context(), taskID, []engine.Result{{Unit: unit, Status: db.RunSucceeded, Response: []byte("a"), AnswerKey: []byte("a"), Attempts: 1, InputTokens: &input, OutputTokens: &output, TotalTokens: &input}})
+					_, err := recorder.Record(t.Context(), taskID,
+						[]engine.Result{{Unit: unit, Status: db.RunSucceeded, Response: []byte("a"), AnswerKey: []byte("a"), Attempts: 1,
+							InputTokens: &input, OutputTokens: &output, TotalTokens: &input}})
 					note(err)
 				}
 				_, err = tasks.FinishLaunch(t.Context(), claimer.store, launchID)
@@ -134,9 +138,11 @@ func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 		Told    int             `db:"told"`
 	}
 	require.NoError(t, b.tables.Get(&spent, `SELECT sum(cost) AS cost, max(cost) AS dearest, avg(cost) AS mean,
-		(SELECT count(*) FROM deliveries WHERE launch_id = $2) AS told FROM evaluation_runs WHERE task_id = $1`, taskID, launchID))
+		(SELECT count(*) FROM deliveries WHERE launch_id = $2) AS told FROM evaluation_runs
+		WHERE task_id = $1`, taskID, launchID))
 	ceiling := decimal.RequireFromString("0.5")
-	require.True(t, spent.Cost.LessThanOrEqual(ceiling.Add(spent.Dearest).Sub(decimal.RequireFromString("0.01"))), "spent %s", spent.Cost)
+	require.True(t, spent.Cost.LessThanOrEqual(ceiling.Add(spent.Dearest).Sub(decimal.RequireFromString("0.01"))),
+		"spent %s", spent.Cost)
 	require.True(t, spent.Cost.Add(spent.Mean).GreaterThan(ceiling), "%s are spent, and one more call fits", spent.Cost)
 	require.Equal(t, 1, spent.Told, "messages")
 	require.Equal(t, 1, log.count("launch stopped at its budget"), "stops")
@@ -170,7 +176,8 @@ func TestAKeeperWaitsForAnothersDecision(t *testing.T) {
 	}()
 	dbtest.Await(t, 10*time.Second, "the second keeper waits for the first", func() bool {
 		var waiting int
-		require.NoError(t, b.tables.Get(&waiting, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`))
+		require.NoError(t, b.tables.Get(&waiting,
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`))
 		return waiting == 1
 	})
 	close(goOn)

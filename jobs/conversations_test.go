@@ -28,7 +28,8 @@ func conversations(count, turns int, change func(*db.NewTask)) func(*db.NewTask)
 		for s := range count {
 			for turn := turns; turn > 0; turn-- { // the order in the file does not matter
 				n.Items = append(n.Items, db.NewItem{
-					QuestionID: fmt.Sprintf("q%d-%d", s+1, turn), Question: fmt.Sprintf("s%d turn %d", s+1, turn), Series: fmt.Sprintf("s%d", s+1), Turn: turn,
+					QuestionID: fmt.Sprintf("q%d-%d", s+1, turn), Question: fmt.Sprintf("s%d turn %d", s+1, turn),
+					Series: fmt.Sprintf("s%d", s+1), Turn: turn,
 				})
 			}
 		}
@@ -42,8 +43,10 @@ func conversations(count, turns int, change func(*db.NewTask)) func(*db.NewTask)
 func (b *bench) outcomes(t testing.TB, taskID uuid.UUID) []string {
 	t.Helper()
 	var rows []string
-	require.NoError(t, b.tables.Select(&rows, `SELECT i.question_id || '/' || r.run_index || ' ' || r.status || coalesce(' ' || r.error_code || ' ' || r.attempts, '')
-		FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id WHERE r.task_id = $1 AND r.is_current ORDER BY i.sort_key, r.run_index`, taskID))
+	require.NoError(t, b.tables.Select(&rows,
+		`SELECT i.question_id || '/' || r.run_index || ' ' || r.status || coalesce(' ' || r.error_code || ' ' || r.attempts, '')
+		FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id WHERE r.task_id = $1 AND r.is_current
+		ORDER BY i.sort_key, r.run_index`, taskID))
 	return rows
 }
 
@@ -51,9 +54,14 @@ func (b *bench) outcomes(t testing.TB, taskID uuid.UUID) []string {
 func (b *bench) requireWhole(t testing.TB, task db.Task) {
 	t.Helper()
 	var runs, open int
-	require.NoError(t, b.tables.Get(&runs, `SELECT count(DISTINCT (item_id, variant, run_index)) FROM evaluation_runs WHERE task_id = $1 AND is_current`, task.ID))
+	require.NoError(t,
+		b.tables.Get(&runs,
+			`SELECT count(DISTINCT (item_id, variant, run_index)) FROM evaluation_runs WHERE task_id = $1 AND is_current`,
+			task.ID))
 	require.Equal(t, task.TotalRuns(), runs)
-	require.NoError(t, b.tables.Get(&open, `SELECT count(*) FROM units u JOIN launches l ON l.id = u.launch_id WHERE l.task_id = $1 AND u.state IN ('QUEUED', 'RUNNING')`, task.ID))
+	require.NoError(t,
+		b.tables.Get(&open,
+			`SELECT count(*) FROM units u JOIN launches l ON l.id = u.launch_id WHERE l.task_id = $1 AND u.state IN ('QUEUED', 'RUNNING')`, task.ID))
 	require.Zero(t, open)
 	require.Equal(t, task.TotalItems, task.Processed)
 	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), task.ID)
@@ -118,12 +126,15 @@ func TestAFailedTurnStopsItsConversationAndARetryContinuesIt(t *testing.T) {
 		agenttest.Stream(w, played.Answer(call))
 	})
 	b.startWorker(t, 4)
-	taskID, launchID := b.task(t, fake.URL, 0, conversations(2, 4, func(n *db.NewTask) { n.Items, n.Task.RunsPerItem = n.Items[1:], 1 }))
+	taskID, launchID := b.task(t, fake.URL, 0, conversations(2, 4, func(n *db.NewTask) {
+		n.Items, n.Task.RunsPerItem = n.Items[1:], 1
+	}))
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	task := b.awaitEnd(t, taskID, 30*time.Second)
 	b.requireWhole(t, task)
 	require.Equal(t, []string{
-		"q1-1/1 SUCCEEDED", "q1-2/1 FAILED HTTP_500 1", "q1-3/1 FAILED TURN_NOT_REACHED 0", "q1-4/1 FAILED TURN_NOT_REACHED 0",
+		"q1-1/1 SUCCEEDED", "q1-2/1 FAILED HTTP_500 1", "q1-3/1 FAILED TURN_NOT_REACHED 0",
+		"q1-4/1 FAILED TURN_NOT_REACHED 0",
 		"q2-1/1 SUCCEEDED", "q2-2/1 SUCCEEDED", "q2-3/1 SUCCEEDED", "q2-4/1 SUCCEEDED",
 	}, b.outcomes(t, taskID))
 	require.Equal(t, 3, b.statistics(t, taskID).Failed)
@@ -131,7 +142,8 @@ func TestAFailedTurnStopsItsConversationAndARetryContinuesIt(t *testing.T) {
 
 	asked := len(fake.Calls())
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{QuestionID: "q1-3"}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry,
+		db.Selection{QuestionID: "q1-3"}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	task = b.awaitEnd(t, taskID, 30*time.Second)
@@ -167,16 +179,19 @@ func TestAConversationMayContinueAfterAFailedTurn(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))
 	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 FAILED HTTP_500 1", "q1-3/1 SUCCEEDED"}, b.outcomes(t, taskID))
-	require.Equal(t, []string{"s1 turn 1", "answer to s1 turn 1"}, agenttest.HistoryOf(fake.Calls()[2]), "only what was answered")
+	require.Equal(t, []string{"s1 turn 1", "answer to s1 turn 1"}, agenttest.HistoryOf(fake.Calls()[2]),
+		"only what was answered")
 
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{},
+		db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))
 	calls := fake.Calls()
 	require.Len(t, calls, 5, "the turn after the failed one is asked again, too")
-	require.Equal(t, []string{"s1 turn 1", "answer to s1 turn 1", "s1 turn 2", "answer to s1 turn 2"}, agenttest.HistoryOf(calls[4]))
+	require.Equal(t, []string{"s1 turn 1", "answer to s1 turn 1", "s1 turn 2", "answer to s1 turn 2"},
+		agenttest.HistoryOf(calls[4]))
 }
 
 // If a worker dies in the middle of a conversation, the finished turns stay; another worker asks the turn in flight
@@ -186,7 +201,9 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 	b := newBench(t)
 	var played agenttest.Conversations
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, played.Answer(call)) })
-	taskID, launchID := b.task(t, fake.URL, 0, conversations(1, 3, func(n *db.NewTask) { n.Items, n.Task.RunsPerItem = n.Items[1:], 1 }))
+	taskID, launchID := b.task(t, fake.URL, 0, conversations(1, 3, func(n *db.NewTask) {
+		n.Items, n.Task.RunsPerItem = n.Items[1:], 1
+	}))
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
 
@@ -198,8 +215,9 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 	require.Len(t, turn.Later, 2)
 	first := played.Answer(agenttest.Call{Question: "s1 turn 1", Body: map[string]any{"history": []any{}}})
 	unit.Item = turn.Item
-	result := engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(first), AnswerKey: []byte("k"), Attempts: 1,
-		Turn: &engine.Turn{Later: turn.Later, ConversationID: "c-1"}}
+	result := engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(first), AnswerKey: []byte("k"),
+		Attempts: 1,
+		Turn:     &engine.Turn{Later: turn.Later, ConversationID: "c-1"}}
 	require.True(t, b.record(t, taskID, result))
 	require.True(t, b.record(t, taskID, result), "a turn whose reply was lost is recorded again")
 	turn, _, err = engine.NewConversations(b.store).Next(t.Context(), unit, 1000)
@@ -232,7 +250,9 @@ func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 func TestAConversationThatLostThreeWorkersEndsWithWhatItHas(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	taskID, launchID := b.task(t, "http://127.0.0.1:9", 0, conversations(1, 3, func(n *db.NewTask) { n.Items, n.Task.RunsPerItem = n.Items[1:], 1 }))
+	taskID, launchID := b.task(t, "http://127.0.0.1:9", 0, conversations(1, 3, func(n *db.NewTask) {
+		n.Items, n.Task.RunsPerItem = n.Items[1:], 1
+	}))
 	_, err := b.store.StartLaunch(t.Context(), launchID)
 	require.NoError(t, err)
 	for n := range 3 {
@@ -242,14 +262,16 @@ func TestAConversationThatLostThreeWorkersEndsWithWhatItHas(t *testing.T) {
 			turn, _, err := engine.NewConversations(b.store).Next(t.Context(), unit, 1000)
 			require.NoError(t, err)
 			unit.Item = turn.Item
-			require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Attempts: 1, Turn: &engine.Turn{Later: turn.Later}}))
+			require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Attempts: 1,
+				Turn: &engine.Turn{Later: turn.Later}}))
 		}
 		_, err = b.tables.Exec(`UPDATE workers SET beat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 		require.NoError(t, err)
 		_, err = b.store.RequeueLostUnits(t.Context(), evaluate.JudgeUnrated)
 		require.NoError(t, err)
 	}
-	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 FAILED WORKER_LOST 3", "q1-3/1 FAILED TURN_NOT_REACHED 0"}, b.outcomes(t, taskID))
+	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 FAILED WORKER_LOST 3", "q1-3/1 FAILED TURN_NOT_REACHED 0"},
+		b.outcomes(t, taskID))
 }
 
 // A stop takes effect between two turns; turns that were not asked are asked when the task is resumed.
@@ -266,7 +288,9 @@ func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 		agenttest.Stream(w, played.Answer(call))
 	})
 	b.startWorker(t, 2)
-	taskID, launchID := b.task(t, fake.URL, 0, conversations(1, 4, func(n *db.NewTask) { n.Items, n.Task.RunsPerItem = n.Items[1:], 1 }))
+	taskID, launchID := b.task(t, fake.URL, 0, conversations(1, 4, func(n *db.NewTask) {
+		n.Items, n.Task.RunsPerItem = n.Items[1:], 1
+	}))
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	<-begun
 	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
@@ -283,7 +307,8 @@ func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	require.Equal(t, []string{"q1-1/1 SUCCEEDED", "q1-2/1 SUCCEEDED"}, b.outcomes(t, taskID))
 	require.Equal(t, 2, b.statistics(t, taskID).Stopped)
 
-	resume, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchResume, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	resume, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchResume, db.Selection{},
+		db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), resume))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))
@@ -347,7 +372,8 @@ func TestTheConversationOfAnAgentIsContinued(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 30*time.Second)
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{},
+		db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	b.requireWhole(t, b.awaitEnd(t, taskID, 30*time.Second))

@@ -97,7 +97,8 @@ func BenchmarkLaunchInstantAgent(b *testing.B) {
 		for range concurrency {
 			lanes.Go(func() {
 				for n := next.Add(1); n <= calls; n = next.Add(1) {
-					answer := client.Ask(b.Context(), protocol.Request{Protocol: protocol.Default, URL: url, Question: fmt.Sprintf("question %d", n), StandardAnswer: "a", Stream: true,
+					answer := client.Ask(b.Context(), protocol.Request{Protocol: protocol.Default, URL: url,
+						Question: fmt.Sprintf("question %d", n), StandardAnswer: "a", Stream: true,
 						IdempotencyKey: fmt.Sprint(n), Timeout: 10 * time.Second})
 					if answer.Status != protocol.Succeeded {
 						b.Error(answer.ErrorMessage)
@@ -141,7 +142,8 @@ func longAnswers(b *testing.B, areInOtherWords bool) [][]string {
 				}
 				text.WriteString(bases[(n+k)%len(bases)][form] + "\n")
 			}
-			fmt.Fprintf(&text, "答复期限为 %d 日。%s", 30+5*(run/4), strings.Repeat("。", run)) // other answers also where the facts are equal
+			// other answers also where the facts are equal
+			fmt.Fprintf(&text, "答复期限为 %d 日。%s", 30+5*(run/4), strings.Repeat("。", run))
 			questions[n] = append(questions[n], text.String())
 		}
 	}
@@ -246,7 +248,8 @@ func BenchmarkClaimAndRecordAsRunsGrow(b *testing.B) {
 			require.NotEmpty(b, claim.Units)
 			results := make([]engine.Result, len(claim.Units))
 			for n, unit := range claim.Units {
-				results[n] = engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("an answer of the usual kind"), AnswerKey: make([]byte, 32), Attempts: 1}
+				results[n] = engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("an answer of the usual kind"),
+					AnswerKey: make([]byte, 32), Attempts: 1}
 			}
 			refused, err := engine.NewRecorder(bench.store).Record(b.Context(), taskID, results)
 			require.NoError(b, err)
@@ -297,12 +300,15 @@ func BenchmarkLaunchWithTenRules(b *testing.B) {
 	judged := func(n *db.NewTask) {
 		plain(url)(n)
 		for place, rule := range [][2]string{
-			{"exact", `{"ignore_case":true}`}, {"contains", `{}`}, {"regex", `{"pattern":"^an? [a-z ]+kind$"}`}, {"number", `{"expected":"42"}`}, {"similarity", `{}`},
-			{"latency", `{"max_ms":500}`}, {"json_schema", `{"schema":{"type":"object"}}`}, {"json_path", `{"path":"$.a","equals":1}`},
+			{"exact", `{"ignore_case":true}`}, {"contains", `{}`}, {"regex", `{"pattern":"^an? [a-z ]+kind$"}`},
+			{"number", `{"expected":"42"}`}, {"similarity", `{}`},
+			{"latency", `{"max_ms":500}`}, {"json_schema", `{"schema":{"type":"object"}}`},
+			{"json_path", `{"path":"$.a","equals":1}`},
 			{"expression", `{"expression":"len(answer) > 10"}`}, {"regex", `{"pattern":"(x+x+)+y"}`},
 		} {
 			n.Task.Evaluators = append(n.Task.Evaluators, db.Evaluator{
-				Number: place + 1, EvaluatorID: uuid.New(), Version: 1, Name: rule[0], Kind: rule[0], Config: json.RawMessage(rule[1]),
+				Number: place + 1, EvaluatorID: uuid.New(), Version: 1, Name: rule[0], Kind: rule[0],
+				Config: json.RawMessage(rule[1]),
 			})
 		}
 	}
@@ -348,7 +354,8 @@ func BenchmarkVariantBesideASlowOne(b *testing.B) {
 				require.NoError(b, bench.queue.EnqueueLaunch(b.Context(), launchID))
 				dbtest.Await(b, time.Minute, "the end of the fast variant", func() bool {
 					var runs int
-					require.NoError(b, bench.tables.Get(&runs, `SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND variant = 1`, taskID))
+					require.NoError(b, bench.tables.Get(&runs,
+						`SELECT count(*) FROM evaluation_runs WHERE task_id = $1 AND variant = 1`, taskID))
 					return runs == calls
 				})
 				b.ReportMetric(bench.variantEnd(b, taskID, 1).Seconds()/bench.variantEnd(b, alone.ID, 1).Seconds(), "×-alone")

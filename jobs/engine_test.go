@@ -42,7 +42,9 @@ func TestEveryQuestionIsAskedExactlyItsRuns(t *testing.T) {
 func TestATaskWhoseEveryCallFailedSucceeds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { http.Error(w, "boom", http.StatusInternalServerError) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
+		http.Error(w, "boom", http.StatusInternalServerError)
+	})
 	b.startWorker(t, 4)
 	taskID, launchID := b.task(t, fake.URL, 3, func(n *db.NewTask) { n.Task.MaxRetries = 3 })
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
@@ -78,7 +80,9 @@ func TestATimeoutIsRetriedOnceAndRecorded(t *testing.T) {
 		Status, Code, Message string
 		Attempts, Latency     int
 	}
-	require.NoError(t, b.tables.Get(&run, `SELECT status, error_code AS code, error_message AS message, attempts, latency_ms AS latency FROM evaluation_runs`))
+	require.NoError(t,
+		b.tables.Get(&run,
+			`SELECT status, error_code AS code, error_message AS message, attempts, latency_ms AS latency FROM evaluation_runs`))
 	require.Equal(t, "TIMEOUT", run.Status)
 	require.Equal(t, "TIMEOUT", run.Code)
 	require.Equal(t, "Agent request timed out after 1s", run.Message)
@@ -92,7 +96,8 @@ func TestTextThatPostgreSQLRefusesKeepsItsExactBytes(t *testing.T) {
 	b := newBench(t)
 	const hostile = "a\x00b\xff\xfec\u2028d"
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
-		_, _ = io.WriteString(w, `data: {"event":"node_finished","data":{"output":"`+strings.ReplaceAll(hostile, "\x00", `\u0000`)+"\"}}\n\n")
+		_, _ = io.WriteString(w, `data: {"event":"node_finished","data":{"output":"`+strings.ReplaceAll(hostile, "\x00",
+			`\u0000`)+"\"}}\n\n")
 	})
 	taskID, launchID := b.task(t, fake.URL, 1, func(n *db.NewTask) { n.Task.RunsPerItem = 1 })
 	b.startWorker(t, 1)
@@ -117,7 +122,8 @@ func TestAResultRecordedTwiceCountsOnce(t *testing.T) {
 	units := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
 	require.Len(t, units, 1)
 	for range 2 { // the reply to the first commit was lost
-		require.True(t, b.record(t, taskID, engine.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("x"), Attempts: 1}))
+		require.True(t, b.record(t, taskID, engine.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("x"),
+			Attempts: 1}))
 	}
 	var runs int
 	require.NoError(t, b.tables.Get(&runs, `SELECT count(*) FROM evaluation_runs`))

@@ -72,8 +72,10 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	guard, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	queue := b.newQueue(t)
-	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, MaxActiveTasks: b.maxActive, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""), Models: agent.NewClient(guard, ""),
-		Sealer: b.sealer, Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue), Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, MaxActiveTasks: b.maxActive, Store: b.store, Queue: queue,
+		Agents: agent.NewClient(guard, ""), Models: agent.NewClient(guard, ""),
+		Sealer: b.sealer, Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue),
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error, 1)
 	go func() { left <- worker.Run(ctx) }()
@@ -92,13 +94,15 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 func (b *bench) task(t testing.TB, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
 	t.Helper()
 	n := db.NewTask{
-		Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "任务", Targets: dbtest.Targets(url), Variants: dbtest.Variants(), RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
+		Task: db.Task{ID: uuid.New(), ProjectID: db.DefaultProject, Name: "任务", Targets: dbtest.Targets(url),
+			Variants: dbtest.Variants(), RunsPerItem: 5, TimeoutSeconds: 10, UseStream: true, Concurrency: 8,
 			DatasetName: "q.csv", DatasetExtension: "csv"},
 		Launch: &db.NewLaunch{Targets: dbtest.Limits(url)},
 	}
 	n.Task.Targets[0].TaskID = n.Task.ID
 	for i := range questions {
-		n.Items = append(n.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", i+1), Question: fmt.Sprintf("question %d", i+1), StandardAnswer: "a"})
+		n.Items = append(n.Items, db.NewItem{QuestionID: fmt.Sprintf("q%04d", i+1), Question: fmt.Sprintf("question %d", i+1),
+			StandardAnswer: "a"})
 	}
 	if change != nil {
 		change(&n)
@@ -172,7 +176,8 @@ func (b *bench) requireComplete(t testing.TB, task db.Task) {
 	var counts struct {
 		Runs, Distinct, Stale, Open int
 	}
-	require.NoError(t, b.tables.Get(&counts, `SELECT count(*) AS runs, count(DISTINCT (r.item_id, r.variant, r.run_index)) AS distinct,
+	require.NoError(t, b.tables.Get(&counts,
+		`SELECT count(*) AS runs, count(DISTINCT (r.item_id, r.variant, r.run_index)) AS distinct,
 		count(*) FILTER (WHERE r.epoch <> u.epoch) AS stale, count(*) FILTER (WHERE u.state <> 'DONE') AS open
 		FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.task_id = $1 AND r.is_current`, task.ID))
 	want := task.TotalRuns()

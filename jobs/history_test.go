@@ -33,8 +33,10 @@ func TestOutcomesOverTimeFitThirtyBars(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launch))
 	b.awaitEnd(t, task, 30*time.Second)
 	for _, seconds := range []int{1, 29, 31, 3600, 100_000} {
-		b.tables.MustExec(`UPDATE launches SET started_at = now() - interval '2 days', finished_at = now() - interval '2 days' + $1 * interval '1 second' WHERE id = $2`, seconds, launch)
-		b.tables.MustExec(`UPDATE evaluation_runs SET latency_ms = 0, created_at = now() - interval '2 days' + $1 * interval '1 second' * (id - (SELECT min(id) FROM evaluation_runs WHERE launch_id = $2)) / 49
+		b.tables.MustExec(
+			`UPDATE launches SET started_at = now() - interval '2 days', finished_at = now() - interval '2 days' + $1 * interval '1 second' WHERE id = $2`, seconds, launch)
+		b.tables.MustExec(
+			`UPDATE evaluation_runs SET latency_ms = 0, created_at = now() - interval '2 days' + $1 * interval '1 second' * (id - (SELECT min(id) FROM evaluation_runs WHERE launch_id = $2)) / 49
 			WHERE launch_id = $2`, seconds, launch)
 		bars, err := report.NewMonitor(b.store).OutcomeBars(t.Context(), task)
 		require.NoError(t, err)
@@ -62,9 +64,11 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	require.NoError(t, err)
 	connection := sqlx.MustConnect("postgres", database)
 	connection.MustExec(string(earlier))
-	connection.MustExec(`UPDATE public.evaluation_tasks SET agent_api_url = $1, extra_payload = '{"token": "canary2"}'`, fake.URL+"?key=canary1")
+	connection.MustExec(`UPDATE public.evaluation_tasks SET agent_api_url = $1, extra_payload = '{"token": "canary2"}'`,
+		fake.URL+"?key=canary1")
 	connection.MustExec(`UPDATE public.evaluation_tasks SET variable_names = '{level,topic}' WHERE task_name = 'half'`)
-	connection.MustExec(`UPDATE public.evaluation_items SET variables = '{"topic": "geography", "level": "1"}' WHERE id = 1`)
+	connection.MustExec(
+		`UPDATE public.evaluation_items SET variables = '{"topic": "geography", "level": "1"}' WHERE id = 1`)
 	connection.MustExec(`UPDATE public.evaluation_items SET variables = '{"topic": "capitals"}' WHERE id = 2`)
 	var done int
 	require.NoError(t, connection.Get(&done, `SELECT count(*) FROM public.evaluation_runs`))
@@ -145,7 +149,8 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Len(t, strings.Fields(*questions[3].Differences), 4)
 	statistics, err := b.store.TaskStatistics(t.Context(), task)
 	require.NoError(t, err)
-	require.Equal(t, map[string]int{"identical": 1, "format_only": 0, "facts": 1, "wording": 0, "different": 0, "empty": 0, "unknown": 1}, statistics.Levels)
+	require.Equal(t, map[string]int{"identical": 1, "format_only": 0, "facts": 1, "wording": 0, "different": 0, "empty": 0,
+		"unknown": 1}, statistics.Levels)
 	require.InDelta(t, 1.0/3, *statistics.Agreement, 1e-9)
 	require.InDelta(t, 1.0/3, *statistics.IdenticalRate, 1e-9)
 	require.InDelta(t, (1+0+0.2)/3, *statistics.Consensus, 1e-9)
@@ -154,7 +159,8 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Equal(t, []int{3, 15, 0}, []int{statistics.Items, statistics.RunsExpected, statistics.Missing})
 
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{},
+		db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	dbtest.Await(t, 20*time.Second, "the retry's end", func() bool {
@@ -171,7 +177,8 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 
 	// A task that ended under an earlier version is assessed by a worker, and gets its numbers.
 	b.tables.MustExec(`DELETE FROM question_statistics`)
-	b.tables.MustExec(`UPDATE evaluation_tasks SET is_assessed = false, statistics = CAST(CAST(statistics AS jsonb) - 'agreement' AS json)`)
+	b.tables.MustExec(
+		`UPDATE evaluation_tasks SET is_assessed = false, statistics = CAST(CAST(statistics AS jsonb) - 'agreement' AS json)`)
 	dbtest.Await(t, 20*time.Second, "its questions", func() bool {
 		task, err = b.store.Task(t.Context(), db.AllProjects(), taskID)
 		return err == nil && task.Final.Agreement != nil
@@ -196,7 +203,8 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 20*time.Second)
 	isWell.Store(true)
-	_, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	_, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{},
+		db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.NoError(t, err)
 	b.awaitEnd(t, taskID, 20*time.Second)
 	_, found, err := upkeep.New(b.store).Prune(t.Context(), time.Hour)
@@ -213,11 +221,13 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	var current int
 	require.NoError(t, b.tables.Get(&current, `SELECT count(*) FROM evaluation_runs WHERE is_current`))
 	require.Equal(t, 10, current)
-	_, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
+	_, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{},
+		db.NewLaunch{Targets: dbtest.Limits(fake.URL)})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
 }
 
-// Once a task has ended, its answers are compared with those of the task before it on the same dataset, variant by variant.
+// Once a task has ended, its answers are compared with those of the task before it on the same dataset, variant by
+// variant.
 func TestATaskIsComparedWithTheOneBeforeItOnTheSameDataset(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -238,7 +248,8 @@ func TestATaskIsComparedWithTheOneBeforeItOnTheSameDataset(t *testing.T) {
 			FROM compared_answers c
 			JOIN evaluation_items a ON a.id = c.a_item_id
 			JOIN evaluation_items b ON b.id = c.b_item_id
-			WHERE a.task_id = $1 AND b.task_id = $2 AND c.a_variant = 1 AND c.b_variant = 1 AND c.facts_differ = 'conflict'`, task, second.ID))
+			WHERE a.task_id = $1 AND b.task_id = $2 AND c.a_variant = 1 AND c.b_variant = 1
+			AND c.facts_differ = 'conflict'`, task, second.ID))
 		return count
 	}
 	dbtest.Await(t, time.Minute, "the comparison", func() bool { return compared(first.ID) == 3 })

@@ -210,7 +210,9 @@ func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 			dbtest.Await(t, time.Minute, "all lanes but one", func() bool { return len(hanging.Calls()) == 7 })
 			continue
 		}
-		dbtest.Await(t, 20*time.Second, "the first call, long before a hanging one ends", func() bool { return len(quick.Calls()) > 0 })
+		dbtest.Await(t, 20*time.Second, "the first call, long before a hanging one ends", func() bool {
+			return len(quick.Calls()) > 0
+		})
 		b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 		require.Len(t, hanging.Calls(), 7)
 	}
@@ -270,7 +272,8 @@ func TestMoreTasksThanLanesTakeTurns(t *testing.T) {
 			agenttest.Stream(w, "x")
 		})
 		var launchID uuid.UUID
-		ids[n], launchID = b.task(t, agents[n].URL, 12, func(n *db.NewTask) { n.Task.Concurrency = 4 }) // 60 calls: six seconds in one lane
+		// 60 calls: six seconds in one lane
+		ids[n], launchID = b.task(t, agents[n].URL, 12, func(n *db.NewTask) { n.Task.Concurrency = 4 })
 		require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	}
 	start := time.Now()
@@ -288,7 +291,8 @@ func TestMoreTasksThanLanesTakeTurns(t *testing.T) {
 	for _, id := range ids {
 		b.requireComplete(t, b.awaitEnd(t, id, 60*time.Second))
 	}
-	t.Logf("%d calls in two lanes took %v, %v at best", tasks*60, time.Since(start).Round(time.Millisecond), tasks*60*50*time.Millisecond)
+	t.Logf("%d calls in two lanes took %v, %v at best", tasks*60, time.Since(start).Round(time.Millisecond),
+		tasks*60*50*time.Millisecond)
 }
 
 // The lane of a worker that was silent stays until the worker leaves it, because its call may still be in flight.

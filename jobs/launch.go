@@ -131,11 +131,15 @@ func (w *Worker) finish(ctx context.Context, id uuid.UUID) error {
 	return err
 }
 
-// compare compares a finished task with the one before it on the same dataset. What it leaves out is compared when somebody asks.
+// compare compares a finished task with the one before it on the same dataset. What it leaves out is compared when
+// somebody asks.
 func (w *Worker) compare(launchID uuid.UUID) {
 	ctx := w.calls
-	err := w.contain("compare tasks", func() error { return tasks.CompareWithEarlier(ctx, w.Store, launchID, w.isLeaving) })
+	err := w.contain("compare tasks", func() error {
+		return tasks.CompareWithEarlier(ctx, w.Store, launchID, w.isLeaving)
+	})
 	if err != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "task not compared with the one before it, will be compared when somebody asks", "launch_id", launchID, "error", err)
+		w.Log.WarnContext(ctx, "task not compared with the one before it, will be compared when somebody asks", "launch_id",
+			launchID, "error", err)
 	}
 }

@@ -37,7 +37,8 @@ func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	require.NoError(t, err)
 	queue := b.newQueue(t)
 	reports := make(chan error, 100)
-	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: 2, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""), Sealer: nil,
+	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: 2, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""),
+		Sealer:  nil,
 		Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Report: func(err error, _ map[string]string) {
 			select {
@@ -92,7 +93,8 @@ func TestUnitsOfADeadWorkerAreRunAgainUnderANewEpoch(t *testing.T) {
 	b.startWorker(t, 2)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 	// The dead worker returns with its answer.
-	require.False(t, b.record(t, taskID, engine.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}), "a late result is thrown away")
+	require.False(t, b.record(t, taskID, engine.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("late"),
+		Attempts: 1}), "a late result is thrown away")
 	var late int
 	require.NoError(t, b.tables.Get(&late, `SELECT count(*) FROM evaluation_runs WHERE response_body = 'late'`))
 	require.Zero(t, late)
@@ -187,8 +189,11 @@ func TestALateResultIsRefusedWhileAnotherWorkerRunsTheUnit(t *testing.T) {
 	require.Equal(t, 1, lost)
 	current := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
 	require.Len(t, current, 1)
-	require.False(t, b.record(t, taskID, engine.Result{Unit: old[0], Status: db.RunSucceeded, Response: []byte("late"), Attempts: 1}))
-	require.True(t, b.record(t, taskID, engine.Result{Unit: current[0], Status: db.RunSucceeded, Response: []byte("current"), Attempts: 1}))
+	require.False(t, b.record(t, taskID, engine.Result{Unit: old[0], Status: db.RunSucceeded, Response: []byte("late"),
+		Attempts: 1}))
+	require.True(t,
+		b.record(t, taskID, engine.Result{Unit: current[0], Status: db.RunSucceeded, Response: []byte("current"),
+			Attempts: 1}))
 	var text string
 	require.NoError(t, b.tables.Get(&text, `SELECT response_body FROM evaluation_runs`))
 	require.Equal(t, "current", text)
@@ -270,13 +275,16 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	close(release)
 	var refused atomic.Int64
 	dbtest.Await(t, 20*time.Second, "the database to refuse results", func() bool {
-		_, err := engine.NewRecorder(b.store).Record(t.Context(), taskID, []engine.Result{{Unit: db.Unit{ID: 1}, Status: db.RunFailed}})
+		_, err := engine.NewRecorder(b.store).Record(t.Context(), taskID,
+			[]engine.Result{{Unit: db.Unit{ID: 1}, Status: db.RunFailed}})
 		if errors.Is(err, db.ErrUnavailable) {
 			refused.Add(1)
 		}
 		return refused.Load() > 20
 	})
-	_, err = b.tables.Exec(`SET default_transaction_read_only = off; ALTER DATABASE postgres RESET default_transaction_read_only`)
+	_,
+		err = b.tables.Exec(
+		`SET default_transaction_read_only = off; ALTER DATABASE postgres RESET default_transaction_read_only`)
 	require.NoError(t, err)
 	_, err = b.tables.Exec(reconnect)
 	require.NoError(t, err)
@@ -331,7 +339,9 @@ func TestAfterAnOutageOthersGetTimeToComeBack(t *testing.T) {
 	require.NoError(t, err)
 	b.startWorker(t, 1)
 	isBack := func() (is bool) {
-		require.NoError(t, b.tables.Get(&is, `SELECT count(*) = 1 FROM workers WHERE id <> $1 AND beat_at > now() - interval '2 seconds'`, other))
+		require.NoError(t,
+			b.tables.Get(&is, `SELECT count(*) = 1 FROM workers WHERE id <> $1 AND beat_at > now() - interval '2 seconds'`,
+				other))
 		return is
 	}
 	dbtest.Await(t, 5*time.Second, "the worker's first beat", isBack)
@@ -349,7 +359,8 @@ func TestAfterAnOutageOthersGetTimeToComeBack(t *testing.T) {
 	require.NoError(t, err)
 	keepsAll := func() bool {
 		var units int
-		require.NoError(t, b.tables.Get(&units, `SELECT count(*) FROM units WHERE worker_id = $1 AND state = 'RUNNING'`, other))
+		require.NoError(t, b.tables.Get(&units, `SELECT count(*) FROM units WHERE worker_id = $1 AND state = 'RUNNING'`,
+			other))
 		return units == 5
 	}
 	dbtest.Hold(t, 2*time.Second, "the units stay with who holds them", keepsAll)

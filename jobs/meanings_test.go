@@ -99,9 +99,11 @@ type meaningRow struct {
 
 func (b *bench) meanings(t testing.TB, taskID uuid.UUID) (found []meaningRow) {
 	t.Helper()
-	require.NoError(t, b.tables.Select(&found, `SELECT i.question_id, q.variant, q.letters, q.meaning_by, q.meaning_letters, q.meaning_agreement, q.meaning_unsure, q.meaning_notes,
+	require.NoError(t, b.tables.Select(&found,
+		`SELECT i.question_id, q.variant, q.letters, q.meaning_by, q.meaning_letters, q.meaning_agreement, q.meaning_unsure, q.meaning_notes,
 			m.is_default, m.error_code, trim_scale(m.cost) AS cost
-		FROM evaluation_items i JOIN question_statistics q ON q.item_id = i.id LEFT JOIN meanings m ON m.item_id = i.id AND m.is_current
+		FROM evaluation_items i JOIN question_statistics q ON q.item_id = i.id LEFT JOIN meanings m ON m.item_id = i.id
+		AND m.is_current
 		WHERE i.task_id = $1 ORDER BY i.question_id, q.variant`, taskID))
 	return found
 }
@@ -154,7 +156,8 @@ func TestAnswersAreGroupedInTheLaunchThatAskedForThem(t *testing.T) {
 	require.Equal(t, 3, statistics.MeaningItems)
 	require.InDelta(t, (1.0/3+2)/3, *statistics.MeaningAgreement, 1e-12)
 	require.InDelta(t, 2.0/3, *statistics.MeaningIdenticalRate, 1e-12)
-	require.Equal(t, []int{1, 0, 0, 0}, []int{statistics.MeaningCalls, statistics.MeaningErrors, statistics.MeaningMissing, statistics.MeaningUnsure})
+	require.Equal(t, []int{1, 0, 0, 0}, []int{statistics.MeaningCalls, statistics.MeaningErrors, statistics.MeaningMissing,
+		statistics.MeaningUnsure})
 	require.Equal(t, int64(110), *statistics.MeaningTokens)
 	require.Zero(t, task.RunsLeft(db.LaunchRetry, statistics))
 	launches, _, err := engine.NewHistory(b.store).Launches(t.Context(), taskID, db.Page{Number: 1, Size: 10})
@@ -187,7 +190,8 @@ func TestATaskThatEndedIsGrouped(t *testing.T) {
 	}
 	require.Zero(t, b.statistics(t, taskID).MeaningItems)
 	asked := len(fake.Calls())
-	service := &tasks.Service{Store: b.store, Queue: b.queue, Sealer: b.sealer, RateCeiling: "unlimited", Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	service := &tasks.Service{Store: b.store, Queue: b.queue, Sealer: b.sealer, RateCeiling: "unlimited",
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	for _, one := range []struct {
 		model *agenttest.Agent
 		want  string
@@ -195,7 +199,8 @@ func TestATaskThatEndedIsGrouped(t *testing.T) {
 		task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 		require.NoError(t, err)
 		name := "m"
-		model := tasks.NewTarget{Target: db.Target{Kind: db.TargetModel, Protocol: "openai", Model: &name, RateLimit: "unlimited", RetryOn: []string{"network"}}, Secrets: tasks.Target{URL: one.model.URL}}
+		model := tasks.NewTarget{Target: db.Target{Kind: db.TargetModel, Protocol: "openai", Model: &name,
+			RateLimit: "unlimited", RetryOn: []string{"network"}}, Secrets: tasks.Target{URL: one.model.URL}}
 		running, err := service.Group(t.Context(), db.Actor{}, task, model)
 		require.NoError(t, err)
 		require.Equal(t, db.TaskRunning, running.Status)
@@ -215,8 +220,8 @@ func TestATaskThatEndedIsGrouped(t *testing.T) {
 	require.Equal(t, 2, kept, "what was replaced is kept")
 }
 
-// What a model cannot be made to say leaves the question without a grouping until it is asked again; a new answer is grouped
-// again, one that is known is not.
+// What a model cannot be made to say leaves the question without a grouping until it is asked again; a new answer is
+// grouped again, one that is known is not.
 func TestAGroupingThatFailedIsRepeatedByARetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -258,7 +263,8 @@ func TestAGroupingThatFailedIsRepeatedByARetry(t *testing.T) {
 	require.Equal(t, 3, task.RunsLeft(db.LaunchRetry, statistics), "a run and two groupings")
 
 	isWell.Store(true)
-	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{}, db.NewLaunch{Targets: []db.LaunchTarget{{Number: 1, Origin: fake.URL}, {Number: 2, Origin: model.URL}}})
+	retry, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchRetry, db.Selection{},
+		db.NewLaunch{Targets: []db.LaunchTarget{{Number: 1, Origin: fake.URL}, {Number: 2, Origin: model.URL}}})
 	require.NoError(t, err)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), retry))
 	b.awaitEnd(t, taskID, 30*time.Second)
@@ -295,7 +301,8 @@ func TestTheAnswersOfAllVariantsAreGroupedTogether(t *testing.T) {
 		n.Task.Targets = append(n.Task.Targets, second)
 		n.Task.Variants = append(n.Task.Variants, db.Variant{Number: 2, Target: 2, Name: "two"})
 		n.Task.Judges[0].Number, *n.Task.MeaningTarget = 3, 3
-		n.Launch.Targets = []db.LaunchTarget{{Number: 1, Origin: fake.URL}, {Number: 2, Origin: fake.URL}, {Number: 3, Origin: model.URL}}
+		n.Launch.Targets = []db.LaunchTarget{{Number: 1, Origin: fake.URL}, {Number: 2, Origin: fake.URL},
+			{Number: 3, Origin: model.URL}}
 	})
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	b.awaitEnd(t, taskID, 30*time.Second)
@@ -305,8 +312,8 @@ func TestTheAnswersOfAllVariantsAreGroupedTogether(t *testing.T) {
 	require.Equal(t, 1.0, *found[1].Agreement)
 }
 
-// A unit that has answers grouped is like any other: if its worker dies another one runs it, and after a stop, resuming runs it. One
-// that lost three workers ends.
+// A unit that has answers grouped is like any other: if its worker dies another one runs it, and after a stop, resuming
+// runs it. One that lost three workers ends.
 func TestAGroupingSurvivesItsWorkerAndAStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -321,7 +328,8 @@ func TestAGroupingSurvivesItsWorkerAndAStop(t *testing.T) {
 	lease := b.beat(t, worker)
 	for _, unit := range b.claim(t, launchID, lease, 4) {
 		text := fmt.Sprintf("%d 可以退货", unit.RunIndex)
-		require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(text), AnswerKey: []byte(text), Attempts: 1}))
+		require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(text),
+			AnswerKey: []byte(text), Attempts: 1}))
 	}
 	finished, err := tasks.FinishLaunch(t.Context(), b.store, launchID)
 	require.NoError(t, err)
@@ -329,7 +337,8 @@ func TestAGroupingSurvivesItsWorkerAndAStop(t *testing.T) {
 	call, err := b.store.LaunchCall(t.Context(), launchID)
 	require.NoError(t, err)
 	claim := func() []db.Unit {
-		claim, err := b.store.ClaimUnits(t.Context(), call, b.beat(t, worker), []db.Want{{Target: 2, Units: 1, Horizon: db.RateHorizon}})
+		claim, err := b.store.ClaimUnits(t.Context(), call, b.beat(t, worker),
+			[]db.Want{{Target: 2, Units: 1, Horizon: db.RateHorizon}})
 		require.NoError(t, err)
 		require.Len(t, claim.Units, 1)
 		require.Equal(t, db.Grouping, claim.Units[0].Evaluator)
@@ -343,7 +352,8 @@ func TestAGroupingSurvivesItsWorkerAndAStop(t *testing.T) {
 		require.Equal(t, 1, lost)
 	}
 	said := engine.Result{Unit: claim()[0], Grouping: &engine.Grouping{
-		Grouping: meaning.Grouping{Keys: pq.ByteaArray{[]byte("1 可以退货"), []byte("2 可以退货")}, Groups: pq.Int64Array{0, 0}, Unsure: pq.BoolArray{false, true}, Notes: pq.StringArray{"能退"}}, Calls: 1,
+		Grouping: meaning.Grouping{Keys: pq.ByteaArray{[]byte("1 可以退货"), []byte("2 可以退货")}, Groups: pq.Int64Array{0, 0},
+			Unsure: pq.BoolArray{false, true}, Notes: pq.StringArray{"能退"}}, Calls: 1,
 	}}
 	lose()
 	require.False(t, b.record(t, taskID, said), "another worker's by now")
@@ -365,7 +375,8 @@ func TestAGroupingSurvivesItsWorkerAndAStop(t *testing.T) {
 	require.Equal(t, 1, b.statistics(t, taskID).MeaningMissing)
 	require.Equal(t, 1, task.RunsLeft(db.LaunchResume, b.statistics(t, taskID)))
 
-	resumed, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchResume, db.Selection{}, db.NewLaunch{Targets: []db.LaunchTarget{{Number: 2, Origin: model.URL}}})
+	resumed, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), taskID, db.LaunchResume, db.Selection{},
+		db.NewLaunch{Targets: []db.LaunchTarget{{Number: 2, Origin: model.URL}}})
 	require.NoError(t, err)
 	units, err := b.store.StartLaunch(t.Context(), resumed)
 	require.NoError(t, err)

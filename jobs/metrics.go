@@ -21,16 +21,22 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "wending_agent_calls_total", Help: "Calls by outcome, SUCCEEDED or the error code, by kind of target and protocol."},
+			Name: "wending_agent_calls_total",
+			Help: "Calls by outcome, SUCCEEDED or the error code, by kind of target and protocol."},
 			[]string{"outcome", "kind", "protocol"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "wending_agent_call_seconds", Help: "Time from a call's start to the answer's last byte.",
-			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 2400, 3600}}, []string{"kind", "protocol"}),
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 2400, 3600}}, []string{"kind",
+			"protocol"}),
 		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "wending_tokens_total", Help: "Tokens that calls used, as the targets report them."}, []string{"direction", "kind", "protocol"}),
-		lanesBusy:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_lanes_busy", Help: "Busy lanes in this process."}),
-		lostUnits:   prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_lost_units_total", Help: "Units requeued after their worker died."}),
-		lateResults: prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_late_results_total", Help: "Results rejected because another worker had the unit."}),
+			Name: "wending_tokens_total", Help: "Tokens that calls used, as the targets report them."}, []string{"direction",
+			"kind", "protocol"}),
+		lanesBusy: prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_lanes_busy",
+			Help: "Busy lanes in this process."}),
+		lostUnits: prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_lost_units_total",
+			Help: "Units requeued after their worker died."}),
+		lateResults: prometheus.NewCounter(prometheus.CounterOpts{Name: "wending_late_results_total",
+			Help: "Results rejected because another worker had the unit."}),
 	}
 	registry.MustRegister(m.calls, m.latency, m.tokens, m.lanesBusy, m.lostUnits, m.lateResults)
 	for _, name := range []string{QueueEvaluation, QueueControl} {

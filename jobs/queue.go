@@ -40,9 +40,13 @@ type Queue struct {
 func NewQueue(address string) (*Queue, error) {
 	redis, err := parseRedis(address)
 	if err != nil { // the error would contain the address with its password
-		return nil, errors.New("REDIS_URL is not a valid address (redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://); special characters in its password must be percent-encoded")
+		return nil,
+			errors.New(
+				"REDIS_URL is not a valid address (redis://, rediss://, redis-socket://, redis-sentinel:// or redis-cluster://); " +
+					"special characters in its password must be percent-encoded")
 	}
-	return &Queue{here: make(chan uuid.UUID), client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis), redis: redis}, nil
+	return &Queue{here: make(chan uuid.UUID), client: asynq.NewClient(redis), inspector: asynq.NewInspector(redis),
+		redis: redis}, nil
 }
 
 // redisPatience is how long Redis may be silent; the client retries a few times. No result depends on it.
@@ -74,7 +78,8 @@ func parseRedis(address string) (asynq.RedisConnOpt, error) {
 		nodes = hosts
 	}
 	password, _ := u.User.Password()
-	return asynq.RedisClusterClientOpt{Addrs: strings.Split(strings.TrimSuffix(nodes, "/"), ","), Username: u.User.Username(), Password: password,
+	return asynq.RedisClusterClientOpt{Addrs: strings.Split(strings.TrimSuffix(nodes, "/"), ","),
+		Username: u.User.Username(), Password: password,
 		DialTimeout: redisPatience, ReadTimeout: redisPatience, WriteTimeout: redisPatience}, nil
 }
 
@@ -88,7 +93,8 @@ func (q *Queue) enqueue(ctx context.Context, kind, queue string, timeout time.Du
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if _, err := q.client.EnqueueContext(ctx, asynq.NewTask(kind, payload), asynq.Queue(queue), asynq.MaxRetry(0), asynq.Timeout(timeout)); err != nil {
+	if _, err := q.client.EnqueueContext(ctx, asynq.NewTask(kind, payload), asynq.Queue(queue), asynq.MaxRetry(0),
+		asynq.Timeout(timeout)); err != nil {
 		return fmt.Errorf("enqueue %s: %w", kind, err)
 	}
 	return nil

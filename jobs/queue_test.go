@@ -26,7 +26,8 @@ func startRedisServer(t *testing.T, arguments ...string) string {
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
-	command := exec.Command(binary, append(arguments, "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "")...)
+	command := exec.Command(binary, append(arguments, "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(),
+		"--save", "")...)
 	require.NoError(t, command.Start())
 	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	client := redis.NewClient(&redis.Options{Addr: address})

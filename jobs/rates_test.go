@@ -64,7 +64,10 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 			}
 		}
 	}
-	strictTask, strict := b.task(t, fake.URL, 5, func(n *db.NewTask) { asking("s")(n); n.Launch.Targets[0].CallInterval = interval })
+	strictTask, strict := b.task(t, fake.URL, 5, func(n *db.NewTask) {
+		asking("s")(n)
+		n.Launch.Targets[0].CallInterval = interval
+	})
 	started := time.Now()
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), strict))
 	dbtest.Await(t, time.Minute, "a call under the limit", func() bool { return len(fake.Calls()) > 0 })
@@ -80,7 +83,8 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 	during := last["s"]
 	require.Greater(t, during, 25, "calls of both")
 	requireNoneEarly(t, started, moments[:during], interval)
-	require.Less(t, moments[len(moments)-1].Sub(moments[during-1]), time.Duration(len(moments)-during)*interval, "afterwards there is no limit")
+	require.Less(t, moments[len(moments)-1].Sub(moments[during-1]), time.Duration(len(moments)-during)*interval,
+		"afterwards there is no limit")
 }
 
 // A task with a very low rate limit does not keep the workers from other tasks.
@@ -136,7 +140,9 @@ func TestNoMomentOfAnAgentIsGivenTwice(t *testing.T) {
 	const interval = 25 * time.Millisecond
 	var calls []db.Call
 	for range 2 {
-		_, launchID := b.task(t, "http://127.0.0.1:9", 10, func(n *db.NewTask) { n.Launch.Targets[0].CallInterval = interval })
+		_, launchID := b.task(t, "http://127.0.0.1:9", 10, func(n *db.NewTask) {
+			n.Launch.Targets[0].CallInterval = interval
+		})
 		_, err := b.store.StartLaunch(t.Context(), launchID)
 		require.NoError(t, err)
 		call, err := b.store.LaunchCall(t.Context(), launchID)

@@ -38,7 +38,9 @@ func (w *Worker) lead(ctx context.Context) error {
 	if w.isAside.CompareAndSwap(false, true) {
 		w.aside.Go(func() {
 			defer w.isAside.Store(false)
-			if err := w.contain("wake lanes", func() error { return w.pruneAndWake(ctx, launches) }); err != nil && ctx.Err() == nil {
+			if err := w.contain("wake lanes", func() error {
+				return w.pruneAndWake(ctx, launches)
+			}); err != nil && ctx.Err() == nil {
 				w.Log.WarnContext(ctx, "lanes not started, will retry", "error", err)
 			}
 		})

@@ -44,10 +44,12 @@ func TestAWorkerWithTheFormerKeyFailsNobodysTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fake := agenttest.New(t, answer)
-	current, err := tasks.NewSealer(t.Context(), b.store, secret.Keys{Current: "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk="})
+	current, err := tasks.NewSealer(t.Context(), b.store,
+		secret.Keys{Current: "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk="})
 	require.NoError(t, err)
 	taskID, launchID := b.task(t, fake.URL, 2, func(n *db.NewTask) {
-		require.NoError(t, tasks.Seal(current, tasks.Target{URL: fake.URL, Headers: map[string]string{"X-Key": "k"}}, &n.Task.Targets[0]))
+		require.NoError(t, tasks.Seal(current, tasks.Target{URL: fake.URL, Headers: map[string]string{"X-Key": "k"}},
+			&n.Task.Targets[0]))
 	})
 	stop := b.startWorker(t, 1)
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
@@ -77,7 +79,8 @@ func TestAnotherSecretKeyIsRefused(t *testing.T) {
 		return err
 	}
 	b.task(t, "http://127.0.0.1:1/", 1, func(n *db.NewTask) { // as in a version that stored no check value
-		require.NoError(t, tasks.Seal(b.sealer, tasks.Target{URL: "http://127.0.0.1:1/", Headers: map[string]string{"X-Key": "k"}}, &n.Task.Targets[0]))
+		require.NoError(t, tasks.Seal(b.sealer,
+			tasks.Target{URL: "http://127.0.0.1:1/", Headers: map[string]string{"X-Key": "k"}}, &n.Task.Targets[0]))
 	})
 	require.ErrorIs(t, open(secret.Keys{Current: key(5)}), tasks.ErrForeignKey, "what is stored was sealed with another")
 	require.NoError(t, open(secret.Keys{Current: dbtest.SecretKey}))
@@ -122,7 +125,8 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 		return sealer
 	}
 	unknown, next := newSealer(3), newSealer(2, dbtest.SecretKey)
-	target := tasks.Target{URL: "http://127.0.0.1:1/?k=v", Headers: map[string]string{"X-Key": "k"}, Payload: json.RawMessage(`{"p":1}`)}
+	target := tasks.Target{URL: "http://127.0.0.1:1/?k=v", Headers: map[string]string{"X-Key": "k"},
+		Payload: json.RawMessage(`{"p":1}`)}
 	var ids []uuid.UUID
 	for n := range 151 {
 		sealer := b.sealer
@@ -175,7 +179,8 @@ func (b *bench) requireNowhere(t testing.TB, secrets ...string) {
 	t.Helper()
 	var rows []string
 	require.NoError(t, b.tables.Select(&rows, `
-		SELECT t::text || g::text || encode(coalesce(sealed_headers, ''), 'escape') || encode(coalesce(sealed_payload, ''), 'escape') ||
+		SELECT t::text || g::text || encode(coalesce(sealed_headers, ''), 'escape') || encode(coalesce(sealed_payload, ''),
+		'escape') ||
 			encode(coalesce(sealed_query, ''), 'escape') || encode(coalesce(sealed_template, ''), 'escape')
 		FROM evaluation_tasks t
 		JOIN task_targets g ON g.task_id = t.id`))

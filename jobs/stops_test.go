@@ -77,8 +77,10 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 			defer mu.Unlock()
 			require.Less(t, last.Sub(stopped), time.Second, "no call begins a second after the stop")
 			var units struct{ Done, Stopped, Other, Runs int }
-			require.NoError(t, b.tables.Get(&units, `SELECT count(*) FILTER (WHERE state = 'DONE') AS done, count(*) FILTER (WHERE state = 'STOPPED') AS stopped,
-				count(*) FILTER (WHERE state NOT IN ('DONE', 'STOPPED')) AS other, (SELECT count(*) FROM evaluation_runs) AS runs FROM units`))
+			require.NoError(t, b.tables.Get(&units,
+				`SELECT count(*) FILTER (WHERE state = 'DONE') AS done, count(*) FILTER (WHERE state = 'STOPPED') AS stopped,
+				count(*) FILTER (WHERE state NOT IN ('DONE', 'STOPPED')) AS other, (SELECT count(*) FROM evaluation_runs) AS runs
+				FROM units`))
 			require.Zero(t, units.Other)
 			require.Equal(t, units.Done, units.Runs)
 			statistics := b.statistics(t, taskID)

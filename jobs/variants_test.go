@@ -33,7 +33,8 @@ func variants(n *db.NewTask, urls ...string) {
 		target := dbtest.Targets(url)[0]
 		target.TaskID, target.Number = n.Task.ID, place+1
 		n.Task.Targets = append(n.Task.Targets, target)
-		n.Task.Variants = append(n.Task.Variants, db.Variant{Number: place + 1, Target: place + 1, Name: fmt.Sprint("variant ", place+1)})
+		n.Task.Variants = append(n.Task.Variants,
+			db.Variant{Number: place + 1, Target: place + 1, Name: fmt.Sprint("variant ", place+1)})
 		if n.Launch != nil {
 			n.Launch.Targets = append(n.Launch.Targets, db.LaunchTarget{Number: place + 1, Origin: url})
 		}
@@ -68,7 +69,8 @@ func TestEveryVariantAsksEveryQuestionItsRuns(t *testing.T) {
 	require.Len(t, first.Calls(), 60)
 	require.Len(t, second.Calls(), 120)
 	var counts []int
-	require.NoError(t, b.tables.Select(&counts, `SELECT count(*) FROM evaluation_runs WHERE task_id = $1 GROUP BY variant, item_id`, task.ID))
+	require.NoError(t, b.tables.Select(&counts,
+		`SELECT count(*) FROM evaluation_runs WHERE task_id = $1 GROUP BY variant, item_id`, task.ID))
 	require.Len(t, counts, 60)
 	for _, count := range counts {
 		require.Equal(t, 3, count)
@@ -86,11 +88,19 @@ func TestASlowTargetHoldsUpNoOther(t *testing.T) {
 		other       func(http.ResponseWriter, agenttest.Call)
 		change      func(*db.NewTask)
 	}{
-		"one call a second":                  {4, answer, func(n *db.NewTask) { n.Launch.Targets[1].CallInterval = time.Second }},
-		"one call a second, one lane":        {1, answer, func(n *db.NewTask) { n.Launch.Targets[1].CallInterval = time.Second }},
-		"429 with Retry-After, and one lane": {1, busy, func(n *db.NewTask) { n.Task.Targets[1].RetryOn, n.Task.MaxRetries = []string{"429"}, 5 }},
-		"refuses, and one lane":              {1, failing, func(n *db.NewTask) { n.Task.Targets[1].RetryOn, n.Task.MaxRetries = []string{"5xx"}, 5 }},
-		"hangs":                              {16, hang, nil},
+		"one call a second": {4, answer, func(n *db.NewTask) {
+			n.Launch.Targets[1].CallInterval = time.Second
+		}},
+		"one call a second, one lane": {1, answer, func(n *db.NewTask) {
+			n.Launch.Targets[1].CallInterval = time.Second
+		}},
+		"429 with Retry-After, and one lane": {1, busy, func(n *db.NewTask) {
+			n.Task.Targets[1].RetryOn, n.Task.MaxRetries = []string{"429"}, 5
+		}},
+		"refuses, and one lane": {1, failing, func(n *db.NewTask) {
+			n.Task.Targets[1].RetryOn, n.Task.MaxRetries = []string{"5xx"}, 5
+		}},
+		"hangs": {16, hang, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +126,8 @@ func TestASlowTargetHoldsUpNoOther(t *testing.T) {
 			})
 			require.NotEmpty(t, slow.Calls())
 			var left int
-			require.NoError(t, b.tables.Get(&left, `SELECT count(*) FROM units WHERE launch_id = $1 AND target = 2 AND state <> 'DONE'`, launchID))
+			require.NoError(t, b.tables.Get(&left,
+				`SELECT count(*) FROM units WHERE launch_id = $1 AND target = 2 AND state <> 'DONE'`, launchID))
 			require.Greater(t, left, 50)
 			_, err := b.store.StopTask(context.WithoutCancel(t.Context()), db.AllProjects(), taskID, db.Actor{})
 			require.NoError(t, err)
@@ -179,13 +190,17 @@ func TestOneVariantIsRetried(t *testing.T) {
 	task := b.run(t, 4, func(n *db.NewTask) { variants(n, fakes[0].URL, fakes[1].URL, fakes[2].URL) })
 	require.Equal(t, 40, task.Unsuccessful)
 	isDown.Store(false)
-	limits := []db.LaunchTarget{{Number: 1, Origin: fakes[0].URL}, {Number: 2, Origin: fakes[1].URL}, {Number: 3, Origin: fakes[2].URL}}
-	_, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, db.Selection{Variant: 1}, db.NewLaunch{Targets: limits})
+	limits := []db.LaunchTarget{{Number: 1, Origin: fakes[0].URL}, {Number: 2, Origin: fakes[1].URL},
+		{Number: 3, Origin: fakes[2].URL}}
+	_, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, db.Selection{Variant: 1},
+		db.NewLaunch{Targets: limits})
 	require.ErrorIs(t, err, db.ErrNothingToRun)
-	_, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, db.Selection{Variant: 4}, db.NewLaunch{Targets: limits})
+	_, err = b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, db.Selection{Variant: 4},
+		db.NewLaunch{Targets: limits})
 	require.ErrorIs(t, err, db.ErrNotFound)
 	retry := func(scope db.Selection) db.Task {
-		launch, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, scope, db.NewLaunch{Targets: limits})
+		launch, err := b.store.RequestLaunch(t.Context(), db.AllProjects(), task.ID, db.LaunchRetry, scope,
+			db.NewLaunch{Targets: limits})
 		require.NoError(t, err)
 		require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launch))
 		return b.awaitEnd(t, task.ID, 30*time.Second)
@@ -228,7 +243,9 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	starters.Wait()
 	require.Equal(t, int64(24_000), started.Load(), "one of them starts it")
 	var units int
-	require.NoError(t, b.tables.Get(&units, `SELECT count(DISTINCT (item_id, variant, run_index)) FROM units WHERE launch_id = $1 AND target = variant`, launchID))
+	require.NoError(t, b.tables.Get(&units,
+		`SELECT count(DISTINCT (item_id, variant, run_index)) FROM units WHERE launch_id = $1 AND target = variant`,
+		launchID))
 	require.Equal(t, 24_000, units)
 	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
@@ -255,7 +272,8 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		return finished
 	})
 	var open int
-	require.NoError(t, b.tables.Get(&open, `SELECT count(*) FROM units WHERE launch_id = $1 AND state <> 'STOPPED'`, launchID))
+	require.NoError(t, b.tables.Get(&open, `SELECT count(*) FROM units WHERE launch_id = $1 AND state <> 'STOPPED'`,
+		launchID))
 	require.Zero(t, open)
 }
 
@@ -286,13 +304,15 @@ func TestTheWorkedExampleOfVariants(t *testing.T) {
 	require.NoError(t, err)
 	call, err := b.store.LaunchCall(t.Context(), launchID)
 	require.NoError(t, err)
-	claim, err := b.store.ClaimUnits(t.Context(), call, b.beat(t, uuid.New()), []db.Want{{Target: 1, Units: 15}, {Target: 2, Units: 15}})
+	claim, err := b.store.ClaimUnits(t.Context(), call, b.beat(t, uuid.New()),
+		[]db.Want{{Target: 1, Units: 15}, {Target: 2, Units: 15}})
 	require.NoError(t, err)
 	require.Len(t, claim.Units, 30)
 	var results []engine.Result
 	for _, unit := range claim.Units {
 		one := examples[unit.Variant-1][unit.QuestionID[len(unit.QuestionID)-1]-'1'][unit.RunIndex-1]
-		result := engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(one.text), AnswerKey: measure.Key([]byte(one.text)), LatencyMS: one.latency, Attempts: 1}
+		result := engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte(one.text),
+			AnswerKey: measure.Key([]byte(one.text)), LatencyMS: one.latency, Attempts: 1}
 		if one == failed {
 			result = engine.Result{Unit: unit, Status: db.RunFailed, ErrorCode: "AGENT_ERROR", Attempts: 1}
 		}
@@ -317,9 +337,12 @@ func TestTheWorkedExampleOfVariants(t *testing.T) {
 		got := numbers[n]
 		require.Equal(t, want.succeeded, got.Succeeded)
 		for name, pair := range map[string][2]float64{
-			"success": {want.success, *got.SuccessRate}, "identical": {want.identical, *got.IdenticalRate}, "agreement": {want.agreement, *got.Agreement},
-			"se": {want.se, *got.AgreementSE}, "consensus": {want.consensus, *got.Consensus}, "distinct": {want.distinct, *got.DistinctMean},
-			"similarity": {want.similar, *got.Similarity}, "average": {want.avg, *got.LatencyAvg}, "P90": {want.p90, *got.LatencyP90},
+			"success": {want.success, *got.SuccessRate}, "identical": {want.identical, *got.IdenticalRate},
+			"agreement": {want.agreement, *got.Agreement},
+			"se":        {want.se, *got.AgreementSE}, "consensus": {want.consensus, *got.Consensus},
+			"distinct":   {want.distinct, *got.DistinctMean},
+			"similarity": {want.similar, *got.Similarity}, "average": {want.avg, *got.LatencyAvg},
+			"P90": {want.p90, *got.LatencyP90},
 		} {
 			require.InDelta(t, pair[0], pair[1], 0.00005, "%s of variant %d", name, n+1)
 		}
@@ -327,13 +350,16 @@ func TestTheWorkedExampleOfVariants(t *testing.T) {
 		require.Nil(t, got.TotalTokens)
 		require.Nil(t, got.FirstTokenP50)
 	}
-	compared, err := report.New(b.store).Compare(t.Context(), report.Side{TaskID: taskID, Variant: 1}, report.Side{TaskID: taskID, Variant: 2})
+	compared, err := report.New(b.store).Compare(t.Context(), report.Side{TaskID: taskID, Variant: 1},
+		report.Side{TaskID: taskID, Variant: 2})
 	require.NoError(t, err)
 	for name, pair := range map[string][2]float64{
-		"agreement": {0.2667, *compared.Agreement.Mean}, "its se": {0.3383, *compared.Agreement.SE}, "low": {-1.1889, *compared.Agreement.Low},
+		"agreement": {0.2667, *compared.Agreement.Mean}, "its se": {0.3383, *compared.Agreement.SE},
+		"low":  {-1.1889, *compared.Agreement.Low},
 		"high": {1.7222, *compared.Agreement.High}, "p": {0.5131, *compared.Agreement.P},
 		"latency": {-40, *compared.LatencyMS.Mean}, "se of latency": {32.1455, *compared.LatencyMS.SE},
-		"low latency": {-178.3109, *compared.LatencyMS.Low}, "high latency": {98.3109, *compared.LatencyMS.High}, "p of latency": {0.3394, *compared.LatencyMS.P},
+		"low latency": {-178.3109, *compared.LatencyMS.Low}, "high latency": {98.3109, *compared.LatencyMS.High},
+		"p of latency": {0.3394, *compared.LatencyMS.P},
 	} {
 		require.InDelta(t, pair[0], pair[1], 0.00005, name)
 	}

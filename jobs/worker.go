@@ -107,7 +107,8 @@ const drainTime = 30 * time.Second
 func NewWorker(config WorkerConfig) *Worker {
 	w := &Worker{
 		WorkerConfig: config, id: uuid.New(), leaving: make(chan struct{}), holdings: crew.NewHoldings(),
-		slots: make(chan struct{}, config.Lanes), atWork: make([]atomic.Bool, len(config.Chores)), doneAt: make([]time.Time, len(config.Chores)),
+		slots: make(chan struct{}, config.Lanes), atWork: make([]atomic.Bool, len(config.Chores)),
+		doneAt: make([]time.Time, len(config.Chores)),
 	}
 	if w.Report == nil {
 		w.Report = func(error, map[string]string) {}
@@ -116,7 +117,8 @@ func NewWorker(config WorkerConfig) *Worker {
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
 	w.scribe = crew.NewScribe(journal.New(w.Store), w.Log)
 	w.crews = crew.New(crew.Config{
-		Scribe: w.scribe, AssetURL: w.AssetURL, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings, Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
+		Scribe: w.scribe, AssetURL: w.AssetURL, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings,
+		Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
 		Report: func(err error) { w.report(err) }, Log: w.Log,
 	})
 	return w
@@ -195,7 +197,8 @@ func (w *Worker) server(queue string, concurrency int) *asynq.Server {
 		Logger:            asynqLogger{w.Log.With("queue", queue)},
 		LogLevel:          asynq.WarnLevel,
 		ErrorHandler: asynq.ErrorHandlerFunc(func(ctx context.Context, job *asynq.Task, err error) {
-			w.Log.WarnContext(ctx, "job failed, reconcile will retry it", "kind", job.Type(), "payload", string(job.Payload()), "error", err)
+			w.Log.WarnContext(ctx, "job failed, reconcile will retry it", "kind", job.Type(), "payload", string(job.Payload()),
+				"error", err)
 			if !errors.Is(err, db.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 				w.report(err, "kind", job.Type())
 			}
@@ -228,7 +231,8 @@ func (w *Worker) isLeaving() bool {
 
 // every runs work at an interval until ctx ends. A failure is logged with the message complaint, and the next tick
 // is the retry.
-func (w *Worker) every(ctx context.Context, interval time.Duration, complaint string, work func(context.Context) error) {
+func (w *Worker) every(ctx context.Context, interval time.Duration, complaint string,
+	work func(context.Context) error) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -251,7 +255,8 @@ func (w *Worker) beat(ctx context.Context) error {
 		host = "unknown"
 	}
 	asked := time.Now()
-	lease, gap, err := engine.NewPresence(w.Store).Beat(ctx, engine.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.Lanes})
+	lease, gap, err := engine.NewPresence(w.Store).Beat(ctx,
+		engine.Worker{ID: w.id, Host: host, ProcessID: os.Getpid(), Lanes: w.Lanes})
 	if err != nil {
 		return err
 	}

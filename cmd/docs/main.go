@@ -182,11 +182,14 @@ func benchmarks(root, printed string) (string, error) {
 			shown = []string{"", ""}
 		}
 		last = name
-		figures := slices.DeleteFunc(strings.Split(line[2], "\t"), func(figure string) bool { return strings.TrimSpace(figure) == "" })
+		figures := slices.DeleteFunc(strings.Split(line[2], "\t"), func(figure string) bool {
+			return strings.TrimSpace(figure) == ""
+		})
 		for n, figure := range figures {
 			figures[n] = strings.Join(strings.Fields(figure), " ")
 		}
-		table.WriteString("| " + strings.Join(append(shown, strings.ReplaceAll(part, "_", " "), strings.Join(figures, " · ")), " | ") + " |\n")
+		table.WriteString("| " + strings.Join(append(shown, strings.ReplaceAll(part, "_", " "), strings.Join(figures, " · ")),
+			" | ") + " |\n")
 	}
 	return strings.TrimSpace(table.String()), nil
 }

@@ -37,7 +37,8 @@ func TestPackagesAreListedWithTheirFirstSentence(t *testing.T) {
 	write(t, folder, "b/b.go", "// Package b has x | y.\npackage b\n")
 	list, err := packages(folder)
 	require.NoError(t, err)
-	require.Equal(t, "| a | |\n| --- | --- |\n| `a` | keeps things |\n\n| b | |\n| --- | --- |\n| `b` | has x \\| y |", list)
+	require.Equal(t, "| a | |\n| --- | --- |\n| `a` | keeps things |\n\n| b | |\n| --- | --- |\n| `b` | has x \\| y |",
+		list)
 
 	write(t, folder, "b/d/d.go", "package d\n")
 	_, err = packages(folder)
@@ -48,7 +49,8 @@ func TestResultsAreKeptInTheirPart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	write(t, folder, "x_test.go", "package x\n\n// How long one takes. More.\nfunc BenchmarkOne(b *testing.B) {\n")
-	document := write(t, folder, "RESULTS.md", "# Results\n<!-- chaos -->\nold\n<!-- /chaos -->\n<!-- bench -->\n<!-- /bench -->\nend\n")
+	document := write(t, folder, "RESULTS.md",
+		"# Results\n<!-- chaos -->\nold\n<!-- /chaos -->\n<!-- bench -->\n<!-- /bench -->\nend\n")
 	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 	result := func() string {
 		content, err := os.ReadFile(document)
@@ -61,12 +63,16 @@ func TestResultsAreKeptInTheirPart(t *testing.T) {
 	require.Contains(t, result(), "```\nlost 0\n```\n\n<!-- /chaos -->\n<!-- bench -->")
 	require.NotContains(t, result(), "old")
 
-	printed := "goos: linux\nBenchmarkOne/a_part-2 \t       1\t 12.5 ms\t  99 %ofideal\nBenchmarkOne/other-2 \t 1\t 3 ms\nPASS\n"
+	printed :=
+		"goos: linux\nBenchmarkOne/a_part-2 \t       1\t 12.5 ms\t  99 %ofideal\nBenchmarkOne/other-2 \t 1\t 3 ms\nPASS\n"
 	require.NoError(t, run([]string{"benchmarks", document, "bench", "v1"}, folder, strings.NewReader(printed), now))
-	require.Contains(t, result(), "| `BenchmarkOne` | How long one takes | a part | 12.5 ms · 99 %ofideal |\n|  |  | other | 3 ms |\n\n<!-- /bench -->\nend\n")
+	require.Contains(t, result(),
+		"| `BenchmarkOne` | How long one takes | a part | 12.5 ms · 99 %ofideal |\n|  |  | other | 3 ms |\n\n<!-- /bench -->\nend\n")
 
 	before := result()
-	require.ErrorContains(t, run([]string{"benchmarks", document, "bench", "v1"}, folder, strings.NewReader("FAIL\n"), now), "nothing was printed")
-	require.ErrorContains(t, run([]string{"output", document, "hostile", "v1"}, folder, strings.NewReader("x"), now), `no part "hostile"`)
+	require.ErrorContains(t, run([]string{"benchmarks", document, "bench", "v1"}, folder, strings.NewReader("FAIL\n"),
+		now), "nothing was printed")
+	require.ErrorContains(t, run([]string{"output", document, "hostile", "v1"}, folder, strings.NewReader("x"), now),
+		`no part "hostile"`)
 	require.Equal(t, before, result())
 }

@@ -51,7 +51,8 @@ func (o Options) checkPrices(ctx context.Context, client Client) error {
 		return nil
 	}
 	if _, isTyped := o.Spec.Task["agent_api_url"]; isTyped {
-		return errors.New("the limit of cost needs prices, and an agent_api_url has none: save the agent with its prices, and name it in agents")
+		return errors.New("the limit of cost needs prices, and an agent_api_url has none: save the agent with its prices, " +
+			"and name it in agents")
 	}
 	for _, kind := range []string{"models", "agents"} {
 		ids, _ := o.Spec.Task[kind].([]string)
@@ -80,9 +81,11 @@ func (o Options) checkPrices(ctx context.Context, client Client) error {
 // checkMetric reports a limit or a margin that this task cannot have.
 func (o Options) checkMetric(kind, metric string) error {
 	switch {
-	case slices.Contains([]string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean", itemPass}, metric) && !o.Spec.hasEvaluators():
+	case slices.Contains([]string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean", itemPass}, metric) &&
+		!o.Spec.hasEvaluators():
 		return fmt.Errorf("the %s of %s needs evaluators, and the file has none", kind, metric)
-	case slices.Contains([]string{"identical_rate", "agreement", "consensus", "similarity"}, metric) && o.Spec.Task["runs_per_item"] == 1:
+	case slices.Contains([]string{"identical_rate", "agreement", "consensus", "similarity"}, metric) &&
+		o.Spec.Task["runs_per_item"] == 1:
 		return fmt.Errorf("the %s of %s needs two runs of each question, and runs_per_item is 1", kind, metric)
 	}
 	return nil
@@ -91,13 +94,16 @@ func (o Options) checkMetric(kind, metric string) error {
 // checkProof reports a margin without a baseline, and a proof that can never succeed: of two equal versions neither is
 // ever shown to be no worse by a margin of 0.
 func (o Options) checkProof() error {
-	switch hasMargin := slices.ContainsFunc(slices.Collect(maps.Values(o.Margins)), func(margin float64) bool { return margin > 0 }); {
+	switch hasMargin := slices.ContainsFunc(slices.Collect(maps.Values(o.Margins)), func(margin float64) bool {
+		return margin > 0
+	}); {
 	case o.Baseline == "" && o.RequireProof:
 		return errors.New("--require-proof needs a baseline")
 	case o.Baseline == "" && len(o.Margins) > 0:
 		return errors.New("a margin needs a baseline")
 	case o.RequireProof && !hasMargin:
-		return errors.New("--require-proof needs a margin above 0, such as margin: {agreement: 0.05}: two equal versions could never pass without one")
+		return errors.New("--require-proof needs a margin above 0, such as margin: {agreement: 0.05}: two equal versions " +
+			"could never pass without one")
 	}
 	return nil
 }
@@ -134,10 +140,12 @@ func (o Options) checkBaseline(ctx context.Context, client Client) error {
 		return fmt.Errorf("the baseline %s: %w", o.Baseline, err)
 	}
 	if number, err := strconv.Atoi(variant); hasVariant && (err != nil || number < 1 || number > len(task.Variants)) {
-		return fmt.Errorf("the baseline %s: the task has no variant %s, only 1 to %d", o.Baseline, variant, len(task.Variants))
+		return fmt.Errorf("the baseline %s: the task has no variant %s, only 1 to %d", o.Baseline, variant,
+			len(task.Variants))
 	}
 	if wanted := o.Spec.variants(); !hasVariant && wanted > 1 && wanted > len(task.Variants) {
-		return fmt.Errorf("the baseline %s has %d variants, but the file has %d: name one of the baseline's, as in %s:1", o.Baseline, len(task.Variants), wanted, id)
+		return fmt.Errorf("the baseline %s has %d variants, but the file has %d: name one of the baseline's, as in %s:1",
+			o.Baseline, len(task.Variants), wanted, id)
 	}
 	query := url.Values{"a": {o.Baseline}, "b": {o.Baseline}}
 	var compared struct {
@@ -148,7 +156,8 @@ func (o Options) checkBaseline(ctx context.Context, client Client) error {
 	}
 	for _, w := range watches {
 		if _, hasMargin := o.Margins[w.name]; hasMargin && compared.Differences[w.api].N == 0 {
-			return fmt.Errorf("the margin of %s cannot be checked: the baseline %s does not have this number for any question", w.name, o.Baseline)
+			return fmt.Errorf("the margin of %s cannot be checked: the baseline %s does not have this number for any question",
+				w.name, o.Baseline)
 		}
 	}
 	return nil

@@ -87,8 +87,10 @@ func (r report) itemsPass(number int, limit float64) check {
 		}
 	}
 	c := check{
-		variant: number, name: fmt.Sprintf("%s ≥ %s", itemPass, percent(&limit)), outcome: outcomeOf(len(short) == 0 && len(r.Questions) > 0),
-		text: fmt.Sprintf("%s: %d of %d questions pass in at least %s of their runs", itemPass, len(r.Questions)-len(short), len(r.Questions), percent(&limit)),
+		variant: number, name: fmt.Sprintf("%s ≥ %s", itemPass, percent(&limit)),
+		outcome: outcomeOf(len(short) == 0 && len(r.Questions) > 0),
+		text: fmt.Sprintf("%s: %d of %d questions pass in at least %s of their runs", itemPass, len(r.Questions)-len(short),
+			len(r.Questions), percent(&limit)),
 	}
 	if len(short) > 0 {
 		c.text += "; not " + strings.Join(short[:min(mostNamed, len(short))], ", ")
@@ -96,7 +98,8 @@ func (r report) itemsPass(number int, limit float64) check {
 	if len(short) > mostNamed {
 		c.text += fmt.Sprintf(" and %d more", len(short)-mostNamed)
 	}
-	c.properties = []property{{"metric", itemPass}, {"value", strconv.Itoa(len(r.Questions) - len(short))}, {"limit", figure(&limit)}}
+	c.properties = []property{{"metric", itemPass}, {"value", strconv.Itoa(len(r.Questions) - len(short))},
+		{"limit", figure(&limit)}}
 	return c
 }
 
@@ -133,7 +136,8 @@ type watch struct {
 
 // watches are all numbers that can have a margin. Latency is compared only if it has one.
 var watches = []watch{
-	{"success_rate", "success_rate", false}, {"agreement", "agreement", false}, {"pass_share", "pass_rate", false}, {"score", "score_mean", false},
+	{"success_rate", "success_rate", false}, {"agreement", "agreement", false}, {"pass_share", "pass_rate", false},
+	{"score", "score_mean", false},
 	{"latency_ms", "latency_ms", true},
 }
 
@@ -208,8 +212,10 @@ func (r report) compared(number int, margins map[string]float64) (losses []loss)
 func (l loss) check(result measure.GateResult, needsProof bool) check {
 	c := check{variant: l.variant, name: l.name + " against the baseline", outcome: isPassed}
 	c.properties = []property{
-		{"metric", l.name}, {"verdict", string(result.Verdict)}, {"difference", figure(l.Difference)}, {"margin", figure(&l.margin)},
-		{"p_adjusted", figure(result.Adjusted)}, {"detectable", figure(l.change().Detectable())}, {"questions", strconv.Itoa(l.N)},
+		{"metric", l.name}, {"verdict", string(result.Verdict)}, {"difference", figure(l.Difference)},
+		{"margin", figure(&l.margin)},
+		{"p_adjusted", figure(result.Adjusted)}, {"detectable", figure(l.change().Detectable())},
+		{"questions", strconv.Itoa(l.N)},
 		{"clusters", strconv.Itoa(l.Clusters)},
 	}
 	c.text = l.seen()
@@ -232,7 +238,8 @@ func (l loss) check(result measure.GateResult, needsProof bool) check {
 		}
 		c.text += ": undecided"
 		if detectable := l.change().Detectable(); detectable != nil {
-			c.text += fmt.Sprintf(", a comparison of this size shows a difference of %s in four of five cases", l.digits(*detectable)+l.unit())
+			c.text += fmt.Sprintf(", a comparison of this size shows a difference of %s in four of five cases",
+				l.digits(*detectable)+l.unit())
 		}
 	}
 	return c
@@ -250,7 +257,8 @@ func (l loss) seen() string {
 	}
 	switch {
 	case l.Interval != nil && len(*l.Interval) == 2:
-		return text + fmt.Sprintf(", 95%% interval %s … %s, %s", l.signed((*l.Interval)[0]), l.signed((*l.Interval)[1]), counted)
+		return text + fmt.Sprintf(", 95%% interval %s … %s, %s", l.signed((*l.Interval)[0]),
+			l.signed((*l.Interval)[1]), counted)
 	case l.Clusters > 1:
 		return text + ", the same on each of " + counted
 	}
@@ -291,7 +299,8 @@ func (v variant) cells() []string {
 		}
 	}
 	return []string{
-		name, fmt.Sprintf("%d/%d", v.Succeeded, v.RunsExpected), percent(v.Agreement), percent(v.IdenticalRate), percent(v.PassRate), latency, cost,
+		name, fmt.Sprintf("%d/%d", v.Succeeded, v.RunsExpected), percent(v.Agreement), percent(v.IdenticalRate),
+		percent(v.PassRate), latency, cost,
 	}
 }
 

@@ -313,7 +313,8 @@ func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p 
 // Download writes a task's report to a file, in the format of the file's extension: completely or not at all.
 func (c Client) Download(ctx context.Context, task, path string) (err error) {
 	format := strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+api+"evaluation-tasks/"+task+"/export?format="+url.QueryEscape(format), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		c.Server+api+"evaluation-tasks/"+task+"/export?format="+url.QueryEscape(format), nil)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,8 @@ func (o Options) waits() bool {
 // shown to be no worse where that is required.
 var ErrBelow = errors.New("did not pass")
 
-// Run runs an evaluation. It returns ErrBelow if it ended and did not pass; any other error means that it could not run.
+// Run runs an evaluation. It returns ErrBelow if it ended and did not pass; any other error means that it could not
+// run.
 func Run(ctx context.Context, client Client, o Options) error {
 	if err := o.check(ctx, client); err != nil {
 		return err
@@ -141,7 +142,8 @@ const quiet = 10 * time.Second
 func (o Options) await(ctx context.Context, client Client, id string) (Progress, error) {
 	var said time.Time
 	last, err := client.Await(ctx, id, func(p Progress) {
-		line := fmt.Sprintf("%s %d/%d runs, %d failed", p.Status, p.Statistics.Runs, p.TotalRuns, p.Statistics.Failed+p.Statistics.TimedOut)
+		line := fmt.Sprintf("%s %d/%d runs, %d failed", p.Status, p.Statistics.Runs, p.TotalRuns,
+			p.Statistics.Failed+p.Statistics.TimedOut)
 		if p.Statistics.Runs == p.TotalRuns && p.Statistics.JudgeMissing > 0 {
 			line += fmt.Sprintf(", %d to judge", p.Statistics.JudgeMissing)
 		}

@@ -80,9 +80,11 @@ func TestWhatIsWrongWithAFileHasItsLine(t *testing.T) {
 func TestTheServersRefusalLeadsToALine(t *testing.T) {
 	t.Parallel()
 	spec := Spec{File: "task.yaml", Lines: map[string]int{"runs_per_item": 7, "agent_api_url": 3}}
-	refusal := &RefusalError{Code: "PARAMETER_INVALID", Message: "bad", Details: []Detail{{Column: "runs_per_item", Message: "1–20"}}}
+	refusal := &RefusalError{Code: "PARAMETER_INVALID", Message: "bad",
+		Details: []Detail{{Column: "runs_per_item", Message: "1–20"}}}
 	require.EqualError(t, spec.located(refusal), "task.yaml:7: 1–20")
-	require.EqualError(t, spec.located(&RefusalError{Code: "AGENT_URL_INVALID", Message: "no address"}), "task.yaml:3: no address")
+	require.EqualError(t, spec.located(&RefusalError{Code: "AGENT_URL_INVALID", Message: "no address"}),
+		"task.yaml:3: no address")
 	require.EqualError(t, spec.located(&RefusalError{Code: "TASK_TOO_LARGE", Message: "large"}), "TASK_TOO_LARGE: large")
 }
 
@@ -90,18 +92,19 @@ func share(value float64) *float64 { return &value }
 
 func TestLimitsAndLosses(t *testing.T) {
 	t.Parallel()
-	r := report{Variants: []variant{{Number: 1, Agreement: share(0.8)}, {Number: 2, Agreement: share(0.79)}}, Differences: map[int]map[string]difference{
-		1: {
-			"success_rate": {Difference: share(0), SE: share(0), Interval: &[]float64{0, 0}, N: 10, Clusters: 10},
-			"agreement":    {Difference: share(-0.2), SE: share(0.04), Interval: &[]float64{-0.29, -0.11}, N: 10, Clusters: 10},
-			"pass_share":   {Difference: share(-0.2), SE: share(0.14), Interval: &[]float64{-0.52, 0.12}, N: 10, Clusters: 10},
-		},
-		2: {
-			"success_rate": {Difference: share(0), SE: share(0), Interval: &[]float64{0, 0}, N: 10, Clusters: 10},
-			"agreement":    {Difference: share(0.2), SE: share(0.04), Interval: &[]float64{0.11, 0.29}, N: 10, Clusters: 10},
-			"score":        {Difference: share(-0.1), N: 1, Clusters: 1},
-		},
-	}}
+	r := report{Variants: []variant{{Number: 1, Agreement: share(0.8)}, {Number: 2, Agreement: share(0.79)}},
+		Differences: map[int]map[string]difference{
+			1: {
+				"success_rate": {Difference: share(0), SE: share(0), Interval: &[]float64{0, 0}, N: 10, Clusters: 10},
+				"agreement":    {Difference: share(-0.2), SE: share(0.04), Interval: &[]float64{-0.29, -0.11}, N: 10, Clusters: 10},
+				"pass_share":   {Difference: share(-0.2), SE: share(0.14), Interval: &[]float64{-0.52, 0.12}, N: 10, Clusters: 10},
+			},
+			2: {
+				"success_rate": {Difference: share(0), SE: share(0), Interval: &[]float64{0, 0}, N: 10, Clusters: 10},
+				"agreement":    {Difference: share(0.2), SE: share(0.04), Interval: &[]float64{0.11, 0.29}, N: 10, Clusters: 10},
+				"score":        {Difference: share(-0.1), N: 1, Clusters: 1},
+			},
+		}}
 	limits := r.limits(map[string]float64{"agreement": 0.8, "pass_rate": 0.5})
 	passed := make([]bool, len(limits))
 	for n, one := range limits {
@@ -124,10 +127,14 @@ func TestLimitsAndLosses(t *testing.T) {
 		"WARN 2: score_mean changed by -10.0 points, one observation, which has no interval: undecided",
 	}, told(nil, false))
 	texts := told(map[string]float64{"agreement": 0.3, "pass_rate": 0.1, "latency_ms": 100}, true)
-	require.Contains(t, texts, "ok 1: agreement changed by -20.0 points, 95% interval -29.0 … -11.0, 10 questions, margin 30.0 points: not worse")
+	require.Contains(t, texts,
+		"ok 1: agreement changed by -20.0 points, 95% interval -29.0 … -11.0, 10 questions, margin 30.0 points: not worse")
 	require.Contains(t, texts[2], "FAIL 1: pass_rate changed", "what must be proved and is not")
-	require.Contains(t, texts, "FAIL 1: latency_ms cannot be compared: it is not known for any question in both tasks, margin 100 ms: undecided")
-	require.Contains(t, texts, "WARN 2: score_mean changed by -10.0 points, one observation, which has no interval: undecided", "without a margin there is nothing to prove")
+	require.Contains(t, texts,
+		"FAIL 1: latency_ms cannot be compared: it is not known for any question in both tasks, margin 100 ms: undecided")
+	require.Contains(t, texts,
+		"WARN 2: score_mean changed by -10.0 points, one observation, which has no interval: undecided",
+		"without a margin there is nothing to prove")
 }
 
 // Every question must pass in enough of the planned runs; a run that failed or has no verdict has not passed.
@@ -153,12 +160,14 @@ func TestEveryQuestionPassesOftenEnough(t *testing.T) {
 	check = r.limits(map[string]float64{itemPass: 0.8})[0]
 	require.Equal(t, isFailed, check.outcome)
 	require.Equal(t, "item_pass: 2 of 3 questions pass in at least 80.0% of their runs; not q3 (3/5)", check.text)
-	for text, want := range map[string]float64{"item_pass=4/5": 0.8, "item_pass = 2 / 3": 2.0 / 3, "item_pass=80%": 0.8, "item_pass=1": 1} {
+	for text, want := range map[string]float64{"item_pass=4/5": 0.8, "item_pass = 2 / 3": 2.0 / 3, "item_pass=80%": 0.8,
+		"item_pass=1": 1} {
 		_, value, err := ParseLimit(text)
 		require.NoError(t, err, text)
 		require.InDelta(t, want, value, 1e-9)
 	}
-	for _, text := range []string{"item_pass=6/5", "item_pass=1/0", "item_pass=a/b", "item_pass=-1/5", "item_pass=4/5/6", "item_pass=2"} {
+	for _, text := range []string{"item_pass=6/5", "item_pass=1/0", "item_pass=a/b", "item_pass=-1/5", "item_pass=4/5/6",
+		"item_pass=2"} {
 		_, _, err := ParseLimit(text)
 		require.Error(t, err, text)
 	}
@@ -169,7 +178,8 @@ func TestMarginsAreRead(t *testing.T) {
 	spec, err := specOf(t, "task_name: a\nmargin: {agreement: 0.05, score: 5%, latency_ms: 200}\n")
 	require.NoError(t, err)
 	require.Equal(t, map[string]float64{"agreement": 0.05, "score_mean": 0.05, "latency_ms": 200}, spec.Margins)
-	for _, text := range []string{"agreement=-0.1", "agreement=2", "agreement", "beauty=1", "latency_ms=-5", "pass_rate=NaN"} {
+	for _, text := range []string{"agreement=-0.1", "agreement=2", "agreement", "beauty=1", "latency_ms=-5",
+		"pass_rate=NaN"} {
 		_, _, err := ParseMargin(text)
 		require.Error(t, err, text)
 	}
@@ -178,7 +188,8 @@ func TestMarginsAreRead(t *testing.T) {
 // The table for a merge request holds texts from elsewhere as text.
 func TestATableForAMergeRequest(t *testing.T) {
 	t.Parallel()
-	r := report{Name: "夜间 | <b>", URL: "http://127.0.0.1:8080/tasks/1", Variants: []variant{{Number: 1, Name: "a|b\n`c`", Succeeded: 9, RunsExpected: 10, Agreement: share(0.8)}}}
+	r := report{Name: "夜间 | <b>", URL: "http://127.0.0.1:8080/tasks/1",
+		Variants: []variant{{Number: 1, Name: "a|b\n`c`", Succeeded: 9, RunsExpected: 10, Agreement: share(0.8)}}}
 	text := r.markdown([]check{{outcome: isWarned, text: "agreement | undecided"}})
 	require.Equal(t, `### [夜间 \| \<b\>](http://127.0.0.1:8080/tasks/1): passed
 
@@ -197,7 +208,8 @@ func TestATableForAMergeRequest(t *testing.T) {
 func TestSomeLimitsAreUpperOnes(t *testing.T) {
 	t.Parallel()
 	cost := "0.5"
-	r := report{Variants: []variant{{Number: 1, LatencyP90: share(900), Cost: &cost}, {Number: 2, LatencyP90: share(1100)}}}
+	r := report{Variants: []variant{{Number: 1, LatencyP90: share(900), Cost: &cost},
+		{Number: 2, LatencyP90: share(1100)}}}
 	texts := map[string]bool{}
 	for _, one := range r.limits(map[string]float64{"latency_p90_ms": 1000, "cost": 0.5}) {
 		texts[one.text] = one.outcome == isPassed
@@ -222,7 +234,8 @@ func TestTheSameLossIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	same := difference{Difference: share(-0.2), SE: share(0.05), Interval: &[]float64{-0.3, -0.1}, N: 10, Clusters: 10}
 	other := difference{Difference: share(-0.1), SE: share(0.03), Interval: &[]float64{-0.2, -0.05}, N: 10, Clusters: 10}
-	r := report{Variants: []variant{{Number: 1}}, Differences: map[int]map[string]difference{1: {"success_rate": same, "pass_share": same, "score": same}}}
+	r := report{Variants: []variant{{Number: 1}},
+		Differences: map[int]map[string]difference{1: {"success_rate": same, "pass_share": same, "score": same}}}
 	require.Len(t, r.losses(nil, false), 2)
 	r.Differences[1]["score"] = other
 	require.Len(t, r.losses(nil, false), 3)
@@ -234,17 +247,20 @@ func TestWhatCannotBeJudgedIsSaidFirst(t *testing.T) {
 	spec, err := specOf(t, "task_name: a\nagent_api_url: http://127.0.0.1:9/\ndataset_file: q.csv\nruns_per_item: 1\n")
 	require.NoError(t, err)
 	for metric, want := range map[string]string{"pass_rate": "needs evaluators", "agreement": "runs_per_item is 1"} {
-		require.ErrorContains(t, Options{Spec: spec, FailUnder: map[string]float64{metric: 0.5}}.check(t.Context(), Client{}), want)
+		require.ErrorContains(t, Options{Spec: spec, FailUnder: map[string]float64{metric: 0.5}}.check(t.Context(), Client{}),
+			want)
 	}
-	require.NoError(t, Options{Spec: spec, FailUnder: map[string]float64{"success_rate": 0.5}}.check(t.Context(), Client{}))
+	require.NoError(t, Options{Spec: spec, FailUnder: map[string]float64{"success_rate": 0.5}}.check(t.Context(),
+		Client{}))
 	for want, options := range map[string]Options{
-		"--require-proof needs a baseline":         {RequireProof: true},
-		"a margin needs a baseline":                {Margins: map[string]float64{"success_rate": 0.1}},
-		"--require-proof needs a margin above 0":   {RequireProof: true, Baseline: "x", Margins: map[string]float64{"success_rate": 0}},
+		"--require-proof needs a baseline": {RequireProof: true},
+		"a margin needs a baseline":        {Margins: map[string]float64{"success_rate": 0.1}},
+		"--require-proof needs a margin above 0": {RequireProof: true, Baseline: "x",
+			Margins: map[string]float64{"success_rate": 0}},
 		"the margin of pass_rate needs evaluators": {Baseline: "x", Margins: map[string]float64{"pass_rate": 0.1}},
 		"the limit of item_pass needs evaluators":  {FailUnder: map[string]float64{itemPass: 0.8}},
-		"does not exist":                           {Markdown: filepath.Join(t.TempDir(), "none", "table.md")},
-		"it is a folder":                           {JUnit: t.TempDir()},
+		"does not exist": {Markdown: filepath.Join(t.TempDir(), "none", "table.md")},
+		"it is a folder": {JUnit: t.TempDir()},
 	} {
 		options.Spec = spec
 		require.ErrorContains(t, options.check(t.Context(), Client{}), want)
@@ -255,7 +271,8 @@ func TestAReportForCIServers(t *testing.T) {
 	t.Parallel()
 	code, message, letters, milliseconds := "HTTP_500", "no \x00 <good>", "AB", 1500
 	failed := false
-	r := report{Name: "nightly", ID: "t1", Variants: []variant{{Number: 1, Agreement: share(0.4)}}, Questions: []question{{ID: "q1", Text: "Which\ncity?"}, {ID: "q2", Text: strings.Repeat("长", 200)}, {ID: "q3"}}}
+	r := report{Name: "nightly", ID: "t1", Variants: []variant{{Number: 1, Agreement: share(0.4)}},
+		Questions: []question{{ID: "q1", Text: "Which\ncity?"}, {ID: "q2", Text: strings.Repeat("长", 200)}, {ID: "q3"}}}
 	r.Questions[0].Runs = []run{{Variant: 1, Index: 1, Status: "SUCCEEDED", LatencyMS: &milliseconds}}
 	r.Questions[0].Variants = append(r.Questions[0].Variants, struct {
 		Number    int      `json:"number"`
@@ -263,11 +280,13 @@ func TestAReportForCIServers(t *testing.T) {
 		Letters   *string  `json:"letters"`
 		PassShare *float64 `json:"pass_share"`
 	}{1, share(1), &letters, share(1)})
-	r.Questions[1].Runs = []run{{Variant: 1, Index: 1, Status: "FAILED", ErrorCode: &code, ErrorMessage: &message}, {Variant: 2, Status: "FAILED"}}
+	r.Questions[1].Runs = []run{{Variant: 1, Index: 1, Status: "FAILED", ErrorCode: &code, ErrorMessage: &message},
+		{Variant: 2, Status: "FAILED"}}
 	r.Questions[2].Variants = append(r.Questions[2].Variants, r.Questions[0].Variants[0])
 	r.Questions[2].Variants[0].PassShare = share(0.5)
 	r.Questions[2].Runs = []run{{Variant: 1, Index: 1, Status: "SUCCEEDED"}}
-	r.Questions[2].Runs[0].Evaluations = append(r.Questions[2].Runs[0].Evaluations, evaluation{"right", &failed, "“41” ≠ “42”"})
+	r.Questions[2].Runs[0].Evaluations = append(r.Questions[2].Runs[0].Evaluations,
+		evaluation{"right", &failed, "“41” ≠ “42”"})
 	var text bytes.Buffer
 	require.NoError(t, writeJUnit(&text, r, r.limits(map[string]float64{"agreement": 0.5})))
 	var read suites
@@ -285,7 +304,8 @@ func TestAReportForCIServers(t *testing.T) {
 	require.Contains(t, cases[2].Failure.Text, "“41” ≠ “42”")
 	require.Equal(t, "limit", read.Suites[1].Cases[0].Failure.Type)
 	require.Equal(t, []property{{"task", "t1"}, {"agreement", "0.4"}}, read.Suites[0].Properties.List)
-	require.Equal(t, []property{{"metric", "agreement"}, {"value", "0.4"}, {"limit", "0.5"}}, read.Suites[1].Cases[0].Properties.List)
+	require.Equal(t, []property{{"metric", "agreement"}, {"value", "0.4"}, {"limit", "0.5"}},
+		read.Suites[1].Cases[0].Properties.List)
 }
 
 // An endless file is not read to its end.
@@ -324,10 +344,12 @@ func TestALimitOfTheCostNeedsPrices(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	check := func(s Spec) error {
-		return Options{Spec: s, FailUnder: map[string]float64{"cost": 1}}.check(t.Context(), Client{Server: server.URL, HTTP: server.Client()})
+		return Options{Spec: s, FailUnder: map[string]float64{"cost": 1}}.check(t.Context(),
+			Client{Server: server.URL, HTTP: server.Client()})
 	}
 	require.NoError(t, check(Spec{Task: map[string]any{"models": []string{"priced"}}}))
-	require.ErrorContains(t, check(Spec{Task: map[string]any{"models": []string{"priced"}, "agents": []string{"free"}}}), "free has none")
+	require.ErrorContains(t, check(Spec{Task: map[string]any{"models": []string{"priced"}, "agents": []string{"free"}}}),
+		"free has none")
 	require.ErrorContains(t, check(Spec{Task: map[string]any{"models": []string{"deleted"}}}), "NOT_FOUND")
 	require.ErrorContains(t, check(Spec{Task: map[string]any{"agent_api_url": "http://a.test"}}), "agent_api_url has none")
 	inline := func(entry map[string]any) Spec {

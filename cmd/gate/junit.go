@@ -176,12 +176,14 @@ func (q question) testCase(class string, number int) (one testCase, seconds floa
 			one.Out = fmt.Sprintf("answers %s, agreement %s", *of.Letters, percent(of.Agreement))
 		}
 		if of.PassShare != nil && *of.PassShare <= 0.5 {
-			one.Failure = &problem{Message: fmt.Sprintf("%s of the runs pass", percent(of.PassShare)), Type: "verdict", Text: clean(strings.Join(failed, "\n"))}
+			one.Failure = &problem{Message: fmt.Sprintf("%s of the runs pass", percent(of.PassShare)), Type: "verdict",
+				Text: clean(strings.Join(failed, "\n"))}
 		}
 	}
 	if len(broken) > 0 {
 		one.Failure = nil
-		one.Error = &problem{Message: clean(broken[0]), Type: "call", Text: clean(strings.Join(append(broken, failed...), "\n"))}
+		one.Error = &problem{Message: clean(broken[0]), Type: "call",
+			Text: clean(strings.Join(append(broken, failed...), "\n"))}
 	}
 	one.Time = fmt.Sprintf("%.3f", seconds)
 	return one, seconds

@@ -36,7 +36,8 @@ func (r report) markdown(checks []check) string {
 		row("", "check")
 		row("---", "---")
 		for _, check := range checks {
-			row(map[outcome]string{isPassed: "✅ ok", isWarned: "⚠️ undecided", isFailed: "❌ failed"}[check.outcome], cell(r.told(check)))
+			row(map[outcome]string{isPassed: "✅ ok", isWarned: "⚠️ undecided", isFailed: "❌ failed"}[check.outcome],
+				cell(r.told(check)))
 		}
 	}
 	b.WriteString("\n")

@@ -42,8 +42,9 @@ func (v variant) metric(name string) *float64 {
 	}
 	return map[string]*float64{
 		"latency_p90_ms": v.LatencyP90, "cost": cost,
-		"success_rate": v.SuccessRate, "identical_rate": v.IdenticalRate, "agreement": v.Agreement, "consensus": v.Consensus, "similarity": v.Similarity,
-		"pass_rate": v.PassRate, "pass_rate_all": v.PassRateAll, "majority_rate": v.MajorityRate, "score_mean": v.ScoreMean,
+		"success_rate": v.SuccessRate, "identical_rate": v.IdenticalRate, "agreement": v.Agreement, "consensus": v.Consensus,
+		"similarity": v.Similarity,
+		"pass_rate":  v.PassRate, "pass_rate_all": v.PassRateAll, "majority_rate": v.MajorityRate, "score_mean": v.ScoreMean,
 	}[name]
 }
 
@@ -92,7 +93,8 @@ func (d difference) change() measure.Change {
 
 // equals reports whether two differences are the same.
 func (d difference) equals(other difference) bool {
-	return d.N == other.N && d.Difference != nil && other.Difference != nil && math.Abs(*d.Difference-*other.Difference) < 1e-9 &&
+	return d.N == other.N && d.Difference != nil && other.Difference != nil &&
+		math.Abs(*d.Difference-*other.Difference) < 1e-9 &&
 		reflect.DeepEqual(d.Interval, other.Interval)
 }
 

@@ -56,17 +56,21 @@ const (
 )
 
 var kindNames = map[kindOfValue]string{
-	aText: "text", aNumber: "a number", aBoolean: "true or false", anObject: "a mapping", aListOfEntries: "a list of ids, or of entries", aListOfIDs: "a list of ids",
+	aText: "text", aNumber: "a number", aBoolean: "true or false", anObject: "a mapping",
+	aListOfEntries: "a list of ids, or of entries", aListOfIDs: "a list of ids",
 }
 
 // members are the members of a task's JSON, as in the API, and the additional members of a file.
 var members = map[string]kindOfValue{
 	"task_name": aText, "agent_api_url": aText, "agent_model": aText, "rate_limit": aText, "on_turn_failure": aText,
 	"cluster_by": aText, "meaning_model": aText, "dataset": aText, "dataset_file": aText,
-	"column_question_id": aText, "column_question": aText, "dataset_encoding": aText, "column_standard_answer": aText, "max_cost": aText, "baseline": aText,
+	"column_question_id": aText, "column_question": aText, "dataset_encoding": aText, "column_standard_answer": aText,
+	"max_cost": aText, "baseline": aText,
 	"runs_per_item": aNumber, "timeout_seconds": aNumber, "max_retries": aNumber, "concurrency": aNumber,
-	"use_stream": aBoolean, "adaptive": anObject, "agent_api_headers": anObject, "extra_payload": anObject, "fail_under": anObject, "margin": anObject,
-	"prompts": aListOfEntries, "models": aListOfEntries, "agents": aListOfEntries, "evaluators": aListOfEntries, "channels": aListOfIDs,
+	"use_stream": aBoolean, "adaptive": anObject, "agent_api_headers": anObject, "extra_payload": anObject,
+	"fail_under": anObject, "margin": anObject,
+	"prompts": aListOfEntries, "models": aListOfEntries, "agents": aListOfEntries, "evaluators": aListOfEntries,
+	"channels": aListOfIDs,
 }
 
 // ReadSpec reads a file. ${NAME} in a text is an environment variable, whose value lookup returns.
@@ -92,7 +96,8 @@ func ReadSpec(path string, lookup func(string) (string, bool)) (Spec, error) {
 		line := root.Content[n].Line
 		kind, isKnown := members[name]
 		if !isKnown {
-			return spec, &SpecError{path, line, fmt.Sprintf("unknown field %s; the known fields are %s", name, strings.Join(names(), ", "))}
+			return spec, &SpecError{path, line, fmt.Sprintf("unknown field %s; the known fields are %s", name,
+				strings.Join(names(), ", "))}
 		}
 		if _, isRepeated := spec.Lines[name]; isRepeated {
 			return spec, &SpecError{path, line, name + " appears twice"}
@@ -207,7 +212,8 @@ func (s *Spec) take(name string, kind kindOfValue, node *yaml.Node) error {
 }
 
 // takeLimits reads a mapping of metrics to numbers.
-func (s *Spec) takeLimits(name string, node *yaml.Node, parse func(string) (string, float64, error), to map[string]float64) error {
+func (s *Spec) takeLimits(name string, node *yaml.Node, parse func(string) (string, float64, error),
+	to map[string]float64) error {
 	for n := 0; n+1 < len(node.Content); n += 2 {
 		metric, value, err := parse(node.Content[n].Value + "=" + node.Content[n+1].Value)
 		if err != nil {
@@ -253,7 +259,8 @@ const itemPass = "item_pass"
 
 // Metrics are the metrics that can have limits: minimums for a variant and, for the last two, maximums.
 var Metrics = []string{
-	"success_rate", "identical_rate", "agreement", "consensus", "similarity", "pass_rate", "pass_rate_all", "majority_rate", "score_mean",
+	"success_rate", "identical_rate", "agreement", "consensus", "similarity", "pass_rate", "pass_rate_all",
+	"majority_rate", "score_mean",
 	itemPass, "latency_p90_ms", "cost",
 }
 
@@ -372,7 +379,8 @@ func (s Spec) located(refusal *RefusalError) error {
 		}
 	}
 	for field, code := range map[string]string{
-		"task_name": "TASK_NAME", "agent_api_url": "AGENT_URL", "agent_api_headers": "AGENT_HEADERS", "dataset_file": "DATASET",
+		"task_name": "TASK_NAME", "agent_api_url": "AGENT_URL", "agent_api_headers": "AGENT_HEADERS",
+		"dataset_file": "DATASET",
 	} {
 		if line, isThere := s.Lines[field]; isThere && strings.HasPrefix(refusal.Code, code) {
 			return &SpecError{s.File, line, refusal.Message}

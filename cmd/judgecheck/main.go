@@ -71,14 +71,16 @@ func run(server, evaluator string, out io.Writer) error {
 	for _, one := range examples {
 		var said verdict
 		err := api.call(http.MethodPost, "/test", map[string]any{
-			"kind": saved.Kind, "config": saved.Config, "question": one.question, "standard_answer": one.expected, "answer": one.answer,
+			"kind": saved.Kind, "config": saved.Config, "question": one.question, "standard_answer": one.expected,
+			"answer": one.answer,
 		}, &said)
 		if err != nil {
 			return err
 		}
 		tally.add(one, said)
 		if said.Passed == nil || *said.Passed != one.passes {
-			_, _ = fmt.Fprintf(out, "differs: %-16s %s → %s: %s\n", one.kind, shown(one.passes), shownVerdict(said), strings.ReplaceAll(said.Reason, "\n", " "))
+			_, _ = fmt.Fprintf(out, "differs: %-16s %s → %s: %s\n", one.kind, shown(one.passes), shownVerdict(said),
+				strings.ReplaceAll(said.Reason, "\n", " "))
 		}
 	}
 	_, err = fmt.Fprint(out, tally.String(saved.Name))
@@ -145,8 +147,10 @@ func (t *tally) kappa() float64 {
 func (t *tally) String(name string) string {
 	total := t.passes + t.fails + t.tooKind + t.tooStrict + t.defaults
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%s: %d answers, %d as people judged them (%.0f %%), Cohen's κ %.2f\n", name, total, t.passes+t.fails, 100*float64(t.passes+t.fails)/float64(total), t.kappa())
-	fmt.Fprintf(&text, "passed though wrong %d · failed though right %d · not rated %d · %d ms a call\n", t.tooKind, t.tooStrict, t.defaults, t.latency/total)
+	fmt.Fprintf(&text, "\n%s: %d answers, %d as people judged them (%.0f %%), Cohen's κ %.2f\n", name, total,
+		t.passes+t.fails, 100*float64(t.passes+t.fails)/float64(total), t.kappa())
+	fmt.Fprintf(&text, "passed though wrong %d · failed though right %d · not rated %d · %d ms a call\n", t.tooKind,
+		t.tooStrict, t.defaults, t.latency/total)
 	names := make([]string, 0, len(t.kinds))
 	for kind := range t.kinds {
 		names = append(names, kind)

@@ -21,7 +21,8 @@ func (s *Settings) access(listening string) (config handlers.Access, err error) 
 		return config, err
 	}
 	if s.SecondFactor && s.Auth != "local" {
-		return config, errors.New("REQUIRE_SECOND_FACTOR needs AUTH=local: with AUTH=oidc the provider asks for a second factor")
+		return config,
+			errors.New("REQUIRE_SECOND_FACTOR needs AUTH=local: with AUTH=oidc the provider asks for a second factor")
 	}
 	if config.PublicURL, err = s.publicURL(); err != nil || s.Auth == "off" {
 		return config, err
@@ -32,25 +33,35 @@ func (s *Settings) access(listening string) (config handlers.Access, err error) 
 			return config, fmt.Errorf("PUBLIC_URL: %w", err)
 		}
 		if config.NeedsSecond && config.Passkeys == nil {
-			return config, errors.New("REQUIRE_SECOND_FACTOR needs PUBLIC_URL with https and a name such as https://wending.example: passkeys are bound to a host name")
+			return config,
+				errors.New(
+					"REQUIRE_SECOND_FACTOR needs PUBLIC_URL with https and a name such as https://wending.example: passkeys are " +
+						"bound to a host name")
 		}
 		return config, nil
 	}
 	issuer, err := url.Parse(s.OIDCIssuer)
 	if err != nil || issuer.Scheme != "https" && issuer.Scheme != "http" || issuer.Host == "" || s.OIDCClient == "" {
-		return config, errors.New("AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
+		return config,
+			errors.New("AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
 	}
 	if issuer.Scheme == "http" && !listensOnLoopback(net.JoinHostPort(issuer.Hostname(), "80")) {
-		return config, fmt.Errorf("OIDC_ISSUER is %s, but must be https: otherwise anyone on the network path could sign in as anyone", s.OIDCIssuer)
+		return config,
+			fmt.Errorf("OIDC_ISSUER is %s, but must be https: otherwise anyone on the network path could sign in as anyone",
+				s.OIDCIssuer)
 	}
 	grants, err := access.ParseGrants(s.OIDCGroups)
 	if err != nil {
 		return config, fmt.Errorf("OIDC_GROUP_ROLES: %w", err)
 	}
 	if len(grants) == 0 {
-		return config, errors.New("AUTH=oidc needs OIDC_GROUP_ROLES, such as testers=editor,managers=viewer,operators=admin: otherwise nobody could sign in")
+		return config,
+			errors.New(
+				"AUTH=oidc needs OIDC_GROUP_ROLES, such as testers=editor,managers=viewer,operators=admin: otherwise nobody " +
+					"could sign in")
 	}
-	config.OpenID = &access.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret, Site: s.site(listening), Grants: grants}
+	config.OpenID = &access.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret,
+		Site: s.site(listening), Grants: grants}
 	return config, nil
 }
 
@@ -73,14 +84,18 @@ func (s *Settings) checkExposure() error {
 	}
 	if s.Auth == "off" {
 		if !s.WithoutLogin || len(s.hosts()) == 0 {
-			return fmt.Errorf("LISTEN_ADDR is %s, but nobody signs in: set AUTH=local (or oidc), or, to let anyone who can reach it use it, "+
-				"set ALLOW_WITHOUT_LOGIN=1, and ALLOWED_HOSTS to the site's names", s.ListenAddr)
+			return fmt.Errorf(
+				"LISTEN_ADDR is %s, but nobody signs in: set AUTH=local (or oidc), or, to let anyone who can reach it use it, "+
+					"set ALLOW_WITHOUT_LOGIN=1, and ALLOWED_HOSTS to the site's names", s.ListenAddr)
 		}
 		return nil
 	}
 	if !strings.HasPrefix(s.PublicURL, "https://") || s.TLSCert == "" && s.Proxies == "" {
-		return fmt.Errorf("LISTEN_ADDR is %s and AUTH is %s: beyond this machine, signing in needs HTTPS. Set PUBLIC_URL to the site's https:// address, and "+
-			"either TRUSTED_PROXIES to the proxy in front that terminates TLS, or TLS_CERT_FILE and TLS_KEY_FILE", s.ListenAddr, s.Auth)
+		return fmt.Errorf(
+			"LISTEN_ADDR is %s and AUTH is %s: beyond this machine, signing in needs HTTPS. Set PUBLIC_URL to the site's "+
+				"https:// address, and "+
+				"either TRUSTED_PROXIES to the proxy in front that terminates TLS, or TLS_CERT_FILE and TLS_KEY_FILE",
+			s.ListenAddr, s.Auth)
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 		"--secret-key", key, "--listen-addr", "127.0.0.1:0",
 	}
 	save := func(base, name string) error {
-		answer, err := http.Post(base+"/api/v1/prompts", "application/json", strings.NewReader(`{"name": "`+name+`", "user": "x"}`))
+		answer, err := http.Post(base+"/api/v1/prompts", "application/json",
+			strings.NewReader(`{"name": "`+name+`", "user": "x"}`))
 		if err == nil {
 			err = answer.Body.Close()
 		}
@@ -77,14 +78,16 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	known := seq + ":" + strings.Fields(hash)[0]
 	verify := func(key string, more ...string) (int, string) {
 		t.Helper()
-		return commandWith(t, "", append([]string{"audit", "verify", "--database-url", database, "--data-dir", folder, "--secret-key", key}, more...)...)
+		return commandWith(t, "", append([]string{"audit", "verify", "--database-url", database, "--data-dir", folder,
+			"--secret-key", key}, more...)...)
 	}
 	code, said := verify(key, "--seen", known)
 	require.Zero(t, code, said)
 	require.Contains(t, said, "entry "+seq+" exists and is unchanged")
 	code, said = verify(key, "--seen", "1:"+strings.Split(known, ":")[1])
 	require.Equal(t, 1, code, said)
-	for _, odd := range []string{"x", "1", "1:zz", ":" + strings.Split(known, ":")[1], "0:" + strings.Split(known, ":")[1]} {
+	for _, odd := range []string{"x", "1", "1:zz", ":" + strings.Split(known, ":")[1],
+		"0:" + strings.Split(known, ":")[1]} {
 		code, said = verify(key, "--seen", odd)
 		require.Equal(t, 1, code, said)
 		require.Contains(t, said, "SEQ:HASH")
@@ -92,12 +95,15 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	code, said = verify(strings.Repeat("b", 64))
 	require.Equal(t, 1, code, said)
 	require.Contains(t, said, "SECRET_KEY")
-	code, said = commandWith(t, "", "token", "create", "ci", "--database-url", database, "--data-dir", folder, "--secret-key", strings.Repeat("b", 64))
+	code, said = commandWith(t, "", "token", "create", "ci", "--database-url", database, "--data-dir", folder,
+		"--secret-key", strings.Repeat("b", 64))
 	require.Equal(t, 1, code, "it would break the seal: "+said)
 
 	// The end is cut off, and the chain corrected as far as that is possible without the key.
-	tables.MustExec(`SET session_replication_role = replica; DELETE FROM audit_entries WHERE seq = (SELECT max(seq) FROM audit_entries);
-		UPDATE audit_chain SET (last_seq, last_hash) = (SELECT seq, hash FROM audit_entries ORDER BY seq DESC LIMIT 1); SET session_replication_role = origin`)
+	tables.MustExec(
+		`SET session_replication_role = replica; DELETE FROM audit_entries WHERE seq = (SELECT max(seq) FROM audit_entries);
+		UPDATE audit_chain SET (last_seq, last_hash) = (SELECT seq, hash FROM audit_entries ORDER BY seq DESC LIMIT 1);
+		SET session_replication_role = origin`)
 	code, said = verify(key)
 	require.Equal(t, 1, code, said)
 	require.Contains(t, start(t, serve...).stopped(t), "the audit's seal does not hold")
@@ -108,7 +114,8 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	require.Zero(t, code, said)
 	code, said = verify(key)
 	require.Zero(t, code, said)
-	code, said = commandWith(t, "", "rotate-key", "--database-url", database, "--data-dir", folder, "--secret-key", strings.Repeat("c", 64), "--secret-key-previous", key)
+	code, said = commandWith(t, "", "rotate-key", "--database-url", database, "--data-dir", folder, "--secret-key",
+		strings.Repeat("c", 64), "--secret-key-previous", key)
 	require.Zero(t, code, said)
 	code, said = verify(strings.Repeat("c", 64))
 	require.Zero(t, code, said)

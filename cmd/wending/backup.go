@@ -163,7 +163,8 @@ func (b *backupWriter) write(ctx context.Context, s *Settings) error {
 }
 
 func (b *backupWriter) add(name string, content []byte) error {
-	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content)), ModTime: time.Now()}); err != nil {
+	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content)),
+		ModTime: time.Now()}); err != nil {
 		return err
 	}
 	_, err := b.archive.Write(content)
@@ -179,7 +180,8 @@ func (b *backupWriter) addFile(name string, file *os.File) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(), ModTime: info.ModTime()}); err != nil {
+	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(),
+		ModTime: info.ModTime()}); err != nil {
 		return err
 	}
 	_, err = io.CopyN(b.archive, file, info.Size())
@@ -268,12 +270,15 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 		}
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	_, err = fmt.Fprintf(stdout, "restored the database and %d files, as of %s (version %s)\n", r.files, r.about.MadeAt.Format(time.RFC3339), r.about.Version)
+	_, err = fmt.Fprintf(stdout, "restored the database and %d files, as of %s (version %s)\n", r.files,
+		r.about.MadeAt.Format(time.RFC3339), r.about.Version)
 	if err == nil && !r.about.HasKey {
 		_, err = fmt.Fprintln(stdout, "set SECRET_KEY to its previous value: it is not in the backup")
 	}
 	if err == nil {
-		_, err = fmt.Fprintln(stdout, "accounts and tokens are as they were then: revoke again anything revoked since; everyone must sign in again")
+		_,
+			err = fmt.Fprintln(stdout,
+			"accounts and tokens are as they were then: revoke again anything revoked since; everyone must sign in again")
 	}
 	return err
 }

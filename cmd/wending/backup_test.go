@@ -60,14 +60,19 @@ func TestABackupIsRestored(t *testing.T) {
 	folder := dbtest.Folder(t)
 	program := start(t, "up", "--data-dir", folder, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
 	fields := map[string]string{
-		"task_name": "ended", "agent_api_url": fake.URL, "runs_per_item": "2", "rate_limit": "unlimited", "agent_api_headers": `{"X-Key": "the secret header"}`,
+		"task_name": "ended", "agent_api_url": fake.URL, "runs_per_item": "2", "rate_limit": "unlimited",
+		"agent_api_headers": `{"X-Key": "the secret header"}`,
 	}
 	questions := "question_id,question,standard_answer\nq1,fast,a\n"
 	ended := createTask(t, program.url, fields, questions)
-	dbtest.Await(t, time.Minute, "the first task has ended", func() bool { return taskOf(t, program.url, ended).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the first task has ended", func() bool {
+		return taskOf(t, program.url, ended).Status == "SUCCEEDED"
+	})
 	fields["task_name"] = "running"
 	running := createTask(t, program.url, fields, "question_id,question,standard_answer\nq1,slow,a\n")
-	dbtest.Await(t, time.Minute, "the second is running", func() bool { return taskOf(t, program.url, running).Status == "RUNNING" })
+	dbtest.Await(t, time.Minute, "the second is running", func() bool {
+		return taskOf(t, program.url, running).Status == "RUNNING"
+	})
 
 	accounts := func(folder string) people.People {
 		t.Helper()
@@ -102,7 +107,9 @@ func TestABackupIsRestored(t *testing.T) {
 	code, said = command(t, "restore", file, "--data-dir", other)
 	require.Equal(t, 1, code, said)
 	second := start(t, "up", "--data-dir", other, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
-	dbtest.Await(t, 60*time.Second, "the running one ends there", func() bool { return taskOf(t, second.url, running).Status == "SUCCEEDED" })
+	dbtest.Await(t, 60*time.Second, "the running one ends there", func() bool {
+		return taskOf(t, second.url, running).Status == "SUCCEEDED"
+	})
 	require.Equal(t, 2, taskOf(t, second.url, running).Statistics.Succeeded)
 	require.Equal(t, 2, taskOf(t, second.url, ended).Statistics.Succeeded)
 	after := accounts(other)
@@ -167,7 +174,8 @@ func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 		require.NoError(t, tables.Get(&rows, `SELECT count(*) FROM `+table), table)
 		require.Positive(t, rows, table)
 	}
-	admin.MustExec(`INSERT INTO workers (id, host, process_id, lanes) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'h', 1, 1)`)
+	admin.MustExec(
+		`INSERT INTO workers (id, host, process_id, lanes) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'h', 1, 1)`)
 	// a process has started, and nothing else
 	code, said = command(t, "restore", file, "--data-dir", dbtest.Folder(t), "--database-url", fresh)
 	require.Zero(t, code, said)

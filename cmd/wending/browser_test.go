@@ -37,7 +37,8 @@ type tab struct {
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
 	path := dbtest.Need(t, "chromium")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	allocator, stopBrowser := chromedp.NewExecAllocator(t.Context(), options...)
 	// chromedp reports every event that it does not know as an error.
@@ -72,7 +73,9 @@ func (b *tab) open(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.base + 
 // sees waits until the element shows the text.
 func (b *tab) sees(selector, text string) {
 	b.t.Helper()
-	b.awaits(selector+" with "+text, fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.checkVisibility() && e.textContent.includes(%q))`, selector, text))
+	b.awaits(selector+" with "+text,
+		fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.checkVisibility() && e.textContent.includes(%q))`,
+			selector, text))
 }
 
 // awaits waits until a script returns true. It asks again and again: a page that is being left gives no answer, and
@@ -106,7 +109,9 @@ func (b *tab) requireAccessible(what string) {
 	require.NoError(b.t, err)
 	var violations []string
 	b.evaluate(string(axe)+";0", nil)
-	b.do(chromedp.Evaluate(`Promise.allSettled(document.getAnimations().filter(a => a.effect.getComputedTiming().iterations !== Infinity).map(a => a.finished))
+	b.do(
+		chromedp.Evaluate(
+			`Promise.allSettled(document.getAnimations().filter(a => a.effect.getComputedTiming().iterations !== Infinity).map(a => a.finished))
 		.then(() => axe.run()).then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
 		.map(v => v.id + ": " + v.nodes.map(n => n.html + " " + n.failureSummary).join(" | ").slice(0, 1500)))`, &violations, awaitPromise))
 	require.Empty(b.t, violations, what)
@@ -125,9 +130,11 @@ func TestAReviewersStory(t *testing.T) {
 			agenttest.Stream(w, "回答"+call.IdempotencyKey[len(call.IdempotencyKey)-1:]+strings.Repeat("很长的回答，", 60)+"<b>完</b>")
 		}
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+		"--evaluation-concurrency", "4")
 	file := filepath.Join(t.TempDir(), "问题.csv")
-	require.NoError(t, os.WriteFile(file, []byte("question_id,question,standard_answer\nq1,中国的首都是哪里？,北京\nq2,坏问题,无\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("question_id,question,standard_answer\nq1,中国的首都是哪里？,北京\nq2,坏问题,无\n"),
+		0o600))
 	b := openBrowser(t, program.url)
 
 	b.open("/tasks")
@@ -232,8 +239,10 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 		}
 		agenttest.Stream(w, "<img src=x onerror=alert(1)>")
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited")
-	id := createTask(t, program.url, map[string]string{"task_name": "夜间回归", "agent_api_url": fake.URL, "start": "false", "max_retries": "0"}, twenty)
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"4", "--rate-limit-per-agent", "unlimited")
+	id := createTask(t, program.url, map[string]string{"task_name": "夜间回归", "agent_api_url": fake.URL, "start": "false",
+		"max_retries": "0"}, twenty)
 	b := openBrowser(t, program.url)
 	b.watches()
 	b.open("/tasks/" + id)
@@ -270,9 +279,11 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.sees(".causes", "HTTP_503")
 	isWell.Store(true)
 	b.open("/tasks/" + id + "/results?filter=failed")
-	b.evaluate(`window.unbroken = true; window.retried = document.querySelector(".verdict form").closest(".result").id`, nil)
+	b.evaluate(`window.unbroken = true; window.retried = document.querySelector(".verdict form").closest(".result").id`,
+		nil)
 	b.do(chromedp.Click(`.verdict form button`))
-	b.awaits("the retried question", `!document.querySelector(".retrying") && !document.getElementById(window.retried).querySelector(".verdict .failed") && !document.getElementById(window.retried).hasAttribute("hx-get")`)
+	b.awaits("the retried question",
+		`!document.querySelector(".retrying") && !document.getElementById(window.retried).querySelector(".verdict .failed") && !document.getElementById(window.retried).hasAttribute("hx-get")`)
 	b.evaluate(`window.unbroken === true`, &kept)
 	require.True(t, kept, "a question is retried without leaving the page")
 	var forbidden []string
@@ -281,7 +292,9 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.open("/tasks/" + id)
 	b.follows("#do-retry")
 	b.sees(".tiles dd", "100")
-	dbtest.Await(t, time.Minute, "the last retry", func() bool { return task(t, program.url, id).Statistics.Succeeded == 100 })
+	dbtest.Await(t, time.Minute, "the last retry", func() bool {
+		return task(t, program.url, id).Statistics.Succeeded == 100
+	})
 	b.open("/tasks/" + id + "/launches")
 	b.sees("#launches td", "继续未完成的运行")
 	b.sees(".newest .said", "<img src=x onerror=alert(1)>")
@@ -325,13 +338,15 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("unbreakable", 100))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+		"unlimited")
 	file := filepath.Join(t.TempDir(), "q.csv")
 	require.NoError(t, os.WriteFile(file, []byte("question,standard_answer\n问题一,答案\n"), 0o600))
 	b := openBrowser(t, program.url)
 	b.do(emulation.SetScriptExecutionDisabled(true), chromedp.EmulateViewport(390, 844))
 	b.open("/")
-	b.do(chromedp.WaitNotVisible(".only-script"), chromedp.WaitVisible("#submit:enabled"), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{file}),
+	b.do(chromedp.WaitNotVisible(".only-script"), chromedp.WaitVisible("#submit:enabled"),
+		chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{file}),
 		chromedp.Click("#submit"), chromedp.WaitVisible("#task_name[aria-invalid=true]"))
 	// The name was missing: the file and the URL are kept.
 	b.do(chromedp.SendKeys("#task_name", "无脚本"), chromedp.Click("#submit"), chromedp.WaitVisible(".tasks"))
@@ -341,7 +356,8 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 		b.do(chromedp.Text(".tasks .tag", &tag))
 		return strings.TrimSpace(tag) == "已完成"
 	})
-	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".fold .more"), chromedp.WaitVisible(".fold[open] > .text"))
+	b.do(chromedp.Click(".col-actions a"), chromedp.WaitVisible(".result"), chromedp.Click(".fold .more"),
+		chromedp.WaitVisible(".fold[open] > .text"))
 	var buttons []*cdp.Node
 	b.do(chromedp.Nodes(".only-script", &buttons, chromedp.ByQueryAll))
 	require.NotEmpty(t, buttons)
@@ -355,7 +371,8 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 	var report string
 	b.do(chromedp.Location(&report), emulation.SetScriptExecutionDisabled(false))
 	page := strings.TrimSuffix(strings.TrimPrefix(report, program.url), "/results")
-	for _, path := range []string{"/", "/tasks", page + "/results", page, page + "/review", page + "/report", page + "/gallery", page + "/settings", "/workers"} {
+	for _, path := range []string{"/", "/tasks", page + "/results", page, page + "/review", page + "/report",
+		page + "/gallery", page + "/settings", "/workers"} {
 		b.open(path)
 		var overflow int
 		b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)

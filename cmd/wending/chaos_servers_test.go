@@ -87,7 +87,8 @@ func startRedis(t *testing.T) *redisServer {
 func (s *redisServer) url() string { return "redis://127.0.0.1:" + s.port }
 
 func (s *redisServer) start() error {
-	s.command = exec.Command("redis-server", "--port", s.port, "--bind", "127.0.0.1", "--dir", s.dir, "--appendonly", "yes", "--save", "")
+	s.command = exec.Command("redis-server", "--port", s.port, "--bind", "127.0.0.1", "--dir", s.dir, "--appendonly",
+		"yes", "--save", "")
 	if err := s.command.Start(); err != nil {
 		return err
 	}
@@ -251,7 +252,8 @@ func skewedProgram(t *testing.T) string {
 	overlay := fmt.Sprintf(`{"Replace": {%q: %q}}`, original, filepath.Join(dir, "time.go"))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), []byte(overlay), 0o600))
 	binary := filepath.Join(dir, "wending-skewed")
-	output, err := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, ".").CombinedOutput()
+	output, err := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary,
+		".").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	return binary
 }

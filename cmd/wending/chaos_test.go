@@ -93,7 +93,10 @@ func newCountingAgent(t *testing.T, latency time.Duration) *countingAgent {
 		}
 		if call.Body["messages"] != nil { // calls to the judge
 			said, _ := json.Marshal(map[string]any{"overall": 70, "reason": key})
-			_ = json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"index": 0, "message": map[string]any{"role": "assistant", "content": string(said)}}}})
+			_ = json.NewEncoder(w).
+				Encode(
+					map[string]any{"choices": []any{map[string]any{"index": 0,
+						"message": map[string]any{"role": "assistant", "content": string(said)}}}})
 			return
 		}
 		if call.Body["history"] != nil {
@@ -133,13 +136,15 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 	t.Cleanup(func() { _ = a.queue.Close() })
 	// A launch that ends logs a line each time it does.
 	_, err = a.tables.Exec(`CREATE TABLE ended (launch_id uuid);
-		CREATE FUNCTION note_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ended VALUES (NEW.id); RETURN NEW; END $$;
+		CREATE FUNCTION note_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ended
+		VALUES (NEW.id); RETURN NEW; END $$;
 		CREATE TRIGGER note_end AFTER UPDATE OF status ON launches FOR EACH ROW
 			WHEN (NEW.status IN ('SUCCEEDED', 'STOPPED', 'FAILED')) EXECUTE FUNCTION note_end()`)
 	require.NoError(t, err)
 	a.web = a.start("web", os.Args[0], "serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
 	for n := range workers {
-		a.workers = append(a.workers, a.start(fmt.Sprintf("worker %d", n+1), os.Args[0], "worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", fmt.Sprint(lanes)))
+		a.workers = append(a.workers, a.start(fmt.Sprintf("worker %d", n+1), os.Args[0], "worker", "--data-dir", t.TempDir(),
+			"--evaluation-concurrency", fmt.Sprint(lanes)))
 	}
 	t.Cleanup(func() { // all at once, not one after another
 		var leaving sync.WaitGroup
@@ -154,7 +159,8 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 
 func (a *arena) start(name, binary string, args ...string) *member {
 	proxy := dbtest.NewProxy(a.t, a.postgres.URL())
-	shared := []string{"--database-url", proxy.URL(), "--redis-url", a.redis.url(), "--secret-key", dbtest.SecretKey, "--rate-limit-per-agent", "unlimited",
+	shared := []string{"--database-url", proxy.URL(), "--redis-url", a.redis.url(), "--secret-key", dbtest.SecretKey,
+		"--rate-limit-per-agent", "unlimited",
 		"--agent-api-allowlist", "127.0.0.1", "--model-api-allowlist", "127.0.0.1"}
 	return startMember(a.t, &member{name: name, binary: binary, args: append(args, shared...), proxy: proxy, log: a.log})
 }
@@ -274,10 +280,14 @@ func (a *arena) quickFaults() map[string]func() {
 
 // weights are the relative frequencies of the faults.
 var weights = map[string]int{
-	"kill -9 of a worker mid-call": 8, "kill -9 between answer and commit": 5, "connection cut during the commit of results": 14,
-	"connection cut during COMMIT of a claim": 14, "all connections of a worker cut": 8, "half-open database sockets": 3, "SIGTERM of a worker": 8,
-	"kill -9 of the web process": 4, "Redis FLUSHALL": 7, "Redis restart": 4, "PostgreSQL immediate restart": 2, "connection limit reached": 3,
-	"a job delivered twice": 8, "two reconcilers": 8,
+	"kill -9 of a worker mid-call": 8, "kill -9 between answer and commit": 5,
+	"connection cut during the commit of results": 14,
+	"connection cut during COMMIT of a claim":     14, "all connections of a worker cut": 8,
+	"half-open database sockets": 3,
+	"SIGTERM of a worker":        8,
+	"kill -9 of the web process": 4, "Redis FLUSHALL": 7, "Redis restart": 4, "PostgreSQL immediate restart": 2,
+	"connection limit reached": 3,
+	"a job delivered twice":    8, "two reconcilers": 8,
 }
 
 func (a *arena) check(err error) {
@@ -351,7 +361,9 @@ func (a *arena) freeze(m *member) {
 }
 
 func (a *arena) longRedisFault(kind string, begin, end func()) {
-	dbtest.Await(a.t, time.Minute, "Redis to be left alone", func() bool { return a.redisIsBusy.CompareAndSwap(false, true) })
+	dbtest.Await(a.t, time.Minute, "Redis to be left alone", func() bool {
+		return a.redisIsBusy.CompareAndSwap(false, true)
+	})
 	defer a.redisIsBusy.Store(false)
 	a.note(kind, 0)
 	begin()
@@ -377,8 +389,10 @@ func (a *arena) watch(ctx context.Context) {
 			Open    bool
 			Silence float64
 		}
-		if a.tables.Get(&now, `SELECT coalesce(max(id), 0) AS newest, EXISTS (SELECT 1 FROM launches WHERE status = 'RUNNING') AS open,
-			coalesce((SELECT max(extract(epoch FROM now() - w.beat_at)) FROM units u JOIN workers w ON w.id = u.worker_id WHERE u.state = 'RUNNING'), 0) AS silence
+		if a.tables.Get(&now,
+			`SELECT coalesce(max(id), 0) AS newest, EXISTS (SELECT 1 FROM launches WHERE status = 'RUNNING') AS open,
+			coalesce((SELECT max(extract(epoch FROM now() - w.beat_at)) FROM units u JOIN workers w ON w.id = u.worker_id
+			WHERE u.state = 'RUNNING'), 0) AS silence
 			FROM evaluation_runs`) != nil {
 			continue
 		}
@@ -409,8 +423,8 @@ func (a *arena) create(questions int, fields map[string]string) string {
 	return createTask(a.t, a.web.url(), all, dataset.String())
 }
 
-// adaptiveFields are the fields of a task that asks its questions again until they are settled. No two answers of the agent are
-// equal, so each question gets all its rounds.
+// adaptiveFields are the fields of a task that asks its questions again until they are settled. No two answers of the
+// agent are equal, so each question gets all its rounds.
 var adaptiveFields = map[string]string{"runs_per_item": "2", "adaptive": `{"max_runs": 6, "confidence": 0.95}`}
 
 // mostRuns is how many runs each question of a task t has in the end.
@@ -436,7 +450,8 @@ func (a *arena) createConversations(count int) string {
 		}
 	}
 	return createTask(a.t, a.web.url(), map[string]string{
-		"task_name": "chaos", "agent_api_url": a.agent.URL, "max_retries": "0", "concurrency": "16", "runs_per_item": "5", "evaluators": judge,
+		"task_name": "chaos", "agent_api_url": a.agent.URL, "max_retries": "0", "concurrency": "16", "runs_per_item": "5",
+		"evaluators": judge,
 	}, dataset.String())
 }
 
@@ -500,20 +515,27 @@ func (a *arena) judge() (v verdict) {
 	a.t.Helper()
 	err := a.tables.Get(&v, `SELECT
 		(SELECT count(*) FROM units) AS units,
-		(SELECT coalesce(sum(u.turns - (SELECT count(*) FROM evaluation_runs r WHERE r.unit_id = u.id)), 0) FROM units u WHERE u.state = 'DONE' AND u.evaluator = 0) +
+		(SELECT coalesce(sum(u.turns - (SELECT count(*) FROM evaluation_runs r WHERE r.unit_id = u.id)), 0) FROM units u
+		WHERE u.state = 'DONE' AND u.evaluator = 0) +
 			(SELECT count(*) FROM units u WHERE u.state = 'DONE' AND u.evaluator > 0
 				AND NOT EXISTS (SELECT 1 FROM evaluations e WHERE e.run_id = u.subject_run_id AND e.evaluator = u.evaluator)) +
 			(SELECT count(*) FROM evaluation_tasks t JOIN task_evaluators j ON j.task_id = t.id AND j.target IS NOT NULL
 				JOIN evaluation_runs r ON r.task_id = t.id AND r.is_current AND r.status = 'SUCCEEDED'
-				WHERE t.status = 'SUCCEEDED' AND NOT EXISTS (SELECT 1 FROM evaluations e WHERE e.run_id = r.id AND e.evaluator = j.number)) +
+				WHERE t.status = 'SUCCEEDED' AND NOT EXISTS (SELECT 1 FROM evaluations e WHERE e.run_id = r.id
+				AND e.evaluator = j.number)) +
 			(SELECT count(*) FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id, generate_series(1, t.total_variants) v, generate_series(1, `+mostRuns+`) n
 				WHERE t.status = 'SUCCEEDED'
-				  AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v AND r.run_index = n AND r.is_current)) AS lost,
-		(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs WHERE is_current GROUP BY item_id, variant, run_index HAVING count(*) > 1) d) +
-			(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs GROUP BY unit_id, item_id HAVING count(*) > 1) d) AS doubled,
-		(SELECT count(*) FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.epoch > u.epoch OR r.epoch <> u.epoch AND u.turns = 1) AS stale,
+				  AND NOT EXISTS (SELECT 1 FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v AND r.run_index = n
+				  AND r.is_current)) AS lost,
+		(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs WHERE is_current GROUP BY item_id,
+		variant, run_index HAVING count(*) > 1) d) +
+			(SELECT coalesce(sum(n - 1), 0) FROM (SELECT count(*) AS n FROM evaluation_runs GROUP BY unit_id, item_id
+			HAVING count(*) > 1) d) AS doubled,
+		(SELECT count(*) FROM evaluation_runs r JOIN units u ON u.id = r.unit_id WHERE r.epoch > u.epoch OR r.epoch <> u.epoch
+		AND u.turns = 1) AS stale,
 		(SELECT count(*) FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id
-			WHERE r.status = 'SUCCEEDED' AND r.response_body <> 'answer to wending-' || r.launch_id || '-' || r.unit_id || coalesce('-' || i.turn, '')) +
+			WHERE r.status = 'SUCCEEDED' AND r.response_body <> 'answer to wending-' || r.launch_id || '-' || r.unit_id ||
+			coalesce('-' || i.turn, '')) +
 			(SELECT count(*) FROM evaluations e WHERE NOT e.is_default AND NOT EXISTS (SELECT 1 FROM units u
 				WHERE u.subject_run_id = e.run_id AND e.reason = 'wending-' || u.launch_id || '-' || u.id || '-1')) AS foreign,
 		(SELECT count(DISTINCT launch_id) FROM ended) AS ends,
@@ -536,7 +558,8 @@ func (a *arena) requireExact(ids []string) verdict {
 	require.NoError(a.t, a.tables.Get(&launches, `SELECT count(*) FROM launches`))
 	require.Equal(a.t, launches, v.Ends, "every launch ended")
 	calls, different := a.agent.counts()
-	require.LessOrEqual(a.t, calls-different, a.losses*a.lanes, "calls made again: at most those in flight when a worker was lost")
+	require.LessOrEqual(a.t, calls-different, a.losses*a.lanes,
+		"calls made again: at most those in flight when a worker was lost")
 	dbtest.Await(a.t, 30*time.Second, "the web process", a.isUp)
 	for _, id := range ids {
 		a.requirePagesTell(id)
@@ -548,7 +571,8 @@ func (a *arena) requireExact(ids []string) verdict {
 func (a *arena) requirePagesTell(id string) {
 	a.t.Helper()
 	var table struct{ Runs, Succeeded, Processed int }
-	require.NoError(a.t, a.tables.Get(&table, `SELECT count(*) AS runs, count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
+	require.NoError(a.t, a.tables.Get(&table,
+		`SELECT count(*) AS runs, count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
 		(SELECT count(*) FROM (SELECT FROM evaluation_runs WHERE task_id = $1 AND is_current GROUP BY item_id
 			HAVING count(*) = (SELECT `+mostRuns+` * t.total_variants FROM evaluation_tasks t WHERE t.id = $1)) whole) AS processed
 		FROM evaluation_runs WHERE task_id = $1 AND is_current`, id))
@@ -594,7 +618,8 @@ func TestChaosShort(t *testing.T) {
 	defer cancel()
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(ctx) })
-	ids := []string{a.create(60, nil), a.create(40, a.fourVariants()), a.createConversations(20), a.create(30, adaptiveFields)}
+	ids := []string{a.create(60, nil), a.create(40, a.fourVariants()), a.createConversations(20),
+		a.create(30, adaptiveFields)}
 	dbtest.Await(t, time.Minute, "the first calls", func() bool { calls, _ := a.agent.counts(); return calls > 20 })
 	faults := a.quickFaults()
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
@@ -640,10 +665,13 @@ func (a *arena) summary(v verdict, took time.Duration) string {
 	for _, name := range slices.Sorted(maps.Keys(a.faults)) {
 		fmt.Fprintf(&text, "  %4d × %s\n", a.faults[name], name)
 	}
-	fmt.Fprintf(&text, "lost %d, doubled %d, stale %d, answers of another unit %d\n", v.Lost, v.Doubled, v.Stale, v.Foreign)
+	fmt.Fprintf(&text, "lost %d, doubled %d, stale %d, answers of another unit %d\n", v.Lost, v.Doubled,
+		v.Stale, v.Foreign)
 	fmt.Fprintf(&text, "launches %d, each ended once\n", v.Ends)
-	fmt.Fprintf(&text, "calls %d, made again %d (%.1f %%), at most %d allowed\n", calls, calls-different, 100*float64(calls-different)/float64(different), a.losses*a.lanes)
-	fmt.Fprintf(&text, "slowest recovery: %.1f s without any result; a silent worker kept units for at most %.1f s\n", a.longestGap.Seconds(), a.longestSilence.Seconds())
+	fmt.Fprintf(&text, "calls %d, made again %d (%.1f %%), at most %d allowed\n", calls, calls-different,
+		100*float64(calls-different)/float64(different), a.losses*a.lanes)
+	fmt.Fprintf(&text, "slowest recovery: %.1f s without any result; a silent worker kept units for at most %.1f s\n",
+		a.longestGap.Seconds(), a.longestSilence.Seconds())
 	return text.String()
 }
 
@@ -656,7 +684,8 @@ func TestChaosFull(t *testing.T) {
 	const tasks, questions, faultsWanted = 20, 100, 300
 	const units = tasks * questions * 20
 	a := newArena(t, 4, 8, 160*time.Millisecond)
-	a.workers = append(a.workers, a.start("worker an hour ahead", skewedProgram(t), "worker", "--data-dir", t.TempDir(), "--evaluation-concurrency", fmt.Sprint(a.lanes)))
+	a.workers = append(a.workers, a.start("worker an hour ahead", skewedProgram(t), "worker", "--data-dir", t.TempDir(),
+		"--evaluation-concurrency", fmt.Sprint(a.lanes)))
 	a.note("a worker whose clock is an hour ahead", 0)
 	start := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -686,7 +715,9 @@ func TestChaosFull(t *testing.T) {
 	})
 	long.Go(func() {
 		a.longRedisFault("Redis absent for 60 s", a.redis.kill, func() { a.check(a.redis.start()) })
-		a.longRedisFault("Redis SIGSTOP for 60 s", func() { _ = a.redis.command.Process.Signal(syscall.SIGSTOP) }, func() { _ = a.redis.command.Process.Signal(syscall.SIGCONT) })
+		a.longRedisFault("Redis SIGSTOP for 60 s", func() {
+			_ = a.redis.command.Process.Signal(syscall.SIGSTOP)
+		}, func() { _ = a.redis.command.Process.Signal(syscall.SIGCONT) })
 	})
 	faults := a.quickFaults()
 	stopped := map[string]bool{}
@@ -736,7 +767,8 @@ func TestChaosFull(t *testing.T) {
 // with the right code.
 func (a *arena) askHostileAgents() {
 	t := a.t
-	endless := strings.Repeat("data: {\"event\":\"llm_chunk\",\"data\":{\"content\":\""+strings.Repeat("x", 64<<10)+"\"}}\n\n", 4)
+	endless := strings.Repeat("data: {\"event\":\"llm_chunk\",\"data\":{\"content\":\""+strings.Repeat("x", 64<<10)+
+		"\"}}\n\n", 4)
 	behaviours := map[string]func(http.ResponseWriter, *http.Request){
 		"hang": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"drip": func(w http.ResponseWriter, r *http.Request) {
@@ -789,7 +821,8 @@ func (a *arena) askHostileAgents() {
 		Code     *string
 		N        int
 	}
-	require.NoError(t, a.tables.Select(&rows, `SELECT i.question, r.error_code AS code, count(*) AS n FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id
+	require.NoError(t, a.tables.Select(&rows,
+		`SELECT i.question, r.error_code AS code, count(*) AS n FROM evaluation_runs r JOIN evaluation_items i ON i.id = r.item_id
 		WHERE r.task_id = ANY (ARRAY[$1::uuid, $2::uuid]) AND r.is_current GROUP BY 1, 2`, id, unknown))
 	got := map[string]string{}
 	for _, row := range rows {
@@ -800,8 +833,10 @@ func (a *arena) askHostileAgents() {
 		got[row.Question] = fmt.Sprintf("%d × %s", row.N, code)
 		a.note("agent: "+strings.Replace(row.Question, "q", "DNS failure", 1), 0)
 	}
-	require.Equal(t, map[string]string{"hang": "3 × TIMEOUT", "drip": "3 × TIMEOUT", "reset": "3 × NETWORK_ERROR", "500": "3 × HTTP_500", "429": "3 × HTTP_429",
-		"redirect": "3 × HTTP_302", "10 GB": "3 × RESPONSE_TOO_LARGE", "gzip bomb": "3 × RESPONSE_TOO_LARGE", "invalid UTF-8": "3 × SUCCEEDED", "q": "1 × NETWORK_ERROR"}, got)
+	require.Equal(t, map[string]string{"hang": "3 × TIMEOUT", "drip": "3 × TIMEOUT", "reset": "3 × NETWORK_ERROR",
+		"500": "3 × HTTP_500", "429": "3 × HTTP_429",
+		"redirect": "3 × HTTP_302", "10 GB": "3 × RESPONSE_TOO_LARGE", "gzip bomb": "3 × RESPONSE_TOO_LARGE",
+		"invalid UTF-8": "3 × SUCCEEDED", "q": "1 × NETWORK_ERROR"}, got)
 	for _, m := range a.workers {
 		if grown := m.residentMemory() - before[m.name]; before[m.name] > 0 {
 			require.Less(t, grown, 400<<20, "%s grew by %d MiB", m.name, grown>>20)
@@ -825,7 +860,8 @@ func (a *arena) fillTheDisk() {
 	var before, after int
 	require.NoError(t, a.tables.Get(&before, `SELECT count(*) FROM evaluation_tasks`))
 	fields := map[string]string{"task_name": "disk", "agent_api_url": a.agent.URL}
-	status, body := postTask(t, web.url(), fields, "question,standard_answer\n"+strings.Repeat("q"+strings.Repeat("x", 4000)+",a\n", 500))
+	status, body := postTask(t, web.url(), fields,
+		"question,standard_answer\n"+strings.Repeat("q"+strings.Repeat("x", 4000)+",a\n", 500))
 	require.Equal(t, http.StatusInternalServerError, status, "%s", body)
 	require.NoError(t, a.tables.Get(&after, `SELECT count(*) FROM evaluation_tasks`))
 	require.Equal(t, before, after, "no task without its file")

@@ -30,14 +30,16 @@ func TestAComparisonsStory(t *testing.T) {
 	b.requireAccessible("empty library")
 	b.follows(`.blank a[href="/library/providers/new"]`)
 	b.requireAccessible("form for a provider")
-	b.do(chromedp.SendKeys("#name", "演示"), chromedp.SendKeys("#base_url", "not an address"), chromedp.SendKeys("#api_key", "canary"))
+	b.do(chromedp.SendKeys("#name", "演示"), chromedp.SendKeys("#base_url", "not an address"),
+		chromedp.SendKeys("#api_key", "canary"))
 	b.follows("#entry button[type=submit]:last-of-type")
 	b.sees("#base_url-error", "http")
 	b.sees("#entry .hint", "已加密保留")
 	b.requireAccessible("form for a provider with a mistake")
 	b.evaluate(`document.getElementById("base_url").value = ""`, nil)
 	b.do(chromedp.SendKeys("#base_url", models))
-	b.do(chromedp.Click(".advanced > summary"), chromedp.WaitVisible("#rate_limit"), chromedp.SendKeys("#rate_limit", "unlimited"))
+	b.do(chromedp.Click(".advanced > summary"), chromedp.WaitVisible("#rate_limit"),
+		chromedp.SendKeys("#rate_limit", "unlimited"))
 	b.follows("#entry .actions button")
 	b.sees(".toast-note", "已保存")
 	for _, model := range [][4]string{{"demo-large", "大模型", "8", "24"}, {"demo-small", "小模型", "0.5", "1.5"}} {
@@ -69,7 +71,8 @@ func TestAComparisonsStory(t *testing.T) {
 		b.follows("#entry .actions button")
 		b.sees(".toast-note", "已保存")
 	}
-	b.evaluate(`document.getElementById("user").value = "请先分析再回答：{{question}}"; document.getElementById("user").dispatchEvent(new Event("input", {bubbles: true}))`, nil)
+	b.evaluate(
+		`document.getElementById("user").value = "请先分析再回答：{{question}}"; document.getElementById("user").dispatchEvent(new Event("input", {bubbles: true}))`, nil)
 	b.follows("#entry .actions button")
 	b.sees("ol.uses", "v2")
 	b.follows(`ol.uses a[href$="/versions/2"]`)
@@ -102,7 +105,8 @@ func TestAComparisonsStory(t *testing.T) {
 	b.do(chromedp.WaitVisible("#submit:disabled"), chromedp.SendKeys("#task_name", "哪个组合更稳定"))
 	b.evaluate(`document.querySelectorAll(".choice-list > .choice input[type=checkbox]").forEach(box => box.click())`, nil)
 	b.sees("#estimate h2", "4 个方案")
-	b.evaluate(`{ const list = document.querySelector("select[name=dataset]"); list.selectedIndex = 1; list.dispatchEvent(new Event("change", {bubbles: true})) }`, nil)
+	b.evaluate(
+		`{ const list = document.querySelector("select[name=dataset]"); list.selectedIndex = 1; list.dispatchEvent(new Event("change", {bubbles: true})) }`, nil)
 	b.sees("#preview .summary", "20 题")
 	b.sees("#estimate .facts", "400 = 4 个方案 × 20 题 × 5 次")
 	b.evaluate(`document.getElementById("concurrency").value = "16"`, nil)
@@ -172,7 +176,8 @@ func TestAComparisonsStory(t *testing.T) {
 // Who has nothing yet tries the comparison with one click.
 func TestTheComparisonIsTriedWithoutAKey(t *testing.T) {
 	t.Parallel()
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "16")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+		"--evaluation-concurrency", "16")
 	b := openBrowser(t, program.url)
 	for range 2 { // the second time everything is saved already
 		b.open("/compare")

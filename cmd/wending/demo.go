@@ -41,7 +41,8 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	mux.HandleFunc("POST /agent/run", answerDemo)
 	mux.HandleFunc("GET /pictures/{seed}/{name}", servePicture)
 	mux.HandleFunc("POST /v1/chat/completions", answerDemoChat)
-	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, ticket: secure.Text()}
+	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
+		ticket: secure.Text()}
 	go func() { _ = d.server.Serve(listener) }() // the agent ends with Close
 	return d, nil
 }
@@ -85,7 +86,10 @@ func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.W
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(stdout, "wending demo-agent: %s\nwending demo-agent: models demo-large, demo-small and demo-judge at %s\n", d.url(), d.modelsURL())
+	_,
+		_ = fmt.Fprintf(stdout,
+		"wending demo-agent: %s\nwending demo-agent: models demo-large, demo-small and demo-judge at %s\n", d.url(),
+		d.modelsURL())
 	<-ctx.Done()
 	log.Info("demo agent stopped")
 	return d.Close()

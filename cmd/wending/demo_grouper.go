@@ -32,7 +32,8 @@ func groupDemo(user string) string {
 		}
 		if at < 0 {
 			at = len(firsts)
-			firsts, groups, notes = append(firsts, said), append(groups, nil), append(notes, "说的是："+string([]rune(said)[:min(len([]rune(said)), 40)]))
+			firsts, groups, notes = append(firsts, said), append(groups, nil),
+				append(notes, "说的是："+string([]rune(said)[:min(len([]rune(said)), 40)]))
 		}
 		groups[at] = append(groups[at], number)
 	}

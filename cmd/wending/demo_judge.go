@@ -36,7 +36,8 @@ func judgeDemo(user string) string {
 	}
 	rate := func(most int) int { return max(0, min(100, most-rand.IntN(6))) }
 	ratings, _ := json.Marshal(map[string]any{
-		"overall": rate(accuracy), "accuracy": rate(accuracy), "completeness": rate(accuracy + 2), "relevance": rate(min(100, accuracy+40)), "reason": reason,
+		"overall": rate(accuracy), "accuracy": rate(accuracy), "completeness": rate(accuracy + 2),
+		"relevance": rate(min(100, accuracy+40)), "reason": reason,
 	})
 	return string(ratings)
 }

@@ -34,7 +34,8 @@ func TestTheDemoHasAWrongNumberInALongAnswer(t *testing.T) {
 		answers := make([]string, 5)
 		for n := range answers {
 			recorder := httptest.NewRecorder()
-			answerDemo(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/agent/run", bytes.NewReader(body)))
+			answerDemo(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/agent/run",
+				bytes.NewReader(body)))
 			var said struct{ Data struct{ Output string } }
 			require.NoError(t, json.Unmarshal(recorder.Body.Bytes(), &said))
 			answers[n] = said.Data.Output

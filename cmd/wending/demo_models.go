@@ -90,7 +90,9 @@ func answerDemoChat(w http.ResponseWriter, r *http.Request) {
 	model, isKnown := demoModels[request.Model]
 	if !isKnown {
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = fmt.Fprint(w, `{"error":{"message":"the demo has demo-large, demo-small and demo-judge","type":"invalid_request_error","code":"model_not_found"}}`)
+		_,
+			_ = fmt.Fprint(w,
+			`{"error":{"message":"the demo has demo-large, demo-small and demo-judge","type":"invalid_request_error","code":"model_not_found"}}`)
 		return
 	}
 	texts := map[string]string{}
@@ -116,7 +118,8 @@ func answerDemoChat(w http.ResponseWriter, r *http.Request) {
 	if !request.Stream {
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"id": "demo", "object": "chat.completion", "model": request.Model, "usage": usage,
-			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]string{"role": "assistant", "content": answer}}},
+			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop",
+				"message": map[string]string{"role": "assistant", "content": answer}}},
 		})
 		return
 	}

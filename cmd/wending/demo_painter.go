@@ -25,6 +25,31 @@ const (
 	paintEvery                  = 220 * time.Millisecond
 )
 
+// draw calls a tool that reports how far the picture is, shows previews, and fails at 60 % if it is to.
+func draw(ctx context.Context, event func(string, map[string]any), picture func(int) string, question string,
+	fails bool) bool {
+	input := map[string]any{"prompt": question}
+	event("tool_started", map[string]any{"tool": "painter", "id": "p1", "provider": "demo",
+		"asset_type": "image", "input": input})
+	for percent := 0; percent < 100; percent += 5 {
+		step := map[string]any{"percent": percent, "message": fmt.Sprintf("绘制中（%d/20）", percent/5+1)}
+		if percent%20 == 0 && percent > 0 {
+			step["preview_url"] = picture(percent)
+		}
+		event("task_progress", step)
+		if fails && percent == 60 {
+			event("llm_error", map[string]any{"error_message": "颜料用完了"})
+			return false
+		}
+		if !sleep(ctx, paintEvery) {
+			return false
+		}
+	}
+	output := map[string]any{"url": picture(100)}
+	event("tool_finished", map[string]any{"tool": "painter", "id": "p1", "percent": 100, "output": output})
+	return true
+}
+
 // paint answers like agents that work for a long time: with stages, a tool's progress, previews, and an image at
 // the end. One call in twelve runs out of paint.
 func paint(w http.ResponseWriter, r *http.Request, question string) {
@@ -62,29 +87,12 @@ func paint(w http.ResponseWriter, r *http.Request, question string) {
 	}) {
 		return
 	}
-	drawn := stage("绘制", func(ctx context.Context) bool {
-		event("tool_started", map[string]any{"tool": "painter", "id": "p1", "provider": "demo", "asset_type": "image", "input": map[string]any{"prompt": question}})
-		for percent := 0; percent < 100; percent += 5 {
-			step := map[string]any{"percent": percent, "message": fmt.Sprintf("绘制中（%d/20）", percent/5+1)}
-			if percent%20 == 0 && percent > 0 {
-				step["preview_url"] = picture(percent)
-			}
-			event("task_progress", step)
-			if fails && percent == 60 {
-				event("llm_error", map[string]any{"error_message": "颜料用完了"})
-				return false
-			}
-			if !sleep(ctx, paintEvery) {
-				return false
-			}
-		}
-		event("tool_finished", map[string]any{"tool": "painter", "id": "p1", "percent": 100, "output": map[string]any{"url": picture(100)}})
-		return true
-	})
+	drawn := stage("绘制", func(ctx context.Context) bool { return draw(ctx, event, picture, question, fails) })
 	if !drawn {
 		return
 	}
-	event("asset", map[string]any{"type": "image", "url": picture(100), "path": "pictures/" + strconv.FormatUint(seed, 10) + ".png"})
+	path := "pictures/" + strconv.FormatUint(seed, 10) + ".png"
+	event("asset", map[string]any{"type": "image", "url": picture(100), "path": path})
 	say(answer)
 	event("node_finished", map[string]any{"output": answer})
 }

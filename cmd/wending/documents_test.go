@@ -111,10 +111,12 @@ func TestTheDocumentHasTheExitCodes(t *testing.T) {
 	t.Parallel()
 	field, found := reflect.TypeFor[commands]().FieldByName("Eval")
 	require.True(t, found)
-	require.Contains(t, field.Tag.Get("help"), "exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run")
+	require.Contains(t, field.Tag.Get("help"),
+		"exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run")
 	content, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	require.Regexp(t, `exits with 0 if it passed, 1 if [^.]+, 2 if it could not run`, strings.ReplaceAll(string(content), "\n", " "))
+	require.Regexp(t, `exits with 0 if it passed, 1 if [^.]+, 2 if it could not run`,
+		strings.ReplaceAll(string(content), "\n", " "))
 }
 
 // The README is short, and complete in both languages.
@@ -192,7 +194,8 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 // anchorsOf returns the anchors that a Markdown page has for its headings.
 func anchorsOf(markdown string) (anchors []string) {
 	for line := range strings.Lines(markdown) {
-		if title, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); isHeading && strings.HasPrefix(line, "#") {
+		if title, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); isHeading &&
+			strings.HasPrefix(line, "#") {
 			title = regexp.MustCompile(`[^\p{L}\p{N}\- ]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
 			anchors = append(anchors, strings.ReplaceAll(title, " ", "-"))
 		}

@@ -46,7 +46,8 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // Run runs the evaluation: it exits with 0 if the evaluation passed, 1 if it is below a limit, 2 if it could not
 // run.
-func (c evalCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer, stderr errorWriter) error {
+func (c evalCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer,
+	stderr errorWriter) error {
 	err := c.run(ctx, s, log, stdout, stderr)
 	switch {
 	case err == nil:
@@ -57,7 +58,8 @@ func (c evalCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, std
 	return &exitError{2, err}
 }
 
-func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer, stderr errorWriter) error {
+func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer,
+	stderr errorWriter) error {
 	spec, err := gate.ReadSpec(c.File, os.LookupEnv)
 	if err != nil {
 		return err
@@ -75,7 +77,8 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 	}
 	own := *s
 	if _, isSet := spec.Task["rate_limit"]; !isSet && own.RateLimit != "unlimited" {
-		_, _ = fmt.Fprintf(stderr, "calls are limited to %s for each agent: set rate_limit in %s to change that\n", own.RateLimit, c.File)
+		_, _ = fmt.Fprintf(stderr, "calls are limited to %s for each agent: set rate_limit in %s to change that\n",
+			own.RateLimit, c.File)
 	}
 	if lanes, isSet := spec.Task["concurrency"].(int); isSet {
 		own.Concurrency = max(own.Concurrency, lanes)
@@ -93,8 +96,10 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 // options joins the file's limits with those of the command line.
 func (c evalCommand) options(spec gate.Spec, stdout io.Writer, stderr errorWriter) (gate.Options, error) {
 	options := gate.Options{
-		Spec: spec, Wait: c.Wait || c.Local, Baseline: cmp.Or(c.Baseline, spec.Baseline), Margins: maps.Clone(spec.Margins), RequireProof: c.RequireProof,
-		FailUnder: maps.Clone(spec.FailUnder), JUnit: c.JUnit, Markdown: c.Markdown, StepSummary: os.Getenv("GITHUB_STEP_SUMMARY"), Out: c.Out,
+		Spec: spec, Wait: c.Wait || c.Local, Baseline: cmp.Or(c.Baseline, spec.Baseline), Margins: maps.Clone(spec.Margins),
+		RequireProof: c.RequireProof,
+		FailUnder:    maps.Clone(spec.FailUnder), JUnit: c.JUnit, Markdown: c.Markdown,
+		StepSummary: os.Getenv("GITHUB_STEP_SUMMARY"), Out: c.Out,
 		Result: stdout, Progress: stderr, IsTerminal: stderr.isTerminal(),
 	}
 	for _, text := range c.FailUnder {
@@ -111,14 +116,16 @@ func (c evalCommand) options(spec gate.Spec, stdout io.Writer, stderr errorWrite
 		}
 		options.Margins[metric] = value
 	}
-	if c.Out != "" && !slices.Contains([]string{".csv", ".xlsx", ".jsonl", ".html"}, strings.ToLower(filepath.Ext(c.Out))) {
+	if c.Out != "" && !slices.Contains([]string{".csv", ".xlsx", ".jsonl", ".html"},
+		strings.ToLower(filepath.Ext(c.Out))) {
 		return options, fmt.Errorf("--out %s: the file must end in .csv, .xlsx, .jsonl or .html", c.Out)
 	}
 	return options, nil
 }
 
 // onOwnServers calls work with a server that is started for it and removed afterwards with all its data.
-func onOwnServers(ctx context.Context, own Settings, log *slog.Logger, work func(ctx context.Context, address string) error) (err error) {
+func onOwnServers(ctx context.Context, own Settings, log *slog.Logger,
+	work func(ctx context.Context, address string) error) (err error) {
 	folder, err := os.MkdirTemp("", "wending-eval-")
 	if err != nil {
 		return err

@@ -37,7 +37,8 @@ func TestAReleaseIsGated(t *testing.T) {
 		agenttest.Stream(w, "答 "+call.Question)
 	})
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "q.csv"), []byte("question,standard_answer\n一,答 一\n二,答 二\n三,答 三\n四,答 四\n五,答 五\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "q.csv"),
+		[]byte("question,standard_answer\n一,答 一\n二,答 二\n三,答 三\n四,答 四\n五,答 五\n"), 0o600))
 	file := filepath.Join(folder, "task.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`task_name: 发布前检查
 agent_api_url: `+fake.URL+`
@@ -49,7 +50,8 @@ evaluators:
   - {name: 一致, kind: exact}
 fail_under: {success_rate: 1}
 `), 0o600))
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+		"--evaluation-concurrency", "4")
 	server := []string{"-f", file, "--server", program.url}
 	junit, out := filepath.Join(folder, "junit.xml"), filepath.Join(folder, "report.csv")
 
@@ -70,9 +72,11 @@ fail_under: {success_rate: 1}
 	require.Equal(t, 1, code, stdout)
 	require.Contains(t, stdout, "FAIL agreement changed by -100.0 points, the same on each of 5 questions: worse")
 	table := filepath.Join(folder, "table.md")
-	code, stdout, _ = eval(t, append(server, "--baseline", task, "--margin", "success_rate=0.1", "--require-proof", "--fail-under", "item_pass=2/3", "--markdown", table)...)
+	code, stdout, _ = eval(t, append(server, "--baseline", task, "--margin", "success_rate=0.1", "--require-proof",
+		"--fail-under", "item_pass=2/3", "--markdown", table)...)
 	require.Equal(t, 1, code, stdout)
-	require.Contains(t, stdout, "ok   success_rate changed by +0.0 points, 95% interval +0.0 … +0.0, 5 questions, margin 10.0 points: not worse")
+	require.Contains(t, stdout,
+		"ok   success_rate changed by +0.0 points, 95% interval +0.0 … +0.0, 5 questions, margin 10.0 points: not worse")
 	require.Contains(t, stdout, "FAIL item_pass: 0 of 5 questions pass in at least 66.7% of their runs; not")
 	written, err := os.ReadFile(table)
 	require.NoError(t, err)
@@ -87,10 +91,14 @@ fail_under: {success_rate: 1}
 	// Evaluations that cannot be judged are detected before the first call.
 	calls := len(fake.Calls())
 	for flag, want := range map[string]string{
-		"--baseline=no-task": "no-task", "--baseline=" + task + ":7": "has no variant 7", "--baseline=6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21": "TASK_NOT_FOUND",
-		"--junit=" + filepath.Join(folder, "none", "junit.xml"): "does not exist", "--fail-under=latency_p90_ms=fast": "must be a number",
-		"--margin=agreement=-1": "must be between 0 and 1", "--margin=agreement=0.1": "a margin needs a baseline", "--require-proof": "needs a baseline",
-		"--fail-under=cost=1": "an agent_api_url has none",
+		"--baseline=no-task": "no-task", "--baseline=" + task + ":7": "has no variant 7",
+		"--baseline=6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21":       "TASK_NOT_FOUND",
+		"--junit=" + filepath.Join(folder, "none", "junit.xml"): "does not exist",
+		"--fail-under=latency_p90_ms=fast":                      "must be a number",
+		"--margin=agreement=-1":                                 "must be between 0 and 1",
+		"--margin=agreement=0.1":                                "a margin needs a baseline",
+		"--require-proof":                                       "needs a baseline",
+		"--fail-under=cost=1":                                   "an agent_api_url has none",
 	} {
 		code, _, stderr = eval(t, append(server, flag)...)
 		require.Equal(t, 2, code, stderr)
@@ -106,7 +114,8 @@ fail_under: {success_rate: 1}
 	isWorse.Store(false)
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(content), "rate_limit: unlimited\n", "", 1)), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(content), "rate_limit: unlimited\n", "", 1)),
+		0o600))
 	code, stdout, stderr = eval(t, "-f", file, "--local", "--rate-limit-per-agent", "30/s")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, "15/15")

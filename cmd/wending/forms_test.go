@@ -31,7 +31,8 @@ func fillLibrary(t *testing.T, base, agent string) {
 func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+		"unlimited")
 	fillLibrary(t, program.url, fake.URL)
 	folder := t.TempDir()
 	small, large := filepath.Join(folder, "小.csv"), filepath.Join(folder, "大.csv")
@@ -61,7 +62,8 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 		b.sees("#dataset_file-error", "5MB")
 		b.sees("#dataset_file-error", "大.csv · 6.0 MB")
 		b.evaluate(`for (const id of ["task_name", "agent_api_url"]) document.getElementById(id).value = ""`, nil)
-		b.do(chromedp.SendKeys("#task_name", "满库 "+page), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{small}))
+		b.do(chromedp.SendKeys("#task_name", "满库 "+page), chromedp.SendKeys("#agent_api_url", fake.URL),
+			chromedp.SetUploadFiles("#dataset_file", []string{small}))
 		b.do(chromedp.WaitReady("input[name=dataset_token]"), chromedp.WaitVisible("#submit:enabled"))
 
 		// The request is held back, so that the button can be inspected while the page waits.
@@ -72,9 +74,13 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 				held <- paused.RequestID
 			}
 		})
-		b.do(fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: program.url + "/tasks", ResourceType: network.ResourceTypeDocument}}))
+		b.do(
+			fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: program.url + "/tasks",
+				ResourceType: network.ResourceTypeDocument}}))
 		var isLoading bool
-		b.evaluate(`document.getElementById("submit").click(); document.querySelector("html.is-loading main[aria-busy=true]") !== null`, &isLoading)
+		b.evaluate(
+			`document.getElementById("submit").click(); document.querySelector("html.is-loading main[aria-busy=true]") !== null`,
+			&isLoading)
 		require.True(t, isLoading, "a page that is asked for shows that it is coming")
 		b.sees("#submit:disabled", "创建中...")
 		select {

@@ -20,9 +20,10 @@ import (
 
 // archiveHeader is the header of a task whose questions are asked 20 times.
 const archiveHeader = `{"name":"archive","status":"SUCCEEDED","runs_per_item":20,"timeout_seconds":30,"max_retries":0,"use_stream":true,"concurrency":1,
-	"on_turn_failure":"stop","max_cost":null,"dataset_name":"q.csv","dataset_extension":"csv","question_column":"","answer_column":"","variable_names":[],
-	"targets":[{"number":1,"kind":"url","name":"","protocol":"default","url":"http://127.0.0.1:9/","model":null,"rate_limit":"1/s","retry_on":["timeout"],
-		"input_price":null,"output_price":null,"currency":null}],
+	"on_turn_failure":"stop","max_cost":null,"dataset_name":"q.csv","dataset_extension":"csv",
+	"question_column":"","answer_column":"","variable_names":[],
+	"targets":[{"number":1,"kind":"url","name":"","protocol":"default","url":"http://127.0.0.1:9/","model":null,
+		"rate_limit":"1/s","retry_on":["timeout"],"input_price":null,"output_price":null,"currency":null}],
 	"variants":[{"number":1,"target":1,"name":"","system":null,"user":null}],"evaluators":[]}`
 
 const archiveItem = `{"question_id":"q","question":"q","standard_answer":"a","system_prompt":null,"user_context":null,"series":null,"turn":null,"variables":[]}` + "\n"
@@ -32,7 +33,9 @@ func (s *siege) archive(items, runs func(w io.Writer)) []byte {
 	s.t.Helper()
 	var packed bytes.Buffer
 	files := zip.NewWriter(&packed)
-	files.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) })
+	files.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(w, flate.BestSpeed)
+	})
 	for _, part := range []struct {
 		name  string
 		write func(io.Writer)
@@ -56,7 +59,8 @@ func oneItem(w io.Writer) { _, _ = io.WriteString(w, archiveItem) }
 func archiveRuns(n int, member func(w io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		for run := range n {
-			_, _ = fmt.Fprintf(w, `{"question_id":"q","variant":1,"run_index":%d,"status":"SUCCEEDED","response_body":"a",`, run+1)
+			_, _ = fmt.Fprintf(w, `{"question_id":"q","variant":1,"run_index":%d,"status":"SUCCEEDED","response_body":"a",`,
+				run+1)
 			member(w)
 			_, _ = io.WriteString(w, "}\n")
 		}
@@ -74,7 +78,8 @@ func zerosOf(name string, n int) func(io.Writer) {
 
 // importArchive returns the status of an import, with the error code if it was refused.
 func (s *siege) importArchive(ctx context.Context, content []byte) string {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/evaluation-tasks/import", bytes.NewReader(content))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/evaluation-tasks/import",
+		bytes.NewReader(content))
 	if err != nil {
 		return err.Error()
 	}
@@ -106,7 +111,8 @@ func (s *siege) archives() {
 		{fmt.Sprintf("archive: one question again and again, %d MB", 8*many), s.archive(func(w io.Writer) {
 			_, _ = io.WriteString(w, strings.Repeat(archiveItem, 8*many<<20/len(archiveItem)))
 		}, func(io.Writer) {}), "422 ARCHIVE_INVALID"},
-		{"archive: 12 runs of 60 MB", s.archive(oneItem, archiveRuns(12, zerosOf("reasoning", 60<<20))), "422 ARCHIVE_INVALID"},
+		{"archive: 12 runs of 60 MB", s.archive(oneItem, archiveRuns(12, zerosOf("reasoning", 60<<20))),
+			"422 ARCHIVE_INVALID"},
 		{"archive: a run of 20 MB of empty evaluations", s.archive(oneItem, archiveRuns(1, func(w io.Writer) {
 			_, _ = io.WriteString(w, `"evaluations":[`+strings.Repeat("{},", 7<<20)+`{}]`)
 		})), "422 ARCHIVE_INVALID"},
@@ -159,7 +165,9 @@ func (s *siege) leavers() {
 		}
 		start := time.Now()
 		good := s.archive(oneItem, archiveRuns(1, zerosOf("reasoning", 1)))
-		dbtest.Await(s.t, time.Minute, "a place for an import", func() bool { return s.importArchive(s.t.Context(), good) == "201" })
+		dbtest.Await(s.t, time.Minute, "a place for an import", func() bool {
+			return s.importArchive(s.t.Context(), good) == "201"
+		})
 		return fmt.Sprintf("the next import after %.1f s", time.Since(start).Seconds())
 	})
 }

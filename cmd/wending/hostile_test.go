@@ -61,7 +61,8 @@ func newSiege(t *testing.T, isFull bool) *siege {
 	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	limit := fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, addressSpace>>10)
-	command := exec.Command("sh", "-c", limit, binary, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+	command := exec.Command("sh", "-c", limit, binary, "up", "--data-dir", dbtest.Folder(t), "--listen-addr",
+		"127.0.0.1:0",
 		"--evaluation-concurrency", "9", "--rate-limit-per-agent", "unlimited", "--agent-max-retries", "0")
 	return &siege{process: startCommand(t, command), t: t, isFull: isFull}
 }
@@ -189,7 +190,8 @@ func counted(counts map[string]int) string {
 // upload sends a file that must not lead to a running task, and returns the status with the error code if it was
 // refused.
 func (s *siege) upload(name, content string) string {
-	status, body, err := sendFile(s.url, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/", "start": "false"}, name, content)
+	status, body, err := sendFile(s.url, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/",
+		"start": "false"}, name, content)
 	if err != nil {
 		return err.Error()
 	}
@@ -205,7 +207,8 @@ func (s *siege) files() {
 	files := datasettest.Hostile(s.t)
 	if !s.isFull {
 		files = slices.DeleteFunc(files, func(file datasettest.File) bool {
-			return !slices.Contains([]string{"long_name.csv", "deep_xml_closed.xlsx", "junk_part_in_3000_sheets.xlsx", "rows_65536_wide.xls"}, file.Name)
+			return !slices.Contains([]string{"long_name.csv", "deep_xml_closed.xlsx", "junk_part_in_3000_sheets.xlsx",
+				"rows_65536_wide.xls"}, file.Name)
 		})
 	}
 	for _, file := range files {
@@ -281,15 +284,20 @@ func (s *siege) agents() {
 	}{
 		{"pings without end", stream(": ping\n\ndata: {\"event\":\"ping\"}\n\n"), "RESPONSE_TOO_LARGE"},
 		{"blanks without end", stream(strings.Repeat(" ", 1000) + "\n"), "RESPONSE_TOO_LARGE"},
-		{"unknown events without end", stream("data: {\"event\":\"whatever\",\"data\":{\"a\":[1,2,3]}}\n\n"), "RESPONSE_TOO_LARGE"},
-		{"chunks without end", stream("data: {\"event\":\"llm_chunk\",\"text\":\"" + strings.Repeat("长", 300) + "\"}\n\n"), "RESPONSE_TOO_LARGE"},
+		{"unknown events without end", stream("data: {\"event\":\"whatever\",\"data\":{\"a\":[1,2,3]}}\n\n"),
+			"RESPONSE_TOO_LARGE"},
+		{"chunks without end", stream("data: {\"event\":\"llm_chunk\",\"text\":\"" + strings.Repeat("长", 300) + "\"}\n\n"),
+			"RESPONSE_TOO_LARGE"},
 		{"one line without end", stream("x"), "PARSE_ERROR,RESPONSE_TOO_LARGE"},
 		{"512 MB packed into 0.5 MB", func(w http.ResponseWriter, _ agenttest.Call) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(packed)
 		}, "PARSE_ERROR,RESPONSE_TOO_LARGE"},
-		{"an object of 101,000 numbers before the answer", text(`{"event":"node_finished","embedding":[` + strings.Repeat("0.25,", 101_000) + `1],"output":"THE ANSWER"}`), "RESPONSE_TOO_LARGE,THE ANSWER"},
-		{"brackets, 4 MB of them", text(strings.Repeat(`[{"a":`, 700_000)), "INCOMPLETE_RESPONSE,PARSE_ERROR,RESPONSE_TOO_LARGE"},
+		{"an object of 101,000 numbers before the answer",
+			text(`{"event":"node_finished","embedding":[` + strings.Repeat("0.25,", 101_000) + `1],"output":"THE ANSWER"}`),
+			"RESPONSE_TOO_LARGE,THE ANSWER"},
+		{"brackets, 4 MB of them", text(strings.Repeat(`[{"a":`, 700_000)),
+			"INCOMPLETE_RESPONSE,PARSE_ERROR,RESPONSE_TOO_LARGE"},
 		{"a drip", func(w http.ResponseWriter, call agenttest.Call) {
 			for {
 				if _, err := io.WriteString(w, "data: {\"event\":\"llm_chunk\",\"text\":\".\"}\n\n"); err != nil {
@@ -314,7 +322,8 @@ func (s *siege) agents() {
 			dbtest.Await(s.t, time.Minute, agent.name, func() bool { return task(s.t, s.url, id).Status == "SUCCEEDED" })
 			outcomes := map[string]int{}
 			for _, outcome := range outcomesOf(s.t, s.url, id) {
-				require.Contains(s.t, strings.Split(agent.outcomes+",TIMEOUT", ","), outcome, "nothing counts as an answer that is none")
+				require.Contains(s.t, strings.Split(agent.outcomes+",TIMEOUT", ","), outcome,
+					"nothing counts as an answer that is none")
 				outcomes[outcome]++
 			}
 			return counted(outcomes)
@@ -356,7 +365,8 @@ func (s *siege) floods() {
 		for range 16 {
 			workers.Go(func() {
 				for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-					request, err := http.NewRequest(fmt.Sprintf("METHOD%d", i), fmt.Sprintf("%s/%d/%s", s.url, i, strings.Repeat("x", 1000)), nil)
+					request, err := http.NewRequest(fmt.Sprintf("METHOD%d", i),
+						fmt.Sprintf("%s/%d/%s", s.url, i, strings.Repeat("x", 1000)), nil)
 					if err != nil {
 						return
 					}
@@ -385,7 +395,10 @@ func (s *siege) floods() {
 			if i%2 == 0 {
 				_, _ = io.WriteString(connection, "GET /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nX-")
 			} else {
-				_, _ = io.WriteString(connection, "POST /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n")
+				_,
+					_ = io.WriteString(connection,
+					"POST /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: "+
+						"1000000\r\n\r\n--b\r\n")
 			}
 		}
 		status, err := s.get("/tasks")
@@ -414,7 +427,8 @@ func (s *siege) readers() {
 	for n := range 100 {
 		fmt.Fprintf(&questions, "q%d,a\n", n)
 	}
-	id := createTask(s.t, s.url, map[string]string{"task_name": "long", "agent_api_url": fake.URL, "concurrency": "8", "runs_per_item": "20"}, "question,standard_answer\n"+questions.String())
+	id := createTask(s.t, s.url, map[string]string{"task_name": "long", "agent_api_url": fake.URL, "concurrency": "8",
+		"runs_per_item": "20"}, "question,standard_answer\n"+questions.String())
 	dbtest.Await(s.t, 2*time.Minute, "long answers", func() bool { return task(s.t, s.url, id).Status == "SUCCEEDED" })
 	n := s.of(300, 40)
 	s.attack(fmt.Sprintf("%d readers that take nothing of a page of 100 × 20 answers", n), toACrowd, func() string {
@@ -438,7 +452,8 @@ func (s *siege) readers() {
 		return fmt.Sprintf("a report for others: %d", status)
 	})
 	n = s.of(1_000, 200)
-	running := createTask(s.t, s.url, map[string]string{"task_name": "draft", "agent_api_url": fake.URL, "rate_limit": "1/m"}, twenty)
+	running := createTask(s.t, s.url, map[string]string{"task_name": "draft", "agent_api_url": fake.URL,
+		"rate_limit": "1/m"}, twenty)
 	s.attack(fmt.Sprintf("%d progress streams", n), toACrowd, func() string {
 		path := "/api/v1/evaluation-tasks/" + running + "/progress"
 		var streams []io.Closer

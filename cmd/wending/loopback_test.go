@@ -29,10 +29,13 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 	demo, err := startDemoAgent("127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = demo.Close() })
-	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "inner") }))
+	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "inner")
+	}))
 	t.Cleanup(inner.Close)
 	_, port, _ := net.SplitHostPort(inner.Listener.Addr().String())
-	spellings := []string{inner.URL, "http://localhost:" + port, "http://LOCALHOST.:" + port, "http://[::1]:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://127.0.0.2:" + port,
+	spellings := []string{inner.URL, "http://localhost:" + port, "http://LOCALHOST.:" + port, "http://[::1]:" + port,
+		"http://[::ffff:127.0.0.1]:" + port, "http://127.0.0.2:" + port,
 		"http://①②⑦.0.0.1:" + port}
 	if name, err := os.Hostname(); err == nil {
 		spellings = append(spellings, "http://"+name+":"+port)
@@ -51,7 +54,8 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = listener.Close() })
 		p := &program{settings: Settings{
-			Auth: test.auth, ListenAddr: "127.0.0.1:0", Allowlist: test.allowlist, ModelList: test.allowlist, AssetList: test.allowlist, NotifyList: test.allowlist,
+			Auth: test.auth, ListenAddr: "127.0.0.1:0", Allowlist: test.allowlist, ModelList: test.allowlist,
+			AssetList: test.allowlist, NotifyList: test.allowlist,
 		}}
 		require.NoError(t, p.connectAgents(endpoints{listener: listener, demo: demo}))
 		t.Cleanup(p.close)
@@ -114,7 +118,8 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 func TestTheDemosRunWithAccounts(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
-	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0",
+		"--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
 	code, token := commandWith(t, "", "token", "create", "ci", "--role", "admin", "--data-dir", folder)
 	require.Zero(t, code, token)
 	ask := func(method, path, kind, body string) (int, []byte) {
@@ -136,9 +141,11 @@ func TestTheDemosRunWithAccounts(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, status, "%s", said)
 	}
 	for path, refused := range map[string]struct{ body, variable string }{
-		"agents":    {`{"name": "a", "protocol": "default", "url": "http://127.0.0.1:9/"}`, "AGENT_API_ALLOWLIST"},
-		"providers": {`{"name": "p", "protocol": "openai", "base_url": "http://[::ffff:127.0.0.1]:9/v1"}`, "MODEL_API_ALLOWLIST"},
-		"channels":  {`{"name": "c", "kind": "webhook", "url": "http://localhost:9/", "events": ["finished"]}`, "NOTIFY_ALLOWLIST"},
+		"agents": {`{"name": "a", "protocol": "default", "url": "http://127.0.0.1:9/"}`, "AGENT_API_ALLOWLIST"},
+		"providers": {`{"name": "p", "protocol": "openai", "base_url": "http://[::ffff:127.0.0.1]:9/v1"}`,
+			"MODEL_API_ALLOWLIST"},
+		"channels": {`{"name": "c", "kind": "webhook", "url": "http://localhost:9/", "events": ["finished"]}`,
+			"NOTIFY_ALLOWLIST"},
 	} {
 		status, said := ask(http.MethodPost, "/api/v1/"+path, "application/json", refused.body)
 		require.Equal(t, http.StatusUnprocessableEntity, status, path)

@@ -58,7 +58,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	var cli commands
 	exited := -1
 	parser, err := kong.New(&cli, kong.Name("wending"), kong.UsageOnError(),
-		kong.Description("Measures how stable and how good an LLM agent's answers are. Every setting is a flag or an environment variable (also read from .env)."),
+		kong.Description(
+			"Measures how stable and how good an LLM agent's answers are. Every setting is a flag or an environment variable "+
+				"(also read from .env)."),
 		kong.Writers(stdout, stderr), kong.Exit(func(code int) { exited = code }), kong.Resolvers(environment(lookup)))
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "wending:", err)

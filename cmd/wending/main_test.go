@@ -199,7 +199,8 @@ func outcomesOf(t *testing.T, base, id string) (outcomes []string) {
 	return outcomes
 }
 
-const twenty = "question,standard_answer\n" + "q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\nq9,a\nq10,a\nq11,a\nq12,a\nq13,a\nq14,a\nq15,a\nq16,a\nq17,a\nq18,a\nq19,a\nq20,a\n"
+const twenty = "question,standard_answer\n" +
+	"q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\nq9,a\nq10,a\nq11,a\nq12,a\nq13,a\nq14,a\nq15,a\nq16,a\nq17,a\nq18,a\nq19,a\nq20,a\n"
 
 // kill -9 of the whole program in the middle of a task: the next start resumes at once and completes the task, and
 // repeats only the calls that were in flight.
@@ -301,7 +302,9 @@ func TestASecondInstanceOnTheSameFolderIsToldSo(t *testing.T) {
 	dir := dbtest.Folder(t)
 	start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
 	var stderr bytes.Buffer
-	code := run(t.Context(), []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0"}, func(string) string { return "" }, io.Discard, &stderr)
+	code := run(t.Context(), []string{"up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0"}, func(string) string {
+		return ""
+	}, io.Discard, &stderr)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr.String(), "in use by another instance")
 }
@@ -316,10 +319,15 @@ func TestSettingsAreReadFromTheEnvironmentAndChecked(t *testing.T) {
 	}{
 		{[]string{"serve"}, nil, 1, "DATABASE_URL and REDIS_URL must be set"},
 		{[]string{"migrate"}, nil, 1, "DATABASE_URL is not set"},
-		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "RATE_LIMIT_PER_AGENT": "fast"}, 1, "RATE_LIMIT_PER_AGENT"},
-		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "RUNS_PER_ITEM": "99"}, 1, "RUNS_PER_ITEM is 99"},
-		{[]string{"serve", "--listen-addr", "127.0.0.1:0"}, map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "AGENT_API_ALLOWLIST": "http://x"}, 1, "AGENT_API_ALLOWLIST"},
-		{[]string{"migrate"}, map[string]string{"DATABASE_URL": "postgres://wending:se/cr+et=@host/x"}, 1, "DATABASE_URL is not a valid URL"},
+		{[]string{"serve", "--listen-addr", "127.0.0.1:0"},
+			map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "RATE_LIMIT_PER_AGENT": "fast"}, 1, "RATE_LIMIT_PER_AGENT"},
+		{[]string{"serve", "--listen-addr", "127.0.0.1:0"},
+			map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "RUNS_PER_ITEM": "99"}, 1, "RUNS_PER_ITEM is 99"},
+		{[]string{"serve", "--listen-addr", "127.0.0.1:0"},
+			map[string]string{"DATABASE_URL": "x", "REDIS_URL": "x", "AGENT_API_ALLOWLIST": "http://x"}, 1,
+			"AGENT_API_ALLOWLIST"},
+		{[]string{"migrate"}, map[string]string{"DATABASE_URL": "postgres://wending:se/cr+et=@host/x"}, 1,
+			"DATABASE_URL is not a valid URL"},
 		{[]string{"serve"}, map[string]string{"DEFAULT_LANG": "fr"}, 2, "zh-CN"},
 		{[]string{"nothing"}, nil, 2, "nothing"},
 		{[]string{"--help"}, nil, 0, ""},
@@ -335,19 +343,25 @@ func TestSettingsAreReadFromTheEnvironmentAndChecked(t *testing.T) {
 // serve and worker share a PostgreSQL and a Redis, and the key comes from the environment.
 func TestWebAndWorkerRunApart(t *testing.T) {
 	t.Parallel()
-	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, call.Header.Get("X-Key")) })
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, call.Header.Get("X-Key"))
+	})
 	database := dbtest.Start(t)
 	redis := dbtest.Redis(t)
 	shared := []string{
 		"--database-url", database, "--redis-url", redis, "--secret-key", dbtest.SecretKey,
 		"--rate-limit-per-agent", "unlimited",
 	}
-	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
+	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"},
+		shared...)...)
 	stop, _ := startWorker(t, append(shared, "--evaluation-concurrency", "4", "--agent-api-allowlist", "127.0.0.1")...)
-	id := createTask(t, web.url, map[string]string{"task_name": "apart", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
+	id := createTask(t, web.url, map[string]string{"task_name": "apart", "agent_api_url": fake.URL,
+		"agent_api_headers": `{"X-Key":"k1"}`}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
 	require.Equal(t, 100, task(t, web.url, id).Statistics.Succeeded)
-	require.Equal(t, 0, run(t.Context(), []string{"healthcheck", "--url", web.url + "/healthz"}, func(string) string { return "" }, io.Discard, io.Discard))
+	require.Equal(t, 0, run(t.Context(), []string{"healthcheck", "--url", web.url + "/healthz"}, func(string) string {
+		return ""
+	}, io.Discard, io.Discard))
 	stop()
 }
 
@@ -360,7 +374,8 @@ func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
 		"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--secret-key", dbtest.SecretKey,
 		"--rate-limit-per-agent", "unlimited",
 	}
-	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
+	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"},
+		shared...)...)
 	stop, _ := startWorker(t, shared...)
 	id := createTask(t, web.url, map[string]string{"task_name": "loopback", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
@@ -388,9 +403,11 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 		"--database-url", pooled, "--database-direct-url", direct, "--redis-url", dbtest.Redis(t),
 		"--secret-key", dbtest.SecretKey, "--rate-limit-per-agent", "unlimited",
 	}
-	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"}, shared...)...)
+	web := start(t, append([]string{"serve", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0"},
+		shared...)...)
 	stop, log := startWorker(t, append(shared, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
-	id := createTask(t, web.url, map[string]string{"task_name": "pooled", "agent_api_url": fake.URL, "agent_api_headers": `{"X-Key":"k1"}`}, twenty)
+	id := createTask(t, web.url, map[string]string{"task_name": "pooled", "agent_api_url": fake.URL,
+		"agent_api_headers": `{"X-Key":"k1"}`}, twenty)
 	follow, err := http.Get(web.url + "/api/v1/evaluation-tasks/" + id + "/progress")
 	require.NoError(t, err)
 	events, err := io.ReadAll(follow.Body) // to the end of the task
@@ -405,7 +422,8 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, retried.StatusCode)
 	dbtest.Await(t, time.Minute, "the retry's end", func() bool { return task(t, web.url, id).Status == "SUCCEEDED" })
 	require.Equal(t, 100, task(t, web.url, id).Statistics.Succeeded)
-	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/launches", "/workers", "/api/v1/evaluation-tasks/" + id + "/export?format=xlsx"} {
+	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/launches",
+		"/workers", "/api/v1/evaluation-tasks/" + id + "/export?format=xlsx"} {
 		answer, err := http.Get(web.url + path)
 		require.NoError(t, err)
 		_, err = io.Copy(io.Discard, answer.Body)
@@ -429,8 +447,11 @@ func startPooler(t *testing.T, binary, database string) string {
 	dir := dbtest.Folder(t)
 	users, settings := filepath.Join(dir, "users.txt"), filepath.Join(dir, "pgbouncer.ini")
 	require.NoError(t, os.WriteFile(users, []byte(`"wending" ""`+"\n"), 0o644))
-	require.NoError(t, os.WriteFile(settings, []byte("[databases]\npostgres = "+strings.ReplaceAll(database, "sslmode=disable", "")+"\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+port+
-		"\nunix_socket_dir =\nauth_type = trust\nauth_file = "+users+"\npool_mode = transaction\ndefault_pool_size = 3\n"), 0o644))
+	require.NoError(t, os.WriteFile(settings,
+		[]byte("[databases]\npostgres = "+strings.ReplaceAll(database, "sslmode=disable", "")+
+			"\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+port+
+			"\nunix_socket_dir =\nauth_type = trust\nauth_file = "+users+
+			"\npool_mode = transaction\ndefault_pool_size = 3\n"), 0o644))
 	arguments := []string{settings}
 	if os.Getuid() == 0 {
 		arguments = append([]string{"-u", "postgres"}, arguments...)

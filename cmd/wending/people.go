@@ -106,7 +106,8 @@ func (s *Settings) auditLog(ctx context.Context, store *db.Store) (audit.Log, er
 
 // record calls work and adds an entry to the audit that it was done on the command line. The intent is stored
 // before.
-func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entry, after map[string]any, work func() error) error {
+func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entry, after map[string]any,
+	work func() error) error {
 	log, err := s.auditLog(ctx, store)
 	if err != nil {
 		return err
@@ -162,7 +163,8 @@ func readPassword(stderr io.Writer) (string, error) {
 func explained(err error) error {
 	var wrong *identity.FieldError
 	if errors.As(err, &wrong) && wrong.Field == "password" {
-		return fmt.Errorf("%w: use at least %d characters, and none of the common passwords (it is read from the terminal or from stdin)",
+		return fmt.Errorf(
+			"%w: use at least %d characters, and none of the common passwords (it is read from the terminal or from stdin)",
 			wrong.Err, password.MinLength)
 	}
 	if errors.As(err, &wrong) {
@@ -198,13 +200,15 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 		}
 		made := identity.New(store)
 		draft, err := made.DraftUser(ctx, identity.NewUser{
-			Name: c.Name, Password: typed, IsAdmin: c.Admin, MustChange: c.MustChange, ProjectID: place.ID, Role: people.Role(c.Role),
+			Name: c.Name, Password: typed, IsAdmin: c.Admin, MustChange: c.MustChange, ProjectID: place.ID,
+			Role: people.Role(c.Role),
 		})
 		if err != nil {
 			return explained(err)
 		}
 		entry := audit.Entry{Action: "user.create", ObjectID: draft.ID.String(), ObjectName: draft.Name}
-		after := map[string]any{"is_admin": c.Admin, "must_change_password": c.MustChange, "project_id": place.ID, "role": c.Role}
+		after := map[string]any{"is_admin": c.Admin, "must_change_password": c.MustChange, "project_id": place.ID,
+			"role": c.Role}
 		err = s.record(ctx, store, entry, after, func() error {
 			_, err := made.AddUser(ctx, draft)
 			return err
@@ -217,7 +221,8 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 }
 
 // named calls work with the account that has a name.
-func (s *Settings) named(ctx context.Context, name string, work func(identity.Service, people.User) error, action string, after map[string]any) error {
+func (s *Settings) named(ctx context.Context, name string, work func(identity.Service, people.User) error,
+	action string, after map[string]any) error {
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {
 		account, err := accounts.UserNamed(ctx, strings.TrimSpace(name))
 		if errors.Is(err, db.ErrNotFound) {
@@ -276,7 +281,8 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 			return err
 		}
 		n := identity.NewToken{
-			Name: c.Name, ProjectID: place.ID, Role: people.Role(cmp.Or(c.Role, string(people.Editor))), Reach: people.ReachProject, Days: c.Days,
+			Name: c.Name, ProjectID: place.ID, Role: people.Role(cmp.Or(c.Role, string(people.Editor))),
+			Reach: people.ReachProject, Days: c.Days,
 		}
 		if c.Installation {
 			n.Role, n.Reach = people.Admin, people.ReachInstallation
@@ -320,9 +326,13 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(stdout, "the audit log is complete: %d entries, the last is %d:%x\n", found.Entries, found.Last.Seq, found.Last.Hash)
+		_, _ = fmt.Fprintf(stdout, "the audit log is complete: %d entries, the last is %d:%x\n", found.Entries,
+			found.Last.Seq, found.Last.Hash)
 		for _, one := range found.Seals {
-			_, _ = fmt.Fprintf(stdout, "entry %d, by %s at %s: the log was sealed in its state at that time; the seal proves nothing about earlier entries\n",
+			_,
+				_ = fmt.Fprintf(stdout,
+				"entry %d, by %s at %s: the log was sealed in its state at that time; the seal proves nothing about earlier "+
+					"entries\n",
 				one.Seq, one.Actor, cron.BeijingRFC3339(one.At))
 		}
 		if found.RemovedTo > 0 {

@@ -36,7 +36,8 @@ const goodPassword = "correct horse battery"
 func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
-	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0", "--agent-api-allowlist", "127.0.0.1", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0",
+		"--agent-api-allowlist", "127.0.0.1", "--evaluation-concurrency", "4", "--rate-limit-per-agent", "unlimited")
 	run := func(input string, args ...string) (int, string) {
 		t.Helper()
 		return commandWith(t, input, append(args, "--data-dir", folder)...)
@@ -89,7 +90,8 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	require.NoError(t, page.Body.Close())
 	require.Equal(t, "/account/password", page.Request.URL.Path, "whoever made the account knows its password")
 	signIn := func(password string) int {
-		answer, err := http.PostForm(program.url+"/login", url.Values{"name": {"李雷"}, "password": {password}, "next": {"/healthz"}})
+		answer, err := http.PostForm(program.url+"/login",
+			url.Values{"name": {"李雷"}, "password": {password}, "next": {"/healthz"}})
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
 		return answer.StatusCode
@@ -112,7 +114,8 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status(token[:len(token)-1]+"X", "/api/v1/evaluation-tasks"))
 	_, admin := run("", "token", "create", "manager", "--role", "admin", "--days", "0")
 	require.Equal(t, http.StatusOK, status(strings.TrimSpace(admin), "/api/v1/channels"))
-	require.Equal(t, http.StatusForbidden, status(strings.TrimSpace(admin), "/api/v1/users"), "of its project and nothing else")
+	require.Equal(t, http.StatusForbidden, status(strings.TrimSpace(admin), "/api/v1/users"),
+		"of its project and nothing else")
 	_, operator := run("", "token", "create", "operator", "--installation", "--days", "0")
 	for _, path := range []string{"/api/v1/users", "/api/v1/audit", "/api/v1/projects"} {
 		require.Equal(t, http.StatusOK, status(strings.TrimSpace(operator), path), path)
@@ -124,8 +127,11 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	work := t.TempDir()
 	file := filepath.Join(work, "task.yaml")
 	require.NoError(t, os.WriteFile(filepath.Join(work, "q.csv"), []byte("question,standard_answer\na,x\n"), 0o600))
-	require.NoError(t, os.WriteFile(file, []byte("task_name: gate\nagent_api_url: "+fake.URL+"\ndataset_file: q.csv\nruns_per_item: 2\n"), 0o600))
-	code, said = commandWith(t, "", "eval", "-f", file, "--server", program.url, "--fail-under", "agreement=0.5", "--token", token)
+	require.NoError(t,
+		os.WriteFile(file, []byte("task_name: gate\nagent_api_url: "+fake.URL+"\ndataset_file: q.csv\nruns_per_item: 2\n"),
+			0o600))
+	code, said = commandWith(t, "", "eval", "-f", file, "--server", program.url, "--fail-under", "agreement=0.5",
+		"--token", token)
 	require.Zero(t, code, said)
 	code, said = commandWith(t, "", "eval", "-f", file, "--server", program.url, "--fail-under", "agreement=0.5")
 	require.Equal(t, 2, code, said)
@@ -154,8 +160,10 @@ func TestSigningInBeyondThisMachineNeedsHTTPS(t *testing.T) {
 		"a second factor without a name": {func(s *Settings) {
 			s.PublicURL, s.Proxies, s.SecondFactor = "https://10.0.0.7", "10.0.0.1", true
 		}, "passkeys are bound to a host name"},
-		"a proxy":         {func(s *Settings) { s.PublicURL, s.Proxies = "https://wending.example", "10.0.0.1" }, ""},
-		"half a key":      {func(s *Settings) { s.PublicURL, s.TLSCert = "https://wending.example", "cert.pem" }, "must be set together"},
+		"a proxy": {func(s *Settings) { s.PublicURL, s.Proxies = "https://wending.example", "10.0.0.1" }, ""},
+		"half a key": {func(s *Settings) {
+			s.PublicURL, s.TLSCert = "https://wending.example", "cert.pem"
+		}, "must be set together"},
 		"on loopback":     {func(s *Settings) { s.ListenAddr = "127.0.0.1:0" }, ""},
 		"without a login": {func(s *Settings) { s.Auth = "off" }, "AUTH=local"},
 		"no certificate": {func(s *Settings) {
@@ -170,10 +178,12 @@ func TestSigningInBeyondThisMachineNeedsHTTPS(t *testing.T) {
 			s.ListenAddr, s.Auth, s.OIDCIssuer, s.OIDCClient = "127.0.0.1:0", "oidc", "https://id.example", "x"
 		}, "OIDC_GROUP_ROLES"},
 		"odd groups": {func(s *Settings) {
-			s.ListenAddr, s.Auth, s.OIDCIssuer, s.OIDCClient, s.OIDCGroups = "127.0.0.1:0", "oidc", "https://id.example", "x", "testers"
+			s.ListenAddr, s.Auth, s.OIDCIssuer, s.OIDCClient, s.OIDCGroups = "127.0.0.1:0", "oidc", "https://id.example",
+				"x", "testers"
 		}, "OIDC_GROUP_ROLES"},
 		"a provider": {func(s *Settings) {
-			s.ListenAddr, s.Auth, s.OIDCIssuer, s.OIDCClient, s.OIDCGroups = "127.0.0.1:0", "oidc", "https://id.example", "x", "testers=editor"
+			s.ListenAddr, s.Auth, s.OIDCIssuer, s.OIDCClient, s.OIDCGroups = "127.0.0.1:0", "oidc", "https://id.example", "x",
+				"testers=editor"
 		}, ""},
 	} {
 		s := base
@@ -197,12 +207,14 @@ func TestSigningInInABrowser(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)
 	program := start(t, "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0")
-	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--admin", "--role", "admin", "--no-must-change-password", "--data-dir", folder)
+	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--admin", "--role", "admin",
+		"--no-must-change-password", "--data-dir", folder)
 	require.Zero(t, code, said)
 	b := openBrowser(t, strings.Replace(program.url, "127.0.0.1", "localhost", 1)) // passkeys require a host name
 	b.do(webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{
-			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal, HasResidentKey: true, HasUserVerification: true,
+			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
+			HasResidentKey: true, HasUserVerification: true,
 			IsUserVerified: true, AutomaticPresenceSimulation: true,
 		}).Do(ctx)
 		return err
@@ -223,7 +235,8 @@ func TestSigningInInABrowser(t *testing.T) {
 	b.do(chromedp.WaitVisible("form#passkey button"))
 	b.follows("form#passkey button")
 	b.sees("td", "Chrome")
-	for _, path := range []string{"/account", "/admin/users", "/admin/audit?check=1", "/projects", "/projects/00000000-0000-4000-8000-000000000001"} {
+	for _, path := range []string{"/account", "/admin/users", "/admin/audit?check=1", "/projects",
+		"/projects/00000000-0000-4000-8000-000000000001"} {
 		b.open(path)
 		b.do(chromedp.Click(".who summary"), chromedp.WaitVisible(".who .menu"))
 		b.requireAccessible(path)
@@ -261,12 +274,16 @@ func TestAccountsOnAMachineWithAWrongClock(t *testing.T) {
 		t.Skip("make chaos runs it")
 	}
 	folder := dbtest.Folder(t)
-	program := startCommand(t, exec.Command(skewedProgram(t), "up", "--data-dir", folder, "--auth", "local", "--listen-addr", "127.0.0.1:0"))
-	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--role", "editor", "--no-must-change-password", "--data-dir", folder)
+	program := startCommand(t, exec.Command(skewedProgram(t), "up", "--data-dir", folder, "--auth", "local",
+		"--listen-addr", "127.0.0.1:0"))
+	code, said := commandWith(t, goodPassword, "user", "add", "李雷", "--role", "editor", "--no-must-change-password",
+		"--data-dir", folder)
 	require.Zero(t, code, said)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	client := http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	ask := func(method, path string, form url.Values) int {
 		t.Helper()
 		request, err := http.NewRequest(method, program.url+path, strings.NewReader(form.Encode()))
@@ -278,9 +295,11 @@ func TestAccountsOnAMachineWithAWrongClock(t *testing.T) {
 		require.NoError(t, answer.Body.Close())
 		return answer.StatusCode
 	}
-	require.Equal(t, http.StatusSeeOther, ask(http.MethodPost, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}}))
+	require.Equal(t, http.StatusSeeOther, ask(http.MethodPost, "/login",
+		url.Values{"name": {"李雷"}, "password": {goodPassword}}))
 	require.Equal(t, http.StatusOK, ask(http.MethodGet, "/tasks", nil))
-	require.Equal(t, http.StatusNotFound, ask(http.MethodPost, "/account/second", url.Values{"needs": {"true"}}), "signed in a moment ago: only the passkey is missing")
+	require.Equal(t, http.StatusNotFound, ask(http.MethodPost, "/account/second", url.Values{"needs": {"true"}}),
+		"signed in a moment ago: only the passkey is missing")
 	require.Equal(t, http.StatusSeeOther, ask(http.MethodPost, "/account/sessions/end", nil))
 	require.Equal(t, http.StatusSeeOther, ask(http.MethodGet, "/tasks", nil))
 }

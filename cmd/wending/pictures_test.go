@@ -38,7 +38,8 @@ func TestPictures(t *testing.T) {
 	if os.Getenv("WENDING_PICTURES") != "write" {
 		t.Skip("make pictures runs it")
 	}
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "16", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"16", "--rate-limit-per-agent", "unlimited")
 	demo := startDemo(t, program, "/demo")
 	comparison := startDemo(t, program, "/demo/comparison")
 	b := openBrowser(t, program.url)
@@ -74,7 +75,9 @@ func startDemo(t *testing.T, program *process, path string) (id string) {
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	id = filepath.Base(answer.Request.URL.Path)
-	dbtest.Await(t, 5*time.Minute, "the end of "+path, func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, 5*time.Minute, "the end of "+path, func() bool {
+		return task(t, program.url, id).Status == "SUCCEEDED"
+	})
 	return id
 }
 

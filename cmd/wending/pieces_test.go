@@ -110,13 +110,17 @@ func TestPagesArriveWithoutMoving(t *testing.T) {
 			http.Error(w, "busy", http.StatusInternalServerError)
 			return
 		}
-		agenttest.Stream(w, "## 意见\n\n"+strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20)+last+strings.Repeat("守约方负有防止损失扩大的义务。", 30))
+		agenttest.Stream(w, "## 意见\n\n"+strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20)+last+
+			strings.Repeat("守约方负有防止损失扩大的义务。", 30))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "长回答", "agent_api_url": fake.URL}, twenty)
 	other := createTask(t, program.url, map[string]string{"task_name": "另一版", "agent_api_url": fake.URL}, twenty)
 	for _, one := range []string{id, other} {
-		dbtest.Await(t, 30*time.Second, "the task's end", func() bool { return task(t, program.url, one).Status == "SUCCEEDED" })
+		dbtest.Await(t, 30*time.Second, "the task's end", func() bool {
+			return task(t, program.url, one).Status == "SUCCEEDED"
+		})
 	}
 	b := openBrowser(t, inPieces(t, program.url))
 	b.watches()
@@ -125,7 +129,9 @@ func TestPagesArriveWithoutMoving(t *testing.T) {
 		return err
 	}))
 	pages := []string{
-		"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/results?view=merged", "/tasks/" + id + "/review/next", "/tasks/" + id + "/review", "/tasks/" + id + "/settings", "/tasks/" + id + "/gallery",
+		"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/results?view=merged",
+		"/tasks/" + id + "/review/next", "/tasks/" + id + "/review", "/tasks/" + id + "/settings",
+		"/tasks/" + id + "/gallery",
 		"/tasks/" + id + "/report", "/tasks/" + id + "/replay/1", "/comparison?a=" + id + "&b=" + other,
 	}
 	for _, path := range pages {

@@ -46,10 +46,12 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 		agenttest.Stream(w, "回答 "+call.Question+strings.Repeat(" 长", 150)+call.IdempotencyKey[len(call.IdempotencyKey)-1:])
 	})
 	folder := dbtest.Folder(t)
-	p := start(t, "up", "--data-dir", folder, "--auth", "local", "--agent-api-allowlist", "127.0.0.0/8", "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	p := start(t, "up", "--data-dir", folder, "--auth", "local", "--agent-api-allowlist", "127.0.0.0/8", "--listen-addr",
+		"127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
 	names := []string{"李雷", "韩梅梅"}
 	for _, name := range names {
-		code, said := commandWith(t, goodPassword, "user", "add", name, "--admin", "--role", "admin", "--no-must-change-password", "--data-dir", folder)
+		code, said := commandWith(t, goodPassword, "user", "add", name, "--admin", "--role", "admin",
+			"--no-must-change-password", "--data-dir", folder)
 		require.Zero(t, code, said)
 	}
 	tabs := map[string]*tab{}
@@ -61,7 +63,9 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	}
 	li, han := tabs["李雷"], tabs["韩梅梅"]
 	id := li.createsTask(fake.URL)
-	li.awaits("the task's end", fmt.Sprintf(`fetch("/api/v1/evaluation-tasks/%s").then(r => r.json()).then(t => window.isDone = t.status === "SUCCEEDED"), window.isDone === true`, id))
+	li.awaits("the task's end",
+		fmt.Sprintf(
+			`fetch("/api/v1/evaluation-tasks/%s").then(r => r.json()).then(t => window.isDone = t.status === "SUCCEEDED"), window.isDone === true`, id))
 	for _, b := range tabs {
 		b.open("/tasks/" + id + "/results")
 		b.do(chromedp.WaitVisible(".result:first-of-type .verdict [data-note]"))
@@ -85,8 +89,10 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	}
 	// Out of sight it is in its list at once.
 	place := topOf(li, first)
-	han.do(chromedp.ScrollIntoView(last+".verdict [data-verdict=PASS]"), chromedp.Click(last+".verdict [data-verdict=PASS]"))
-	li.awaits("a verdict below the window", fmt.Sprintf(`document.querySelector(%q)?.textContent.includes("韩梅梅")`, last+".said-list li"))
+	han.do(chromedp.ScrollIntoView(last+".verdict [data-verdict=PASS]"),
+		chromedp.Click(last+".verdict [data-verdict=PASS]"))
+	li.awaits("a verdict below the window",
+		fmt.Sprintf(`document.querySelector(%q)?.textContent.includes("韩梅梅")`, last+".said-list li"))
 	var after struct {
 		Note       string
 		IsNewsOpen bool
@@ -102,9 +108,12 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	// The other way round, with a change and a withdrawal.
 	place = topOf(han, last)
 	li.do(chromedp.Click(third + ".verdict [data-verdict=UNSURE]"))
-	han.awaits("a verdict above the window", fmt.Sprintf(`document.querySelector(%q)?.textContent.includes("存疑")`, third+".said-list li"))
+	han.awaits("a verdict above the window",
+		fmt.Sprintf(`document.querySelector(%q)?.textContent.includes("存疑")`, third+".said-list li"))
 	li.do(chromedp.Click(third + ".verdict [data-verdict=PASS]"))
-	han.awaits("its change", fmt.Sprintf(`(one => one.length === 1 && one[0].textContent.includes("通过"))(document.querySelectorAll(%q))`, third+".said-list li"))
+	han.awaits("its change",
+		fmt.Sprintf(`(one => one.length === 1 && one[0].textContent.includes("通过"))(document.querySelectorAll(%q))`,
+			third+".said-list li"))
 	li.do(chromedp.Click(third + ".verdict [data-withdraw]"))
 	han.awaits("its withdrawal", fmt.Sprintf(`document.querySelector(%q).hidden`, third+".said-list li"))
 	han.requireSteady("verdicts above the window")
@@ -122,7 +131,8 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	require.NotContains(t, p.stopped(t), "level=ERROR")
 }
 
-// asked are the requests that a page has made since it was loaded, without its own parts: how many, in how many seconds.
+// asked are the requests that a page has made since it was loaded, without its own parts: how many, in how many
+// seconds.
 func (b *tab) asked() (count int, seconds float64) {
 	b.t.Helper()
 	var seen struct {
@@ -130,7 +140,8 @@ func (b *tab) asked() (count int, seconds float64) {
 		Seconds float64
 	}
 	b.evaluate(`({
-		count: performance.getEntriesByType("resource").filter((one) => ["fetch", "xmlhttprequest"].includes(one.initiatorType)).length,
+		count: performance.getEntriesByType("resource").filter((one) => ["fetch",
+		"xmlhttprequest"].includes(one.initiatorType)).length,
 		seconds: performance.now() / 1000,
 	})`, &seen)
 	return seen.Count, seen.Seconds
@@ -144,8 +155,10 @@ func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // an agent's time, so that there is always something new
 		agenttest.Stream(w, "回答 "+call.Question)
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
-	id := createTask(t, p.url, map[string]string{"task_name": "慢", "agent_api_url": fake.URL, "concurrency": "1", "runs_per_item": "20"}, twenty)
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+		"--rate-limit-per-agent", "unlimited")
+	id := createTask(t, p.url, map[string]string{"task_name": "慢", "agent_api_url": fake.URL, "concurrency": "1",
+		"runs_per_item": "20"}, twenty)
 	b := openBrowser(t, p.url)
 	later := func(seconds float64) { b.awaits("time", fmt.Sprintf("performance.now() > %f", 1000*seconds)) }
 	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results?partial=1", "/tasks"} {
@@ -156,14 +169,16 @@ func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 		require.LessOrEqual(t, float64(count), seconds+1, path)
 	}
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
-	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report", "/tasks/" + id + "/review/next"} {
+	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report",
+		"/tasks/" + id + "/review/next"} {
 		b.open(path)
 		later(6)
 		count, seconds := b.asked()
 		require.Positive(t, count, path)
 		require.LessOrEqual(t, float64(count), seconds/2+1, path)
 	}
-	b.evaluate(`Object.defineProperty(document, "visibilityState", { value: "hidden" }); document.dispatchEvent(new Event("visibilitychange"))`, nil)
+	b.evaluate(
+		`Object.defineProperty(document, "visibilityState", { value: "hidden" }); document.dispatchEvent(new Event("visibilitychange"))`, nil)
 	before, seconds := b.asked()
 	later(seconds + 6)
 	after, _ := b.asked()

@@ -126,7 +126,8 @@ func (s *Settings) listen() (net.Listener, error) {
 
 // connect connects a process's parts.
 func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (_ *program, err error) {
-	p := &program{settings: *s, log: log, registry: prometheus.NewRegistry(), listener: e.listener, directURL: s.directURL(e.databaseURL)}
+	p := &program{settings: *s, log: log, registry: prometheus.NewRegistry(), listener: e.listener,
+		directURL: s.directURL(e.databaseURL)}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -182,7 +183,8 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	} else if sealed > 0 {
 		log.InfoContext(ctx, "payloads and queries stored in plain text sealed", "tasks", sealed)
 	}
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo())
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newBuildInfo())
 	p.metrics = jobs.NewMetrics(p.registry, p.queue)
 	return p, nil
 }
@@ -192,7 +194,8 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 // precedence. It returns the limit in bytes.
 func limitMemory() int64 {
 	const share = 0.8 // the embedded servers are on the same machine
-	_, _ = memlimit.Set(memlimit.WithRatio(share), memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
+	_, _ = memlimit.Set(memlimit.WithRatio(share),
+		memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 	return debug.SetMemoryLimit(-1)
 }
 
@@ -277,7 +280,8 @@ func reportError(err error, tags map[string]string) {
 // work runs launches, fires schedules and notifies channels, until ctx ends.
 func (p *program) work(ctx context.Context) error {
 	rates := &tasks.Service{
-		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling, DefaultRate: p.defaults.RateLimit, Log: p.log,
+		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling,
+		DefaultRate: p.defaults.RateLimit, Log: p.log,
 	}
 	scheduler := &schedules.Scheduler{Store: p.store, Tasks: rates, Log: p.log}
 	notices := notice.Writer{Store: p.store, Texts: p.texts, PublicURL: p.publicURL}
@@ -292,12 +296,17 @@ func (p *program) work(ctx context.Context) error {
 	}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
 		Admits: budget.Admits, Chores: []jobs.Chore{
-			{Name: "end lost tool calls", Do: events.Journal.CloseLost, Every: time.Minute}, {Name: "remove old events", Do: events.Prune, Every: time.Hour},
-			{Name: "watch the budgets", Do: budget.Watch}, {Name: "measure the projects", Do: quotas.MeasureAll, Every: time.Minute},
-			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise}, {Name: "announce results", Do: announcer.Round},
+			{Name: "end lost tool calls", Do: events.Journal.CloseLost, Every: time.Minute},
+			{Name: "remove old events", Do: events.Prune, Every: time.Hour},
+			{Name: "watch the budgets", Do: budget.Watch},
+			{Name: "measure the projects", Do: quotas.MeasureAll, Every: time.Minute},
+			{Name: "fire schedules", Do: scheduler.Fire}, {Name: "summarise firings", Do: scheduler.Summarise},
+			{Name: "announce results", Do: announcer.Round},
 		},
-		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer, Metrics: p.metrics,
-		AssetURL: assetURL, MaxActiveTasks: p.settings.MaxActive, KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: reportError, Log: p.log,
+		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer,
+		Metrics:  p.metrics,
+		AssetURL: assetURL, MaxActiveTasks: p.settings.MaxActive,
+		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: reportError, Log: p.log,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return worker.Run(ctx) })
@@ -332,7 +341,8 @@ func (p *program) tidyFiles(ctx context.Context) {
 // store.
 func (p *program) collect(ctx context.Context, isOwner bool) {
 	copying := &courier.Collector{
-		Store: p.store, Files: p.assets, Client: p.fetcher, Sealer: p.sealer, MaxBytes: p.settings.AssetBytes, IsOwner: isOwner, Log: p.log,
+		Store: p.store, Files: p.assets, Client: p.fetcher, Sealer: p.sealer, MaxBytes: p.settings.AssetBytes,
+		IsOwner: isOwner, Log: p.log,
 	}
 	copying.Run(ctx)
 }
@@ -349,9 +359,14 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	server, err := handlers.New(handlers.Config{
-		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard, Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files, Assets: p.assets,
-		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling, MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost, HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,
-		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: reportError, Version: buildVersion(), Log: p.log,
+		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard,
+		Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files, Assets: p.assets,
+		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling,
+		MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost,
+		HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL,
+		DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,
+		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: reportError, Version: buildVersion(),
+		Log: p.log,
 	})
 	if err != nil {
 		return err

@@ -26,7 +26,8 @@ import (
 func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+		"unlimited")
 	var rows strings.Builder
 	rows.WriteString("question,standard_answer\n")
 	for n := range 1000 {
@@ -80,16 +81,20 @@ func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	b.do(chromedp.Value("#task_name", &name))
 	require.Equal(t, "一次上传", name)
 	b.sees("#preview .file-name", "大文件.csv")
-	b.do(chromedp.Evaluate(`document.getElementById("agent_api_url").value = ""`, nil), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.WaitVisible("#submit:enabled"))
+	b.do(chromedp.Evaluate(`document.getElementById("agent_api_url").value = ""`, nil),
+		chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.WaitVisible("#submit:enabled"))
 	b.do(chromedp.Focus("#task_name"))
 	_, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("\r"))
 	require.NoError(t, err)
 	b.sees(".tasks .name", "一次上传")
 
 	b.open("/")
-	b.do(chromedp.SendKeys("#task_name", "只存一次"), chromedp.SendKeys("#agent_api_url", fake.URL), chromedp.SetUploadFiles("#dataset_file", []string{file}))
+	b.do(chromedp.SendKeys("#task_name", "只存一次"), chromedp.SendKeys("#agent_api_url", fake.URL),
+		chromedp.SetUploadFiles("#dataset_file", []string{file}))
 	b.do(chromedp.WaitReady("input[name=dataset_token]"), chromedp.WaitVisible("#save:enabled"))
-	_, err = chromedp.RunResponse(b.ctx, chromedp.Evaluate(`document.getElementById("save").click(); document.getElementById("save").click(); 0`, nil))
+	_,
+		err = chromedp.RunResponse(b.ctx,
+		chromedp.Evaluate(`document.getElementById("save").click(); document.getElementById("save").click(); 0`, nil))
 	require.NoError(t, err)
 	b.sees("#live .tag", "Draft")
 	answer, err := http.Get(program.url + "/api/v1/evaluation-tasks")
@@ -108,8 +113,10 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("根据《民法典》第五百七十七条之规定，应当承担违约责任。\n", 80))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited", "--evaluation-concurrency", "8")
-	id := createTask(t, program.url, map[string]string{"task_name": "阅读", "agent_api_url": fake.URL, "runs_per_item": "6"}, twenty)
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+		"unlimited", "--evaluation-concurrency", "8")
+	id := createTask(t, program.url, map[string]string{"task_name": "阅读", "agent_api_url": fake.URL, "runs_per_item": "6"},
+		twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	b.do(chromedp.EmulateViewport(1240, 900))
@@ -117,15 +124,19 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	b.do(chromedp.WaitVisible(".result"))
 
 	var columns, overflow int
-	b.evaluate(`new Set([...document.querySelector(".runs").children].map(run => Math.round(run.getBoundingClientRect().top))).size`, &columns)
+	b.evaluate(
+		`new Set([...document.querySelector(".runs").children].map(run => Math.round(run.getBoundingClientRect().top))).size`,
+		&columns)
 	require.Equal(t, 1, columns, "six columns in one row")
 	b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)
 	require.LessOrEqual(t, overflow, 0)
 	var side float64
-	b.evaluate(`Math.min(...[...document.querySelectorAll(".squares a, .strip .cell")].flatMap(e => { const r = e.getBoundingClientRect(); return r.width ? [r.width, r.height] : []; }))`, &side)
+	b.evaluate(
+		`Math.min(...[...document.querySelectorAll(".squares a, .strip .cell")].flatMap(e => { const r = e.getBoundingClientRect(); return r.width ? [r.width, r.height] : []; }))`, &side)
 	require.GreaterOrEqual(t, side, 24.0, "targets are large enough")
 	var isBehind bool
-	b.evaluate(`(() => { const fold = document.querySelector(".run .fold"); const more = fold.querySelector(".more").getBoundingClientRect(); const text = fold.querySelector(".text").getBoundingClientRect(); return more.bottom >= text.bottom - 30 && text.width > fold.getBoundingClientRect().width * .9; })()`, &isBehind)
+	b.evaluate(
+		`(() => { const fold = document.querySelector(".run .fold"); const more = fold.querySelector(".more").getBoundingClientRect(); const text = fold.querySelector(".text").getBoundingClientRect(); return more.bottom >= text.bottom - 30 && text.width > fold.getBoundingClientRect().width * .9; })()`, &isBehind)
 	require.True(t, isBehind, "what opens a fold follows the text, which has the whole width")
 
 	number := func() (n int) { // of the focused card
@@ -136,7 +147,9 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 		t.Helper()
 		var away float64
 		dbtest.Await(t, time.Minute, fmt.Sprintf("question %d below the head", n), func() bool {
-			b.evaluate(fmt.Sprintf(`document.querySelectorAll(".result")[%d].getBoundingClientRect().top - document.querySelector(".report-bar").getBoundingClientRect().bottom`, n-1), &away)
+			b.evaluate(
+				fmt.Sprintf(
+					`document.querySelectorAll(".result")[%d].getBoundingClientRect().top - document.querySelector(".report-bar").getBoundingClientRect().bottom`, n-1), &away)
 			return away > 11 && away < 13
 		})
 	}
@@ -159,19 +172,24 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
 	require.GreaterOrEqual(t, open, 100)
 	// With a script, because a pointer would scroll to the button first.
-	_, err := chromedp.RunResponse(b.ctx, chromedp.Evaluate(`setTimeout(() => document.querySelector('button[name="lang"]').click()); 0`, nil))
+	_,
+		err := chromedp.RunResponse(b.ctx,
+		chromedp.Evaluate(`setTimeout(() => document.querySelector('button[name="lang"]').click()); 0`, nil))
 	require.NoError(t, err)
 	b.sees("h1", "Report: 阅读")
-	b.awaits("the reader's place", fmt.Sprintf(`Math.abs(document.querySelectorAll(".result")[10].getBoundingClientRect().top - %f) < 60`, before))
+	b.awaits("the reader's place",
+		fmt.Sprintf(`Math.abs(document.querySelectorAll(".result")[10].getBoundingClientRect().top - %f) < 60`, before))
 	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
 	require.GreaterOrEqual(t, open, 100, "and what was open is open")
 }
 
 // A long question in which one fact differs takes a sixth of a screen, one with equal answers a line; the heading above
-// the fact stands beside the fold before it, and after the last fact of a page its key leads to the first question of the next.
+// the fact stands beside the fold before it, and after the last fact of a page its key leads to the first question of
+// the next.
 func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 	t.Parallel()
-	long := "## 概述\n\n" + strings.Repeat("本段说明办理的一般流程与注意事项，请当事人仔细阅读。\n\n", 25) + "## 期限\n\n公司应当在收到申请之日起 14 日内书面答复。\n\n## 其他\n\n附则见末页。"
+	long := "## 概述\n\n" + strings.Repeat("本段说明办理的一般流程与注意事项，请当事人仔细阅读。\n\n", 25) +
+		"## 期限\n\n公司应当在收到申请之日起 14 日内书面答复。\n\n## 其他\n\n附则见末页。"
 	var mu sync.Mutex
 	calls := map[string]int{}
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -185,7 +203,8 @@ func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 			agenttest.Stream(w, long)
 		}
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited", "--evaluation-concurrency", "8")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+		"unlimited", "--evaluation-concurrency", "8")
 	id := createTask(t, program.url, map[string]string{"task_name": "密度", "agent_api_url": fake.URL}, twenty+"q21,14 日\n")
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
@@ -193,16 +212,19 @@ func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 	b.open("/tasks/" + id + "/results?view=merged&text=formatted")
 	b.do(chromedp.WaitVisible(".result"))
 	var heights []float64
-	b.evaluate(`[...document.querySelectorAll(".result.is-factual")].map(card => card.getBoundingClientRect().height)`, &heights)
+	b.evaluate(`[...document.querySelectorAll(".result.is-factual")].map(card => card.getBoundingClientRect().height)`,
+		&heights)
 	require.Len(t, heights, 19)
 	for _, height := range heights {
 		require.InDelta(t, 124, height, 12)
 	}
-	b.evaluate(`[...document.querySelectorAll(".result.is-line")].map(card => card.getBoundingClientRect().height)`, &heights)
+	b.evaluate(`[...document.querySelectorAll(".result.is-line")].map(card => card.getBoundingClientRect().height)`,
+		&heights)
 	require.Len(t, heights, 1)
 	require.Less(t, heights[0], 40.0)
 	var together []bool
-	b.evaluate(`[...document.querySelectorAll(".above")].map(above => above.textContent === "期限" && Math.abs(above.getBoundingClientRect().top - above.parentElement.firstElementChild.getBoundingClientRect().top) < 3)`, &together)
+	b.evaluate(
+		`[...document.querySelectorAll(".above")].map(above => above.textContent === "期限" && Math.abs(above.getBoundingClientRect().top - above.parentElement.firstElementChild.getBoundingClientRect().top) < 3)`, &together)
 	require.Len(t, together, 19)
 	require.NotContains(t, together, false)
 
@@ -212,7 +234,8 @@ func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 	b.awaits("the last fact of the page", fmt.Sprintf(`document.querySelector(":target")?.id === %q`, last))
 	_, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent("x"))
 	require.NoError(t, err)
-	b.awaits("the first question of the next page", `location.hash === "#first" && location.search.includes("page=2") && document.activeElement === document.querySelector(".result")`)
+	b.awaits("the first question of the next page",
+		`location.hash === "#first" && location.search.includes("page=2") && document.activeElement === document.querySelector(".result")`)
 }
 
 // While the server is unavailable, a single lasting message shows how old the figures are.
@@ -222,7 +245,8 @@ func TestAPageSaysThatTheServerIsAway(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-release; agenttest.Stream(w, "x") })
 	letGo := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(letGo) // the agent's server ends when its calls do, also after a failure
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+		"unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "断线", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "a call", func() bool { return len(fake.Calls()) > 0 })
 	b := openBrowser(t, program.url)

@@ -72,8 +72,10 @@ func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 func TestARunIsWatchedAndReplayed(t *testing.T) {
 	t.Parallel()
 	agent := newPainter(t, 30, 150*time.Millisecond)
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "2")
-	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run", "runs_per_item": "1", "rate_limit": "unlimited"}, "question,standard_answer\n画山,\n")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+		"--evaluation-concurrency", "2")
+	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run",
+		"runs_per_item": "1", "rate_limit": "unlimited"}, "question,standard_answer\n画山,\n")
 	b := openBrowser(t, program.url)
 	b.open("/tasks/" + id)
 	b.sees(".flights", "第 1 题")
@@ -85,7 +87,8 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	// the page loads again at the same time
 	dbtest.Await(t, time.Minute, "the page to become that of the run", func() bool {
 		isThere := false
-		err := chromedp.Run(b.ctx, chromedp.Evaluate(`document.querySelector(".track header")?.textContent.includes("成功")`, &isThere))
+		err := chromedp.Run(b.ctx, chromedp.Evaluate(`document.querySelector(".track header")?.textContent.includes("成功")`,
+			&isThere))
 		return err == nil && isThere
 	})
 	b.awaits("the picture", `document.querySelector(".made img")?.naturalWidth > 0`)
@@ -127,7 +130,9 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 		return text
 	}
 	key := func(name string) {
-		b.do(chromedp.Evaluate(fmt.Sprintf(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: %q, bubbles: true }))`, name), nil))
+		b.do(
+			chromedp.Evaluate(
+				fmt.Sprintf(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: %q, bubbles: true }))`, name), nil))
 	}
 	key("Home")
 	require.Empty(t, said())
@@ -151,11 +156,13 @@ func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 	folder := dbtest.Folder(t)
 	options := []string{"up", "--data-dir", folder, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "2"}
 	program := start(t, options...)
-	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run", "runs_per_item": "1", "rate_limit": "unlimited"}, "question,standard_answer\n画山,\n")
+	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run",
+		"runs_per_item": "1", "rate_limit": "unlimited"}, "question,standard_answer\n画山,\n")
 	var unit int64
 	eventsOf := func() (epochs map[string]int) {
 		epochs = map[string]int{}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/api/v1/evaluation-tasks/%s/units/%d/events", program.url, id, unit), nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			fmt.Sprintf("%s/api/v1/evaluation-tasks/%s/units/%d/events", program.url, id, unit), nil)
 		require.NoError(t, err)
 		answer, err := http.DefaultClient.Do(request)
 		require.NoError(t, err)
@@ -185,7 +192,9 @@ func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 	})
 	program.kill(t)
 	program = start(t, options...)
-	dbtest.Await(t, 40*time.Second, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
+	dbtest.Await(t, 40*time.Second, "the task's end", func() bool {
+		return task(t, program.url, id).Status == "SUCCEEDED"
+	})
 	outcomes := outcomesOf(t, program.url, id)
 	require.Len(t, outcomes, 1)
 	require.True(t, strings.HasSuffix(outcomes[0], " 19 20 "), outcomes[0])
@@ -221,14 +230,18 @@ func newOddPainter(t *testing.T) *httptest.Server {
 	}
 	mux.HandleFunc("GET /preview.png", picture)
 	mux.HandleFunc("GET /good.png", picture)
-	mux.HandleFunc("GET /fake.png", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>Sign in</html>") })
+	mux.HandleFunc("GET /fake.png", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<html>Sign in</html>")
+	})
 	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
 		question, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
 		tell := func(text string, values ...any) { _, _ = fmt.Fprintf(w, "data: "+text+"\n\n", values...) }
 		tell(`{"event":"tool_started","data":{"tool":"画师","id":"c1","asset_type":"image"}}`)
 		for _, percent := range []int{10, 50, 90} {
-			tell(`{"event":"tool_progress","data":{"id":"c1","progress":%d,"message":"绘制中","preview_url":"http://%s/preview.png"}}`, percent, r.Host)
+			tell(
+				`{"event":"tool_progress","data":{"id":"c1","progress":%d,"message":"绘制中","preview_url":"http://%s/preview.png"}}`,
+				percent, r.Host)
 			_ = http.NewResponseController(w).Flush()
 			select { // each step has its own time
 			case <-r.Context().Done():
@@ -256,18 +269,23 @@ func newOddPainter(t *testing.T) *httptest.Server {
 func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 	t.Parallel()
 	agent := newOddPainter(t)
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "2")
-	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run", "runs_per_item": "1", "rate_limit": "unlimited", "max_retries": "0"},
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+		"--evaluation-concurrency", "2")
+	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run",
+		"runs_per_item": "1", "rate_limit": "unlimited", "max_retries": "0"},
 		"question,standard_answer\n画山,\n坏画,\n")
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	b.watches()
 	b.open("/tasks/" + id + "/replay/1")
-	b.awaits("the files, each with what became of it", `document.querySelectorAll(".made .is-lost").length === 3 && document.querySelectorAll(".made .is-picture img").length === 1`)
+	b.awaits("the files, each with what became of it",
+		`document.querySelectorAll(".made .is-lost").length === 3 && document.querySelectorAll(".made .is-picture img").length === 1`)
 	b.sees(".made .is-lost", "未能复制")
 	b.awaits("the picture", `document.querySelector(".made img").complete`)
 	var broken, refused []string
-	b.evaluate(`[...document.images].filter(i => i.complete && i.naturalWidth === 0 && i.checkVisibility()).map(i => i.src)`, &broken)
+	b.evaluate(
+		`[...document.images].filter(i => i.complete && i.naturalWidth === 0 && i.checkVisibility()).map(i => i.src)`,
+		&broken)
 	require.Empty(t, broken)
 	b.evaluate(`performance.getEntriesByType("resource").filter(e => e.responseStatus >= 400).map(e => e.name)`, &refused)
 	require.Empty(t, refused)
@@ -277,7 +295,9 @@ func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 	b.evaluate(`document.querySelector(".made img").getAttribute("src")`, &made)
 	previews := map[string]bool{}
 	key := func(name string) {
-		b.do(chromedp.Evaluate(fmt.Sprintf(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: %q, bubbles: true }))`, name), nil))
+		b.do(
+			chromedp.Evaluate(
+				fmt.Sprintf(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: %q, bubbles: true }))`, name), nil))
 	}
 	for key("Home"); ; key("ArrowRight") {
 		b.awaits("the copy of a preview", `document.querySelector(".preview:not(.is-unfilled) .is-waiting") === null`)
@@ -303,7 +323,8 @@ func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 		Message, Tools string
 		Running        int
 	}
-	b.evaluate(`({ message: document.querySelector(".track .message").textContent, tools: document.querySelector("#logs .table").textContent,
+	b.evaluate(
+		`({ message: document.querySelector(".track .message").textContent, tools: document.querySelector("#logs .table").textContent,
 		running: document.querySelectorAll(".stage.is-open, .track progress:not(.is-unknown)").length })`, &state)
 	require.Equal(t, "失败", state.Message)
 	require.Zero(t, state.Running)

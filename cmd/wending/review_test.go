@@ -23,7 +23,8 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		agenttest.Stream(w, "回答 "+call.Question+strings.Repeat(" 长", 150)+call.IdempotencyKey[len(call.IdempotencyKey)-1:])
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "评审", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	results := "/tasks/" + id + "/results"
@@ -61,7 +62,8 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	one.sees(".toast-note", "已在别处修改")
 	one.do(chromedp.Value(note, &kept))
 	require.Equal(t, "还是不对", kept, "what was typed stays where a verdict was refused")
-	one.do(chromedp.WaitVisible(first+`[data-verdict=PASS][aria-pressed=true]`), chromedp.Click(first+"[data-verdict=UNSURE]"))
+	one.do(chromedp.WaitVisible(first+`[data-verdict=PASS][aria-pressed=true]`),
+		chromedp.Click(first+"[data-verdict=UNSURE]"))
 	one.do(chromedp.WaitVisible(first + `[data-verdict=UNSURE][aria-pressed=true]`))
 
 	answer, err := http.Get(p.url + "/api/v1/evaluation-tasks/" + id + "/reviews")
@@ -86,7 +88,8 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "回答") })
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "键盘", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, p.url)
@@ -97,7 +100,9 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	const note, state = card + ".said-of textarea", card + ".note-field [role=status]"
 	// With a script, because a key event of the protocol writes its character even if the page handles the key.
 	pressed := func(key, code, modifier string) chromedp.Action {
-		return chromedp.Evaluate(fmt.Sprintf(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: %q, code: %q, %s: true, bubbles: true }))`, key, code, modifier), nil)
+		return chromedp.Evaluate(
+			fmt.Sprintf(
+				`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: %q, code: %q, %s: true, bubbles: true }))`, key, code, modifier), nil)
 	}
 	focused := func() (isNote bool) {
 		b.evaluate(`document.activeElement.matches("textarea")`, &isNote)
@@ -124,7 +129,8 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	require.Equal(t, "12 与 19 不符", reviewsOf(t, p.url, id)[0].Note, "Esc keeps a draft and sends nothing")
 	b.do(chromedp.Focus(note), pressed("Enter", "Enter", "ctrlKey"))
 	b.sees(card+".said-list .remark", "12 与 19 不符，第 3 次")
-	require.Equal(t, struct{ Reviewer, Verdict, Note string }{"李雷", "FAIL", "12 与 19 不符，第 3 次"}, reviewsOf(t, p.url, id)[0])
+	require.Equal(t, struct{ Reviewer, Verdict, Note string }{"李雷", "FAIL", "12 与 19 不符，第 3 次"},
+		reviewsOf(t, p.url, id)[0])
 }
 
 // Judging needs only the keyboard: the question with most at stake comes first, with the reasons that its facts
@@ -140,7 +146,8 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 		of := answers[call.Question]
 		agenttest.Stream(w, of[min(len(of)-1, int(call.IdempotencyKey[len(call.IdempotencyKey)-1])%2)])
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "按键", "agent_api_url": fake.URL, "runs_per_item": "20"},
 		"question_id,question,standard_answer\nq1,相同,\nq2,能否,可以解除劳动合同\nq3,期限,30 日内答复\n")
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
@@ -151,14 +158,19 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	b.open("/tasks/" + id + "/review/next")
 	at := func(what string) {
 		t.Helper()
-		b.awaits(what, fmt.Sprintf(`document.readyState === "complete" && document.querySelector(".judging[data-question-id=%s]") !== null`, what))
+		b.awaits(what,
+			fmt.Sprintf(`document.readyState === "complete" && document.querySelector(".judging[data-question-id=%s]") !== null`,
+				what))
 	}
 	pressed := func() (reasons string) {
-		b.evaluate(`[...document.querySelectorAll("[data-reason][aria-pressed=true]")].map((one) => one.dataset.reason).join(" ")`, &reasons)
+		b.evaluate(
+			`[...document.querySelectorAll("[data-reason][aria-pressed=true]")].map((one) => one.dataset.reason).join(" ")`,
+			&reasons)
 		return reasons
 	}
 	places := func() (places string) {
-		b.evaluate(`[...document.querySelectorAll("[data-reason]")].map((one) => { const box = one.getBoundingClientRect(); return [box.left, box.width].join(); }).join(" ")`, &places)
+		b.evaluate(
+			`[...document.querySelectorAll("[data-reason]")].map((one) => { const box = one.getBoundingClientRect(); return [box.left, box.width].join(); }).join(" ")`, &places)
 		return places
 	}
 	first, second := "q2", "q3"

@@ -97,7 +97,8 @@ func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger
 
 // resealAll seals the secrets of all tasks and of the library with the current key, and returns how many there were
 // of each. It returns an error if no key opens some of them.
-func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer, log *slog.Logger) (changed, values int, err error) {
+func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer,
+	log *slog.Logger) (changed, values int, err error) {
 	left, valuesLeft := 0, 0
 	err = tasks.Reseal(ctx, store, sealer, func(changedNow, leftNow int) {
 		changed, left = changedNow, leftNow
@@ -110,18 +111,23 @@ func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer, log 
 		})
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("%w (sealed with the new key so far: %d tasks, %d library values; run the command again to continue)", err, changed, values)
+		return 0, 0,
+			fmt.Errorf("%w (sealed with the new key so far: %d tasks, %d library values; run the command again to continue)",
+				err, changed, values)
 	}
 	if left+valuesLeft > 0 {
-		return 0, 0, fmt.Errorf("sealed with the new key: %d tasks and %d library values; left unchanged, because they were sealed with "+
-			"neither SECRET_KEY nor SECRET_KEY_PREVIOUS: %d tasks and %d library values", changed, values, left, valuesLeft)
+		return 0, 0,
+			fmt.Errorf("sealed with the new key: %d tasks and %d library values; left unchanged, because they were sealed with "+
+				"neither SECRET_KEY nor SECRET_KEY_PREVIOUS: %d tasks and %d library values", changed, values, left, valuesLeft)
 	}
 	return changed, values, nil
 }
 
 // giveUp lists the secrets sealed with a lost key and, if that is confirmed, gives them up.
 func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Store, stdout io.Writer) error {
-	if err := s.requireStopped(ctx, store, "a running worker may still have the lost key: before you stop it, try to read SECRET_KEY from its environment"); err != nil {
+	if err := s.requireStopped(ctx, store,
+		"a running worker may still have the lost key: before you stop it, "+
+			"try to read SECRET_KEY from its environment"); err != nil {
 		return err
 	}
 	keys, err := s.secretKeys()
@@ -133,12 +139,15 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 		return err
 	}
 	if !loss.IsForeign && len(loss.Lost) == 0 {
-		_, err := fmt.Fprintln(stdout, "wending: nothing is lost: SECRET_KEY is this database's key and decrypts all its secrets")
+		_,
+			err := fmt.Fprintln(stdout,
+			"wending: nothing is lost: SECRET_KEY is this database's key and decrypts all its secrets")
 		return err
 	}
 	listLoss(stdout, loss)
 	if !c.Confirm {
-		return errors.New("nothing was changed. If you find the key, start with it; otherwise make a backup and run the command again with --confirm")
+		return errors.New("nothing was changed. If you find the key, start with it; otherwise make a backup and run the " +
+			"command again with --confirm")
 	}
 	log, unsealed := audit.New(store, loss.Sealer), (*audit.SealError)(nil)
 	err = log.Seal(ctx)
@@ -152,7 +161,8 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 	if err != nil {
 		return err
 	}
-	entry := audit.Entry{Actor: commander(), Via: audit.ViaCommand, Action: "key.lost", Object: audit.ObjectOf("key.lost"), Status: http.StatusOK, After: string(after)}
+	entry := audit.Entry{Actor: commander(), Via: audit.ViaCommand, Action: "key.lost", Object: audit.ObjectOf("key.lost"),
+		Status: http.StatusOK, After: string(after)}
 	begun, err := log.Begin(ctx, entry)
 	if err != nil {
 		return err
@@ -163,14 +173,19 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 	if _, err := log.Complete(ctx, begun, entry); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(stdout, "wending: secrets discarded. SECRET_KEY is now this installation's key; start Wending and enter the secrets listed above again in the library")
+	_,
+		err = fmt.Fprintln(stdout,
+		"wending: secrets discarded. SECRET_KEY is now this installation's key; start Wending and enter the secrets listed "+
+			"above again in the library")
 	return err
 }
 
 // listLoss prints which secrets are lost and which are not.
 func listLoss(stdout io.Writer, loss tasks.Loss) {
 	if loss.IsForeign {
-		_, _ = fmt.Fprintln(stdout, "wending: SECRET_KEY is not the key of this database. Without that key, these secrets can never be decrypted:")
+		_,
+			_ = fmt.Fprintln(stdout,
+			"wending: SECRET_KEY is not the key of this database. Without that key, these secrets can never be decrypted:")
 	} else {
 		_, _ = fmt.Fprintln(stdout, "wending: no key decrypts these secrets:")
 	}
@@ -180,9 +195,11 @@ func listLoss(stdout io.Writer, loss tasks.Loss) {
 	if loss.IsForeign {
 		_, _ = fmt.Fprintln(stdout, "  the audit log's seal: the log is sealed in its current state, which adds an entry")
 	}
-	_, _ = fmt.Fprintln(stdout, "Providers, models, agents and channels are kept without these secrets, and their last test counts as failed. "+
-		"Tasks keep their results, but must be created again to be run again.\n"+
-		"Accounts, passwords, passkeys, tokens, results, files and reports are kept; every browser counts as unknown once.")
+	_,
+		_ = fmt.Fprintln(stdout,
+		"Providers, models, agents and channels are kept without these secrets, and their last test counts as failed. "+
+			"Tasks keep their results, but must be created again to be run again.\n"+
+			"Accounts, passwords, passkeys, tokens, results, files and reports are kept; every browser counts as unknown once.")
 }
 
 // described returns a line for each object whose secrets are lost.

@@ -26,7 +26,8 @@ import (
 // secretive returns the fields of a task that is not started and has every kind of secret.
 func secretive(agentURL string) map[string]string {
 	return map[string]string{
-		"task_name": "kept", "agent_api_url": agentURL + "?token=q1", "agent_api_headers": `{"X-Key":"h1"}`, "extra_payload": `{"p":"p1"}`, "start": "false",
+		"task_name": "kept", "agent_api_url": agentURL + "?token=q1", "agent_api_headers": `{"X-Key":"h1"}`,
+		"extra_payload": `{"p":"p1"}`, "start": "false",
 	}
 }
 
@@ -110,9 +111,11 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	shared := []string{
-		"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited", "--agent-api-allowlist", "127.0.0.1",
+		"--database-url", dbtest.Start(t), "--redis-url", dbtest.Redis(t), "--rate-limit-per-agent", "unlimited",
+		"--agent-api-allowlist", "127.0.0.1",
 	}
-	web := start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dbtest.Folder(t), "--secret-key", dbtest.SecretKey}, shared)...)
+	web := start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dbtest.Folder(t),
+		"--secret-key", dbtest.SecretKey}, shared)...)
 	id := createTask(t, web.url, secretive(fake.URL), twenty)
 	for _, args := range [][]string{
 		{"worker", "--data-dir", t.TempDir()}, // it generates a key of its own
@@ -123,7 +126,8 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 		require.Equal(t, 1, code, args)
 		require.Contains(t, said, "SECRET_KEY is not the key of this database", args)
 	}
-	worker := exec.Command(os.Args[0], slices.Concat([]string{"worker", "--data-dir", t.TempDir(), "--secret-key", dbtest.SecretKey}, shared)...)
+	worker := exec.Command(os.Args[0],
+		slices.Concat([]string{"worker", "--data-dir", t.TempDir(), "--secret-key", dbtest.SecretKey}, shared)...)
 	worker.Env = append(os.Environ(), "WENDING_TEST_PROGRAM=1")
 	require.NoError(t, worker.Start())
 	t.Cleanup(func() {
@@ -149,7 +153,8 @@ func TestSecretKeyIsRotated(t *testing.T) {
 	web := serve("--secret-key", phrase)
 	id := createTask(t, web.url, secretive(fake.URL), twenty)
 	provider := save(t, web.url, "providers", map[string]any{
-		"name": "p", "protocol": "openai", "base_url": fake.URL, "api_key": "k1", "headers": map[string]string{"X-Provider": "h2"}, "rate_limit": "unlimited"})
+		"name": "p", "protocol": "openai", "base_url": fake.URL, "api_key": "k1",
+		"headers": map[string]string{"X-Provider": "h2"}, "rate_limit": "unlimited"})
 	model := save(t, web.url, "models", map[string]any{
 		"name": "m", "provider_id": provider, "model_id": "m1", "parameters": map[string]any{"seed": 7},
 	})
@@ -169,14 +174,19 @@ func TestSecretKeyIsRotated(t *testing.T) {
 		return run(t.Context(), args, func(string) string { return "" }, &output, &log)
 	}
 	require.Equal(t, 1, rotate("--secret-key", dbtest.SecretKey))
-	require.Contains(t, log.String(), "sealed with the new key: 0 tasks and 0 library values; left unchanged, because they were sealed with "+
-		"neither SECRET_KEY nor SECRET_KEY_PREVIOUS: 1 tasks and 6 library values", "one is left; its copy was made with the new key")
+	require.Contains(t, log.String(),
+		"sealed with the new key: 0 tasks and 0 library values; left unchanged, because they were sealed with "+
+			"neither SECRET_KEY nor SECRET_KEY_PREVIOUS: 1 tasks and 6 library values",
+		"one is left; its copy was made with the new key")
 	require.Equal(t, 0, rotate("--secret-key", dbtest.SecretKey, "--secret-key-previous", phrase), "%s", &log)
-	require.Equal(t, "wending: tasks whose secrets are sealed with the new key: 1\nwending: secrets of the library sealed with the new key: 6\n", output.String())
+	require.Equal(t,
+		"wending: tasks whose secrets are sealed with the new key: 1\nwending: secrets of the library sealed with the new "+
+			"key: 6\n", output.String())
 	web.kill(t)
 	web = serve("--secret-key", dbtest.SecretKey)
 	for _, target := range []string{"models/" + model, "agents/" + saved} {
-		response, err := http.Post(web.url+"/api/v1/"+target+"/test", "application/json", strings.NewReader(`{"question":"q"}`))
+		response, err := http.Post(web.url+"/api/v1/"+target+"/test", "application/json",
+			strings.NewReader(`{"question":"q"}`))
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())
 		require.Equal(t, http.StatusOK, response.StatusCode, target)
@@ -189,7 +199,8 @@ func TestSecretKeyIsRotated(t *testing.T) {
 	require.Equal(t, "h3", calls[1].Header.Get("X-Agent"))
 	require.Equal(t, "p2", calls[1].Body["p"])
 	require.Equal(t, "token=q2", calls[1].Query)
-	stop, _ := startWorker(t, append(shared, "--secret-key", dbtest.SecretKey, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
+	stop, _ := startWorker(t, append(shared, "--secret-key", dbtest.SecretKey, "--evaluation-concurrency", "8",
+		"--agent-api-allowlist", "127.0.0.1")...)
 	requireSecretsArrive(t, web.url, id, fake)
 	require.Equal(t, 1, rotate(), "a worker runs, which would not know a key in the data folder")
 	require.Contains(t, log.String(), "stop all processes first")
@@ -211,12 +222,14 @@ func TestALostKeyIsGivenUp(t *testing.T) {
 		"--agent-api-allowlist", "127.0.0.1", "--model-api-allowlist", "127.0.0.1", "--notify-allowlist", "127.0.0.1",
 	}
 	serve := func(key string) *process {
-		return start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--secret-key", key}, reach, shared)...)
+		return start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--secret-key", key}, reach,
+			shared)...)
 	}
 	const lost, fresh, later = "a phrase that nobody remembers", "another phrase", "a third phrase"
 	web := serve(lost)
 	id := createTask(t, web.url, secretive(fake.URL), twenty)
-	plain := createTask(t, web.url, map[string]string{"task_name": "without secrets", "agent_api_url": fake.URL, "start": "false"}, twenty)
+	plain := createTask(t, web.url, map[string]string{"task_name": "without secrets", "agent_api_url": fake.URL,
+		"start": "false"}, twenty)
 	provider := save(t, web.url, "providers", map[string]any{
 		"name": "p", "protocol": "openai", "base_url": fake.URL, "api_key": "k1", "rate_limit": "unlimited",
 	})
@@ -224,8 +237,10 @@ func TestALostKeyIsGivenUp(t *testing.T) {
 		"name": "m", "provider_id": provider, "model_id": "m1", "parameters": map[string]any{"seed": 7},
 	})
 	saved := save(t, web.url, "agents", map[string]any{
-		"name": "a", "protocol": "default", "url": fake.URL + "?token=q2", "headers": map[string]string{"X-Agent": "h3"}, "rate_limit": "unlimited"})
-	save(t, web.url, "agents", map[string]any{"name": "open", "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"})
+		"name": "a", "protocol": "default", "url": fake.URL + "?token=q2", "headers": map[string]string{"X-Agent": "h3"},
+		"rate_limit": "unlimited"})
+	save(t, web.url, "agents", map[string]any{"name": "open", "protocol": "default", "url": fake.URL,
+		"rate_limit": "unlimited"})
 	save(t, web.url, "channels", map[string]any{
 		"name": "c", "kind": "webhook", "url": fake.URL, "secret": "whsec_" + strings.Repeat("QUJD", 8),
 		"events": []string{"finished"},
@@ -238,14 +253,17 @@ func TestALostKeyIsGivenUp(t *testing.T) {
 	require.NoError(t, accounts.AddUser(t.Context(), user))
 	sealed, err := sealer.Seal("token", "provider's tokens of "+user.ID.String())
 	require.NoError(t, err)
-	for _, session := range []people.Session{{UserID: user.ID, Method: "oidc", Provided: &people.Provided{Tokens: sealed}}, {UserID: user.ID, Method: "password"}} {
+	for _, session := range []people.Session{{UserID: user.ID, Method: "oidc", Provided: &people.Provided{Tokens: sealed}},
+		{UserID: user.ID, Method: "password"}} {
 		_, err := accounts.SignIn(t.Context(), session, "")
 		require.NoError(t, err)
 	}
 	snapshot := func() (text string) {
 		require.NoError(t, tables.Get(&text, `
-			SELECT concat((SELECT string_agg(t::text, '') FROM task_targets t), (SELECT string_agg(p::text, '') FROM providers p), (SELECT string_agg(c::text, '') FROM channels c),
-				(SELECT string_agg(s::text, '') FROM sessions s), (SELECT string_agg(i::text, '') FROM installation i), (SELECT last_seq::text FROM audit_chain))`))
+			SELECT concat((SELECT string_agg(t::text, '') FROM task_targets t),
+			(SELECT string_agg(p::text, '') FROM providers p), (SELECT string_agg(c::text, '') FROM channels c),
+				(SELECT string_agg(s::text, '') FROM sessions s), (SELECT string_agg(i::text, '') FROM installation i),
+				(SELECT last_seq::text FROM audit_chain))`))
 		return text
 	}
 
@@ -259,7 +277,8 @@ func TestALostKeyIsGivenUp(t *testing.T) {
 	code, said = rotate("--secret-key", fresh, "--lost-key")
 	require.Equal(t, 1, code, said)
 	for _, line := range []string{
-		`provider "p": key (of the models m)`, `model "m": parameters`, `agent "a": query, headers`, `channel "c": url, secret`, `task "kept": headers, payload, query`, `session of "由提供方登录"`,
+		`provider "p": key (of the models m)`, `model "m": parameters`, `agent "a": query, headers`,
+		`channel "c": url, secret`, `task "kept": headers, payload, query`, `session of "由提供方登录"`,
 	} {
 		require.Contains(t, said, line)
 	}
@@ -294,7 +313,8 @@ func TestALostKeyIsGivenUp(t *testing.T) {
 	}
 	require.Equal(t, false, get("providers/" + provider)["has_api_key"])
 	require.Equal(t, fake.URL, get("agents/" + saved)["url"])
-	request, err := http.NewRequest(http.MethodPatch, web.url+"/api/v1/agents/"+saved, strings.NewReader(`{"headers": {"X-Agent": "again"}}`))
+	request, err := http.NewRequest(http.MethodPatch, web.url+"/api/v1/agents/"+saved,
+		strings.NewReader(`{"headers": {"X-Agent": "again"}}`))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	status := func(response *http.Response, err error) int {
@@ -303,11 +323,14 @@ func TestALostKeyIsGivenUp(t *testing.T) {
 		return response.StatusCode
 	}
 	require.Equal(t, http.StatusOK, status(http.DefaultClient.Do(request)))
-	require.Equal(t, http.StatusOK, status(http.Post(web.url+"/api/v1/agents/"+saved+"/test", "application/json", strings.NewReader(`{"question":"q"}`))))
+	require.Equal(t, http.StatusOK,
+		status(http.Post(web.url+"/api/v1/agents/"+saved+"/test", "application/json", strings.NewReader(`{"question":"q"}`))))
 	require.Equal(t, "again", fake.Calls()[0].Header.Get("X-Agent"), "what is entered again is used")
-	require.Equal(t, http.StatusConflict, status(http.Post(web.url+"/api/v1/evaluation-tasks/"+id+"/clone", "", nil)), "a copy would call the agent without its headers")
+	require.Equal(t, http.StatusConflict, status(http.Post(web.url+"/api/v1/evaluation-tasks/"+id+"/clone", "", nil)),
+		"a copy would call the agent without its headers")
 
-	stop, _ := startWorker(t, append(shared, "--secret-key", fresh, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
+	stop, _ := startWorker(t, append(shared, "--secret-key", fresh, "--evaluation-concurrency", "8",
+		"--agent-api-allowlist", "127.0.0.1")...)
 	for _, one := range []string{id, plain} {
 		require.Equal(t, http.StatusAccepted, status(http.Post(web.url+"/api/v1/evaluation-tasks/"+one+"/run", "", nil)))
 	}

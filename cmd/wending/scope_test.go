@@ -32,23 +32,42 @@ const (
 var unscoped = map[string]string{
 	"db/dbtest SeedVariants": ofTestData,
 
-	"db/entries taskUses": ofFragment, "db/entries schedules": ofFragment, "db/entries providers": ofFragment, "db/entries models": ofFragment,
+	"db/entries taskUses": ofFragment, "db/entries schedules": ofFragment, "db/entries providers": ofFragment,
+	"db/entries models":   ofFragment,
 	"db/entries datasets": ofFragment,
 
-	"db insertLaunch": ofReadTask, "db countLeft": ofReadTask, "db raiseAll": ofReadTask, "db raiseSome": ofReadTask, "db firstRuns": ofReadTask, "db conversationsOf": ofReadTask, "db planMore": ofReadTask, "db computeVerdicts": ofReadTask, "db reopenTask": ofReadTask,
-	"db computeTaskStatistics": ofReadTask, "db computeStability": ofReadTask, "db computeRanges": ofReadTask, "db computePassRateRange": ofReadTask, "db findUnassessed": ofReadTask,
-	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask, "db/outbox ChannelsOf": ofReadTask,
-	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report summariseItems": ofReadTask, "db/report clusters": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,
-	"db/report Whole": ofReadTask, "db/report EachScore": ofReadTask, "db/report AnswerKeys": ofReadTask, "db/report readExport": ofReadTask, "db/report itemStates": ofReadTask,
-	"db/report sorts": ofFragment, "db/report numbersOfRuns": ofFragment, "db/report isCounted": ofFragment, "db/report Past": ofReadTask, "db/report PastOfJudge": ofReadTask, "db/report Measured": ofReadTask, "db/report readProgress": ofReadTask,
-	"db/report Retrying": ofReadTask, "db/report readVariantStatistics": ofReadTask, "db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask, "db/review change": ofReadTask,
-	"db/report countSettled": ofReadTask, "db/upkeep planRuns": ofReadTask, "db/upkeep insertRuns": ofReadTask, "db/upkeep Import": ofReadTask,
+	"db insertLaunch": ofReadTask, "db countLeft": ofReadTask, "db raiseAll": ofReadTask, "db raiseSome": ofReadTask,
+	"db/engine firstRuns": ofReadTask, "db/engine conversationsOf": ofReadTask, "db/engine planMore": ofReadTask,
+	"db computeVerdicts": ofReadTask, "db reopenTask": ofReadTask,
+	"db computeTaskStatistics": ofReadTask, "db computeStability": ofReadTask, "db computeRanges": ofReadTask,
+	"db computePassRateRange": ofReadTask, "db findUnassessed": ofReadTask,
+	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask,
+	"db/outbox ChannelsOf":  ofReadTask,
+	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report summariseItems": ofReadTask,
+	"db/report clusters": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,
+	"db/report Whole": ofReadTask, "db/report EachScore": ofReadTask, "db/report AnswerKeys": ofReadTask,
+	"db/report readExport": ofReadTask, "db/report itemStates": ofReadTask,
+	"db/report sorts": ofFragment, "db/report numbersOfRuns": ofFragment, "db/report isCounted": ofFragment,
+	"db/report Past": ofReadTask, "db/report PastOfJudge": ofReadTask, "db/report Measured": ofReadTask,
+	"db/report readProgress": ofReadTask,
+	"db/report Retrying":     ofReadTask, "db/report readVariantStatistics": ofReadTask,
+	"db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask,
+	"db/review change":       ofReadTask,
+	"db/report countSettled": ofReadTask, "db/upkeep planRuns": ofReadTask, "db/upkeep insertRuns": ofReadTask,
+	"db/upkeep Import": ofReadTask,
 
-	"db insertUnits": ofWork, "db planRounds": ofWork, "db PlanRounds": ofWork, "db planLastRounds": ofWork, "db insertGroupingUnits": ofWork, "db PlanGroupings": ofWork, "db planLastGroupings": ofWork, "db/meaning Apply": ofWork, "db/meaning Import": ofReadTask, "db runLaunch": ofWork, "db startTask": ofWork, "db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
-	"db FailLaunch": ofWork, "db StoreStatistics": ofWork, "db MarkAssessed": ofWork, "db/entries Due": ofWork, "db/entries Plan": ofWork,
-	"db/entries Fire": ofWork, "db/entries Unsummed": ofWork, "db/journal Exists": ofWork, "db/journal Prune": ofWork, "db/outbox Announce": ofWork,
-	"db/outbox Claim": ofWork, "db/outbox Tidy": ofWork, "db/outbox AnnounceProgress": ofWork, "db/report UnassessedTask": ofWork,
-	"db/upkeep lostEntries": ofWork, "db/upkeep lostTargets": ofWork, "db/upkeep giveUp": ofWork, "db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork,
+	"db insertUnits": ofWork, "db planRounds": ofWork, "db PlanRounds": ofWork, "db planLastRounds": ofWork,
+	"db insertGroupingUnits": ofWork, "db PlanGroupings": ofWork, "db planLastGroupings": ofWork,
+	"db/meaning Apply": ofWork, "db/meaning Import": ofReadTask, "db runLaunch": ofWork, "db startTask": ofWork,
+	"db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
+	"db FailLaunch": ofWork, "db StoreStatistics": ofWork, "db MarkAssessed": ofWork, "db/entries Due": ofWork,
+	"db/entries Plan": ofWork,
+	"db/entries Fire": ofWork, "db/entries Unsummed": ofWork, "db/journal Exists": ofWork, "db/journal Prune": ofWork,
+	"db/outbox Announce": ofWork,
+	"db/outbox Claim":    ofWork, "db/outbox Tidy": ofWork, "db/outbox AnnounceProgress": ofWork,
+	"db/report UnassessedTask": ofWork,
+	"db/upkeep lostEntries":    ofWork, "db/upkeep lostTargets": ofWork, "db/upkeep giveUp": ofWork,
+	"db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork,
 }
 
 // projectTables are the tables whose rows belong to a project.
@@ -102,7 +121,8 @@ func TestEveryStatementNamesItsScope(t *testing.T) {
 		}
 		return nil
 	}))
-	require.ElementsMatch(t, slices.Collect(maps.Keys(unscoped)), seen, "statements on projects' tables that name no scope")
+	require.ElementsMatch(t, slices.Collect(maps.Keys(unscoped)), seen,
+		"statements on projects' tables that name no scope")
 }
 
 // declarations returns the functions, constants and variables that a declaration creates, by name.

@@ -96,7 +96,8 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		{"SCHEDULE_MIN_MINUTES", s.ScheduleMin, 0, 24 * 60},
 	} {
 		if number.is < number.least || number.is > number.most {
-			return tasks.Settings{}, fmt.Errorf("%s is %d, but must be between %d and %d", number.name, number.is, number.least, number.most)
+			return tasks.Settings{}, fmt.Errorf("%s is %d, but must be between %d and %d", number.name, number.is, number.least,
+				number.most)
 		}
 	}
 	if s.AssetBytes < 1 {
@@ -153,7 +154,8 @@ func (s Settings) publicURL() (string, error) {
 		return "", nil
 	}
 	u, err := url.Parse(s.PublicURL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" ||
+		u.User != nil {
 		return "", fmt.Errorf("PUBLIC_URL is %q, but must be an address such as https://wending.example", s.PublicURL)
 	}
 	return strings.TrimRight(s.PublicURL, "/"), nil

@@ -62,7 +62,8 @@ func (b *tab) requireSteady(what string) {
 // loaded.
 func (b *tab) slowly() {
 	b.do(network.Enable(), network.SetCacheDisabled(true), chromedp.ActionFunc(func(ctx context.Context) error {
-		_, err := network.EmulateNetworkConditionsByRule(false, []*network.Conditions{{Latency: 50, DownloadThroughput: 1 << 20, UploadThroughput: -1}}).Do(ctx)
+		_, err := network.EmulateNetworkConditionsByRule(false,
+			[]*network.Conditions{{Latency: 50, DownloadThroughput: 1 << 20, UploadThroughput: -1}}).Do(ctx)
 		return err
 	}))
 }
@@ -74,13 +75,17 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 	painter.release()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		last := call.IdempotencyKey[len(call.IdempotencyKey)-1:]
-		agenttest.Stream(w, "## 意见\n\n"+strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20)+last+strings.Repeat("守约方负有防止损失扩大的义务。", 30))
+		agenttest.Stream(w, "## 意见\n\n"+strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20)+last+
+			strings.Repeat("守约方负有防止损失扩大的义务。", 30))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "长回答", "agent_api_url": fake.URL}, twenty)
 	other := createTask(t, program.url, map[string]string{"task_name": "另一版", "agent_api_url": fake.URL}, twenty)
-	painted := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": painter.URL + "/run", "runs_per_item": "2"}, "question,standard_answer\n画山,\n")
-	draft := createTask(t, program.url, map[string]string{"task_name": "草稿", "agent_api_url": fake.URL, "start": "false"}, twenty)
+	painted := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": painter.URL + "/run",
+		"runs_per_item": "2"}, "question,standard_answer\n画山,\n")
+	draft := createTask(t, program.url, map[string]string{"task_name": "草稿", "agent_api_url": fake.URL, "start": "false"},
+		twenty)
 	for _, one := range []string{id, other, painted} {
 		dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, one).Status == "SUCCEEDED" })
 	}
@@ -89,9 +94,12 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 	b.slowly()
 	results := "/tasks/" + id + "/results"
 	pages := []string{
-		"/", "/?from=" + id, "/tasks", "/compare", "/tasks/" + id, "/tasks/" + draft, results, results + "?view=merged", results + "?text=formatted", results + "?text=raw&view=columns",
-		"/tasks/" + id + "/review/next", "/tasks/" + id + "/review", "/tasks/" + id + "/report", "/tasks/" + id + "/gallery", "/tasks/" + id + "/settings", "/tasks/" + painted + "/replay/1",
-		"/tasks/" + painted + "/gallery", "/comparison?a=" + id + "&b=" + other, "/library/prompts", "/library/prompts/new", "/workers",
+		"/", "/?from=" + id, "/tasks", "/compare", "/tasks/" + id, "/tasks/" + draft, results, results + "?view=merged",
+		results + "?text=formatted", results + "?text=raw&view=columns",
+		"/tasks/" + id + "/review/next", "/tasks/" + id + "/review", "/tasks/" + id + "/report", "/tasks/" + id + "/gallery",
+		"/tasks/" + id + "/settings", "/tasks/" + painted + "/replay/1",
+		"/tasks/" + painted + "/gallery", "/comparison?a=" + id + "&b=" + other, "/library/prompts", "/library/prompts/new",
+		"/workers",
 	}
 	for _, size := range [][2]int64{{1440, 900}, {390, 844}} {
 		b.do(chromedp.EmulateViewport(size[0], size[1]))
@@ -118,8 +126,10 @@ func TestPagesUnderWayDoNotMove(t *testing.T) {
 		}
 		agenttest.Stream(w, "当事人应当承担违约责任。")
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
-	painted := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": painter.URL + "/run", "runs_per_item": "1", "concurrency": "1"}, "question,standard_answer\n画山,\n")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"8", "--rate-limit-per-agent", "unlimited")
+	painted := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": painter.URL + "/run",
+		"runs_per_item": "1", "concurrency": "1"}, "question,standard_answer\n画山,\n")
 	b := openBrowser(t, program.url)
 	b.watches()
 	b.open("/tasks/" + painted)
@@ -129,9 +139,12 @@ func TestPagesUnderWayDoNotMove(t *testing.T) {
 	b.sees(".log .lines", "第 3 步")
 	b.requireSteady("a call under way")
 	painter.release()
-	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, painted).Status == "SUCCEEDED" })
+	dbtest.Await(t, time.Minute, "the task's end", func() bool {
+		return task(t, program.url, painted).Status == "SUCCEEDED"
+	})
 
-	id := createTask(t, program.url, map[string]string{"task_name": "慢", "agent_api_url": fake.URL, "concurrency": "6", "runs_per_item": "8"}, twenty)
+	id := createTask(t, program.url, map[string]string{"task_name": "慢", "agent_api_url": fake.URL, "concurrency": "6",
+		"runs_per_item": "8"}, twenty)
 	b.open("/tasks/" + id)
 	for done := range 140 { // counts grow from one digit to three
 		select {
@@ -154,13 +167,16 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("应当承担违约责任。", 40))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"8", "--rate-limit-per-agent", "unlimited")
 	var agents []string
 	for n := range 9 {
 		agents = append(agents, save(t, program.url, "agents", map[string]any{
-			"name": fmt.Sprintf("华东区售后知识库智能客服%s %d", strings.Repeat("长", 10*(n%3)), n), "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"}))
+			"name": fmt.Sprintf("华东区售后知识库智能客服%s %d", strings.Repeat("长", 10*(n%3)), n), "protocol": "default", "url": fake.URL,
+			"rate_limit": "unlimited"}))
 	}
-	id := createTask(t, program.url, map[string]string{"task_name": "九个方案", "agents": strings.Join(agents, ","), "runs_per_item": "2"}, twenty)
+	id := createTask(t, program.url, map[string]string{"task_name": "九个方案", "agents": strings.Join(agents, ","),
+		"runs_per_item": "2"}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	b.watches()
@@ -182,7 +198,8 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 	b.evaluate(`document.querySelectorAll(".result .runs").length`, &answers)
 	require.Equal(t, 1, answers)
 	var href string
-	b.evaluate(`document.querySelector(".result:nth-child(2) .variant[data-variant='4'] > .later a").getAttribute("href")`, &href)
+	b.evaluate(`document.querySelector(".result:nth-child(2) .variant[data-variant='4'] > .later a").getAttribute("href")`,
+		&href)
 	b.open(href)
 	b.sees(".result:nth-child(2) .variant[data-variant='4'] .run", "应当承担违约责任")
 }
@@ -191,13 +208,15 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 func TestTheListsOfAReportAreWhole(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "一致") })
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "16", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"16", "--rate-limit-per-agent", "unlimited")
 	var questions strings.Builder
 	questions.WriteString("question,standard_answer\n")
 	for n := range 1000 {
 		fmt.Fprintf(&questions, "第 %d 题,\n", n)
 	}
-	id := createTask(t, program.url, map[string]string{"task_name": "千题", "agent_api_url": fake.URL, "runs_per_item": "1"}, questions.String())
+	id := createTask(t, program.url, map[string]string{"task_name": "千题", "agent_api_url": fake.URL, "runs_per_item": "1"},
+		questions.String())
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	for _, width := range []int64{1440, 1280, 390} {
@@ -207,7 +226,8 @@ func TestTheListsOfAReportAreWhole(t *testing.T) {
 		b.evaluate(`[...document.querySelectorAll(".report-bar .select")].filter((e) => {
 			const style = getComputedStyle(e), pen = document.createElement("canvas").getContext("2d");
 			pen.font = style.font;
-			return pen.measureText(e.selectedOptions[0].textContent.trim()).width > e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) + 1 ||
+			const room = e.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) + 1;
+			return pen.measureText(e.selectedOptions[0].textContent.trim()).width > room ||
 				e.getBoundingClientRect().right > innerWidth;
 		}).map((e) => e.selectedOptions[0].textContent)`, &cut)
 		require.Empty(t, cut, width)
@@ -224,7 +244,8 @@ func TestTheNavigationFitsAPhone(t *testing.T) {
 		b.do(network.SetCookie("lang", lang).WithURL(program.url))
 		b.open("/tasks")
 		var cut []string
-		b.evaluate(`[...document.querySelectorAll(".bar a, .bar button")].filter((e) => e.checkVisibility() && !e.closest(".sr-only")).filter((e) => {
+		b.evaluate(
+			`[...document.querySelectorAll(".bar a, .bar button")].filter((e) => e.checkVisibility() && !e.closest(".sr-only")).filter((e) => {
 			const { left, right } = e.getBoundingClientRect(), box = e.parentElement.getBoundingClientRect();
 			return left < Math.max(0, box.left) - 1 || right > Math.min(innerWidth, box.right) + 1;
 		}).map((e) => e.textContent)`, &cut)
@@ -238,14 +259,16 @@ func TestJumpsAreInstant(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "跳转", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, program.url)
 	b.do(chromedp.EmulateViewport(1240, 900))
 	b.open("/tasks/" + id + "/results")
 	var behaviour string
-	b.evaluate(`window.steps = []; const scroll = window.scrollBy; window.scrollBy = (to) => { window.steps.push(to.behavior); scroll.call(window, { ...to, behavior: "instant" }); };
+	b.evaluate(
+		`window.steps = []; const scroll = window.scrollBy; window.scrollBy = (to) => { window.steps.push(to.behavior); scroll.call(window, { ...to, behavior: "instant" }); };
 		getComputedStyle(document.documentElement).scrollBehavior`, &behaviour)
 	require.Equal(t, "auto", behaviour)
 	var steps []string
@@ -264,11 +287,13 @@ func TestAComparisonFitsAPhone(t *testing.T) {
 		}
 		agenttest.Stream(w, answer)
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+		"8", "--rate-limit-per-agent", "unlimited")
 	var agents []string
 	for _, one := range []string{"steady", "unsteady"} {
 		agents = append(agents, save(t, program.url, "agents", map[string]any{
-			"name": "华东区售后知识库智能客服" + strings.Repeat("长", 40) + one, "protocol": "default", "url": fake.URL + "/?" + one, "rate_limit": "unlimited"}))
+			"name": "华东区售后知识库智能客服" + strings.Repeat("长", 40) + one, "protocol": "default", "url": fake.URL + "/?" + one,
+			"rate_limit": "unlimited"}))
 	}
 	id := createTask(t, program.url, map[string]string{"task_name": "手机", "agents": strings.Join(agents, ",")}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
@@ -299,8 +324,10 @@ func TestAQuestionIsUnfoldedBeforeItIsShown(t *testing.T) {
 		opening := []string{"您好，下面把您咨询的事情说明如下，请您仔细阅读。", "您好，现将您咨询的事情作如下说明，请您仔细阅读。"}[last]
 		agenttest.Stream(w, opening+"\n\n"+[]string{"收到申请之日起 30 日内答复。", "收到申请之日起 35 日内答复。"}[last]+"\n\n请您妥善保管有关材料。")
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
-	id := createTask(t, p.url, map[string]string{"task_name": "展开", "agent_api_url": fake.URL}, "question,standard_answer\n期限,30 日内答复\n")
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+		"--rate-limit-per-agent", "unlimited")
+	id := createTask(t, p.url, map[string]string{"task_name": "展开", "agent_api_url": fake.URL},
+		"question,standard_answer\n期限,30 日内答复\n")
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, p.url)
 	b.do(network.SetCookie("view", "merged").WithURL(p.url))
@@ -326,14 +353,17 @@ func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		agenttest.Stream(w, openings[call.IdempotencyKey[len(call.IdempotencyKey)-1]%3]+strings.Repeat("请您妥善保管有关的书面材料。", 20))
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8", "--rate-limit-per-agent", "unlimited")
-	id := createTask(t, p.url, map[string]string{"task_name": "措辞", "agent_api_url": fake.URL}, "question,standard_answer\n材料,\n")
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+		"--rate-limit-per-agent", "unlimited")
+	id := createTask(t, p.url, map[string]string{"task_name": "措辞", "agent_api_url": fake.URL},
+		"question,standard_answer\n材料,\n")
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	b := openBrowser(t, p.url)
 	b.do(network.SetCookie("view", "merged").WithURL(p.url), chromedp.EmulateViewport(390, 844))
 	b.open("/tasks/" + id + "/results")
 	var widths []float64
-	b.evaluate(`[...document.querySelectorAll(".groups div.text, .groups .voice")].filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect().left)`, &widths)
+	b.evaluate(
+		`[...document.querySelectorAll(".groups div.text, .groups .voice")].filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect().left)`, &widths)
 	require.Greater(t, len(widths), 3)
 	for _, left := range widths {
 		require.Less(t, left, 60.0, "nothing stands to the right of the letters")

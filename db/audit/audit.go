@@ -94,9 +94,11 @@ func (l Log) Add(ctx context.Context, entry Entry) (Entry, error) {
 // add implements Add within a transaction. It locks the chain until the transaction ends.
 func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
 	const insert = `
-		INSERT INTO audit_entries (seq, at, actor, actor_id, token_id, address, via, action, object, object_id, object_name, project_id, project_name,
+		INSERT INTO audit_entries (seq, at, actor, actor_id, token_id, address, via, action, object, object_id, object_name,
+		project_id, project_name,
 			status, before, after, request_id, hash)
-		VALUES (:seq, :at, :actor, :actor_id, :token_id, :address, :via, :action, :object, :object_id, :object_name, :project_id, :project_name,
+		VALUES (:seq, :at, :actor, :actor_id, :token_id, :address, :via, :action, :object, :object_id, :object_name,
+		:project_id, :project_name,
 			:status, :before, :after, :request_id, :hash)`
 	chain, err := lock(ctx, tx)
 	if err != nil {
@@ -126,7 +128,8 @@ type Filter struct {
 
 func (f Filter) where() (condition string, arguments map[string]any) {
 	condition = "true"
-	arguments = map[string]any{"actor": f.Actor, "action": f.Action, "actions": f.Action + ".", "object": f.Object, "name": pg.Containing(f.Object), "from": f.From, "to": f.To}
+	arguments = map[string]any{"actor": f.Actor, "action": f.Action, "actions": f.Action + ".", "object": f.Object,
+		"name": pg.Containing(f.Object), "from": f.From, "to": f.To}
 	for _, part := range []struct {
 		isAsked   bool
 		condition string
@@ -151,7 +154,8 @@ func (l Log) List(ctx context.Context, filter Filter, page db.Page) (entries []E
 		return nil, 0, pg.Classify("count the audit", err)
 	}
 	arguments["size"], arguments["offset"] = page.Size, page.Offset()
-	err = pg.SelectNamed(ctx, l.db, &entries, `SELECT * FROM audit_entries WHERE `+where+` ORDER BY seq DESC LIMIT :size OFFSET :offset`, arguments)
+	err = pg.SelectNamed(ctx, l.db, &entries,
+		`SELECT * FROM audit_entries WHERE `+where+` ORDER BY seq DESC LIMIT :size OFFSET :offset`, arguments)
 	return entries, total, pg.Classify("list the audit", err)
 }
 
@@ -164,7 +168,8 @@ func (l Log) Each(ctx context.Context, filter Filter, yield func(Entry) error) e
 	for after := int64(0); ; {
 		var entries []Entry
 		arguments["after"], arguments["size"] = after, batch
-		err := pg.SelectNamed(ctx, l.db, &entries, `SELECT * FROM audit_entries WHERE seq > :after AND `+where+` ORDER BY seq LIMIT :size`, arguments)
+		err := pg.SelectNamed(ctx, l.db, &entries,
+			`SELECT * FROM audit_entries WHERE seq > :after AND `+where+` ORDER BY seq LIMIT :size`, arguments)
 		if err != nil {
 			return pg.Classify("read the audit", err)
 		}

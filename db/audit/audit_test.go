@@ -24,7 +24,8 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 40 {
 		all.Go(func() {
-			_, err := log.Add(t.Context(), audit.Entry{Actor: fmt.Sprint("李雷", n%4), Action: "task.delete", Object: "task", ObjectName: "法规", After: `{"a": 1}`, Status: 204})
+			_, err := log.Add(t.Context(), audit.Entry{Actor: fmt.Sprint("李雷", n%4), Action: "task.delete", Object: "task",
+				ObjectName: "法规", After: `{"a": 1}`, Status: 204})
 			if err != nil {
 				t.Error(err)
 			}
@@ -34,7 +35,8 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 	found, err := log.Verify(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 40, found.Entries)
-	for _, forbidden := range []string{`UPDATE audit_entries SET actor = 'x'`, `DELETE FROM audit_entries WHERE seq = 7`, `TRUNCATE audit_entries`} {
+	for _, forbidden := range []string{`UPDATE audit_entries SET actor = 'x'`, `DELETE FROM audit_entries WHERE seq = 7`,
+		`TRUNCATE audit_entries`} {
 		_, err := tables.Exec(forbidden)
 		require.ErrorContains(t, err, "only ever added")
 	}
@@ -79,7 +81,8 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 		restore()
 	}
 
-	listed, total, err := log.List(t.Context(), audit.Filter{Actor: "李雷1", Action: "task", Object: "法"}, db.Page{Number: 1, Size: 3})
+	listed, total, err := log.List(t.Context(), audit.Filter{Actor: "李雷1", Action: "task", Object: "法"},
+		db.Page{Number: 1, Size: 3})
 	require.NoError(t, err)
 	require.Equal(t, 10, total)
 	require.Len(t, listed, 3)

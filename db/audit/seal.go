@@ -35,8 +35,8 @@ func (e ends) message() []byte {
 
 func (e ends) isEmpty() bool { return e.FirstSeq == 0 && e.LastSeq == 0 }
 
-// SealError means that the chain does not begin or end where it was sealed: entries were removed at an end, or it was sealed with
-// another key.
+// SealError means that the chain does not begin or end where it was sealed: entries were removed at an end, or it was
+// sealed with another key.
 type SealError struct {
 	// Seq is the number of the last entry.
 	Seq int64
@@ -44,7 +44,9 @@ type SealError struct {
 }
 
 func (e *SealError) Error() string {
-	return fmt.Sprintf("the audit's seal does not hold (its last entry is %d): entries were removed at an end, or SECRET_KEY is another: %v", e.Seq, e.Err)
+	return fmt.Sprintf(
+		"the audit's seal does not hold (its last entry is %d): entries were removed at an end, or SECRET_KEY is another: %v",
+		e.Seq, e.Err)
 }
 
 func (e *SealError) Unwrap() error { return e.Err }
@@ -65,7 +67,8 @@ func (l Log) check(chain ends) error {
 
 // lock reads the ends and keeps others from changing them until the transaction ends.
 func lock(ctx context.Context, tx *sqlx.Tx) (chain ends, err error) {
-	const read = `SELECT first_seq, first_hash, last_seq, last_hash, seal, clock_timestamp() AS now FROM audit_chain FOR UPDATE`
+	const read = `SELECT first_seq, first_hash, last_seq, last_hash, seal, clock_timestamp() AS now
+		FROM audit_chain FOR UPDATE`
 	err = tx.GetContext(ctx, &chain, read)
 	return chain, pg.Classify("lock the audit", err)
 }
@@ -77,7 +80,8 @@ func (l Log) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (isUns
 	if isUnsealed = !isNew && l.check(before) != nil; !isUnsealed {
 		next.Seal = l.sealer.Sign(sealPurpose, next.message())
 	}
-	const change = `UPDATE audit_chain SET first_seq = :first_seq, first_hash = :first_hash, last_seq = :last_seq, last_hash = :last_hash, seal = :seal`
+	const change = `UPDATE audit_chain SET first_seq = :first_seq, first_hash = :first_hash, last_seq = :last_seq,
+		last_hash = :last_hash, seal = :seal`
 	_, err = tx.NamedExecContext(ctx, change, next)
 	return isUnsealed, pg.Classify("store the audit's ends", err)
 }
@@ -96,7 +100,8 @@ func (l Log) Seal(ctx context.Context) error {
 		}
 		if chain.Seal == nil && !chain.isEmpty() {
 			var wasSealed bool
-			if err := tx.GetContext(ctx, &wasSealed, `SELECT EXISTS (SELECT FROM audit_entries WHERE action = $1)`, SealAction); err != nil {
+			if err := tx.GetContext(ctx, &wasSealed, `SELECT EXISTS (SELECT FROM audit_entries
+				WHERE action = $1)`, SealAction); err != nil {
 				return pg.Classify("look for a seal", err)
 			}
 			if !wasSealed {

@@ -102,7 +102,8 @@ func TestKnownEntriesShowAnOlderState(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, newest, found.Last)
 
-	change(t, tables, `DELETE FROM audit_entries WHERE seq = 11; DELETE FROM audit_chain; INSERT INTO audit_chain SELECT * FROM spare;`)
+	change(t, tables,
+		`DELETE FROM audit_entries WHERE seq = 11; DELETE FROM audit_chain; INSERT INTO audit_chain SELECT * FROM spare;`)
 	_, err = log.Verify(t.Context(), known(1), known(10))
 	require.NoError(t, err, "the older state was whole")
 	missing := (*audit.MissingError)(nil)

@@ -30,10 +30,12 @@ const listActiveLaunches = `
 		END AS wanted_lanes,
 		l.status <> 'PENDING'
 			AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'RUNNING')
-			AND (l.status = 'STOPPING' OR NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED')) AS is_done
+			AND (l.status = 'STOPPING' OR NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED')) AS
+			is_done
 	FROM launches l
 	CROSS JOIN ( -- what workers can still take for launches with lanes: each keeps its last lane for the others
-		SELECT coalesce(sum(greatest(0, w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id) - least(w.lanes - 1, 1))), 0) AS lanes
+		SELECT coalesce(sum(greatest(0, w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id) - least(w.lanes - 1,
+		1))), 0) AS lanes
 		FROM workers w
 		WHERE w.beat_at > now() - $1 * interval '1 second') room
 	CROSS JOIN LATERAL (
@@ -58,7 +60,8 @@ const listActiveLaunches = `
 // to the process that created it.
 func (l Lanes) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
 	var launches []ActiveLaunch
-	err := l.db.SelectContext(ctx, &launches, listActiveLaunches, db.WorkerDeadAfter.Seconds(), db.RateHorizon.Microseconds())
+	err := l.db.SelectContext(ctx, &launches, listActiveLaunches, db.WorkerDeadAfter.Seconds(),
+		db.RateHorizon.Microseconds())
 	return launches, pg.Classify("list the active launches", err)
 }
 
@@ -78,7 +81,8 @@ func (l Lanes) BeforeTask(ctx context.Context, taskID uuid.UUID) (int, error) {
 const countBefore = `
 	SELECT count(*)
 	FROM launches l
-	JOIN launches o ON o.status IN ('RUNNING', 'STOPPING') OR o.status = 'PENDING' AND (o.created_at, o.id) < (l.created_at, l.id)
+	JOIN launches o ON o.status IN ('RUNNING', 'STOPPING') OR o.status = 'PENDING'
+	AND (o.created_at, o.id) < (l.created_at, l.id)
 	WHERE l.status = 'PENDING' AND `
 
 func (l Lanes) before(ctx context.Context, query string, id uuid.UUID) (count int, err error) {

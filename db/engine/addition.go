@@ -43,10 +43,12 @@ func (e *KnownItemsError) Error() string {
 // which runs everything that has no run yet. Append returns the launch that runs the items. db.ErrConflict means
 // that the task is a draft, that its launch is being stopped, or that its launch runs only some of the questions,
 // or none.
-func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID, items []db.NewItem, limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
+func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID, items []db.NewItem,
+	limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
 	// The launch is locked before its task, in the same order as when a launch ends.
 	const findActive = `
-		SELECT id, status, item_id IS NULL AND variant IS NULL AND kind NOT IN ('EVALUATE', 'MEANING') AND status <> 'STOPPING' AS takes_more
+		SELECT id, status, item_id IS NULL AND variant IS NULL AND kind NOT IN ('EVALUATE', 'MEANING')
+		AND status <> 'STOPPING' AS takes_more
 		FROM launches
 		WHERE task_id = $1 AND status IN ('PENDING', 'RUNNING', 'STOPPING')
 		FOR UPDATE`
@@ -101,7 +103,8 @@ func store(ctx context.Context, tx *sqlx.Tx, task db.Task, items []db.NewItem, l
 		WHERE task_id = $1`
 	const count = `
 		UPDATE evaluation_tasks
-		SET total_items = total_items + $2, total_conversations = total_conversations + $3, appended_items = appended_items + $2,
+		SET total_items = total_items + $2, total_conversations = total_conversations + $3,
+		appended_items = appended_items + $2,
 			updated_at = now()
 		WHERE id = $1`
 	if task.TotalItems+len(items) > limits.Items {

@@ -60,15 +60,18 @@ func (c Conversations) Next(ctx context.Context, unit db.Unit, limit int) (turn 
 		turn.Later = append(turn.Later, item.ID)
 	}
 	const before = `r.is_current`
-	turn.History, turn.ConversationID, isTooLong, err = c.history(ctx, before, limit, turn.Item.ID, unit.Variant, unit.RunIndex)
+	turn.History, turn.ConversationID, isTooLong,
+		err = c.history(ctx, before, limit, turn.Item.ID, unit.Variant, unit.RunIndex)
 	return turn, isTooLong, err
 }
 
 // HistoryOf returns the history of a turn's run, as Next did when it was asked.
-func (c Conversations) HistoryOf(ctx context.Context, run db.Run, taskID uuid.UUID, limit int) (turn NextTurn, isTooLong bool, err error) {
+func (c Conversations) HistoryOf(ctx context.Context, run db.Run, taskID uuid.UUID,
+	limit int) (turn NextTurn, isTooLong bool, err error) {
 	// A run that was replaced is found by its launch: no other index covers it.
 	const before = `r.launch_id = ANY (ARRAY(SELECT id FROM launches WHERE task_id = $5)) AND r.id < $6`
-	turn.History, turn.ConversationID, isTooLong, err = c.history(ctx, before, limit, run.ItemID, run.Variant, run.RunIndex, taskID, run.ID)
+	turn.History, turn.ConversationID, isTooLong,
+		err = c.history(ctx, before, limit, run.ItemID, run.Variant, run.RunIndex, taskID, run.ID)
 	return turn, isTooLong, err
 }
 

@@ -21,7 +21,8 @@ func NewEvaluations(store *db.Store) Evaluations { return Evaluations{store.Pool
 // that the response was cut.
 func (e Evaluations) Subject(ctx context.Context, runID int64, limit int) (run db.Run, err error) {
 	const read = `
-		SELECT r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status, left(r.response_body, $2 + 1) AS response_body
+		SELECT r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status,
+		left(r.response_body, $2 + 1) AS response_body
 		FROM evaluation_runs r
 		WHERE r.id = $1`
 	err = e.db.GetContext(ctx, &run, read, runID, limit)
@@ -72,7 +73,8 @@ type Past struct {
 // including evaluations that were replaced.
 func (e Evaluations) Of(ctx context.Context, runID int64) (said []Past, err error) {
 	const read = `
-		SELECT evaluator, status, score, passed, reason, raw, created_at, NULL AS replaced_at FROM evaluations WHERE run_id = $1
+		SELECT evaluator, status, score, passed, reason, raw, created_at, NULL AS replaced_at FROM evaluations
+		WHERE run_id = $1
 		UNION ALL
 		SELECT evaluator, status, score, passed, reason, raw, created_at, replaced_at FROM past_evaluations WHERE run_id = $1
 		ORDER BY evaluator, created_at DESC`

@@ -29,13 +29,14 @@ type DistinctAnswer struct {
 	Text string `db:"text"`
 }
 
-// Answers returns the different current answers to a question, with at most limit+1 characters of each: an extra character
-// means that the answer was cut.
+// Answers returns the different current answers to a question, with at most limit+1 characters of each: an extra
+// character means that the answer was cut.
 func (e Evaluations) Answers(ctx context.Context, itemID int64, limit int) (answers []DistinctAnswer, err error) {
 	const read = `
 		SELECT answer_key, coalesce(left(response_body, $2 + 1), '') AS text
 		FROM (
-			SELECT answer_key, response_body, variant, run_index, row_number() OVER (PARTITION BY answer_key ORDER BY variant, run_index) AS place
+			SELECT answer_key, response_body, variant, run_index,
+			row_number() OVER (PARTITION BY answer_key ORDER BY variant, run_index) AS place
 			FROM evaluation_runs
 			WHERE item_id = $1 AND is_current AND answer_key IS NOT NULL) own
 		WHERE place = 1
@@ -52,22 +53,26 @@ const endGroupingUnits = `
 	RETURNING u.id`
 
 const insertMeaning = `
-	INSERT INTO meanings (item_id, unit_id, target, keys, groups, unsure, notes, is_default, raw, calls, attempts, latency_ms, input_tokens, output_tokens, total_tokens,
+	INSERT INTO meanings (item_id, unit_id, target, keys, groups, unsure, notes, is_default, raw, calls, attempts,
+	latency_ms, input_tokens, output_tokens, total_tokens,
 		cost, error_code, error_message)
-	SELECT u.item_id, u.id, u.target, CAST(:keys AS bytea[]), CAST(:groups AS smallint[]), CAST(:unsure AS bool[]), CAST(:notes AS text[]), :default, nullif(:raw, ''), :calls,
+	SELECT u.item_id, u.id, u.target, CAST(:keys AS bytea[]), CAST(:groups AS smallint[]), CAST(:unsure AS bool[]),
+	CAST(:notes AS text[]), :default, nullif(:raw, ''), :calls,
 		:attempts, :latency, CAST(:input AS int), CAST(:output AS int), CAST(:total AS int),
-		(CAST(:input AS int) * t.input_price + CAST(:output AS int) * t.output_price) / 1000000, nullif(:code, ''), nullif(:message, '')
+		(CAST(:input AS int) * t.input_price + CAST(:output AS int) * t.output_price) / 1000000, nullif(:code, ''),
+		nullif(:message, '')
 	FROM units u
 	JOIN task_targets t ON t.task_id = :task AND t.number = u.target
 	WHERE u.id = :unit`
 
-// groupings stores what models said about the answers to questions, each exactly once, and returns the units whose claims still
-// held.
+// groupings stores what models said about the answers to questions, each exactly once, and returns the units whose
+// claims still held.
 func (r Recorder) groupings(ctx context.Context, taskID uuid.UUID, results []Result) (stored []int64, err error) {
 	n := len(results)
 	ids, epochs, items, defaults := make(pq.Int64Array, n), make(pq.Int64Array, n), make([]int64, n), make(pq.BoolArray, n)
 	for n, result := range results {
-		ids[n], epochs[n], items[n], defaults[n] = result.Unit.ID, int64(result.Unit.Epoch), result.Unit.Item.ID, result.Grouping.IsDefault
+		ids[n], epochs[n], items[n], defaults[n] = result.Unit.ID, int64(result.Unit.Epoch), result.Unit.Item.ID,
+			result.Grouping.IsDefault
 	}
 	err = r.db.InTx(ctx, "record groupings", func(tx *sqlx.Tx) error {
 		if err := tx.SelectContext(ctx, &stored, knownUnits, ids, epochs); err != nil { // stored already; the reply was lost
@@ -105,8 +110,10 @@ func (g Grouping) arguments(taskID uuid.UUID, unitID int64) map[string]any {
 		notes[n] = pg.StorableText(note)
 	}
 	return map[string]any{
-		"task": taskID, "unit": unitID, "keys": g.Keys, "groups": g.Groups, "unsure": g.Unsure, "notes": notes, "default": g.IsDefault, "raw": pg.StorableText(g.Raw),
-		"calls": g.Calls, "attempts": g.Attempts, "latency": g.LatencyMS, "input": g.InputTokens, "output": g.OutputTokens, "total": g.TotalTokens,
-		"code": g.ErrorCode, "message": pg.StorableText(g.ErrorMessage),
+		"task": taskID, "unit": unitID, "keys": g.Keys, "groups": g.Groups, "unsure": g.Unsure, "notes": notes,
+		"default": g.IsDefault, "raw": pg.StorableText(g.Raw),
+		"calls": g.Calls, "attempts": g.Attempts, "latency": g.LatencyMS, "input": g.InputTokens, "output": g.OutputTokens,
+		"total": g.TotalTokens,
+		"code":  g.ErrorCode, "message": pg.StorableText(g.ErrorMessage),
 	}
 }

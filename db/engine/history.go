@@ -46,7 +46,8 @@ type PastLaunch struct {
 // $2 is the launch; NULL selects all launches of the task $1. Statistics stored by earlier versions lack the
 // judges' work.
 const listLaunches = `
-	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.variant, l.requested_by, l.requested_via, l.stopped_by, l.total_units,
+	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.variant, l.requested_by, l.requested_via,
+	l.stopped_by, l.total_units,
 		l.created_at, l.started_at, l.finished_at,
 		CASE WHEN l.kind <> 'EVALUATE' OR l.statistics -> 'judge_calls' IS NOT NULL THEN l.statistics END AS statistics,
 		CASE WHEN i.id IS NOT NULL THEN (
@@ -63,7 +64,8 @@ type launchRow struct {
 }
 
 // Launches returns one page of a task's launches, newest first, and how many there are.
-func (h History) Launches(ctx context.Context, taskID uuid.UUID, page db.Page) (launches []PastLaunch, total int, err error) {
+func (h History) Launches(ctx context.Context, taskID uuid.UUID,
+	page db.Page) (launches []PastLaunch, total int, err error) {
 	if launches, err = h.readLaunches(ctx, taskID, nil, page); err != nil {
 		return nil, 0, err
 	}
@@ -86,7 +88,8 @@ func (h History) Launch(ctx context.Context, taskID, id uuid.UUID) (PastLaunch, 
 	return launches[0], nil
 }
 
-func (h History) readLaunches(ctx context.Context, taskID uuid.UUID, id *uuid.UUID, page db.Page) ([]PastLaunch, error) {
+func (h History) readLaunches(ctx context.Context, taskID uuid.UUID, id *uuid.UUID,
+	page db.Page) ([]PastLaunch, error) {
 	var rows []launchRow
 	if err := h.db.SelectContext(ctx, &rows, listLaunches, taskID, id, page.Size, page.Offset()); err != nil {
 		return nil, pg.Classify("read the launches", err)
@@ -125,8 +128,10 @@ const listLaunchRuns = `
 // Runs returns one page of a launch's runs in the order they ended, with at most limit characters of each
 // response, and how many there are. Runs that a later launch replaced are listed as long as their history is
 // kept.
-func (h History) Runs(ctx context.Context, launchID uuid.UUID, limit int, page db.Page) (runs []PastRun, total int, err error) {
-	if err := h.db.GetContext(ctx, &total, `SELECT count(*) FROM evaluation_runs WHERE launch_id = $1`, launchID); err != nil {
+func (h History) Runs(ctx context.Context, launchID uuid.UUID, limit int,
+	page db.Page) (runs []PastRun, total int, err error) {
+	if err := h.db.GetContext(ctx, &total, `SELECT count(*) FROM evaluation_runs WHERE launch_id = $1`, launchID); err !=
+		nil {
 		return nil, 0, pg.Classify("count the launch's runs", err)
 	}
 	err = h.db.SelectContext(ctx, &runs, listLaunchRuns, launchID, limit, page.Size, page.Offset())
@@ -149,7 +154,8 @@ type Repeat struct {
 }
 
 const listRepeats = `
-	SELECT r.id, r.run_index, l.number AS launch, r.status, r.error_code, r.latency_ms, r.attempts, r.created_at, r.is_current
+	SELECT r.id, r.run_index, l.number AS launch, r.status, r.error_code, r.latency_ms, r.attempts, r.created_at,
+	r.is_current
 	FROM (
 		SELECT * FROM evaluation_runs WHERE item_id = $1 AND variant = $2 AND is_current
 		UNION ALL

@@ -33,10 +33,14 @@ type Judgement struct {
 const recordJudgements = `
 	WITH given AS (
 		SELECT * FROM unnest(
-			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:scores AS float8[]), CAST(:passed AS bool[]), CAST(:ratings AS text[]),
-			CAST(:defaults AS bool[]), CAST(:reasons AS text[]), CAST(:raws AS text[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
-			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:totals AS int[]), CAST(:codes AS text[]), CAST(:messages AS text[]))
-		AS g (unit_id, epoch, score, passed, ratings, is_default, reason, raw, latency_ms, attempts, input_tokens, output_tokens, total_tokens, code, message)),
+			CAST(:units AS bigint[]), CAST(:epochs AS int[]), CAST(:scores AS float8[]), CAST(:passed AS bool[]),
+			CAST(:ratings AS text[]),
+			CAST(:defaults AS bool[]), CAST(:reasons AS text[]), CAST(:raws AS text[]), CAST(:latencies AS int[]),
+			CAST(:attempts AS int[]),
+			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:totals AS int[]), CAST(:codes AS text[]),
+			CAST(:messages AS text[]))
+		AS g (unit_id, epoch, score, passed, ratings, is_default, reason, raw, latency_ms, attempts, input_tokens,
+		output_tokens, total_tokens, code, message)),
 	fresh AS (
 		UPDATE units u
 		SET state = 'DONE', outcome = CASE WHEN g.is_default THEN 'FAILED' ELSE 'SUCCEEDED' END, worker_id = NULL
@@ -44,10 +48,13 @@ const recordJudgements = `
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch
 		RETURNING u.id, u.launch_id, u.target, u.subject_run_id AS run_id, u.evaluator),` + db.KeepPastEvaluations + `,
 	stored AS (
-		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, version, ratings, is_default, raw,
+		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message,
+		version, ratings, is_default, raw,
 			latency_ms, attempts, input_tokens, output_tokens, total_tokens, cost, launch_id)
-		SELECT f.run_id, f.evaluator, CAST(:task AS uuid), 'SUCCEEDED', g.score, g.passed, nullif(g.reason, ''), nullif(g.code, ''), nullif(g.message, ''),
-			NULL, CAST(g.ratings AS json), g.is_default, nullif(g.raw, ''), g.latency_ms, g.attempts, g.input_tokens, g.output_tokens, g.total_tokens,
+		SELECT f.run_id, f.evaluator, CAST(:task AS uuid), 'SUCCEEDED', g.score, g.passed, nullif(g.reason, ''),
+		nullif(g.code, ''), nullif(g.message, ''),
+			NULL, CAST(g.ratings AS json), g.is_default, nullif(g.raw, ''), g.latency_ms, g.attempts, g.input_tokens,
+			g.output_tokens, g.total_tokens,
 			(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, f.launch_id
 		FROM fresh f
 		JOIN given g ON g.unit_id = f.id
@@ -76,19 +83,23 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 	for n, result := range results {
 		said := *result.Judgement
 		ids[n], epochs[n], runs[n] = result.Unit.ID, int64(result.Unit.Epoch), *result.Unit.SubjectRunID
-		latencies[n], attempts[n], scores[n], defaults[n], passed[n] = int64(said.LatencyMS), int64(said.Attempts), said.Score, said.IsDefault, said.Passed
+		latencies[n], attempts[n], scores[n], defaults[n], passed[n] = int64(said.LatencyMS), int64(said.Attempts),
+			said.Score, said.IsDefault, said.Passed
 		text, err := json.Marshal(said.Ratings)
 		if err != nil {
 			return nil, err
 		}
-		ratings[n], reasons[n], raws[n] = pg.StorableText(string(text)), pg.StorableText(said.Reason), pg.StorableText(said.Raw)
+		ratings[n], reasons[n], raws[n] = pg.StorableText(string(text)), pg.StorableText(said.Reason),
+			pg.StorableText(said.Raw)
 		codes[n], messages[n] = said.ErrorCode, pg.StorableText(said.ErrorMessage)
 		inputs[n], outputs[n], totals[n] = said.InputTokens, said.OutputTokens, said.TotalTokens
 	}
 	arguments := map[string]any{
-		"task": taskID, "units": ids, "epochs": epochs, "scores": scores, "passed": pq.Array(passed), "ratings": ratings, "defaults": defaults,
-		"reasons": reasons, "raws": raws, "latencies": latencies, "attempts": attempts, "inputs": pq.Array(inputs), "outputs": pq.Array(outputs),
-		"totals": pq.Array(totals), "codes": codes, "messages": messages,
+		"task": taskID, "units": ids, "epochs": epochs, "scores": scores, "passed": pq.Array(passed), "ratings": ratings,
+		"defaults": defaults,
+		"reasons":  reasons, "raws": raws, "latencies": latencies, "attempts": attempts, "inputs": pq.Array(inputs),
+		"outputs": pq.Array(outputs),
+		"totals":  pq.Array(totals), "codes": codes, "messages": messages,
 	}
 	err = r.db.InTx(ctx, "record judgements", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, lockRuns, runs); err != nil {
@@ -121,9 +132,11 @@ func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through
 	const note = `UPDATE launches SET ruled_through = $2 WHERE id = $1 AND status = 'PENDING' AND ruled_through < $2`
 	const store = `
 		WITH fresh AS (
-			SELECT * FROM unnest($3::bigint[], $4::int[], $5::text[], $6::float8[], $7::bool[], $8::text[], $9::text[], $10::text[])
+			SELECT * FROM unnest($3::bigint[], $4::int[], $5::text[], $6::float8[], $7::bool[], $8::text[], $9::text[],
+			$10::text[])
 			AS g (run_id, evaluator, status, score, passed, reason, code, message)),` + db.KeepPastEvaluations + `
-		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, launch_id)
+		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message,
+		launch_id)
 		SELECT run_id, evaluator, $2, status, score, passed, nullif(reason, ''), nullif(code, ''), nullif(message, ''), $1
 		FROM fresh` + db.ReplaceEvaluation
 	var runs pq.Int64Array
@@ -141,7 +154,8 @@ func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through
 			return pg.Classify("lock the judged runs", err)
 		}
 		if len(judged.units) > 0 {
-			_, err := tx.ExecContext(ctx, store, launchID, taskID, judged.units, judged.evaluators, judged.statuses, pq.Array(judged.scores), pq.Array(judged.passed),
+			_, err := tx.ExecContext(ctx, store, launchID, taskID, judged.units, judged.evaluators, judged.statuses,
+				pq.Array(judged.scores), pq.Array(judged.passed),
 				judged.reasons, judged.codes, judged.messages)
 			if err != nil {
 				return pg.Classify("record the rules' evaluations", err)

@@ -49,7 +49,8 @@ const sharing = `
 		mine AS (
 			SELECT count(*) AS lanes FROM held WHERE launch_id = :launch),
 		share AS ( -- NULL, and so no limit, while no launch waits
-			SELECT CASE WHEN waiting > 0 THEN greatest(1, (SELECT CAST(sum(lanes) AS int) FROM live) / (1 + waiting + holding)) END AS lanes
+			SELECT CASE WHEN waiting > 0 THEN greatest(1, (SELECT CAST(sum(lanes) AS int) FROM live) / (1 + waiting + holding))
+			END AS lanes
 			FROM others)`
 
 // A worker's last lane is only given to a launch that has none, so that a hanging agent cannot hold up all other
@@ -98,7 +99,8 @@ const noteServed = `
 // Enter admits lanes to a launch that is RUNNING, as many as its concurrency, the worker's capacity and other
 // waiting launches allow, and returns their ids. A lane makes one call at a time, so this keeps a launch within
 // its concurrency over all workers.
-func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID, lease db.Lease) (admitted []uuid.UUID, err error) {
+func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID,
+	lease db.Lease) (admitted []uuid.UUID, err error) {
 	// A separate statement takes the lock, so that the next one sees the lanes admitted in the meantime.
 	const lock = `SELECT id FROM launches WHERE id = $1 AND status = 'RUNNING' FOR UPDATE`
 	err = l.db.InTx(ctx, "enter lanes", func(tx *sqlx.Tx) error {
@@ -225,7 +227,8 @@ func (l Lanes) NextWaiting(ctx context.Context) (launchID uuid.UUID, err error) 
 
 // sharingOf returns the parameters of sharing for a launch.
 func sharingOf(launchID uuid.UUID) map[string]any {
-	return map[string]any{"launch": launchID, "dead": db.WorkerDeadAfter.Seconds(), "horizon": db.RateHorizon.Microseconds()}
+	return map[string]any{"launch": launchID, "dead": db.WorkerDeadAfter.Seconds(),
+		"horizon": db.RateHorizon.Microseconds()}
 }
 
 // RemoveStrays removes the lanes of a worker that are not among those it reports.
@@ -253,7 +256,8 @@ const readState = `
 	SELECT status,
 		CAST(coalesce(extract(epoch FROM now() - stop_requested_at) * 1000000, 0) AS bigint) AS stopping_micros,
 		EXISTS (
-			SELECT FROM workers WHERE id = :worker AND lease = :lease AND beat_at > now() - :expired * interval '1 second') AS holds_lease,
+			SELECT FROM workers WHERE id = :worker AND lease = :lease
+			AND beat_at > now() - :expired * interval '1 second') AS holds_lease,
 		coalesce(greatest(0, mine.lanes - share.lanes), 0) AS surplus,
 		others.waiting > 0 AND 1 + others.waiting + others.holding > (SELECT sum(lanes) FROM live) AS takes_shifts
 	FROM launches, mine, share, others
@@ -262,7 +266,8 @@ const readState = `
 // State returns the state of a launch for a worker with this lease, or ErrNotFound.
 func (l Lanes) State(ctx context.Context, launchID uuid.UUID, lease db.Lease) (State, error) {
 	arguments := sharingOf(launchID)
-	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number, db.LeaseDuration.Seconds()
+	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number,
+		db.LeaseDuration.Seconds()
 	var state State
 	err := pg.GetNamed(ctx, l.db, &state, readState, arguments)
 	return state, db.NotFound(db.KindLaunch, pg.Classify("read the launch's state", err))

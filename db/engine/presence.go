@@ -46,7 +46,8 @@ func (p Presence) Beat(ctx context.Context, w Worker) (lease db.Lease, since tim
 		Since int64 `db:"since"`
 	}
 	err = p.db.GetContext(ctx, &row, beat, w.ID, w.Host, w.ProcessID, w.Lanes, db.LeaseDuration.Seconds())
-	return db.Lease{WorkerID: w.ID, Number: row.Lease}, time.Duration(row.Since) * time.Microsecond, pg.Classify("record the heartbeat", err)
+	return db.Lease{WorkerID: w.ID, Number: row.Lease}, time.Duration(row.Since) * time.Microsecond,
+		pg.Classify("record the heartbeat", err)
 }
 
 // Remove removes a worker that has left, with its lanes; units it still held count as lost.

@@ -94,9 +94,11 @@ const (
 	RETURNING id, unit_id),
 	judged AS (
 	INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message)
-	SELECT stored.id, e.evaluator, CAST(:task AS uuid), e.status, e.score, e.passed, nullif(e.reason, ''), nullif(e.code, ''), nullif(e.message, '')
+	SELECT stored.id, e.evaluator, CAST(:task AS uuid), e.status, e.score, e.passed, nullif(e.reason, ''),
+	nullif(e.code, ''), nullif(e.message, '')
 	FROM unnest(
-		CAST(:e_units AS bigint[]), CAST(:e_evaluators AS int[]), CAST(:e_statuses AS text[]), CAST(:e_scores AS float8[]), CAST(:e_passed AS bool[]),
+		CAST(:e_units AS bigint[]), CAST(:e_evaluators AS int[]), CAST(:e_statuses AS text[]), CAST(:e_scores AS float8[]),
+		CAST(:e_passed AS bool[]),
 		CAST(:e_reasons AS text[]), CAST(:e_codes AS text[]), CAST(:e_messages AS text[]))
 		AS e (unit_id, evaluator, status, score, passed, reason, code, message)
 	JOIN stored ON stored.unit_id = e.unit_id)
@@ -110,10 +112,13 @@ const ofUnits = `
 			CAST(:bodies AS text[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
 			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
 			CAST(:codes AS text[]), CAST(:messages AS text[]), CAST(:finishes AS text[]),
-			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]), CAST(:first AS int[]), CAST(:silences AS int[]),
+			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]),
+			CAST(:first AS int[]), CAST(:silences AS int[]),
 			CAST(:passed AS bool[]), CAST(:scores AS float8[]), CAST(:failed AS text[]))
-		AS g (unit_id, epoch, status, body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
-			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score, failed_attempts)),`
+		AS g (unit_id, epoch, status, body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message,
+		finish_reason,
+			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score,
+			failed_attempts)),`
 
 const doneUnits = `
 	done AS (
@@ -127,7 +132,8 @@ const doneUnits = `
 const doneTurns = `
 	turn AS (
 		SELECT * FROM unnest(
-			CAST(:units AS bigint[]), CAST(:items AS bigint[]), CAST(:conversations AS text[]), CAST(:more AS bool[]), CAST(:unreached AS int[]))
+			CAST(:units AS bigint[]), CAST(:items AS bigint[]), CAST(:conversations AS text[]), CAST(:more AS bool[]),
+			CAST(:unreached AS int[]))
 		AS t (unit_id, item_id, conversation_id, has_more, unreached)),
 	done AS (
 		UPDATE units u
@@ -142,27 +148,31 @@ const doneTurns = `
 		JOIN turn t ON t.unit_id = g.unit_id
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch
 		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = t.unit_id AND r.item_id = t.item_id)
-		RETURNING u.id, u.launch_id, t.item_id, u.variant, u.target, u.run_index, nullif(t.conversation_id, '') AS conversation_id),`
+		RETURNING u.id, u.launch_id, t.item_id, u.variant, u.target, u.run_index,
+		nullif(t.conversation_id, '') AS conversation_id),`
 
 const insertRuns = `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
 		answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
-		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score, conversation_id, failed_attempts)
+		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score,
+		conversation_id, failed_attempts)
 	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
 		g.body, nullif(g.exact, ''), nullif(g.reasoning, ''),
-		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''), nullif(g.finish_reason, ''),
+		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''),
+		nullif(g.finish_reason, ''),
 		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms, g.longest_silence_ms,
-		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id, CAST(nullif(g.failed_attempts, '') AS jsonb)
+		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id,
+		CAST(nullif(g.failed_attempts, '') AS jsonb)
 	FROM given g
 	JOIN done d ON d.id = g.unit_id
 	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
 	CROSS JOIN superseded`
 
 // Record stores the outcomes of units of one task, each exactly once: the outcomes of questions in one
-// transaction, those of judges in another, groupings in a third. refused lists the units that now belong to another worker; their
-// results are dropped. Calling it again after an error is safe; if the first call's commit succeeded although
-// its reply was lost, nothing is refused.
+// transaction, those of judges in another, groupings in a third. refused lists the units that now belong to another
+// worker; their results are dropped. Calling it again after an error is safe; if the first call's commit succeeded
+// although its reply was lost, nothing is refused.
 func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result) (refused []db.Unit, err error) {
 	var runs, judged, grouped []Result
 	for _, result := range results {
@@ -212,11 +222,14 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 			ON r.unit_id = g.unit_id AND r.epoch = g.epoch AND r.item_id = g.item_id`
 	n := len(results)
 	var ofTurns turns
-	ids, epochs, latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n), make(pq.Int64Array, n)
+	ids, epochs := make(pq.Int64Array, n), make(pq.Int64Array, n)
+	latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n)
 	statuses, bodies, reasonings := make(pq.StringArray, n), make(pg.Texts, n), make(pg.Texts, n)
-	codes, messages, finishes, failed := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
+	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
+	finishes, failed := make(pq.StringArray, n), make(pq.StringArray, n)
 	exact, keys := make(pq.ByteaArray, n), make(pq.ByteaArray, n)
-	inputs, outputs, thoughts, totals, first, silences := make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n), make([]*int, n)
+	inputs, outputs, thoughts := make([]*int, n), make([]*int, n), make([]*int, n)
+	totals, first, silences := make([]*int, n), make([]*int, n), make([]*int, n)
 	passed, scores, judged := make([]*bool, n), make([]*float64, n), verdicts{}
 	for n, result := range results {
 		inputs[n], outputs[n], thoughts[n] = result.InputTokens, result.OutputTokens, result.ReasoningTokens
@@ -236,10 +249,11 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	}
 	arguments := map[string]any{
 		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
-		"bodies": bodies, "exact": exact, "reasonings": reasonings,
-		"keys": keys, "latencies": latencies, "attempts": attempts, "codes": codes, "messages": messages, "finishes": finishes,
-		"inputs": pq.Array(inputs), "outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals), "first": pq.Array(first), "silences": pq.Array(silences),
-		"passed": pq.Array(passed), "scores": pq.Array(scores), "failed": failed,
+		"bodies": bodies, "exact": exact, "reasonings": reasonings, "keys": keys, "latencies": latencies,
+		"attempts": attempts, "codes": codes, "messages": messages, "finishes": finishes, "inputs": pq.Array(inputs),
+		"outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals),
+		"first": pq.Array(first), "silences": pq.Array(silences), "passed": pq.Array(passed),
+		"scores": pq.Array(scores), "failed": failed,
 	}
 	switch {
 	case ofTurns.any || ofTurns.hasJudges || hasAssets(results):
@@ -265,7 +279,8 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 
 // recordTurns stores a batch that contains turns, or answers that judges have to rate. It also records the turns
 // that will no longer be reached, and creates the judges' units.
-func (r Recorder) recordTurns(ctx context.Context, taskID uuid.UUID, results []Result, judged verdicts, turns turns, arguments map[string]any) (stored []int64, err error) {
+func (r Recorder) recordTurns(ctx context.Context, taskID uuid.UUID, results []Result, judged verdicts, turns turns,
+	arguments map[string]any) (stored []int64, err error) {
 	judged.bind(arguments)
 	turns.bind(arguments)
 	err = r.db.InTx(ctx, "record turns", func(tx *sqlx.Tx) error {
@@ -302,7 +317,8 @@ func assetsOf(taskID uuid.UUID, results []Result, stored []int64) (found []journ
 		if !slices.Contains(stored, result.Unit.ID) {
 			continue
 		}
-		source := journal.AssetSource{TaskID: taskID, UnitID: result.Unit.ID, Epoch: result.Unit.Epoch, ItemID: result.Unit.Item.ID, Target: result.Unit.Target}
+		source := journal.AssetSource{TaskID: taskID, UnitID: result.Unit.ID, Epoch: result.Unit.Epoch,
+			ItemID: result.Unit.Item.ID, Target: result.Unit.Target}
 		for _, one := range result.Assets {
 			found = append(found, journal.FoundAsset{AssetSource: source, AnnouncedAsset: one})
 		}
@@ -333,15 +349,18 @@ func (v *verdicts) add(result Result) { v.addTo(result.Unit.ID, result.Evaluatio
 // addTo adds evaluations of a unit, or of a run.
 func (v *verdicts) addTo(id int64, evaluations []db.Evaluation) {
 	for _, one := range evaluations {
-		v.units, v.evaluators, v.statuses = append(v.units, id), append(v.evaluators, int64(one.Number)), append(v.statuses, one.Status)
+		v.units, v.evaluators, v.statuses = append(v.units, id), append(v.evaluators, int64(one.Number)),
+			append(v.statuses, one.Status)
 		v.scores, v.passed = append(v.scores, one.Score), append(v.passed, one.Passed)
-		v.reasons, v.codes, v.messages = append(v.reasons, pg.StorableText(one.Reason)), append(v.codes, one.ErrorCode), append(v.messages, pg.StorableText(one.ErrorMessage))
+		v.reasons, v.codes, v.messages = append(v.reasons, pg.StorableText(one.Reason)), append(v.codes, one.ErrorCode),
+			append(v.messages, pg.StorableText(one.ErrorMessage))
 	}
 }
 
 func (v *verdicts) bind(arguments map[string]any) {
 	for name, column := range map[string]any{
-		"e_units": v.units, "e_evaluators": v.evaluators, "e_statuses": v.statuses, "e_scores": pq.Array(v.scores), "e_passed": pq.Array(v.passed),
+		"e_units": v.units, "e_evaluators": v.evaluators, "e_statuses": v.statuses, "e_scores": pq.Array(v.scores),
+		"e_passed":  pq.Array(v.passed),
 		"e_reasons": v.reasons, "e_codes": v.codes, "e_messages": v.messages,
 	} {
 		arguments[name] = column
@@ -370,5 +389,6 @@ func (t *turns) add(result Result) {
 }
 
 func (t *turns) bind(arguments map[string]any) {
-	arguments["items"], arguments["conversations"], arguments["more"], arguments["unreached"] = t.items, t.conversations, t.more, t.unreached
+	arguments["items"], arguments["conversations"], arguments["more"], arguments["unreached"] = t.items, t.conversations,
+		t.more, t.unreached
 }

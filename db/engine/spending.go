@@ -59,7 +59,8 @@ const month = `date_trunc('month', now(), 'Asia/Shanghai')`
 func (s Spending) Settle(ctx context.Context) (launches int, err error) {
 	const settle = `
 		WITH ended AS (
-			SELECT id, task_id, finished_at FROM launches WHERE finished_at IS NOT NULL AND NOT is_settled ORDER BY finished_at DESC LIMIT 20),
+			SELECT id, task_id, finished_at FROM launches WHERE finished_at IS NOT NULL AND NOT is_settled
+			ORDER BY finished_at DESC LIMIT 20),
 		spent AS (
 			INSERT INTO spending (launch_id, project_id, currency, cost, ended_at)
 			SELECT l.id, t.project_id, of.currency, of.cost, l.finished_at
@@ -172,7 +173,8 @@ const standings = `
 				JOIN meanings m ON m.item_id = i.id AND m.is_current
 				WHERE g.kind = 'judge' AND i.task_id = g.task_id AND m.target = g.number) of) u
 		WHERE g.task_id IN (SELECT task_id FROM capped) AND g.input_price IS NOT NULL AND g.output_price IS NOT NULL)
-	SELECT c.id AS launch_id, c.task_id, c.reason, c.owner, g.currency, c.ceiling, c.ceiling - coalesce(s.cost, 0) AS remaining,
+	SELECT c.id AS launch_id, c.task_id, c.reason, c.owner, g.currency, c.ceiling,
+	c.ceiling - coalesce(s.cost, 0) AS remaining,
 		max(trunc(g.per_unit, 12)) AS per_unit, bool_or(g.is_unknown) AS is_unknown,
 		(SELECT count(*) FROM units u WHERE u.launch_id = c.id AND u.state = 'RUNNING') AS in_flight,
 		coalesce((SELECT claimed FROM allowances a WHERE a.launch_id = c.id), 0) AS claimed,
@@ -202,7 +204,8 @@ type Verdict struct {
 // cover the active launches, oldest first, and the ceilings of the task, of the project's month and of the
 // installation's month – a decimal number that applies to each currency, empty for none. Targets without prices
 // spend nothing. Keep returns the launches that it stopped, which tasks.FinishLaunch ends.
-func (s Spending) Keep(ctx context.Context, monthCeiling string, judge func([]Standing) Verdict) (stopped []uuid.UUID, verdict Verdict, err error) {
+func (s Spending) Keep(ctx context.Context, monthCeiling string,
+	judge func([]Standing) Verdict) (stopped []uuid.UUID, verdict Verdict, err error) {
 	err = s.db.InTx(ctx, "check the budgets", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(keepersLock)); err != nil {
 			return pg.Classify("wait for other workers checking budgets", err)

@@ -263,26 +263,37 @@ func (t table[T]) within(limit db.Cap) table[T] {
 }
 
 var (
-	providers = newTable[Provider]("providers", []string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "",
+	providers = newTable[Provider]("providers",
+		[]string{"protocol", "base_url", "sealed_key", "sealed_headers", "rate_limit", "retry_on"}, "", "",
 		`SELECT id, name, created_at FROM models WHERE provider_id = $1`)
-	models = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price", "output_price", "currency", "tested_at", "test_code"},
+	models = newTable[Model]("models", []string{"provider_id", "model_id", "sealed_parameters", "input_price",
+		"output_price", "currency", "tested_at", "test_code"},
 		`e.provider_id, e.model_id, e.sealed_parameters, `+pricesOf+`,
 			e.tested_at, e.test_code, p.name AS provider_name, p.protocol AS provider_protocol`, " JOIN providers p ON p.id = e.provider_id", usedAsTarget).
 		keptWhile(`EXISTS (SELECT FROM evaluator_versions WHERE kind = 'judge' AND config ->> 'model_id' = CAST($1 AS text))`)
-	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload", "sealed_template", "poll", "rate_limit", "retry_on",
+	agents = newTable[Agent]("agents", []string{"protocol", "url", "sealed_query", "sealed_headers", "sealed_payload",
+		"sealed_template", "poll", "rate_limit", "retry_on",
 		"input_price", "output_price", "currency", "tested_at", "test_code"},
 		`e.protocol, e.url, e.sealed_query, e.sealed_headers, e.sealed_payload, e.sealed_template, e.poll, e.rate_limit, e.retry_on, `+pricesOf+`,
 			e.tested_at, e.test_code`, "", usedAsTarget)
-	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns, strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),
+	prompts = newTable[Prompt]("prompts", []string{"description"}, "e.description, "+promptVersionColumns,
+		strings.ReplaceAll(newestVersion, "%s", "prompt_versions"),
 		taskUses+`(SELECT task_id FROM task_variants WHERE prompt_id = $1)`)
-	datasets = newTable[Dataset]("datasets", []string{"description"}, "e.description, "+datasetVersion, strings.ReplaceAll(newestVersion, "%s", "dataset_versions"),
+	datasets = newTable[Dataset]("datasets", []string{"description"}, "e.description, "+datasetVersion,
+		strings.ReplaceAll(newestVersion, "%s", "dataset_versions"),
 		`SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE dataset_id = $1`)
-	evaluators = newTable[Evaluator]("evaluators", nil, evaluatorVersion, strings.ReplaceAll(newestVersion, "%s", "evaluator_versions"),
+	evaluators = newTable[Evaluator]("evaluators", nil, evaluatorVersion,
+		strings.ReplaceAll(newestVersion, "%s", "evaluator_versions"),
 		taskUses+`(SELECT task_id FROM task_evaluators WHERE evaluator_id = $1)`)
-	channels = newTable[Channel]("channels", []string{"kind", "url", "sealed_url", "recipients", "sealed_secret", "events", "lang", "is_default", "tested_at", "test_code"},
+	channels = newTable[Channel]("channels",
+		[]string{"kind", "url", "sealed_url", "recipients", "sealed_secret", "events", "lang", "is_default", "tested_at",
+			"test_code"},
 		"", "", taskUses+`(SELECT task_id FROM task_channels WHERE channel_id = $1)`)
-	schedules = newTable[Schedule]("schedules", []string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse", "alert_margin", "next_at"},
-		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE schedule_id = $1`).within(db.ScheduleCap)
+	schedules = newTable[Schedule]("schedules",
+		[]string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse",
+			"alert_margin", "next_at"},
+		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks
+			WHERE schedule_id = $1`).within(db.ScheduleCap)
 )
 
 // Library reads and writes entries.
@@ -302,7 +313,8 @@ type Library struct {
 func New(store *db.Store) Library {
 	pool := store.Pool()
 	return Library{
-		pool, Kind[Provider]{pool, providers}, Kind[Model]{pool, models}, Kind[Agent]{pool, agents}, Kind[Prompt]{pool, prompts}, Kind[Dataset]{pool, datasets},
+		pool, Kind[Provider]{pool, providers}, Kind[Model]{pool, models}, Kind[Agent]{pool, agents},
+		Kind[Prompt]{pool, prompts}, Kind[Dataset]{pool, datasets},
 		Kind[Evaluator]{pool, evaluators}, Kind[Channel]{pool, channels},
 		Kind[Schedule]{pool, schedules},
 	}
@@ -323,13 +335,17 @@ type Filter struct {
 }
 
 // List returns one page of the entries that match, newest first, and how many match in all.
-func (k Kind[T]) List(ctx context.Context, scope db.Scope, filter Filter, page db.Page) (entries []T, total int, err error) {
-	where := ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2) AND ` + db.Within("e.project_id", "$3")
+func (k Kind[T]) List(ctx context.Context, scope db.Scope, filter Filter,
+	page db.Page) (entries []T, total int, err error) {
+	where := ` WHERE (e.archived_at IS NOT NULL) = $1 AND ($2 = '' OR e.name ILIKE $2)
+		AND ` + db.Within("e.project_id", "$3")
 	name := pg.Containing(filter.NameContains)
-	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name, scope); err != nil {
+	if err := k.db.GetContext(ctx, &total, `SELECT count(*) FROM `+k.name+` e`+where, filter.Archived, name, scope); err !=
+		nil {
 		return nil, 0, pg.Classify("count "+k.name, err)
 	}
-	list := `SELECT ` + entryColumns + k.selected + ` FROM ` + k.from + where + ` ORDER BY e.created_at DESC, e.id DESC LIMIT $4 OFFSET $5`
+	list := `SELECT ` + entryColumns + k.selected + ` FROM ` + k.from + where +
+		` ORDER BY e.created_at DESC, e.id DESC LIMIT $4 OFFSET $5`
 	err = k.db.SelectContext(ctx, &entries, list, filter.Archived, name, scope, page.Size, page.Offset())
 	return entries, total, pg.Classify("list "+k.name, err)
 }
@@ -337,14 +353,16 @@ func (k Kind[T]) List(ctx context.Context, scope db.Scope, filter Filter, page d
 // Get returns one entry, archived or not, or ErrNotFound.
 func (k Kind[T]) Get(ctx context.Context, scope db.Scope, id uuid.UUID) (T, error) {
 	var found T
-	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND `+db.Within("e.project_id", "$2"), id, scope)
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND `+
+		db.Within("e.project_id", "$2"), id, scope)
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
 // Named returns the unarchived entry with a name in the scope's own project, or ErrNotFound.
 func (k Kind[T]) Named(ctx context.Context, scope db.Scope, name string) (T, error) {
 	var found T
-	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.name = $1 AND e.project_id = $2 AND e.archived_at IS NULL`, name, scope.Home())
+	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+
+		` WHERE e.name = $1 AND e.project_id = $2 AND e.archived_at IS NULL`, name, scope.Home())
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
@@ -364,7 +382,8 @@ func (k Kind[T]) Insert(ctx context.Context, scope db.Scope, entry T) error {
 
 func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, scope db.Scope, entry T) error {
 	columns := append([]string{"id", "name"}, k.columns...)
-	statement := `INSERT INTO ` + k.name + ` (` + strings.Join(columns, ", ") + `, project_id) VALUES (:` + strings.Join(columns, ", :") + `, ?)`
+	statement := `INSERT INTO ` + k.name + ` (` + strings.Join(columns, ", ") + `, project_id) VALUES (:` +
+		strings.Join(columns, ", :") + `, ?)`
 	statement, arguments, err := sqlx.Named(casted(statement), entry)
 	if err != nil {
 		return err
@@ -379,7 +398,8 @@ func (k Kind[T]) Update(ctx context.Context, scope db.Scope, entry T) error {
 	for _, column := range k.columns {
 		set = append(set, column+" = :"+column)
 	}
-	statement := `UPDATE ` + k.name + ` SET ` + strings.Join(set, ", ") + ` WHERE id = :id AND ` + db.Within("project_id", "?")
+	statement := `UPDATE ` + k.name + ` SET ` + strings.Join(set, ", ") + ` WHERE id = :id AND ` +
+		db.Within("project_id", "?")
 	statement, arguments, err := sqlx.Named(casted(statement), entry)
 	if err != nil {
 		return err
@@ -414,7 +434,8 @@ func (k Kind[T]) Remove(ctx context.Context, scope db.Scope, id uuid.UUID) (isGo
 		if k.kept != "" {
 			isUsed += ` OR ` + k.kept
 		}
-		if err := tx.GetContext(ctx, &used, `SELECT `+isUsed+` FROM `+k.name+` WHERE id = $1 AND `+db.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
+		if err := tx.GetContext(ctx, &used, `SELECT `+isUsed+` FROM `+k.name+` WHERE id = $1 AND `+
+			db.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
 			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 		}
 		statement := `DELETE FROM ` + k.name + ` WHERE id = $1`
@@ -432,7 +453,8 @@ func (k Kind[T]) Remove(ctx context.Context, scope db.Scope, id uuid.UUID) (isGo
 func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 	return k.db.InTx(ctx, "restore of "+k.name, func(tx *sqlx.Tx) error {
 		var of uuid.UUID
-		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1 AND `+db.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
+		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1 AND `+
+			db.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
 			return db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 		}
 		if k.limit != nil {
@@ -472,7 +494,8 @@ func (k Kind[T]) Uses(ctx context.Context, scope db.Scope, id uuid.UUID, most in
 
 // NoteTest stores how a test call of a target ended; an empty code means that it succeeded.
 func (k Kind[T]) NoteTest(ctx context.Context, scope db.Scope, id uuid.UUID, code string) error {
-	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1 AND `+db.Within("project_id", "$3"), id, code, scope)
+	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1
+		AND `+db.Within("project_id", "$3"), id, code, scope)
 	return pg.Classify("record a test", err)
 }
 
@@ -487,7 +510,8 @@ type Measure struct {
 // the model's id or the agent's address is unchanged (report.Measured).
 func (k Kind[T]) NoteMeasure(ctx context.Context, scope db.Scope, id uuid.UUID, m Measure) error {
 	called := map[string]string{"models": "model_id", "agents": "url"}[k.name]
-	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3, measured_output_tokens = $4 WHERE id = $1 AND ` + db.Within("project_id", "$5")
+	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3,
+		measured_output_tokens = $4 WHERE id = $1 AND ` + db.Within("project_id", "$5")
 	_, err := k.db.ExecContext(ctx, note, id, m.LatencyMS, m.InputTokens, m.OutputTokens, scope)
 	return pg.Classify("record a test's usage", err)
 }

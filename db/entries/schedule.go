@@ -76,9 +76,11 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 
 // Due returns the schedules whose time has come, and unpaused ones without a planned time.
 func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err error) {
-	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL AND (NOT is_enabled OR archived_at IS NOT NULL)`
+	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL
+		AND (NOT is_enabled OR archived_at IS NOT NULL)`
 	const list = `
-		SELECT id, name, task_id, cron, timezone, is_enabled, channels, alert_metric, alert_below, alerts_worse, alert_margin, next_at, created_at, updated_at, archived_at
+		SELECT id, name, task_id, cron, timezone, is_enabled, channels, alert_metric, alert_below, alerts_worse, alert_margin,
+		next_at, created_at, updated_at, archived_at
 		FROM schedules
 		WHERE is_enabled AND archived_at IS NULL AND (next_at IS NULL OR next_at <= now())
 		ORDER BY next_at, id`
@@ -113,7 +115,8 @@ type FiringTiming struct {
 // Fire fires a schedule at the planned time in due, and plans the next firing in the same transaction, so that it
 // fires exactly once even if several processes try or one dies. The firing is skipped while the previous copy runs.
 // Fire returns db.ErrConflict if the schedule has already fired or has changed.
-func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, n FiringCopy) (f Firing, launchID uuid.UUID, err error) {
+func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming,
+	n FiringCopy) (f Firing, launchID uuid.UUID, err error) {
 	const lock = `
 		SELECT EXISTS (
 			SELECT FROM evaluation_tasks t WHERE t.schedule_id = s.id AND t.status IN ('PENDING', 'RUNNING'))
@@ -157,14 +160,16 @@ func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming, 
 
 // List returns firings of a schedule, newest first, and how many there are in all; onlyTasks selects the firings
 // whose task still exists.
-func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUID, onlyTasks bool, page db.Page) (found []Firing, total int, err error) {
+func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUID, onlyTasks bool,
+	page db.Page) (found []Firing, total int, err error) {
 	where := ` FROM firings f
 		JOIN schedules s ON s.id = f.schedule_id AND ` + db.Within("s.project_id", "$3") + `
 		WHERE f.schedule_id = $1 AND (NOT $2 OR f.task_id IS NOT NULL)`
 	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+where, scheduleID, onlyTasks, scope); err != nil {
 		return nil, 0, pg.Classify("count firings", err)
 	}
-	err = s.db.SelectContext(ctx, &found, `SELECT `+columns+where+` ORDER BY f.planned_at DESC LIMIT $4 OFFSET $5`, scheduleID, onlyTasks, scope, page.Size, page.Offset())
+	err = s.db.SelectContext(ctx, &found, `SELECT `+columns+where+` ORDER BY f.planned_at DESC LIMIT $4 OFFSET $5`,
+		scheduleID, onlyTasks, scope, page.Size, page.Offset())
 	return found, total, pg.Classify("list firings", err)
 }
 
@@ -199,9 +204,10 @@ func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (foun
 	return found, pg.Classify("look for earlier firings", err)
 }
 
-// WithResults returns the firing of a schedule that made a task, or with uuid.Nil the newest one, if its results are summed
-// up; otherwise db.ErrNotFound.
-func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID, taskID uuid.UUID) (f Firing, err error) {
+// WithResults returns the firing of a schedule that made a task, or with uuid.Nil the newest one, if its results are
+// summed up; otherwise db.ErrNotFound.
+func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
+	taskID uuid.UUID) (f Firing, err error) {
 	find := `
 		SELECT ` + columns + `
 		FROM firings f
@@ -220,7 +226,8 @@ const watched, learned = 400, 20
 // Watched returns the firings with results that a control chart covers, up to a planned time (nil means
 // all), the oldest first. Where not all
 // firings fit, those in between are left out: the moving average has long forgotten them.
-func (s Schedules) Watched(ctx context.Context, scope db.Scope, scheduleID uuid.UUID, until *time.Time) (found []Firing, err error) {
+func (s Schedules) Watched(ctx context.Context, scope db.Scope, scheduleID uuid.UUID,
+	until *time.Time) (found []Firing, err error) {
 	list := `
 		WITH newest AS (
 			SELECT ` + columns + `
@@ -235,7 +242,8 @@ func (s Schedules) Watched(ctx context.Context, scope db.Scope, scheduleID uuid.
 			SELECT max(f.planned_at) AS planned_at
 			FROM firings f
 			CROSS JOIN oldest
-			WHERE f.schedule_id = $1 AND f.planned_at < oldest.planned_at AND f.summary->>'configuration' <> oldest.configuration),
+			WHERE f.schedule_id = $1 AND f.planned_at < oldest.planned_at
+			AND f.summary->>'configuration' <> oldest.configuration),
 		first AS (
 			SELECT ` + columns + `
 			FROM firings f

@@ -21,7 +21,8 @@ func TestEntriesAreReachedWithinTheirScope(t *testing.T) {
 	own, other := uuid.New(), uuid.New()
 	tables.MustExec(`INSERT INTO projects (id, name) VALUES ($1, 'own'), ($2, 'other')`, own, other)
 	home, library := db.InProject(own), entries.New(store)
-	prompt := entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: "简短"}, PromptVersion: entries.PromptVersion{User: "{{question}}"}}
+	prompt := entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: "简短"},
+		PromptVersion: entries.PromptVersion{User: "{{question}}"}}
 	require.NoError(t, library.InsertPrompt(t.Context(), home, prompt))
 	page := db.Page{Number: 1, Size: 9}
 	for name, scope := range map[string]db.Scope{"another project": db.InProject(other), "forgotten": {}} {
@@ -48,7 +49,8 @@ func TestEntriesAreReachedWithinTheirScope(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, notes, name)
 	}
-	require.Error(t, library.InsertPrompt(t.Context(), db.Scope{}, entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: "x"}}), "an entry belongs to a project")
+	require.Error(t, library.InsertPrompt(t.Context(), db.Scope{},
+		entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: "x"}}), "an entry belongs to a project")
 
 	prompt.Name, prompt.User = "详细", "详细回答：{{question}}"
 	require.NoError(t, library.Prompts.Update(t.Context(), home, prompt))

@@ -18,8 +18,10 @@ const insertPromptVersion = `
 	WHERE entry_id = :id`
 
 const insertDatasetVersion = `
-	INSERT INTO dataset_versions (entry_id, version, file_name, extension, size, sha256, id_column, question_column, answer_column, encoding, columns, total_items, note)
-	VALUES (:id, :version, :file_name, :extension, :size, :sha256, :id_column, :question_column, :answer_column, :encoding, :columns, :total_items, :note)`
+	INSERT INTO dataset_versions (entry_id, version, file_name, extension, size, sha256, id_column, question_column,
+	answer_column, encoding, columns, total_items, note)
+	VALUES (:id, :version, :file_name, :extension, :size, :sha256, :id_column, :question_column, :answer_column, :encoding,
+	:columns, :total_items, :note)`
 
 const insertEvaluatorVersion = `
 	INSERT INTO evaluator_versions (entry_id, version, kind, config)
@@ -59,7 +61,8 @@ func insertVersioned[T any](ctx context.Context, scope db.Scope, kind Kind[T], e
 }
 
 // addVersion stores the next version of an entry, and returns the entry with it.
-func addVersion[T any](ctx context.Context, scope db.Scope, kind Kind[T], id uuid.UUID, entry T, insertVersion string) (T, error) {
+func addVersion[T any](ctx context.Context, scope db.Scope, kind Kind[T], id uuid.UUID, entry T,
+	insertVersion string) (T, error) {
 	err := kind.db.InTx(ctx, "store a version of an entry of "+kind.name, func(tx *sqlx.Tx) error {
 		if err := touch(ctx, tx, scope, kind.name, id); err != nil {
 			return err
@@ -76,7 +79,8 @@ func addVersion[T any](ctx context.Context, scope db.Scope, kind Kind[T], id uui
 
 // touch locks an entry, so that versions are numbered one after another.
 func touch(ctx context.Context, tx *sqlx.Tx, scope db.Scope, table string, id uuid.UUID) error {
-	result, err := tx.ExecContext(ctx, `UPDATE `+table+` SET updated_at = now() WHERE id = $1 AND `+db.Within("project_id", "$2"), id, scope)
+	result, err := tx.ExecContext(ctx, `UPDATE `+table+` SET updated_at = now() WHERE id = $1 AND `+
+		db.Within("project_id", "$2"), id, scope)
 	changed, err := pg.Affected("lock an entry of "+table, result, err)
 	if err == nil && changed == 0 {
 		return &db.NotFoundError{Kind: KindEntry}
@@ -93,36 +97,43 @@ func readVersions(kind, columns string) string {
 }
 
 // PromptVersion returns a version of a prompt, or ErrNotFound.
-func (l Library) PromptVersion(ctx context.Context, scope db.Scope, id uuid.UUID, number int) (version PromptVersion, err error) {
+func (l Library) PromptVersion(ctx context.Context, scope db.Scope, id uuid.UUID,
+	number int) (version PromptVersion, err error) {
 	err = l.getVersion(ctx, scope, &version, readVersions("prompt", promptVersionColumns), id, number)
 	return version, err
 }
 
 // PromptVersions returns a page of the versions of a prompt, newest first.
-func (l Library) PromptVersions(ctx context.Context, scope db.Scope, id uuid.UUID, page db.Page) (versions []PromptVersion, err error) {
+func (l Library) PromptVersions(ctx context.Context, scope db.Scope, id uuid.UUID,
+	page db.Page) (versions []PromptVersion, err error) {
 	err = l.listVersions(ctx, scope, &versions, readVersions("prompt", promptVersionColumns), id, page)
 	return versions, err
 }
 
 // EvaluatorVersion returns a version of an evaluator, or ErrNotFound.
-func (l Library) EvaluatorVersion(ctx context.Context, scope db.Scope, id uuid.UUID, number int) (version EvaluatorVersion, err error) {
+func (l Library) EvaluatorVersion(ctx context.Context, scope db.Scope, id uuid.UUID,
+	number int) (version EvaluatorVersion, err error) {
 	err = l.getVersion(ctx, scope, &version, readVersions("evaluator", evaluatorVersion), id, number)
 	return version, err
 }
 
 // EvaluatorVersions returns a page of the versions of an evaluator, newest first.
-func (l Library) EvaluatorVersions(ctx context.Context, scope db.Scope, id uuid.UUID, page db.Page) (versions []EvaluatorVersion, err error) {
+func (l Library) EvaluatorVersions(ctx context.Context, scope db.Scope, id uuid.UUID,
+	page db.Page) (versions []EvaluatorVersion, err error) {
 	err = l.listVersions(ctx, scope, &versions, readVersions("evaluator", evaluatorVersion), id, page)
 	return versions, err
 }
 
-func (l Library) getVersion(ctx context.Context, scope db.Scope, version any, read string, id uuid.UUID, number int) error {
+func (l Library) getVersion(ctx context.Context, scope db.Scope, version any, read string, id uuid.UUID,
+	number int) error {
 	err := l.db.GetContext(ctx, version, read+` WHERE v.version = $3::bigint`, id, scope, number)
 	return db.NotFound(KindEntry, pg.Classify("read a version", err))
 }
 
-func (l Library) listVersions(ctx context.Context, scope db.Scope, versions any, read string, id uuid.UUID, page db.Page) error {
-	err := l.db.SelectContext(ctx, versions, read+` ORDER BY v.version DESC LIMIT $3 OFFSET $4`, id, scope, page.Size, page.Offset())
+func (l Library) listVersions(ctx context.Context, scope db.Scope, versions any, read string, id uuid.UUID,
+	page db.Page) error {
+	err := l.db.SelectContext(ctx, versions, read+` ORDER BY v.version DESC LIMIT $3 OFFSET $4`, id, scope, page.Size,
+		page.Offset())
 	return pg.Classify("read the versions", err)
 }
 
@@ -130,10 +141,12 @@ func (l Library) listVersions(ctx context.Context, scope db.Scope, versions any,
 const notesMost = 200
 
 // PromptNotes returns the newest versions of prompts without their templates, newest first, keyed by prompt id.
-func (l Library) PromptNotes(ctx context.Context, scope db.Scope, ids ...uuid.UUID) (map[uuid.UUID][]PromptVersion, error) {
+func (l Library) PromptNotes(ctx context.Context, scope db.Scope,
+	ids ...uuid.UUID) (map[uuid.UUID][]PromptVersion, error) {
 	read := `
 		SELECT v.entry_id, v.version, v.note, v.created_at AS saved_at
-		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM prompt_versions WHERE entry_id = ANY ($1)) v
+		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM prompt_versions
+		WHERE entry_id = ANY ($1)) v
 		JOIN prompts e ON e.id = v.entry_id AND ` + db.Within("e.project_id", "$3") + `
 		WHERE v.place <= $2
 		ORDER BY v.entry_id, v.version DESC`
@@ -156,10 +169,12 @@ const datasetsMost = 50
 
 // EarlierDatasets returns the earlier versions of datasets without their contents, newest first, keyed by dataset
 // id.
-func (l Library) EarlierDatasets(ctx context.Context, scope db.Scope, ids ...uuid.UUID) (map[uuid.UUID][]DatasetVersion, error) {
+func (l Library) EarlierDatasets(ctx context.Context, scope db.Scope,
+	ids ...uuid.UUID) (map[uuid.UUID][]DatasetVersion, error) {
 	read := `
 		SELECT v.entry_id, v.version, v.file_name, v.total_items, v.created_at AS saved_at
-		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM dataset_versions WHERE entry_id = ANY ($1)) v
+		FROM (SELECT *, row_number() OVER (PARTITION BY entry_id ORDER BY version DESC) AS place FROM dataset_versions
+		WHERE entry_id = ANY ($1)) v
 		JOIN datasets e ON e.id = v.entry_id AND ` + db.Within("e.project_id", "$3") + `
 		WHERE v.place BETWEEN 2 AND $2 + 1
 		ORDER BY v.entry_id, v.version DESC`
@@ -178,19 +193,22 @@ func (l Library) EarlierDatasets(ctx context.Context, scope db.Scope, ids ...uui
 }
 
 // DatasetVersion returns a version of a dataset, or ErrNotFound.
-func (l Library) DatasetVersion(ctx context.Context, scope db.Scope, id uuid.UUID, number int) (version DatasetVersion, err error) {
+func (l Library) DatasetVersion(ctx context.Context, scope db.Scope, id uuid.UUID,
+	number int) (version DatasetVersion, err error) {
 	err = l.getVersion(ctx, scope, &version, readVersions("dataset", datasetVersion), id, number)
 	return version, err
 }
 
 // DatasetVersions returns a page of the versions of a dataset, newest first.
-func (l Library) DatasetVersions(ctx context.Context, scope db.Scope, id uuid.UUID, page db.Page) (versions []DatasetVersion, err error) {
+func (l Library) DatasetVersions(ctx context.Context, scope db.Scope, id uuid.UUID,
+	page db.Page) (versions []DatasetVersion, err error) {
 	err = l.listVersions(ctx, scope, &versions, readVersions("dataset", datasetVersion), id, page)
 	return versions, err
 }
 
 // InsertDataset stores a dataset with its first version. keepFile is called just before the commit.
-func (l Library) InsertDataset(ctx context.Context, scope db.Scope, dataset Dataset, keepFile func(version int) error) error {
+func (l Library) InsertDataset(ctx context.Context, scope db.Scope, dataset Dataset,
+	keepFile func(version int) error) error {
 	dataset.Version = 1
 	return l.db.InTx(ctx, "store a dataset", func(tx *sqlx.Tx) error {
 		if err := l.Datasets.insert(ctx, tx, scope, dataset); err != nil {
@@ -200,9 +218,10 @@ func (l Library) InsertDataset(ctx context.Context, scope db.Scope, dataset Data
 	})
 }
 
-// AddDatasetVersion stores the next version of a dataset, and returns the dataset with it. keepFile is called just before
-// the commit, with the version's number.
-func (l Library) AddDatasetVersion(ctx context.Context, scope db.Scope, dataset Dataset, keepFile func(version int) error) (Dataset, error) {
+// AddDatasetVersion stores the next version of a dataset, and returns the dataset with it. keepFile is called just
+// before the commit, with the version's number.
+func (l Library) AddDatasetVersion(ctx context.Context, scope db.Scope, dataset Dataset,
+	keepFile func(version int) error) (Dataset, error) {
 	err := l.db.InTx(ctx, "store a dataset's version", func(tx *sqlx.Tx) error {
 		if err := touch(ctx, tx, scope, "datasets", dataset.ID); err != nil {
 			return err

@@ -30,10 +30,12 @@ const (
 
 // Types lists all types, in the order of their codes in stored parts: new types are appended.
 var Types = []Type{
-	TaskStarted, Text, Reasoning, Node, Tool, ProgressUpdate, ImagePreview, Asset, ErrorOccurred, Retry, TaskCompleted, Other,
+	TaskStarted, Text, Reasoning, Node, Tool, ProgressUpdate, ImagePreview, Asset, ErrorOccurred, Retry,
+	TaskCompleted, Other,
 }
 
-// NotStreamed is the name of the Other event of a call that is made without streaming, because the agent does not stream.
+// NotStreamed is the name of the Other event of a call that is made without streaming, because the agent does not
+// stream.
 const NotStreamed = "not_streamed"
 
 // The states of nodes and tools.

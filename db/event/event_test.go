@@ -119,8 +119,8 @@ func TestPiecesWithinAFrameBecomeOne(t *testing.T) {
 	require.Equal(t, 100, l.LongestSilence())
 }
 
-// A log that nobody stores stays within its limits, no matter how much it receives. The events that end a call are kept, and
-// report how much is missing.
+// A log that nobody stores stays within its limits, no matter how much it receives. The events that end a call are
+// kept, and report how much is missing.
 func TestALogIsBounded(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Now()}

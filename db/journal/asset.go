@@ -57,7 +57,8 @@ type FoundAsset struct {
 
 // Files of a unit whose claim no longer holds are skipped, and rows that exist are left as they are.
 const insert = `
-	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview, original_url, content)
+	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview,
+	original_url, content)
 	SELECT g.id, g.task_id, g.unit_id, g.epoch, g.item_id, g.target, g.number, g.attempt, g.path, g.kind, g.is_preview,
 		nullif(g.url, ''), nullif(g.content, '')
 	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::smallint[], $7::int[], $8::smallint[],
@@ -78,11 +79,14 @@ func InsertAssets(ctx context.Context, tx sqlx.ExecerContext, found []FoundAsset
 	for _, one := range found {
 		ids, tasks = append(ids, one.ID.String()), append(tasks, one.TaskID.String())
 		units, epochs, items = append(units, one.UnitID), append(epochs, int64(one.Epoch)), append(items, one.ItemID)
-		targets, numbers, attempts = append(targets, int64(one.Target)), append(numbers, int64(one.Number)), append(attempts, int64(one.Attempt))
-		paths, kinds, previews = append(paths, pg.StorableText(one.Path)), append(kinds, one.Kind), append(previews, one.IsPreview)
+		targets, numbers, attempts = append(targets, int64(one.Target)), append(numbers, int64(one.Number)),
+			append(attempts, int64(one.Attempt))
+		paths, kinds, previews = append(paths, pg.StorableText(one.Path)), append(kinds, one.Kind),
+			append(previews, one.IsPreview)
 		urls, contents = append(urls, pg.StorableText(one.URL)), append(contents, one.Content)
 	}
-	_, err := tx.ExecContext(ctx, insert, ids, tasks, units, epochs, items, targets, numbers, attempts, paths, kinds, previews, urls, contents)
+	_, err := tx.ExecContext(ctx, insert, ids, tasks, units, epochs, items, targets, numbers, attempts, paths, kinds,
+		previews, urls, contents)
 	return pg.Classify("store the files that agents produced", err)
 }
 
@@ -151,18 +155,23 @@ type AssetFilter struct {
 
 const placed = `
 	FROM assets a
-	JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.attempts = a.attempt AND r.is_current
+	JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id
+	AND r.attempts = a.attempt AND r.is_current
 	JOIN (
-		SELECT id, question_id, left(question, 500) AS question, sort_key, row_number() OVER (ORDER BY sort_key) AS question_number
+		SELECT id, question_id, left(question, 500) AS question, sort_key,
+		row_number() OVER (ORDER BY sort_key) AS question_number
 		FROM evaluation_items
 		WHERE task_id = $1) i ON i.id = a.item_id
-	WHERE a.task_id = $1 AND NOT a.is_preview AND ($2 = '' OR i.question_id = $2) AND ($3 = 0 OR r.variant = $3) AND ($4 = '' OR a.kind = $4)
+	WHERE a.task_id = $1 AND NOT a.is_preview AND ($2 = '' OR i.question_id = $2) AND ($3 = 0 OR r.variant = $3)
+	AND ($4 = '' OR a.kind = $4)
 	  AND ($5::bigint[] IS NULL OR r.id = ANY ($5))`
 
 // List returns one page of the assets of a task's current runs, ordered by question, variant, run and number, and their
 // total.
-func (s Assets) List(ctx context.Context, taskID uuid.UUID, filter AssetFilter, page db.Page) (list []PlacedAsset, total int, err error) {
-	const read = `SELECT ` + columns + `, r.id AS run_id, r.variant, r.run_index, i.question_id, i.question, i.question_number` + placed + `
+func (s Assets) List(ctx context.Context, taskID uuid.UUID, filter AssetFilter,
+	page db.Page) (list []PlacedAsset, total int, err error) {
+	const read = `SELECT ` + columns +
+		`, r.id AS run_id, r.variant, r.run_index, i.question_id, i.question, i.question_number` + placed + `
 		ORDER BY i.sort_key, r.variant, r.run_index, a.number
 		LIMIT $6 OFFSET $7`
 	arguments := []any{taskID, filter.QuestionID, filter.Variant, filter.Kind, pq.Array(filter.RunIDs)}
@@ -181,7 +190,8 @@ func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (
 	const read = `
 		SELECT r.id AS run_id, ` + columns + `
 		FROM assets a
-		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.attempts = a.attempt AND r.is_current
+		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id
+		AND r.attempts = a.attempt AND r.is_current
 		WHERE a.task_id = $1 AND a.item_id = ANY ($2) AND NOT a.is_preview
 		ORDER BY r.id, a.number`
 	var rows []struct {
@@ -216,14 +226,16 @@ func (s Assets) OfUnits(ctx context.Context, taskID uuid.UUID, unitIDs []int64) 
 	return byUnit, nil
 }
 
-// Earlier returns the assets that earlier turns of a question's conversation produced in one variant and run, oldest first.
+// Earlier returns the assets that earlier turns of a question's conversation produced in one variant and run, oldest
+// first.
 func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int) (list []Asset, err error) {
 	const read = `
 		SELECT ` + columns + `
 		FROM evaluation_items i
 		JOIN evaluation_items before ON before.task_id = i.task_id AND before.series = i.series AND before.turn < i.turn
 		JOIN evaluation_runs r ON r.item_id = before.id AND r.variant = $2 AND r.run_index = $3 AND r.is_current
-		JOIN assets a ON a.unit_id = r.unit_id AND a.epoch = r.epoch AND a.item_id = r.item_id AND a.attempt = r.attempts AND NOT a.is_preview
+		JOIN assets a ON a.unit_id = r.unit_id AND a.epoch = r.epoch AND a.item_id = r.item_id AND a.attempt = r.attempts
+		AND NOT a.is_preview
 		WHERE i.id = $1
 		ORDER BY before.turn, a.number`
 	err = s.db.SelectContext(ctx, &list, read, itemID, variant, runIndex)
@@ -239,7 +251,8 @@ func (s Assets) Any(ctx context.Context, taskID uuid.UUID) (any bool, err error)
 // Items returns the items of a task for which a run produced a file.
 func (s Assets) Items(ctx context.Context, taskID uuid.UUID) (items map[int64]bool, err error) {
 	var ids []int64
-	err = s.db.SelectContext(ctx, &ids, `SELECT DISTINCT item_id FROM assets WHERE task_id = $1 AND NOT is_preview`, taskID)
+	err = s.db.SelectContext(ctx, &ids, `SELECT DISTINCT item_id FROM assets WHERE task_id = $1
+		AND NOT is_preview`, taskID)
 	items = make(map[int64]bool, len(ids))
 	for _, id := range ids {
 		items[id] = true
@@ -252,7 +265,8 @@ func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string
 	const read = `
 		SELECT a.kind, count(*) AS count
 		FROM assets a
-		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id AND r.attempts = a.attempt AND r.is_current
+		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id
+		AND r.attempts = a.attempt AND r.is_current
 		WHERE a.task_id = $1 AND NOT a.is_preview
 		GROUP BY a.kind`
 	var rows []struct {
@@ -328,14 +342,16 @@ func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (cl
 
 // Renew extends a claim. It returns ErrConflict if the asset was deleted or another process has claimed it since.
 func (s Assets) Renew(ctx context.Context, claimed ClaimedAsset) error {
-	const renew = `UPDATE assets SET claimed_until = now() + $3 * interval '1 second' WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
+	const renew = `UPDATE assets SET claimed_until = now() + $3 * interval '1 second' WHERE id = $1 AND attempts = $2
+		AND state = 'QUEUED'`
 	result, err := s.db.ExecContext(ctx, renew, claimed.ID, claimed.Attempts, ClaimFor.Seconds())
 	return pg.RequireRow("renew a claim", result, err)
 }
 
 // Release gives up a claim; its attempt is not counted.
 func (s Assets) Release(ctx context.Context, claimed ClaimedAsset) error {
-	const release = `UPDATE assets SET claimed_until = NULL, attempts = attempts - 1 WHERE id = $1 AND attempts = $2 AND state = 'QUEUED'`
+	const release = `UPDATE assets SET claimed_until = NULL, attempts = attempts - 1 WHERE id = $1 AND attempts = $2
+		AND state = 'QUEUED'`
 	_, err := s.db.ExecContext(ctx, release, claimed.ID, claimed.Attempts)
 	return pg.Classify("release a claim", err)
 }
@@ -357,7 +373,8 @@ const sameContent = `
 	LIMIT 1`
 
 // readSame implements SameContent for any connection, so that a transaction can use it.
-func readSame(ctx context.Context, q sqlx.QueryerContext, taskID uuid.UUID, hash []byte, size int64) (found AssetCopy, isThere bool, err error) {
+func readSame(ctx context.Context, q sqlx.QueryerContext, taskID uuid.UUID, hash []byte,
+	size int64) (found AssetCopy, isThere bool, err error) {
 	var row struct {
 		StorageKey   string `db:"storage_key"`
 		ThumbnailKey string `db:"thumbnail_key"`
@@ -366,18 +383,20 @@ func readSame(ctx context.Context, q sqlx.QueryerContext, taskID uuid.UUID, hash
 	if pg.IsNoRows(err) {
 		return found, false, nil
 	}
-	return AssetCopy{StorageKey: row.StorageKey, ThumbnailKey: row.ThumbnailKey}, err == nil, pg.Classify("look for equal content", err)
+	return AssetCopy{StorageKey: row.StorageKey, ThumbnailKey: row.ThumbnailKey}, err == nil,
+		pg.Classify("look for equal content", err)
 }
 
 // SameContent returns the keys of a copy with the same content that the task already has; isThere is false if there is
 // none.
-func (s Assets) SameContent(ctx context.Context, taskID uuid.UUID, hash []byte, size int64) (found AssetCopy, isThere bool, err error) {
+func (s Assets) SameContent(ctx context.Context, taskID uuid.UUID, hash []byte,
+	size int64) (found AssetCopy, isThere bool, err error) {
 	return readSame(ctx, s.db, taskID, hash, size)
 }
 
-// Settle records the copy of a claimed asset and returns what was recorded. If the task already has a copy with the same
-// content, the asset points to that one and its keys are returned. It returns ErrConflict if the asset was deleted or
-// another process has claimed it since.
+// Settle records the copy of a claimed asset and returns what was recorded. If the task already has a copy with the
+// same content, the asset points to that one and its keys are returned. It returns ErrConflict if the asset was deleted
+// or another process has claimed it since.
 func (s Assets) Settle(ctx context.Context, claimed ClaimedAsset, copied AssetCopy) (stored AssetCopy, err error) {
 	const lock = `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`
 	const settle = `
@@ -470,7 +489,8 @@ func (s Assets) PruneOld(ctx context.Context, keep time.Duration) error {
 	const pruneStray = `
 		DELETE FROM assets a
 		WHERE a.created_at < now() - interval '1 day' AND NOT a.is_preview
-		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = a.unit_id AND r.item_id = a.item_id AND r.attempts = a.attempt)
+		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = a.unit_id AND r.item_id = a.item_id
+		  AND r.attempts = a.attempt)
 		  AND NOT EXISTS (SELECT FROM units u WHERE u.id = a.unit_id AND u.state = 'RUNNING')`
 	if keep > 0 {
 		if _, err := s.db.ExecContext(ctx, prunePreviews, keep.Seconds()); err != nil {

@@ -70,7 +70,8 @@ const (
 	appendEvents = `
 	INSERT INTO run_events (unit_id, epoch, first_seq, item_id, task_id, events)
 	SELECT g.unit_id, g.epoch, g.first_seq, g.item_id, g.task_id, g.events
-	FROM unnest($1::bigint[], $2::int[], $3::int[], $4::bigint[], $5::uuid[], $6::bytea[]) AS g (unit_id, epoch, first_seq, item_id, task_id, events)
+	FROM unnest($1::bigint[], $2::int[], $3::int[], $4::bigint[], $5::uuid[], $6::bytea[]) AS g (unit_id, epoch, first_seq,
+	item_id, task_id, events)
 	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
 	ON CONFLICT DO NOTHING` // the reply to the first attempt may have been lost
 	noteProgress = `
@@ -79,9 +80,11 @@ const (
 	FROM unnest($1::bigint[], $2::int[], $3::smallint[]) AS g (unit_id, epoch, progress)
 	WHERE u.id = g.unit_id AND u.epoch = g.epoch AND u.state = 'RUNNING' AND u.progress IS DISTINCT FROM g.progress`
 	noteTools = `
-	INSERT INTO tool_executions AS t (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type, status,
+	INSERT INTO tool_executions AS t (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type,
+	status,
 		progress, input, output, error, started_ms, ended_ms, started_at, ended_at)
-	SELECT g.unit_id, g.epoch, g.item_id, g.number, g.task_id, g.tool, g.tool_id, g.provider, g.asset_type, g.status, g.progress,
+	SELECT g.unit_id, g.epoch, g.item_id, g.number, g.task_id, g.tool, g.tool_id, g.provider, g.asset_type, g.status,
+	g.progress,
 		nullif(g.input, '')::json, nullif(g.output, '')::json, nullif(g.error, ''), g.started_ms, g.ended_ms,
 		now() - make_interval(secs => greatest(coalesce(g.ended_ms, g.started_ms) - g.started_ms, 0) / 1000.0),
 		CASE WHEN g.ended_ms IS NOT NULL THEN now() END
@@ -91,7 +94,8 @@ const (
 			error, started_ms, ended_ms)
 	JOIN units u ON u.id = g.unit_id AND u.epoch = g.epoch
 	ON CONFLICT (unit_id, epoch, number) DO UPDATE
-	SET status = excluded.status, progress = excluded.progress, input = excluded.input, output = excluded.output, error = excluded.error,
+	SET status = excluded.status, progress = excluded.progress, input = excluded.input, output = excluded.output,
+	error = excluded.error,
 		ended_ms = excluded.ended_ms, ended_at = coalesce(t.ended_at, excluded.ended_at)`
 )
 
@@ -110,7 +114,8 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 			if err != nil {
 				return err
 			}
-			units, epochs, seqs = append(units, entry.UnitID), append(epochs, int64(entry.Epoch)), append(seqs, int64(entry.Events[0].Seq))
+			units, epochs, seqs = append(units, entry.UnitID), append(epochs, int64(entry.Epoch)),
+				append(seqs, int64(entry.Events[0].Seq))
 			items, tasks, parts = append(items, entry.ItemID), append(tasks, entry.TaskID.String()), append(parts, part)
 		}
 		if entry.Progress != nil {
@@ -152,11 +157,14 @@ type toolRows struct {
 
 func (r *toolRows) add(entry Entry) {
 	for _, one := range entry.Tools {
-		r.units, r.epochs, r.items = append(r.units, entry.UnitID), append(r.epochs, int64(entry.Epoch)), append(r.items, entry.ItemID)
-		r.numbers, r.started, r.ended = append(r.numbers, int64(one.Number)), append(r.started, int64(one.StartedMS)), append(r.ended, one.EndedMS)
+		r.units, r.epochs, r.items = append(r.units, entry.UnitID), append(r.epochs, int64(entry.Epoch)),
+			append(r.items, entry.ItemID)
+		r.numbers, r.started, r.ended = append(r.numbers, int64(one.Number)), append(r.started, int64(one.StartedMS)),
+			append(r.ended, one.EndedMS)
 		r.tasks, r.tools = append(r.tasks, entry.TaskID.String()), append(r.tools, pg.StorableText(one.Tool))
 		r.ids = append(r.ids, pg.StorableText(one.ToolID))
-		r.providers, r.assetTypes = append(r.providers, pg.StorableText(one.Provider)), append(r.assetTypes, pg.StorableText(one.AssetType))
+		r.providers, r.assetTypes = append(r.providers, pg.StorableText(one.Provider)),
+			append(r.assetTypes, pg.StorableText(one.AssetType))
 		r.statuses, r.progress = append(r.statuses, one.Status), append(r.progress, one.Progress)
 		r.inputs, r.outputs = append(r.inputs, jsonText(one.Input)), append(r.outputs, jsonText(one.Output))
 		failure := ""
@@ -222,7 +230,8 @@ func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, aft
 // OfRun returns the events of the call that led to a run, oldest first. A run that was given up may have no events
 // under its own claim, whose number is epoch; the events of the last earlier claim that has any are then returned. The
 // result is empty if the events are no longer kept.
-func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int64, epoch int) (events []event.Event, err error) {
+func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int64,
+	epoch int) (events []event.Event, err error) {
 	const read = `
 		SELECT epoch, item_id, events
 		FROM run_events
@@ -247,10 +256,12 @@ func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int
 // later claim has events of the same question.
 func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]Tool, error) {
 	const read = `
-		SELECT unit_id, epoch, item_id, number, tool, tool_id, provider, asset_type, status, progress, input, output, error, started_ms, ended_ms
+		SELECT unit_id, epoch, item_id, number, tool, tool_id, provider, asset_type, status, progress, input, output, error,
+		started_ms, ended_ms
 		FROM tool_executions t
 		WHERE unit_id = $1 AND task_id = $2
-		  AND NOT EXISTS (SELECT FROM run_events e WHERE e.unit_id = t.unit_id AND e.item_id = t.item_id AND e.epoch > t.epoch)
+		  AND NOT EXISTS (SELECT FROM run_events e WHERE e.unit_id = t.unit_id AND e.item_id = t.item_id
+		  AND e.epoch > t.epoch)
 		ORDER BY epoch, number`
 	var tools []Tool
 	err := j.db.SelectContext(ctx, &tools, read, unitID, taskID)
@@ -333,7 +344,8 @@ func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err
 	const find = `
 		SELECT t.id FROM evaluation_tasks t
 		WHERE t.completed_at < now() - $1 * interval '1 second'
-		  AND (EXISTS (SELECT FROM run_events WHERE task_id = t.id) OR EXISTS (SELECT FROM tool_executions WHERE task_id = t.id))
+		  AND (EXISTS (SELECT FROM run_events WHERE task_id = t.id)
+		  OR EXISTS (SELECT FROM tool_executions WHERE task_id = t.id))
 		LIMIT 1`
 	var taskID uuid.UUID
 	if err := j.db.GetContext(ctx, &taskID, find, keep.Seconds()); err != nil {

@@ -29,7 +29,8 @@ func seeded(t *testing.T) (store *db.Store, tables *sqlx.DB, task uuid.UUID, uni
 func entry(task uuid.UUID, unit, item int64, epoch, first int, texts ...string) journal.Entry {
 	made := journal.Entry{UnitID: unit, Epoch: epoch, ItemID: item, TaskID: task}
 	for n, text := range texts {
-		made.Events = append(made.Events, event.Event{Seq: first + n, AtMS: 10 * (first + n), Type: event.Text, Data: event.Data{Text: text}})
+		made.Events = append(made.Events, event.Event{Seq: first + n, AtMS: 10 * (first + n), Type: event.Text,
+			Data: event.Data{Text: text}})
 	}
 	return made
 }
@@ -55,7 +56,9 @@ func TestEventsAreFencedAndReadOn(t *testing.T) {
 	require.NoError(t, j.Append(ctx, []journal.Entry{entry(task, unit, item, 7, 1, "late")}))
 	_, err := tables.Exec(`UPDATE units SET epoch = 2`)
 	require.NoError(t, err)
-	require.NoError(t, j.Append(ctx, []journal.Entry{entry(task, unit, item, 1, 3, "x"), entry(task, unit, item, 2, 1, "c"), entry(task, unit, item, 2, 2, "d", "e")}))
+	require.NoError(t,
+		j.Append(ctx, []journal.Entry{entry(task, unit, item, 1, 3, "x"), entry(task, unit, item, 2, 1, "c"),
+			entry(task, unit, item, 2, 2, "d", "e")}))
 
 	parts, err := j.OfUnit(ctx, task, unit, journal.Position{})
 	require.NoError(t, err)

@@ -26,8 +26,9 @@ type ToolUse struct {
 	TotalMS *int64   `db:"total_ms"`
 }
 
-// PathDifference is a run whose path – the sequence of the tools that it called – differs from the most common one among the answered runs
-// of the same question and variant. A failed run whose path is the beginning of that one does not count.
+// PathDifference is a run whose path – the sequence of the tools that it called – differs from the most common one
+// among the answered runs of the same question and variant. A failed run whose path is the beginning of that one does
+// not count.
 type PathDifference struct {
 	RunID      int64  `db:"run_id"`
 	UnitID     int64  `db:"unit_id"`
@@ -38,8 +39,8 @@ type PathDifference struct {
 	// Calls is how many tools the run called, UsualCalls how many the most common path has.
 	Calls      int `db:"calls"`
 	UsualCalls int `db:"usual_calls"`
-	// Step is the first call that differs, from 1. There the run called Tool and the others Usual; empty means that no further call
-	// followed.
+	// Step is the first call that differs, from 1. There the run called Tool and the others Usual; empty means that no
+	// further call followed.
 	Step        int
 	Tool, Usual string
 	// AtMS is when the difference shows, in milliseconds since the call's start.
@@ -49,13 +50,15 @@ type PathDifference struct {
 // ToolReport is how a task used tools.
 type ToolReport struct {
 	Tools []ToolUse
-	// Differing are the first runs with a path of their own, in the order of questions and runs; DifferingTotal is how many there are.
+	// Differing are the first runs with a path of their own, in the order of questions and runs; DifferingTotal is how
+	// many there are.
 	Differing      []PathDifference
 	DifferingTotal int
 }
 
 const (
-	// mostTools is how many tools are listed, mostDiffering how many runs; pathLength is how many calls of a run are compared.
+	// mostTools is how many tools are listed, mostDiffering how many runs; pathLength is how many calls of a run are
+	// compared.
 	mostTools, mostDiffering, pathLength = 200, 1000, 200
 )
 
@@ -90,7 +93,8 @@ func (j Journal) PathDifferences(ctx context.Context, taskID uuid.UUID, itemID i
 }
 
 // pathDifferences reads the differing runs of a task's question; of all questions if itemID is 0.
-func (j Journal) pathDifferences(ctx context.Context, taskID uuid.UUID, itemID int64) (differing []PathDifference, total int, err error) {
+func (j Journal) pathDifferences(ctx context.Context, taskID uuid.UUID,
+	itemID int64) (differing []PathDifference, total int, err error) {
 	const read = `
 		WITH called AS ( -- the current runs with the tools that they called
 			SELECT r.id, r.status, r.unit_id, r.item_id, r.variant, r.run_index, r.latency_ms, count(t.number) AS calls,
@@ -113,7 +117,8 @@ func (j Journal) pathDifferences(ctx context.Context, taskID uuid.UUID, itemID i
 			c.path, c.times, u.path AS usual_path, coalesce(c.latency_ms, 0) AS latency_ms, count(*) OVER () AS total
 		FROM called c
 		JOIN usual u ON u.item_id = c.item_id AND u.variant = c.variant AND u.path <> c.path
-			AND (c.status = 'SUCCEEDED' OR u.path[1 : cardinality(c.path)] <> c.path) -- a run that failed on the way went no other one
+			-- a run that failed on the way went no other one
+			AND (c.status = 'SUCCEEDED' OR u.path[1 : cardinality(c.path)] <> c.path)
 		JOIN numbered i ON i.id = c.item_id
 		ORDER BY i.number, c.variant, c.run_index
 		LIMIT $4`

@@ -44,7 +44,8 @@ const readUnit = `
 			u.launch_is_over) AS is_settled,
 		coalesce(e.epoch, 0) AS "last.epoch", coalesce(e.first_seq, 0) AS "last.seq"
 	FROM (
-		SELECT u.id, l.task_id, u.launch_id, u.item_id, u.variant, u.run_index, u.turns, l.finished_at IS NOT NULL AS launch_is_over,
+		SELECT u.id, l.task_id, u.launch_id, u.item_id, u.variant, u.run_index, u.turns,
+		l.finished_at IS NOT NULL AS launch_is_over,
 			u.state IN ('DONE', 'STOPPED') OR l.finished_at IS NOT NULL AS is_over, u.state = 'QUEUED' AS is_waiting
 		FROM units u
 		JOIN launches l ON l.id = u.launch_id AND l.task_id = $1
@@ -57,7 +58,8 @@ const readUnit = `
 		LIMIT 1)
 		LIMIT 1) u
 	JOIN evaluation_items i ON i.id = u.item_id
-	LEFT JOIN LATERAL (SELECT epoch, first_seq FROM run_events WHERE unit_id = u.id ORDER BY epoch DESC, first_seq DESC LIMIT 1) e ON true`
+	LEFT JOIN LATERAL (SELECT epoch, first_seq FROM run_events WHERE unit_id = u.id ORDER BY epoch DESC, first_seq DESC
+	LIMIT 1) e ON true`
 
 // Unit returns a unit of a task that asks a question, or a NotFoundError.
 func (j Journal) Unit(ctx context.Context, taskID uuid.UUID, id int64) (Unit, error) {

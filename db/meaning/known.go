@@ -39,14 +39,15 @@ type VariantMeaning struct {
 	Meaning
 }
 
-// OfVariant returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. notes are the lines
-// of the question's groups, which the statistics of its first variant have; groups are the places of the variant's groups among
-// these.
+// OfVariant returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. notes
+// are the lines of the question's groups, which the statistics of its first variant have; groups are the places of the
+// variant's groups among these.
 func (of Known) OfVariant(notes []string) (one *VariantMeaning, groups []int) {
 	if of.By == nil && !of.HasFailed {
 		return nil, nil
 	}
-	one = &VariantMeaning{Groups: [][]int{}, Unsure: []int{}, Agreement: of.MeaningAgreement, Meaning: Meaning{By: Model, IsDefault: of.HasFailed, IsUnsure: of.HasFailed, Notes: []string{}}}
+	one = &VariantMeaning{Groups: [][]int{}, Unsure: []int{}, Agreement: of.MeaningAgreement,
+		Meaning: Meaning{By: Model, IsDefault: of.HasFailed, IsUnsure: of.HasFailed, Notes: []string{}}}
 	if of.HasFailed {
 		return one, nil
 	}

@@ -54,7 +54,8 @@ func Import(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said map[string]
 		JOIN evaluation_items i ON i.task_id = t.id AND i.question_id = $2
 		WHERE t.id = $1 AND t.meaning_target IS NOT NULL`
 	for questionID, one := range said {
-		if _, err := tx.ExecContext(ctx, store, taskID, questionID, one.Keys, one.Groups, one.Unsure, one.Notes, one.IsDefault); err != nil {
+		if _, err := tx.ExecContext(ctx, store, taskID, questionID, one.Keys, one.Groups, one.Unsure, one.Notes,
+			one.IsDefault); err != nil {
 			return pg.Classify("store how answers are grouped", err)
 		}
 	}
@@ -96,7 +97,8 @@ func (m Grouping) groups() measure.Meanings {
 
 // Covers is the condition that the grouping m has every current answer to the item i.
 const Covers = `NOT EXISTS (
-		SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.answer_key IS NOT NULL AND r.answer_key <> ALL (m.keys))`
+		SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.answer_key IS NOT NULL
+		AND r.answer_key <> ALL (m.keys))`
 
 // Supersede marks the current groupings of items as replaced, within the transaction that stores later ones.
 func Supersede(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
@@ -124,12 +126,14 @@ type groupedItem struct {
 	variants [][]measure.Answer
 }
 
-// Apply stores in the statistics of items what follows from how their answers are grouped by meaning, in a transaction that
-// has locked them (LockItems). Items whose tasks have nobody group them, or that are not assessed, are left alone.
+// Apply stores in the statistics of items what follows from how their answers are grouped by meaning, in a transaction
+// that has locked them (LockItems). Items whose tasks have nobody group them, or that are not assessed, are left alone.
 func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	const read = `
-		SELECT i.id, t.runs_per_item, q.contents, m.id IS NOT NULL AS has_meaning, coalesce(m.is_default, false) AS is_default,
-			coalesce(m.keys, '{}') AS keys, coalesce(m.groups, '{}') AS groups, coalesce(m.unsure, '{}') AS unsure, coalesce(m.notes, '{}') AS notes,
+		SELECT i.id, t.runs_per_item, q.contents, m.id IS NOT NULL AS has_meaning,
+		coalesce(m.is_default, false) AS is_default,
+			coalesce(m.keys, '{}') AS keys, coalesce(m.groups, '{}') AS groups, coalesce(m.unsure, '{}') AS unsure,
+			coalesce(m.notes, '{}') AS notes,
 			(SELECT array_agg(length(v.letters) ORDER BY v.variant) FROM question_statistics v WHERE v.item_id = i.id) AS lengths
 		FROM evaluation_items i
 		JOIN evaluation_tasks t ON t.id = i.task_id AND t.meaning_target IS NOT NULL
@@ -204,9 +208,12 @@ func (g groupedItem) hasFailed() bool {
 func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
 	const store = `
 		UPDATE question_statistics q
-		SET meaning_by = nullif(g.by, ''), meaning_letters = nullif(g.letters, ''), meaning_agreement = g.agreement, meaning_groups = g.groups, meaning_entropy = g.entropy,
-			meaning_unsure = CAST(g.unsure AS smallint[]), meaning_notes = CAST(g.notes AS text[]), meaning_default = g.has_failed
-		FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::float8[], $8::text[], $9::text[], $10::bool[])
+		SET meaning_by = nullif(g.by, ''), meaning_letters = nullif(g.letters, ''), meaning_agreement = g.agreement,
+		meaning_groups = g.groups, meaning_entropy = g.entropy,
+			meaning_unsure = CAST(g.unsure AS smallint[]), meaning_notes = CAST(g.notes AS text[]),
+			meaning_default = g.has_failed
+		FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::float8[], $8::text[],
+		$9::text[], $10::bool[])
 			AS g (item_id, variant, by, letters, agreement, groups, entropy, unsure, notes, has_failed)
 		WHERE q.item_id = g.item_id AND q.variant = g.variant`
 	var ids, variants pq.Int64Array
@@ -228,8 +235,10 @@ func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
 			}
 		}
 		for n, one := range all {
-			ids, variants, bys, letters = append(ids, item.ID), append(variants, int64(n+1)), append(bys, string(by)), append(letters, one.Letters)
-			agreements, entropies, failed = append(agreements, one.Agreement), append(entropies, one.Entropy), append(failed, item.hasFailed())
+			ids, variants, bys, letters = append(ids, item.ID), append(variants, int64(n+1)), append(bys, string(by)),
+				append(letters, one.Letters)
+			agreements, entropies, failed = append(agreements, one.Agreement), append(entropies, one.Entropy),
+				append(failed, item.hasFailed())
 			if by == "" {
 				groups, unsure, notes = append(groups, nil), append(unsure, nil), append(notes, nil)
 				continue
@@ -238,10 +247,12 @@ func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
 			for _, run := range one.Unsure {
 				uncertain = append(uncertain, int64(run))
 			}
-			groups, unsure, notes = append(groups, &one.Distinct), append(unsure, arrayText(uncertain)), append(notes, arrayText(lines))
+			groups, unsure, notes = append(groups, &one.Distinct), append(unsure, arrayText(uncertain)),
+				append(notes, arrayText(lines))
 		}
 	}
-	_, err := tx.ExecContext(ctx, store, ids, variants, bys, letters, pq.Array(agreements), pq.Array(groups), pq.Array(entropies), pq.Array(unsure), pq.Array(notes), failed)
+	_, err := tx.ExecContext(ctx, store, ids, variants, bys, letters, pq.Array(agreements), pq.Array(groups),
+		pq.Array(entropies), pq.Array(unsure), pq.Array(notes), failed)
 	return pg.Classify("store the meanings of answers", err)
 }
 
@@ -255,12 +266,15 @@ func arrayText(array driver.Valuer) *string {
 	return &text
 }
 
-// EndLost stores, with the code and message of that error, that a model gave no grouping because its calls were lost too often.
+// EndLost stores, with the code and message of that error, that a model gave no grouping because its calls were lost
+// too often.
 func EndLost(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
 	const items = `SELECT item_id FROM units WHERE id = ANY ($1)`
 	const store = `
-		INSERT INTO meanings (item_id, unit_id, target, keys, groups, unsure, notes, is_default, calls, attempts, latency_ms, error_code, error_message)
-		SELECT u.item_id, u.id, u.target, a.keys, array_agg(place ORDER BY place), array_agg(true), array_agg(CAST('' AS text)), true, u.losses, u.losses, 0, $2, $3
+		INSERT INTO meanings (item_id, unit_id, target, keys, groups, unsure, notes, is_default, calls, attempts, latency_ms,
+		error_code, error_message)
+		SELECT u.item_id, u.id, u.target, a.keys, array_agg(place ORDER BY place), array_agg(true),
+		array_agg(CAST('' AS text)), true, u.losses, u.losses, 0, $2, $3
 		FROM units u
 		CROSS JOIN LATERAL (
 			SELECT coalesce(array_agg(DISTINCT r.answer_key), '{}') AS keys

@@ -28,8 +28,8 @@ const (
 	OfAmounts Limit = "amount"
 )
 
-// Matters are the smallest differences that matter: Share of shares, and Part of times, tokens and costs, relative to what they are
-// compared with. Smaller ones decide nothing, however certain they are.
+// Matters are the smallest differences that matter: Share of shares, and Part of times, tokens and costs, relative to
+// what they are compared with. Smaller ones decide nothing, however certain they are.
 type Matters struct{ Share, Part float64 }
 
 // IsSmall reports that a change is known and too small to matter.
@@ -278,7 +278,8 @@ func (c column) mean() float64 {
 
 // to compares with the same questions of another variant.
 func (c column) to(other column) Change {
-	a, b, clusters := make([]float64, 0, len(c.numbers)), make([]float64, 0, len(c.numbers)), make([]string, 0, len(c.numbers))
+	a, b, clusters := make([]float64, 0, len(c.numbers)), make([]float64, 0, len(c.numbers)),
+		make([]string, 0, len(c.numbers))
 	for n, number := range c.numbers {
 		if !math.IsNaN(number) && !math.IsNaN(other.numbers[n]) {
 			a, b, clusters = append(a, number), append(b, other.numbers[n]), append(clusters, c.clusters[n])
@@ -326,7 +327,8 @@ func pairsOf(a, b []ComparedQuestion) []Pair {
 type Winner struct {
 	// Leader and RunnerUp are indexes of variants.
 	Leader, RunnerUp int
-	// Change is from the runner-up to the leader, Adjusted its p-value, adjusted for all pairs of variants (metrics.md, family a).
+	// Change is from the runner-up to the leader, Adjusted its p-value, adjusted for all pairs of variants (metrics.md,
+	// family a).
 	Change   Change
 	Adjusted float64
 }

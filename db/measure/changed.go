@@ -55,7 +55,8 @@ const (
 )
 
 // ChangeGroups are all groups in the order in which a reader should see them.
-var ChangeGroups = []ChangeGroup{Worse, FactsChanged, ContentChanged, WordingChanged, NotComparable, FormatChanged, Unchanged}
+var ChangeGroups = []ChangeGroup{Worse, FactsChanged, ContentChanged, WordingChanged, NotComparable,
+	FormatChanged, Unchanged}
 
 // IsSame reports whether the questions of the group have answers of the same content.
 func (g ChangeGroup) IsSame() bool { return g == FormatChanged || g == Unchanged }

@@ -13,7 +13,8 @@ const thirty = "收到申请后，应当在 30 日内书面答复申请人，并
 // betweenThirty compares an answer with thirty.
 func betweenThirty(t *testing.T, b string) *Between {
 	t.Helper()
-	between, err := CompareAnswers(t.Context(), Answer{Key: Key([]byte(thirty)), Text: []byte(thirty)}, Answer{Key: Key([]byte(b)), Text: []byte(b)})
+	between, err := CompareAnswers(t.Context(), Answer{Key: Key([]byte(thirty)), Text: []byte(thirty)},
+		Answer{Key: Key([]byte(b)), Text: []byte(b)})
 	require.NoError(t, err)
 	return &between
 }
@@ -29,27 +30,37 @@ func TestAQuestionIsInTheGroupThatMattersMost(t *testing.T) {
 		group   ChangeGroup
 		losses  []Loss
 	}{
-		"equal":             {stable, stable, betweenThirty(t, thirty), Unchanged, nil},
-		"another form":      {stable, stable, betweenThirty(t, "**"+thirty+"**"), FormatChanged, nil},
-		"another number":    {stable, stable, betweenThirty(t, "收到申请后，应当在 35 日内书面答复申请人，并说明理由。"), FactsChanged, nil},
-		"other words":       {stable, stable, betweenThirty(t, "收到申请之后，应当在 30 日内书面答复申请人，并且说明理由。"), WordingChanged, nil},
-		"another answer":    {stable, stable, betweenThirty(t, "请联系人工客服。"), ContentChanged, nil},
-		"a fact less":       {stable, stable, betweenThirty(t, "收到申请后，应当书面答复申请人，并说明理由。"), ContentChanged, nil},
-		"no answer ever":    {ComparedQuestion{SuccessRate: known(0)}, ComparedQuestion{SuccessRate: known(0)}, nil, NotComparable, nil},
-		"no answer now":     {stable, ComparedQuestion{SuccessRate: known(0.4)}, nil, Worse, []Loss{LostAnswer}},
-		"one run fails":     {stable, ComparedQuestion{Level: Identical, SuccessRate: known(0.8), FactsDiffer: &none}, betweenThirty(t, thirty), Unchanged, nil},
+		"equal":          {stable, stable, betweenThirty(t, thirty), Unchanged, nil},
+		"another form":   {stable, stable, betweenThirty(t, "**"+thirty+"**"), FormatChanged, nil},
+		"another number": {stable, stable, betweenThirty(t, "收到申请后，应当在 35 日内书面答复申请人，并说明理由。"), FactsChanged, nil},
+		"other words":    {stable, stable, betweenThirty(t, "收到申请之后，应当在 30 日内书面答复申请人，并且说明理由。"), WordingChanged, nil},
+		"another answer": {stable, stable, betweenThirty(t, "请联系人工客服。"), ContentChanged, nil},
+		"a fact less":    {stable, stable, betweenThirty(t, "收到申请后，应当书面答复申请人，并说明理由。"), ContentChanged, nil},
+		"no answer ever": {ComparedQuestion{SuccessRate: known(0)}, ComparedQuestion{SuccessRate: known(0)}, nil,
+			NotComparable, nil},
+		"no answer now": {stable, ComparedQuestion{SuccessRate: known(0.4)}, nil, Worse, []Loss{LostAnswer}},
+		"one run fails": {stable, ComparedQuestion{Level: Identical, SuccessRate: known(0.8), FactsDiffer: &none},
+			betweenThirty(t, thirty), Unchanged, nil},
 		"an answer at last": {ComparedQuestion{SuccessRate: known(0)}, stable, nil, NotComparable, nil},
 		"fails by people": {
-			with(stable, func(q *ComparedQuestion) { q.Opinion = "PASS" }), with(stable, func(q *ComparedQuestion) { q.Opinion = OpinionDivided }),
+			with(stable, func(q *ComparedQuestion) {
+				q.Opinion = "PASS"
+			}), with(stable, func(q *ComparedQuestion) { q.Opinion = OpinionDivided }),
 			betweenThirty(t, thirty), Worse, []Loss{LostVerdict},
 		},
-		"not judged yet": {with(stable, func(q *ComparedQuestion) { q.Opinion = "PASS" }), stable, betweenThirty(t, thirty), Unchanged, nil},
+		"not judged yet": {with(stable, func(q *ComparedQuestion) {
+			q.Opinion = "PASS"
+		}), stable, betweenThirty(t, thirty), Unchanged, nil},
 		"fails by evaluators": {
-			with(stable, func(q *ComparedQuestion) { q.PassShare = known(0.6) }), with(stable, func(q *ComparedQuestion) { q.PassShare = known(0.4) }),
+			with(stable, func(q *ComparedQuestion) {
+				q.PassShare = known(0.6)
+			}), with(stable, func(q *ComparedQuestion) { q.PassShare = known(0.4) }),
 			betweenThirty(t, thirty), Worse, []Loss{LostVerdict},
 		},
 		"against the standard answer": {
-			stable, with(stable, func(q *ComparedQuestion) { q.Expected = []ExpectedFact{{Text: "30 日"}} }), betweenThirty(t, thirty), Worse, []Loss{LostAccord},
+			stable, with(stable, func(q *ComparedQuestion) {
+				q.Expected = []ExpectedFact{{Text: "30 日"}}
+			}), betweenThirty(t, thirty), Worse, []Loss{LostAccord},
 		},
 		"unstable": {
 			with(stable, func(q *ComparedQuestion) { q.Score = known(0.9) }),
@@ -57,7 +68,9 @@ func TestAQuestionIsInTheGroupThatMattersMost(t *testing.T) {
 			betweenThirty(t, thirty), Worse, []Loss{LostStability, LostRating},
 		},
 		"a score that wavers": {
-			with(stable, func(q *ComparedQuestion) { q.Score = known(0.9) }), with(stable, func(q *ComparedQuestion) { q.Score = known(0.85) }),
+			with(stable, func(q *ComparedQuestion) {
+				q.Score = known(0.9)
+			}), with(stable, func(q *ComparedQuestion) { q.Score = known(0.85) }),
 			betweenThirty(t, thirty), Unchanged, nil,
 		},
 	} {
@@ -106,7 +119,8 @@ func TestPairsComeByRisk(t *testing.T) {
 // Answers that are cut off just before they differ do not count as the same.
 func TestAnswersThatPartBehindTheirCutDiffer(t *testing.T) {
 	t.Parallel()
-	between, err := CompareAnswers(t.Context(), Answer{Key: Key([]byte("长甲")), Text: []byte("长")}, Answer{Key: Key([]byte("长乙")), Text: []byte("长")})
+	between, err := CompareAnswers(t.Context(), Answer{Key: Key([]byte("长甲")), Text: []byte("长")},
+		Answer{Key: Key([]byte("长乙")), Text: []byte("长")})
 	require.NoError(t, err)
 	require.Equal(t, Wording, between.Level)
 }

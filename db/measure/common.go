@@ -11,9 +11,10 @@ const mostCells = 1 << 22
 // match is a place in both of two texts, by token.
 type match struct{ inA, inB int }
 
-// matches finds a longest sequence of tokens that two texts have in common, in order. It reports false if the texts are too
-// long for it. A bit of row j says whether one token more of a lets it have one token more in common with the first j tokens of b
-// (Hyyrö, "Bit-parallel LCS-length computation revisited", 2004). Rows are kept at intervals only, and made anew between them.
+// matches finds a longest sequence of tokens that two texts have in common, in order. It reports false if the texts are
+// too long for it. A bit of row j says whether one token more of a lets it have one token more in common with the first
+// j tokens of b (Hyyrö, "Bit-parallel LCS-length computation revisited", 2004). Rows are kept at intervals only, and
+// made anew between them.
 func matches(a, b []rune) ([]match, bool) {
 	var shared [2][]int // the places of tokens that the other text has, too: no other can match
 	inA, inB := make(map[rune]bool, len(a)), map[rune]bool{}

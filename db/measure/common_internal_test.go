@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What two texts are said to have in common, they have, in order, and no longer sequence is common; over several rows of 64 cells
-// and beyond the rows that are kept, with few and with many different tokens.
+// What two texts are said to have in common, they have, in order, and no longer sequence is common; over several rows
+// of 64 cells and beyond the rows that are kept, with few and with many different tokens.
 func TestMatchesAreALongestCommonSequence(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(27, 1))

@@ -36,7 +36,8 @@ type ComparedQuestion struct {
 	PassShare, Score *float64
 	// Letters has one letter for each run, as in Question.
 	Letters string
-	// Opinion is people's verdict on the question as a whole, OpinionDivided where their verdicts differ; empty if nobody gave one.
+	// Opinion is people's verdict on the question as a whole, OpinionDivided where their verdicts differ; empty if nobody
+	// gave one.
 	Opinion string
 }
 
@@ -66,7 +67,8 @@ type Pair struct {
 	Between *Between
 	// IsPending reports that they are not compared yet.
 	IsPending bool
-	// Tested is the outcome of the test whether the question changed; nil if a side has too few runs, or it is not tested yet.
+	// Tested is the outcome of the test whether the question changed; nil if a side has too few runs, or it is not tested
+	// yet.
 	Tested *Tested
 	// Confirmed is what runs say that were made to confirm the change; nil if there are none.
 	Confirmed *Confirmed
@@ -119,7 +121,8 @@ func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
 	for _, question := range a {
 		if partner, isPaired := partners[question.ID]; isPaired {
 			c.Pairs = append(c.Pairs, Pair{
-				A: question, B: partner, Transition: transition(question.Level, partner.Level), ByText: question.QuestionID != partner.QuestionID,
+				A: question, B: partner, Transition: transition(question.Level, partner.Level),
+				ByText: question.QuestionID != partner.QuestionID,
 			})
 		} else {
 			c.OnlyA = append(c.OnlyA, question)
@@ -158,7 +161,8 @@ func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 // Numbers are the numbers that a gate compares, by their names.
 func (c Comparison) Numbers() map[string]Change {
 	return map[string]Change{
-		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare, "score": c.Score,
+		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare,
+		"score": c.Score,
 	}
 }
 

@@ -14,7 +14,8 @@ func known(number float64) *float64 { return &number }
 func TestTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	question := func(id string, agreement, success, latency float64) ComparedQuestion {
-		return ComparedQuestion{ID: int64(len(id)), QuestionID: id, Text: id, Level: Different, Agreement: known(agreement), SuccessRate: known(success), LatencyMS: known(latency)}
+		return ComparedQuestion{ID: int64(len(id)), QuestionID: id, Text: id, Level: Different, Agreement: known(agreement),
+			SuccessRate: known(success), LatencyMS: known(latency)}
 	}
 	a := []ComparedQuestion{question("1", 0.3, 1, 120), question("22", 1, 1, 50), question("333", 0.1, 0.6, 200)}
 	b := []ComparedQuestion{question("1", 1, 1, 90), question("22", 0.6, 1, 60), question("333", 0.6, 0.8, 100)}
@@ -37,10 +38,13 @@ func TestTheWorkedExample(t *testing.T) {
 func TestTheEdgesOfAChange(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, Change{LeftOut: 4}, paired(nil, nil, nil, 4), "nothing is known")
-	require.Equal(t, Change{N: 1, LeftOut: 1, Clusters: 1, MeanA: known(0), MeanB: known(0.5), Mean: known(0.5)}, paired([]float64{0}, []float64{0.5}, make([]string, 1), 1), "one difference has no spread")
-	require.Equal(t, Change{N: 2, Clusters: 2, MeanA: known(0.25), MeanB: known(0.75), Mean: known(0.5), SE: known(0)}, paired([]float64{0, 0.5}, []float64{0.5, 1}, make([]string, 2), 0), "no spread gives no interval")
+	require.Equal(t, Change{N: 1, LeftOut: 1, Clusters: 1, MeanA: known(0), MeanB: known(0.5), Mean: known(0.5)},
+		paired([]float64{0}, []float64{0.5}, make([]string, 1), 1), "one difference has no spread")
+	require.Equal(t, Change{N: 2, Clusters: 2, MeanA: known(0.25), MeanB: known(0.75), Mean: known(0.5), SE: known(0)},
+		paired([]float64{0, 0.5}, []float64{0.5, 1}, make([]string, 2), 0), "no spread gives no interval")
 	same := paired([]float64{0.25, 1}, []float64{0.25, 1}, make([]string, 2), 0)
-	require.Equal(t, Change{N: 2, Clusters: 2, MeanA: known(0.625), MeanB: known(0.625), Mean: known(0), SE: known(0), Low: known(0), High: known(0), P: known(1)}, same)
+	require.Equal(t, Change{N: 2, Clusters: 2, MeanA: known(0.625), MeanB: known(0.625), Mean: known(0), SE: known(0),
+		Low: known(0), High: known(0), P: known(1)}, same)
 	require.False(t, same.IsShown())
 	require.True(t, paired([]float64{0, 0, 0}, []float64{0.5, 0.51, 0.49}, make([]string, 3), 0).IsShown())
 	require.True(t, paired([]float64{0.5, 0.51, 0.49}, []float64{0, 0, 0}, make([]string, 3), 0).IsShown())
@@ -81,7 +85,8 @@ func TestQuestionsFindTheirPartners(t *testing.T) {
 func TestAComparisonIsCompleteAndMirrored(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	mirrored := map[Transition]Transition{StableStable: StableStable, StableUnstable: UnstableStable, UnstableStable: StableUnstable, UnstableUnstable: UnstableUnstable, UnknownTransition: UnknownTransition}
+	mirrored := map[Transition]Transition{StableStable: StableStable, StableUnstable: UnstableStable,
+		UnstableStable: StableUnstable, UnstableUnstable: UnstableUnstable, UnknownTransition: UnknownTransition}
 	for range 500 {
 		questions := func(from int64) (all []ComparedQuestion) {
 			taken := map[string]bool{}
@@ -91,7 +96,8 @@ func TestAComparisonIsCompleteAndMirrored(t *testing.T) {
 					continue
 				}
 				taken[id] = true
-				q := ComparedQuestion{ID: from + n, QuestionID: id, Text: strconv.Itoa(random.IntN(6)), Level: Levels[random.IntN(len(Levels))]}
+				q := ComparedQuestion{ID: from + n, QuestionID: id, Text: strconv.Itoa(random.IntN(6)),
+					Level: Levels[random.IntN(len(Levels))]}
 				if random.IntN(3) > 0 {
 					q.Agreement = known(random.Float64())
 				}
@@ -147,13 +153,17 @@ func TestTheBestVariantBeatsEveryOther(t *testing.T) {
 		want         Ranking
 		isBest       bool
 	}{
-		"one alone":                  {[][]ComparedQuestion{high}, false, Ranking{}, false},
-		"the higher":                 {[][]ComparedQuestion{low, high}, false, Ranking{Leader: 1, Worse: []int{0}}, true},
-		"the lower":                  {[][]ComparedQuestion{low, high}, true, Ranking{Leader: 0, Worse: []int{1}}, true},
-		"chance":                     {[][]ComparedQuestion{variant(.1, .9, .2, .8), variant(.9, .1, .8, .3)}, false, Ranking{Leader: 1, Alike: []int{0}}, false},
-		"one of the others is equal": {[][]ComparedQuestion{low, high, variant(.9, .8, .9, .9)}, false, Ranking{Leader: 1, Worse: []int{0}, Alike: []int{2}, Tied: []int{2}}, false},
-		"better by the same on each": {[][]ComparedQuestion{variant(.1, .1), variant(.9, .9)}, false, Ranking{Leader: 1, Each: []int{0}}, false},
-		"the other is not known":     {[][]ComparedQuestion{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}, false, Ranking{Unknown: []int{1}}, false},
+		"one alone":  {[][]ComparedQuestion{high}, false, Ranking{}, false},
+		"the higher": {[][]ComparedQuestion{low, high}, false, Ranking{Leader: 1, Worse: []int{0}}, true},
+		"the lower":  {[][]ComparedQuestion{low, high}, true, Ranking{Leader: 0, Worse: []int{1}}, true},
+		"chance": {[][]ComparedQuestion{variant(.1, .9, .2, .8), variant(.9, .1, .8, .3)}, false,
+			Ranking{Leader: 1, Alike: []int{0}}, false},
+		"one of the others is equal": {[][]ComparedQuestion{low, high, variant(.9, .8, .9, .9)}, false,
+			Ranking{Leader: 1, Worse: []int{0}, Alike: []int{2}, Tied: []int{2}}, false},
+		"better by the same on each": {[][]ComparedQuestion{variant(.1, .1), variant(.9, .9)}, false,
+			Ranking{Leader: 1, Each: []int{0}}, false},
+		"the other is not known": {[][]ComparedQuestion{high, {{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}, false,
+			Ranking{Unknown: []int{1}}, false},
 	} {
 		ranking, isKnown := rankBy(test.variants, By{Of: agreement, IsLessBetter: test.isLessBetter})
 		require.True(t, isKnown, name)
@@ -185,12 +195,18 @@ func TestWhoAnswersLittleDoesNotLeadByItsAnswers(t *testing.T) {
 		variants [][]ComparedQuestion
 		want     Ranking
 	}{
-		"who never answers":                {[][]ComparedQuestion{variant([]float64{0, 0, 0, 0}), slow, slower}, Ranking{Leader: 1, Worse: []int{2}, Unknown: []int{0}, Seldom: []int{0}}},
-		"who answers one in five":          {[][]ComparedQuestion{variant([]float64{.2, .2, .2, .2}, 5, 6, 5, 6), slow, slower}, Ranking{Leader: 1, Worse: []int{2}, Unknown: []int{0}, Seldom: []int{0}}},
-		"who answers clearly less":         {[][]ComparedQuestion{slow, variant([]float64{.4, .6, .4, .2}, 5, 6, 5, 6), slower}, Ranking{Leader: 0, Worse: []int{2}, Unknown: []int{1}, Seldom: []int{1}}},
-		"who answers less and is slower":   {[][]ComparedQuestion{slow, variant([]float64{.4, .6, .4, .2}, 905, 910, 900, 890)}, Ranking{Leader: 0, Worse: []int{1}, Seldom: []int{1}}},
-		"one failure may be chance":        {[][]ComparedQuestion{variant([]float64{1, .8, 1, 1}, 5, 6, 5, 6), slow}, Ranking{Leader: 0, Worse: []int{1}}},
-		"only who answers can be compared": {[][]ComparedQuestion{variant([]float64{0, 0, 0, 0}), slow}, Ranking{Leader: 1, Unknown: []int{0}, Seldom: []int{0}}},
+		"who never answers": {[][]ComparedQuestion{variant([]float64{0, 0, 0, 0}), slow, slower},
+			Ranking{Leader: 1, Worse: []int{2}, Unknown: []int{0}, Seldom: []int{0}}},
+		"who answers one in five": {[][]ComparedQuestion{variant([]float64{.2, .2, .2, .2}, 5, 6, 5, 6), slow,
+			slower}, Ranking{Leader: 1, Worse: []int{2}, Unknown: []int{0}, Seldom: []int{0}}},
+		"who answers clearly less": {[][]ComparedQuestion{slow, variant([]float64{.4, .6, .4, .2}, 5, 6, 5, 6),
+			slower}, Ranking{Leader: 0, Worse: []int{2}, Unknown: []int{1}, Seldom: []int{1}}},
+		"who answers less and is slower": {[][]ComparedQuestion{slow,
+			variant([]float64{.4, .6, .4, .2}, 905, 910, 900, 890)}, Ranking{Leader: 0, Worse: []int{1}, Seldom: []int{1}}},
+		"one failure may be chance": {[][]ComparedQuestion{variant([]float64{1, .8, 1, 1}, 5, 6, 5, 6), slow},
+			Ranking{Leader: 0, Worse: []int{1}}},
+		"only who answers can be compared": {[][]ComparedQuestion{variant([]float64{0, 0, 0, 0}), slow},
+			Ranking{Leader: 1, Unknown: []int{0}, Seldom: []int{0}}},
 	} {
 		ranking, isKnown := rankBy(test.variants, latency)
 		require.True(t, isKnown, name)
@@ -222,7 +238,8 @@ func TestHowFarALeaderIsAhead(t *testing.T) {
 	require.Equal(t, 2, lead.Over)
 	require.InDelta(t, -1.4/3, *lead.Change.Mean, 1e-9)
 	require.Nil(t, LeadOf(variants[:1], by, Ranking{}), "alone")
-	require.Nil(t, LeadOf([][]ComparedQuestion{variants[0], {{ID: 0}, {ID: 1}, {ID: 2}}}, by, Ranking{}), "nothing in common")
+	require.Nil(t, LeadOf([][]ComparedQuestion{variants[0], {{ID: 0}, {ID: 1}, {ID: 2}}}, by, Ranking{}),
+		"nothing in common")
 	require.Nil(t, LeadOf(variants, by, Ranking{Leader: 0, Seldom: []int{1, 2}}), "the others answer seldom")
 }
 
@@ -236,16 +253,18 @@ func TestADifferenceThatDoesNotMatterMakesNothingBetter(t *testing.T) {
 		}
 		return questions
 	}
-	fast, near, slow, even := variant(39, 39.2, 38.9, 39.1), variant(40, 40.3, 39.9, 40.2), variant(60, 61, 59, 60), variant(40, 40.2, 39.9, 40.1)
+	fast, near, slow, even := variant(39, 39.2, 38.9, 39.1), variant(40, 40.3, 39.9, 40.2), variant(60, 61, 59, 60),
+		variant(40, 40.2, 39.9, 40.1)
 	matters := Matters{Share: 0.01, Part: 0.05}
 	for name, test := range map[string]struct {
 		variants [][]ComparedQuestion
 		want     Ranking
 		isBest   bool
 	}{
-		"39 ms against 40":       {[][]ComparedQuestion{fast, near}, Ranking{Slight: []int{1}}, false},
-		"39 ms against 60":       {[][]ComparedQuestion{fast, slow}, Ranking{Worse: []int{1}}, true},
-		"both":                   {[][]ComparedQuestion{near, fast, slow}, Ranking{Leader: 1, Worse: []int{2}, Slight: []int{0}}, false},
+		"39 ms against 40": {[][]ComparedQuestion{fast, near}, Ranking{Slight: []int{1}}, false},
+		"39 ms against 60": {[][]ComparedQuestion{fast, slow}, Ranking{Worse: []int{1}}, true},
+		"both": {[][]ComparedQuestion{near, fast, slow},
+			Ranking{Leader: 1, Worse: []int{2}, Slight: []int{0}}, false},
 		"by the same, too small": {[][]ComparedQuestion{fast, even}, Ranking{Slight: []int{1}}, false},
 	} {
 		ranking := Rank(test.variants, []By{latency}, matters)[0]

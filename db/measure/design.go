@@ -34,8 +34,8 @@ type Design struct {
 	PassBasis, AgreementBasis Basis
 }
 
-// NewDesign estimates the variances from a finished comparison of a with b, the newer one, from one finished task if b is
-// nil, or assumes them if both are.
+// NewDesign estimates the variances from a finished comparison of a with b, the newer one, from one finished task if b
+// is nil, or assumes them if both are.
 func NewDesign(a, b []ComparedQuestion) Design {
 	d := Design{assumedWithin, assumedWithin, assumedBetween, assumedBetween, Assumed, Assumed}
 	withinA, ofMeansA := varianceWithin(a)
@@ -47,7 +47,9 @@ func NewDesign(a, b []ComparedQuestion) Design {
 		return d
 	}
 	compared := CompareTasks(a, b)
-	if spread := spreadOf(compared, func(q ComparedQuestion) *float64 { return q.PassShare }); spread != nil && withinA != nil && withinB != nil {
+	if spread := spreadOf(compared, func(q ComparedQuestion) *float64 {
+		return q.PassShare
+	}); spread != nil && withinA != nil && withinB != nil {
 		d.WithinA, d.WithinB, d.Between = *withinA, *withinB, max(0, *spread-*ofMeansA-*ofMeansB)
 		d.PassBasis = OfComparison
 	}
@@ -57,8 +59,8 @@ func NewDesign(a, b []ComparedQuestion) Design {
 	return d
 }
 
-// varianceWithin returns the mean over questions of the variance of one verdict, and of the mean of a question's verdicts; nil
-// if no question has two.
+// varianceWithin returns the mean over questions of the variance of one verdict, and of the mean of a question's
+// verdicts; nil if no question has two.
 func varianceWithin(questions []ComparedQuestion) (ofRun, ofMean *float64) {
 	var runs, means []float64
 	for _, question := range questions {

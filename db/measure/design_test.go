@@ -34,7 +34,8 @@ func TestWhatADesignCanShow(t *testing.T) {
 	within := 2 * 5.0 / 4 * 0.24 / 4
 	require.InDelta(t, within, ofTask.WithinA, 1e-9)
 	require.InDelta(t, 1.0/9, ofTask.Between, 1e-9)
-	require.Equal(t, measure.Assumed, measure.NewDesign(questions(0.5, 1), nil).Basis(), "a task without verdicts says nothing of passes")
+	require.Equal(t, measure.Assumed, measure.NewDesign(questions(0.5, 1), nil).Basis(),
+		"a task without verdicts says nothing of passes")
 
 	b := judged([]float64{1, 1, 1, 1}, 5, 5, 5, 0)
 	compared := measure.NewDesign(a, b)

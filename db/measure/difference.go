@@ -138,7 +138,8 @@ func sharedEdges[T comparable](a, b []T) (head, tail int) {
 	return head, tail
 }
 
-var operations = map[diffmatchpatch.Operation]Op{diffmatchpatch.DiffEqual: Equal, diffmatchpatch.DiffDelete: Delete, diffmatchpatch.DiffInsert: Insert}
+var operations = map[diffmatchpatch.Operation]Op{diffmatchpatch.DiffEqual: Equal, diffmatchpatch.DiffDelete: Delete,
+	diffmatchpatch.DiffInsert: Insert}
 
 func (d *Difference) add(op Op, length int) {
 	if last := len(d.Steps) - 1; last >= 0 && d.Steps[last].Op == op {

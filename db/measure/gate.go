@@ -28,8 +28,8 @@ type GateTest struct {
 // GateResult is the outcome of a test.
 type GateResult struct {
 	Verdict Verdict
-	// Adjusted is the p-value of the difference against the margin, adjusted for all tests of the gate (metrics.md, family c);
-	// nil if there is none.
+	// Adjusted is the p-value of the difference against the margin, adjusted for all tests of the gate (metrics.md, family
+	// c); nil if there is none.
 	Adjusted *float64
 }
 

@@ -66,7 +66,8 @@ func Drifts(firings []FiringSummary) (drifts []Drift) {
 				continue
 			}
 			drifts = append(drifts, Drift{
-				Variant: variant.Name, Metric: metric, Value: variant.Points[metric].Value, Average: control.Average, Low: control.Low, High: control.High,
+				Variant: variant.Name, Metric: metric, Value: variant.Points[metric].Value, Average: control.Average,
+				Low: control.Low, High: control.High,
 				IsWorse: (control.Average < control.Low) == metric.IsShare(),
 			})
 		}
@@ -74,8 +75,8 @@ func Drifts(firings []FiringSummary) (drifts []Drift) {
 	return drifts
 }
 
-// ControlsOf returns the control chart of a metric over firings, the oldest first; nil for firings in which the metric is
-// unknown. The variant is given by its place, from 0.
+// ControlsOf returns the control chart of a metric over firings, the oldest first; nil for firings in which the metric
+// is unknown. The variant is given by its place, from 0.
 func ControlsOf(firings []FiringSummary, variant int, metric Metric) []*Control {
 	var nights []Night
 	var places []int

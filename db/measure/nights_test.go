@@ -16,7 +16,8 @@ func TestNightsAreWatched(t *testing.T) {
 	for n := range 10 {
 		nights = append(nights, measure.Night{Value: 0.8 + 0.02*float64(n%2), SE: 0.001})
 	}
-	nights = append(nights, measure.Night{Value: 0.81}, measure.Night{Value: 0.5}, measure.Night{Value: 0.5}, measure.Night{Value: 0.81})
+	nights = append(nights, measure.Night{Value: 0.81}, measure.Night{Value: 0.5}, measure.Night{Value: 0.5},
+		measure.Night{Value: 0.81})
 	controls := measure.WatchNights(nights)
 	for n := range 10 {
 		require.Equal(t, measure.Control{}, controls[n], "from these the limits are learned")
@@ -36,17 +37,20 @@ func TestNightsAreWatched(t *testing.T) {
 	for range 12 {
 		steady = append(steady, measure.Night{Value: 0.9, SE: 0.02})
 	}
-	require.InDelta(t, 0.9-4*0.02*math.Sqrt(0.2/1.8*(1-0.64)+0.04/10), measure.WatchNights(steady)[10].Low, 1e-9, "not tighter than the nights' own errors")
+	require.InDelta(t, 0.9-4*0.02*math.Sqrt(0.2/1.8*(1-0.64)+0.04/10), measure.WatchNights(steady)[10].Low, 1e-9,
+		"not tighter than the nights' own errors")
 	require.Empty(t, measure.WatchNights(nil))
 }
 
-// A lasting change is a drift once, at the firing at which the average leaves its limits; another configuration starts again.
+// A lasting change is a drift once, at the firing at which the average leaves its limits; another configuration starts
+// again.
 func TestADriftIsFoundOnce(t *testing.T) {
 	t.Parallel()
 	firing := func(configuration string, agreement, latency float64) measure.FiringSummary {
-		return measure.FiringSummary{Configuration: configuration, Variants: []measure.VariantPoints{{Number: 1, Name: "v", Points: map[measure.Metric]measure.Point{
-			measure.MetricAgreement: {Value: agreement}, measure.MetricLatency: {Value: latency},
-		}}}}
+		return measure.FiringSummary{Configuration: configuration,
+			Variants: []measure.VariantPoints{{Number: 1, Name: "v", Points: map[measure.Metric]measure.Point{
+				measure.MetricAgreement: {Value: agreement}, measure.MetricLatency: {Value: latency},
+			}}}}
 	}
 	var firings []measure.FiringSummary
 	for n := range 10 {
@@ -58,7 +62,8 @@ func TestADriftIsFoundOnce(t *testing.T) {
 	firings = append(firings, firing("a", 0.4, 500))
 	drifts := measure.Drifts(firings)
 	require.Len(t, drifts, 2)
-	require.Equal(t, []any{"v", measure.MetricAgreement, 0.4, true}, []any{drifts[0].Variant, drifts[0].Metric, drifts[0].Value, drifts[0].IsWorse})
+	require.Equal(t, []any{"v", measure.MetricAgreement, 0.4, true},
+		[]any{drifts[0].Variant, drifts[0].Metric, drifts[0].Value, drifts[0].IsWorse})
 	require.Less(t, drifts[0].Average, drifts[0].Low)
 	require.InDelta(t, drifts[0].Low, drifts[0].Limit(), 1e-9)
 	require.Equal(t, []any{measure.MetricLatency, false}, []any{drifts[1].Metric, drifts[1].IsWorse}, "faster")
@@ -82,7 +87,8 @@ func TestADriftIsFoundOnce(t *testing.T) {
 			}
 			questions[q].SuccessRate = &share
 		}
-		failing = append(failing, measure.FiringSummary{Variants: []measure.VariantPoints{{Points: measure.PointsOf(questions, nil)}}})
+		failing = append(failing,
+			measure.FiringSummary{Variants: []measure.VariantPoints{{Points: measure.PointsOf(questions, nil)}}})
 		require.Empty(t, measure.Drifts(failing))
 	}
 	require.Empty(t, measure.Drifts(nil))

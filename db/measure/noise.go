@@ -117,7 +117,8 @@ func (s scores) share(noise *Noise) {
 	}
 	runs, votes := s.perMean()
 	errors := map[Source]float64{
-		FromQuestion: variance(FromQuestion), FromMix: variance(FromMix), FromRun: variance(FromRun) * runs, FromVote: variance(FromVote) * votes,
+		FromQuestion: variance(FromQuestion), FromMix: variance(FromMix), FromRun: variance(FromRun) * runs,
+		FromVote: variance(FromVote) * votes,
 	}
 	all := errors[FromQuestion] + errors[FromMix] + errors[FromRun] + errors[FromVote]
 	for n := range noise.Parts {

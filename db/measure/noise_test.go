@@ -20,9 +20,9 @@ func requirePart(t *testing.T, noise measure.Noise, source measure.Source, varia
 
 func TestNoiseFollowsTheExampleComputedByHand(t *testing.T) {
 	t.Parallel()
-	// The votes on a run differ by 0.2, 0, 0.2, 0: 0.04 with 4 degrees of freedom. The means of the runs have the variances
-	// (0.7, 0.4) 0.045 and (0.3, 0.1) 0.02, on average 0.0325, of which 0.01/2 come from the votes. The means of the questions
-	// are 0.55 and 0.2, with the variance 0.06125, of which 0.0325/2 come from the runs and their votes.
+	// The votes on a run differ by 0.2, 0, 0.2, 0: 0.04 with 4 degrees of freedom. The means of the runs have the
+	// variances (0.7, 0.4) 0.045 and (0.3, 0.1) 0.02, on average 0.0325, of which 0.01/2 come from the votes. The means of
+	// the questions are 0.55 and 0.2, with the variance 0.06125, of which 0.0325/2 come from the runs and their votes.
 	noise := measure.NoiseOf([]measure.Scored{
 		{Item: 1, Variant: 1, Votes: []float64{0.8, 0.6}}, {Item: 1, Variant: 1, Votes: []float64{0.4, 0.4}},
 		{Item: 2, Variant: 1, Votes: []float64{0.2, 0.4}}, {Item: 2, Variant: 1, Votes: []float64{0.1, 0.1}},
@@ -70,7 +70,8 @@ func TestNoiseFindsThePartsOfASimulation(t *testing.T) {
 			}
 			noise := measure.NoiseOf(all, true)
 			for source, deviation := range map[measure.Source]float64{
-				measure.FromQuestion: test.question, measure.FromMix: test.mix, measure.FromRun: test.run, measure.FromVote: test.vote,
+				measure.FromQuestion: test.question, measure.FromMix: test.mix, measure.FromRun: test.run,
+				measure.FromVote: test.vote,
 			} {
 				require.InDelta(t, deviation*deviation, *noise.Part(source).Variance, 0.15*deviation*deviation+0.0003, source)
 			}
@@ -98,12 +99,15 @@ func TestNoiseThatIsUnknownHasItsReason(t *testing.T) {
 		isJudge             bool
 		question, run, vote measure.NoiseReason
 	}{
-		"all failed":     {nil, true, measure.NoScores, measure.NoScores, measure.NoScores},
-		"without votes":  {[]measure.Scored{{Item: 1, Variant: 1}}, true, measure.NoScores, measure.NoScores, measure.NoScores},
-		"one run":        {append(two(1, "", 1), two(2, "", 0)...), false, measure.OneRun, measure.OneRun, measure.NoJudge},
-		"one cluster":    {append(two(1, "a", 1, 0), two(2, "a", 0, 1)...), true, measure.OneCluster, measure.OneCluster, measure.OneVote},
-		"one question":   {two(1, "", 1, 0), false, measure.OneCluster, measure.OneCluster, measure.NoJudge},
-		"all the same":   {append(two(1, "", 1, 1), two(2, "", 1, 1)...), false, measure.NoVariation, measure.NoVariation, measure.NoJudge},
+		"all failed": {nil, true, measure.NoScores, measure.NoScores, measure.NoScores},
+		"without votes": {[]measure.Scored{{Item: 1, Variant: 1}}, true, measure.NoScores, measure.NoScores,
+			measure.NoScores},
+		"one run": {append(two(1, "", 1), two(2, "", 0)...), false, measure.OneRun, measure.OneRun, measure.NoJudge},
+		"one cluster": {append(two(1, "a", 1, 0), two(2, "a", 0, 1)...), true, measure.OneCluster, measure.OneCluster,
+			measure.OneVote},
+		"one question": {two(1, "", 1, 0), false, measure.OneCluster, measure.OneCluster, measure.NoJudge},
+		"all the same": {append(two(1, "", 1, 1), two(2, "", 1, 1)...), false, measure.NoVariation, measure.NoVariation,
+			measure.NoJudge},
 		"a single vote":  {append(two(1, "", 1, 0), two(2, "", 0, 0)...), true, "", "", measure.OneVote},
 		"without judges": {append(two(1, "", 1, 0), two(2, "", 0, 0)...), false, "", "", measure.NoJudge},
 	} {

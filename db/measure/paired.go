@@ -17,7 +17,8 @@ type Change struct {
 	MeanA, MeanB, Mean *float64
 	// SE is the standard error of Mean; nil if Clusters is below 2.
 	SE *float64
-	// Low and High are the ends of Mean's 95 % interval; nil if Clusters is below 2, or all differences are the same and not 0.
+	// Low and High are the ends of Mean's 95 % interval; nil if Clusters is below 2, or all differences are the same and
+	// not 0.
 	Low, High *float64
 	// P is the two-sided probability that chance alone gives a difference at least as large (Student's t); nil
 	// whenever Low is.
@@ -27,8 +28,8 @@ type Change struct {
 // IsShown reports whether the data show a difference: the interval does not contain 0.
 func (c Change) IsShown() bool { return c.Low != nil && (*c.Low > 0 || *c.High < 0) }
 
-// power is how many standard errors a difference must have to be shown in four of five cases: the quantiles of 0.975 and 0.8
-// of the normal distribution.
+// power is how many standard errors a difference must have to be shown in four of five cases: the quantiles of 0.975
+// and 0.8 of the normal distribution.
 const power = 2.802
 
 // Detectable returns the difference that a comparison of this size shows in four of five cases; nil if SE is nil or 0.

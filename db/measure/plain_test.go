@@ -51,9 +51,12 @@ func plainByTheBook(text string) string {
 // The short way through texts of ASCII and Chinese leads to the same as the tables of Unicode.
 func TestPlainHasNoShortcutsThatShow(t *testing.T) {
 	t.Parallel()
-	alphabet := []string{"a", "Z", "0", "7", "1,200", " ", "\n", "\r\n", "\t", ".", ",", ":", "/", "%", "-", "−", ">", "+", "*", "|", "`", "~", "#", "_", "(", ")",
-		"违", "约", "不", "、", "。", "《", "》", "「", "【", "，", "：", "％", "Ａ", "ｚ", "９", "（", "～", "＞", "＋", "－", "—", "…", "“", "”", "‘", "’", "•", "·", "\u3000", "\u00a0",
-		"é", "e\u0301", "①", "㎡", "℃", "ﬁ", "ß", "İ", "か\u3099", "ｶﾞ", "👍🏽", "שלום", "\u202e", "\u0301", "\x00", "\ufffd", "\xff", "\xe4\xb8"}
+	alphabet := []string{"a", "Z", "0", "7", "1,200", " ", "\n", "\r\n", "\t", ".", ",", ":", "/", "%", "-", "−", ">", "+",
+		"*", "|", "`", "~", "#", "_", "(", ")",
+		"违", "约", "不", "、", "。", "《", "》", "「", "【", "，", "：", "％", "Ａ", "ｚ", "９", "（", "～", "＞", "＋", "－", "—", "…", "“",
+		"”", "‘", "’", "•", "·", "\u3000", "\u00a0",
+		"é", "e\u0301", "①", "㎡", "℃", "ﬁ", "ß", "İ", "か\u3099", "ｶﾞ", "👍🏽", "שלום", "\u202e", "\u0301", "\x00", "\ufffd",
+		"\xff", "\xe4\xb8"}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		var text strings.Builder
@@ -72,7 +75,8 @@ func TestPlainHasNoShortcutsThatShow(t *testing.T) {
 // length, where 2 is linear.
 func BenchmarkPlain(b *testing.B) {
 	chinese := strings.Repeat("根据第30条的规定，公司应当在收到“书面申请”之日起 30 日内作出答复……\n", 300)
-	for name, text := range map[string]string{"chinese": chinese, "marks": strings.Repeat(">+-*", len(chinese)/4), "tables": strings.Repeat("é①"+chinese[:300], 100)} {
+	for name, text := range map[string]string{"chinese": chinese, "marks": strings.Repeat(">+-*", len(chinese)/4),
+		"tables": strings.Repeat("é①"+chinese[:300], 100)} {
 		b.Run(name, func(b *testing.B) {
 			letters := 0
 			for b.Loop() {

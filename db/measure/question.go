@@ -77,7 +77,8 @@ const Revision = 8
 // Equal answers have the same letter in all variants. differences describe how to turn answer A into each of the
 // others, in the order of their letters from B. standard is the standard answer, which may be empty. The only
 // possible error is the context's.
-func Assess(ctx context.Context, standard string, variants [][]Answer) (questions []Question, differences []Difference, err error) {
+func Assess(ctx context.Context, standard string,
+	variants [][]Answer) (questions []Question, differences []Difference, err error) {
 	var keys [][]byte
 	texts := map[string]string{} // by letter
 	for _, answers := range variants {
@@ -115,7 +116,8 @@ func Assess(ctx context.Context, standard string, variants [][]Answer) (question
 }
 
 // assess sums up the answers of one variant, given the texts of all letters.
-func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters []string, texts map[string]string) (Question, error) {
+func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters []string,
+	texts map[string]string) (Question, error) {
 	var keys [][]byte
 	missing, answered, all := false, 0, 0
 	for _, answer := range answers {
@@ -157,7 +159,8 @@ func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters
 		}
 	}
 	areEmpty := len(groups) == 1 && bytes.Equal(keyOf(keys), Key(nil))
-	q.Level = levelOf(answered, areEmpty, distinct, q.Similarity, q.Differ == facts.Conflict && (len(keys) == len(answers) || q.conflictsWithin(len(keys))))
+	q.Level = levelOf(answered, areEmpty, distinct, q.Similarity, q.Differ == facts.Conflict &&
+		(len(keys) == len(answers) || q.conflictsWithin(len(keys))))
 	return q, nil
 }
 
@@ -179,7 +182,8 @@ const mostFacts = 100
 
 // readFacts finds the facts on which the answers of one variant differ. letters are the letters of its runs, texts
 // the texts of those letters.
-func readFacts(ctx context.Context, reader *facts.Reader, letters []string, texts map[string]string) (facts.Differ, []Fact, error) {
+func readFacts(ctx context.Context, reader *facts.Reader, letters []string,
+	texts map[string]string) (facts.Differ, []Fact, error) {
 	var answered []string
 	var runs []int // by answer
 	for n, letter := range letters {
@@ -197,7 +201,8 @@ func readFacts(ctx context.Context, reader *facts.Reader, letters []string, text
 
 // expect finds the facts of the standard answer that the answers of one variant contradict; letters and texts are
 // as in readFacts.
-func expect(ctx context.Context, reader *facts.Reader, standard string, letters []string, texts map[string]string) ([]ExpectedFact, error) {
+func expect(ctx context.Context, reader *facts.Reader, standard string, letters []string,
+	texts map[string]string) ([]ExpectedFact, error) {
 	var answers []string
 	runs := map[string][]int{} // by letter
 	for n, letter := range letters {

@@ -45,7 +45,8 @@ func TestVariantsShareLettersAndNothingElse(t *testing.T) {
 		answers("北京", "北京市", "✗"), answers("上海", "北京市", "北京市"), answers("…", "…", "…"),
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"BA-", "CAA", "---"}, []string{questions[0].Letters, questions[1].Letters, questions[2].Letters})
+	require.Equal(t, []string{"BA-", "CAA", "---"},
+		[]string{questions[0].Letters, questions[1].Letters, questions[2].Letters})
 	require.Equal(t, []int{2, 2, 0}, []int{questions[0].Distinct, questions[1].Distinct, questions[2].Distinct})
 	require.Len(t, differences, 2, "from A to B and to C")
 	for n, texts := range [][]string{{"北京", "北京市", "✗"}, {"上海", "北京市", "北京市"}, {"…", "…", "…"}} {
@@ -66,8 +67,10 @@ func TestTheWorkedExample(t *testing.T) {
 		}
 		return sum
 	}
-	a := [][]string{{"Paris", "Paris ", "Paris", "Lyon", "paris"}, {"42", "42", "42", "42", "42"}, {"yes", "no", "✗", "yes", "✗"}}
-	b := [][]string{{"Paris", "Paris", "Paris", "Paris", "Paris"}, {"42", "42", "42", "42", "41"}, {"yes", "yes", "yes", "yes", "✗"}}
+	a := [][]string{{"Paris", "Paris ", "Paris", "Lyon", "paris"}, {"42", "42", "42", "42", "42"},
+		{"yes", "no", "✗", "yes", "✗"}}
+	b := [][]string{{"Paris", "Paris", "Paris", "Paris", "Paris"}, {"42", "42", "42", "42", "41"},
+		{"yes", "yes", "yes", "yes", "✗"}}
 	agreement := func(q measure.Question) *float64 { return q.Agreement }
 	consensus := func(q measure.Question) *float64 { return q.Consensus }
 	similarity := func(q measure.Question) *float64 { return q.Similarity }
@@ -202,7 +205,8 @@ func TestDifferencesAreOfWordsOrCharacters(t *testing.T) {
 		{"old", "", "-3"},
 		{"", "", ""},
 	} {
-		require.Equal(t, test.steps, measure.CompareTexts(test.a, test.b, measure.DifferenceTime).String(), "%q, %q", test.a, test.b)
+		require.Equal(t, test.steps, measure.CompareTexts(test.a, test.b, measure.DifferenceTime).String(), "%q, %q",
+			test.a, test.b)
 	}
 }
 
@@ -346,9 +350,10 @@ func TestAnswersAreReadBesideTheStandardAnswer(t *testing.T) {
 	all := answers(answer, "公司应当在收到申请之日起三十日内书面答复。", answer)
 	questions, _, err := measure.Assess(t.Context(), "收到申请之日起 30 日内书面答复。", [][]measure.Answer{all, answers(answer)})
 	require.NoError(t, err)
-	want := []measure.ExpectedFact{{Kind: "duration", Label: "收到申请之日起", Value: "≤ 30 day", Text: "30 日", Values: []measure.Value{
-		{Value: "≤ 35 day", Text: "35 日", Runs: []int{1, 3}},
-	}}}
+	want := []measure.ExpectedFact{{Kind: "duration", Label: "收到申请之日起", Value: "≤ 30 day", Text: "30 日",
+		Values: []measure.Value{
+			{Value: "≤ 35 day", Text: "35 日", Runs: []int{1, 3}},
+		}}}
 	require.Equal(t, want, questions[0].Expected)
 	require.Equal(t, "30 日 → 35 日", questions[0].Expected[0].String())
 	require.Equal(t, []int{1}, questions[1].Expected[0].Values[0].Runs)

@@ -137,7 +137,8 @@ func TestRandomVerdictsGiveTheSameNumbersInAnotherWay(t *testing.T) {
 			}
 		}
 		got := Summarise(questions, runs, 0)
-		require.Equal(t, []int{judged, passes, judged - passes, total - whole}, []int{got.Judged, got.PassCount, got.FailCount, got.Incomplete})
+		require.Equal(t, []int{judged, passes, judged - passes, total - whole},
+			[]int{got.Judged, got.PassCount, got.FailCount, got.Incomplete})
 		require.InDelta(t, float64(passes)/float64(total*runs), *got.PassRateAll, sameTo)
 		if judged == 0 {
 			require.Nil(t, got.PassRate)

@@ -47,7 +47,8 @@ func TestTheEdgesOfAlpha(t *testing.T) {
 
 func TestQuestionsAreSplitEvenly(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, [][]string{{"a"}, {"a"}, {"a"}, {"b"}, {"b"}}, measure.SplitQuestions(5, []string{"a", "b"}, false, 0))
+	require.Equal(t, [][]string{{"a"}, {"a"}, {"a"}, {"b"}, {"b"}},
+		measure.SplitQuestions(5, []string{"a", "b"}, false, 0))
 	require.Equal(t, [][]string{nil, nil}, measure.SplitQuestions(2, nil, false, 1))
 	require.Equal(t, [][]string{{"a"}, {"a"}}, measure.SplitQuestions(2, []string{"a"}, true, 1), "nobody to share with")
 	for _, isRandom := range []bool{false, true} {

@@ -40,7 +40,8 @@ func TestTheEdgesOfASample(t *testing.T) {
 	require.Nil(t, none.Interval())
 	require.Nil(t, sampleOf([]float64{0.1, 0.9}, "a", "a").SE(), "one cluster has no spread")
 	require.Nil(t, sampleOf([]float64{0.5, 0.5}, "", "").Interval())
-	require.Nil(t, sampleOf([]float64{0, 1, 0, 1}, "a", "a", "b", "b").Interval(), "the means of both clusters are the same")
+	require.Nil(t, sampleOf([]float64{0, 1, 0, 1}, "a", "a", "b", "b").Interval(),
+		"the means of both clusters are the same")
 	change := paired([]float64{0, 0, 0}, []float64{1, 0, 0.5}, []string{"a", "a", "a"}, 0)
 	require.Equal(t, []int{3, 1}, []int{change.N, change.Clusters})
 	require.Nil(t, change.P)

@@ -8,16 +8,16 @@ const DefaultConfidence = 0.95
 // mostVotes is the maximum number of runs of a question.
 const mostVotes = 20
 
-// IsSettled reports whether more runs of a question are unlikely to change its most common answer: first and second are the
-// numbers of runs that gave its two most common answers. It is settled if I₀.₅(first + 1, second + 1) ≤ 1 − confidence, the
-// chance that the leader is not the most common answer (Adaptive-Consistency, arXiv:2305.11860).
+// IsSettled reports whether more runs of a question are unlikely to change its most common answer: first and second are
+// the numbers of runs that gave its two most common answers. It is settled if I₀.₅(first + 1, second + 1) ≤ 1 −
+// confidence, the chance that the leader is not the most common answer (Adaptive-Consistency, arXiv:2305.11860).
 func IsSettled(first, second int, confidence float64) bool {
 	const noise = 1e-12 // of 1 − confidence, which has no exact binary fraction
 	return chanceToTrail(max(first, second), min(first, second)) <= 1-confidence+noise
 }
 
-// chanceToTrail returns I₀.₅(first + 1, second + 1): the probability of more than first heads in first + second + 1 throws of
-// a coin.
+// chanceToTrail returns I₀.₅(first + 1, second + 1): the probability of more than first heads in first + second + 1
+// throws of a coin.
 func chanceToTrail(first, second int) float64 {
 	throws, ways := first+second+1, 0.0
 	for heads := first + 1; heads <= throws; heads++ {

@@ -54,7 +54,8 @@ const within = 1e-9
 func Fisher(passesA, runsA, passesB, runsB int) (p float64) {
 	passes := passesA + passesB
 	logOf := func(a int) float64 {
-		return combin.LogGeneralizedBinomial(float64(runsA), float64(a)) + combin.LogGeneralizedBinomial(float64(runsB), float64(passes-a)) -
+		return combin.LogGeneralizedBinomial(float64(runsA), float64(a)) + combin.LogGeneralizedBinomial(float64(runsB),
+			float64(passes-a)) -
 			combin.LogGeneralizedBinomial(float64(runsA+runsB), float64(passes))
 	}
 	own := logOf(passesA)
@@ -66,9 +67,10 @@ func Fisher(passesA, runsA, passesB, runsB int) (p float64) {
 	return min(1, p)
 }
 
-// Shift counts all relabelings up to mostRelabelings. Above that, the p-value is that of mostRelabelings draws: what they
-// give on average where relabelings can be counted in at most mostRelabelings groups, of those that divide equal answers
-// alike, and otherwise that of draws with a fixed seed. So the same answers always have the same p-value, in bounded time.
+// Shift counts all relabelings up to mostRelabelings. Above that, the p-value is that of mostRelabelings draws: what
+// they give on average where relabelings can be counted in at most mostRelabelings groups, of those that divide equal
+// answers alike, and otherwise that of draws with a fixed seed. So the same answers always have the same p-value, in
+// bounded time.
 const (
 	mostRelabelings = 20_000
 	seed            = 20_000
@@ -107,7 +109,8 @@ type division struct {
 	// other: their group does not matter.
 	totals []int
 	alone  int
-	// terms are the contributions to the statistic of each answer in totals, by how many of its runs are in the first group.
+	// terms are the contributions to the statistic of each answer in totals, by how many of its runs are in the first
+	// group.
 	terms [][]float64
 	// observed is the statistic of the actual groups. hits counts the divisions, out of all, whose statistic is at
 	// most that.
@@ -147,8 +150,8 @@ func newDivision(a, b []string) *division {
 	return d
 }
 
-// isCountable reports whether there are at most mostRelabelings ways to choose how many runs of each answer are in the first
-// group.
+// isCountable reports whether there are at most mostRelabelings ways to choose how many runs of each answer are in the
+// first group.
 func (d *division) isCountable() bool {
 	ways := 1
 	for _, total := range d.totals {

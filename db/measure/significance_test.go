@@ -15,7 +15,8 @@ import (
 // hand.
 func TestPValuesAreAdjustedTogether(t *testing.T) {
 	t.Parallel()
-	given := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1}
+	given := []float64{0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719,
+		0.6528, 0.7590, 1}
 	var p []*float64
 	for n := range given {
 		p = append(p, &given[len(given)-1-n]) // the values come in another order
@@ -23,7 +24,8 @@ func TestPValuesAreAdjustedTogether(t *testing.T) {
 	p = append(p, nil)
 	adjusted := measure.Adjust(p)
 	require.Nil(t, adjusted[15], "what is unknown does not count")
-	want := []float64{0.0015, 0.003, 0.0095, 0.035625, 0.0603, 0.06385714, 0.06385714, 0.0645, 0.0765, 0.486, 0.58118182, 0.714875, 0.75323077, 0.81321429, 1}
+	want := []float64{0.0015, 0.003, 0.0095, 0.035625, 0.0603, 0.06385714, 0.06385714, 0.0645, 0.0765, 0.486, 0.58118182,
+		0.714875, 0.75323077, 0.81321429, 1}
 	for n, value := range want {
 		require.InDelta(t, value, *adjusted[14-n], 1e-8)
 	}
@@ -54,7 +56,8 @@ func TestFishersExactTest(t *testing.T) {
 		runsA, runsB := 1+random.IntN(10), 1+random.IntN(10)
 		a, b := random.IntN(runsA+1), random.IntN(runsB+1)
 		require.InDelta(t, fisher(a, runsA, b, runsB), measure.Fisher(a, runsA, b, runsB), 1e-9)
-		require.InDelta(t, measure.Fisher(b, runsB, a, runsA), measure.Fisher(a, runsA, b, runsB), 1e-12, "no side comes first")
+		require.InDelta(t, measure.Fisher(b, runsB, a, runsA), measure.Fisher(a, runsA, b, runsB), 1e-12,
+			"no side comes first")
 	}
 }
 
@@ -114,7 +117,8 @@ func TestThePermutationTestOfAnswers(t *testing.T) {
 	// If there are too many relabelings to count, the same ones are drawn each time.
 	long := measure.Shift(runKeys(strings.Repeat("A", 10)), runKeys(strings.Repeat("A", 3)+strings.Repeat("B", 7)))
 	require.InDelta(t, 0.0031, *long, 0.0015, "1 : 2 · C(13, 10) C(7, 0) / C(20, 10) and its mirror image")
-	require.Equal(t, long, measure.Shift(runKeys(strings.Repeat("A", 10)), runKeys(strings.Repeat("A", 3)+strings.Repeat("B", 7))))
+	require.Equal(t, long, measure.Shift(runKeys(strings.Repeat("A", 10)),
+		runKeys(strings.Repeat("A", 3)+strings.Repeat("B", 7))))
 	require.InDelta(t, 1.0/20001, *measure.Shift(runKeys(strings.Repeat("A", 20)), runKeys(strings.Repeat("B", 20))), 1e-9)
 }
 
@@ -183,7 +187,9 @@ func TestTheWinnerIsMeasuredAgainstTheRunnerUp(t *testing.T) {
 	require.Equal(t, 2, swapped.Leader)
 	require.Equal(t, 1, swapped.RunnerUp)
 	near := variant(.8, .9, .8, .9, .9, .9)
-	require.Nil(t, measure.Win([][]measure.ComparedQuestion{low, high, near}, measure.By{Of: share}, measure.Matters{}), "the next best may be as good")
+	require.Nil(t, measure.Win([][]measure.ComparedQuestion{low, high, near}, measure.By{Of: share}, measure.Matters{}),
+		"the next best may be as good")
 	require.Nil(t, measure.Win([][]measure.ComparedQuestion{high}, measure.By{Of: share}, measure.Matters{}), "alone")
-	require.Nil(t, measure.Win([][]measure.ComparedQuestion{{{ID: 1}}, {{ID: 1}}}, measure.By{Of: share}, measure.Matters{}), "nothing is known")
+	require.Nil(t, measure.Win([][]measure.ComparedQuestion{{{ID: 1}}, {{ID: 1}}}, measure.By{Of: share},
+		measure.Matters{}), "nothing is known")
 }

@@ -108,7 +108,8 @@ func equalVariants(random *rand.Rand, variants, questions, runs int) [][]Compare
 			success := float64(passes(random, 0.98, runs)) / float64(runs)
 			id := strconv.Itoa(n)
 			list[v] = append(list[v], ComparedQuestion{
-				ID: int64(n), QuestionID: id, Text: id, PassShare: &share, Agreement: &agreement, LatencyMS: &latency, SuccessRate: &success,
+				ID: int64(n), QuestionID: id, Text: id, PassShare: &share, Agreement: &agreement, LatencyMS: &latency,
+				SuccessRate: &success,
 			})
 		}
 	}
@@ -116,8 +117,12 @@ func equalVariants(random *rand.Rand, variants, questions, runs int) [][]Compare
 }
 
 var simulatedNumbers = []By{
-	{Of: func(q ComparedQuestion) *float64 { return q.PassShare }}, {Of: func(q ComparedQuestion) *float64 { return q.Agreement }},
-	{Of: func(q ComparedQuestion) *float64 { return q.SuccessRate }}, {Of: func(q ComparedQuestion) *float64 { return q.LatencyMS }, IsLessBetter: true},
+	{Of: func(q ComparedQuestion) *float64 {
+		return q.PassShare
+	}}, {Of: func(q ComparedQuestion) *float64 { return q.Agreement }},
+	{Of: func(q ComparedQuestion) *float64 {
+		return q.SuccessRate
+	}}, {Of: func(q ComparedQuestion) *float64 { return q.LatencyMS }, IsLessBetter: true},
 }
 
 // falseStars is the share of reports of equal variants that say of any that it is better than another.
@@ -139,7 +144,8 @@ func falseWorse(variants int) float64 {
 		var tests []GateTest
 		for _, questions := range all[1:] {
 			for _, by := range simulatedNumbers {
-				tests = append(tests, GateTest{Change: CompareTasks(all[0], questions).Change(by.Of), IsLessBetter: by.IsLessBetter})
+				tests = append(tests, GateTest{Change: CompareTasks(all[0], questions).Change(by.Of),
+					IsLessBetter: by.IsLessBetter})
 			}
 		}
 		for _, result := range Gate(tests) {
@@ -208,8 +214,9 @@ func simulations() (lines []simulated) {
 			for _, rho := range []float64{0, 0.5} {
 				for _, runs := range []int{1, 3, 5, 10} {
 					line := simulated{
-						zh:    fmt.Sprintf("95%% 置信区间包含真实值：通过率 %.0f%%，%d 题 × %d 次，同题相关 %.1f", 100*rate, questions, runs, rho),
-						en:    fmt.Sprintf("95%% interval covers the truth: pass rate %.0f%%, %d questions × %d, correlation %.1f", 100*rate, questions, runs, rho),
+						zh: fmt.Sprintf("95%% 置信区间包含真实值：通过率 %.0f%%，%d 题 × %d 次，同题相关 %.1f", 100*rate, questions, runs, rho),
+						en: fmt.Sprintf("95%% interval covers the truth: pass rate %.0f%%, %d questions × %d, correlation %.1f",
+							100*rate, questions, runs, rho),
 						share: coverage(rate, questions, 1, runs, rho), least: 0.93, most: 0.97,
 					}
 					if rate == 0.9 {
@@ -224,18 +231,21 @@ func simulations() (lines []simulated) {
 		}
 	}
 	lines = append(lines, simulated{
-		zh: "95% 置信区间包含真实值：通过率 80%，50 段对话 × 5 轮 × 3 次，同段相关 0.5", en: "95% interval covers the truth: pass rate 80%, 50 conversations × 5 turns × 3, correlation 0.5",
+		zh:    "95% 置信区间包含真实值：通过率 80%，50 段对话 × 5 轮 × 3 次，同段相关 0.5",
+		en:    "95% interval covers the truth: pass rate 80%, 50 conversations × 5 turns × 3, correlation 0.5",
 		share: coverage(0.8, 50, 5, 3, 0.5), least: 0.93, most: 0.97,
 	})
 	for variants := 2; variants <= 6; variants++ {
 		lines = append(lines, simulated{
-			zh: fmt.Sprintf("%d 个相同的方案，报告中有 ★ 或有一个方案优于另一个", variants), en: fmt.Sprintf("a star, or a variant that is better than another, in a report of %d equal variants", variants),
+			zh:    fmt.Sprintf("%d 个相同的方案，报告中有 ★ 或有一个方案优于另一个", variants),
+			en:    fmt.Sprintf("a star, or a variant that is better than another, in a report of %d equal variants", variants),
 			share: falseStars(variants), most: 0.05,
 		})
 	}
 	for _, variants := range []int{1, 3} {
 		lines = append(lines, simulated{
-			zh: fmt.Sprintf("%d 个与基准相同的方案，发布前评测判为变差", variants), en: fmt.Sprintf("a gate finds one of %d variants, equal to the baseline, worse", variants),
+			zh:    fmt.Sprintf("%d 个与基准相同的方案，发布前评测判为变差", variants),
+			en:    fmt.Sprintf("a gate finds one of %d variants, equal to the baseline, worse", variants),
 			share: falseWorse(variants), most: 0.05,
 		})
 	}
@@ -243,15 +253,20 @@ func simulations() (lines []simulated) {
 	perNight := func(share float64) string { return strconv.FormatFloat(share, 'f', 2, 64) }
 	for _, questions := range []int{50, 200} {
 		lines = append(lines, simulated{
-			zh: fmt.Sprintf("%d 夜没有变化（%d 题 × 5 次），告警次数", nights, questions), en: fmt.Sprintf("alarms in %d nights without a change (%d questions × 5)", nights, questions),
+			zh:    fmt.Sprintf("%d 夜没有变化（%d 题 × 5 次），告警次数", nights, questions),
+			en:    fmt.Sprintf("alarms in %d nights without a change (%d questions × 5)", nights, questions),
 			share: falseAlarms(nights, nightOf(questions, 5)), most: 1, written: perNight,
 		})
 	}
 	return append(lines, simulated{
-		zh: fmt.Sprintf("%d 夜没有变化（每夜误差未知），告警次数", nights), en: fmt.Sprintf("alarms in %d nights without a change (errors of nights unknown)", nights),
-		share: falseAlarms(nights, func(random *rand.Rand) Night { return Night{Value: random.NormFloat64()} }), most: 1, written: perNight,
+		zh: fmt.Sprintf("%d 夜没有变化（每夜误差未知），告警次数", nights),
+		en: fmt.Sprintf("alarms in %d nights without a change (errors of nights unknown)", nights),
+		share: falseAlarms(nights, func(random *rand.Rand) Night {
+			return Night{Value: random.NormFloat64()}
+		}), most: 1, written: perNight,
 	}, simulated{
-		zh: fmt.Sprintf("%d 夜没有变化（120 题 × 5 次，每万次调用有 5 次失败），告警次数", nights), en: fmt.Sprintf("alarms in %d nights without a change (120 questions × 5, 5 of 10,000 calls fail)", nights),
+		zh:    fmt.Sprintf("%d 夜没有变化（120 题 × 5 次，每万次调用有 5 次失败），告警次数", nights),
+		en:    fmt.Sprintf("alarms in %d nights without a change (120 questions × 5, 5 of 10,000 calls fail)", nights),
 		share: falseAlarms(nights, rareFailures), most: 1, written: perNight,
 	})
 }

@@ -28,9 +28,9 @@ func (c Comparison) Changed() (changed []Pair) {
 	return changed
 }
 
-// TestQuestions tests whether each question changed, and stores the outcomes in the pairs: all of them are one family. The
-// verdicts decide where both sides have some, otherwise the answers: keys returns their keys on both sides (Shift), for the pair at
-// an index, on all processors. The only error is the context's.
+// TestQuestions tests whether each question changed, and stores the outcomes in the pairs: all of them are one family.
+// The verdicts decide where both sides have some, otherwise the answers: keys returns their keys on both sides (Shift),
+// for the pair at an index, on all processors. The only error is the context's.
 func TestQuestions(ctx context.Context, pairs []Pair, keys func(n int) (a, b []string)) error {
 	p := make([]*float64, len(pairs))
 	workers := runtime.GOMAXPROCS(0)
@@ -87,8 +87,8 @@ func (f Fresh) missing() int { return f.Last - f.First + 1 - len(f.Keys) }
 // Confirmed is what the runs that were made to confirm a question's change say.
 type Confirmed struct {
 	A, B Fresh
-	// Tested is the test of these runs alone, with Q adjusted for all confirmed questions; nil while runs are missing, or if there are too
-	// few.
+	// Tested is the test of these runs alone, with Q adjusted for all confirmed questions; nil while runs are missing, or
+	// if there are too few.
 	Tested  *Tested
 	Outcome Outcome
 }
@@ -111,8 +111,8 @@ const (
 // Outcomes are all outcomes.
 var Outcomes = []Outcome{Held, NotHeld, IsAsking, Untested}
 
-// ConfirmQuestions decides for the pairs that were asked again whether their changes held, by their fresh runs alone: all of these are one
-// family, with the limit of changed questions.
+// ConfirmQuestions decides for the pairs that were asked again whether their changes held, by their fresh runs alone:
+// all of these are one family, with the limit of changed questions.
 func ConfirmQuestions(pairs []Pair) {
 	var p []*float64
 	var places []int

@@ -16,7 +16,8 @@ func TestSingleQuestionsAreTested(t *testing.T) {
 	t.Parallel()
 	judged := func(id int64, passesA, passesB int) measure.Pair {
 		return measure.Pair{
-			A: measure.ComparedQuestion{ID: id, Judged: 5, Passes: passesA}, B: measure.ComparedQuestion{ID: id, Judged: 5, Passes: passesB},
+			A: measure.ComparedQuestion{ID: id, Judged: 5, Passes: passesA},
+			B: measure.ComparedQuestion{ID: id, Judged: 5, Passes: passesB},
 		}
 	}
 	pairs := []measure.Pair{judged(1, 5, 0), judged(2, 5, 4), {}, {}}
@@ -31,8 +32,8 @@ func TestSingleQuestionsAreTested(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	require.ErrorIs(t, measure.TestQuestions(ended, slices.Clone(pairs), keysOf), context.Canceled)
-	// 2 of C(10,5) = 252 tables are as uneven as 5 : 0; 5 : 4 is the most likely table with its mirror; of the 252 divisions of five
-	// A and five B two keep them apart.
+	// 2 of C(10,5) = 252 tables are as uneven as 5 : 0; 5 : 4 is the most likely table with its mirror; of the 252
+	// divisions of five A and five B two keep them apart.
 	require.InDelta(t, 2.0/252, pairs[0].Tested.P, 1e-9)
 	require.InDelta(t, 1, pairs[1].Tested.P, 1e-9)
 	require.InDelta(t, 2.0/252, pairs[2].Tested.P, 1e-9)
@@ -52,7 +53,8 @@ func TestAChangeIsConfirmedByItsFreshRunsAlone(t *testing.T) {
 	fresh := func(keys string, judged, passes int) measure.Fresh {
 		return measure.Fresh{First: 6, Last: 10, Keys: runKeys(keys), Judged: judged, Passes: passes}
 	}
-	fell := measure.Pair{A: measure.ComparedQuestion{Judged: 5, Passes: 5}, B: measure.ComparedQuestion{Judged: 5, Passes: 0}}
+	fell := measure.Pair{A: measure.ComparedQuestion{Judged: 5, Passes: 5},
+		B: measure.ComparedQuestion{Judged: 5, Passes: 0}}
 	of := func(pair measure.Pair, a, b measure.Fresh) measure.Pair {
 		pair.Confirmed = &measure.Confirmed{A: a, B: b}
 		return pair
@@ -63,7 +65,8 @@ func TestAChangeIsConfirmedByItsFreshRunsAlone(t *testing.T) {
 		of(fell, fresh("AAAAA", 5, 0), fresh("BBBBB", 5, 5)),
 		of(measure.Pair{}, fresh("AAAAA", 0, 0), fresh("BBBBB", 0, 0)),
 		of(fell, fresh("AAAAA", 5, 5), fresh("BBB", 3, 0)),
-		of(measure.Pair{}, measure.Fresh{First: 6, Last: 6, Keys: runKeys("A")}, measure.Fresh{First: 6, Last: 6, Keys: runKeys("B")}),
+		of(measure.Pair{}, measure.Fresh{First: 6, Last: 6, Keys: runKeys("A")},
+			measure.Fresh{First: 6, Last: 6, Keys: runKeys("B")}),
 		{},
 	}
 	measure.ConfirmQuestions(pairs)
@@ -72,7 +75,8 @@ func TestAChangeIsConfirmedByItsFreshRunsAlone(t *testing.T) {
 		outcomes = append(outcomes, pair.Confirmed.Outcome)
 	}
 	require.Equal(t, []measure.Outcome{
-		measure.Held, measure.NotHeld, measure.NotHeld /* in the other direction */, measure.Held, measure.IsAsking, measure.Untested,
+		measure.Held, measure.NotHeld, measure.NotHeld /* in the other direction */, measure.Held, measure.IsAsking,
+		measure.Untested,
 	}, outcomes)
 	require.InDelta(t, 2.0/252*4/3, pairs[0].Confirmed.Tested.Q, 1e-9, "three of four tests have this p")
 	require.Nil(t, pairs[4].Confirmed.Tested)

@@ -64,7 +64,8 @@ type FiringSummary struct {
 	Variants []VariantPoints `json:"variants"`
 	// Alerts are the reasons for an alert; empty if nothing was watched.
 	Alerts []Finding `json:"alerts,omitempty"`
-	// Drifts are the metrics whose moving averages left their limits at this firing, in the first firing of each excursion.
+	// Drifts are the metrics whose moving averages left their limits at this firing, in the first firing of each
+	// excursion.
 	Drifts []Drift `json:"drifts,omitempty"`
 	// FactChanges are the questions whose facts changed since the previous firing; nil if there was none.
 	FactChanges *FactChanges `json:"facts_changed,omitempty"`
@@ -159,7 +160,8 @@ type Watch struct {
 	Margin  float64
 }
 
-// Finding is a reason for an alert: the metric of a variant is below the limit, significantly worse than before, or both.
+// Finding is a reason for an alert: the metric of a variant is below the limit, significantly worse than before, or
+// both.
 type Finding struct {
 	// Variant is the variant's name; empty for a plain task.
 	Variant string  `json:"variant,omitempty"`
@@ -210,7 +212,8 @@ func (w Watch) Look(variants []Watched) (found []Finding) {
 		}
 		finding := Finding{Variant: variant.Name, Value: point.Value}
 		if result.Verdict == IsWorse {
-			finding.Value, finding.Baseline, finding.Firings, finding.Adjusted = *change.MeanB, change.MeanA, len(variant.Before), result.Adjusted
+			finding.Value, finding.Baseline, finding.Firings, finding.Adjusted = *change.MeanB, change.MeanA,
+				len(variant.Before), result.Adjusted
 		}
 		if w.Below != nil && point.Value < *w.Below {
 			finding.Value, finding.Below = point.Value, w.Below

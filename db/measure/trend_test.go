@@ -12,7 +12,8 @@ import (
 func questions(agreements ...float64) (list []measure.ComparedQuestion) {
 	for n, agreement := range agreements {
 		latency, cost := agreement*1000, agreement/100
-		list = append(list, measure.ComparedQuestion{ID: int64(n), QuestionID: fmt.Sprint("q", n), Agreement: &agreement, LatencyMS: &latency, Cost: &cost})
+		list = append(list, measure.ComparedQuestion{ID: int64(n), QuestionID: fmt.Sprint("q", n), Agreement: &agreement,
+			LatencyMS: &latency, Cost: &cost})
 	}
 	return list
 }
@@ -22,7 +23,8 @@ func TestPointsHaveTheirIntervals(t *testing.T) {
 	cost := "0.12"
 	points := measure.PointsOf(questions(0.6, 0.8, 1), &cost)
 	require.InDelta(t, 0.8, points[measure.MetricAgreement].Value, 1e-9)
-	require.InDelta(t, 0.8-4.302653*0.2/1.7320508, *points[measure.MetricAgreement].Low, 1e-6) // Student's t with 2 degrees of freedom
+	// Student's t with 2 degrees of freedom
+	require.InDelta(t, 0.8-4.302653*0.2/1.7320508, *points[measure.MetricAgreement].Low, 1e-6)
 	require.InDelta(t, 1, *points[measure.MetricAgreement].High, 1e-9)
 	require.InDelta(t, 800, points[measure.MetricLatency].Value, 1e-9)
 	require.Greater(t, *points[measure.MetricLatency].High, 1000.0)
@@ -38,14 +40,16 @@ func TestPointsHaveTheirIntervals(t *testing.T) {
 
 // variant makes a variant that is watched.
 func variant(now []measure.ComparedQuestion, before ...[]measure.ComparedQuestion) measure.Watched {
-	return measure.Watched{VariantPoints: measure.VariantPoints{Points: measure.PointsOf(now, nil)}, Now: now, Before: before}
+	return measure.Watched{VariantPoints: measure.VariantPoints{Points: measure.PointsOf(now, nil)}, Now: now,
+		Before: before}
 }
 
 func TestWhatIsReasonForAnAlert(t *testing.T) {
 	t.Parallel()
 	limit := 0.7
 	now := questions(0.5, 0.55, 0.6, 0.5, 0.62, 0.58)
-	steady := [][]measure.ComparedQuestion{questions(0.9, 0.95, 1, 0.92, 0.97, 0.99), questions(0.95, 0.9, 0.98, 0.9, 1, 0.96)}
+	steady := [][]measure.ComparedQuestion{questions(0.9, 0.95, 1, 0.92, 0.97, 0.99),
+		questions(0.95, 0.9, 0.98, 0.9, 1, 0.96)}
 	fallen := variant(now, steady...)
 	look := func(watch measure.Watch, variants ...measure.Watched) []measure.Finding { return watch.Look(variants) }
 	ifWorse := measure.Watch{Metric: measure.MetricAgreement, IfWorse: true}
@@ -58,7 +62,8 @@ func TestWhatIsReasonForAnAlert(t *testing.T) {
 	require.Empty(t, look(ifWorse, variant(now)), "nothing to compare with")
 	require.Empty(t, look(ifWorse, variant(steady[0], steady[1])), "no difference is shown")
 	require.Empty(t, look(measure.Watch{Metric: measure.MetricPassRate, Below: &limit}, variant(now)), "unknown")
-	require.Empty(t, look(measure.Watch{Metric: measure.MetricAgreement, IfWorse: true, Margin: 0.5}, fallen), "within the margin")
+	require.Empty(t, look(measure.Watch{Metric: measure.MetricAgreement, IfWorse: true, Margin: 0.5}, fallen),
+		"within the margin")
 	broken := look(ifWorse, variant(questions(0, 0, 0), questions(1, 1, 1)))
 	require.Len(t, broken, 1, "each question lost the same, which has no interval")
 	require.Nil(t, broken[0].Adjusted)

@@ -92,7 +92,8 @@ type Delivery struct {
 }
 
 const columns = `
-		d.id, d.channel_id, c.name AS channel_name, d.launch_id, l.task_id, t.task_name, d.event, d.sequence, d.message_id, d.detail, d.state, d.attempts, d.next_at,
+		d.id, d.channel_id, c.name AS channel_name, d.launch_id, l.task_id, t.task_name, d.event, d.sequence,
+		d.message_id, d.detail, d.state, d.attempts, d.next_at,
 		d.give_up_at, d.response_status, d.error, d.created_at, d.ended_at`
 
 const ofTasks = `
@@ -108,7 +109,8 @@ func New(db *pg.Pool) Outbox { return Outbox{db} }
 
 // Announce writes, within the transaction that makes the change, a delivery for each channel of the launch's task
 // that subscribes to the event. An existing delivery is left unchanged.
-func Announce(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID, event Event, sequence int, detail json.RawMessage) error {
+func Announce(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID, event Event, sequence int,
+	detail json.RawMessage) error {
 	const announce = `
 		INSERT INTO deliveries (channel_id, launch_id, event, sequence, detail)
 		SELECT c.id, l.id, $2, $3, CAST($4 AS json)
@@ -130,7 +132,8 @@ func Announce(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID, ev
 // announces its end after the last of them.
 func Ended(ctx context.Context, tx sqlx.ExtContext, launchID uuid.UUID) error {
 	const read = `
-		SELECT CASE status WHEN 'SUCCEEDED' THEN 'finished' WHEN 'STOPPED' THEN 'stopped' ELSE 'failed' END AS event, pushes_results
+		SELECT CASE status WHEN 'SUCCEEDED' THEN 'finished' WHEN 'STOPPED' THEN 'stopped' ELSE 'failed' END AS event,
+		pushes_results
 		FROM launches
 		WHERE id = $1`
 	var launch struct {
@@ -154,7 +157,8 @@ func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Del
 	const claim = `
 		WITH free AS (
 			SELECT c.id, greatest(0, $2 - (
-				SELECT count(*) FROM deliveries o WHERE o.channel_id = c.id AND o.state = 'PENDING' AND o.claimed_until > now())) AS slots
+				SELECT count(*) FROM deliveries o WHERE o.channel_id = c.id AND o.state = 'PENDING' AND o.claimed_until > now())) AS
+				slots
 			FROM channels c
 			WHERE c.archived_at IS NULL
 			  AND c.id IN (SELECT channel_id FROM deliveries WHERE state = 'PENDING' AND next_at <= now())),
@@ -164,7 +168,8 @@ func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Del
 			CROSS JOIN LATERAL (
 				SELECT d.id
 				FROM deliveries d
-				WHERE d.channel_id = free.id AND d.state = 'PENDING' AND d.next_at <= now() AND (d.claimed_until IS NULL OR d.claimed_until <= now())
+				WHERE d.channel_id = free.id AND d.state = 'PENDING' AND d.next_at <= now()
+				AND (d.claimed_until IS NULL OR d.claimed_until <= now())
 				  AND (d.event NOT IN ('finished', 'stopped', 'failed') OR NOT EXISTS (
 					SELECT
 					FROM deliveries r
@@ -241,9 +246,12 @@ func (o Outbox) Get(ctx context.Context, channelID uuid.UUID, id int64) (d Deliv
 }
 
 // List returns deliveries of a channel, newest first, and how many there are in all.
-func (o Outbox) List(ctx context.Context, channelID uuid.UUID, offset, limit int) (found []Delivery, total int, err error) {
-	const list = `SELECT ` + columns + ` FROM deliveries d` + ofTasks + ` WHERE d.channel_id = $1 ORDER BY d.id DESC OFFSET $2 LIMIT $3`
-	if err := o.db.GetContext(ctx, &total, `SELECT count(*) FROM deliveries WHERE channel_id = $1`, channelID); err != nil {
+func (o Outbox) List(ctx context.Context, channelID uuid.UUID, offset,
+	limit int) (found []Delivery, total int, err error) {
+	const list = `SELECT ` + columns + ` FROM deliveries d` + ofTasks + ` WHERE d.channel_id = $1
+		ORDER BY d.id DESC OFFSET $2 LIMIT $3`
+	if err := o.db.GetContext(ctx, &total, `SELECT count(*) FROM deliveries WHERE channel_id = $1`, channelID); err !=
+		nil {
 		return nil, 0, pg.Classify("count deliveries", err)
 	}
 	err = o.db.SelectContext(ctx, &found, list, channelID, offset, limit)
@@ -266,7 +274,8 @@ func (o Outbox) OfTask(ctx context.Context, taskID uuid.UUID, limit int) (found 
 func (o Outbox) SendAgain(ctx context.Context, channelID uuid.UUID, id int64) error {
 	const again = `
 		UPDATE deliveries
-		SET state = 'PENDING', attempts = 0, next_at = now(), give_up_at = now() + interval '1 day', claimed_until = NULL, ended_at = NULL
+		SET state = 'PENDING', attempts = 0, next_at = now(), give_up_at = now() + interval '1 day', claimed_until = NULL,
+		ended_at = NULL
 		WHERE channel_id = $1 AND id = $2 AND event <> 'test' AND (claimed_until IS NULL OR claimed_until <= now())`
 	result, err := o.db.ExecContext(ctx, again, channelID, id)
 	return pg.RequireRow("send a delivery again", result, err)
@@ -334,7 +343,8 @@ func (o Outbox) AnnounceProgress(ctx context.Context) error {
 		SELECT l.id, 100 * work.done / work.total AS percent, extract(epoch FROM now() - l.started_at)::float8 AS seconds
 		FROM launches l
 		CROSS JOIN LATERAL (
-			SELECT count(*) FILTER (WHERE state = 'DONE') AS done, nullif(count(*), 0) AS total FROM units WHERE launch_id = l.id) work
+			SELECT count(*) FILTER (WHERE state = 'DONE') AS done, nullif(count(*), 0) AS total FROM units
+			WHERE launch_id = l.id) work
 		WHERE l.status = 'RUNNING'
 		  AND l.started_at < now() - $1 * interval '1 second'
 		  AND EXISTS (

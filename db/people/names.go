@@ -63,7 +63,9 @@ func CleanName(text string) string {
 
 // normalName returns a text in NFKC, with one blank between words.
 func normalName(text string) string {
-	words := strings.FieldsFunc(norm.NFKC.String(text), func(r rune) bool { return unicode.IsSpace(r) && !unicode.IsControl(r) })
+	words := strings.FieldsFunc(norm.NFKC.String(text), func(r rune) bool {
+		return unicode.IsSpace(r) && !unicode.IsControl(r)
+	})
 	return strings.Trim(strings.Join(words, " "), "\t\r\n ")
 }
 
@@ -72,6 +74,7 @@ func isInvisible(r rune) bool {
 	if r == ' ' {
 		return false
 	}
-	return !unicode.IsGraphic(r) || unicode.IsSpace(r) || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) ||
+	return !unicode.IsGraphic(r) || unicode.IsSpace(r) ||
+		unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) ||
 		r == '\u2800'
 }

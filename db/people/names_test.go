@@ -92,7 +92,8 @@ func TestNamesThatLookAlikeShareASkeleton(t *testing.T) {
 	} {
 		require.Equal(t, db.NameSkeleton(alike[0]), db.NameSkeleton(alike[1]), alike)
 	}
-	for _, different := range [][2]string{{"admin", "admins"}, {"李雷", "李蕾"}, {"Li Lei", "Li Le"}, {"member viewer", "member editor"}, {"王一", "王二"}, {"user 2", "user 3"}} {
+	for _, different := range [][2]string{{"admin", "admins"}, {"李雷", "李蕾"}, {"Li Lei", "Li Le"},
+		{"member viewer", "member editor"}, {"王一", "王二"}, {"user 2", "user 3"}} {
 		require.NotEqual(t, db.NameSkeleton(different[0]), db.NameSkeleton(different[1]), different)
 	}
 }

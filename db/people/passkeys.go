@@ -39,7 +39,8 @@ func (p People) AddPasskey(ctx context.Context, key Passkey) error {
 
 // UsePasskey stores a passkey's counter after a sign-in with it.
 func (p People) UsePasskey(ctx context.Context, key Passkey) error {
-	_, err := p.db.NamedExecContext(ctx, `UPDATE passkeys SET credential = :credential, used_at = now() WHERE id = :id AND user_id = :user_id`, key)
+	_, err := p.db.NamedExecContext(ctx, `UPDATE passkeys SET credential = :credential, used_at = now() WHERE id = :id
+		AND user_id = :user_id`, key)
 	return pg.Classify("record a passkey's use", err)
 }
 
@@ -55,7 +56,8 @@ func (p People) RemovePasskey(ctx context.Context, userID uuid.UUID, id []byte) 
 		if err != nil {
 			return err
 		}
-		const open = `UPDATE users SET needs_passkey = false WHERE id = $1 AND NOT EXISTS (SELECT FROM passkeys WHERE user_id = $1)`
+		const open = `UPDATE users SET needs_passkey = false WHERE id = $1
+			AND NOT EXISTS (SELECT FROM passkeys WHERE user_id = $1)`
 		_, err = tx.ExecContext(ctx, open, userID)
 		return pg.Classify("change how an account signs in", err)
 	})

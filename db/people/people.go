@@ -115,7 +115,8 @@ func hashOf(secret string) []byte {
 
 // PutChallenge stores the state of a flow that a request began, until it expires, and returns the secret that
 // ends the flow.
-func (p People) PutChallenge(ctx context.Context, kind string, detail []byte, lasts time.Duration) (secret string, err error) {
+func (p People) PutChallenge(ctx context.Context, kind string, detail []byte,
+	lasts time.Duration) (secret string, err error) {
 	const put = `
 		WITH old AS (DELETE FROM challenges WHERE expires_at < now())
 		INSERT INTO challenges (hash, kind, detail, expires_at) VALUES ($1, $2, $3, now() + $4 * interval '1 second')`
@@ -172,7 +173,8 @@ func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Du
 		ON CONFLICT (key) DO UPDATE
 		SET failures = CASE WHEN f.last_at < now() - $2 * interval '1 second' THEN 1 ELSE least(f.failures, $3) + 1 END,
 			last_at = CASE WHEN f.failures > $3 AND f.last_at >= now() - $2 * interval '1 second' THEN f.last_at ELSE now() END
-		RETURNING failures > $3 AS is_refused, extract(epoch FROM last_at + $2 * interval '1 second' - now())::float8 AS seconds`
+		RETURNING failures > $3 AS is_refused, extract(epoch
+		FROM last_at + $2 * interval '1 second' - now())::float8 AS seconds`
 	var found struct {
 		IsRefused bool    `db:"is_refused"`
 		Seconds   float64 `db:"seconds"`
@@ -188,7 +190,8 @@ func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Du
 
 // Refund uncounts an attempt under a key that turned out not to be a guess.
 func (p People) Refund(ctx context.Context, key string) error {
-	_, err := p.db.ExecContext(ctx, `UPDATE failed_sign_ins SET failures = greatest(0, failures - 1) WHERE key = $1`, hashOf(key))
+	_, err := p.db.ExecContext(ctx, `UPDATE failed_sign_ins SET failures = greatest(0, failures - 1)
+		WHERE key = $1`, hashOf(key))
 	return pg.Classify("refund an attempt", err)
 }
 

@@ -68,7 +68,8 @@ func (p People) AddProject(ctx context.Context, project Project) error {
 func (p People) ChangeProject(ctx context.Context, project Project) error {
 	const set = `
 		UPDATE projects
-		SET name = :name, uploads_per_day = :uploads_per_day, disk_bytes = :disk_bytes, calls_per_day = :calls_per_day, lanes = :lanes,
+		SET name = :name, uploads_per_day = :uploads_per_day, disk_bytes = :disk_bytes, calls_per_day = :calls_per_day,
+		lanes = :lanes,
 			cost_per_month = CAST(:cost_per_month AS numeric), updated_at = now()
 		WHERE id = :id`
 	result, err := p.db.NamedExecContext(ctx, set, project)
@@ -85,13 +86,16 @@ type ProjectSettings struct {
 	SmallestPoints, SmallestPercent *float64
 }
 
-// SetProjectSettings replaces what a project's own administrators change. It returns db.ErrNotFound if there is no such project.
+// SetProjectSettings replaces what a project's own administrators change. It returns db.ErrNotFound if there is no such
+// project.
 func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings ProjectSettings) error {
 	const set = `
 		UPDATE projects
-		SET review_reasons = $2, smallest_points = coalesce($3, smallest_points), smallest_percent = coalesce($4, smallest_percent), updated_at = now()
+		SET review_reasons = $2, smallest_points = coalesce($3, smallest_points),
+		smallest_percent = coalesce($4, smallest_percent), updated_at = now()
 		WHERE id = $1`
-	return p.changeRow(ctx, KindProject, "set a project's settings", set, id, append(pq.StringArray{}, settings.ReviewReasons...),
+	return p.changeRow(ctx, KindProject, "set a project's settings", set, id,
+		append(pq.StringArray{}, settings.ReviewReasons...),
 		settings.SmallestPoints, settings.SmallestPercent)
 }
 
@@ -140,7 +144,9 @@ func (p People) Members(ctx context.Context, projectID uuid.UUID) (members []Mem
 
 // SetMember gives an account a role in a project. It returns db.ErrNotFound if there is no such account.
 func (p People) SetMember(ctx context.Context, projectID, userID uuid.UUID, role Role) error {
-	return p.change(ctx, "set a member", func(tx *sqlx.Tx) error { return setMember(ctx, tx, projectID, userID, role, false) })
+	return p.change(ctx, "set a member", func(tx *sqlx.Tx) error {
+		return setMember(ctx, tx, projectID, userID, role, false)
+	})
 }
 
 func setMember(ctx context.Context, tx *sqlx.Tx, projectID, userID uuid.UUID, role Role, isGranted bool) error {
@@ -157,7 +163,8 @@ func setMember(ctx context.Context, tx *sqlx.Tx, projectID, userID uuid.UUID, ro
 
 // RemoveMember removes an account from a project. It returns db.ErrNotFound if it is not a member.
 func (p People) RemoveMember(ctx context.Context, projectID, userID uuid.UUID) error {
-	return p.changeRow(ctx, KindUser, "remove a member", `DELETE FROM memberships WHERE project_id = $1 AND user_id = $2`, projectID, userID)
+	return p.changeRow(ctx, KindUser, "remove a member", `DELETE FROM memberships WHERE project_id = $1
+		AND user_id = $2`, projectID, userID)
 }
 
 // places has, for each kind of object, the statement that finds its project and name.
@@ -166,7 +173,8 @@ var places = map[db.Kind]string{
 	KindProject: `SELECT id AS project_id, name FROM projects WHERE id = $1`,
 	KindToken:   `SELECT project_id, name FROM tokens WHERE id = $1`,
 	KindView:    `SELECT project_id, name FROM saved_views WHERE id = $1`,
-	KindShare:   `SELECT t.project_id, t.task_name AS name FROM shares s JOIN evaluation_tasks t ON t.id = s.task_id WHERE s.id = $1`,
+	KindShare: `SELECT t.project_id, t.task_name AS name FROM shares s JOIN evaluation_tasks t ON t.id = s.task_id
+		WHERE s.id = $1`,
 }
 
 // ProjectOf returns the project and the name of an object – a task, a token, a link, a view or a project itself –, or
@@ -176,11 +184,13 @@ func (p People) ProjectOf(ctx context.Context, kind db.Kind, id uuid.UUID) (proj
 }
 
 // ProjectOfEntry returns the project and the name of an entry in one of the library's tables, or db.ErrNotFound.
-func (p People) ProjectOfEntry(ctx context.Context, table string, id uuid.UUID) (project uuid.UUID, name string, err error) {
+func (p People) ProjectOfEntry(ctx context.Context, table string,
+	id uuid.UUID) (project uuid.UUID, name string, err error) {
 	return p.placeOf(ctx, `SELECT project_id, name FROM `+table+` WHERE id = $1`, id, "entry")
 }
 
-func (p People) placeOf(ctx context.Context, read string, id uuid.UUID, kind db.Kind) (project uuid.UUID, name string, err error) {
+func (p People) placeOf(ctx context.Context, read string, id uuid.UUID,
+	kind db.Kind) (project uuid.UUID, name string, err error) {
 	var found struct {
 		ProjectID uuid.UUID `db:"project_id"`
 		Name      string    `db:"name"`

@@ -94,7 +94,8 @@ func amount(text string) float64 {
 // Near returns the quotas of a project that are nearly used up. Nothing is counted if it has no quotas.
 func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]QuotaNear, error) {
 	project, err := New(q.store).Project(ctx, projectID)
-	if err != nil || project.CallsPerDay == nil && project.UploadsPerDay == nil && project.DiskBytes == nil && project.CostPerMonth == nil {
+	if err != nil || project.CallsPerDay == nil && project.UploadsPerDay == nil && project.DiskBytes == nil &&
+		project.CostPerMonth == nil {
 		return nil, err
 	}
 	used, err := q.Used(ctx, projectID)
@@ -109,7 +110,8 @@ func NewQuotas(store *db.Store) Quotas { return Quotas{store} }
 
 const readUsed = `
 	SELECT p.used_bytes, p.measured_at,
-		coalesce((SELECT uploads FROM project_uploads WHERE project_id = p.id AND day = CAST(now() AT TIME ZONE 'Asia/Shanghai' AS date)), 0) AS uploads,
+		coalesce((SELECT uploads FROM project_uploads WHERE project_id = p.id
+		AND day = CAST(now() AT TIME ZONE 'Asia/Shanghai' AS date)), 0) AS uploads,
 		` + db.CallsToday + ` AS calls,
 		(SELECT count(*)
 			FROM lanes
@@ -206,7 +208,8 @@ func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) 
 		return pg.Classify("measure a project's storage", err)
 	}
 	if !found.IsTaken && found.DiskBytes != nil {
-		return &QuotaExceededError{QuotaDisk, fmt.Sprint(*found.DiskBytes>>20, " MB"), fmt.Sprint(found.UsedBytes>>20, " + ", bytes>>20, " MB")}
+		return &QuotaExceededError{QuotaDisk, fmt.Sprint(*found.DiskBytes>>20, " MB"),
+			fmt.Sprint(found.UsedBytes>>20, " + ", bytes>>20, " MB")}
 	}
 	return nil
 }
@@ -224,7 +227,8 @@ func (q Quotas) Measure(ctx context.Context) (found bool, err error) {
 			ORDER BY measured_at NULLS FIRST LIMIT 1),
 		sizes AS (
 			SELECT
-				(SELECT coalesce(sum(coalesce(pg_column_size(r.response_body), 0) + coalesce(pg_column_size(r.reasoning), 0) + coalesce(pg_column_size(r.response_bytes), 0) + 250), 0)
+				(SELECT coalesce(sum(coalesce(pg_column_size(r.response_body), 0) + coalesce(pg_column_size(r.reasoning),
+				0) + coalesce(pg_column_size(r.response_bytes), 0) + 250), 0)
 					FROM evaluation_runs r WHERE r.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
 				+ (SELECT coalesce(sum(pg_column_size(i.question) + pg_column_size(i.standard_answer) + 250), 0)
 					FROM evaluation_items i WHERE i.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
@@ -234,7 +238,8 @@ func (q Quotas) Measure(ctx context.Context) (found bool, err error) {
 					SELECT a.storage_key, max(a.size) AS size FROM assets a
 					WHERE a.state = 'STORED' AND a.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id)
 					GROUP BY a.task_id, a.storage_key) files)
-				+ (SELECT coalesce(sum(v.size), 0) FROM dataset_versions v JOIN datasets d ON d.id = v.entry_id WHERE d.project_id = p.id) AS bytes
+				+ (SELECT coalesce(sum(v.size), 0) FROM dataset_versions v JOIN datasets d ON d.id = v.entry_id
+				WHERE d.project_id = p.id) AS bytes
 			FROM p)
 		UPDATE projects SET used_bytes = (SELECT bytes FROM sizes), measured_at = now() WHERE id = (SELECT id FROM p)`
 	result, err := q.store.Pool().ExecContext(ctx, measure, measureAge.Seconds())

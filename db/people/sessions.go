@@ -36,7 +36,8 @@ type Session struct {
 
 // isValid is the condition for sessions that have not ended; its parameters follow $1. The hour is RightsLast.
 const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'
-	AND (s.method <> 'oidc' OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id AND r.checked_at > now() - interval '1 hour'))`
+	AND (s.method <> 'oidc' OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id
+	AND r.checked_at > now() - interval '1 hour'))`
 
 // maxBrowser is the maximum stored length of a browser's user agent.
 const maxBrowser = 300
@@ -55,7 +56,8 @@ func (p People) SignIn(ctx context.Context, session Session, before string) (sec
 			return pg.Classify("end the previous session", err)
 		}
 		var id uuid.UUID
-		err := tx.GetContext(ctx, &id, insert, hashOf(secret), session.UserID, session.Method, session.Address, session.Browser, maxBrowser, session.IsProven)
+		err := tx.GetContext(ctx, &id, insert, hashOf(secret), session.UserID, session.Method, session.Address,
+			session.Browser, maxBrowser, session.IsProven)
 		if err != nil { // the account may have been disabled a moment ago
 			return db.NotFound(KindUser, pg.Classify("begin a session", err))
 		}
@@ -98,7 +100,8 @@ func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, er
 		Session
 		IsFresh bool `db:"is_fresh"`
 	}
-	if err := p.db.GetContext(ctx, &found, read, hashOf(secret), IdleLimit.Seconds(), SessionLimit.Seconds(), FreshFor.Seconds()); err != nil {
+	if err := p.db.GetContext(ctx, &found, read, hashOf(secret), IdleLimit.Seconds(), SessionLimit.Seconds(),
+		FreshFor.Seconds()); err != nil {
 		return signed, db.NotFound(KindSession, pg.Classify("read a session", err))
 	}
 	signed.Session, signed.IsFresh = found.Session, found.IsFresh
@@ -122,7 +125,8 @@ func (p People) Sessions(ctx context.Context, userID uuid.UUID) (sessions []Sess
 
 // EndSession ends a session of an account. It returns db.ErrNotFound if there is no such session.
 func (p People) EndSession(ctx context.Context, userID, id uuid.UUID) error {
-	return p.changeRow(ctx, KindSession, "end a session", `DELETE FROM sessions WHERE user_id = $1 AND id = $2`, userID, id)
+	return p.changeRow(ctx, KindSession, "end a session", `DELETE FROM sessions WHERE user_id = $1 AND id = $2`,
+		userID, id)
 }
 
 // EndSessions ends all sessions of an account, and revokes its tokens except those kept.
@@ -148,9 +152,11 @@ func (p People) EndAllSessions(ctx context.Context) error {
 func (p People) RemoveEnded(ctx context.Context) error {
 	const remove = `
 		WITH old AS (DELETE FROM challenges WHERE expires_at < now()), 
-			unread AS (DELETE FROM sessions s USING provider_sessions p WHERE p.session_id = s.id AND p.checked_at < now() - interval '1 day'),
+			unread AS (DELETE FROM sessions s USING provider_sessions p WHERE p.session_id = s.id
+			AND p.checked_at < now() - interval '1 day'),
 			past AS (DELETE FROM failed_sign_ins WHERE last_at < now() - $3 * interval '1 second')
-		DELETE FROM sessions WHERE seen_at < now() - $1 * interval '1 second' OR created_at < now() - $2 * interval '1 second'`
+		DELETE FROM sessions WHERE seen_at < now() - $1 * interval '1 second'
+		OR created_at < now() - $2 * interval '1 second'`
 	_, err := p.db.ExecContext(ctx, remove, IdleLimit.Seconds(), SessionLimit.Seconds(), failuresKept.Seconds())
 	return pg.Classify("remove ended sessions", err)
 }

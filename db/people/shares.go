@@ -25,12 +25,14 @@ type Share struct {
 }
 
 const readShares = `
-	SELECT s.id, s.task_id, s.created_by, s.expires_at, s.revoked_at, s.used_at, s.created_at, s.expires_at <= now() AS is_expired
+	SELECT s.id, s.task_id, s.created_by, s.expires_at, s.revoked_at, s.used_at, s.created_at,
+	s.expires_at <= now() AS is_expired
 	FROM shares s`
 
 // AddShare stores a new link to a task's report and returns its secret, which nobody can read again.
 func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) (secret string, err error) {
-	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at) VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second')`
+	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at)
+		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second')`
 	secret = NewSecret()
 	err = p.db.InTx(ctx, "store a link", func(tx *sqlx.Tx) error {
 		var of uuid.UUID
@@ -71,5 +73,6 @@ func (p People) Shares(ctx context.Context, taskID uuid.UUID) (shares []Share, e
 
 // RevokeShare revokes a link with immediate effect. It returns db.ErrNotFound if there is no such link.
 func (p People) RevokeShare(ctx context.Context, id uuid.UUID) error {
-	return p.changeRow(ctx, KindShare, "revoke a link", `UPDATE shares SET revoked_at = coalesce(revoked_at, now()) WHERE id = $1`, id)
+	return p.changeRow(ctx, KindShare, "revoke a link", `UPDATE shares SET revoked_at = coalesce(revoked_at, now())
+		WHERE id = $1`, id)
 }

@@ -55,8 +55,10 @@ type Token struct {
 }
 
 const readTokens = `
-	SELECT t.id, t.name, t.hint, t.project_id, p.name AS project_name, t.role, t.reach, t.user_id, t.parent_id, u.name AS user_name, t.expires_at, t.used_at, t.revoked_at,
-		t.created_at, coalesce(t.expires_at <= now(), false) AS is_expired, t.reach <> 'project' AND coalesce(u.is_admin, true) AS may_manage
+	SELECT t.id, t.name, t.hint, t.project_id, p.name AS project_name, t.role, t.reach, t.user_id, t.parent_id,
+	u.name AS user_name, t.expires_at, t.used_at, t.revoked_at,
+		t.created_at, coalesce(t.expires_at <= now(), false) AS is_expired, t.reach <> 'project'
+		AND coalesce(u.is_admin, true) AS may_manage
 	FROM tokens t
 	JOIN projects p ON p.id = t.project_id
 	LEFT JOIN users u ON u.id = t.user_id`
@@ -73,7 +75,8 @@ func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) 
 		if err := db.TokenCap.Admit(ctx, tx, token.ProjectID); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID, token.Role, token.UserID,
+		_, err := tx.ExecContext(ctx, insert, token.ID, token.Name, hashOf(value), value[len(value)-4:], token.ProjectID,
+			token.Role, token.UserID,
 			lasts.Seconds(), token.ParentID, cmp.Or(token.Reach, ReachProject))
 		return pg.Classify("store a token", err)
 	})
@@ -92,7 +95,8 @@ func (p People) TokenOf(ctx context.Context, value string) (token Token, err err
 	const read = readTokens + `
 		WHERE t.hash = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
 		  AND (t.user_id IS NULL OR u.disabled_at IS NULL)`
-	const touch = `UPDATE tokens SET used_at = now() WHERE id = $1 AND coalesce(used_at < now() - interval '1 minute', true)`
+	const touch = `UPDATE tokens SET used_at = now() WHERE id = $1
+		AND coalesce(used_at < now() - interval '1 minute', true)`
 	if err := p.db.GetContext(ctx, &token, read, hashOf(value)); err != nil {
 		return token, db.NotFound(KindToken, pg.Classify("read a token", err))
 	}
@@ -125,12 +129,14 @@ func (p People) RoleIn(ctx context.Context, userID, projectID uuid.UUID) (role R
 
 // Tokens returns a page of the tokens of a project, newest first, and their total number; if userID is not nil,
 // only the tokens of that account.
-func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UUID, page db.Page) (tokens []Token, total int, err error) {
+func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UUID,
+	page db.Page) (tokens []Token, total int, err error) {
 	const where = ` WHERE project_id = $1 AND ($2::uuid IS NULL OR user_id = $2)`
 	if err := p.db.GetContext(ctx, &total, `SELECT count(*) FROM tokens`+where, projectID, userID); err != nil {
 		return nil, 0, pg.Classify("count the tokens", err)
 	}
-	const list = readTokens + ` WHERE t.project_id = $1 AND ($2::uuid IS NULL OR t.user_id = $2) ORDER BY t.created_at DESC, t.id LIMIT $3 OFFSET $4`
+	const list = readTokens + ` WHERE t.project_id = $1 AND ($2::uuid IS NULL OR t.user_id = $2)
+		ORDER BY t.created_at DESC, t.id LIMIT $3 OFFSET $4`
 	err = p.db.SelectContext(ctx, &tokens, list, projectID, userID, page.Size, page.Offset())
 	return tokens, total, pg.Classify("list the tokens", err)
 }

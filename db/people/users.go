@@ -41,7 +41,8 @@ type User struct {
 }
 
 const readUsers = `
-	SELECT u.id, u.name, u.password_hash, u.must_change_password, u.is_admin, u.needs_passkey, u.subject, u.disabled_at, u.signed_in_at, u.created_at,
+	SELECT u.id, u.name, u.password_hash, u.must_change_password, u.is_admin, u.needs_passkey, u.subject, u.disabled_at,
+	u.signed_in_at, u.created_at,
 		u.updated_at, (SELECT count(*) FROM passkeys WHERE user_id = u.id) AS passkeys
 	FROM users u`
 
@@ -83,7 +84,8 @@ func (p People) Users(ctx context.Context, nameContains string, page db.Page) (u
 	if err := p.db.GetContext(ctx, &total, `SELECT count(*) FROM users`+where, name); err != nil {
 		return nil, 0, pg.Classify("count the accounts", err)
 	}
-	err = p.db.SelectContext(ctx, &users, readUsers+where+` ORDER BY lower(name), id LIMIT $2 OFFSET $3`, name, page.Size, page.Offset())
+	err = p.db.SelectContext(ctx, &users, readUsers+where+` ORDER BY lower(name), id LIMIT $2 OFFSET $3`, name, page.Size,
+		page.Offset())
 	return users, total, pg.Classify("list the accounts", err)
 }
 
@@ -93,7 +95,8 @@ func (p People) AddUser(ctx context.Context, user User, memberships ...Membershi
 		INSERT INTO users (id, name, skeleton, password_hash, must_change_password, is_admin, subject)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	return p.change(ctx, "store an account", func(tx *sqlx.Tx) error {
-		_, err := tx.ExecContext(ctx, insert, user.ID, user.Name, db.NameSkeleton(user.Name), user.PasswordHash, user.MustChangePassword, user.IsAdmin, user.Subject)
+		_, err := tx.ExecContext(ctx, insert, user.ID, user.Name, db.NameSkeleton(user.Name), user.PasswordHash,
+			user.MustChangePassword, user.IsAdmin, user.Subject)
 		if err != nil {
 			return taken(pg.Classify("store an account", err))
 		}
@@ -154,7 +157,8 @@ func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) err
 	const set = `
 		UPDATE users
 		SET password_hash = coalesce($2, password_hash), is_admin = coalesce($3, is_admin),
-			disabled_at = CASE WHEN $4 THEN coalesce(disabled_at, now()) WHEN NOT $4 THEN NULL ELSE disabled_at END, updated_at = now()
+			disabled_at = CASE WHEN $4 THEN coalesce(disabled_at, now()) WHEN NOT $4 THEN NULL ELSE disabled_at END,
+			updated_at = now()
 		WHERE id = $1`
 	return p.change(ctx, "change an account", func(tx *sqlx.Tx) error {
 		before, err := countAdmins(ctx, tx)
@@ -210,7 +214,8 @@ func (p People) Grant(ctx context.Context, user User, memberships []Membership) 
 			return pg.Classify("apply the provider's groups", err)
 		}
 		for _, one := range memberships {
-			const add = `INSERT INTO memberships (project_id, user_id, role, is_granted) VALUES ($1, $2, $3, true) ON CONFLICT DO NOTHING`
+			const add = `INSERT INTO memberships (project_id, user_id, role, is_granted) VALUES ($1, $2, $3, true)
+				ON CONFLICT DO NOTHING`
 			if _, err := tx.ExecContext(ctx, add, one.ProjectID, user.ID, one.Role); err != nil {
 				return pg.Classify("apply the provider's groups", err)
 			}

@@ -62,7 +62,8 @@ type guardedConn struct {
 	isAbandoned bool
 }
 
-// ErrLongRefusal means that the server refused a statement with a message that is too long for the driver. The message is lost.
+// ErrLongRefusal means that the server refused a statement with a message that is too long for the driver. The message
+// is lost.
 var ErrLongRefusal = errors.New("PostgreSQL refused the statement with a message of more than 30,000 bytes")
 
 // check returns an error of the driver unchanged, after abandoning the connection if necessary.

@@ -44,7 +44,9 @@ var refused = map[string]func(ctx context.Context, pool *pg.Pool) error{
 		return pg.EachRow(ctx, pool, "read", read, []any{5000}, func(struct{ N int }) error { return nil })
 	},
 	"rows that are not read to their end": func(ctx context.Context, pool *pg.Pool) error {
-		rows, err := pool.QueryContext(ctx, `SELECT CASE WHEN n = 50 THEN CAST(repeat('7', 40000) AS int) ELSE n END AS n FROM generate_series(1, $1) n`, 50)
+		rows,
+			err := pool.QueryContext(ctx,
+			`SELECT CASE WHEN n = 50 THEN CAST(repeat('7', 40000) AS int) ELSE n END AS n FROM generate_series(1, $1) n`, 50)
 		if err != nil {
 			return err
 		}
@@ -65,8 +67,10 @@ var refused = map[string]func(ctx context.Context, pool *pg.Pool) error{
 		return pool.InTx(ctx, "try", func(tx *sqlx.Tx) error {
 			_, err := tx.ExecContext(ctx, `
 				CREATE TABLE late (n int);
-				CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION '%', repeat('x', 40000); END $$;
-				CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();
+				CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION '%',
+				repeat('x', 40000); END $$;
+				CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION
+				refuse();
 				INSERT INTO late VALUES (1)`)
 			return err
 		})
@@ -206,12 +210,14 @@ func TestGuardedConnectionsDoWhatTheDriverDoes(t *testing.T) {
 	types, err := rows.ColumnTypes()
 	require.NoError(t, err)
 	length, hasLength := types[0].Length()
-	require.Equal(t, []any{"VARCHAR", int64(7), true, "string"}, []any{types[0].DatabaseTypeName(), length, hasLength, types[0].ScanType().String()})
+	require.Equal(t, []any{"VARCHAR", int64(7), true, "string"},
+		[]any{types[0].DatabaseTypeName(), length, hasLength, types[0].ScanType().String()})
 	require.NoError(t, rows.Err())
 	require.NoError(t, rows.Close(), "the one connection is needed below")
 
 	var array pq.StringArray
-	require.NoError(t, pool.GetContext(t.Context(), &array, `SELECT CAST($1 AS text[])`, []string{"a", "b"}), "slices are arrays")
+	require.NoError(t, pool.GetContext(t.Context(), &array, `SELECT CAST($1 AS text[])`, []string{"a", "b"}),
+		"slices are arrays")
 	require.Equal(t, pq.StringArray{"a", "b"}, array)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -228,7 +234,8 @@ func TestClassify(t *testing.T) {
 	require.NoError(t, err)
 	defer pool.Close()
 	var n int
-	for _, statement := range []string{`SELECT 'no number'`, `SELECT CAST(NULL AS int)`, `SELECT CAST('infinity' AS timestamptz)`} {
+	for _, statement := range []string{`SELECT 'no number'`, `SELECT CAST(NULL AS int)`,
+		`SELECT CAST('infinity' AS timestamptz)`} {
 		err := pg.Classify("read", pool.GetContext(t.Context(), &n, statement))
 		require.Error(t, err)
 		require.NotErrorIs(t, err, pg.ErrUnavailable, statement)

@@ -38,7 +38,8 @@ func Migrate(ctx context.Context, url string, files fs.FS, steps ...Step) error 
 	for n, step := range steps {
 		written[n] = goose.NewGoMigration(step.Version, &goose.GoFunc{RunTx: step.Up}, nil)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, database, files, goose.WithSessionLocker(locker), goose.WithGoMigrations(written...),
+	provider, err := goose.NewProvider(goose.DialectPostgres, database, files, goose.WithSessionLocker(locker),
+		goose.WithGoMigrations(written...),
 		goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)

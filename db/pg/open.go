@@ -55,7 +55,8 @@ func (p *Pool) Ping(ctx context.Context) error {
 // readURL parses an address. Its errors never contain the address: the driver's own would, with the password.
 func readURL(url string) (pq.Config, error) {
 	if _, err := neturl.Parse(url); err != nil && strings.Contains(url, "://") {
-		return pq.Config{}, errors.New("DATABASE_URL is not a valid URL; special characters in its password must be percent-encoded")
+		return pq.Config{},
+			errors.New("DATABASE_URL is not a valid URL; special characters in its password must be percent-encoded")
 	}
 	config, err := pq.NewConfig(url)
 	if err != nil {
@@ -71,7 +72,8 @@ func Addresses(url string) (addresses []string) {
 	if err != nil {
 		return nil
 	}
-	servers := append([]pq.ConfigMultihost{{Host: config.Host, Hostaddr: config.Hostaddr, Port: config.Port}}, config.Multi...)
+	servers := append([]pq.ConfigMultihost{{Host: config.Host, Hostaddr: config.Hostaddr, Port: config.Port}},
+		config.Multi...)
 	for _, server := range servers {
 		port := strconv.Itoa(int(server.Port))
 		if server.Hostaddr.IsValid() {
@@ -155,8 +157,10 @@ func ToolEnvironment(url string) ([]string, error) {
 	}
 	var environment []string
 	for name, value := range map[string]string{
-		"PGHOST": config.Host, "PGUSER": config.User, "PGPASSWORD": config.Password, "PGDATABASE": config.Database, "PGSSLMODE": string(config.SSLMode),
-		"PGSSLROOTCERT": config.SSLRootCert, "PGSSLCERT": config.SSLCert, "PGSSLKEY": config.SSLKey, "PGPASSFILE": config.Passfile,
+		"PGHOST": config.Host, "PGUSER": config.User, "PGPASSWORD": config.Password, "PGDATABASE": config.Database,
+		"PGSSLMODE":     string(config.SSLMode),
+		"PGSSLROOTCERT": config.SSLRootCert, "PGSSLCERT": config.SSLCert, "PGSSLKEY": config.SSLKey,
+		"PGPASSFILE": config.Passfile,
 	} {
 		if value != "" {
 			environment = append(environment, name+"="+value)

@@ -24,7 +24,8 @@ func TestTextsArriveAsTheyAre(t *testing.T) {
 	require.NoError(t, store.Pool().GetContext(t.Context(), &got, "SELECT $1::text[]", arg))
 	require.Equal(t, texts, []string(got))
 	var nulls []bool
-	require.NoError(t, store.Pool().SelectContext(t.Context(), &nulls, "SELECT x IS NULL FROM unnest($1::text[]) x", pg.Texts{nil, []byte("a"), nil, {}}))
+	require.NoError(t, store.Pool().SelectContext(t.Context(), &nulls, "SELECT x IS NULL FROM unnest($1::text[]) x",
+		pg.Texts{nil, []byte("a"), nil, {}}))
 	require.Equal(t, []bool{true, false, true, false}, nulls)
 	var none []bool
 	require.NoError(t, store.Pool().SelectContext(t.Context(), &none, "SELECT true FROM unnest($1::text[]) x", pg.Texts{}))

@@ -56,7 +56,8 @@ func PreferIndexes(ctx context.Context, tx *sqlx.Tx) error {
 
 // SelectNamed is like SelectContext, for a statement with named parameters (:name; write casts as CAST, because
 // sqlx reads "::" as an escaped colon).
-func SelectNamed(ctx context.Context, db sqlx.QueryerContext, rows any, statement string, arguments map[string]any) error {
+func SelectNamed(ctx context.Context, db sqlx.QueryerContext, rows any, statement string,
+	arguments map[string]any) error {
 	positional, list, err := named(statement, arguments)
 	if err != nil {
 		return err
@@ -74,7 +75,8 @@ func GetNamed(ctx context.Context, db sqlx.QueryerContext, row any, statement st
 }
 
 // ExecNamed is like ExecContext, for a statement with named parameters.
-func ExecNamed(ctx context.Context, db sqlx.ExecerContext, statement string, arguments map[string]any) (sql.Result, error) {
+func ExecNamed(ctx context.Context, db sqlx.ExecerContext, statement string,
+	arguments map[string]any) (sql.Result, error) {
 	positional, list, err := named(statement, arguments)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,8 @@ func named(statement string, arguments map[string]any) (positional string, list 
 }
 
 // EachRow runs a query and calls yield with each scanned row in turn, holding only one in memory.
-func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query string, arguments []any, yield func(T) error) error {
+func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query string, arguments []any,
+	yield func(T) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	rows, err := db.QueryxContext(ctx, query, arguments...)
 	if err != nil {
@@ -111,7 +114,8 @@ func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query st
 
 // WithLock runs work unless another process holds the advisory lock. The lock ends with the transaction, so that it
 // works behind a pooler too, or after holdFor. WithLock returns whether work ran, and the error of work.
-func (p *Pool) WithLock(ctx context.Context, key int64, holdFor time.Duration, work func() error) (ran bool, err error) {
+func (p *Pool) WithLock(ctx context.Context, key int64, holdFor time.Duration,
+	work func() error) (ran bool, err error) {
 	const tryLock = `
 		SELECT pg_try_advisory_xact_lock($1)
 		FROM set_config('idle_in_transaction_session_timeout', $2, true)`

@@ -46,8 +46,8 @@ type AnsweredRun struct {
 	Variant   int    `db:"variant"`
 	RunIndex  int    `db:"run_index"`
 	AnswerKey []byte `db:"answer_key"`
-	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal and there is no
-	// standard answer to compare them with.
+	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal and there is
+	// no standard answer to compare them with.
 	Text *string `db:"text"`
 	// StandardAnswer is the beginning of the standard answer; it is only set on the item's first run.
 	StandardAnswer string `db:"standard_answer"`
@@ -56,13 +56,15 @@ type AnsweredRun struct {
 // Texts are read once for each distinct answer, and only if there are several, or a standard answer.
 const readAnswers = `
 	SELECT r.item_id, r.id, r.variant, r.run_index, r.answer_key, coalesce(s.standard_answer, '') AS standard_answer,
-		CASE WHEN r.is_first AND (r.distinct_answers > 1 OR s.standard_answer IS NOT NULL) THEN left(r.response_body, $2) END AS text
+		CASE WHEN r.is_first AND (r.distinct_answers > 1 OR s.standard_answer IS NOT NULL)
+		THEN left(r.response_body, $2) END AS text
 	FROM (
 		SELECT *, sum(CAST(is_first AS int)) OVER (PARTITION BY item_id) AS distinct_answers,
 			row_number() OVER (PARTITION BY item_id ORDER BY variant, run_index) AS place
 		FROM (
 			SELECT item_id, id, variant, run_index, answer_key, response_body,
-				answer_key IS NOT NULL AND row_number() OVER (PARTITION BY item_id, answer_key ORDER BY variant, run_index) = 1 AS is_first
+				answer_key IS NOT NULL AND row_number() OVER (PARTITION BY item_id, answer_key ORDER BY variant,
+				run_index) = 1 AS is_first
 			FROM evaluation_runs
 			WHERE item_id = ANY ($1) AND is_current) own) r
 	LEFT JOIN LATERAL (
@@ -71,9 +73,10 @@ const readAnswers = `
 		WHERE i.id = r.item_id AND i.standard_answer <> '' AND (r.is_first OR r.place = 1)) s ON true
 	ORDER BY r.item_id, r.variant, r.run_index`
 
-// EachAnsweredRun calls yield with the current runs of items, item by item, in order of variant and run_index. limit is how
-// many characters of a text are read.
-func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit int, yield func(AnsweredRun) error) error {
+// EachAnsweredRun calls yield with the current runs of items, item by item, in order of variant and run_index. limit is
+// how many characters of a text are read.
+func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit int,
+	yield func(AnsweredRun) error) error {
 	return pg.EachRow(ctx, a.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
@@ -91,26 +94,35 @@ func (r Report) Whole(ctx context.Context, itemIDs []int64) (whole []int64, err 
 }
 
 const storeAssessed = `
-	INSERT INTO question_statistics AS q (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences,
+	INSERT INTO question_statistics AS q (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity,
+	answers, letters, differences,
 		facts_differ, facts, expected_facts, contents, revision)
-	SELECT g.item_id, g.variant, g.newest_run_id, g.runs, g.level, g.agreement, g.consensus, g.similarity, g.answers, g.letters, g.differences,
-		nullif(g.facts_differ, ''), CAST(nullif(g.facts, '') AS jsonb), CAST(nullif(g.expected_facts, '') AS jsonb), g.contents, $16
-	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::text[], $6::float8[], $7::float8[], $8::float8[], $9::int[], $10::text[], $11::text[],
+	SELECT g.item_id, g.variant, g.newest_run_id, g.runs, g.level, g.agreement, g.consensus, g.similarity, g.answers,
+	g.letters, g.differences,
+		nullif(g.facts_differ, ''), CAST(nullif(g.facts, '') AS jsonb), CAST(nullif(g.expected_facts, '') AS jsonb),
+		g.contents, $16
+	FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[], $5::text[], $6::float8[], $7::float8[], $8::float8[],
+	$9::int[], $10::text[], $11::text[],
 			$12::text[], $13::text[], $14::text[], $15::int[])
-		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences, facts_differ, facts, expected_facts, contents)
+		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences,
+		facts_differ, facts, expected_facts, contents)
 	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- a look-up for each, because they are few
 	ORDER BY g.item_id, g.variant
 	ON CONFLICT (item_id, variant) DO UPDATE
-	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level, agreement = excluded.agreement,
-		consensus = excluded.consensus, similarity = excluded.similarity, answers = excluded.answers, letters = excluded.letters,
+	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level,
+	agreement = excluded.agreement,
+		consensus = excluded.consensus, similarity = excluded.similarity, answers = excluded.answers,
+		letters = excluded.letters,
 		differences = excluded.differences, facts_differ = excluded.facts_differ, facts = excluded.facts,
 		expected_facts = excluded.expected_facts, contents = excluded.contents, revision = excluded.revision,
-		meaning_by = NULL, meaning_letters = NULL, meaning_agreement = NULL, meaning_groups = NULL, meaning_entropy = NULL, meaning_unsure = NULL, meaning_notes = NULL,
+		meaning_by = NULL, meaning_letters = NULL, meaning_agreement = NULL, meaning_groups = NULL, meaning_entropy = NULL,
+		meaning_unsure = NULL, meaning_notes = NULL,
 		meaning_default = false
-	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision) OR q.contents IS NULL AND excluded.contents IS NOT NULL`
+	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision)
+	OR q.contents IS NULL AND excluded.contents IS NOT NULL`
 
-// StoreGrouped is like Store, for a task whose answers a model groups by meaning: it also stores what follows from groupings
-// that are known already.
+// StoreGrouped is like Store, for a task whose answers a model groups by meaning: it also stores what follows from
+// groupings that are known already.
 func (a Assessor) StoreGrouped(ctx context.Context, assessed []Assessed) error {
 	ids := make([]int64, len(assessed))
 	for n, one := range assessed {
@@ -140,8 +152,10 @@ func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	for _, one := range assessed {
 		shared := joinDifferences(one.Differences)
 		for n, q := range one.Variants {
-			ids, variants, newest, runs = append(ids, one.ItemID), append(variants, int64(n+1)), append(newest, one.NewestRunID), append(runs, int64(one.Runs))
-			answers, levels, letters, differences = append(answers, int64(q.Distinct)), append(levels, string(q.Level)), append(letters, q.Letters), append(differences, shared)
+			ids, variants, newest, runs = append(ids, one.ItemID), append(variants, int64(n+1)), append(newest, one.NewestRunID),
+				append(runs, int64(one.Runs))
+			answers, levels, letters, differences = append(answers, int64(q.Distinct)), append(levels, string(q.Level)),
+				append(letters, q.Letters), append(differences, shared)
 			stated, err := list(q.Facts)
 			if err != nil {
 				return err
@@ -151,12 +165,14 @@ func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 				return err
 			}
 			differ, facts, expected = append(differ, string(q.Differ)), append(facts, stated), append(expected, contradicted)
-			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus), append(similarities, q.Similarity)
+			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus),
+				append(similarities, q.Similarity)
 			contents = append(contents, one.Contents)
 			shared = "" // stored once for all variants
 		}
 	}
-	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements), pq.Array(consensuses), pq.Array(similarities),
+	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements),
+		pq.Array(consensuses), pq.Array(similarities),
 		answers, letters, differences, differ, facts, expected, pq.Array(contents), measure.Revision)
 	return pg.Classify("store the similarity of answers", err)
 }

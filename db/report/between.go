@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// comparedText is how many characters of two answers are compared, comparedAtOnce how many pairs of answers are in memory at once.
+	// comparedText is how many characters of two answers are compared, comparedAtOnce how many pairs of answers are in
+	// memory at once.
 	comparedText   = 100_000
 	comparedAtOnce = 32
 )
@@ -49,7 +50,8 @@ func commonRun(letters string) (first int) {
 }
 
 // commonRuns returns the runs that gave the most common answers to questions of a variant, by the items' ids.
-func (r Report) commonRuns(ctx context.Context, questions []measure.ComparedQuestion, variant int) (map[int64]given, error) {
+func (r Report) commonRuns(ctx context.Context, questions []measure.ComparedQuestion,
+	variant int) (map[int64]given, error) {
 	const read = `
 		SELECT r.item_id, r.id, r.answer_key
 		FROM unnest($1::bigint[], $2::int[]) w (item_id, run_index)
@@ -101,7 +103,8 @@ type comparing struct {
 // Between compares the most common answers of pairs of questions and stores the results in the pairs. Results of
 // earlier comparisons are read, with the facts if withFacts is set; the other pairs are compared and stored, for at
 // most the time within; pairs that are left over stay pending.
-func (r Report) Between(ctx context.Context, a, b Side, pairs []measure.Pair, withFacts bool, within time.Duration) error {
+func (r Report) Between(ctx context.Context, a, b Side, pairs []measure.Pair, withFacts bool,
+	within time.Duration) error {
 	deadline := time.Now().Add(within)
 	c := comparing{report: r, a: a, b: b, pairs: pairs}
 	questionsA, questionsB := make([]measure.ComparedQuestion, len(pairs)), make([]measure.ComparedQuestion, len(pairs))
@@ -144,13 +147,14 @@ const findEarlier = `
 			WHERE project_id = t.project_id AND created_at < t.created_at
 			ORDER BY created_at DESC
 			LIMIT 500) recent
-		WHERE status IN ('SUCCEEDED', 'STOPPED') AND dataset_id IS NOT DISTINCT FROM t.dataset_id AND (dataset_id IS NOT NULL OR dataset_name = t.dataset_name)
+		WHERE status IN ('SUCCEEDED', 'STOPPED') AND dataset_id IS NOT DISTINCT FROM t.dataset_id
+		AND (dataset_id IS NOT NULL OR dataset_name = t.dataset_name)
 		ORDER BY created_at DESC
 		LIMIT 1) e
 	WHERE l.id = $1`
 
-// Earlier returns the newest task on the same dataset that was made before a launch's task, and the variants that both have, as sides to
-// compare; none if there is no such task.
+// Earlier returns the newest task on the same dataset that was made before a launch's task, and the variants that both
+// have, as sides to compare; none if there is no such task.
 func (r Report) Earlier(ctx context.Context, launchID uuid.UUID) (sides [][2]Side, err error) {
 	var found []struct {
 		A, B     uuid.UUID
@@ -192,7 +196,8 @@ func (c *comparing) readStored(ctx context.Context, withFacts bool) (open []int,
 		case bytes.Equal(a.Key, b.Key):
 			pair.Between = &measure.Between{Level: measure.Identical, Differ: facts.None}
 		case isKnown && known.ARunID == a.RunID && known.BRunID == b.RunID:
-			pair.Between = &measure.Between{Level: known.Level, Similarity: known.Similarity, Differ: known.FactsDiffer, Facts: known.Facts}
+			pair.Between = &measure.Between{Level: known.Level, Similarity: known.Similarity, Differ: known.FactsDiffer,
+				Facts: known.Facts}
 		default:
 			open = append(open, n)
 		}
@@ -229,7 +234,8 @@ func (c *comparing) compare(ctx context.Context, places []int, deadline time.Tim
 				return nil
 			}
 			a, b := c.ofA[c.pairs[n].A.ID], c.ofB[c.pairs[n].B.ID]
-			between, err := measure.CompareAnswers(comparing, measure.Answer{Key: a.Key, Text: texts[a.RunID]}, measure.Answer{Key: b.Key, Text: texts[b.RunID]})
+			between, err := measure.CompareAnswers(comparing, measure.Answer{Key: a.Key, Text: texts[a.RunID]},
+				measure.Answer{Key: b.Key, Text: texts[b.RunID]})
 			if err != nil {
 				return err
 			}
@@ -247,8 +253,10 @@ func (c *comparing) compare(ctx context.Context, places []int, deadline time.Tim
 }
 
 const storeBetween = `
-	INSERT INTO compared_answers (a_item_id, a_variant, b_item_id, b_variant, a_run_id, b_run_id, revision, level, similarity, facts_differ, facts)
-	SELECT f.a_item_id, $8, f.b_item_id, $9, f.a_run_id, f.b_run_id, $10, f.level, f.similarity, f.facts_differ, CAST(nullif(f.facts, '') AS jsonb)
+	INSERT INTO compared_answers (a_item_id, a_variant, b_item_id, b_variant, a_run_id, b_run_id, revision, level,
+	similarity, facts_differ, facts)
+	SELECT f.a_item_id, $8, f.b_item_id, $9, f.a_run_id, f.b_run_id, $10, f.level, f.similarity, f.facts_differ,
+	CAST(nullif(f.facts, '') AS jsonb)
 	FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::float8[], $7::text[], $11::text[])
 		AS f (a_item_id, b_item_id, a_run_id, b_run_id, level, similarity, facts_differ, facts)
 	JOIN evaluation_items a ON a.id = f.a_item_id
@@ -277,7 +285,8 @@ func (c *comparing) store(ctx context.Context, places []int) error {
 		levels, similarities = append(levels, string(pair.Between.Level)), append(similarities, pair.Between.Similarity)
 		differ, lists = append(differ, string(pair.Between.Differ)), append(lists, stated)
 	}
-	_, err := c.report.db.ExecContext(ctx, storeBetween, itemsA, itemsB, runsA, runsB, levels, pq.Array(similarities), differ,
+	_, err := c.report.db.ExecContext(ctx, storeBetween, itemsA, itemsB, runsA, runsB, levels,
+		pq.Array(similarities), differ,
 		c.a.Variant, c.b.Variant, measure.Revision, lists)
 	return pg.Classify("store the comparison of answers", err)
 }

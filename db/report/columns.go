@@ -71,7 +71,8 @@ func (s Slicing) bind(arguments map[string]any) {
 // Matching returns the items of a task that match a filter, regardless of its order, by their ids.
 func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (map[int64]bool, error) {
 	var ids []int64
-	if err := pg.SelectNamed(ctx, r.db, &ids, `SELECT i.id FROM evaluation_items i`+filter.where(), filter.arguments(taskID)); err != nil {
+	if err := pg.SelectNamed(ctx, r.db, &ids, `SELECT i.id FROM evaluation_items i`+filter.where(),
+		filter.arguments(taskID)); err != nil {
 		return nil, pg.Classify("find the questions", err)
 	}
 	matching := make(map[int64]bool, len(ids))

@@ -39,7 +39,8 @@ const readComparable = `
 		` + likenessColumns + `,
 		coalesce(r.succeeded, 0) / i.runs_per_item::float8 AS success_rate,
 		r.latency_ms, r.first_token_ms, r.total_tokens, r.cost,
-		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
+		coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes,
+		r.passes / nullif(r.judged, 0)::float8 AS pass_share, r.score
 	FROM (
 		SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number,
 			md5(normalize(btrim(i.question, E' \t\r\n'))) AS text, md5(i.standard_answer) AS standard, t.runs_per_item,
@@ -58,7 +59,8 @@ const readComparable = `
 			avg(cost::float8) FILTER (WHERE status = 'SUCCEEDED') AS cost,
 			count(passed) AS judged, count(*) FILTER (WHERE passed) AS passes, avg(score) AS score
 		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current AND variant = ANY ($2) AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
+		WHERE task_id = $1 AND is_current AND variant = ANY ($2)
+		AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
 		GROUP BY item_id, variant) r ON r.item_id = i.id AND r.variant = v.variant
 	ORDER BY i.number, v.variant`
 
@@ -88,24 +90,27 @@ func (r Report) Matrix(ctx context.Context, task db.Task) ([][]measure.ComparedQ
 
 // comparable returns the data that a comparison needs about each question of the given variants, in the order
 // of pages.
-func (r Report) comparable(ctx context.Context, taskID uuid.UUID, variants ...int) ([][]measure.ComparedQuestion, error) {
+func (r Report) comparable(ctx context.Context, taskID uuid.UUID,
+	variants ...int) ([][]measure.ComparedQuestion, error) {
 	questions := make([][]measure.ComparedQuestion, len(variants))
 	numbers := make(pq.Int64Array, len(variants))
 	places := make(map[int]int, len(variants))
 	for n, variant := range variants {
 		numbers[n], places[variant] = int64(variant), n
 	}
-	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{taskID, numbers}, func(row compared) error {
-		question := measure.ComparedQuestion{
-			ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Standard: row.Standard, Cluster: row.Cluster, SuccessRate: &row.SuccessRate,
-			LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
-			Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
-		}
-		row.Likeness.addTo(&question)
-		place := places[row.Variant]
-		questions[place] = append(questions[place], question)
-		return nil
-	})
+	err := pg.EachRow(ctx, r.db, "read the questions to compare", readComparable, []any{taskID, numbers},
+		func(row compared) error {
+			question := measure.ComparedQuestion{
+				ID: row.ID, Number: row.Number, QuestionID: row.QuestionID, Text: row.Text, Standard: row.Standard,
+				Cluster: row.Cluster, SuccessRate: &row.SuccessRate,
+				LatencyMS: row.LatencyMS, FirstTokenMS: row.FirstTokenMS, TotalTokens: row.TotalTokens, Cost: row.Cost,
+				Judged: row.Judged, Passes: row.Passes, PassShare: row.PassShare, Score: row.Score,
+			}
+			row.Likeness.addTo(&question)
+			place := places[row.Variant]
+			questions[place] = append(questions[place], question)
+			return nil
+		})
 	return questions, err
 }
 
@@ -115,13 +120,14 @@ type Asked struct {
 	Variant int
 }
 
-// AnswerKeys returns the keys of the answers of each question's first runs_per_item current runs in some variants, in the order of the
-// runs. Equal answers have equal keys; a run without an answer has an empty one.
+// AnswerKeys returns the keys of the answers of each question's first runs_per_item current runs in some variants, in
+// the order of the runs. Equal answers have equal keys; a run without an answer has an empty one.
 func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID, variants ...int) (map[Asked][]string, error) {
 	const read = `
 		SELECT item_id, variant, coalesce(answer_key, '') AS answer_key
 		FROM evaluation_runs
-		WHERE task_id = $1 AND variant = ANY ($2) AND is_current AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
+		WHERE task_id = $1 AND variant = ANY ($2) AND is_current
+		AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
 		ORDER BY item_id, variant, run_index`
 	type row struct {
 		ItemID    int64  `db:"item_id"`
@@ -141,8 +147,8 @@ func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID, variants ...in
 	return keys, err
 }
 
-// Test tests whether each of some questions changed from one side to the other, and whether the changes that were confirmed hold, and
-// stores the outcomes in the pairs: all of them are one family of tests.
+// Test tests whether each of some questions changed from one side to the other, and whether the changes that were
+// confirmed hold, and stores the outcomes in the pairs: all of them are one family of tests.
 func (r Report) Test(ctx context.Context, a, b Side, pairs []measure.Pair) error {
 	var keys [2]map[Asked][]string
 	if !measure.AreVerdicts(pairs) {
@@ -181,9 +187,11 @@ func (a CommonAnswer) IsCut() bool { return a.Length > utf8.RuneCountInString(a.
 
 // CommonAnswers returns a variant's most common answers to items, by item id, with at most limit characters of
 // each.
-func (r Report) CommonAnswers(ctx context.Context, itemIDs []int64, variant, limit int) (map[int64]CommonAnswer, error) {
+func (r Report) CommonAnswers(ctx context.Context, itemIDs []int64, variant,
+	limit int) (map[int64]CommonAnswer, error) {
 	const read = `
-		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length, r.answer_key, r.finish_reason
+		SELECT r.item_id, r.id, left(r.response_body, $2) AS text, char_length(r.response_body) AS length, r.answer_key,
+		r.finish_reason
 		FROM evaluation_runs r
 		JOIN question_statistics q ON q.item_id = r.item_id AND q.variant = r.variant
 		WHERE r.item_id = ANY ($1) AND r.is_current AND r.variant = $3 AND r.response_body IS NOT NULL

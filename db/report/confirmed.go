@@ -18,7 +18,8 @@ const readConfirmations = `
 const readFresh = `
 	SELECT r.item_id, coalesce(r.answer_key, '') AS answer_key, r.passed
 	FROM unnest($1::bigint[], $2::int[], $3::int[]) w (item_id, first, last)
-	JOIN evaluation_runs r ON r.item_id = w.item_id AND r.variant = $4 AND r.is_current AND r.run_index BETWEEN w.first AND w.last
+	JOIN evaluation_runs r ON r.item_id = w.item_id AND r.variant = $4 AND r.is_current AND r.run_index BETWEEN w.first
+	AND w.last
 	ORDER BY r.item_id, r.run_index`
 
 // confirm reads which of the pairs were asked again, and what their fresh runs say.
@@ -43,7 +44,8 @@ func (r Report) confirm(ctx context.Context, a, b Side, pairs []measure.Pair) er
 	ofA, ofB := map[int64]*measure.Fresh{}, map[int64]*measure.Fresh{}
 	for _, one := range found {
 		if n, isShown := places[[2]int64{one.ItemA, one.ItemB}]; isShown {
-			confirmed := &measure.Confirmed{A: measure.Fresh{First: one.FirstA, Last: one.LastA}, B: measure.Fresh{First: one.FirstB, Last: one.LastB}}
+			confirmed := &measure.Confirmed{A: measure.Fresh{First: one.FirstA, Last: one.LastA},
+				B: measure.Fresh{First: one.FirstB, Last: one.LastB}}
 			pairs[n].Confirmed, ofA[one.ItemA], ofB[one.ItemB] = confirmed, &confirmed.A, &confirmed.B
 		}
 	}
@@ -71,15 +73,16 @@ func (r Report) addFresh(ctx context.Context, variant int, of map[int64]*measure
 	for item, fresh := range of {
 		items, firsts, lasts = append(items, item), append(firsts, int64(fresh.First)), append(lasts, int64(fresh.Last))
 	}
-	return pg.EachRow(ctx, r.db, "read the fresh runs", readFresh, []any{items, firsts, lasts, variant}, func(one row) error {
-		fresh := of[one.ItemID]
-		fresh.Keys = append(fresh.Keys, string(one.AnswerKey))
-		if one.Passed != nil {
-			fresh.Judged++
-			if *one.Passed {
-				fresh.Passes++
+	return pg.EachRow(ctx, r.db, "read the fresh runs", readFresh, []any{items, firsts, lasts, variant},
+		func(one row) error {
+			fresh := of[one.ItemID]
+			fresh.Keys = append(fresh.Keys, string(one.AnswerKey))
+			if one.Passed != nil {
+				fresh.Judged++
+				if *one.Passed {
+					fresh.Passes++
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 }

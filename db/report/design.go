@@ -37,6 +37,7 @@ const sameQuestions = `
 
 // SameQuestions returns the newest two finished tasks with these questions, the newest first.
 func (r Report) SameQuestions(ctx context.Context, scope db.Scope, asking Asking) (ids []uuid.UUID, err error) {
-	err = r.db.SelectContext(ctx, &ids, sameQuestions, scope, asking.DatasetID, asking.Questions, asking.First, asking.Last)
+	err = r.db.SelectContext(ctx, &ids, sameQuestions, scope, asking.DatasetID, asking.Questions, asking.First,
+		asking.Last)
 	return ids, pg.Classify("find the tasks with the same questions", err)
 }

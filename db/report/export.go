@@ -44,7 +44,8 @@ type Run struct {
 const readExport = `
 	SELECT ` + db.ItemColumns + `, v.number AS variant, ` + db.PlannedRuns + ` AS planned, r.id AS run_id, r.run_index, r.unit_id, r.launch_id, r.status,
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
-		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message, r.finish_reason, r.failed_attempts,
+		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message,
+		r.finish_reason, r.failed_attempts,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 		` + db.EvaluationsOfRun + ` AS evaluations,
 		` + likenessColumns + `
@@ -80,7 +81,8 @@ type exportLine struct {
 
 func (l exportLine) run() Run {
 	return Run{
-		ID: *l.RunID, RunIndex: *l.RunIndex, UnitID: *l.UnitID, LaunchID: *l.LaunchID, Status: *l.Status, Response: l.Response, Exact: l.Exact,
+		ID: *l.RunID, RunIndex: *l.RunIndex, UnitID: *l.UnitID, LaunchID: *l.LaunchID, Status: *l.Status,
+		Response: l.Response, Exact: l.Exact,
 		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage, FinishReason: l.FinishReason,
 		Usage: l.Usage, Evaluations: l.Evaluations, FailedAttempts: l.FailedAttempts,
 	}

@@ -28,7 +28,8 @@ type Hindrance struct {
 }
 
 const findHindrance = `
-	SELECT strictest.task_id AS limiting_task_id, strictest.task_name AS limiting_task_name, strictest.rate_limit AS limiting_rate,
+	SELECT strictest.task_id AS limiting_task_id, strictest.task_name AS limiting_task_name,
+	strictest.rate_limit AS limiting_rate,
 		CASE WHEN mine.lanes = 0 AND room.free <= 0 THEN (
 			SELECT count(*)
 			FROM launches o
@@ -49,7 +50,8 @@ const findHindrance = `
 		LIMIT 1) strictest ON true
 	CROSS JOIN LATERAL (SELECT count(*) AS lanes FROM lanes WHERE launch_id = l.id) mine
 	CROSS JOIN LATERAL (
-		SELECT coalesce(sum(w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id)), 1) AS free -- lanes do not matter without workers
+		-- lanes do not matter without workers
+		SELECT coalesce(sum(w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id)), 1) AS free
 		FROM workers w
 		WHERE w.beat_at > now() - $2 * interval '1 second') room
 	WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING')`

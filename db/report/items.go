@@ -94,10 +94,16 @@ func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (by
 // sorts maps the names of orders to their SQL.
 var sorts = map[string]string{
 	"question_id": "i.sort_key",
-	"agreement":   "(SELECT avg(q.agreement) FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
-	"pass_rate":   "(SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / nullif(count(r.passed), 0) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = i.task_id) AND (:variant = 0 OR r.variant = :variant))",
-	"risk":        "(SELECT min(" + riskOfQuestion + ") FROM question_statistics q WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))",
-	"latency":     "(SELECT avg(r.latency_ms) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))",
+	"agreement": `(SELECT avg(q.agreement) FROM question_statistics q
+		WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))`,
+	"pass_rate": `(SELECT CAST(count(*) FILTER (WHERE r.passed) AS float8) / nullif(count(r.passed), 0)
+		FROM evaluation_runs r
+		WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant)
+		AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = i.task_id))`,
+	"risk": "(SELECT min(" + riskOfQuestion + `) FROM question_statistics q
+		WHERE q.item_id = i.id AND (:variant = 0 OR q.variant = :variant))`,
+	"latency": `(SELECT avg(r.latency_ms) FROM evaluation_runs r
+		WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))`,
 }
 
 // Sorts are the names of the orders of items.
@@ -132,7 +138,8 @@ func (f Filter) where() string {
 		  AND (NOT :assessed OR EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.variant = 1))`
 	if f.Unstable {
 		where += `
-		  AND EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.answers > 1 AND (:variant = 0 OR q.variant = :variant))`
+		  AND EXISTS (SELECT FROM question_statistics q WHERE q.item_id = i.id AND q.answers > 1
+		  AND (:variant = 0 OR q.variant = :variant))`
 	}
 	if len(f.Levels)+len(f.Facts) > 0 {
 		where += `
@@ -151,16 +158,19 @@ func (f Filter) where() string {
 				SELECT FROM evaluation_runs r
 				` + f.joinVerdicts() + `
 				WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant)
-				  AND (cardinality(CAST(:statuses AS text[])) IS NULL OR cardinality(CAST(:statuses AS text[])) = 0 OR r.status = ANY (:statuses))
+				  AND (cardinality(CAST(:statuses AS text[])) IS NULL OR cardinality(CAST(:statuses AS text[])) = 0
+				  OR r.status = ANY (:statuses))
 				  AND (coalesce(cardinality(CAST(:finishes AS text[])), 0) = 0 OR r.finish_reason = ANY (:finishes))
 				  AND (coalesce(cardinality(CAST(:codes AS text[])), 0) = 0 OR r.error_code = ANY (:codes))
 				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
 				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
 				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score)` + isWithinBounds + `)`
 		// missing runs have none of these
-		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() && len(f.FinishReasons)+len(f.ErrorCodes) == 0 {
+		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() &&
+			len(f.FinishReasons)+len(f.ErrorCodes) == 0 {
 			where += `
-			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND (:variant = 0 OR r.variant = :variant))
+			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current
+			AND (:variant = 0 OR r.variant = :variant))
 				< (SELECT t.runs_per_item * CASE WHEN :variant = 0 THEN t.total_variants ELSE 1 END
 					+ (SELECT coalesce(sum(greatest(p.runs - t.runs_per_item, 0)), 0)
 						FROM planned_runs p
@@ -186,10 +196,12 @@ func (f Filter) arguments(taskID uuid.UUID) map[string]any {
 }
 
 // Items returns one page of a task's items that match a filter, and how many match.
-func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter, page db.Page) (items []db.Item, total int, err error) {
+func (r Report) Items(ctx context.Context, taskID uuid.UUID, filter Filter,
+	page db.Page) (items []db.Item, total int, err error) {
 	arguments := filter.arguments(taskID)
 	arguments["size"], arguments["offset"] = page.Size, page.Offset()
-	if err := pg.GetNamed(ctx, r.db, &total, `SELECT count(*) FROM evaluation_items i`+filter.where(), arguments); err != nil {
+	if err := pg.GetNamed(ctx, r.db, &total, `SELECT count(*) FROM evaluation_items i`+filter.where(), arguments); err !=
+		nil {
 		return nil, 0, pg.Classify("count the questions", err)
 	}
 	name, isDescending := strings.CutPrefix(filter.Sort, "-")

@@ -34,7 +34,8 @@ const fewestForScale = 5
 // scale.
 func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers, error) {
 	const read = `
-		SELECT e.evaluator, coalesce(r.variant, 0) AS variant, sum(e.input_tokens) AS input_tokens, sum(e.output_tokens) AS output_tokens,
+		SELECT e.evaluator, coalesce(r.variant, 0) AS variant, sum(e.input_tokens) AS input_tokens,
+		sum(e.output_tokens) AS output_tokens,
 			sum(e.total_tokens) AS total_tokens, CAST(trim_scale(sum(e.cost)) AS text) AS cost, min(g.currency) AS currency,
 			count(*) FILTER (WHERE NOT e.is_default AND e.ratings IS NOT NULL) AS rated,
 			max(of.best) FILTER (WHERE NOT e.is_default) AS best

@@ -27,8 +27,8 @@ type Likeness struct {
 	meaning.Known
 }
 
-// Novelty returns the estimated chance that one more run says something new: by meaning, if that is known. It is nil while
-// the item is not assessed.
+// Novelty returns the estimated chance that one more run says something new: by meaning, if that is known. It is nil
+// while the item is not assessed.
 func (l Likeness) Novelty() *float64 {
 	if letters := cmp.Or(l.MeaningLetters, l.Letters); letters != nil {
 		return measure.Novelty(*letters)
@@ -37,8 +37,10 @@ func (l Likeness) Novelty() *float64 {
 }
 
 // likenessColumns are the columns of a Likeness in question_statistics q.
-const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts, q.expected_facts,
-	q.meaning_by, q.meaning_letters, q.meaning_agreement, q.meaning_groups, q.meaning_unsure, q.meaning_notes, coalesce(q.meaning_default, false) AS meaning_default`
+const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts,
+	q.expected_facts,
+	q.meaning_by, q.meaning_letters, q.meaning_agreement, q.meaning_groups, q.meaning_unsure, q.meaning_notes,
+	coalesce(q.meaning_default, false) AS meaning_default`
 
 // Facts are the facts on which the answers to a question differ.
 type Facts []measure.Fact

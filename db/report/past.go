@@ -30,7 +30,8 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 				  AND EXISTS (
 					SELECT
 					FROM task_variants v
-					JOIN evaluation_runs r ON r.task_id = v.task_id AND r.variant = v.number AND r.is_current AND r.status = 'SUCCEEDED'
+					JOIN evaluation_runs r ON r.task_id = v.task_id AND r.variant = v.number AND r.is_current
+					AND r.status = 'SUCCEEDED'
 					WHERE v.task_id = g.task_id AND v.target = g.number)
 				ORDER BY t.created_at DESC
 				LIMIT 3) used
@@ -48,7 +49,8 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 // PastOfJudge returns the means, per vote, over the last evaluations by judges that use a saved model.
 func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error) {
 	const read = `
-		SELECT avg(latency_ms / votes) AS latency_ms, avg(input_tokens / votes) AS input_tokens, avg(output_tokens / votes) AS output_tokens
+		SELECT avg(latency_ms / votes) AS latency_ms, avg(input_tokens / votes) AS input_tokens,
+		avg(output_tokens / votes) AS output_tokens
 		FROM (
 			SELECT v.latency_ms::float8, v.input_tokens::float8, v.output_tokens::float8,
 				coalesce(nullif(CAST(CAST(used.config AS jsonb) ->> 'votes' AS int), 0), 1) AS votes

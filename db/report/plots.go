@@ -94,13 +94,16 @@ const countOutcomes = `
 			SELECT created_at, latency_ms FROM judged) r ON true
 		GROUP BY l.started_at),
 	span AS (
-		SELECT l.id, f.call, extract(epoch FROM greatest(coalesce(l.finished_at, now()) - f.call, interval '1 millisecond')) AS seconds
+		SELECT l.id, f.call, extract(epoch FROM greatest(coalesce(l.finished_at, now()) - f.call, interval '1 millisecond'))
+		AS seconds
 		FROM launch l, first f),
 	width AS (
-		SELECT id, call, greatest(1, ceil(seconds / $2)) AS seconds, ceil(seconds / greatest(1, ceil(seconds / $2)))::int AS bars
+		SELECT id, call, greatest(1, ceil(seconds / $2)) AS seconds,
+		ceil(seconds / greatest(1, ceil(seconds / $2)))::int AS bars
 		FROM span),
 	counts AS (
-		SELECT least(w.bars - 1, greatest(0, floor(extract(epoch FROM r.created_at - w.call)::float8 / w.seconds::float8)))::int AS bar,
+		SELECT least(w.bars - 1, greatest(0,
+		floor(extract(epoch FROM r.created_at - w.call)::float8 / w.seconds::float8)))::int AS bar,
 			count(*) FILTER (WHERE r.is_good) AS succeeded,
 			count(*) FILTER (WHERE NOT r.is_good) AS failed
 		FROM width w

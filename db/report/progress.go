@@ -69,7 +69,8 @@ const readProgress = `
 				+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0)
 					FROM planned_runs p
 					JOIN evaluation_items i ON i.id = p.item_id AND i.task_id = t.id
-					WHERE p.runs > t.runs_per_item AND (l.item_id IS NULL OR p.item_id = l.item_id) AND (l.variant IS NULL OR p.variant = l.variant))
+					WHERE p.runs > t.runs_per_item AND (l.item_id IS NULL OR p.item_id = l.item_id)
+					AND (l.variant IS NULL OR p.variant = l.variant))
 				- r.of_scope
 		END AS queued,
 		coalesce(CASE WHEN l.status = 'PENDING' THEN l.total_units END, 0) AS prepared,
@@ -83,7 +84,8 @@ const readProgress = `
 		LIMIT 1) l ON true
 	LEFT JOIN LATERAL ( -- its units, counted in the thin table
 		SELECT coalesce(sum(CASE WHEN state = 'DONE' THEN turns ELSE turns_done END) FILTER (WHERE evaluator = 0), 0) AS done,
-			coalesce(sum(CASE WHEN turns > 1 THEN turns_failed ELSE CAST(outcome <> 'SUCCEEDED' AS int) END) FILTER (WHERE evaluator = 0), 0) AS failed,
+			coalesce(sum(CASE WHEN turns > 1 THEN turns_failed
+			ELSE CAST(outcome <> 'SUCCEEDED' AS int) END) FILTER (WHERE evaluator = 0), 0) AS failed,
 			count(*) FILTER (WHERE state = 'RUNNING' AND evaluator = 0) AS running,
 			coalesce(sum(turns - turns_done) FILTER (WHERE state IN ('QUEUED', 'RUNNING') AND evaluator = 0), 0)
 				- count(*) FILTER (WHERE state = 'RUNNING' AND evaluator = 0) AS queued,
@@ -98,7 +100,8 @@ const readProgress = `
 			count(*) FILTER (WHERE coalesce(item_id = l.item_id, true) AND coalesce(variant = l.variant, true)) AS of_scope
 		FROM evaluation_runs
 		WHERE task_id = t.id AND is_current AND NOT coalesce(is_working, false)
-		  AND (coalesce(l.status, '') <> 'PENDING' OR l.kind <> 'RETRY_FAILED' OR status = 'SUCCEEDED' OR item_id <> l.item_id OR variant <> l.variant)) r ON true
+		  AND (coalesce(l.status, '') <> 'PENDING' OR l.kind <> 'RETRY_FAILED' OR status = 'SUCCEEDED' OR item_id <> l.item_id
+		  OR variant <> l.variant)) r ON true
 	LEFT JOIN LATERAL ( -- the last ten seconds; fewer if the newest $2 runs are younger
 		SELECT count(*) AS runs,
 			greatest(0.5, extract(epoch FROM now() - greatest(

@@ -1,4 +1,4 @@
-// Package report reads what pages, reports and exports show: lists of tasks, their results, and progress. It
+// Package report reads what pages, reports and exports show: results of tasks and progress. It
 // changes nothing.
 package report
 
@@ -59,7 +59,8 @@ type Summary struct {
 	IsSame         bool `db:"is_same"`
 	IsContradicted bool `db:"is_contradicted"`
 	// Meanings is how many groups of answers say the same: with several variants, the highest count of any; nil while that
-	// is not known. IsUnsure reports that the group of an answer is not certain, or that the model gave no usable grouping.
+	// is not known. IsUnsure reports that the group of an answer is not certain, or that the model gave no usable
+	// grouping.
 	Meanings *int `db:"meanings"`
 	IsUnsure bool `db:"is_unsure"`
 	// Risk orders items by urgency for a reader, the least urgent first; nil while the item is not assessed.
@@ -91,9 +92,11 @@ func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 // The length of a text is available without reading the text.
 const (
 	countRuns     = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
-	countVerdicts = `, count(passed) FILTER (WHERE run_index <= runs_per_item) AS judged, count(*) FILTER (WHERE passed AND run_index <= runs_per_item) AS passes,
+	countVerdicts = `, count(passed) FILTER (WHERE run_index <= runs_per_item) AS judged,
+		count(*) FILTER (WHERE passed AND run_index <= runs_per_item) AS passes,
 		avg(score) FILTER (WHERE run_index <= runs_per_item) AS score`
-	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms, max(octet_length(response_body)) AS bytes`
+	measureAnswers = `, avg(latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
+		max(octet_length(response_body)) AS bytes`
 )
 
 // summariseItems reads the summaries of a task's items with the available data about their runs, and searches for a
@@ -104,14 +107,16 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		known, measures = "r.latency_ms, coalesce(r.bytes, 0) AS bytes,", measureAnswers
 	}
 	if isJudged {
-		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.score,", measures+countVerdicts
+		known, measures = known+" coalesce(r.judged, 0) AS judged, coalesce(r.passes, 0) AS passes, r.score,",
+			measures+countVerdicts
 	}
 	return `
 	SELECT i.id, i.question_id, i.series, ` + db.ClusterOf + ` AS cluster, row_number() OVER (ORDER BY i.sort_key) AS number,
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		t.runs_per_item * CASE WHEN $4 = 0 THEN t.total_variants ELSE 1 END + coalesce((
-			SELECT sum(greatest(p.runs - t.runs_per_item, 0)) FROM planned_runs p WHERE p.item_id = i.id AND ($4 = 0 OR p.variant = $4)), 0) AS planned,
+			SELECT sum(greatest(p.runs - t.runs_per_item, 0)) FROM planned_runs p WHERE p.item_id = i.id
+			AND ($4 = 0 OR p.variant = $4)), 0) AS planned,
 		coalesce(r.failures, 0) AS failures,
 		q.level, q.agreement, q.letters, q.all_letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict,
 		coalesce(q.is_same, false) AS is_same, coalesce(q.is_contradicted, false) AS is_contradicted,
@@ -129,8 +134,11 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		WHERE task_id = $1 AND is_current AND ($4 = 0 OR variant = $4)
 		GROUP BY item_id) r ON r.item_id = i.id
 	LEFT JOIN ( -- of several variants: the least alike level, and the mean
-		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS level, avg(q.agreement) AS agreement,
-			string_agg(left(q.letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), '' ORDER BY q.variant) AS letters, -- as many of each question
+		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS
+		level, avg(q.agreement) AS agreement,
+			-- as many of each question
+			string_agg(left(q.letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), ''
+				ORDER BY q.variant) AS letters,
 			string_agg(q.letters, ' ' ORDER BY q.variant) AS all_letters,
 			bool_or(q.facts_differ = 'conflict') AS has_conflict, bool_and(q.level IN ('identical', 'format_only')) AS is_same,
 			bool_or(q.expected_facts IS NOT NULL) AS is_contradicted,
@@ -147,13 +155,15 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 // of one variant, or of all if variant is 0. An item matches if its question_id, question, standard answer,
 // another of its columns or the beginning of one of its answers contains text, ignoring case. It returns
 // ErrSearchTooSlow if that takes longer than searchTime.
-func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string, withMeasures bool) ([]Summary, error) {
+func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string,
+	withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"
 	if strings.ToLower(text) == strings.ToUpper(text) { // Chinese has no case, and case-sensitive search is twice as fast
 		like = "LIKE"
 	}
 	var summaries []Summary
-	statement, arguments := summariseItems(len(task.Evaluators) > 0, withMeasures, like), []any{task.ID, pg.Containing(text), searchedText, variant}
+	statement, arguments := summariseItems(len(task.Evaluators) > 0, withMeasures, like),
+		[]any{task.ID, pg.Containing(text), searchedText, variant}
 	if text == "" {
 		if err := r.db.SelectContext(ctx, &summaries, statement, arguments...); err != nil {
 			return nil, pg.Classify("summarise the questions", err)
@@ -234,11 +244,13 @@ func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64)
 	const read = `
 		SELECT i.id AS item_id, count(u.id) AS total,
 			count(u.id) FILTER (
-				WHERE u.state NOT IN ('QUEUED', 'RUNNING') OR EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = u.id AND r.item_id = i.id)) AS done
+				WHERE u.state NOT IN ('QUEUED', 'RUNNING') OR EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = u.id
+				AND r.item_id = i.id)) AS done
 		FROM launches l
 		JOIN evaluation_tasks t ON t.id = l.task_id
 		JOIN evaluation_items i ON i.task_id = t.id AND i.id = ANY ($2)
-		LEFT JOIN units u ON u.launch_id = l.id AND u.evaluator = 0 AND u.item_id = ANY (ARRAY( -- for a conversation, units that begin at an earlier turn also count
+		-- for a conversation, units that begin at an earlier turn also count
+		LEFT JOIN units u ON u.launch_id = l.id AND u.evaluator = 0 AND u.item_id = ANY (ARRAY(
 			SELECT i.id UNION SELECT id FROM evaluation_items WHERE task_id = i.task_id AND series = i.series AND turn < i.turn))
 		WHERE l.task_id = $1 AND l.status IN ('PENDING', 'RUNNING', 'STOPPING')
 		GROUP BY i.id, l.id, t.runs_per_item, t.total_variants

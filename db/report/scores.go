@@ -18,7 +18,8 @@ type Score struct {
 }
 
 // EachScore calls yield with an evaluator's scores of a task's planned runs, without default ratings.
-func (r Report) EachScore(ctx context.Context, task db.Task, evaluator int, withRaw bool, yield func(Score) error) error {
+func (r Report) EachScore(ctx context.Context, task db.Task, evaluator int, withRaw bool,
+	yield func(Score) error) error {
 	const read = `
 		SELECT r.variant, r.item_id, ` + db.ClusterOf + ` AS cluster, e.score, CASE WHEN $3 THEN coalesce(e.raw, '') ELSE '' END AS raw
 		FROM evaluation_tasks t JOIN evaluation_items i ON i.task_id = t.id

@@ -48,10 +48,10 @@ type SliceVariant struct {
 // whole is the place of the slice that has all questions.
 const whole = -1
 
-// readSliceStatistics returns the numbers of each variant over each slice and over all questions. It reads the runs of the
-// task $1 once, grouped by the slices $3 of the items $2; the groups are summed up to the whole. Percentiles, and what
-// intervals need of each question, follow from the numbers of the runs, which are collected in arrays in the same order; -1
-// stands for an unknown one. Scores are collected if $4 is true, with default ratings if $5 is true.
+// readSliceStatistics returns the numbers of each variant over each slice and over all questions. It reads the runs of
+// the task $1 once, grouped by the slices $3 of the items $2; the groups are summed up to the whole. Percentiles, and
+// what intervals need of each question, follow from the numbers of the runs, which are collected in arrays in the same
+// order; -1 stands for an unknown one. Scores are collected if $4 is true, with default ratings if $5 is true.
 const readSliceStatistics = `
 	WITH sliced AS MATERIALIZED (
 		SELECT s.item_id, s.slice, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
@@ -65,7 +65,8 @@ const readSliceStatistics = `
 	of_slice AS MATERIALIZED (
 		SELECT slice, variant, count(*) AS runs, sum(attempts) AS attempts,
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
-			count(*) FILTER (WHERE status = 'SUCCEEDED' AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) AS counted,
+			count(*) FILTER (WHERE status = 'SUCCEEDED' AND run_index <= (SELECT runs_per_item FROM evaluation_tasks
+			WHERE id = $1)) AS counted,
 			count(*) FILTER (WHERE status = 'FAILED') AS failed,
 			count(*) FILTER (WHERE status = 'TIMEOUT') AS timed_out,
 			count(*) FILTER (WHERE error_code = 'REFUSED') AS refused,
@@ -78,12 +79,14 @@ const readSliceStatistics = `
 			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,
 			sum(cost) AS cost, count(cost) AS runs_with_cost,
 			array_agg(item_id) AS run_items,
-			array_agg(CASE WHEN run_index > (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1) THEN -1 WHEN passed THEN 3 WHEN passed IS NOT NULL THEN 2 ELSE 0 END) AS run_verdicts,
+			array_agg(CASE WHEN run_index > (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1) THEN -1 WHEN passed THEN 3
+			WHEN passed IS NOT NULL THEN 2 ELSE 0 END) AS run_verdicts,
 			array_agg(CASE WHEN status = 'SUCCEEDED' THEN latency_ms ELSE -1 END) AS run_latencies,
 			array_agg(coalesce(first_token_ms, -1)) AS run_first_tokens,
 			array_agg(coalesce(` + db.AnswerTokens + `, -1)) AS run_tokens,
 			array_agg(coalesce(longest_silence_ms, -1)) AS run_silences,
-			array_agg(coalesce(CASE WHEN $5 THEN (SELECT avg(e.score) FROM evaluations e WHERE e.run_id = evaluation_runs.id) ELSE score END, 'NaN'))
+			array_agg(coalesce(CASE WHEN $5 THEN (SELECT avg(e.score) FROM evaluations e WHERE e.run_id = evaluation_runs.id)
+			ELSE score END, 'NaN'))
 				FILTER (WHERE $4) AS run_scores
 		FROM evaluation_runs
 		JOIN sliced USING (item_id)
@@ -95,7 +98,8 @@ const readSliceStatistics = `
 	JOIN task_variants v ON v.task_id = t.id
 	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
 	CROSS JOIN LATERAL (
-		SELECT i.slice, count(*) AS items, count(DISTINCT i.cluster) AS clusters, coalesce(sum(greatest(p.runs - t.runs_per_item, 0)), 0) AS extra
+		SELECT i.slice, count(*) AS items, count(DISTINCT i.cluster) AS clusters,
+		coalesce(sum(greatest(p.runs - t.runs_per_item, 0)), 0) AS extra
 		FROM twice i
 		LEFT JOIN planned_runs p ON p.item_id = i.item_id AND p.variant = v.number
 		GROUP BY i.slice) n
@@ -105,8 +109,10 @@ const readSliceStatistics = `
 			SELECT *
 			FROM of_slice
 			UNION ALL
-			SELECT -1, variant, sum(runs)::bigint, sum(attempts)::bigint, sum(succeeded)::bigint, sum(counted)::bigint, sum(failed)::bigint, sum(timed_out)::bigint,
-				sum(refused)::bigint, sum(filtered)::bigint, sum(truncated)::bigint, sum(latency)::bigint, max(longest_silence_max_ms),
+			SELECT -1, variant, sum(runs)::bigint, sum(attempts)::bigint, sum(succeeded)::bigint, sum(counted)::bigint,
+			sum(failed)::bigint, sum(timed_out)::bigint,
+				sum(refused)::bigint, sum(filtered)::bigint, sum(truncated)::bigint, sum(latency)::bigint,
+				max(longest_silence_max_ms),
 				sum(input_tokens)::bigint, sum(output_tokens)::bigint, sum(reasoning_tokens)::bigint, sum(total_tokens)::bigint,
 				sum(runs_with_usage)::bigint, sum(cost), sum(runs_with_cost)::bigint, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 			FROM of_slice
@@ -117,7 +123,8 @@ const readSliceStatistics = `
 		JOIN question_statistics s USING (item_id)
 		GROUP BY twice.slice, s.variant) q ON q.variant = v.number AND q.slice = n.slice
 	LEFT JOIN ( -- metrics.md, Clusters
-		SELECT slice, variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS agreement_se
+		SELECT slice, variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS
+		agreement_se
 		FROM (
 			SELECT slice, variant, sum(deviation) AS deviation, count(*) AS items
 			FROM (
@@ -188,15 +195,18 @@ type ofRuns struct {
 
 // add appends the numbers of other runs.
 func (o *ofRuns) add(other ofRuns) {
-	o.Items, o.Verdicts, o.Latencies = append(o.Items, other.Items...), append(o.Verdicts, other.Verdicts...), append(o.Latencies, other.Latencies...)
-	o.FirstTokens, o.Tokens, o.Silences = append(o.FirstTokens, other.FirstTokens...), append(o.Tokens, other.Tokens...), append(o.Silences, other.Silences...)
+	o.Items, o.Verdicts, o.Latencies = append(o.Items, other.Items...), append(o.Verdicts, other.Verdicts...),
+		append(o.Latencies, other.Latencies...)
+	o.FirstTokens, o.Tokens, o.Silences = append(o.FirstTokens, other.FirstTokens...), append(o.Tokens, other.Tokens...),
+		append(o.Silences, other.Silences...)
 	o.Scores = append(o.Scores, other.Scores...)
 }
 
 // settle computes the percentiles, over runs with an answer.
 func (o ofRuns) settle(numbers *VariantStatistics) {
 	count := len(o.Latencies)
-	latencies, firstTokens, speeds, silences := make([]float64, 0, count), make([]float64, 0, count), make([]float64, 0, count), make([]float64, 0, count)
+	latencies, firstTokens, speeds, silences := make([]float64, 0, count), make([]float64, 0, count),
+		make([]float64, 0, count), make([]float64, 0, count)
 	for n, latency := range o.Latencies {
 		first := o.FirstTokens[n]
 		if latency < 0 {
@@ -216,7 +226,8 @@ func (o ofRuns) settle(numbers *VariantStatistics) {
 	for _, all := range [][]float64{latencies, firstTokens, speeds, silences} {
 		slices.Sort(all)
 	}
-	numbers.LatencyP50, numbers.LatencyP90, numbers.LatencyP99 = measure.Percentile(latencies, 0.5), measure.Percentile(latencies, 0.9), measure.Percentile(latencies, 0.99)
+	numbers.LatencyP50, numbers.LatencyP90, numbers.LatencyP99 = measure.Percentile(latencies, 0.5),
+		measure.Percentile(latencies, 0.9), measure.Percentile(latencies, 0.99)
 	numbers.FirstTokenP50, numbers.TokensPerSecond = measure.Percentile(firstTokens, 0.5), measure.Percentile(speeds, 0.5)
 	numbers.LongestSilenceP50MS = measure.Percentile(silences, 0.5)
 }
@@ -250,7 +261,8 @@ func (o ofRuns) verdicts(runsPerItem int) (said, answered variantVerdicts) {
 			of.scored, of.score = of.scored+1, of.score+o.Scores[n]
 		}
 	}
-	said.questions, answered.questions = make(map[int64]measure.Judged, len(sums)), make(map[int64]measure.Judged, len(sums))
+	said.questions, answered.questions = make(map[int64]measure.Judged, len(sums)),
+		make(map[int64]measure.Judged, len(sums))
 	for item, of := range sums {
 		if of.scored > 0 {
 			mean := of.score / float64(of.scored)
@@ -269,9 +281,10 @@ type ComparedSlice struct {
 	measure.Comparison
 }
 
-// CompareBy returns the comparison of each value of a column of the second task's dataset, which is named by its place, 1-based. Values
-// of questions that the first task does not have are left out.
-func (r Report) CompareBy(ctx context.Context, second db.Task, place int, c measure.Comparison) (compared []ComparedSlice, err error) {
+// CompareBy returns the comparison of each value of a column of the second task's dataset, which is named by its place,
+// 1-based. Values of questions that the first task does not have are left out.
+func (r Report) CompareBy(ctx context.Context, second db.Task, place int,
+	c measure.Comparison) (compared []ComparedSlice, err error) {
 	values, err := r.Slices(ctx, second.ID, place)
 	if err != nil {
 		return nil, err
@@ -289,16 +302,18 @@ func (r Report) CompareBy(ctx context.Context, second db.Task, place int, c meas
 	return compared, nil
 }
 
-// NumbersBy returns the numbers of a task as a whole and of each value of a column, which is named by its place, 1-based.
-// Default ratings of judges count if withDefaults is true.
-func (r Report) NumbersBy(ctx context.Context, task db.Task, place int, withDefaults bool) (numbers Numbers, err error) {
+// NumbersBy returns the numbers of a task as a whole and of each value of a column, which is named by its place,
+// 1-based. Default ratings of judges count if withDefaults is true.
+func (r Report) NumbersBy(ctx context.Context, task db.Task, place int,
+	withDefaults bool) (numbers Numbers, err error) {
 	values, err := r.Slices(ctx, task.ID, place)
 	if err != nil {
 		return numbers, err
 	}
 	items, places := values.arrays()
 	var rows []collected
-	if err := r.db.SelectContext(ctx, &rows, readSliceStatistics, task.ID, items, places, len(task.Evaluators) > 0, withDefaults); err != nil {
+	if err := r.db.SelectContext(ctx, &rows, readSliceStatistics, task.ID, items, places, len(task.Evaluators) > 0,
+		withDefaults); err != nil {
 		return numbers, pg.Classify("compute the statistics of slices", err)
 	}
 	clusters, err := r.clusters(ctx, task)
@@ -336,7 +351,8 @@ func (r Report) NumbersBy(ctx context.Context, task db.Task, place int, withDefa
 			numbers.Passes[row.Number] = summarisedVariant(of, said, own)
 			continue
 		}
-		one := SliceVariant{VariantStatistics: row.VariantStatistics, Answered: summarisedVariant(of, answered, own).PassInterval}
+		one := SliceVariant{VariantStatistics: row.VariantStatistics,
+			Answered: summarisedVariant(of, answered, own).PassInterval}
 		if len(task.Evaluators) > 0 {
 			one.Passes = summarisedVariant(of, said, own)
 		}

@@ -56,14 +56,16 @@ const itemStates = `
 		WHERE i.task_id = $1
 		GROUP BY q.item_id),
 	item AS (
-		SELECT i.id, i.sort_key, i.question_id, i.question, known.runs_done, planned.runs AS runs_expected, w.since AS running_since,
+		SELECT i.id, i.sort_key, i.question_id, i.question, known.runs_done, planned.runs AS runs_expected,
+		w.since AS running_since,
 			row_number() OVER (ORDER BY i.sort_key) AS number,
 			CASE
 				WHEN w.since IS NOT NULL THEN 'running'
 				WHEN known.runs_done < planned.runs THEN 'waiting'
 				WHEN w.failed > 0 AND i.series IS NULL THEN 'failed'
 				WHEN NOT coalesce(w.failed > 0 OR a.lacks, true) THEN 'done'
-				WHEN EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status <> 'SUCCEEDED') THEN 'failed'
+				WHEN EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.status <> 'SUCCEEDED')
+				THEN 'failed'
 				ELSE 'done'
 			END AS state
 		FROM evaluation_items i
@@ -135,7 +137,8 @@ type ItemFilter struct {
 }
 
 // Items returns one page of a task's questions, in the order of their numbers, and how many match the filter.
-func (m Monitor) Items(ctx context.Context, task db.Task, filter ItemFilter, page db.Page) (items []ItemProgress, total int, err error) {
+func (m Monitor) Items(ctx context.Context, task db.Task, filter ItemFilter,
+	page db.Page) (items []ItemProgress, total int, err error) {
 	const where = `
 		FROM item
 		WHERE ($3 = '' OR state = $3) AND ($4 = '' OR question_id ILIKE $4 OR question ILIKE $4)`

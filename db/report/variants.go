@@ -69,20 +69,26 @@ type VariantStatistics struct {
 
 // The columns of VariantStatistics, over the runs and the assessed questions that the statement groups.
 const (
-	numbersOfVariant = `v.number, v.name, t.runs_per_item, n.items, n.clusters, n.items * t.runs_per_item + n.extra AS runs_expected,
-		coalesce(r.runs, 0) AS runs, coalesce(r.succeeded, 0) AS succeeded, coalesce(r.failed, 0) AS failed, coalesce(r.timed_out, 0) AS timed_out,
+	numbersOfVariant = `v.number, v.name, t.runs_per_item, n.items, n.clusters,
+		n.items * t.runs_per_item + n.extra AS runs_expected,
+		coalesce(r.runs, 0) AS runs, coalesce(r.succeeded, 0) AS succeeded, coalesce(r.failed, 0) AS failed,
+		coalesce(r.timed_out, 0) AS timed_out,
 		coalesce(r.refused, 0) AS refused, coalesce(r.filtered, 0) AS filtered, coalesce(r.truncated, 0) AS truncated,
 		n.items * t.runs_per_item + n.extra - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
 		coalesce(r.counted, 0) / nullif(n.items * t.runs_per_item, 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
-		coalesce(q.meaning_items, 0) AS meaning_items, q.meaning_agreement, q.meaning_identical_rate, q.meaning_distinct_mean, q.meaning_entropy,
+		coalesce(q.meaning_items, 0) AS meaning_items, q.meaning_agreement, q.meaning_identical_rate, q.meaning_distinct_mean,
+		q.meaning_entropy,
 		coalesce(q.meaning_unsure, 0) AS meaning_unsure,
-		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second, r.longest_silence_p50_ms, r.longest_silence_max_ms,
-		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, coalesce(r.runs_with_usage, 0) AS runs_with_usage,
+		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second,
+		r.longest_silence_p50_ms, r.longest_silence_max_ms,
+		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens,
+		coalesce(r.runs_with_usage, 0) AS runs_with_usage,
 		trim_scale(r.cost) AS cost, g.currency, coalesce(r.runs_with_cost, 0) AS runs_with_cost`
 	numbersOfRuns = `count(*) AS runs, sum(attempts) AS attempts,
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
-			count(*) FILTER (WHERE status = 'SUCCEEDED' AND run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) AS counted,
+			count(*) FILTER (WHERE status = 'SUCCEEDED' AND run_index <= (SELECT runs_per_item FROM evaluation_tasks
+			WHERE id = $1)) AS counted,
 			count(*) FILTER (WHERE status = 'FAILED') AS failed,
 			count(*) FILTER (WHERE status = 'TIMEOUT') AS timed_out,
 			count(*) FILTER (WHERE error_code = 'REFUSED') AS refused,
@@ -92,20 +98,24 @@ const (
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p50_ms,
 			percentile_cont(0.9) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p90_ms,
 			percentile_cont(0.99) WITHIN GROUP (ORDER BY latency_ms) FILTER (WHERE status = 'SUCCEEDED') AS latency_p99_ms,
-			percentile_cont(0.5) WITHIN GROUP (ORDER BY first_token_ms) FILTER (WHERE status = 'SUCCEEDED') AS first_token_p50_ms,
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY first_token_ms) FILTER (WHERE status = 'SUCCEEDED') AS
+			first_token_p50_ms,
 			percentile_cont(0.5) WITHIN GROUP (ORDER BY ` + db.AnswerTokens + ` * 1000.0 / nullif(latency_ms - first_token_ms, 0))
 				FILTER (WHERE status = 'SUCCEEDED' AND latency_ms > first_token_ms) AS tokens_per_second,
-			percentile_cont(0.5) WITHIN GROUP (ORDER BY longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS longest_silence_p50_ms,
+			percentile_cont(0.5) WITHIN GROUP (ORDER BY longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS
+			longest_silence_p50_ms,
 			max(longest_silence_ms) FILTER (WHERE status = 'SUCCEEDED') AS longest_silence_max_ms,
 			sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(reasoning_tokens) AS reasoning_tokens,
 			sum(total_tokens) AS total_tokens,
 			count(*) FILTER (WHERE coalesce(input_tokens, output_tokens, total_tokens) IS NOT NULL) AS runs_with_usage,
 			sum(cost) AS cost, count(cost) AS runs_with_cost`
-	numbersOfQuestions = `avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement, avg(s.consensus) AS consensus,
+	numbersOfQuestions = `avg(CAST(s.consensus = 1 AS int)::float8) AS identical_rate, avg(s.agreement) AS agreement,
+		avg(s.consensus) AS consensus,
 			avg(s.answers::float8) FILTER (WHERE s.answers > 0) AS distinct_mean, avg(s.similarity) AS similarity,
 			count(s.meaning_by) AS meaning_items, avg(s.meaning_agreement) AS meaning_agreement,
 			avg(CAST(s.meaning_agreement = 1 AS int)::float8) AS meaning_identical_rate,
-			avg(s.meaning_groups::float8) FILTER (WHERE s.meaning_groups > 0) AS meaning_distinct_mean, avg(s.meaning_entropy) AS meaning_entropy,
+			avg(s.meaning_groups::float8) FILTER (WHERE s.meaning_groups > 0) AS meaning_distinct_mean,
+			avg(s.meaning_entropy) AS meaning_entropy,
 			count(*) FILTER (WHERE s.meaning_unsure <> '{}') AS meaning_unsure`
 )
 
@@ -120,7 +130,8 @@ const readVariantStatistics = `
 	JOIN task_variants v ON v.task_id = t.id
 	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
 	CROSS JOIN LATERAL (
-		SELECT t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters, coalesce(sum(p.runs - t.runs_per_item), 0) AS extra
+		SELECT t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters,
+		coalesce(sum(p.runs - t.runs_per_item), 0) AS extra
 		FROM items i
 		JOIN planned_runs p ON p.item_id = i.id AND p.variant = v.number AND p.runs > t.runs_per_item) n
 	LEFT JOIN (
@@ -134,7 +145,8 @@ const readVariantStatistics = `
 		JOIN question_statistics s ON s.item_id = i.id
 		GROUP BY s.variant) q ON q.variant = v.number
 	LEFT JOIN ( -- metrics.md, Clusters
-		SELECT variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS agreement_se
+		SELECT variant, sqrt(count(*) / nullif(count(*) - 1, 0)::float8 * sum(deviation * deviation)) / sum(items) AS
+		agreement_se
 		FROM (
 			SELECT variant, sum(deviation) AS deviation, count(*) AS items
 			FROM (
@@ -259,7 +271,8 @@ func byVariant(counts []levelCount) (levels, differ map[int]map[string]int) {
 	return levels, differ
 }
 
-// LevelsOfItems returns the level of each question for a variant, in the order of their numbers; empty where it is not known yet.
+// LevelsOfItems returns the level of each question for a variant, in the order of their numbers; empty where it is not
+// known yet.
 func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID, variant int) (levels []measure.Level, err error) {
 	const read = `
 		SELECT coalesce(q.level, '')
@@ -283,5 +296,6 @@ func (r Report) Matters(ctx context.Context, taskID uuid.UUID) (measure.Matters,
 		Percent float64 `db:"smallest_percent"`
 	}
 	err := r.db.GetContext(ctx, &stored, read, taskID)
-	return measure.Matters{Share: stored.Points / 100, Part: stored.Percent / 100}, pg.Classify("read the smallest differences that matter", err)
+	return measure.Matters{Share: stored.Points / 100, Part: stored.Percent / 100},
+		pg.Classify("read the smallest differences that matter", err)
 }

@@ -23,13 +23,14 @@ type variantVerdicts struct {
 	ratings map[string]*measure.Sample
 }
 
-// isCounted is the condition for runs r of the task $1 that numbers are computed from: each question's first ones, of all
-// questions equally many. Further runs of questions that are not settled would bias all of them.
+// isCounted is the condition for runs r of the task $1 that numbers are computed from: each question's first ones, of
+// all questions equally many. Further runs of questions that are not settled would bias all of them.
 const isCounted = `r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)`
 
 // PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant number.
 // Default ratings of judges count only if withDefaults is true.
-func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults bool) (map[int]measure.Statistics, error) {
+func (r Report) PassStatistics(ctx context.Context, task db.Task,
+	withDefaults bool) (map[int]measure.Statistics, error) {
 	score := `r.score`
 	if withDefaults {
 		score = `(SELECT avg(e.score) FROM evaluations e WHERE e.run_id = r.id)`
@@ -58,11 +59,13 @@ func (r Report) PassStatistics(ctx context.Context, task db.Task, withDefaults b
 }
 
 // PassStatisticsOf returns the statistics of one evaluator's verdicts; for a judge they include its ratings.
-func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db.Evaluator, withDefaults bool) (map[int]measure.Statistics, error) {
+func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db.Evaluator,
+	withDefaults bool) (map[int]measure.Statistics, error) {
 	const read = `
 		SELECT r.variant, r.item_id, count(*) AS runs, count(e.passed) AS judged, count(*) FILTER (WHERE e.passed) AS passes,
 			avg(e.score) FILTER (WHERE $3 OR NOT e.is_default) AS score,
-			count(*) FILTER (WHERE e.status = 'FAILED' OR e.is_default) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults
+			count(*) FILTER (WHERE e.status = 'FAILED' OR e.is_default) AS errors,
+			count(*) FILTER (WHERE e.is_default) AS defaults
 		FROM evaluation_runs r
 		LEFT JOIN evaluations e ON e.run_id = r.id AND e.evaluator = $2
 		WHERE r.task_id = $1 AND r.is_current AND ` + isCounted + `
@@ -104,7 +107,8 @@ func (r Report) clusters(ctx context.Context, task db.Task) (map[int64]string, e
 
 // addRatings adds a judge's mean ratings of questions, by the dimensions.
 func (r Report) addRatings(
-	ctx context.Context, taskID uuid.UUID, evaluator int, withDefaults bool, clusters map[int64]string, verdicts map[int]variantVerdicts,
+	ctx context.Context, taskID uuid.UUID, evaluator int, withDefaults bool, clusters map[int64]string,
+	verdicts map[int]variantVerdicts,
 ) error {
 	const read = `
 		SELECT r.variant, r.item_id, rating.key AS dimension, avg(CAST(rating.value AS float8)) AS mean

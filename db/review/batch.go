@@ -23,14 +23,16 @@ type Batch struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Batches returns the batches of a task that still have a current verdict, newest first: those that were given, or those that were
-// taken over.
+// Batches returns the batches of a task that still have a current verdict, newest first: those that were given, or
+// those that were taken over.
 func (r Reviews) Batches(ctx context.Context, taskID uuid.UUID, areCarried bool) (batches []Batch, err error) {
 	const list = `
-		SELECT v.batch, coalesce(v.carried_by, v.reviewer) AS reviewer, count(DISTINCT v.item_id) AS questions, max(v.created_at) AS created_at
+		SELECT v.batch, coalesce(v.carried_by, v.reviewer) AS reviewer, count(DISTINCT v.item_id) AS questions,
+		max(v.created_at) AS created_at
 		FROM reviews v
 		JOIN evaluation_items i ON i.id = v.item_id
-		WHERE i.task_id = $1 AND v.batch IS NOT NULL AND (v.carried_by IS NOT NULL) = $2 AND v.is_current AND NOT v.is_withdrawn
+		WHERE i.task_id = $1 AND v.batch IS NOT NULL AND (v.carried_by IS NOT NULL) = $2 AND v.is_current
+		AND NOT v.is_withdrawn
 		GROUP BY v.batch, coalesce(v.carried_by, v.reviewer)
 		ORDER BY max(v.created_at) DESC, v.batch`
 	err = r.db.SelectContext(ctx, &batches, list, taskID, areCarried)
@@ -39,7 +41,8 @@ func (r Reviews) Batches(ctx context.Context, taskID uuid.UUID, areCarried bool)
 
 // lockTask ensures that only one batch of a task is given or withdrawn at a time.
 func lockTask(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (variants int, err error) {
-	err = tx.GetContext(ctx, &variants, `SELECT total_variants FROM evaluation_tasks WHERE id = $1 FOR NO KEY UPDATE`, taskID)
+	err = tx.GetContext(ctx, &variants, `SELECT total_variants FROM evaluation_tasks
+		WHERE id = $1 FOR NO KEY UPDATE`, taskID)
 	if pg.IsNoRows(err) {
 		return 0, &db.NotFoundError{Kind: db.KindTask}
 	}
@@ -48,7 +51,8 @@ func lockTask(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (variants int,
 
 // PassAll passes questions of a task for all its variants, as one batch. Verdicts that the reviewer has given in
 // the meantime stay. It returns how many questions were passed.
-func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string, items []int64) (passed int, err error) {
+func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
+	items []int64) (passed int, err error) {
 	const (
 		lock = `SELECT id FROM evaluation_items WHERE task_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE`
 		// A withdrawn review passes its version on to the next verdict.
@@ -61,13 +65,15 @@ func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
 			SELECT i.id, v.variant, $2, 'PASS', '', 1 + coalesce((
 					SELECT max(before.version)
 					FROM reviews before
-					WHERE before.item_id = i.id AND before.variant = v.variant AND before.run_index IS NULL AND before.reviewer = $2), 0),
+					WHERE before.item_id = i.id AND before.variant = v.variant AND before.run_index IS NULL AND before.reviewer = $2),
+					0),
 				false, ` + judged + `, $3
 			FROM evaluation_items i
 			CROSS JOIN (SELECT variant, CAST(NULL AS int) AS run_index FROM generate_series(1, $4::int) AS own (variant)) v
 			WHERE i.id = ANY ($1) AND NOT EXISTS (
 				SELECT FROM reviews now
-				WHERE now.item_id = i.id AND now.variant = v.variant AND now.run_index IS NULL AND now.reviewer = $2 AND now.is_current)
+				WHERE now.item_id = i.id AND now.variant = v.variant AND now.run_index IS NULL AND now.reviewer = $2
+				AND now.is_current)
 			RETURNING item_id`
 	)
 	err = r.db.InTx(ctx, "pass questions", func(tx *sqlx.Tx) error {
@@ -94,13 +100,15 @@ func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
 
 // WithdrawBatch withdraws the verdicts of a reviewer's batch that are still current, and returns on how many
 // questions. It returns db.ErrNotFound if there are none.
-func (r Reviews) WithdrawBatch(ctx context.Context, taskID, batch uuid.UUID, reviewer string) (withdrawn int, err error) {
+func (r Reviews) WithdrawBatch(ctx context.Context, taskID, batch uuid.UUID,
+	reviewer string) (withdrawn int, err error) {
 	const (
 		retire = `
 			UPDATE reviews v
 			SET is_current = false
 			FROM evaluation_items i
-			WHERE i.id = v.item_id AND i.task_id = $1 AND v.batch = $2 AND coalesce(v.carried_by, v.reviewer) = $3 AND v.is_current AND NOT v.is_withdrawn
+			WHERE i.id = v.item_id AND i.task_id = $1 AND v.batch = $2 AND coalesce(v.carried_by, v.reviewer) = $3
+			AND v.is_current AND NOT v.is_withdrawn
 			RETURNING v.id`
 		insert = `
 			INSERT INTO reviews (item_id, variant, reviewer, verdict, note, version, is_withdrawn)
@@ -148,7 +156,8 @@ type Carried struct {
 }
 
 const (
-	// What is taken over: verdicts that stand, on answers that were not replaced since, of questions that nobody has judged here.
+	// What is taken over: verdicts that stand, on answers that were not replaced since, of questions that nobody has
+	// judged here.
 	findCarried = `
 		WITH found AS (
 			SELECT w.to_item AS item_id, v.reviewer, v.verdict, v.reasons, v.note
@@ -158,7 +167,8 @@ const (
 			WHERE v.judged_run_id IS NOT DISTINCT FROM ` + judged + `
 			  AND NOT EXISTS (
 				SELECT FROM reviews now
-				WHERE now.item_id = w.to_item AND now.variant = $5 AND now.run_index IS NULL AND now.is_current AND NOT now.is_withdrawn)),
+				WHERE now.item_id = w.to_item AND now.variant = $5 AND now.run_index IS NULL AND now.is_current
+				AND NOT now.is_withdrawn)),
 		-- What was withdrawn leaves its version to the next verdict.
 		retired AS (
 			UPDATE reviews v
@@ -170,14 +180,16 @@ const (
 		FROM found f
 		LEFT JOIN retired r ON r.item_id = f.item_id AND r.reviewer = f.reviewer`
 	insertCarried = `
-		INSERT INTO reviews (item_id, variant, reviewer, verdict, reasons, note, version, is_withdrawn, judged_run_id, batch, carried_by, carried_from)
+		INSERT INTO reviews (item_id, variant, reviewer, verdict, reasons, note, version, is_withdrawn, judged_run_id, batch,
+		carried_by, carried_from)
 		SELECT i.id, v.variant, $3, $4, $5, $6, $7, false, ` + judged + `, $8, $9, $10
 		FROM evaluation_items i, (SELECT $2::int AS variant, CAST(NULL AS int) AS run_index) v
 		WHERE i.id = $1`
 )
 
-// Carry takes the verdicts of people on questions as a whole over to a later task, as one batch: each stays its reviewer's. A question
-// on which somebody has a verdict there keeps it. It returns the batch, with on how many questions verdicts were taken over.
+// Carry takes the verdicts of people on questions as a whole over to a later task, as one batch: each stays its
+// reviewer's. A question on which somebody has a verdict there keeps it. It returns the batch, with on how many
+// questions verdicts were taken over.
 func (r Reviews) Carry(ctx context.Context, c Carried) (batch Batch, err error) {
 	const lock = `SELECT id FROM evaluation_items WHERE task_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE`
 	var from, to pq.Int64Array
@@ -207,7 +219,8 @@ func (r Reviews) Carry(ctx context.Context, c Carried) (batch Batch, err error) 
 			if !slices.Contains(locked, one.ItemID) { // not of this task
 				continue
 			}
-			_, err := tx.ExecContext(ctx, insertCarried, one.ItemID, c.Variant, one.Reviewer, one.Verdict, one.reasons(), one.Note, one.Version+1, batch.ID, c.By, c.From)
+			_, err := tx.ExecContext(ctx, insertCarried, one.ItemID, c.Variant, one.Reviewer, one.Verdict, one.reasons(),
+				one.Note, one.Version+1, batch.ID, c.By, c.From)
 			if err != nil {
 				return pg.Classify("store the adopted verdicts", err)
 			}

@@ -69,7 +69,8 @@ type Review struct {
 	// IsOutdated reports that a judged run has since been replaced.
 	IsOutdated bool      `db:"is_outdated"`
 	CreatedAt  time.Time `db:"created_at"`
-	// CarriedBy is who took the verdict over from an earlier task, CarriedFrom; both are nil for a verdict that was given here.
+	// CarriedBy is who took the verdict over from an earlier task, CarriedFrom; both are nil for a verdict that was given
+	// here.
 	CarriedBy   *string    `db:"carried_by"`
 	CarriedFrom *uuid.UUID `db:"carried_from"`
 }
@@ -89,9 +90,11 @@ type Reviews struct{ db *pg.Pool }
 func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 
 // judged selects the newest current run that a review is about: of the item, or the one with a run_index.
-const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
+const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant
+	AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
 
-const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.version, v.created_at, v.carried_by, v.carried_from,
+const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.version,
+	v.created_at, v.carried_by, v.carried_from,
 	v.judged_run_id IS DISTINCT FROM ` + judged + ` AS is_outdated`
 
 // stored is a review in the form of its row.
@@ -104,11 +107,13 @@ type stored struct {
 // Put stores a review, and returns it as stored. version is the version that its author has seen, 0 if there was
 // none. Put returns a ConflictError if that is not the latest version, and a NotFoundError if the question or
 // answer does not exist.
-func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Opinion, version int) (review Review, err error) {
+func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Opinion,
+	version int) (review Review, err error) {
 	err = r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, _ *stored) error {
 		const insert = `
 			WITH v AS (
-				INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, reasons, note, version, is_withdrawn, judged_run_id)
+				INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, reasons, note, version, is_withdrawn,
+				judged_run_id)
 				SELECT i.id, v.variant, v.run_index, $4, $5, $6, $7, $8, false, ` + judged + `
 				FROM evaluation_items i, (SELECT $2::int AS variant, $3::int AS run_index) v
 				WHERE i.id = $1
@@ -116,7 +121,8 @@ func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Op
 			SELECT ` + columns + `
 			FROM v
 			JOIN evaluation_items i ON i.id = v.item_id`
-		err := tx.GetContext(ctx, &review, insert, item, place.Variant, place.RunIndex, place.Reviewer, said.Verdict, said.reasons(), said.Note, version+1)
+		err := tx.GetContext(ctx, &review, insert, item, place.Variant, place.RunIndex, place.Reviewer, said.Verdict,
+			said.reasons(), said.Note, version+1)
 		return pg.Classify("store the review", err)
 	})
 	return review, err
@@ -134,15 +140,18 @@ func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, ve
 		if current == nil || current.IsWithdrawn {
 			return db.ErrNotFound
 		}
-		_, err := tx.ExecContext(ctx, insert, item, place.Variant, place.RunIndex, place.Reviewer, current.Verdict, current.reasons(), current.Note, version)
+		_, err := tx.ExecContext(ctx, insert, item, place.Variant, place.RunIndex, place.Reviewer, current.Verdict,
+			current.reasons(), current.Note, version)
 		return pg.Classify("withdraw the review", err)
 	})
 }
 
 // change stores the next version of a review if the present one is version. Only one change is made at a time.
-func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int, store func(tx *sqlx.Tx, item int64, current *stored) error) error {
+func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int,
+	store func(tx *sqlx.Tx, item int64, current *stored) error) error {
 	const lock = `
-		SELECT i.id, ($3::int IS NULL OR $3 BETWEEN 1 AND t.runs_per_item) AND $4::int BETWEEN 1 AND t.total_variants AS has_run
+		SELECT i.id, ($3::int IS NULL OR $3 BETWEEN 1 AND t.runs_per_item) AND $4::int BETWEEN 1
+		AND t.total_variants AS has_run
 		FROM evaluation_items i
 		JOIN evaluation_tasks t ON t.id = i.task_id
 		WHERE i.task_id = $1 AND i.question_id = $2
@@ -151,7 +160,8 @@ func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, vers
 		SELECT v.id, v.is_withdrawn, ` + columns + `
 		FROM reviews v
 		JOIN evaluation_items i ON i.id = v.item_id
-		WHERE v.item_id = $1 AND v.variant = $2 AND coalesce(v.run_index, 0) = coalesce($3, 0) AND v.reviewer = $4 AND v.is_current`
+		WHERE v.item_id = $1 AND v.variant = $2 AND coalesce(v.run_index, 0) = coalesce($3, 0) AND v.reviewer = $4
+		AND v.is_current`
 	return r.db.InTx(ctx, "change a review", func(tx *sqlx.Tx) error {
 		var item struct {
 			ID     int64 `db:"id"`
@@ -196,11 +206,13 @@ const listReviews = `
 	SELECT ` + columns + `
 	FROM reviews v
 	JOIN evaluation_items i ON i.id = v.item_id
-	WHERE i.task_id = $1 AND v.is_current AND v.is_withdrawn = $4 AND ($2 = '' OR v.reviewer = $2) AND ($3 = '' OR v.verdict = $3)
+	WHERE i.task_id = $1 AND v.is_current AND v.is_withdrawn = $4 AND ($2 = '' OR v.reviewer = $2)
+	AND ($3 = '' OR v.verdict = $3)
 	ORDER BY i.sort_key, v.variant, coalesce(v.run_index, 0), v.reviewer`
 
 // List returns the current reviews of a task in the order of its pages; an empty reviewer or verdict matches all.
-func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string, verdict Verdict) (reviews []Review, err error) {
+func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string,
+	verdict Verdict) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, reviewer, verdict, false)
 	return reviews, pg.Classify("list the reviews", err)
 }
@@ -266,7 +278,8 @@ func (r Reviews) Open(ctx context.Context, taskID uuid.UUID) (count int, err err
 		SELECT count(*)
 		FROM evaluation_items i
 		WHERE i.task_id = $1
-		  AND NOT EXISTS (SELECT FROM reviews v WHERE v.item_id = i.id AND v.is_current AND NOT v.is_withdrawn AND v.run_index IS NULL)`
+		  AND NOT EXISTS (SELECT FROM reviews v WHERE v.item_id = i.id AND v.is_current AND NOT v.is_withdrawn
+		  AND v.run_index IS NULL)`
 	err = r.db.GetContext(ctx, &count, read, taskID)
 	return count, pg.Classify("count the open questions", err)
 }
@@ -299,9 +312,10 @@ type Change struct {
 	ItemID int64 `db:"item_id"`
 }
 
-// Since returns the reviews that others than reviewer gave, changed or withdrew since a Presence whose Latest was after, oldest first
-// and at most most of them.
-func (r Reviews) Since(ctx context.Context, taskID uuid.UUID, reviewer string, after int64, most int) (changes []Change, err error) {
+// Since returns the reviews that others than reviewer gave, changed or withdrew since a Presence whose Latest was
+// after, oldest first and at most most of them.
+func (r Reviews) Since(ctx context.Context, taskID uuid.UUID, reviewer string, after int64,
+	most int) (changes []Change, err error) {
 	const list = `
 		SELECT ` + columns + `, v.is_withdrawn, v.item_id
 		FROM reviews v

@@ -34,13 +34,19 @@ func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json
 	const read = `
 		SELECT row_to_json(line) AS line
 		FROM (
-			SELECT i.question_id, r.variant, r.run_index, r.status, r.response_body, encode(r.response_bytes, 'base64') AS response_bytes, r.reasoning,
-				encode(r.answer_key, 'hex') AS answer_key, r.latency_ms, r.attempts, r.error_code, r.error_message, r.finish_reason, r.failed_attempts, r.created_at,
-				r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, CAST(r.cost AS text) AS cost, r.first_token_ms, r.passed, r.score,
+			SELECT i.question_id, r.variant, r.run_index, r.status, r.response_body,
+			encode(r.response_bytes, 'base64') AS response_bytes, r.reasoning,
+				encode(r.answer_key, 'hex') AS answer_key, r.latency_ms, r.attempts, r.error_code, r.error_message, r.finish_reason,
+				r.failed_attempts, r.created_at,
+				r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, CAST(r.cost AS text) AS cost, r.first_token_ms,
+				r.passed, r.score,
 				r.conversation_id,
-				(SELECT json_agg(json_build_object('evaluator', e.evaluator, 'status', e.status, 'score', e.score, 'passed', e.passed, 'reason', e.reason,
-						'error_code', e.error_code, 'error_message', e.error_message, 'ratings', e.ratings, 'is_default', e.is_default, 'raw', e.raw,
-						'latency_ms', e.latency_ms, 'input_tokens', e.input_tokens, 'output_tokens', e.output_tokens, 'total_tokens', e.total_tokens,
+				(SELECT json_agg(json_build_object('evaluator', e.evaluator, 'status', e.status, 'score', e.score, 'passed',
+				e.passed, 'reason', e.reason,
+						'error_code', e.error_code, 'error_message', e.error_message, 'ratings', e.ratings, 'is_default', e.is_default,
+						'raw', e.raw,
+						'latency_ms', e.latency_ms, 'input_tokens', e.input_tokens, 'output_tokens', e.output_tokens, 'total_tokens',
+						e.total_tokens,
 						'cost', CAST(e.cost AS text), 'version', e.version) ORDER BY e.evaluator)
 				FROM evaluations e
 				WHERE e.run_id = r.id) AS evaluations
@@ -116,17 +122,26 @@ const insertRuns = `
 	WITH line AS (
 		SELECT *
 		FROM json_to_recordset($1) AS line (
-			question_id text, variant int, run_index int, status text, response_body text, response_bytes text, reasoning text, answer_key text, latency_ms int,
-			attempts int, error_code text, error_message text, finish_reason text, created_at timestamptz, input_tokens int, output_tokens int, reasoning_tokens int,
-			total_tokens int, cost numeric, first_token_ms int, passed bool, score float8, conversation_id text, failed_attempts jsonb, evaluations json)),
+			question_id text, variant int, run_index int, status text, response_body text, response_bytes text, reasoning text,
+			answer_key text, latency_ms int,
+			attempts int, error_code text, error_message text, finish_reason text, created_at timestamptz, input_tokens int,
+			output_tokens int, reasoning_tokens int,
+			total_tokens int, cost numeric, first_token_ms int, passed bool, score float8, conversation_id text,
+			failed_attempts jsonb, evaluations json)),
 	stored AS (
 		INSERT INTO evaluation_runs (
-			unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning, answer_key, latency_ms, attempts,
-			error_code, error_message, finish_reason, created_at, input_tokens, output_tokens, reasoning_tokens, total_tokens, cost, first_token_ms, passed, score, conversation_id, failed_attempts)
-		SELECT nextval(pg_get_serial_sequence('units', 'id')), 1, t.id, $3, i.id, line.variant, line.run_index, line.status, line.response_body,
-			decode(line.response_bytes, 'base64'), line.reasoning, decode(line.answer_key, 'hex'), line.latency_ms, coalesce(line.attempts, 1),
-			line.error_code, line.error_message, line.finish_reason, coalesce(line.created_at, now()), line.input_tokens, line.output_tokens, line.reasoning_tokens,
-			line.total_tokens, line.cost, line.first_token_ms, line.passed, line.score, line.conversation_id, line.failed_attempts
+			unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
+			answer_key, latency_ms, attempts,
+			error_code, error_message, finish_reason, created_at, input_tokens, output_tokens, reasoning_tokens, total_tokens,
+			cost, first_token_ms, passed, score, conversation_id, failed_attempts)
+		SELECT nextval(pg_get_serial_sequence('units', 'id')), 1, t.id, $3, i.id, line.variant, line.run_index, line.status,
+		line.response_body,
+			decode(line.response_bytes, 'base64'), line.reasoning, decode(line.answer_key, 'hex'), line.latency_ms,
+			coalesce(line.attempts, 1),
+			line.error_code, line.error_message, line.finish_reason, coalesce(line.created_at, now()), line.input_tokens,
+			line.output_tokens, line.reasoning_tokens,
+			line.total_tokens, line.cost, line.first_token_ms, line.passed, line.score, line.conversation_id,
+			line.failed_attempts
 		FROM line
 		JOIN evaluation_tasks t ON t.id = $2
 		JOIN evaluation_items i ON i.task_id = t.id AND i.question_id = line.question_id
@@ -135,15 +150,18 @@ const insertRuns = `
 		RETURNING id, item_id, variant, run_index),
 	judged AS (
 		INSERT INTO evaluations (
-			run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, ratings, is_default, raw, latency_ms, input_tokens, output_tokens,
+			run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, ratings, is_default, raw,
+			latency_ms, input_tokens, output_tokens,
 			total_tokens, cost, version)
-		SELECT stored.id, e.evaluator, $2, e.status, e.score, e.passed, e.reason, e.error_code, e.error_message, e.ratings, coalesce(e.is_default, false), e.raw,
+		SELECT stored.id, e.evaluator, $2, e.status, e.score, e.passed, e.reason, e.error_code, e.error_message, e.ratings,
+		coalesce(e.is_default, false), e.raw,
 			e.latency_ms, e.input_tokens, e.output_tokens, e.total_tokens, e.cost, e.version
 		FROM line
 		JOIN evaluation_items i ON i.task_id = $2 AND i.question_id = line.question_id
 		JOIN stored ON stored.item_id = i.id AND stored.variant = line.variant AND stored.run_index = line.run_index
 		CROSS JOIN json_to_recordset(coalesce(line.evaluations, '[]')) AS e (
-			evaluator int, status text, score float8, passed bool, reason text, error_code text, error_message text, ratings json, is_default bool, raw text,
+			evaluator int, status text, score float8, passed bool, reason text, error_code text, error_message text,
+			ratings json, is_default bool, raw text,
 			latency_ms int, input_tokens int, output_tokens int, total_tokens int, cost numeric, version int)
 		JOIN task_evaluators known ON known.task_id = $2 AND known.number = e.evaluator)
 	SELECT count(*) FROM stored`
@@ -164,21 +182,24 @@ type Imported struct {
 // Import stores a task with its results and statistics, completely or not at all.
 func (a Archives) Import(ctx context.Context, imported Imported) error {
 	const insertLaunch = `
-		INSERT INTO launches (id, task_id, number, kind, status, concurrency, total_units, requested_by, requested_via, created_at, started_at, finished_at, is_settled, is_imported)
+		INSERT INTO launches (id, task_id, number, kind, status, concurrency, total_units, requested_by, requested_via,
+		created_at, started_at, finished_at, is_settled, is_imported)
 		SELECT $1, id, 1, 'SUBMIT', $3, concurrency, $4, $5, $6,
 			created_at, started_at, completed_at, true, true
 		FROM evaluation_tasks
 		WHERE id = $2`
 	const end = `
 		UPDATE evaluation_tasks
-		SET status = $2, created_at = coalesce($3, created_at), started_at = coalesce($4, $3, now()), completed_at = coalesce($5, now()), is_assessed = true
+		SET status = $2, created_at = coalesce($3, created_at), started_at = coalesce($4, $3, now()),
+		completed_at = coalesce($5, now()), is_assessed = true
 		WHERE id = $1`
 	n, task, launchID := imported.Task, imported.Task.Task, uuid.New()
 	return a.db.InTx(ctx, "import a task", func(tx *sqlx.Tx) error {
 		if _, err := db.CreateTaskIn(ctx, tx, n); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, end, task.ID, imported.Status, imported.CreatedAt, imported.StartedAt, imported.CompletedAt); err != nil {
+		if _, err := tx.ExecContext(ctx, end, task.ID, imported.Status, imported.CreatedAt, imported.StartedAt,
+			imported.CompletedAt); err != nil {
 			return pg.Classify("end the task", err)
 		}
 		extra, err := planRuns(ctx, tx, n)
@@ -186,7 +207,8 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 			return err
 		}
 		total := len(n.Items)*task.RunsPerItem*len(task.Variants) + extra
-		if _, err := tx.ExecContext(ctx, insertLaunch, launchID, task.ID, imported.Status, total, n.By.Who(), n.By.Via); err != nil {
+		if _, err := tx.ExecContext(ctx, insertLaunch, launchID, task.ID, imported.Status, total, n.By.Who(),
+			n.By.Via); err != nil {
 			return pg.Classify("store the launch", err)
 		}
 		if err := storeAll(ctx, tx, task.ID, launchID, imported.Next); err != nil {
@@ -239,7 +261,8 @@ func planRuns(ctx context.Context, tx *sqlx.Tx, n db.NewTask) (extra int, err er
 	return extra, pg.Classify("count the planned runs", err)
 }
 
-func storeAll(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID, next func() (*ArchivedRun, int, error)) error {
+func storeAll(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID,
+	next func() (*ArchivedRun, int, error)) error {
 	for isDone := false; !isDone; {
 		runs := []*ArchivedRun{}
 		for size := 0; len(runs) < archivedAtOnce && size < batchBytes; {
@@ -270,7 +293,8 @@ func storeAll(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID, next
 // stay idle for long.
 const assessedAtOnce = 10
 
-func assess(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, work func(context.Context, report.Assessor, []int64) error) error {
+func assess(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID,
+	work func(context.Context, report.Assessor, []int64) error) error {
 	const find = `
 		SELECT id
 		FROM evaluation_items i

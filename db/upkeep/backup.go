@@ -47,12 +47,14 @@ func Restore(ctx context.Context, url string, dump io.Reader) error {
 			database = name
 		}
 	}
-	return tool(ctx, environment, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists", "--single-transaction", "--exit-on-error", "--dbname="+database)
+	return tool(ctx, environment, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists",
+		"--single-transaction", "--exit-on-error", "--dbname="+database)
 }
 
 // ofFreshSchema has, for each table, the number of rows it may have while the installation is unused: rows
 // inserted by migrations, and rows written by processes on their start.
-var ofFreshSchema = map[string]int{"goose_db_version": math.MaxInt, "installation": 1, "audit_chain": 1, "projects": 1, "workers": math.MaxInt, "origins": math.MaxInt}
+var ofFreshSchema = map[string]int{"goose_db_version": math.MaxInt, "installation": 1, "audit_chain": 1, "projects": 1,
+	"workers": math.MaxInt, "origins": math.MaxInt}
 
 // requireEmpty returns ErrNotEmpty, naming the non-empty tables, if the database is in use.
 func requireEmpty(ctx context.Context, url string) error {

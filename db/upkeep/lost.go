@@ -39,7 +39,8 @@ type lostValue struct {
 // FindLost returns the owners of secrets that isLost reports as unreadable. isLost is called with a sealed value
 // and the owner for which it was sealed, as in ResealLibrary; for targets of tasks and for sessions it is called
 // with the value alone.
-func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner string) bool, isTargetLost func(db.Target) bool) (found []Lost, err error) {
+func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner string) bool,
+	isTargetLost func(db.Target) bool) (found []Lost, err error) {
 	if found, err = s.lostEntries(ctx, isLost); err == nil {
 		var targets, sessions []Lost
 		if targets, err = s.lostTargets(ctx, isTargetLost); err == nil {
@@ -50,11 +51,13 @@ func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner 
 	return found, pg.Classify("look for secrets that no key opens", err)
 }
 
-func (s Secrets) lostEntries(ctx context.Context, isLost func(sealed []byte, owner string) bool) (found []Lost, err error) {
+func (s Secrets) lostEntries(ctx context.Context,
+	isLost func(sealed []byte, owner string) bool) (found []Lost, err error) {
 	for _, place := range libraryPlaces {
 		var values []lostValue
 		column := "sealed_" + place.name
-		err := s.db.SelectContext(ctx, &values, `SELECT id, name, `+column+` AS sealed FROM `+place.table+` WHERE `+column+` IS NOT NULL ORDER BY name, id`)
+		err := s.db.SelectContext(ctx, &values, `SELECT id, name, `+column+` AS sealed FROM `+place.table+` WHERE `+column+
+			` IS NOT NULL ORDER BY name, id`)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +67,8 @@ func (s Secrets) lostEntries(ctx context.Context, isLost func(sealed []byte, own
 			}
 			one := Lost{Kind: strings.TrimSuffix(place.table, "s"), ID: value.ID, Name: value.Name}
 			if place.table == "providers" {
-				err := s.db.SelectContext(ctx, &one.Models, `SELECT name FROM models WHERE provider_id = $1 AND archived_at IS NULL ORDER BY name`, value.ID)
+				err := s.db.SelectContext(ctx, &one.Models, `SELECT name FROM models WHERE provider_id = $1 AND archived_at IS NULL
+					ORDER BY name`, value.ID)
 				if err != nil {
 					return nil, err
 				}
@@ -97,7 +101,8 @@ func (s Secrets) lostTargets(ctx context.Context, isLost func(db.Target) bool) (
 		for _, place := range []struct {
 			sealed []byte
 			name   string
-		}{{target.SealedHeaders, "headers"}, {target.SealedPayload, "payload"}, {target.SealedQuery, "query"}, {target.SealedTemplate, "template"}} {
+		}{{target.SealedHeaders, "headers"}, {target.SealedPayload, "payload"}, {target.SealedQuery, "query"},
+			{target.SealedTemplate, "template"}} {
 			if place.sealed != nil {
 				one.Places = append(one.Places, place.name)
 			}
@@ -107,7 +112,8 @@ func (s Secrets) lostTargets(ctx context.Context, isLost func(db.Target) bool) (
 	return found, nil
 }
 
-func (s Secrets) lostSessions(ctx context.Context, isLost func(sealed []byte, owner string) bool) (found []Lost, err error) {
+func (s Secrets) lostSessions(ctx context.Context,
+	isLost func(sealed []byte, owner string) bool) (found []Lost, err error) {
 	var sessions []lostValue
 	const read = `
 		SELECT p.session_id AS id, u.name, p.tokens AS sealed

@@ -83,7 +83,8 @@ const replacePlainSecrets = `
 
 // SealPlain replaces the plain secrets of targets with the result of seal, and returns how many targets it
 // changed. An interrupted run leaves no half-sealed target: each batch is one transaction.
-func (s Secrets) SealPlain(ctx context.Context, seal func(PlainSecrets) (payload, query []byte, address string, err error)) (sealed int, err error) {
+func (s Secrets) SealPlain(ctx context.Context,
+	seal func(PlainSecrets) (payload, query []byte, address string, err error)) (sealed int, err error) {
 	for {
 		var found []PlainSecrets
 		err := s.db.InTx(ctx, "seal a value stored in plain text", func(tx *sqlx.Tx) error {
@@ -135,14 +136,16 @@ const replaceSecrets = `
 // Reseal replaces the secrets of targets that do not begin with head with the result of again; if that is nil, a
 // secret is left unchanged. progress is called after each batch with the number of targets changed and left in all.
 // Each batch is one transaction, so an interrupted run can be repeated.
-func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) (*db.Target, error), progress func(changed, left int)) error {
+func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) (*db.Target, error),
+	progress func(changed, left int)) error {
 	last, changed, left := db.Target{}, 0, 0
 	for {
 		var found []db.Target
 		replaced := 0
 		err := s.db.InTx(ctx, "seal again", func(tx *sqlx.Tx) error {
 			found, replaced = nil, 0
-			if err := tx.SelectContext(ctx, &found, findOtherSecrets, last.TaskID, last.Number, head, sealedAtOnce, givenUp); err != nil {
+			if err := tx.SelectContext(ctx, &found, findOtherSecrets, last.TaskID, last.Number, head, sealedAtOnce,
+				givenUp); err != nil {
 				return pg.Classify("find values sealed with another key", err)
 			}
 			for _, one := range found {
@@ -182,7 +185,8 @@ var libraryPlaces = []libraryPlace{
 // ResealLibrary is like Reseal, for the library's entries. again is called with a sealed value and its owner, and
 // returns nil to leave the value unchanged. changed and left count values, not entries.
 func (s Secrets) ResealLibrary(
-	ctx context.Context, head []byte, again func(sealed []byte, owner string) ([]byte, error), progress func(changed, left int),
+	ctx context.Context, head []byte, again func(sealed []byte, owner string) ([]byte, error),
+	progress func(changed, left int),
 ) error {
 	changed, left := 0, 0
 	for _, place := range libraryPlaces {
@@ -210,7 +214,8 @@ type sealedValue struct {
 // resealSome applies again to the next values of a place, after the entry last. It returns all values that it read,
 // and how many it replaced.
 func (s Secrets) resealSome(
-	ctx context.Context, place libraryPlace, last uuid.UUID, head []byte, again func(sealed []byte, owner string) ([]byte, error),
+	ctx context.Context, place libraryPlace, last uuid.UUID, head []byte,
+	again func(sealed []byte, owner string) ([]byte, error),
 ) (found []sealedValue, replaced int, err error) {
 	column := "sealed_" + place.name
 	find := `SELECT id, ` + column + ` AS sealed FROM ` + place.table + `

@@ -60,7 +60,8 @@ func (s Storage) Measure(ctx context.Context, tables, tasks int) (usage SpaceUsa
 		SELECT t.id, t.task_name, t.status, t.created_at, r.runs, r.bytes
 		FROM (
 			SELECT task_id, count(*) AS runs,
-				sum($2 + coalesce(pg_column_size(response_body), 0) + coalesce(pg_column_size(reasoning), 0) + coalesce(pg_column_size(response_bytes), 0))::bigint AS bytes
+				sum($2 + coalesce(pg_column_size(response_body), 0) + coalesce(pg_column_size(reasoning),
+				0) + coalesce(pg_column_size(response_bytes), 0))::bigint AS bytes
 			FROM evaluation_runs
 			GROUP BY task_id) r
 		JOIN evaluation_tasks t ON t.id = r.task_id

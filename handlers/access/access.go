@@ -1,5 +1,5 @@
-// Package access lets people and programs in: it has the pages for signing in, and one check that authorizes every request to
-// pages and API.
+// Package access lets people and programs in: it has the pages for signing in, and one check that authorizes every
+// request to pages and API.
 package access
 
 import (
@@ -70,7 +70,8 @@ type admitted struct {
 
 // NewGuard returns a guard without routes.
 func NewGuard(config Config) *Guard {
-	return &Guard{Config: config, routes: map[string]bool{}, publicPaths: map[string]bool{}, open: map[*admitted]struct{}{}, begun: map[uuid.UUID]struct{}{}}
+	return &Guard{Config: config, routes: map[string]bool{}, publicPaths: map[string]bool{},
+		open: map[*admitted]struct{}{}, begun: map[uuid.UUID]struct{}{}}
 }
 
 // Require takes over the routes of a server. It fails if a route has no rule or a rule has no route.
@@ -215,7 +216,8 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	case "task":
 		asked.object = c.Param("taskId") + c.Param("task_id")
 	case "task?":
-		asked.object, asked.isOptional = cmp.Or(c.QueryParam("from"), c.QueryParam("draft"), c.QueryParam("a"), c.QueryParam("task_id")), true
+		asked.object, asked.isOptional = cmp.Or(c.QueryParam("from"), c.QueryParam("draft"), c.QueryParam("a"),
+			c.QueryParam("task_id")), true
 		asked.object, _, _ = strings.Cut(asked.object, ":")
 	case "":
 	default:
@@ -224,14 +226,16 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	if !g.HasAccounts {
 		return asked, nil
 	}
-	if scheme, value, has := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " "); has && strings.EqualFold(scheme, "Bearer") {
+	if scheme, value, has := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " "); has &&
+		strings.EqualFold(scheme, "Bearer") {
 		asked.token = strings.TrimSpace(value)
 		return asked, nil
 	}
 	asked.kept = request.Kept(r, request.ProjectCookie)
 	if session := SessionOf(r); session != "" {
 		if !isFromThisSite(r) && rule.right != public {
-			return asked, request.NewFault(request.CodeForbidden).WithCause(errors.New("the request does not prove that it comes from a page of this site"))
+			return asked, request.NewFault(request.CodeForbidden).
+				WithCause(errors.New("the request does not prove that it comes from a page of this site"))
 		}
 		asked.session = session
 	}
@@ -311,7 +315,9 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 		if err != nil {
 			return who, err
 		}
-		who = request.Principal{TokenID: token.ID, Name: people.TokenMark + token.Name, IsAdmin: token.MayManage && token.Role == people.Admin, Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
+		who = request.Principal{TokenID: token.ID, Name: people.TokenMark + token.Name, IsAdmin: token.MayManage &&
+			token.Role == people.Admin,
+			Projects: []people.Membership{{ProjectID: token.ProjectID, ProjectName: token.ProjectName, Role: token.Role}}}
 		if token.UserID != nil {
 			who.UserID, who.Name = *token.UserID, *token.UserName
 		}
@@ -327,7 +333,8 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 		if err != nil {
 			return who, err
 		}
-		who = request.Principal{UserID: signed.UserID, SessionID: signed.Session.ID, Name: signed.User.Name, IsAdmin: signed.User.IsAdmin, IsFresh: signed.IsFresh, Duty: g.dutyOf(signed.User)}
+		who = request.Principal{UserID: signed.UserID, SessionID: signed.Session.ID, Name: signed.User.Name,
+			IsAdmin: signed.User.IsAdmin, IsFresh: signed.IsFresh, Duty: g.dutyOf(signed.User)}
 		who.Projects, err = g.projectsOf(ctx, signed.User)
 		return who, err
 	}
@@ -466,7 +473,8 @@ func (g *Guard) projectOf(ctx context.Context, asked ask) (kind db.Kind, of uuid
 
 // keepsProject reports whether the browser should remember the project of a page that it opens.
 func keepsProject(c echo.Context, asked ask, info request.Info) bool {
-	return info.HasAccounts && info.Who.SessionID != uuid.Nil && info.Project.ID != uuid.Nil && info.Project.ID.String() != asked.kept &&
+	return info.HasAccounts && info.Who.SessionID != uuid.Nil && info.Project.ID != uuid.Nil &&
+		info.Project.ID.String() != asked.kept &&
 		(asked.kept != "" || asked.object != "" || asked.project != "") &&
 		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !request.IsAPI(c.Request())
 }

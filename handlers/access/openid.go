@@ -50,7 +50,8 @@ func ParseGrants(text string) (grants []Grant, err error) {
 		role, project, _ := strings.Cut(rest, "@")
 		grant := Grant{strings.TrimSpace(group), people.Role(strings.TrimSpace(role)), strings.TrimSpace(project)}
 		if !hasRole || grant.Group == "" || !grant.Role.IsKnown() {
-			return nil, fmt.Errorf("%q is not group=role or group=role@project, with viewer, reviewer, editor or admin", strings.TrimSpace(part))
+			return nil, fmt.Errorf("%q is not group=role or group=role@project, with viewer, reviewer, editor or admin",
+				strings.TrimSpace(part))
 		}
 		grants = append(grants, grant)
 	}
@@ -99,7 +100,8 @@ func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, e
 		return nil, nil, ctx.Err()
 	case answer := <-asked:
 		if answer.Err != nil {
-			return nil, nil, request.NewFault(request.CodeServiceUnavailable).WithMessage("login.provider.silent").WithCause(answer.Err)
+			return nil, nil, request.NewFault(request.CodeServiceUnavailable).WithMessage("login.provider.silent").
+				WithCause(answer.Err)
 		}
 		found := answer.Val.(*discovered)
 		return found.provider, found.config, nil
@@ -113,8 +115,9 @@ func (o *OpenID) discover(ctx context.Context) (*discovered, error) {
 	}
 	// the configuration remembers how the provider wants clients to authenticate
 	return &discovered{provider, &oauth2.Config{
-		ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: provider.Endpoint(), RedirectURL: o.Site + paths.OpenIDDone,
-		Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"},
+		ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: provider.Endpoint(),
+		RedirectURL: o.Site + paths.OpenIDDone,
+		Scopes:      []string{oidc.ScopeOpenID, "profile", "email", "groups"},
 	}}, nil
 }
 
@@ -161,7 +164,8 @@ func (h *handler) toProvider(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	began := pending{people.NewSecret(), oauth2.GenerateVerifier(), people.NewSecret(), nextOf(c.QueryParam("next")), c.QueryParam("again") != ""}
+	began := pending{people.NewSecret(), oauth2.GenerateVerifier(), people.NewSecret(), nextOf(c.QueryParam("next")),
+		c.QueryParam("again") != ""}
 	kept, err := h.seal(ctx, openIDKind, began, openIDLasts)
 	if err != nil {
 		return err
@@ -216,18 +220,22 @@ func (h *handler) fromProvider(c echo.Context) error {
 	var began pending
 	cookie, err := c.Cookie(request.CookieName(request.From(ctx).IsSecure, openIDCookie))
 	if err != nil {
-		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.again").WithCause(errors.New("the sign-in began in another browser, or long ago"))
+		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.again").
+			WithCause(errors.New("the sign-in began in another browser, or long ago"))
 	}
 	if err := h.open(ctx, openIDKind, cookie.Value, &began); err != nil {
 		return err
 	}
 	if subtle.ConstantTimeCompare([]byte(began.State), []byte(c.QueryParam("state"))) != 1 {
-		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.again").WithCause(errors.New("the provider's answer is for another sign-in"))
+		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.again").
+			WithCause(errors.New("the provider's answer is for another sign-in"))
 	}
 	pages.SetCookie(c, openIDCookie, "", 0)
 	if reason := c.QueryParam("error"); reason != "" {
-		h.Log.WarnContext(ctx, "the provider refused to sign a user in", "error", reason, "description", c.QueryParam("error_description"))
-		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.refused").WithCause(errors.New("the provider answered: " + reason))
+		h.Log.WarnContext(ctx, "the provider refused to sign a user in", "error", reason, "description",
+			c.QueryParam("error_description"))
+		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.refused").
+			WithCause(errors.New("the provider answered: " + reason))
 	}
 	said, token, err := h.OpenID.exchange(ctx, began, c.QueryParam("code"))
 	if err != nil {
@@ -263,7 +271,8 @@ func (h *handler) fromProvider(c echo.Context) error {
 }
 
 // exchange exchanges a code for claims, and checks that they come from the provider and belong to this sign-in.
-func (o *OpenID) exchange(ctx context.Context, began pending, code string) (said claims, token *oauth2.Token, err error) {
+func (o *OpenID) exchange(ctx context.Context, began pending,
+	code string) (said claims, token *oauth2.Token, err error) {
 	provider, config, err := o.connect(ctx)
 	if err != nil {
 		return said, nil, err
@@ -333,9 +342,11 @@ func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 	case proof.Subject == "":
 		return refused.WithMessage("login.provider.nobody").WithCause(errors.New("the ID token has no sub"))
 	case said.Party != "" && said.Party != o.ClientID, said.Party == "" && len(proof.Audience) > 1:
-		return refused.WithMessage("login.provider.other").WithCause(fmt.Errorf("the ID token is for %q, its azp is %q", proof.Audience, said.Party))
+		return refused.WithMessage("login.provider.other").WithCause(fmt.Errorf("the ID token is for %q, its azp is %q",
+			proof.Audience, said.Party))
 	case proof.IssuedAt.After(time.Now().Add(clockSkew)):
-		return refused.WithMessage("login.provider.clock").WithCause(fmt.Errorf("the ID token was issued in the future: %v", proof.IssuedAt))
+		return refused.WithMessage("login.provider.clock").WithCause(fmt.Errorf("the ID token was issued in the future: %v",
+			proof.IssuedAt))
 	}
 	return nil
 }
@@ -351,7 +362,8 @@ func (c claims) names() (names []string) {
 		}
 	}
 	sum := sha256.Sum256([]byte(c.Subject))
-	for _, text := range []string{base, base + " · " + cmp.Or(c.Email, c.Subject), subject + " · " + base, "user " + hex.EncodeToString(sum[:8])} {
+	for _, text := range []string{base, base + " · " + cmp.Or(c.Email, c.Subject), subject + " · " + base,
+		"user " + hex.EncodeToString(sum[:8])} {
 		if name, err := people.CheckName(people.CleanName(text)); err == nil {
 			names = append(names, name)
 		}
@@ -372,10 +384,13 @@ func (h *handler) take(ctx context.Context, said claims) (user people.User, err 
 }
 
 // granted returns the rights of members of groups.
-func (h *handler) granted(ctx context.Context, groups []string) (isAdmin bool, memberships []people.Membership, err error) {
+func (h *handler) granted(ctx context.Context,
+	groups []string) (isAdmin bool, memberships []people.Membership, err error) {
 	byProject := map[uuid.UUID]people.Role{}
 	for _, grant := range h.OpenID.Grants {
-		isMember := grant.Group == "*" || slices.ContainsFunc(groups, func(group string) bool { return strings.TrimPrefix(group, "/") == strings.TrimPrefix(grant.Group, "/") })
+		isMember := grant.Group == "*" || slices.ContainsFunc(groups, func(group string) bool {
+			return strings.TrimPrefix(group, "/") == strings.TrimPrefix(grant.Group, "/")
+		})
 		if !isMember {
 			continue
 		}

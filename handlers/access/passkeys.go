@@ -34,7 +34,8 @@ func NewPasskeys(address string) (*Passkeys, error) {
 		return nil, err
 	}
 	host := u.Hostname()
-	if host != "localhost" && (u.Scheme != "https" || !strings.Contains(host, ".") || strings.ContainsAny(host, ":") || isNumeric(host)) {
+	if host != "localhost" && (u.Scheme != "https" || !strings.Contains(host, ".") || strings.ContainsAny(host, ":") ||
+		isNumeric(host)) {
 		return nil, nil
 	}
 	site, err := webauthn.New(&webauthn.Config{
@@ -169,7 +170,8 @@ func (h *handler) askForPasskey(c echo.Context) error {
 		if options, session, err = h.Passkeys.site.BeginLogin(holder); err != nil {
 			return err
 		}
-	} else if options, session, err = h.Passkeys.site.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired)); err != nil {
+	} else if options, session, err = h.Passkeys.site.BeginDiscoverableLogin(
+		webauthn.WithUserVerification(protocol.VerificationRequired)); err != nil {
 		return err
 	}
 	began.Session = *session
@@ -251,7 +253,8 @@ func (h *handler) takePasskey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.People.UsePasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Credential: credential}); err != nil {
+	if err := h.People.UsePasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Credential: credential}); err !=
+		nil {
 		return err
 	}
 	if err := h.begin(c, whose.user, proven(method)); err != nil {
@@ -281,7 +284,8 @@ func (h *handler) newPasskey(c echo.Context) error {
 	if asked := submitted.Value("next"); asked != "" {
 		next = nextOf(asked)
 	}
-	options, session, err := h.Passkeys.site.BeginRegistration(whose, webauthn.WithExclusions(webauthn.Credentials(whose.keys).CredentialDescriptors()))
+	options, session, err := h.Passkeys.site.BeginRegistration(whose,
+		webauthn.WithExclusions(webauthn.Credentials(whose.keys).CredentialDescriptors()))
 	if err != nil {
 		return err
 	}
@@ -318,7 +322,8 @@ func (h *handler) addPasskey(c echo.Context) error {
 		return err
 	}
 	name := people.CleanName(c.Request().UserAgent())
-	if err := h.People.AddPasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Name: name, Credential: credential}); err != nil {
+	if err := h.People.AddPasskey(ctx, people.Passkey{ID: key.ID, UserID: whose.user.ID, Name: name,
+		Credential: credential}); err != nil {
 		return err
 	}
 	request.Made(ctx, base64.RawURLEncoding.EncodeToString(key.ID), whose.user.Name)

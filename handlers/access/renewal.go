@@ -59,7 +59,8 @@ func (h *handler) renewDue(ctx context.Context) {
 		case errors.Is(err, db.ErrNotFound) || ctx.Err() != nil:
 			return
 		case err != nil:
-			h.Log.WarnContext(ctx, "account's rights not refreshed from the provider, will retry until its session ends", "user_id", due.UserID, "error", err)
+			h.Log.WarnContext(ctx, "account's rights not refreshed from the provider, will retry until its session ends",
+				"user_id", due.UserID, "error", err)
 			if due.SessionID == uuid.Nil { // the database does not respond
 				return
 			}
@@ -174,7 +175,8 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 			return err
 		}
 		request.Note(ctx, func(e *request.AuditEntry) {
-			e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "session.end", user.Name, user.ID.String(), "session", user.ID.String(), user.Name
+			e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "session.end", user.Name, user.ID.String(),
+				"session", user.ID.String(), user.Name
 		})
 		request.Changed(ctx, nil, map[string]any{"by": "provider", "sessions": len(owners)})
 	}
@@ -200,7 +202,8 @@ func logoutTokenOf(c echo.Context) (raw string, err error) {
 }
 
 func refuseLogout(c echo.Context) error {
-	return c.JSON(http.StatusBadRequest, map[string]string{"error": "invalid_request", "error_description": "the logout token is not valid, or was used before"})
+	return c.JSON(http.StatusBadRequest, map[string]string{"error": "invalid_request",
+		"error_description": "the logout token is not valid, or was used before"})
 }
 
 // readLogout checks the provider's logout token.

@@ -331,7 +331,8 @@ func parse(table string) map[string]Rule {
 		if _, isTwice := all[name]; isTwice {
 			panic("two rules for " + name)
 		}
-		isRight := slices.Contains([]right{public, account, session, leaving, passwordDuty, passkeyDuty, installation}, rule.right) || people.Role(rule.right).IsKnown()
+		isRight := slices.Contains([]right{public, account, session, leaving, passwordDuty, passkeyDuty, installation},
+			rule.right) || people.Role(rule.right).IsKnown()
 		if !isRight {
 			panic(fmt.Sprintf("%s has the unknown right %q", name, rule.right))
 		}

@@ -63,8 +63,8 @@ func RegisterSignIn(group *echo.Group, config SignInConfig) {
 	group.POST(paths.OwnPasskeys+"/done", h.addPasskey)
 }
 
-// How often a sign-in may fail within a quarter of an hour: for one account from one address or known browser, for one account from all
-// addresses and browsers that it does not know, and from one address.
+// How often a sign-in may fail within a quarter of an hour: for one account from one address or known browser, for one
+// account from all addresses and browsers that it does not know, and from one address.
 const (
 	maxFailures          = 5
 	maxFailuresOfAccount = 20
@@ -73,12 +73,14 @@ const (
 
 // page returns the sign-in page for a request.
 func (h *handler) page(c echo.Context, next string) accounts.Login {
-	return accounts.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(), HasPasskeys: h.hasPasskeys(c.Request())}
+	return accounts.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(),
+		HasPasskeys: h.hasPasskeys(c.Request())}
 }
 
 func (h *handler) render(c echo.Context, status int, login accounts.Login) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("login.title"), "")
-	frame.Here, frame.Styles, frame.Scripts = paths.LoginFor(login.Next), []string{"form.css", "people.css"}, []string{"passkey.js"}
+	frame.Here, frame.Styles, frame.Scripts = paths.LoginFor(login.Next), []string{"form.css", "people.css"},
+		[]string{"passkey.js"}
 	return pages.Render(c, status, accounts.LoginPage(frame, login))
 }
 
@@ -174,7 +176,8 @@ func (h *handler) noteRefusal(ctx context.Context, name string) error {
 		return nil
 	}
 	return h.Guard.Audit.Count(ctx, request.AuditEntry{
-		Actor: address, Address: address, Via: info.Actor.Via, Action: refusedAction, ObjectID: address, Status: http.StatusForbidden,
+		Actor: address, Address: address, Via: info.Actor.Via, Action: refusedAction, ObjectID: address,
+		Status: http.StatusForbidden,
 	})
 }
 
@@ -245,13 +248,15 @@ func proven(method string) people.Session { return people.Session{Method: method
 func (h *handler) begin(c echo.Context, user people.User, session people.Session) error {
 	r := c.Request()
 	err := request.Intend(r.Context(), func(e *request.AuditEntry) {
-		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user", user.ID.String(), user.Name
+		e.Action, e.Actor, e.ActorID, e.Object, e.ObjectID, e.ObjectName = "sign-in", user.Name, user.ID.String(), "user",
+			user.ID.String(), user.Name
 	})
 	if err != nil {
 		return err
 	}
 	before := SessionOf(r)
-	session.UserID, session.Address, session.Browser = user.ID, request.From(r.Context()).Actor.Address, request.StorableText(r.UserAgent())
+	session.UserID, session.Address, session.Browser = user.ID, request.From(r.Context()).Actor.Address,
+		request.StorableText(r.UserAgent())
 	value, err := h.People.SignIn(r.Context(), session, before)
 	if err != nil {
 		return err
@@ -355,7 +360,8 @@ func (h *handler) setUp(c echo.Context) error {
 		return err
 	}
 	draft, err := h.Cases.DraftUser(ctx, identity.NewUser{
-		Name: submitted.Values["name"], Password: submitted.Values["password"], IsAdmin: true, ProjectID: db.DefaultProject, Role: people.Admin,
+		Name: submitted.Values["name"], Password: submitted.Values["password"], IsAdmin: true, ProjectID: db.DefaultProject,
+		Role: people.Admin,
 	})
 	var faults []form.FieldFault
 	if err != nil {
@@ -364,7 +370,8 @@ func (h *handler) setUp(c echo.Context) error {
 		}
 	}
 	if submitted.Values["password"] != submitted.Values["again"] {
-		faults = append(faults, form.FieldFault{Field: "again", Fault: request.FieldFault("again", request.ValidPassword("different", 0))})
+		faults = append(faults, form.FieldFault{Field: "again",
+			Fault: request.FieldFault("again", request.ValidPassword("different", 0))})
 	}
 	if len(faults) > 0 {
 		setup.Errors = form.Messages(pages.Locale(c), faults)

@@ -64,51 +64,68 @@ func (h *handler) registerActions(api huma.API) {
 		Method: http.MethodPost, Path: path + "/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Repeat every run that did not succeed",
 		Description: "Successful results are kept. 409 if nothing is left to retry.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid,
-			request.CodeRequestInvalid},
+		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeNotFound,
+			request.CodeTaskStateConflict, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body: formOrJSON(rest.Multipart[retryFields](schemas, false)),
 	}, h.retryTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path, ID: "change-task", Tag: "tasks", Summary: "Change the cost ceiling of a task",
-		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid}, Body: rest.JSONBody[ceilingFields](schemas),
+		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid},
+		Body:   rest.JSONBody[ceilingFields](schemas),
 	}, h.changeTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/evaluate", ID: "evaluate-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Have evaluators judge the answers of a task that has ended",
-		Description: "No agent is asked. An evaluator that the task already has judges again, in its newest or the given version; its earlier evaluations stay in " +
-			"the history of each run. Without evaluators, all of the task's own judge again. 409 while a launch is active.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
-		Body:   formOrJSON(rest.JSONBody[evaluateFields](schemas)),
+		Description: "No agent is asked. An evaluator that the task already has judges again, in its newest or the given " +
+			"version; its earlier evaluations stay in the history of each run. Without evaluators, all of the task's " +
+			"own judge again. 409 while a launch is active.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge,
+			request.CodeParameterInvalid, request.CodeRequestInvalid},
+		Body: formOrJSON(rest.JSONBody[evaluateFields](schemas)),
 	}, h.evaluateTask)
 	h.registerGrouping(api)
+	h.registerAdditions(api)
+}
+
+// registerAdditions registers the endpoints that add questions and runs to a task.
+func (h *handler) registerAdditions(api huma.API) {
+	schemas, path := api.OpenAPI().Components.Schemas, tasksPath+"/{task_id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/items", ID: "append-items", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Add questions to a task that was started",
-		Description: "An active launch asks the added questions, too. If the task has ended, a launch of kind EXTEND starts and makes every run that is still missing. The file must have " +
-			"the task's variables as columns. 409 for a draft, while a task is stopping, and while a launch for only some of the questions is active.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
-			dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty, dataset.CodeTooManyRows, dataset.CodeEncodingInvalid,
-			dataset.CodeDuplicateID, dataset.CodeRowInvalid, request.CodeRequestInvalid},
+		Description: "An active launch asks the added questions, too. If the task has ended, a launch of kind EXTEND " +
+			"starts and makes every run that is still missing. The file must have the task's variables as columns. " +
+			"409 for a draft, while a task is stopping, and while a launch for only some of the questions is active.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge,
+			request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
+			dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
+			dataset.CodeTooManyRows, dataset.CodeEncodingInvalid, dataset.CodeDuplicateID, dataset.CodeRowInvalid,
+			request.CodeRequestInvalid},
 		Body: rest.Multipart[appendFields](schemas, true),
 	}, h.appendItems)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Raise the number of runs per question of a finished task, for all or for chosen questions",
 		Description: "Only the missing runs are made. 409 while a launch is active, or if there are already that many runs.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
-		Body:        formOrJSON(rest.JSONBody[extendFields](schemas)),
+		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict,
+			request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
+		Body: formOrJSON(rest.JSONBody[extendFields](schemas)),
 	}, h.extendTask)
 }
 
 // registerGrouping registers the endpoint that has answers grouped by meaning.
 func (h *handler) registerGrouping(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/meanings", ID: "group-answers", Tag: "tasks", Status: http.StatusAccepted,
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/meanings", ID: "group-answers", Tag: "tasks",
+		Status:  http.StatusAccepted,
 		Summary: "Have a model group the answers of a task that has ended by meaning",
-		Description: "No agent is asked. A launch MEANING starts with one unit for each question whose answers differ by more than format; the model is asked a " +
-			"second time, in the reverse order, where its reply is not certain or contradicts the facts. It replaces the task's meaning_model. 409 while a launch is active.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid, request.CodeRequestInvalid, request.CodeQuotaExceeded},
-		Body:   formOrJSON(rest.JSONBody[groupFields](api.OpenAPI().Components.Schemas)),
+		Description: "No agent is asked. A launch MEANING starts with one unit for each question whose answers differ by " +
+			"more than format; the model is asked a " +
+			"second time, in the reverse order, where its reply is not certain or contradicts the facts. It replaces the " +
+			"task's meaning_model. 409 while a launch is active.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid,
+			request.CodeRequestInvalid, request.CodeQuotaExceeded},
+		Body: formOrJSON(rest.JSONBody[groupFields](api.OpenAPI().Components.Schemas)),
 	}, h.groupAnswers)
 }
 
@@ -121,7 +138,8 @@ func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
 }
 
 // onTask acts on the task in a path and returns the task's new state.
-func (h *handler) onTask(ctx context.Context, id string, do func(task db.Task) (db.Task, error)) (*createdOutput, error) {
+func (h *handler) onTask(ctx context.Context, id string,
+	do func(task db.Task) (db.Task, error)) (*createdOutput, error) {
 	task, err := request.Task(ctx, h.Store, id)
 	if err == nil {
 		task, err = do(task)
@@ -133,15 +151,21 @@ func (h *handler) onTask(ctx context.Context, id string, do func(task db.Task) (
 }
 
 func (h *handler) startTask(ctx context.Context, input *taskInput) (*createdOutput, error) {
-	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return h.Tasks.Start(ctx, request.From(ctx).Actor, task) })
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
+		return h.Tasks.Start(ctx, request.From(ctx).Actor, task)
+	})
 }
 
 func (h *handler) stopTask(ctx context.Context, input *taskInput) (*createdOutput, error) {
-	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return h.Tasks.Stop(ctx, request.From(ctx).Actor, task) })
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
+		return h.Tasks.Stop(ctx, request.From(ctx).Actor, task)
+	})
 }
 
 func (h *handler) resumeTask(ctx context.Context, input *taskInput) (*createdOutput, error) {
-	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return h.Tasks.Resume(ctx, request.From(ctx).Actor, task) })
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
+		return h.Tasks.Resume(ctx, request.From(ctx).Actor, task)
+	})
 }
 
 func (h *handler) retryTask(ctx context.Context, input *retryInput) (*createdOutput, error) {
@@ -166,15 +190,21 @@ func (h *handler) changeTask(ctx context.Context, input *extendInput) (*taskOutp
 }
 
 func (h *handler) evaluateTask(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
-	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Evaluate(ctx, h.Tasks, h.Library, task, input.Form) })
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
+		return form.Evaluate(ctx, h.Tasks, h.Library, task, input.Form)
+	})
 }
 
 func (h *handler) groupAnswers(ctx context.Context, input *evaluateInput) (*createdOutput, error) {
-	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Group(ctx, h.Tasks, h.Library, task, input.Form) })
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
+		return form.Group(ctx, h.Tasks, h.Library, task, input.Form)
+	})
 }
 
 func (h *handler) appendItems(ctx context.Context, input *appendInput) (*createdOutput, error) {
-	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) { return form.Append(ctx, h.Tasks, task, input.Form) })
+	return h.onTask(ctx, input.TaskID, func(task db.Task) (db.Task, error) {
+		return form.Append(ctx, h.Tasks, task, input.Form)
+	})
 }
 
 func (h *handler) extendTask(ctx context.Context, input *extendInput) (*createdOutput, error) {

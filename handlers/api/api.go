@@ -95,10 +95,17 @@ func newDocument() *huma.OpenAPI {
 				"and `Allow`; a 405 has `Allow`, too.",
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "This server"}},
-		Tags:    []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"}, {Name: "launches", Description: "The history of a task's launches"}, {Name: "reviews", Description: "People's verdicts"}, {Name: "comparison", Description: "Two tasks side by side"}, {Name: "library", Description: "Objects saved for use in tasks: providers, models, agents, prompts, datasets, evaluators, channels and schedules"}, {Name: "people", Description: "Accounts, projects, tokens, links and the audit log"}},
-		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer), SecuritySchemes: map[string]*huma.SecurityScheme{
-			"token": {Type: "http", Scheme: "bearer", BearerFormat: "wnd_…", Description: "A token of a project. `X-Wending-Project` or `?project=` with an id or a name selects another project that the caller is in."},
-		}},
+		Tags: []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"},
+			{Name: "launches", Description: "The history of a task's launches"},
+			{Name: "reviews", Description: "People's verdicts"}, {Name: "comparison", Description: "Two tasks side by side"},
+			{Name: "library",
+				Description: "Objects saved for use in tasks: providers, models, agents, prompts, datasets, evaluators, channels " +
+					"and schedules"}, {Name: "people", Description: "Accounts, projects, tokens, links and the audit log"}},
+		Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"token": {Type: "http", Scheme: "bearer", BearerFormat: "wnd_…",
+					Description: "A token of a project. `X-Wending-Project` or `?project=` with an id or a name selects another project that the caller is in."},
+			}},
 		// Without accounts (AUTH=off) no credentials are required.
 		Security: []map[string][]string{{"token": {}}, {}},
 	}

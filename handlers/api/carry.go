@@ -20,23 +20,29 @@ import (
 func (h *handler) registerCarry(api huma.API) {
 	const carried = tasksPath + "/{task_id}/carried-reviews"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/carriable-reviews", ID: "list-carriable-reviews", Tag: "reviews",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/carriable-reviews", ID: "list-carriable-reviews",
+		Tag:     "reviews",
 		Summary: "List the verdicts that a task can take over from an earlier one",
-		Description: "A verdict on a question as a whole also holds in the later task if all answers have the same content, the standard answer is unchanged, no run has failed " +
+		Description: "A verdict on a question as a whole also holds in the later task if all answers have the same " +
+			"content, the standard answer is unchanged, no run has failed " +
 			"and nobody has judged the question there.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.listCarriable)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: carried, ID: "carry-reviews", Tag: "reviews", Summary: "Take verdicts over from an earlier task", Status: http.StatusCreated,
-		Description: "Each verdict still belongs to its reviewer. The verdicts of one request form a batch, which can be withdrawn as a whole.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
+		Method: http.MethodPost, Path: carried, ID: "carry-reviews", Tag: "reviews",
+		Summary: "Take verdicts over from an earlier task", Status: http.StatusCreated,
+		Description: "Each verdict still belongs to its reviewer. The verdicts of one request form a batch, which can be " +
+			"withdrawn as a whole.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.carryReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: carried, ID: "list-carried-reviews", Tag: "reviews", Summary: "List the batches of verdicts that a task took over",
-		Faults: []string{request.CodeTaskNotFound},
+		Method: http.MethodGet, Path: carried, ID: "list-carried-reviews", Tag: "reviews",
+		Summary: "List the batches of verdicts that a task took over",
+		Faults:  []string{request.CodeTaskNotFound},
 	}, h.listCarried)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: carried + "/{batch_id}", ID: "withdraw-carried-reviews", Tag: "reviews", Summary: "Withdraw a batch of verdicts that were taken over",
+		Method: http.MethodDelete, Path: carried + "/{batch_id}", ID: "withdraw-carried-reviews", Tag: "reviews",
+		Summary:     "Withdraw a batch of verdicts that were taken over",
 		Status:      http.StatusNoContent,
 		Description: "Verdicts that have since been changed are kept.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeNotFound, request.CodeParameterInvalid},
@@ -61,7 +67,8 @@ type CarriableReviews struct {
 	Reviews    []Review `json:"reviews" nullable:"false" doc:"The verdicts in the earlier task"`
 }
 
-// NotCarriable counts the questions judged in the earlier task whose verdicts are left out, each for the first reason that it has.
+// NotCarriable counts the questions judged in the earlier task whose verdicts are left out, each for the first reason
+// that it has.
 type NotCarriable struct {
 	Judged   int `json:"judged" doc:"Questions already judged in the later task" example:"2"`
 	Changed  int `json:"changed" doc:"Questions whose text or answers have changed" example:"5"`
@@ -124,7 +131,8 @@ func (h *handler) listCarriable(ctx context.Context, input *listCarriableInput) 
 		output.Body.Items = append(output.Body.Items, item)
 	}
 	found := c.found
-	output.Body.LeftOut = NotCarriable{found.Judged, found.Changed, found.Failed, found.Standard, found.Files, found.Replaced}
+	output.Body.LeftOut = NotCarriable{found.Judged, found.Changed, found.Failed, found.Standard, found.Files,
+		found.Replaced}
 	return output, nil
 }
 
@@ -167,13 +175,16 @@ func (h *handler) carryReviews(ctx context.Context, input *carryInput) (*carryOu
 		return nil, err
 	}
 	wanted := input.Body.QuestionIDs
-	carried := review.Carried{TaskID: c.b.TaskID, Variant: c.b.Variant, From: c.a.TaskID, FromVariant: c.a.Variant, By: name}
+	carried := review.Carried{TaskID: c.b.TaskID, Variant: c.b.Variant, From: c.a.TaskID,
+		FromVariant: c.a.Variant, By: name}
 	output := &carryOutput{}
 	output.Body.NotCarried = append([]string{}, wanted...)
 	for _, pair := range c.found.Pairs {
 		if wanted == nil || slices.Contains(wanted, pair.B.QuestionID) {
 			carried.Pairs = append(carried.Pairs, review.CarriedPair{From: pair.A.ID, To: pair.B.ID})
-			output.Body.NotCarried = slices.DeleteFunc(output.Body.NotCarried, func(id string) bool { return id == pair.B.QuestionID })
+			output.Body.NotCarried = slices.DeleteFunc(output.Body.NotCarried, func(id string) bool {
+				return id == pair.B.QuestionID
+			})
 		}
 	}
 	batch, err := review.New(h.Store).Carry(ctx, carried)

@@ -24,22 +24,28 @@ import (
 
 func (h *handler) registerComparison(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison", Summary: "Compare two tasks on the questions that both have",
-		Description: "Questions are paired by question_id, and the remaining ones by their text. Answers are stable if they are identical or differ only in format. Columns belong to the second task's dataset.",
-		HasColumns:  true,
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: paths.APIComparison, ID: "compare-tasks", Tag: "comparison",
+		Summary: "Compare two tasks on the questions that both have",
+		Description: "Questions are paired by question_id, and the remaining ones by their text. Answers are stable if " +
+			"they are identical or differ only in format. Columns belong to the second task's dataset.",
+		HasColumns: true,
+		Faults:     []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.compareTasks)
 }
 
 // registerComparisonExport adds the download, which is streamed.
 func (h *handler) registerComparisonExport(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APIComparison + "/export", ID: "export-comparison", Tag: "comparison", Summary: "Download a comparison of two tasks",
-		Description: "One row for each question that both tasks have, riskiest first. In CSV, a cell that a spreadsheet might execute is prefixed with one '; in the workbook, numbers are stored as numbers. The columns of the second task's dataset follow as var_<name>.",
-		HasColumns:  true,
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: paths.APIComparison + "/export", ID: "export-comparison", Tag: "comparison",
+		Summary: "Download a comparison of two tasks",
+		Description: "One row for each question that both tasks have, riskiest first. In CSV, a cell that a spreadsheet " +
+			"might execute is prefixed with one '; in the workbook, numbers are stored as numbers. The columns of the second " +
+			"task's dataset follow as var_<name>.",
+		HasColumns: true,
+		Faults:     []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 		Responses: map[string]*huma.Response{"200": rest.Download("The comparison", map[string]string{
-			reading.ReportTypes["csv"]:  "number,question_id,question,standard_answer,group,worse,facts,similarity,…\n1,q1,多久答复？,30 日,facts,,答复期限 30 日 → 35 日,0.98,…\n",
+			reading.ReportTypes["csv"]: "number,question_id,question,standard_answer,group,worse,facts,similarity,…\n" +
+				"1,q1,多久答复？,30 日,facts,,答复期限 30 日 → 35 日,0.98,…\n",
 			reading.ReportTypes["xlsx"]: "",
 		})},
 	}, h.exportComparison)
@@ -56,7 +62,8 @@ type ComparedQuestion struct {
 }
 
 func newComparedQuestion(q measure.ComparedQuestion) ComparedQuestion {
-	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters, newFacts(q.FactsDiffer, q.Facts, q.Expected)}
+	return ComparedQuestion{q.Number, q.QuestionID, q.Level, q.Agreement, q.Letters,
+		newFacts(q.FactsDiffer, q.Facts, q.Expected)}
 }
 
 // ComparedFact is a fact in which the most common answers of two tasks differ.
@@ -85,7 +92,8 @@ func newComparedFacts(pair measure.Pair) []ComparedFact {
 		for n, side := range []string{"a", "b"} {
 			for _, value := range fact.Values {
 				if slices.Contains(value.Runs, n+1) {
-					changed.Values = append(changed.Values, ComparedValue{side, measure.Value{Value: value.Value, Text: value.Text, Runs: runs[n]}})
+					changed.Values = append(changed.Values,
+						ComparedValue{side, measure.Value{Value: value.Value, Text: value.Text, Runs: runs[n]}})
 				}
 			}
 			if slices.Contains(fact.Missing, n+1) {
@@ -148,7 +156,8 @@ type Change struct {
 	Margin  float64         `json:"margin" doc:"How much worse the second task may be, in the unit of the measure" example:"0.05"`
 }
 
-// newChanges describes the differences of comparisons, by their measures: all of them are one family of tests. margins are the margins of a gate.
+// newChanges describes the differences of comparisons, by their measures: all of them are one family of tests. margins
+// are the margins of a gate.
 func newChanges(margins map[string]float64, comparisons ...map[string]measure.Change) []map[string]Change {
 	type place struct {
 		of   int
@@ -160,7 +169,8 @@ func newChanges(margins map[string]float64, comparisons ...map[string]measure.Ch
 	for n, changes := range comparisons {
 		for _, name := range slices.Sorted(maps.Keys(changes)) {
 			places, p = append(places, place{n, name}), append(p, changes[name].P)
-			tests = append(tests, measure.GateTest{Change: changes[name], IsLessBetter: measure.IsLessBetter(name), Margin: margins[name]})
+			tests = append(tests, measure.GateTest{Change: changes[name], IsLessBetter: measure.IsLessBetter(name),
+				Margin: margins[name]})
 		}
 	}
 	adjusted, described := measure.Adjust(p), make([]map[string]Change, len(comparisons))
@@ -225,7 +235,8 @@ func groupCounts(c measure.Comparison) map[measure.ChangeGroup]int {
 
 func newChange(c measure.Change, adjusted *float64) Change {
 	described := Change{
-		N: c.N, LeftOut: c.LeftOut, Clusters: c.Clusters, Difference: c.Mean, SE: c.SE, P: c.P, PAdjusted: adjusted, Detectable: c.Detectable(),
+		N: c.N, LeftOut: c.LeftOut, Clusters: c.Clusters, Difference: c.Mean, SE: c.SE, P: c.P, PAdjusted: adjusted,
+		Detectable: c.Detectable(),
 	}
 	if c.Low != nil {
 		described.Interval = &[]float64{*c.Low, *c.High}
@@ -306,12 +317,14 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	if err != nil {
 		return nil, err
 	}
-	compared, err := reading.New(h.Store, h.Tasks.Assets).Compare(ctx, sides[0].Side(), sides[1].Side(), true, comparedTime)
+	compared, err := reading.New(h.Store, h.Tasks.Assets).Compare(ctx, sides[0].Side(), sides[1].Side(), true,
+		comparedTime)
 	if err != nil {
 		return nil, err
 	}
 	second := sides[1].Task
-	compared.Comparison, err = reading.New(h.Store, h.Tasks.Assets).Narrow(ctx, sides[0], sides[1], request.ColumnValues(input.values), compared.Comparison)
+	compared.Comparison, err = reading.New(h.Store, h.Tasks.Assets).Narrow(ctx, sides[0], sides[1],
+		request.ColumnValues(input.values), compared.Comparison)
 	if err != nil {
 		return nil, err
 	}
@@ -348,7 +361,8 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	for _, transition := range measure.Transitions {
 		body.Transitions[transition] = compared.Count(transition)
 	}
-	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA), questionIDs(compared.OnlyB)
+	body.Unknown, body.OnlyA, body.OnlyB = compared.Count(measure.UnknownTransition), questionIDs(compared.OnlyA),
+		questionIDs(compared.OnlyB)
 	body.Differences = newChanges(margins, compared.Numbers())[0]
 	return output, nil
 }
@@ -370,7 +384,8 @@ func (i comparisonInput) questions(compared reading.Compared) ([]measure.Pair, e
 	}
 	return slices.DeleteFunc(pairs, func(pair measure.Pair) bool {
 		isOfGroup := len(groups) == 0 || slices.Contains(groups, string(pair.Group()))
-		return !isOfGroup || i.Changed && !pair.IsChanged() || len(differs) > 0 && (pair.Between == nil || !slices.Contains(differs, string(pair.Between.Differ)))
+		return !isOfGroup || i.Changed && !pair.IsChanged() || len(differs) > 0 &&
+			(pair.Between == nil || !slices.Contains(differs, string(pair.Between.Differ)))
 	}), nil
 }
 
@@ -380,7 +395,8 @@ func newComparedPair(pair measure.Pair) ComparedPair {
 		matchedBy = "text"
 	}
 	described := ComparedPair{
-		QuestionID: pair.A.QuestionID, Group: pair.Group(), Worse: append([]measure.Loss{}, pair.Losses()...), Facts: newComparedFacts(pair),
+		QuestionID: pair.A.QuestionID, Group: pair.Group(), Worse: append([]measure.Loss{}, pair.Losses()...),
+		Facts:      newComparedFacts(pair),
 		Transition: pair.Transition, MatchedBy: matchedBy, SameText: pair.A.Text == pair.B.Text,
 		A: newComparedQuestion(pair.A), B: newComparedQuestion(pair.B),
 	}
@@ -405,7 +421,8 @@ func (h *handler) exportComparison(ctx context.Context, input *comparisonExportI
 		return nil, err
 	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
-		write, err := reading.NewReports(h.Store, h.Tasks.Assets).PrepareComparison(ctx.Context(), sides[0], sides[1], request.ColumnValues(input.values), input.Format)
+		write, err := reading.NewReports(h.Store, h.Tasks.Assets).PrepareComparison(ctx.Context(), sides[0], sides[1],
+			request.ColumnValues(input.values), input.Format)
 		if err != nil {
 			return err
 		}

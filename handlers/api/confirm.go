@@ -16,11 +16,15 @@ import (
 
 func (h *handler) registerConfirm(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/confirm", ID: "confirm-changes", Tag: "comparison", Status: http.StatusAccepted,
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/confirm", ID: "confirm-changes", Tag: "comparison",
+		Status:  http.StatusAccepted,
 		Summary: "Ask the questions of a comparison that changed again, to find out which changes hold",
-		Description: "Each question gets fresh runs, with a launch EXTEND, and the comparison's confirmation says what these alone show. All rates still use each " +
-			"question's first runs. Both tasks must have succeeded, in one project. 409 if nothing changed, or the questions have no room for more runs.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeQuestionNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded,
+		Description: "Each question gets fresh runs, with a launch EXTEND, and the comparison's confirmation says what " +
+			"these alone show. All rates still use each " +
+			"question's first runs. Both tasks must have succeeded, in one project. 409 if nothing changed, or the questions " +
+			"have no room for more runs.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeQuestionNotFound,
+			request.CodeTaskStateConflict, request.CodeQuotaExceeded,
 			request.CodeParameterInvalid},
 	}, h.confirmChanges)
 }
@@ -73,7 +77,8 @@ func (h *handler) confirmChanges(ctx context.Context, input *confirmInput) (*con
 	if task, err = request.Task(ctx, h.Store, input.TaskID); err != nil {
 		return nil, err
 	}
-	output.Body.Created, output.Body.Questions, output.Body.Runs = newCreated(task), len(confirmation.B.Items), confirmation.Runs
+	output.Body.Created, output.Body.Questions, output.Body.Runs = newCreated(task), len(confirmation.B.Items),
+		confirmation.Runs
 	return output, nil
 }
 

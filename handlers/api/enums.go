@@ -33,17 +33,22 @@ func enums() []rest.Enum {
 		}
 	}
 	return append(people.Enums(),
-		rest.EnumOf(db.TaskStatuses), rest.EnumOf(db.RunStatuses), rest.EnumOf(db.LaunchKinds), rest.EnumOf(db.LaunchStatuses), rest.EnumOf(meaning.Bys),
+		rest.EnumOf(db.TaskStatuses), rest.EnumOf(db.RunStatuses), rest.EnumOf(db.LaunchKinds),
+		rest.EnumOf(db.LaunchStatuses), rest.EnumOf(meaning.Bys),
 		rest.EnumOf(db.TargetKinds), rest.EnumOf(db.OnTurnFailures), rest.EnumOf(journal.States), rest.EnumOf(outbox.States),
 		rest.EnumOf(slices.Concat(outbox.Events, []outbox.Event{outbox.Test})), rest.EnumOf(review.Verdicts),
-		rest.EnumOf(entries.FiringOutcomes), rest.EnumOf(slices.Concat(measure.Transitions, []measure.Transition{measure.UnknownTransition})),
+		rest.EnumOf(entries.FiringOutcomes),
+		rest.EnumOf(slices.Concat(measure.Transitions, []measure.Transition{measure.UnknownTransition})),
 		rest.EnumOf(measure.ChangeGroups), rest.EnumOf(measure.Losses),
 		rest.EnumOf(evaluate.Kinds), rest.EnumOf(event.Types), rest.EnumOf(notify.Kinds),
-		rest.EnumOf(protocol.Statuses), rest.EnumOf(measure.Levels), rest.EnumOf(report.ItemStates), rest.EnumOf(facts.Kinds), rest.EnumOf(facts.Differs), rest.EnumOf(measure.Metrics),
+		rest.EnumOf(protocol.Statuses), rest.EnumOf(measure.Levels), rest.EnumOf(report.ItemStates), rest.EnumOf(facts.Kinds),
+		rest.EnumOf(facts.Differs), rest.EnumOf(measure.Metrics),
 		rest.EnumNamed("evaluators", evaluate.Kinds), rest.EnumNamed("verdicts", evaluate.Statuses),
-		rest.EnumNamed("turn failures", db.OnTurnFailures), rest.EnumNamed("via", db.Vias), rest.EnumNamed("stop reasons", engine.Reasons),
+		rest.EnumNamed("turn failures", db.OnTurnFailures), rest.EnumNamed("via", db.Vias),
+		rest.EnumNamed("stop reasons", engine.Reasons),
 		rest.EnumNamed("firing reasons", entries.FiringReasons), rest.EnumNamed("warnings", tasks.WarningCodes),
 		rest.EnumNamed("languages", text.Languages), rest.EnumNamed("model protocols", ofModels),
-		rest.EnumNamed("subscriptions", outbox.Events), rest.EnumNamed("files", event.Kinds), rest.EnumNamed("tool states", event.ToolStates),
+		rest.EnumNamed("subscriptions", outbox.Events), rest.EnumNamed("files", event.Kinds),
+		rest.EnumNamed("tool states", event.ToolStates),
 	)
 }

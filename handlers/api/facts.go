@@ -24,8 +24,10 @@ const (
 // registerFacts adds the endpoint that compares the facts of answers without a task.
 func (h *handler) registerFacts(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/facts", ID: "read-facts", Tag: "tasks", Summary: "Read the facts of a question's answers",
-		Description: "Finds numbers, money, dates, times, citations, negations and the like, and where the answers differ in them. Nothing is stored and no model is called. " +
+		Method: http.MethodPost, Path: paths.API + "/facts", ID: "read-facts", Tag: "tasks",
+		Summary: "Read the facts of a question's answers",
+		Description: "Finds numbers, money, dates, times, citations, negations and the like, and where the answers differ " +
+			"in them. Nothing is stored and no model is called. " +
 			"The answers may have 2 MB in total.",
 		MaxBytes: maxFactsBytes,
 	}, h.readFacts)
@@ -93,7 +95,8 @@ func newReadFacts(answer string, list []facts.Fact) []ReadFact {
 	for n, f := range list {
 		characters += utf8.RuneCountInString(answer[bytes:f.Start])
 		bytes = f.Start
-		read[n] = ReadFact{Kind: f.Kind, Value: f.Value, Text: f.Text, Start: characters, End: characters + utf8.RuneCountInString(answer[f.Start:f.End])}
+		read[n] = ReadFact{Kind: f.Kind, Value: f.Value, Text: f.Text, Start: characters,
+			End: characters + utf8.RuneCountInString(answer[f.Start:f.End])}
 	}
 	return read
 }

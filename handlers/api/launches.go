@@ -33,9 +33,11 @@ type launch struct {
 
 func newLaunch(l engine.PastLaunch) launch {
 	return launch{
-		LaunchID: l.ID.String(), Number: l.Number, Kind: l.Kind, Status: l.Status, QuestionID: l.QuestionID, Variant: l.Variant,
+		LaunchID: l.ID.String(), Number: l.Number, Kind: l.Kind, Status: l.Status, QuestionID: l.QuestionID,
+		Variant:     l.Variant,
 		RequestedBy: l.RequestedBy, RequestedVia: l.RequestedVia, StoppedBy: l.StoppedBy, Units: l.TotalUnits,
-		CreatedAt: rest.Moment(l.CreatedAt), StartedAt: rest.MomentOf(l.StartedAt), FinishedAt: rest.MomentOf(l.FinishedAt), Statistics: l.Statistics,
+		CreatedAt: rest.Moment(l.CreatedAt), StartedAt: rest.MomentOf(l.StartedAt), FinishedAt: rest.MomentOf(l.FinishedAt),
+		Statistics: l.Statistics,
 	}
 }
 
@@ -85,17 +87,20 @@ const historyCut = 20_000
 func (h *handler) registerLaunches(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches", ID: "list-launches", Tag: "launches",
-		Summary: "List a task's launches, newest first", Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Summary: "List a task's launches, newest first",
+		Faults:  []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listLaunches)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}", ID: "get-launch", Tag: "launches",
 		Summary: "Get a launch of a task", Faults: []string{request.CodeTaskNotFound, request.CodeLaunchNotFound},
 	}, h.getLaunch)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs", Tag: "launches",
-		Summary:     "List the runs of a launch in the order they ended",
-		Description: "Runs replaced by later launches are listed as long as their history is kept. Answers are cut at 20,000 characters.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeLaunchNotFound, request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs",
+		Tag:     "launches",
+		Summary: "List the runs of a launch in the order they ended",
+		Description: "Runs replaced by later launches are listed as long as their history is kept. Answers are cut at " +
+			"20,000 characters.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeLaunchNotFound, request.CodeParameterInvalid},
 	}, h.listLaunchRuns)
 }
 
@@ -154,7 +159,8 @@ func (h *handler) listLaunchRuns(ctx context.Context, input *launchRunsInput) (*
 	output.Body.Items, output.Body.Pagination = []launchRun{}, rest.NewPagination(input.Window(), total)
 	for _, one := range runs {
 		output.Body.Items = append(output.Body.Items, launchRun{
-			QuestionID: one.QuestionID, Run: newRun(ctx, one.Run, task, turn{one.Series, one.Turn}), IsCurrent: one.IsCurrent, IsCut: one.ResponseLength > historyCut,
+			QuestionID: one.QuestionID, Run: newRun(ctx, one.Run, task, turn{one.Series, one.Turn}), IsCurrent: one.IsCurrent,
+			IsCut: one.ResponseLength > historyCut,
 		})
 	}
 	return output, nil

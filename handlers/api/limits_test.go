@@ -27,7 +27,8 @@ func TestTheDocumentNamesTheLimitsOfTasks(t *testing.T) {
 				checked++
 			}
 			if least, most := tasks.RangeOf(name); most > 0 {
-				require.Equal(t, []string{strconv.Itoa(least), strconv.Itoa(most)}, []string{tag.Get("minimum"), tag.Get("maximum")}, name)
+				require.Equal(t, []string{strconv.Itoa(least), strconv.Itoa(most)},
+					[]string{tag.Get("minimum"), tag.Get("maximum")}, name)
 				checked++
 			}
 		}

@@ -23,7 +23,9 @@ var update = flag.Bool("update", false, "rewrite openapi.json")
 // writes it.
 func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 	e := echo.New()
-	document, err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}, People: people.Config{Store: new(db.Store)}}), "", "  ")
+	document,
+		err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""),
+		Config{Library: &library.Service{}, People: people.Config{Store: new(db.Store)}}), "", "  ")
 	require.NoError(t, err)
 	if *update {
 		require.NoError(t, os.WriteFile("openapi.json", append(document, '\n'), 0o600))
@@ -37,7 +39,8 @@ func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 func TestEveryOperationIsDescribed(t *testing.T) {
 	t.Parallel()
 	e := echo.New()
-	document := Register(e, e.Group(""), e.Group(""), Config{Library: &library.Service{}, People: people.Config{Store: new(db.Store)}})
+	document := Register(e, e.Group(""), e.Group(""),
+		Config{Library: &library.Service{}, People: people.Config{Store: new(db.Store)}})
 	operations := 0
 	for path, item := range document.Paths {
 		for _, operation := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
@@ -72,11 +75,14 @@ func hasExamples(document *huma.OpenAPI, schema *huma.Schema) bool {
 	if schema.Ref != "" {
 		schema = document.Components.Schemas.SchemaFromRef(schema.Ref)
 	}
-	if len(schema.Examples) > 0 || slices.ContainsFunc(schema.AnyOf, func(one *huma.Schema) bool { return hasExamples(document, one) }) {
+	if len(schema.Examples) > 0 || slices.ContainsFunc(schema.AnyOf, func(one *huma.Schema) bool {
+		return hasExamples(document, one)
+	}) {
 		return true
 	}
 	for _, property := range schema.Properties {
-		if len(property.Examples) > 0 || property.Ref != "" && hasExamples(document, property) || property.Items != nil && hasExamples(document, property.Items) {
+		if len(property.Examples) > 0 || property.Ref != "" && hasExamples(document, property) || property.Items != nil &&
+			hasExamples(document, property.Items) {
 			return true
 		}
 	}

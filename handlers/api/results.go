@@ -63,7 +63,8 @@ type turn struct {
 func newRun(ctx context.Context, r db.Run, task db.Task, turn turn) Run {
 	r.Variant = max(1, r.Variant)
 	if r.Status == db.RunStopped {
-		return Run{turn: turn, Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status, FailedAttempts: []export.FailedAttempt{}, Evaluations: []export.Evaluation{}}
+		return Run{turn: turn, Variant: r.Variant, RunIndex: r.RunIndex, Status: r.Status,
+			FailedAttempts: []export.FailedAttempt{}, Evaluations: []export.Evaluation{}}
 	}
 	var currency *string
 	if r.Cost != nil && r.Variant <= len(task.Variants) {
@@ -75,10 +76,14 @@ func newRun(ctx context.Context, r db.Run, task db.Task, turn turn) Run {
 		session = &id
 	}
 	return Run{
-		turn: turn, SessionID: session, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
-		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS, Evaluations: tasks.Verdicts(r.Evaluations, task.Evaluators, text.LocaleOf(ctx).Reason), Variant: r.Variant,
-		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response, Reasoning: r.Reasoning,
-		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage, FinishReason: r.FinishReason,
+		turn: turn, SessionID: session, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
+		ReasoningTokens: r.ReasoningTokens, TotalTokens: r.TotalTokens,
+		Cost: r.Cost, Currency: currency, FirstTokenMS: r.FirstTokenMS,
+		Evaluations: tasks.Verdicts(r.Evaluations, task.Evaluators, text.LocaleOf(ctx).Reason), Variant: r.Variant,
+		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response,
+		Reasoning: r.Reasoning,
+		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage,
+		FinishReason:   r.FinishReason,
 		FailedAttempts: tasks.FailedAttempts(r.FailedAttempts), CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}
 }
@@ -96,7 +101,8 @@ type Item struct {
 
 func newItem(i db.Item, variableNames []string) Item {
 	described := Item{
-		turn: turn{i.Series, i.Turn}, QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer, SystemPrompt: i.SystemPrompt, UserContext: i.UserContext,
+		turn: turn{i.Series, i.Turn}, QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer,
+		SystemPrompt: i.SystemPrompt, UserContext: i.UserContext,
 	}
 	if len(i.Variables) > 0 {
 		described.Variables = make(map[string]string, len(i.Variables))
@@ -178,7 +184,8 @@ func newLikeness(q report.Question, variants int) Likeness {
 	}
 	one := q.Likeness(1)
 	return Likeness{
-		Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers, Letters: one.Letters, Novelty: one.Novelty(),
+		Number: q.Number, Level: one.Level, Agreement: one.Agreement, Similarity: one.Similarity, Distinct: one.Answers,
+		Letters: one.Letters, Novelty: one.Novelty(),
 		FactsOfAnswers: newFacts(one.FactsDiffer, one.Facts, one.Expected),
 	}
 }
@@ -204,7 +211,8 @@ func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int
 		one := q.Likeness(variant.Number)
 		said, _ := one.Known.OfVariant(notes)
 		list[n] = VariantLikeness{
-			variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, one.Novelty(), newFacts(one.FactsDiffer, one.Facts, one.Expected), nil, said,
+			variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, one.Novelty(),
+			newFacts(one.FactsDiffer, one.Facts, one.Expected), nil, said,
 		}
 		if share, isJudged := shares[variant.Number]; isJudged {
 			list[n].PassShare = &share
@@ -272,7 +280,8 @@ type resultsInput struct {
 // filter returns the filter of the query.
 func (q *FilterQuery) filter(task db.Task) (report.Filter, error) {
 	filter := report.Filter{
-		QuestionID: request.SearchText(q.QuestionID), OnlyAssessed: !task.HasResults, Variant: q.Variant, Unstable: q.Unstable,
+		QuestionID: request.SearchText(q.QuestionID), OnlyAssessed: !task.HasResults, Variant: q.Variant,
+		Unstable: q.Unstable,
 	}
 	if err := request.HasVariant(task, q.Variant); err != nil {
 		return filter, err
@@ -374,7 +383,8 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
-	if filter.Sort = input.Sort; !slices.Contains(report.Sorts, strings.TrimPrefix(cmp.Or(input.Sort, "question_id"), "-")) {
+	filter.Sort = input.Sort
+	if !slices.Contains(report.Sorts, strings.TrimPrefix(cmp.Or(input.Sort, "question_id"), "-")) {
 		return nil, request.ParameterFault("sort", request.OneOf(report.Sorts...))
 	}
 	items, total, err := report.New(h.Store).Items(ctx, task.ID, filter, input.Window())
@@ -404,17 +414,17 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 		c.Response().Header().Set("Content-Type", "application/json")
 		c.Response().WriteHeader(http.StatusOK)
 		stream := rest.NewStreamWriter(c.Response())
-		head := results{Task: resultsTask{newCreated(task), task.Name, task.RunsPerItem, task.TimeoutSeconds}, IsFinal: !task.Status.IsActive()}
 		stream.Text(`{"task":`)
-		stream.Value(head.Task)
+		stream.Value(resultsTask{newCreated(task), task.Name, task.RunsPerItem, task.TimeoutSeconds})
 		stream.Text(`,"is_final":`)
-		stream.Value(head.IsFinal)
+		stream.Value(!task.Status.IsActive())
 		stream.Text(`,"items":[`)
 		for n, item := range items {
 			if n > 0 {
 				stream.Text(",")
 			}
-			if err := h.streamItem(ctx.Context(), stream, streamedItem{item, questions[item.ID], shares[item.ID], task.WithMissing(item.ID, nil, planned)}, task, input.Variant); err != nil {
+			one := streamedItem{item, questions[item.ID], shares[item.ID], task.WithMissing(item.ID, nil, planned)}
+			if err := h.streamItem(ctx.Context(), stream, one, task, input.Variant); err != nil {
 				return err
 			}
 		}
@@ -437,13 +447,15 @@ type streamedItem struct {
 
 // streamItem writes a question with its runs, or only the runs of one variant unless variant is 0. Runs that never took
 // place fill the gaps.
-func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task, variant int) error {
+func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task,
+	variant int) error {
 	stream.Open(struct {
 		Item
 		Likeness
 		Meaning  *ItemMeaning      `json:"meaning"`
 		Variants []VariantLikeness `json:"variants"`
-	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newItemMeaning(i.question), newVariantLikeness(i.question, task.Variants, i.shares)})
+	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newItemMeaning(i.question),
+		newVariantLikeness(i.question, task.Variants, i.shares)})
 	stream.Text(`,"runs":[`)
 	place, isFirst := 0, true // counted among all runs that the question should have
 	write := func(r db.Run) {
@@ -457,7 +469,8 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i s
 		stream.Value(newRun(ctx, r, task, turn{i.Series, i.Turn}))
 	}
 	err := report.New(h.Store).EachCurrentRun(ctx, i.ID, func(r db.Run) error {
-		for place < len(i.due) && (i.due[place].Variant < r.Variant || i.due[place].Variant == r.Variant && i.due[place].RunIndex < r.RunIndex) {
+		for place < len(i.due) && (i.due[place].Variant < r.Variant || i.due[place].Variant == r.Variant &&
+			i.due[place].RunIndex < r.RunIndex) {
 			write(i.due[place])
 		}
 		write(r)
@@ -493,8 +506,10 @@ type runInputOutput struct{ Body runInput }
 
 func (h *handler) registerRunInput(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}/input", ID: "get-run-input", Tag: "tasks", Summary: "Get what was sent for one run",
-		Description: "Without headers and anything else that may be secret.", Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}/input", ID: "get-run-input", Tag: "tasks",
+		Summary:     "Get what was sent for one run",
+		Description: "Without headers and anything else that may be secret.",
+		Faults:      []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, func(ctx context.Context, input *RunPath) (*runInputOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)
 		if err != nil {
@@ -509,6 +524,7 @@ func (h *handler) registerRunInput(api huma.API) {
 			return nil, err
 		}
 		sent, err := h.Tasks.Input(ctx, task, run)
-		return &runInputOutput{runInput{run.ID, run.QuestionID, run.Variant, run.RunIndex, sent.Protocol, sent.URL, sent.Body, sent.OmitsPayload}}, err
+		return &runInputOutput{runInput{run.ID, run.QuestionID, run.Variant, run.RunIndex, sent.Protocol, sent.URL, sent.Body,
+			sent.OmitsPayload}}, err
 	})
 }

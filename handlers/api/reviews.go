@@ -21,35 +21,46 @@ import (
 
 func (h *handler) registerReviews(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews", Summary: "Store a person's verdict on a question or an answer",
-		Description: "version is the one that the reviewer has seen, 0 for the first verdict. If it is not the latest, nothing is stored and the error contains the current review.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound, request.CodeReviewConflict, request.CodeParameterInvalid},
+		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews",
+		Summary: "Store a person's verdict on a question or an answer",
+		Description: "version is the one that the reviewer has seen, 0 for the first verdict. If it is not the latest, " +
+			"nothing is stored and the error contains the current review.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound,
+			request.CodeReviewConflict, request.CodeParameterInvalid},
 	}, h.putReview)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "withdraw-review", Tag: "reviews", Summary: "Withdraw a verdict", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "withdraw-review",
+		Tag: "reviews", Summary: "Withdraw a verdict", Status: http.StatusNoContent,
 		Description: "To store the next verdict, send the version that was withdrawn.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound, request.CodeNotFound, request.CodeReviewConflict, request.CodeParameterInvalid},
+		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound,
+			request.CodeNotFound, request.CodeReviewConflict, request.CodeParameterInvalid},
 	}, h.withdrawReview)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/reviews", ID: "list-reviews", Tag: "reviews", Summary: "List the verdicts on a task's questions and answers",
-		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/reviews", ID: "list-reviews", Tag: "reviews",
+		Summary: "List the verdicts on a task's questions and answers",
+		Faults:  []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews", Summary: "Assign a task's questions to reviewers",
-		Description: "Replaces the previous assignments. An empty list of reviewers withdraws all of them, so that every question is open to everybody again.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews",
+		Summary: "Assign a task's questions to reviewers",
+		Description: "Replaces the previous assignments. An empty list of reviewers withdraws all of them, so that every " +
+			"question is open to everybody again.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.assignReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews", Summary: "List which questions are assigned to which reviewers",
-		Faults: []string{request.CodeTaskNotFound},
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews",
+		Summary: "List which questions are assigned to which reviewers",
+		Faults:  []string{request.CodeTaskNotFound},
 	}, h.listAssignments)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews", Summary: "Sign off a task's report", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews",
+		Summary: "Sign off a task's report", Status: http.StatusCreated,
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.signOff)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews", Summary: "List who signed off a task's report",
-		Faults: []string{request.CodeTaskNotFound},
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews",
+		Summary: "List who signed off a task's report",
+		Faults:  []string{request.CodeTaskNotFound},
 	}, h.listSignOffs)
 }
 
@@ -71,8 +82,10 @@ type Review struct {
 
 func newReview(r review.Review) Review {
 	return Review{
-		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict, Reasons: append([]string{}, r.Reasons...), Note: r.Note,
-		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt), CarriedBy: r.CarriedBy, From: r.CarriedFrom,
+		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict,
+		Reasons: append([]string{}, r.Reasons...), Note: r.Note,
+		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt), CarriedBy: r.CarriedBy,
+		From: r.CarriedFrom,
 	}
 }
 
@@ -133,7 +146,8 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 			return nil, err
 		}
 	}
-	place := review.Place{QuestionID: request.StorableText(input.QuestionID), Variant: max(1, input.Body.Variant), RunIndex: input.Body.RunIndex, Reviewer: reviewer}
+	place := review.Place{QuestionID: request.StorableText(input.QuestionID), Variant: max(1, input.Body.Variant),
+		RunIndex: input.Body.RunIndex, Reviewer: reviewer}
 	stored, err := reviews.Put(ctx, task.ID, place, said, input.Body.Version)
 	if err != nil {
 		return nil, conflicting(err)
@@ -190,7 +204,8 @@ func (h *handler) listReviews(ctx context.Context, input *listReviewsInput) (*re
 	if err != nil {
 		return nil, err
 	}
-	found, err := review.New(h.Store).List(ctx, task.ID, strings.TrimSpace(request.StorableText(input.Reviewer)), input.Verdict)
+	found, err := review.New(h.Store).List(ctx, task.ID, strings.TrimSpace(request.StorableText(input.Reviewer)),
+		input.Verdict)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +231,8 @@ type SignOff struct {
 }
 
 func newSignOff(s review.SignOff) SignOff {
-	return SignOff{s.ID, s.Reviewer, s.Note, s.Passed, s.Failed, s.Unsure, s.Open, s.IsChanged, rest.MomentOf(&s.CreatedAt)}
+	return SignOff{s.ID, s.Reviewer, s.Note, s.Passed, s.Failed, s.Unsure, s.Open, s.IsChanged,
+		rest.MomentOf(&s.CreatedAt)}
 }
 
 type signOffInput struct {

@@ -69,7 +69,8 @@ func newSlices(found []report.Slice) []slice {
 }
 
 // numbersOf returns the numbers of a task and, if by names a column, of each of its values.
-func (h *handler) numbersOf(ctx context.Context, task db.Task, by string, withDefaults bool) (numbers report.Numbers, err error) {
+func (h *handler) numbersOf(ctx context.Context, task db.Task, by string,
+	withDefaults bool) (numbers report.Numbers, err error) {
 	results := report.New(h.Store)
 	if by != "" {
 		place, err := request.ColumnPlace(task, by)

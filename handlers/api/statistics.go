@@ -44,7 +44,8 @@ type variantStatistics struct {
 }
 
 // newVariantStatistics describes a variant; questions without a level are unknown.
-func newVariantStatistics(numbers report.VariantStatistics, levels, differ map[string]int, verdicts measure.Statistics) variantStatistics {
+func newVariantStatistics(numbers report.VariantStatistics, levels, differ map[string]int,
+	verdicts measure.Statistics) variantStatistics {
 	counts, known := map[string]int{}, 0
 	for _, level := range measure.Levels {
 		counts[string(level)] = levels[string(level)]
@@ -117,9 +118,11 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	}
 	output := &statisticsOutput{}
 	body := &output.Body
-	body.IsFinal, body.ItemsShared, body.Evaluators, body.Slices = !task.Status.IsActive(), task.TotalItems, []evaluatorStatistics{}, newSlices(numbers.Slices)
+	body.IsFinal, body.ItemsShared, body.Evaluators, body.Slices = !task.Status.IsActive(), task.TotalItems,
+		[]evaluatorStatistics{}, newSlices(numbers.Slices)
 	for _, one := range numbers.Variants {
-		body.Variants = append(body.Variants, newVariantStatistics(one, numbers.Levels[one.Number], numbers.FactsDiffer[one.Number], numbers.Passes[one.Number]))
+		body.Variants = append(body.Variants, newVariantStatistics(one, numbers.Levels[one.Number],
+			numbers.FactsDiffer[one.Number], numbers.Passes[one.Number]))
 	}
 	reader := reading.New(h.Store, h.Tasks.Assets)
 	for _, evaluator := range task.Evaluators {
@@ -129,7 +132,8 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		}
 		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator)}
 		for _, variant := range task.Variants {
-			statistics.Variants = append(statistics.Variants, EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}, judges[evaluator.Number].Variants[variant.Number]})
+			statistics.Variants = append(statistics.Variants,
+				EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}, judges[evaluator.Number].Variants[variant.Number]})
 		}
 		if statistics.Noise, err = reader.Noise(ctx, task, evaluator); err != nil {
 			return nil, err

@@ -20,17 +20,24 @@ import (
 func (h *handler) registerStreams(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks", Summary: "Get the raw answers, question by question",
-		Description: "Available once the first launch has ended, even while a later one is active; with partial=1 also before that, for the questions whose runs have all ended.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid}, HasColumns: true,
-		Responses: map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/results", ID: "get-results", Tag: "tasks",
+		Summary: "Get the raw answers, question by question",
+		Description: "Available once the first launch has ended, even while a later one is active; with partial=1 also " +
+			"before that, for the questions whose runs have all ended.",
+		Faults:     []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
+		HasColumns: true,
+		Responses:  map[string]*huma.Response{"200": rest.Content[results](schemas, "A page of answers", "application/json")},
 	}, h.getResults)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks", Summary: "Download the report",
-		Description: "In CSV, a cell that a spreadsheet might execute is prefixed with one '. JSONL holds every text exactly, with base64 added for text that is not valid UTF-8.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid}, HasColumns: true,
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/export", ID: "export-results", Tag: "tasks",
+		Summary: "Download the report",
+		Description: "In CSV, a cell that a spreadsheet might execute is prefixed with one '. JSONL holds every text " +
+			"exactly, with base64 added for text that is not valid UTF-8.",
+		Faults:     []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
+		HasColumns: true,
 		Responses: map[string]*huma.Response{"200": rest.Download("The report", map[string]string{
-			reading.ReportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output,run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
+			reading.ReportTypes["csv"]: "question_id,question,standard_answer,_system_prompt,_user_context,run_1_output," +
+				"run_1_status,run_1_latency_ms,run_1_error_code,_created_at,_completed_at\n" +
 				"q1,中国的首都是哪里？,北京,,,北京,SUCCEEDED,812,,2026-11-21T22:50:00+08:00,2026-11-21T22:55:08+08:00\n",
 			reading.ReportTypes["xlsx"]: "",
 			reading.ReportTypes["html"]: "<!DOCTYPE html>…",
@@ -40,7 +47,8 @@ func (h *handler) registerStreams(api huma.API) {
 		})},
 	}, h.exportResults)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/progress", ID: "follow-progress", Tag: "tasks", Summary: "Follow a task's progress as server-sent events",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/progress", ID: "follow-progress", Tag: "tasks",
+		Summary: "Follow a task's progress as server-sent events",
 		Description: "Sends `progress` at every change, then one of `completed`, `stopped` and `failed`, which ends the stream. Every event contains the whole " +
 			"state. A client that reconnects after the end gets 204.",
 		Faults: []string{request.CodeTaskNotFound},
@@ -50,10 +58,12 @@ func (h *handler) registerStreams(api huma.API) {
 		},
 	}, h.followProgress)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks", Summary: "Get the exact text of one run's answer",
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}", ID: "get-run-text", Tag: "tasks",
+		Summary:     "Get the exact text of one run's answer",
 		Description: "Byte for byte, even for a run that a later launch replaced.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeRunNotFound},
-		Responses:   map[string]*huma.Response{"200": rest.Download("The answer", map[string]string{"text/plain; charset=utf-8": "北京"})},
+		Responses: map[string]*huma.Response{"200": rest.Download("The answer",
+			map[string]string{"text/plain; charset=utf-8": "北京"})},
 	}, h.getRunText)
 }
 
@@ -105,7 +115,8 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 		}
 	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
-		write, err := reading.NewReports(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task, reading.Order{Format: input.Format, IncludeErrors: input.IncludeErrors, Only: only})
+		write, err := reading.NewReports(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task,
+			reading.Order{Format: input.Format, IncludeErrors: input.IncludeErrors, Only: only})
 		if err != nil {
 			return err
 		}
@@ -163,7 +174,8 @@ type endEvent struct {
 	Message string            `json:"message,omitempty"`
 }
 
-var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed", db.TaskStopped: "stopped"}
+var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed",
+	db.TaskStopped: "stopped"}
 
 // endID returns the id of the event that ends a stream. A client that reconnects with it has seen everything.
 func endID(p report.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
@@ -206,14 +218,16 @@ func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma
 }
 
 // sendProgress sends events until the task ends, the client disconnects or the server shuts down.
-func (h *handler) sendProgress(ctx context.Context, events rest.EventWriter, watcher *progressWatcher, progress report.Progress) {
+func (h *handler) sendProgress(ctx context.Context, events rest.EventWriter, watcher *progressWatcher,
+	progress report.Progress) {
 	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
 	var sent report.Progress
 	for isFirst := true; events.Err() == nil; isFirst = false {
 		if isFirst || progress != sent {
-			events.Send("progress", fmt.Sprintf("%d-%d", progress.LaunchNumber, time.Now().UnixMilli()), newProgressEvent(progress))
+			events.Send("progress", fmt.Sprintf("%d-%d", progress.LaunchNumber, time.Now().UnixMilli()),
+				newProgressEvent(progress))
 			sent = progress
 		}
 		if !progress.TaskStatus.IsActive() {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -95,12 +95,16 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 		meaningModel = grouper.LibraryID
 	}
 	return detail{
-		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets), Evaluators: newEvaluators(task.Evaluators), ScheduleID: task.ScheduleID, TotalRuns: task.TotalRuns(),
+		Summary: newSummary(task), Variants: newVariants(task.Variants, task.Targets),
+		Evaluators: newEvaluators(task.Evaluators), ScheduleID: task.ScheduleID, TotalRuns: task.TotalRuns(),
 		AgentURL: task.ShownURL(), AgentModel: target.Model, HasHeaders: target.SealedHeaders != nil,
 		HasExtraPayload: target.SealedPayload != nil, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
-		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit, MaxCost: task.MaxCost, StopReason: task.StopReason,
-		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningModel: meaningModel, CreatedBy: task.CreatedBy,
-		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt), IsFinal: !task.Status.IsActive(), Statistics: statistics,
+		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit,
+		MaxCost: task.MaxCost, StopReason: task.StopReason,
+		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive,
+		MeaningModel: meaningModel, CreatedBy: task.CreatedBy,
+		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt),
+		IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}
 }
 
@@ -192,9 +196,12 @@ type cloneInput struct {
 
 // createFaults are the error codes of creating a task.
 var createFaults = []string{
-	request.CodeTaskNameRequired, request.CodeTaskNameTooLong, request.CodeAgentURLRequired, request.CodeAgentURLInvalid, request.CodeAgentURLNotAllowed, request.CodeAgentHeadersInvalid,
-	request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
-	dataset.CodeTooManyRows, dataset.CodeEncodingInvalid, dataset.CodeDuplicateID, dataset.CodeRowInvalid, request.CodeTaskTooLarge, request.CodeParameterInvalid,
+	request.CodeTaskNameRequired, request.CodeTaskNameTooLong, request.CodeAgentURLRequired, request.CodeAgentURLInvalid,
+	request.CodeAgentURLNotAllowed, request.CodeAgentHeadersInvalid,
+	request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable,
+	dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
+	dataset.CodeTooManyRows, dataset.CodeEncodingInvalid, dataset.CodeDuplicateID, dataset.CodeRowInvalid,
+	request.CodeTaskTooLarge, request.CodeParameterInvalid,
 	request.CodeRequestInvalid, request.CodeRequestTooLarge,
 }
 
@@ -210,25 +217,32 @@ func (h *handler) registerTasks(api huma.API) {
 	}, h.createTask)
 	h.registerEstimate(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first", Faults: []string{request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first",
+		Faults: []string{request.CodeParameterInvalid},
 	}, h.listTasks)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}", ID: "get-task", Tag: "tasks", Summary: "Get a task with its settings and statistics",
-		Faults: []string{request.CodeTaskNotFound},
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}", ID: "get-task", Tag: "tasks",
+		Summary: "Get a task with its settings and statistics",
+		Faults:  []string{request.CodeTaskNotFound},
 	}, h.getTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks", Summary: "Get statistics on how alike, correct and fast a task's answers are",
-		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: tasksPath + "/{task_id}/statistics", ID: "get-statistics", Tag: "tasks",
+		Summary: "Get statistics on how alike, correct and fast a task's answers are",
+		Faults:  []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.getStatistics)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: tasksPath + "/{task_id}", ID: "delete-task", Tag: "tasks", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: tasksPath + "/{task_id}", ID: "delete-task", Tag: "tasks",
+		Status:  http.StatusNoContent,
 		Summary: "Delete a task and all its data", Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict},
 	}, h.deleteTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/{task_id}/clone", ID: "clone-task", Tag: "tasks", Status: http.StatusCreated,
-		Summary:     "Create a task with the settings and questions of another",
-		Description: "Fields that are sent replace those of the other task. Headers, payload and the URL's query are copied only if the agent has the same origin.",
-		Faults:      append([]string{request.CodeTaskNotFound}, createFaults...), Body: rest.Multipart[changeFields](schemas, false),
+		Method: http.MethodPost, Path: tasksPath + "/{task_id}/clone", ID: "clone-task", Tag: "tasks",
+		Status:  http.StatusCreated,
+		Summary: "Create a task with the settings and questions of another",
+		Description: "Fields that are sent replace those of the other task. Headers, payload and the URL's query are " +
+			"copied only if the agent has the same origin.",
+		Faults: append([]string{request.CodeTaskNotFound}, createFaults...),
+		Body:   rest.Multipart[changeFields](schemas, false),
 	}, h.cloneTask)
 }
 
@@ -264,13 +278,14 @@ func (h *handler) create(ctx context.Context, submitted *form.Upload, base tasks
 	}
 	request.Made(ctx, id.String(), n.Name)
 	return &createdTaskOutput{createdTask{
-		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), MeaningCalls: n.MeaningCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
+		Created: Created{TaskID: id.String(), Status: db.TaskPending}, Calls: n.Calls(), JudgeCalls: n.JudgeCalls(),
+		MeaningCalls: n.MeaningCalls(), Variants: newVariants(n.AllVariants(), bare(n.AllTargets())),
 		Evaluators: newEvaluators(n.BareEvaluators()), Warnings: newWarnings(ctx, n.Warnings()),
 	}}, nil
 }
 
 func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput, error) {
-	filter := report.TaskFilter{NameContains: request.SearchText(input.Query)}
+	filter := tasklist.Filter{NameContains: request.SearchText(input.Query)}
 	for _, list := range input.Status {
 		for name := range strings.SplitSeq(list, ",") {
 			status := db.TaskStatus(strings.TrimSpace(name))
@@ -283,7 +298,7 @@ func (h *handler) listTasks(ctx context.Context, input *listInput) (*listOutput,
 			filter.Statuses = append(filter.Statuses, status)
 		}
 	}
-	found, total, err := report.NewTaskList(h.Store).Tasks(ctx, request.ScopeOf(ctx), filter, input.Window())
+	found, total, err := tasklist.New(h.Store).Tasks(ctx, request.ScopeOf(ctx), filter, input.Window())
 	if err != nil {
 		return nil, err
 	}

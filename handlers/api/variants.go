@@ -33,7 +33,8 @@ func newVariants(variants []db.Variant, targets []db.Target) []Variant {
 	for n, variant := range variants {
 		target := targets[variant.Target-1]
 		list[n] = Variant{
-			variant.Number, variant.Name, target.Kind, target.LibraryID, target.Name, target.Protocol, variant.PromptID, variant.PromptVersion,
+			variant.Number, variant.Name, target.Kind, target.LibraryID, target.Name, target.Protocol, variant.PromptID,
+			variant.PromptVersion,
 		}
 	}
 	return list
@@ -84,7 +85,8 @@ func (h *handler) registerEstimate(api huma.API) {
 	body := rest.Multipart[taskFields](api.OpenAPI().Components.Schemas, true)
 	body.Content["application/json"] = body.Content["multipart/form-data"]
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: tasksPath + "/estimate", ID: "estimate-task", Tag: "tasks", Summary: "Estimate the calls, time and cost of a task",
+		Method: http.MethodPost, Path: tasksPath + "/estimate", ID: "estimate-task", Tag: "tasks",
+		Summary:     "Estimate the calls, time and cost of a task",
 		Description: "Takes the same body as creating a task, but creates nothing.", Faults: createFaults, Body: body,
 	}, h.estimateTask)
 }
@@ -104,8 +106,10 @@ func (h *handler) estimateTask(ctx context.Context, input *rest.FormInput) (*est
 	}
 	output := &estimateOutput{}
 	body := &output.Body
-	body.Calls, body.JudgeCalls, body.MeaningCalls, body.TotalTokens = estimate.Calls, estimate.JudgeCalls, estimate.MeaningCalls, estimate.Tokens
-	body.Variants, body.Warnings = newVariants(estimate.Variants, bare(n.AllTargets())), newWarnings(ctx, estimate.Warnings)
+	body.Calls, body.JudgeCalls, body.MeaningCalls, body.TotalTokens = estimate.Calls, estimate.JudgeCalls,
+		estimate.MeaningCalls, estimate.Tokens
+	body.Variants, body.Warnings = newVariants(estimate.Variants, bare(n.AllTargets())),
+		newWarnings(ctx, estimate.Warnings)
 	if estimate.Duration != nil {
 		seconds := estimate.Duration.Round(time.Millisecond).Seconds()
 		body.DurationSeconds = &seconds

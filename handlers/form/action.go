@@ -37,7 +37,8 @@ func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted
 }
 
 // Evaluate has the evaluators named in a form judge the answers of a task that has ended.
-func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task, submitted *Upload) (db.Task, error) {
+func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task,
+	submitted *Upload) (db.Task, error) {
 	evaluators, faults := Evaluators(ctx, submitted, saved)
 	if len(faults) > 0 {
 		return task, faults[0].Fault
@@ -50,7 +51,8 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Servic
 }
 
 // Group has the model named in a form group the answers of a task that has ended by meaning.
-func Group(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task, submitted *Upload) (db.Task, error) {
+func Group(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task,
+	submitted *Upload) (db.Task, error) {
 	c := fields{form: submitted}
 	model := c.meaningModel(ctx, saved, "model_id")
 	if model == nil && len(c.faults) == 0 {

@@ -19,7 +19,8 @@ import (
 )
 
 // The events of a channel whose form names none.
-var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), string(outbox.Stopped), string(outbox.Alert)}
+var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), string(outbox.Stopped),
+	string(outbox.Alert)}
 
 // maxRecipients is the maximum number of addresses of an e-mail.
 const maxRecipients = 20

@@ -18,7 +18,8 @@ import (
 
 // Evaluator checks a form for an evaluator; absent fields keep base's values. A form written as JSON has the
 // configuration as one object, a page has a field for each member.
-func Evaluator(ctx context.Context, form *Upload, base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
+func Evaluator(ctx context.Context, form *Upload,
+	base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
 	c, e := fields{form: form}, base
 	c.entryName(&e.Name)
 	rule = c.rule(ctx, &e.EvaluatorVersion)
@@ -44,7 +45,9 @@ func (c *fields) rule(ctx context.Context, version *entries.EvaluatorVersion) *e
 	case c.form.Has("config"):
 		version.Config = json.RawMessage(c.form.Value("config"))
 	case !c.form.IsJSON:
-		version.Config, err = evaluate.ReadFields(kind, func(name string) string { return c.form.Values[evaluate.FormField(name)] })
+		version.Config, err = evaluate.ReadFields(kind, func(name string) string {
+			return c.form.Values[evaluate.FormField(name)]
+		})
 	case version.Rule != before:
 		version.Config = nil // the configuration of another kind does not apply to this one
 	}

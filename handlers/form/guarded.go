@@ -31,7 +31,8 @@ func replaced(f *Upload) (names []string) {
 // guarded saves an entry and records the changes in the audit. It refuses a form that replaces a secret its sender
 // may not replace.
 func guarded[T any](
-	ctx context.Context, kind entries.Kind[T], row *T, f *Upload, save func(context.Context, *T, *Upload) (uuid.UUID, []FieldFault, error),
+	ctx context.Context, kind entries.Kind[T], row *T, f *Upload,
+	save func(context.Context, *T, *Upload) (uuid.UUID, []FieldFault, error),
 ) (uuid.UUID, []FieldFault, error) {
 	secrets := replaced(f)
 	if row != nil && len(secrets) > 0 && !request.From(ctx).Role.Allows(people.Admin) {

@@ -17,7 +17,8 @@ const maxJSONBytes = 4 << 20
 // readJSON reads a JSON object as a form: strings as they are, numbers and booleans in JSON notation, objects as
 // JSON, lists of strings joined by commas, null as an empty text. A body of null is an empty form.
 func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
-	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, nulls: map[string]bool{}, IsJSON: true, leave: func() {}}
+	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, nulls: map[string]bool{}, IsJSON: true,
+		leave: func() {}}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSONBytes))
 	if err != nil {
 		return nil, request.NewFault(request.CodeRequestTooLarge).WithCause(err)
@@ -55,7 +56,8 @@ func formValue(member json.RawMessage) string {
 }
 
 // lists are the fields that may be repeated.
-var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true, "retry_on": true, "columns": true, "events": true, "numbers": true}
+var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true,
+	"retry_on": true, "columns": true, "events": true, "numbers": true}
 
 // questionIDs is a field with a list of texts, and may be repeated. The texts may contain commas, so it is stored as
 // JSON.

@@ -146,7 +146,8 @@ func protocolNames(onlyModels bool) (names []string) {
 
 // Provider checks a form for a provider; absent fields keep base's values. Secrets of base stay with its
 // origin.
-func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
+func Provider(form *Upload, base library.Provider,
+	check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
 	c, p := fields{form: form}, base
 	if p.RetryOn == nil {
 		p.RetryOn = agent.RetryKinds
@@ -174,7 +175,8 @@ func Provider(form *Upload, base library.Provider, check func(*url.URL) error) (
 }
 
 // Model checks a form for a model. find returns a provider.
-func Model(form *Upload, base library.Model, find func(uuid.UUID) (entries.Provider, error)) (m library.Model, faults []FieldFault, err error) {
+func Model(form *Upload, base library.Model,
+	find func(uuid.UUID) (entries.Provider, error)) (m library.Model, faults []FieldFault, err error) {
 	c, m := fields{form: form}, base
 	if form.Has("provider_id") {
 		if m.ProviderID, err = uuid.Parse(form.Value("provider_id")); err != nil {
@@ -211,7 +213,8 @@ func (c *fields) prices(p *library.Prices) {
 	if c.form.Has("currency") {
 		p.Currency = strings.ToUpper(c.form.Value("currency"))
 	}
-	if p.Currency != "" && !tasks.IsCurrency(p.Currency) || p.Currency == "" && (p.InputPrice != "" || p.OutputPrice != "") && c.form.Has("currency") {
+	if p.Currency != "" && !tasks.IsCurrency(p.Currency) || p.Currency == "" &&
+		(p.InputPrice != "" || p.OutputPrice != "") && c.form.Has("currency") {
 		c.fail("currency", request.FieldFault("currency", request.OneOf("CNY", "USD", "EUR", "…")))
 	}
 }

@@ -71,7 +71,8 @@ func (s Saver) saveProvider(ctx context.Context, row *entries.Provider, f *Uploa
 }
 
 // ReadModel checks a form for a model.
-func (s Saver) ReadModel(ctx context.Context, row *entries.Model, f *Upload) (m library.Model, faults []FieldFault, err error) {
+func (s Saver) ReadModel(ctx context.Context, row *entries.Model,
+	f *Upload) (m library.Model, faults []FieldFault, err error) {
 	base, err := Base(row, s.Library.OpenModel)
 	if err != nil {
 		return m, nil, err
@@ -90,8 +91,10 @@ func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uu
 	if row != nil {
 		id = row.ID
 	}
-	if id, err = s.Library.SaveModel(ctx, request.ScopeOf(ctx), id, m); errors.Is(err, db.ErrGone) { // the provider was removed a moment ago
-		return uuid.Nil, []FieldFault{{"provider_id", request.FieldFault("provider_id", request.ValidEntries()).WithCause(err)}}, nil
+	// the provider was removed a moment ago
+	if id, err = s.Library.SaveModel(ctx, request.ScopeOf(ctx), id, m); errors.Is(err, db.ErrGone) {
+		return uuid.Nil,
+			[]FieldFault{{"provider_id", request.FieldFault("provider_id", request.ValidEntries()).WithCause(err)}}, nil
 	}
 	return saved(id, err)
 }
@@ -154,7 +157,8 @@ func (s Saver) saveDataset(ctx context.Context, row *entries.Dataset, f *Upload)
 }
 
 // DatasetVersion saves the next version of a dataset.
-func (s Saver) DatasetVersion(ctx context.Context, row entries.Dataset, f *Upload) (entries.Dataset, []FieldFault, error) {
+func (s Saver) DatasetVersion(ctx context.Context, row entries.Dataset,
+	f *Upload) (entries.Dataset, []FieldFault, error) {
 	n, faults := Dataset(ctx, f, library.NewDataset{Name: row.Name, Description: row.Description})
 	if len(faults) > 0 {
 		return row, faults, nil

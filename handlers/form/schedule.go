@@ -26,7 +26,8 @@ const DefaultTimezone = "Asia/Shanghai"
 const maxChannels = 20
 
 // channels checks the channels named in a form; nil means that it names none.
-func (c *fields) channels(ctx context.Context, find func(context.Context, db.Scope, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
+func (c *fields) channels(ctx context.Context,
+	find func(context.Context, db.Scope, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
 	if !c.form.Has("channels") {
 		return nil
 	}
@@ -151,7 +152,8 @@ type alertFields struct {
 func (c *fields) alertFields() (given alertFields, isValid bool) {
 	if !c.form.IsJSON {
 		return alertFields{
-			c.form.Value("alert_metric"), c.form.Value("alert_below"), c.form.Value("alert_worse"), c.form.Value("alert_margin"), "alert_",
+			c.form.Value("alert_metric"), c.form.Value("alert_below"), c.form.Value("alert_worse"),
+			c.form.Value("alert_margin"), "alert_",
 		}, true
 	}
 	var object struct {
@@ -164,7 +166,8 @@ func (c *fields) alertFields() (given alertFields, isValid bool) {
 		c.fail("alert", request.FieldFault("alert", request.JSONObject()))
 		return given, false
 	}
-	return alertFields{object.Metric, object.Below.String(), strconv.FormatBool(object.IfWorse), object.Margin.String(), "alert."}, true
+	return alertFields{object.Metric, object.Below.String(), strconv.FormatBool(object.IfWorse), object.Margin.String(),
+		"alert."}, true
 }
 
 // alert reads the watched metric; null in JSON, or no metric on a page, means none.

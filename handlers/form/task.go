@@ -53,7 +53,8 @@ type Rules struct {
 
 // taskFields are the fields of a task in the form's order.
 var taskFields = []string{
-	"task_name", "models", "agents", "prompts", "evaluators", "meaning_model", "dataset", "agent_api_url", "dataset_encoding", "dataset_file",
+	"task_name", "models", "agents", "prompts", "evaluators", "meaning_model", "dataset", "agent_api_url",
+	"dataset_encoding", "dataset_file",
 	"agent_model", "agent_api_headers", "extra_payload", "runs_per_item", "timeout_seconds", "max_retries", "concurrency",
 	"use_stream", "rate_limit", "on_turn_failure", "cluster_by", "adaptive", "max_cost", "channels", "start", "",
 }
@@ -161,7 +162,8 @@ func withQueryOf(typed, other string, isWanted bool) string {
 // Layout returns how to read the file of a form, or the fault of its encoding.
 func Layout(f *Upload) (layout dataset.Layout, wrong *request.Fault) {
 	layout = dataset.Layout{
-		ID: f.Value("column_question_id"), Question: f.Value("column_question"), Answer: f.Value("column_standard_answer"), Encoding: f.Value("dataset_encoding"),
+		ID: f.Value("column_question_id"), Question: f.Value("column_question"), Answer: f.Value("column_standard_answer"),
+		Encoding: f.Value("dataset_encoding"),
 	}
 	if !slices.Contains(dataset.Encodings, layout.Encoding) {
 		layout.Encoding, wrong = "", request.FieldFault("dataset_encoding", request.OneOf(dataset.GB18030))
@@ -290,7 +292,8 @@ func (c *checker) choices() {
 	}
 }
 
-// adaptive reads the settings of adaptive runs, a JSON object; empty or null means that all questions are asked equally often.
+// adaptive reads the settings of adaptive runs, a JSON object; empty or null means that all questions are asked equally
+// often.
 func (c *checker) adaptive() {
 	c.n.Adaptive = nil
 	typed := strings.TrimSpace(c.form.Value("adaptive"))
@@ -329,7 +332,8 @@ func Ceiling(submitted *Upload) (string, []FieldFault) {
 func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 	for _, one := range before {
 		ticket := guard.Ticket(one.Secrets.Headers[guard.TicketHeader])
-		isSame := one.LibraryID != nil && target.LibraryID != nil && *one.LibraryID == *target.LibraryID && one.Secrets.URL == target.Secrets.URL
+		isSame := one.LibraryID != nil && target.LibraryID != nil && *one.LibraryID == *target.LibraryID &&
+			one.Secrets.URL == target.Secrets.URL
 		if isSame && ticket != nil {
 			target.AddHeaders(ticket)
 			break
@@ -340,7 +344,8 @@ func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 
 // references resolves the form's references to the library.
 func (c *checker) references(ctx context.Context, saved *library.Service) {
-	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants, "agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
+	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants,
+		"agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
 		if len(c.form.List(field)) > most { // before the database is queried
 			c.fail(field, request.NewFault(request.CodeTaskTooLarge))
 			return

@@ -43,8 +43,10 @@ func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context())
 
 // toasts are the permitted values of ?done=.
 var toasts = []string{
-	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned", "reviewed", "withdrawn", "carried",
-	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked", "unshared",
+	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned",
+	"reviewed", "withdrawn", "carried",
+	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked",
+	"unshared",
 }
 
 // Done redirects to a page with a message about what was done.
@@ -104,15 +106,16 @@ func KeepNotice(c echo.Context, address string) string {
 // noticed returns what the address of a page says was left out.
 func noticed(c echo.Context) (names []string) {
 	for _, name := range c.QueryParams()[leftOut] {
-		if name = text.Cut(request.StorableText(name), leftOutText); name != "" && !slices.Contains(names, name) && len(names) < leftOutMost {
+		if name = text.Cut(request.StorableText(name), leftOutText); name != "" && !slices.Contains(names, name) &&
+			len(names) < leftOutMost {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// OpenView redirects from a page whose address names a saved view to the same page with the filters and the order of the
-// view. isAsked reports that the address names one; a view that does not exist is a fault of the parameter.
+// OpenView redirects from a page whose address names a saved view to the same page with the filters and the order of
+// the view. isAsked reports that the address names one; a view that does not exist is a fault of the parameter.
 func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAsked bool, err error) {
 	query := c.QueryParams()
 	if !query.Has(paths.SavedParameter) {
@@ -170,8 +173,9 @@ func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
 // Probe returns the view of a test call's result.
 func Probe(answer protocol.Answer) ui.Probe {
 	probe := ui.Probe{
-		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus, ContentType: answer.ContentType,
-		Text: answer.Text, Reasoning: answer.Reasoning, Raw: answer.Raw,
+		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus,
+		ContentType: answer.ContentType,
+		Text:        answer.Text, Reasoning: answer.Reasoning, Raw: answer.Raw,
 	}
 	if answer.ErrorCode != "" {
 		probe.Failure = &ui.Failure{Code: answer.ErrorCode, Message: answer.ErrorMessage}
@@ -194,7 +198,8 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 	frame := ui.Frame{Title: title, Section: section, Here: here, Help: help.Page(route), Crumbs: crumbs, Version: version}
 	if info := request.From(c.Request().Context()); info.HasAccounts {
 		if frame.IsSignedOut = !info.Who.IsKnown() || info.Who.Duty != ""; !frame.IsSignedOut {
-			frame.Account = &ui.Account{Name: info.Who.Name, IsAdmin: info.Who.IsAdmin, Project: info.Project.ID, Projects: info.Who.Projects, Role: info.Role}
+			frame.Account = &ui.Account{Name: info.Who.Name, IsAdmin: info.Who.IsAdmin, Project: info.Project.ID,
+				Projects: info.Who.Projects, Role: info.Role}
 		}
 	}
 	if what := c.QueryParam("done"); slices.Contains(toasts, what) {

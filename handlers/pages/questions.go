@@ -92,7 +92,8 @@ func refuse(c echo.Context, refused *request.Fault, preview *ui.Preview) {
 // in the preview.
 func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	refused := (*dataset.Error)(nil)
-	if chosen.Fault == nil || !errors.As(chosen.Fault, &refused) || refused.Code != dataset.CodeEncodingInvalid || chosen.Layout.Encoding != "" {
+	if chosen.Fault == nil || !errors.As(chosen.Fault, &refused) || refused.Code != dataset.CodeEncodingInvalid ||
+		chosen.Layout.Encoding != "" {
 		return
 	}
 	layout := chosen.Layout
@@ -117,7 +118,8 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 	}
 	guess, picked := dataset.Guess(columns), chosen.Layout
 	guess.Encoding = picked.Encoding
-	for _, one := range []struct{ chosen, to *string }{{&picked.ID, &guess.ID}, {&picked.Question, &guess.Question}, {&picked.Answer, &guess.Answer}} {
+	for _, one := range []struct{ chosen, to *string }{{&picked.ID, &guess.ID}, {&picked.Question, &guess.Question},
+		{&picked.Answer, &guess.Answer}} {
 		if slices.Contains(columns, *one.chosen) {
 			*one.to = *one.chosen
 		}
@@ -145,7 +147,8 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 func (q Questions) columnsToChoose(chosen *Chosen) []string {
 	refused := (*dataset.Error)(nil)
 	switch {
-	case chosen.Fault == nil && chosen.Set != nil && (!chosen.Set.HasIDs || chosen.Layout != dataset.Layout{Encoding: chosen.Layout.Encoding}):
+	case chosen.Fault == nil && chosen.Set != nil &&
+		(!chosen.Set.HasIDs || chosen.Layout != dataset.Layout{Encoding: chosen.Layout.Encoding}):
 		return chosen.Set.Columns
 	case chosen.Fault != nil && errors.As(chosen.Fault, &refused):
 		return refused.Columns
@@ -157,7 +160,8 @@ func (q Questions) columnsToChoose(chosen *Chosen) []string {
 // column that may contain ids.
 func (q Questions) isWorthAsking(chosen *Chosen) bool {
 	isNamed := func(column, name string) bool { return column == "" || strings.EqualFold(column, name) }
-	return !isNamed(chosen.Layout.Question, dataset.ColumnQuestion) || !isNamed(chosen.Layout.Answer, dataset.ColumnAnswer) ||
+	return !isNamed(chosen.Layout.Question, dataset.ColumnQuestion) ||
+		!isNamed(chosen.Layout.Answer, dataset.ColumnAnswer) ||
 		!isNamed(chosen.Layout.ID, dataset.ColumnID) || dataset.Guess(chosen.Set.Columns).ID != "" && !chosen.Set.HasIDs
 }
 

@@ -37,10 +37,13 @@ func (h *handler) showAccount(c echo.Context) error {
 }
 
 // renderAccount shows the user's own account; kept are the ticked tokens.
-func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string, kept []uuid.UUID) error {
+func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string,
+	kept []uuid.UUID) error {
 	ctx := c.Request().Context()
 	who := request.From(ctx).Who
-	account := accounts.Account{User: user, Projects: who.Projects, Session: who.SessionID, CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil, NeedsSecond: h.Guard.NeedsSecond, Kept: kept, Errors: errors}
+	account := accounts.Account{User: user, Projects: who.Projects, Session: who.SessionID,
+		CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil,
+		NeedsSecond: h.Guard.NeedsSecond, Kept: kept, Errors: errors}
 	var err error
 	if account.Tokens, err = h.people.TokensOf(ctx, user.ID); err != nil {
 		return err
@@ -67,13 +70,16 @@ func (h *handler) duty(c echo.Context, which request.Duty, render func(next stri
 
 // showPassword asks for a new password to replace the initial one.
 func (h *handler) showPassword(c echo.Context) error {
-	return h.duty(c, request.DutyPassword, func(next string) error { return h.renderPassword(c, http.StatusOK, next, nil) })
+	return h.duty(c, request.DutyPassword, func(next string) error {
+		return h.renderPassword(c, http.StatusOK, next, nil)
+	})
 }
 
 func (h *handler) renderPassword(c echo.Context, status int, next string, problems map[string]string) error {
 	frame := h.frame(c, pages.Locale(c).Text("duty.password"))
 	frame.Here = paths.DutyFor(string(request.DutyPassword), next)
-	return pages.Render(c, status, accounts.FirstPasswordPage(frame, request.From(c.Request().Context()).Who.Name, next, problems))
+	return pages.Render(c, status, accounts.FirstPasswordPage(frame, request.From(c.Request().Context()).Who.Name,
+		next, problems))
 }
 
 // showPasskeys asks for a passkey if everybody needs one.
@@ -108,19 +114,15 @@ func (h *handler) changePassword(c echo.Context) error {
 	isFirst := request.From(ctx).Who.Duty == request.DutyPassword
 	refuse := func(faults ...form.FieldFault) error {
 		if isFirst {
-			return h.renderPassword(c, http.StatusUnprocessableEntity, request.LocalPath(submitted.Value("next"), paths.Tasks), form.Messages(pages.Locale(c), faults))
+			return h.renderPassword(c, http.StatusUnprocessableEntity, request.LocalPath(submitted.Value("next"), paths.Tasks),
+				form.Messages(pages.Locale(c), faults))
 		}
-		return h.renderAccount(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults), keptTokens(submitted))
+		return h.renderAccount(c, http.StatusUnprocessableEntity, user, form.Messages(pages.Locale(c), faults),
+			keptTokens(submitted))
 	}
 	matches := false
 	if wait == 0 {
-		leave, err := pages.Gates(c).SignIns.Enter(ctx)
-		if err != nil {
-			return err
-		}
-		matches, err = password.Matches(ctx, submitted.Values["current"], user.PasswordHash)
-		leave()
-		if err != nil {
+		if matches, err = isPassword(c, submitted.Values["current"], user); err != nil {
 			return err
 		}
 	}
@@ -128,15 +130,18 @@ func (h *handler) changePassword(c echo.Context) error {
 		request.Note(ctx, func(e *request.AuditEntry) {
 			e.Action, e.ObjectID, e.ObjectName = "user.password_refused", user.ID.String(), user.Name
 		})
-		return refuse(form.FieldFault{Field: "current", Fault: request.FieldFault("current", request.ValidPassword("wrong", 0))})
+		return refuse(form.FieldFault{Field: "current",
+			Fault: request.FieldFault("current", request.ValidPassword("wrong", 0))})
 	}
 	if err := h.people.ForgetFailures(ctx, guesses); err != nil {
 		return err
 	}
 	if submitted.Values["password"] == submitted.Values["current"] {
-		return refuse(form.FieldFault{Field: "password", Fault: request.FieldFault("password", request.ValidPassword("same", 0))})
+		return refuse(form.FieldFault{Field: "password",
+			Fault: request.FieldFault("password", request.ValidPassword("same", 0))})
 	}
-	err = h.identity.ReplacePassword(ctx, user, submitted.Values["password"], request.From(ctx).Who.SessionID, keptTokens(submitted))
+	err = h.identity.ReplacePassword(ctx, user, submitted.Values["password"], request.From(ctx).Who.SessionID,
+		keptTokens(submitted))
 	if err != nil {
 		faults, err := form.PersonFaults(err, nil)
 		if err != nil {
@@ -149,6 +154,16 @@ func (h *handler) changePassword(c echo.Context) error {
 		return c.Redirect(http.StatusSeeOther, request.LocalPath(submitted.Value("next"), paths.Tasks))
 	}
 	return pages.Done(c, paths.Account, "saved")
+}
+
+// isPassword reports whether a text is the account's password; few are compared at once.
+func isPassword(c echo.Context, typed string, user people.User) (bool, error) {
+	leave, err := pages.Gates(c).SignIns.Enter(c.Request().Context())
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	return password.Matches(c.Request().Context(), typed, user.PasswordHash)
 }
 
 // keptTokens returns the tokens that the user ticked, to be kept when the others are revoked.

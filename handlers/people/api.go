@@ -77,8 +77,9 @@ func RegisterAPI(api huma.API, config Config) {
 	h.registerShares(api)
 	h.registerViews(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag, Summary: "List the audit log, newest first",
-		Faults: []string{request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag,
+		Summary: "List the audit log, newest first",
+		Faults:  []string{request.CodeParameterInvalid},
 	}, h.listAudit)
 }
 
@@ -90,7 +91,8 @@ func (h endpoints) registerUsers(api huma.API) {
 		Method: http.MethodGet, Path: path, ID: "list-users", Tag: tag, Summary: "List the accounts, by name",
 	}, h.listUsers)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-user", Tag: tag, Summary: "Create an account", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: path, ID: "create-user", Tag: tag, Summary: "Create an account",
+		Status: http.StatusCreated,
 		Faults: []string{request.CodeParameterInvalid}, Body: rest.JSONBody[newUser](schemas),
 	}, h.createUser)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -100,7 +102,8 @@ func (h endpoints) registerUsers(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-user", Tag: tag, Summary: "Change an account",
 		Description: "At least one account that may manage accounts must remain; otherwise 409 TASK_STATE_CONFLICT.",
-		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeTaskStateConflict}, Body: rest.JSONBody[changedUser](schemas),
+		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeTaskStateConflict},
+		Body:        rest.JSONBody[changedUser](schemas),
 	}, h.patchUser)
 }
 
@@ -110,24 +113,31 @@ func (h endpoints) registerProjects(api huma.API) {
 		Method: http.MethodGet, Path: path, ID: "list-projects", Tag: tag, Summary: "List the projects that you are in",
 	}, h.listProjects)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-project", Tag: tag, Summary: "Create a project", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: path, ID: "create-project", Tag: tag, Summary: "Create a project",
+		Status: http.StatusCreated,
 		Faults: []string{request.CodeParameterInvalid}, Body: rest.JSONBody[newProject](schemas),
 	}, h.createProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/{id}", ID: "get-project", Tag: tag, Summary: "Get a project with its quotas and their current usage",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: path + "/{id}", ID: "get-project", Tag: tag,
+		Summary: "Get a project with its quotas and their current usage",
+		Faults:  []string{request.CodeNotFound},
 	}, h.getProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-project", Tag: tag, Summary: "Change a project's name and quotas",
-		Description: "Beyond a quota, new work is refused with QUOTA_EXCEEDED and lanes wait. Running work continues, except that launches are stopped at the monthly cost ceiling.",
-		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[changedProject](schemas),
+		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-project", Tag: tag,
+		Summary: "Change a project's name and quotas",
+		Description: "Beyond a quota, new work is refused with QUOTA_EXCEEDED and lanes wait. Running work continues, " +
+			"except that launches are stopped at the monthly cost ceiling.",
+		Faults: []string{request.CodeNotFound, request.CodeParameterInvalid},
+		Body:   rest.JSONBody[changedProject](schemas),
 	}, h.patchProject)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/{id}/settings", ID: "get-project-settings", Tag: tag, Summary: "Get a project's settings",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: path + "/{id}/settings", ID: "get-project-settings", Tag: tag,
+		Summary: "Get a project's settings",
+		Faults:  []string{request.CodeNotFound},
 	}, h.getSettings)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPut, Path: path + "/{id}/settings", ID: "put-project-settings", Tag: tag, Summary: "Replace a project's settings",
+		Method: http.MethodPut, Path: path + "/{id}/settings", ID: "put-project-settings", Tag: tag,
+		Summary:     "Replace a project's settings",
 		Description: "Project administrators may do this. Verdicts keep reasons that are no longer in the list.",
 		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid},
 	}, h.putSettings)
@@ -140,15 +150,18 @@ func (h endpoints) registerMembers(api huma.API) {
 		Faults: []string{request.CodeNotFound},
 	}, h.listMembers)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "add-member", Tag: tag, Summary: "Add an account to a project", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: path, ID: "add-member", Tag: tag, Summary: "Add an account to a project",
+		Status: http.StatusCreated,
 		Faults: []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[newMembership](schemas),
 	}, h.addMember)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPut, Path: path + "/{user_id}", ID: "set-member", Tag: tag, Summary: "Change the role of an account in a project",
-		Faults: []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[role](schemas),
+		Method: http.MethodPut, Path: path + "/{user_id}", ID: "set-member", Tag: tag,
+		Summary: "Change the role of an account in a project",
+		Faults:  []string{request.CodeNotFound, request.CodeParameterInvalid}, Body: rest.JSONBody[role](schemas),
 	}, h.setMember)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{user_id}", ID: "remove-member", Tag: tag, Summary: "Remove an account from a project", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: path + "/{user_id}", ID: "remove-member", Tag: tag,
+		Summary: "Remove an account from a project", Status: http.StatusNoContent,
 		Faults: []string{request.CodeNotFound},
 	}, h.removeMember)
 }
@@ -156,15 +169,19 @@ func (h endpoints) registerMembers(api huma.API) {
 func (h endpoints) registerTokens(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/tokens"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path, ID: "list-tokens", Tag: tag, Summary: "List the tokens of a project, newest first",
+		Method: http.MethodGet, Path: path, ID: "list-tokens", Tag: tag,
+		Summary:     "List the tokens of a project, newest first",
 		Description: "Project administrators see all tokens, other members their own.",
 	}, h.listTokens)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-token", Tag: tag, Summary: "Create a token for a project", Description: "Its value is returned only in this response.",
-		Status: http.StatusCreated, Faults: []string{request.CodeParameterInvalid, request.CodeQuotaExceeded}, Body: rest.JSONBody[tokenBody](schemas),
+		Method: http.MethodPost, Path: path, ID: "create-token", Tag: tag, Summary: "Create a token for a project",
+		Description: "Its value is returned only in this response.",
+		Status:      http.StatusCreated, Faults: []string{request.CodeParameterInvalid, request.CodeQuotaExceeded},
+		Body: rest.JSONBody[tokenBody](schemas),
 	}, h.createToken)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-token", Tag: tag, Summary: "Revoke a token immediately", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-token", Tag: tag, Summary: "Revoke a token immediately",
+		Status: http.StatusNoContent,
 		Faults: []string{request.CodeNotFound},
 	}, h.revokeToken)
 }
@@ -172,16 +189,21 @@ func (h endpoints) registerTokens(api huma.API) {
 func (h endpoints) registerShares(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/shares"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path, ID: "list-shares", Tag: tag, Summary: "List the links to a task's report, newest first",
-		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: path, ID: "list-shares", Tag: tag,
+		Summary: "List the links to a task's report, newest first",
+		Faults:  []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listShares)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag, Summary: "Create a read-only link to a task's report", Status: http.StatusCreated,
-		Description: "Anyone with the link can see the report and nothing else. Its address is returned only in this response.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid, request.CodeQuotaExceeded}, Body: rest.JSONBody[shareBody](schemas),
+		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag,
+		Summary: "Create a read-only link to a task's report", Status: http.StatusCreated,
+		Description: "Anyone with the link can see the report and nothing else. Its address is returned only in this " +
+			"response.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid,
+			request.CodeQuotaExceeded}, Body: rest.JSONBody[shareBody](schemas),
 	}, h.createShare)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-share", Tag: tag, Summary: "Revoke a link immediately", Status: http.StatusNoContent,
+		Method: http.MethodDelete, Path: path + "/{id}", ID: "revoke-share", Tag: tag, Summary: "Revoke a link immediately",
+		Status: http.StatusNoContent,
 		Faults: []string{request.CodeNotFound},
 	}, h.revokeShare)
 }

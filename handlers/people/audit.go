@@ -40,7 +40,8 @@ func moment(name, text string, isLast bool) (*time.Time, error) {
 
 // auditFilter reads the filter of the audit.
 func auditFilter(actor, action, object, from, to string) (filter audit.Filter, err error) {
-	filter = audit.Filter{Actor: request.SearchText(actor), Action: request.SearchText(action), Object: request.SearchText(object)}
+	filter = audit.Filter{Actor: request.SearchText(actor), Action: request.SearchText(action),
+		Object: request.SearchText(object)}
 	var first, last error
 	filter.From, first = moment("from", strings.TrimSpace(from), false)
 	filter.To, last = moment("to", strings.TrimSpace(to), true)
@@ -49,7 +50,8 @@ func auditFilter(actor, action, object, from, to string) (filter audit.Filter, e
 
 func (h *handler) showAudit(c echo.Context) error {
 	ctx := c.Request().Context()
-	view := accounts.Audit{Actor: c.QueryParam("actor"), Action: c.QueryParam("action"), Object: c.QueryParam("object"), From: c.QueryParam("from"), To: c.QueryParam("to"), Days: h.AuditDays}
+	view := accounts.Audit{Actor: c.QueryParam("actor"), Action: c.QueryParam("action"), Object: c.QueryParam("object"),
+		From: c.QueryParam("from"), To: c.QueryParam("to"), Days: h.AuditDays}
 	filter, err := auditFilter(view.Actor, view.Action, view.Object, view.From, view.To)
 	if err != nil {
 		return err
@@ -66,7 +68,8 @@ func (h *handler) showAudit(c echo.Context) error {
 		return err
 	}
 	query := url.Values{}
-	for name, typed := range map[string]string{"actor": view.Actor, "action": view.Action, "object": view.Object, "from": view.From, "to": view.To} {
+	for name, typed := range map[string]string{"actor": view.Actor, "action": view.Action, "object": view.Object,
+		"from": view.From, "to": view.To} {
 		if typed != "" {
 			query.Set(name, typed)
 		}
@@ -95,7 +98,8 @@ func (h *handler) showAudit(c echo.Context) error {
 
 // auditColumns are the columns of the export.
 var auditColumns = []string{
-	"seq", "at", "actor", "actor_id", "token_id", "address", "via", "action", "object", "object_id", "object_name", "project_id", "project_name", "status",
+	"seq", "at", "actor", "actor_id", "token_id", "address", "via", "action", "object", "object_id", "object_name",
+	"project_id", "project_name", "status",
 	"before", "after", "request_id", "hash",
 }
 
@@ -121,8 +125,10 @@ func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 		}
 		err = h.Audit.Each(ctx, filter, func(e audit.Entry) error {
 			return table.Row([]string{
-				strconv.FormatInt(e.Seq, 10), cron.BeijingRFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action, e.Object, e.ObjectID,
-				e.ObjectName, e.ProjectID, e.ProjectName, strconv.Itoa(e.Status), e.Before, e.After, e.RequestID, hex.EncodeToString(e.Hash),
+				strconv.FormatInt(e.Seq, 10), cron.BeijingRFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action,
+				e.Object, e.ObjectID,
+				e.ObjectName, e.ProjectID, e.ProjectName, strconv.Itoa(e.Status), e.Before, e.After, e.RequestID,
+				hex.EncodeToString(e.Hash),
 			})
 		})
 		return errors.Join(err, table.Close())

@@ -63,13 +63,15 @@ func (h *handler) addProject(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		return h.renderProjects(c, http.StatusUnprocessableEntity, map[string]string{"name": submitted.Values["name"]}, form.Messages(pages.Locale(c), faults))
+		return h.renderProjects(c, http.StatusUnprocessableEntity, map[string]string{"name": submitted.Values["name"]},
+			form.Messages(pages.Locale(c), faults))
 	}
 	return pages.Done(c, paths.Project(project.ID), "created")
 }
 
 // makeProject creates the project that a form or an endpoint's body describes; its creator becomes its manager.
-func (h *handler) makeProject(ctx context.Context, submitted *form.Upload) (project people.Project, faults []form.FieldFault, err error) {
+func (h *handler) makeProject(ctx context.Context,
+	submitted *form.Upload) (project people.Project, faults []form.FieldFault, err error) {
 	if faults = form.OnlyTexts(submitted, "name"); len(faults) > 0 {
 		return project, faults, nil
 	}
@@ -116,13 +118,15 @@ func (h *handler) renderProject(c echo.Context, status int, project people.Proje
 	if view.Members, err = h.people.Members(ctx, project.ID); err != nil {
 		return err
 	}
-	if view.Tokens, _, err = h.people.Tokens(ctx, project.ID, h.ownerShown(ctx), db.Page{Number: 1, Size: tokensShown}); err != nil {
+	if view.Tokens, _, err = h.people.Tokens(ctx, project.ID, h.ownerShown(ctx),
+		db.Page{Number: 1, Size: tokensShown}); err != nil {
 		return err
 	}
 	if view.Used, err = h.quotas.Used(ctx, project.ID); err != nil {
 		return err
 	}
-	frame := h.frame(c, project.Name, ui.Crumb{Text: pages.Locale(c).Text("projects.title"), Href: paths.Projects}, ui.Crumb{Text: project.Name})
+	frame := h.frame(c, project.Name, ui.Crumb{Text: pages.Locale(c).Text("projects.title"), Href: paths.Projects},
+		ui.Crumb{Text: project.Name})
 	frame.Here = paths.Project(project.ID)
 	return pages.Render(c, status, accounts.ProjectPage(frame, view))
 }
@@ -140,7 +144,8 @@ func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 // quotaView returns a project's settings in the form that the audit and the API show.
 func quotaView(p people.Project) map[string]any {
 	return map[string]any{
-		"name": p.Name, "calls_per_day": p.CallsPerDay, "uploads_per_day": p.UploadsPerDay, "disk_bytes": p.DiskBytes, "lanes": p.Lanes, "cost_per_month": p.CostPerMonth,
+		"name": p.Name, "calls_per_day": p.CallsPerDay, "uploads_per_day": p.UploadsPerDay, "disk_bytes": p.DiskBytes,
+		"lanes": p.Lanes, "cost_per_month": p.CostPerMonth,
 	}
 }
 
@@ -195,7 +200,8 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 }
 
 // applyProject stores the changes of a project in a form or a body.
-func (h *handler) applyProject(ctx context.Context, before people.Project, submitted *form.Upload) (people.Project, []form.FieldFault, error) {
+func (h *handler) applyProject(ctx context.Context, before people.Project,
+	submitted *form.Upload) (people.Project, []form.FieldFault, error) {
 	project, faults := changed(before, submitted)
 	if len(faults) > 0 {
 		return project, faults, nil
@@ -227,7 +233,8 @@ func (h *handler) changeProject(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		return h.renderProject(c, http.StatusUnprocessableEntity, project, accounts.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderProject(c, http.StatusUnprocessableEntity, project,
+			accounts.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
@@ -237,7 +244,8 @@ func newSettings(p people.Project) Settings {
 }
 
 // applySettings stores the settings that a project's own administrators may change.
-func (h *handler) applySettings(ctx context.Context, before people.Project, settings Settings) (people.Project, []form.FieldFault, error) {
+func (h *handler) applySettings(ctx context.Context, before people.Project,
+	settings Settings) (people.Project, []form.FieldFault, error) {
 	own := make([]string, len(settings.ReviewReasons))
 	for n, one := range settings.ReviewReasons {
 		own[n] = request.StorableText(one)
@@ -254,10 +262,12 @@ func (h *handler) applySettings(ctx context.Context, before people.Project, sett
 
 // view returns the settings in the form that the audit shows.
 func (s Settings) view() map[string]any {
-	return map[string]any{"review_reasons": s.ReviewReasons, "smallest_points": *s.SmallestPoints, "smallest_percent": *s.SmallestPercent}
+	return map[string]any{"review_reasons": s.ReviewReasons, "smallest_points": *s.SmallestPoints,
+		"smallest_percent": *s.SmallestPercent}
 }
 
-// changeSettings changes what a project's own administrators may: its reasons, one per line, and the smallest differences that matter.
+// changeSettings changes what a project's own administrators may: its reasons, one per line, and the smallest
+// differences that matter.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {
@@ -273,13 +283,15 @@ func (h *handler) changeSettings(c echo.Context) error {
 			settings.ReviewReasons = append(settings.ReviewReasons, line)
 		}
 	}
-	settings.SmallestPoints, settings.SmallestPercent = typedNumber(submitted.Values, "smallest_points"), typedNumber(submitted.Values, "smallest_percent")
+	settings.SmallestPoints, settings.SmallestPercent = typedNumber(submitted.Values, "smallest_points"),
+		typedNumber(submitted.Values, "smallest_percent")
 	_, faults, err := h.applySettings(c.Request().Context(), project, settings)
 	if err != nil {
 		return err
 	}
 	if len(faults) > 0 {
-		return h.renderProject(c, http.StatusUnprocessableEntity, project, accounts.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderProject(c, http.StatusUnprocessableEntity, project,
+			accounts.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
@@ -299,14 +311,16 @@ func (h *handler) setMember(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		view := accounts.Project{Values: map[string]string{"member": submitted.Values["name"]}, Errors: map[string]string{"member": faults[0].Message(pages.Locale(c))}}
+		view := accounts.Project{Values: map[string]string{"member": submitted.Values["name"]},
+			Errors: map[string]string{"member": faults[0].Message(pages.Locale(c))}}
 		return h.renderProject(c, http.StatusUnprocessableEntity, project, view)
 	}
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
 
 // giveRole gives an account, named by user_id or name, a role in a project.
-func (h *handler) giveRole(ctx context.Context, project people.Project, submitted *form.Upload) (member people.Member, faults []form.FieldFault, err error) {
+func (h *handler) giveRole(ctx context.Context, project people.Project,
+	submitted *form.Upload) (member people.Member, faults []form.FieldFault, err error) {
 	var user people.User
 	field := "name"
 	if text := submitted.Value("user_id"); text != "" {
@@ -373,7 +387,8 @@ func days(submitted *form.Upload, field string, usual int) int {
 const usualTokenDays = 90
 
 // makeToken creates the token that a form or a body describes. The token may not have more rights than its creator.
-func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload, field string) (token people.Token, value string, faults []form.FieldFault, err error) {
+func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload,
+	field string) (token people.Token, value string, faults []form.FieldFault, err error) {
 	info := request.From(ctx)
 	// somebody who finds the browser open must not make a token, which outlives the session
 	if err := request.RequireFresh(ctx); err != nil {
@@ -383,8 +398,10 @@ func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted 
 		return token, "", faults, nil
 	}
 	lasts := days(submitted, field, usualTokenDays)
-	draft, err := h.identity.DraftToken(identity.Maker{UserID: info.Who.UserID, TokenID: info.Who.TokenID, Role: info.Role}, identity.NewToken{
-		Name: submitted.Values["name"], ProjectID: projectID, Role: people.Role(cmp.Or(submitted.Value("role"), string(people.Viewer))), Days: lasts,
+	draft, err := h.identity.DraftToken(identity.Maker{UserID: info.Who.UserID, TokenID: info.Who.TokenID,
+		Role: info.Role}, identity.NewToken{
+		Name: submitted.Values["name"], ProjectID: projectID,
+		Role: people.Role(cmp.Or(submitted.Value("role"), string(people.Viewer))), Days: lasts,
 	})
 	if err != nil {
 		faults, err = form.PersonFaults(err, map[string]string{"days": field})
@@ -407,14 +424,16 @@ func (h *handler) addToken(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	typed := map[string]string{"token": submitted.Values["name"], "token_role": submitted.Value("role"), "token_days": submitted.Value("days")}
+	typed := map[string]string{"token": submitted.Values["name"], "token_role": submitted.Value("role"),
+		"token_days": submitted.Value("days")}
 	_, value, faults, err := h.makeToken(c.Request().Context(), project.ID, submitted, "days")
 	if errors.Is(err, request.ErrStale) {
 		back := url.Values{}
 		for name, text := range typed {
 			back.Set(name, text)
 		}
-		view := accounts.Project{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Project(project.ID), back))}
+		view := accounts.Project{Values: typed,
+			SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Project(project.ID), back))}
 		return h.renderProject(c, http.StatusForbidden, project, view)
 	}
 	if err != nil {
@@ -451,7 +470,8 @@ func (h *handler) revokeToken(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "revoked")
 }
 
-// typedNumber returns the number in a field; nil if the form has no such field. What is not a number is none that a setting may have.
+// typedNumber returns the number in a field; nil if the form has no such field. What is not a number is none that a
+// setting may have.
 func typedNumber(values map[string]string, field string) *float64 {
 	typed, isTyped := values[field]
 	if !isTyped {

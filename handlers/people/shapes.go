@@ -154,8 +154,10 @@ func settings(text string) json.RawMessage {
 
 func newRecord(e audit.Entry) Record {
 	return Record{
-		Seq: e.Seq, At: rest.Moment(e.At), Actor: e.Actor, ActorID: e.ActorID, TokenID: e.TokenID, Address: e.Address, Via: e.Via, Action: e.Action,
-		Object: e.Object, ObjectID: e.ObjectID, ObjectName: e.ObjectName, ProjectID: e.ProjectID, ProjectName: e.ProjectName, Status: e.Status,
+		Seq: e.Seq, At: rest.Moment(e.At), Actor: e.Actor, ActorID: e.ActorID, TokenID: e.TokenID, Address: e.Address,
+		Via: e.Via, Action: e.Action,
+		Object: e.Object, ObjectID: e.ObjectID, ObjectName: e.ObjectName, ProjectID: e.ProjectID, ProjectName: e.ProjectName,
+		Status: e.Status,
 		Before: settings(e.Before), After: settings(e.After), RequestID: e.RequestID, Hash: hex.EncodeToString(e.Hash),
 	}
 }
@@ -163,8 +165,10 @@ func newRecord(e audit.Entry) Record {
 func (h *handler) account(ctx context.Context, user people.User) (Account, error) {
 	memberships, err := h.people.MembershipsOf(ctx, user.ID)
 	account := Account{
-		ID: user.ID, Name: user.Name, IsAdmin: user.IsAdmin, IsDisabled: user.DisabledAt != nil, HasPassword: user.PasswordHash != nil, Passkeys: user.Passkeys,
-		MustChange: user.MustChangePassword, NeedsPasskey: user.NeedsPasskey, IsOfProvider: user.Subject != nil, Memberships: []AccountRole{}, SignedInAt: rest.MomentOf(user.SignedInAt),
+		ID: user.ID, Name: user.Name, IsAdmin: user.IsAdmin, IsDisabled: user.DisabledAt != nil,
+		HasPassword: user.PasswordHash != nil, Passkeys: user.Passkeys,
+		MustChange: user.MustChangePassword, NeedsPasskey: user.NeedsPasskey, IsOfProvider: user.Subject != nil,
+		Memberships: []AccountRole{}, SignedInAt: rest.MomentOf(user.SignedInAt),
 		CreatedAt: rest.Moment(user.CreatedAt), UpdatedAt: rest.Moment(user.UpdatedAt),
 	}
 	for _, one := range memberships {
@@ -175,12 +179,14 @@ func (h *handler) account(ctx context.Context, user people.User) (Account, error
 
 func newWorkspace(p people.Project, used *people.QuotaUsed) Workspace {
 	workspace := Workspace{
-		ID: p.ID, Name: p.Name, CallsPerDay: p.CallsPerDay, UploadsPerDay: p.UploadsPerDay, DiskBytes: p.DiskBytes, Lanes: p.Lanes, CostPerMonth: p.CostPerMonth,
+		ID: p.ID, Name: p.Name, CallsPerDay: p.CallsPerDay, UploadsPerDay: p.UploadsPerDay, DiskBytes: p.DiskBytes,
+		Lanes: p.Lanes, CostPerMonth: p.CostPerMonth,
 		CreatedAt: rest.Moment(p.CreatedAt), UpdatedAt: rest.Moment(p.UpdatedAt),
 	}
 	if used != nil {
 		workspace.Used = &Used{
-			CallsToday: used.Calls, UploadsToday: used.Uploads, Bytes: used.Bytes, MeasuredAt: rest.MomentOf(used.MeasuredAt), Lanes: used.Lanes, CostThisMonth: []Spent{}, NearlyUsedUp: []string{},
+			CallsToday: used.Calls, UploadsToday: used.Uploads, Bytes: used.Bytes, MeasuredAt: rest.MomentOf(used.MeasuredAt),
+			Lanes: used.Lanes, CostThisMonth: []Spent{}, NearlyUsedUp: []string{},
 		}
 		for _, near := range used.Near(p.Quota) {
 			workspace.Used.NearlyUsedUp = append(workspace.Used.NearlyUsedUp, near.What)
@@ -198,13 +204,15 @@ func newMember(m people.Member) Member {
 
 func newToken(t people.Token) Token {
 	return Token{
-		ID: t.ID, Name: t.Name, Hint: t.Hint, ProjectID: t.ProjectID, ProjectName: t.ProjectName, Role: t.Role, Reach: t.Reach, UserName: t.UserName, ExpiresAt: rest.MomentOf(t.ExpiresAt),
+		ID: t.ID, Name: t.Name, Hint: t.Hint, ProjectID: t.ProjectID, ProjectName: t.ProjectName, Role: t.Role,
+		Reach: t.Reach, UserName: t.UserName, ExpiresAt: rest.MomentOf(t.ExpiresAt),
 		UsedAt: rest.MomentOf(t.UsedAt), RevokedAt: rest.MomentOf(t.RevokedAt), CreatedAt: rest.Moment(t.CreatedAt),
 	}
 }
 
 func newShare(s people.Share) Share {
-	return Share{s.ID, s.TaskID, s.CreatedBy, rest.Moment(s.ExpiresAt), rest.MomentOf(s.RevokedAt), rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
+	return Share{s.ID, s.TaskID, s.CreatedBy, rest.Moment(s.ExpiresAt), rest.MomentOf(s.RevokedAt),
+		rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
 }
 
 // The bodies of requests.

@@ -44,8 +44,10 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view ac
 const usualShareDays = 7
 
 // makeShare creates a link to a task's report and returns its address.
-func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field, site string) (share people.Share, address string, faults []form.FieldFault, err error) {
-	share, secret, err := h.identity.AddShare(ctx, task, request.From(ctx).Actor.Who(), days(submitted, field, usualShareDays))
+func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field,
+	site string) (share people.Share, address string, faults []form.FieldFault, err error) {
+	share, secret, err := h.identity.AddShare(ctx, task, request.From(ctx).Actor.Who(),
+		days(submitted, field, usualShareDays))
 	if err != nil {
 		faults, err = form.PersonFaults(err, map[string]string{"days": field})
 		return share, "", faults, err
@@ -80,7 +82,8 @@ func (h *handler) addShare(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		return h.renderShares(c, http.StatusUnprocessableEntity, task, accounts.Shares{Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderShares(c, http.StatusUnprocessableEntity, task,
+			accounts.Shares{Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return h.renderShares(c, http.StatusCreated, task, accounts.Shares{Address: address})
 }
@@ -132,8 +135,9 @@ func (h *handler) showShared(c echo.Context) error {
 		return err
 	}
 	err = h.Audit.Count(ctx, request.AuditEntry{
-		Actor: "–", Via: request.From(ctx).Actor.Via, Action: "share.open", Object: "share", ObjectID: share.ID.String(), ObjectName: task.Name,
-		ProjectID: task.ProjectID.String(), Status: http.StatusOK,
+		Actor: "–", Via: request.From(ctx).Actor.Via, Action: "share.open", Object: "share", ObjectID: share.ID.String(),
+		ObjectName: task.Name,
+		ProjectID:  task.ProjectID.String(), Status: http.StatusOK,
 	})
 	if err != nil {
 		return err

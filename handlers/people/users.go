@@ -77,17 +77,20 @@ func (h *handler) addUser(c echo.Context) error {
 	user, faults, err := h.makeUser(c.Request().Context(), submitted)
 	switch {
 	case errors.Is(err, request.ErrStale):
-		return h.renderUsers(c, http.StatusForbidden, accounts.Users{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Users, back))})
+		return h.renderUsers(c, http.StatusForbidden,
+			accounts.Users{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Users, back))})
 	case err != nil:
 		return err
 	case len(faults) > 0:
-		return h.renderUsers(c, http.StatusUnprocessableEntity, accounts.Users{Values: typed, Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderUsers(c, http.StatusUnprocessableEntity,
+			accounts.Users{Values: typed, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.User(user.ID), "created")
 }
 
 // makeUser creates the account that a form or an endpoint's body describes.
-func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user people.User, faults []form.FieldFault, err error) {
+func (h *handler) makeUser(ctx context.Context,
+	submitted *form.Upload) (user people.User, faults []form.FieldFault, err error) {
 	// somebody who finds the browser open must not make an account, which outlives the session
 	if err := request.RequireFresh(ctx); err != nil {
 		return user, nil, err
@@ -113,19 +116,22 @@ func (h *handler) makeUser(ctx context.Context, submitted *form.Upload) (user pe
 		return user, nil, err
 	}
 	request.Made(ctx, user.ID.String(), user.Name)
-	request.Changed(ctx, nil, map[string]any{"is_admin": isAdmin, "must_change_password": mustChange, "project_id": project, "role": draft.Role()})
+	request.Changed(ctx, nil, map[string]any{"is_admin": isAdmin, "must_change_password": mustChange,
+		"project_id": project, "role": draft.Role()})
 	return user, nil, nil
 }
 
 // namedProject returns the project of a form's project_id; by default, the first project.
-func (h *handler) namedProject(ctx context.Context, submitted *form.Upload) (id uuid.UUID, faults []form.FieldFault, err error) {
+func (h *handler) namedProject(ctx context.Context,
+	submitted *form.Upload) (id uuid.UUID, faults []form.FieldFault, err error) {
 	text := submitted.Value("project_id")
 	if text == "" {
 		return db.DefaultProject, nil, nil
 	}
 	project, err := h.projectByID(ctx, text)
 	if errors.Is(err, db.ErrNotFound) {
-		return id, []form.FieldFault{{Field: "project_id", Fault: request.FieldFault("project_id", request.ValidEntries())}}, nil
+		return id, []form.FieldFault{{Field: "project_id", Fault: request.FieldFault("project_id", request.ValidEntries())}},
+			nil
 	}
 	return project.ID, nil, err
 }
@@ -157,13 +163,15 @@ func (h *handler) renderUser(c echo.Context, status int, view accounts.User) err
 	if view.Sessions, err = h.people.Sessions(ctx, user.ID); err != nil {
 		return err
 	}
-	frame := h.frame(c, user.Name, ui.Crumb{Text: pages.Locale(c).Text("users.title"), Href: paths.Users}, ui.Crumb{Text: user.Name})
+	frame := h.frame(c, user.Name, ui.Crumb{Text: pages.Locale(c).Text("users.title"), Href: paths.Users},
+		ui.Crumb{Text: user.Name})
 	frame.Here = paths.User(user.ID)
 	return pages.Render(c, status, accounts.UserPage(frame, view))
 }
 
 // changeUser applies the changes of an account in a form or a body completely or not at all.
-func (h *handler) changeUser(ctx context.Context, user people.User, submitted *form.Upload) (faults []form.FieldFault, err error) {
+func (h *handler) changeUser(ctx context.Context, user people.User,
+	submitted *form.Upload) (faults []form.FieldFault, err error) {
 	if err := request.RequireFresh(ctx); err != nil {
 		return nil, err
 	}
@@ -207,13 +215,16 @@ func (h *handler) applyUser(c echo.Context) error {
 	faults, err := h.changeUser(c.Request().Context(), user, submitted)
 	switch {
 	case errors.Is(err, request.ErrStale):
-		return h.renderUser(c, http.StatusForbidden, accounts.User{User: user, SignInAgain: paths.LoginAgain(paths.User(user.ID))})
+		return h.renderUser(c, http.StatusForbidden,
+			accounts.User{User: user, SignInAgain: paths.LoginAgain(paths.User(user.ID))})
 	case errors.Is(err, people.ErrLastAdmin):
-		return h.renderUser(c, http.StatusUnprocessableEntity, accounts.User{User: user, Errors: map[string]string{"": pages.Locale(c).Text("users.last_admin")}})
+		return h.renderUser(c, http.StatusUnprocessableEntity,
+			accounts.User{User: user, Errors: map[string]string{"": pages.Locale(c).Text("users.last_admin")}})
 	case err != nil:
 		return err
 	case len(faults) > 0:
-		return h.renderUser(c, http.StatusUnprocessableEntity, accounts.User{User: user, Errors: form.Messages(pages.Locale(c), faults)})
+		return h.renderUser(c, http.StatusUnprocessableEntity,
+			accounts.User{User: user, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.User(user.ID), "saved")
 }

@@ -53,18 +53,22 @@ func (h endpoints) registerViews(api huma.API) {
 		Faults:      []string{request.CodeParameterInvalid},
 	}, h.listViews)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path, ID: "create-view", Tag: tag, Summary: "Save a view for a project", Status: http.StatusCreated,
+		Method: http.MethodPost, Path: path, ID: "create-view", Tag: tag, Summary: "Save a view for a project",
+		Status: http.StatusCreated,
 		Faults: []string{request.CodeParameterInvalid, request.CodeQuotaExceeded}, Body: rest.JSONBody[newViewBody](schemas),
 	}, h.createView)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/{id}", ID: "get-view", Tag: tag, Summary: "Get a saved view", Faults: faults[:1],
+		Method: http.MethodGet, Path: path + "/{id}", ID: "get-view", Tag: tag, Summary: "Get a saved view",
+		Faults: faults[:1],
 	}, h.getView)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-view", Tag: tag, Summary: "Rename a saved view, or replace its query",
-		Faults: faults, Body: rest.JSONBody[changedViewBody](schemas),
+		Method: http.MethodPatch, Path: path + "/{id}", ID: "change-view", Tag: tag,
+		Summary: "Rename a saved view, or replace its query",
+		Faults:  faults, Body: rest.JSONBody[changedViewBody](schemas),
 	}, h.patchView)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: path + "/{id}", ID: "remove-view", Tag: tag, Summary: "Remove a saved view", Status: http.StatusNoContent, Faults: faults[:1],
+		Method: http.MethodDelete, Path: path + "/{id}", ID: "remove-view", Tag: tag, Summary: "Remove a saved view",
+		Status: http.StatusNoContent, Faults: faults[:1],
 	}, h.deleteView)
 }
 
@@ -116,7 +120,8 @@ func (h endpoints) deleteView(ctx context.Context, input *ObjectPath) (*struct{}
 // makeView saves the view that a form describes.
 func (h *handler) makeView(ctx context.Context, submitted *form.Upload) (people.View, error) {
 	given := identity.View{Name: submitted.Value("name"), Query: submitted.Value("query")}
-	view, err := h.identity.AddView(ctx, request.ScopeOf(ctx).Home(), people.ViewKind(submitted.Value("kind")), given, request.From(ctx).Actor.Who())
+	view, err := h.identity.AddView(ctx, request.ScopeOf(ctx).Home(), people.ViewKind(submitted.Value("kind")), given,
+		request.From(ctx).Actor.Who())
 	if err != nil {
 		return view, form.Refusal(form.PersonFaults(err, nil))
 	}

@@ -23,9 +23,11 @@ type Compared struct {
 	OfA, OfB Reviews
 }
 
-// Compare compares two variants by their answers and by people's verdicts. The most common answers that were not compared before are
-// compared for at most the time within; the other questions stay pending. Facts are read if withFacts is set.
-func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool, within time.Duration) (c Compared, err error) {
+// Compare compares two variants by their answers and by people's verdicts. The most common answers that were not
+// compared before are compared for at most the time within; the other questions stay pending. Facts are read if
+// withFacts is set.
+func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool,
+	within time.Duration) (c Compared, err error) {
 	group, reads := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { c.Comparison, err = r.report.Compare(reads, a, b); return err })
 	group.Go(func() (err error) { c.OfA, err = r.Reviews(reads, a.TaskID); return err })
@@ -41,9 +43,11 @@ func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool, w
 	return c, r.report.Between(ctx, a, b, c.Pairs, withFacts, within)
 }
 
-// Narrow keeps the questions whose rows in the second task's dataset have what a query asks for of its columns (request.ColumnValues), and
-// tests which of these changed. Of questions that only the first task has, its own rows count.
-func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
+// Narrow keeps the questions whose rows in the second task's dataset have what a query asks for of its columns
+// (request.ColumnValues), and tests which of these changed. Of questions that only the first task has, its own rows
+// count.
+func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url.Values,
+	c measure.Comparison) (measure.Comparison, error) {
 	c, err := r.narrowed(ctx, a.Task, b.Task, asked, c)
 	if err != nil {
 		return c, err
@@ -51,7 +55,8 @@ func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url
 	return c, r.report.Test(ctx, a.Side(), b.Side(), c.Pairs)
 }
 
-func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values, c measure.Comparison) (measure.Comparison, error) {
+func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values,
+	c measure.Comparison) (measure.Comparison, error) {
 	if len(asked) == 0 {
 		return c, nil
 	}
@@ -176,7 +181,8 @@ func (c *Carriable) against(pair measure.Pair, isJudged bool) *int {
 		return &c.Judged
 	case pair.A.Opinion == "":
 		return &c.Replaced
-	case pair.A.Text != pair.B.Text, pair.Between == nil, !pair.Between.Level.IsStable() && pair.Between.Level != measure.Empty:
+	case pair.A.Text != pair.B.Text, pair.Between == nil, !pair.Between.Level.IsStable() &&
+		pair.Between.Level != measure.Empty:
 		return &c.Changed
 	case *pair.A.SuccessRate < 1, *pair.B.SuccessRate < 1:
 		return &c.Failed

@@ -43,16 +43,21 @@ type comparedColumn struct {
 // comparedColumns returns the columns of a comparison's questions.
 func comparedColumns() []comparedColumn {
 	columns := []comparedColumn{
-		{"number", "number", "", export.HoldsNumber}, {"question_id", "id", "", export.HoldsText}, {"question", "question", "", export.HoldsText},
-		{"standard_answer", "standard", "", export.HoldsText}, {"group", "group", "", export.HoldsText}, {"worse", "worse", "", export.HoldsText},
+		{"number", "number", "", export.HoldsNumber}, {"question_id", "id", "", export.HoldsText},
+		{"question", "question", "", export.HoldsText},
+		{"standard_answer", "standard", "", export.HoldsText}, {"group", "group", "", export.HoldsText},
+		{"worse", "worse", "", export.HoldsText},
 		{"facts", "facts", "", export.HoldsText}, {"similarity", "similarity", "", export.HoldsShare},
 		{"p", "p", "", export.HoldsNumber}, {"q", "q", "", export.HoldsNumber}, {"changed", "changed", "", export.HoldsText},
 	}
 	for _, side := range []string{"a", "b"} {
 		for _, one := range []comparedColumn{
-			{"level", "level", "", export.HoldsText}, {"agreement", "agreement", "", export.HoldsShare}, {"success_rate", "success", "", export.HoldsShare},
-			{"pass_share", "pass", "", export.HoldsShare}, {"score", "score", "", export.HoldsNumber}, {"latency_ms", "latency", "", export.HoldsNumber},
-			{"answer", "answer", "", export.HoldsText}, {"verdict", "verdict", "", export.HoldsText}, {"verdict_by", "by", "", export.HoldsText},
+			{"level", "level", "", export.HoldsText}, {"agreement", "agreement", "", export.HoldsShare},
+			{"success_rate", "success", "", export.HoldsShare},
+			{"pass_share", "pass", "", export.HoldsShare}, {"score", "score", "", export.HoldsNumber},
+			{"latency_ms", "latency", "", export.HoldsNumber},
+			{"answer", "answer", "", export.HoldsText}, {"verdict", "verdict", "", export.HoldsText},
+			{"verdict_by", "by", "", export.HoldsText},
 			{"verdict_note", "note", "", export.HoldsText},
 		} {
 			columns = append(columns, comparedColumn{side + "_" + one.name, one.key, "compare." + side, one.holds})
@@ -86,7 +91,8 @@ type comparedReport struct {
 func (r Reports) PrepareComparison(
 	ctx context.Context, a, b summary.ComparedSide, asked url.Values, format string,
 ) (write func(context.Context, io.Writer) error, err error) {
-	c := comparedReport{reports: r, a: a, b: b, locale: request.From(ctx).Locale, isTable: format == "csv", limit: export.MaxCellText}
+	c := comparedReport{reports: r, a: a, b: b, locale: request.From(ctx).Locale, isTable: format == "csv",
+		limit: export.MaxCellText}
 	if c.compared, err = r.reader.Compare(ctx, a.Side(), b.Side(), false, compareTime); err != nil {
 		return nil, err
 	}
@@ -120,7 +126,10 @@ func (c comparedReport) writeTable(ctx context.Context, w io.Writer) error {
 }
 
 func (c comparedReport) writeWorkbook(ctx context.Context, w io.Writer) error {
-	questions := export.Sheet{Name: c.locale.Text("export.compare.sheet.questions"), Read: func(write func([]string) error) error { return c.each(ctx, write) }}
+	questions := export.Sheet{Name: c.locale.Text("export.compare.sheet.questions"),
+		Read: func(write func([]string) error) error {
+			return c.each(ctx, write)
+		}}
 	for _, column := range comparedColumns() {
 		title := c.locale.Text("export.compare." + column.key)
 		if column.side != "" {
@@ -137,8 +146,10 @@ func (c comparedReport) writeWorkbook(ctx context.Context, w io.Writer) error {
 // summary returns the sheet with the names of both tasks, the number of questions in each group, and the measures.
 func (c comparedReport) summary() export.Sheet {
 	l := c.locale
-	sheet := export.Sheet{Name: l.Text("export.compare.sheet.summary"), Columns: []export.Column{{Title: l.Text("compare.measure")}}}
-	for _, key := range []string{"compare.a", "compare.b", "compare.minus", "export.compare.low", "export.compare.high", "compare.n", "compare.verdict"} {
+	sheet := export.Sheet{Name: l.Text("export.compare.sheet.summary"),
+		Columns: []export.Column{{Title: l.Text("compare.measure")}}}
+	for _, key := range []string{"compare.a", "compare.b", "compare.minus", "export.compare.low", "export.compare.high",
+		"compare.n", "compare.verdict"} {
 		sheet.Columns = append(sheet.Columns, export.Column{Title: l.Text(key), Holds: export.HoldsNumber})
 	}
 	sheet.Rows = append(sheet.Rows, []string{l.Text("export.info.name"), c.a.Title(), c.b.Title()})
@@ -151,7 +162,8 @@ func (c comparedReport) summary() export.Sheet {
 		{"pass", "pass_share", c.compared.PassShare}, {"latency", "latency_ms", c.compared.LatencyMS},
 	} {
 		sheet.Rows = append(sheet.Rows, []string{
-			l.Text("compare.measure." + one.name), number(one.change.MeanA), number(one.change.MeanB), number(one.change.Mean), number(one.change.Low),
+			l.Text("compare.measure." + one.name), number(one.change.MeanA), number(one.change.MeanB), number(one.change.Mean),
+			number(one.change.Low),
 			number(one.change.High), strconv.Itoa(one.change.N), l.Text("compare.verdict." + string(gated[one.number].Verdict)),
 		})
 	}
@@ -170,7 +182,8 @@ func (c comparedReport) summary() export.Sheet {
 func (c comparedReport) alone() export.Sheet {
 	l := c.locale
 	sheet := export.Sheet{Name: l.Text("export.compare.sheet.alone"), Columns: []export.Column{
-		{Title: l.Text("export.compare.alone")}, {Title: l.Text("export.compare.number"), Holds: export.HoldsNumber}, {Title: l.Text("export.compare.id")},
+		{Title: l.Text("export.compare.alone")}, {Title: l.Text("export.compare.number"), Holds: export.HoldsNumber},
+		{Title: l.Text("export.compare.id")},
 	}}
 	for _, side := range []struct {
 		key       string
@@ -229,12 +242,15 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 		}
 	}
 	cells := []string{
-		strconv.Itoa(pair.A.Number), pair.A.QuestionID, item.Question, item.StandardAnswer, c.word("compare.group.", string(pair.Group())),
+		strconv.Itoa(pair.A.Number), pair.A.QuestionID, item.Question, item.StandardAnswer,
+		c.word("compare.group.", string(pair.Group())),
 		strings.Join(losses, "; "), strings.Join(changed, "; "), similarity,
 	}
 	cells = append(cells, c.testedCells(pair)...)
-	cells = append(cells, c.sideCells(pair.A, answerA, ReviewsOf(c.compared.OfA.OfQuestions[pair.A.QuestionID], c.a.Variant))...)
-	cells = append(cells, c.sideCells(pair.B, answerB, ReviewsOf(c.compared.OfB.OfQuestions[pair.B.QuestionID], c.b.Variant))...)
+	cells = append(cells, c.sideCells(pair.A, answerA,
+		ReviewsOf(c.compared.OfA.OfQuestions[pair.A.QuestionID], c.a.Variant))...)
+	cells = append(cells, c.sideCells(pair.B, answerB,
+		ReviewsOf(c.compared.OfB.OfQuestions[pair.B.QuestionID], c.b.Variant))...)
 	for n := range c.b.VariableNames {
 		value := ""
 		if n < len(item.Variables) { // an item that was appended has none
@@ -266,7 +282,8 @@ func (c comparedReport) sideCells(q measure.ComparedQuestion, answer string, rev
 		}
 	}
 	return []string{
-		c.word("level.", string(q.Level)), number(q.Agreement), number(q.SuccessRate), number(q.PassShare), number(q.Score), number(q.LatencyMS), answer,
+		c.word("level.", string(q.Level)), number(q.Agreement), number(q.SuccessRate), number(q.PassShare), number(q.Score),
+		number(q.LatencyMS), answer,
 		strings.Join(verdicts, "; "), strings.Join(names, "; "), strings.Join(notes, "; "),
 	}
 }

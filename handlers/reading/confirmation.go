@@ -12,9 +12,10 @@ import (
 	"wending/views/summary"
 )
 
-// Confirmation returns what confirms the changes between two variants: the questions that changed, narrowed by columns (Narrow), or those
-// of the second task that wanted names.
-func (r Reader) Confirmation(ctx context.Context, a, b summary.ComparedSide, asked url.Values, wanted []string) (c tasks.Confirmation, err error) {
+// Confirmation returns what confirms the changes between two variants: the questions that changed, narrowed by columns
+// (Narrow), or those of the second task that wanted names.
+func (r Reader) Confirmation(ctx context.Context, a, b summary.ComparedSide, asked url.Values,
+	wanted []string) (c tasks.Confirmation, err error) {
 	compared, err := r.report.Compare(ctx, a.Side(), b.Side())
 	if err != nil {
 		return c, err
@@ -24,7 +25,9 @@ func (r Reader) Confirmation(ctx context.Context, a, b summary.ComparedSide, ask
 	}
 	pairs := compared.Changed()
 	if wanted != nil {
-		pairs = slices.DeleteFunc(compared.Pairs, func(pair measure.Pair) bool { return !slices.Contains(wanted, pair.B.QuestionID) })
+		pairs = slices.DeleteFunc(compared.Pairs, func(pair measure.Pair) bool {
+			return !slices.Contains(wanted, pair.B.QuestionID)
+		})
 		for _, id := range wanted {
 			if !slices.ContainsFunc(pairs, func(pair measure.Pair) bool { return pair.B.QuestionID == id }) {
 				return c, &db.NotFoundError{Kind: db.KindQuestion}

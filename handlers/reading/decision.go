@@ -58,11 +58,13 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 
 // urgency orders questions by their verdicts: first failed, then in doubt, then not judged, then passed.
 func urgency(reviews []review.Review) int {
-	return slices.Index([]string{string(review.Fail), results.ReviewDisagree, string(review.Unsure), results.ReviewOpen, string(review.Pass)}, results.Opinion(reviews))
+	return slices.Index([]string{string(review.Fail), results.ReviewDisagree, string(review.Unsure), results.ReviewOpen,
+		string(review.Pass)}, results.Opinion(reviews))
 }
 
 // differing reads the facts on which the answers to questions differ.
-func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summary, reviews Reviews) (list []summary.Differing, err error) {
+func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summary,
+	reviews Reviews) (list []summary.Differing, err error) {
 	ids := make([]int64, len(shown))
 	for n, item := range shown {
 		ids[n] = item.ID
@@ -76,7 +78,8 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 		return nil, err
 	}
 	for _, item := range shown {
-		one := summary.Differing{Number: item.Number, Question: items[item.ID].Question, Reviews: reviews.OfQuestions[item.QuestionID]}
+		one := summary.Differing{Number: item.Number, Question: items[item.ID].Question,
+			Reviews: reviews.OfQuestions[item.QuestionID]}
 		for _, variant := range questions[item.ID].Variants {
 			one.Facts = append(one.Facts, marks.Conflicts(variant.Facts)...)
 			one.Expected = append(one.Expected, variant.Expected...)
@@ -94,6 +97,7 @@ func (r Reader) differingOnly(ctx context.Context, task db.Task, all []report.Su
 	}
 	shown := results.Report{Task: task, All: all}.Shown(results.Query{Sort: results.DefaultSort})
 	return slices.DeleteFunc(shown, func(item report.Summary) bool {
-		return item.Level != nil && item.Level.IsStable() && item.Runs == item.Planned && item.Failures == 0 && !against[item.ID]
+		return item.Level != nil && item.Level.IsStable() && item.Runs == item.Planned && item.Failures == 0 &&
+			!against[item.ID]
 	}), nil
 }

@@ -78,7 +78,8 @@ func (r Reader) ItemsOf(ctx context.Context, ids []int64) (map[int64]db.Item, er
 
 // Cards reads questions of a task with their runs, in the order of ids; limit is the maximum number of characters
 // of each answer.
-func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Reviews, limit int) ([]results.Card, error) {
+func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Reviews,
+	limit int) ([]results.Card, error) {
 	items, err := r.report.ItemsByID(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -124,7 +125,8 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		card.Withdrawn, card.Assets = reviews.Withdrawn[item.QuestionID], produced
 		card.Layouts, card.Allowance = r.layouts, allowance
 		// Likeness is only shown once the new runs are assessed.
-		if retry, is := retrying[item.ID]; is && (retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
+		if retry, is := retrying[item.ID]; is &&
+			(retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
 			card.Retry = &retry
 		}
 		byID[item.ID] = card
@@ -186,7 +188,8 @@ type Contents struct {
 
 // Document prepares a task's report as one document. The returned function writes it, question by question. All
 // data are as of one moment.
-func (r Reader) Document(ctx context.Context, task db.Task, contents Contents) (write func(context.Context, io.Writer) error, err error) {
+func (r Reader) Document(ctx context.Context, task db.Task,
+	contents Contents) (write func(context.Context, io.Writer) error, err error) {
 	snapshot, release, err := r.store.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -207,21 +210,33 @@ func (r Reader) Document(ctx context.Context, task db.Task, contents Contents) (
 	}, nil
 }
 
-func (r Reader) document(ctx context.Context, task db.Task, contents Contents) (write func(context.Context, io.Writer) error, err error) {
-	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now(), IsShared: contents.IsShared}
+// contained returns the questions that a document contains, and notes in it how many were left out and chosen.
+func (r Reader) contained(ctx context.Context, d *results.Document,
+	contents Contents) (found []report.Summary, err error) {
+	found = d.All
+	if contents.OnlyDiffering {
+		if found, err = r.differingOnly(ctx, d.Task, d.All); err != nil {
+			return nil, err
+		}
+		d.LeftOut = len(d.All) - len(found)
+	}
+	if contents.Only != nil {
+		found = slices.DeleteFunc(slices.Clone(found), func(item report.Summary) bool { return !contents.Only[item.ID] })
+		d.Chosen = len(found)
+	}
+	return found, nil
+}
+
+func (r Reader) document(ctx context.Context, task db.Task,
+	contents Contents) (write func(context.Context, io.Writer) error, err error) {
+	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now(),
+		IsShared: contents.IsShared}
 	if d.All, err = r.report.Summaries(ctx, task, 0, "", false); err != nil {
 		return nil, err
 	}
-	questions := d.All
-	if contents.OnlyDiffering {
-		if questions, err = r.differingOnly(ctx, task, d.All); err != nil {
-			return nil, err
-		}
-		d.LeftOut = len(d.All) - len(questions)
-	}
-	if contents.Only != nil {
-		questions = slices.DeleteFunc(slices.Clone(questions), func(item report.Summary) bool { return !contents.Only[item.ID] })
-		d.Chosen = len(questions)
+	questions, err := r.contained(ctx, &d, contents)
+	if err != nil {
+		return nil, err
 	}
 	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {
 		return nil, err

@@ -66,7 +66,8 @@ type Order struct {
 }
 
 // Prepare reads the head of a report, and returns a function that writes it while the database is read.
-func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write func(context.Context, io.Writer) error, err error) {
+func (r Reports) Prepare(ctx context.Context, task db.Task,
+	order Order) (write func(context.Context, io.Writer) error, err error) {
 	format, includeErrors := order.Format, order.IncludeErrors
 	if format == "html" {
 		return r.reader.Document(ctx, task, Contents{Only: order.Only})
@@ -115,7 +116,8 @@ func (r Reports) Prepare(ctx context.Context, task db.Task, order Order) (write 
 }
 
 // numbers returns the summary for the first sheet of a workbook, and its sheets of numbers.
-func (r Reports) numbers(ctx context.Context, task db.Task, head export.Report) (lines []string, sheets []*export.Sheet, err error) {
+func (r Reports) numbers(ctx context.Context, task db.Task,
+	head export.Report) (lines []string, sheets []*export.Sheet, err error) {
 	locale := request.From(ctx).Locale
 	numbers, err := r.reader.Summary(ctx, task, "", false)
 	if err != nil {
@@ -139,7 +141,8 @@ func (r Reports) numbers(ctx context.Context, task db.Task, head export.Report) 
 }
 
 // writeItems writes the questions with their runs.
-func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head export.Report, reviews map[string][]export.Review, writer reportWriter) error {
+func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head export.Report,
+	reviews map[string][]export.Review, writer reportWriter) error {
 	var limit *int
 	if order.Format == "xlsx" {
 		most := export.MaxCellText
@@ -180,7 +183,8 @@ func (r Reports) addAssets(ctx context.Context, taskID uuid.UUID, itemID int64, 
 	}
 	for n := range item.Runs {
 		for _, one := range byRun[item.Runs[n].ID] {
-			told := export.Asset{Path: one.Path, Type: one.Kind, State: string(one.State), MediaType: one.MediaType, Size: one.Size, URL: paths.Asset(taskID, one.ID)}
+			told := export.Asset{Path: one.Path, Type: one.Kind, State: string(one.State), MediaType: one.MediaType,
+				Size: one.Size, URL: paths.Asset(taskID, one.ID)}
 			if hash := one.HashOf(); hash != "" {
 				told.SHA256 = &hash
 			}
@@ -202,9 +206,11 @@ func newWriter(w io.Writer, format string, report export.Report, texts func() ex
 
 func newReport(task db.Task, planned db.Planned, statistics db.TaskStatistics, includeErrors bool) export.Report {
 	report := export.Report{
-		TaskName: task.Name, AgentURL: task.TypedTarget().URL, RunsPerItem: task.RunsPerItem, MostRuns: task.MostRuns(planned), CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
+		TaskName: task.Name, AgentURL: task.TypedTarget().URL, RunsPerItem: task.RunsPerItem,
+		MostRuns: task.MostRuns(planned), CreatedAt: task.CreatedAt, CompletedAt: task.CompletedAt,
 		VariableNames: task.VariableNames, IncludeErrors: includeErrors,
-		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut, Stopped: statistics.Stopped,
+		Items: task.TotalItems, Succeeded: statistics.Succeeded, Failed: statistics.Failed + statistics.TimedOut,
+		Stopped: statistics.Stopped,
 	}
 	if !task.IsPlain() || len(task.Evaluators) > 0 {
 		report.Variants, report.Evaluators = exportVariants(task), exportEvaluators(task.Evaluators)
@@ -252,7 +258,8 @@ func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
 }
 
 // exportTexts returns the information page of a workbook and the names of its sheets.
-func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics, lines []string) export.Texts {
+func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics,
+	lines []string) export.Texts {
 	shown := func(t *time.Time) string {
 		if t == nil {
 			return ""
@@ -278,7 +285,9 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},
 		},
 		InfoSheet: locale.Text("export.sheet.info"), ResultsSheet: locale.Text("export.sheet.results"),
-		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"), FactsColumn: locale.Text("export.facts"), ExpectedColumn: locale.Text("export.expected"), CutMark: locale.Text("export.cut"),
+		StabilitySheet: locale.Text("export.sheet.stability"), ReviewSheet: locale.Text("export.sheet.review"),
+		FactsColumn: locale.Text("export.facts"), ExpectedColumn: locale.Text("export.expected"),
+		CutMark: locale.Text("export.cut"),
 	}
 	if len(report.Variants) > 0 { // with several targets there is no single address, model or agreement
 		texts.Info = slices.DeleteFunc(texts.Info, func(line [2]string) bool { return line[1] == "" || line[1] == "–" })
@@ -304,7 +313,8 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 	reviews, names := map[string][]export.Review{}, map[uuid.UUID]string{}
 	for _, one := range found {
 		said := export.Review{
-			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict), Reasons: one.Reasons, ReasonsText: ui.Reasons(locale, one.Reasons),
+			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict),
+			Reasons: one.Reasons, ReasonsText: ui.Reasons(locale, one.Reasons),
 			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
 		}
 		if one.CarriedFrom != nil {
@@ -345,16 +355,20 @@ func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
 
 func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, error) {
 	if len(row.Variables) != len(task.VariableNames) {
-		return export.Item{}, fmt.Errorf("question %s has %d values for %d columns", row.QuestionID, len(row.Variables), len(task.VariableNames))
+		return export.Item{}, fmt.Errorf("question %s has %d values for %d columns", row.QuestionID, len(row.Variables),
+			len(task.VariableNames))
 	}
 	item := export.Item{
-		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
+		Variant: row.Variant, QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
+		SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
 		Variables: row.Variables, Series: row.Series, Turn: row.Turn, Planned: row.Planned,
-		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers, Novelty: row.Novelty(), Facts: row.Facts, Expected: row.Expected},
+		Likeness: export.Likeness{Agreement: row.Agreement, Similarity: row.Similarity, Distinct: row.Answers,
+			Novelty: row.Novelty(), Facts: row.Facts, Expected: row.Expected},
 	}
 	if said, _ := row.Known.OfVariant(row.Notes); said != nil {
 		item.Meaning = &export.Meaning{
-			By: string(said.By), IsDefault: said.IsDefault, Groups: said.Groups, Notes: said.Notes, Unsure: said.Unsure, Letters: said.Letters, Agreement: said.Agreement,
+			By: string(said.By), IsDefault: said.IsDefault, Groups: said.Groups, Notes: said.Notes, Unsure: said.Unsure,
+			Letters: said.Letters, Agreement: said.Agreement,
 		}
 	}
 	if row.Level != nil {
@@ -369,13 +383,16 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 			session = tasks.SessionID(run.LaunchID, run.UnitID)
 		}
 		item.Runs = append(item.Runs, export.Run{
-			Index: run.RunIndex, ID: run.ID, SessionID: session, Status: string(run.Status), Response: run.Response, Exact: run.Exact,
+			Index: run.RunIndex, ID: run.ID, SessionID: session, Status: string(run.Status), Response: run.Response,
+			Exact:     run.Exact,
 			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage, FinishReason: run.FinishReason,
 			Usage: export.Usage{
-				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
-				Cost: run.Cost, FirstTokenMS: run.FirstTokenMS,
+				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens,
+				TotalTokens: run.TotalTokens,
+				Cost:        run.Cost, FirstTokenMS: run.FirstTokenMS,
 			},
-			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, locale.Reason), FailedAttempts: tasks.FailedAttempts(run.FailedAttempts),
+			Evaluations:    tasks.Verdicts(run.Evaluations, task.Evaluators, locale.Reason),
+			FailedAttempts: tasks.FailedAttempts(run.FailedAttempts),
 		})
 	}
 	return item, nil

@@ -76,7 +76,8 @@ func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (ju
 		if !evaluator.IsJudge() {
 			continue
 		}
-		judge := summary.Judge{Name: evaluator.Name, Dimensions: dimensions[evaluator.Number].Dimensions, Numbers: numbers[evaluator.Number]}
+		judge := summary.Judge{Name: evaluator.Name, Dimensions: dimensions[evaluator.Number].Dimensions,
+			Numbers: numbers[evaluator.Number]}
 		if judge.Variants, err = r.report.PassStatisticsOf(ctx, task, evaluator, withDefaults); err != nil {
 			return nil, err
 		}
@@ -97,7 +98,8 @@ func shareOf(question measure.ComparedQuestion, isJudged bool) *float64 {
 }
 
 // matrix returns the table of questions and variants, with the lowest shares first.
-func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion, isJudged bool) (rows []summary.Row, total int, err error) {
+func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion,
+	isJudged bool) (rows []summary.Row, total int, err error) {
 	total = len(all[0])
 	places, means := make([]int, total), make([]float64, total)
 	for n := range all[0] {
@@ -151,9 +153,10 @@ func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measu
 // Rank ranks the variants of a task by each measure, by the measures' names; measures without known values are left
 // out. Differences that do not matter rank nothing.
 func Rank(task db.Task, matrix [][]measure.ComparedQuestion, matters measure.Matters) map[string]measure.Ranking {
-	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0)), func(m summary.Measure) bool {
-		return m.Name == "cost" && !sameCurrency(task.Targets)
-	})
+	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0)),
+		func(m summary.Measure) bool {
+			return m.Name == "cost" && !sameCurrency(task.Targets)
+		})
 	by := make([]measure.By, len(measures))
 	for n, one := range measures {
 		by[n] = one.By
@@ -179,7 +182,8 @@ func sameCurrency(targets []db.Target) bool {
 
 // worst returns the questions with the lowest share of passes or, without verdicts, of equal answers; total is how
 // many questions are below 1.
-func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion, isJudged bool) (worst []summary.Worst, total int, err error) {
+func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
+	isJudged bool) (worst []summary.Worst, total int, err error) {
 	type place struct {
 		question measure.ComparedQuestion
 		share    float64

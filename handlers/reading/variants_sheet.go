@@ -44,18 +44,22 @@ func variantsSheet(locale text.Locale, variants []export.Variant, numbers summar
 	column(export.HoldsNumber, locale.Text("variants.measure.cost"))
 	column(export.HoldsText, locale.Text("library.currency"))
 	for n, row := range numbers.Numbers {
-		sheet.Rows = append(sheet.Rows, variantRow(row, variants[n].Target, numbers.Verdicts[row.Number], numbers.Agreements[row.Number].Share()))
+		sheet.Rows = append(sheet.Rows, variantRow(row, variants[n].Target, numbers.Verdicts[row.Number],
+			numbers.Agreements[row.Number].Share()))
 	}
 	return sheet
 }
 
-func variantRow(row report.VariantStatistics, target string, verdicts measure.Statistics, agreement measure.Interval) []string {
+func variantRow(row report.VariantStatistics, target string, verdicts measure.Statistics,
+	agreement measure.Interval) []string {
 	cells := []string{
-		strconv.Itoa(row.Number), row.Name, target, strconv.Itoa(row.RunsExpected), strconv.Itoa(row.Succeeded), strconv.Itoa(row.Failed + row.TimedOut), number(row.SuccessRate),
+		strconv.Itoa(row.Number), row.Name, target, strconv.Itoa(row.RunsExpected), strconv.Itoa(row.Succeeded),
+		strconv.Itoa(row.Failed + row.TimedOut), number(row.SuccessRate),
 	}
 	cells = append(append(cells, number(verdicts.PassRate)), ends(verdicts.PassInterval)...)
 	cells = append(append(cells, number(row.Agreement)), ends(agreement)...)
-	cells = append(cells, number(row.IdenticalRate), number(row.Similarity), number(row.LatencyP50), number(row.LatencyP90), number(row.FirstTokenP50))
+	cells = append(cells, number(row.IdenticalRate), number(row.Similarity), number(row.LatencyP50),
+		number(row.LatencyP90), number(row.FirstTokenP50))
 	return append(cells, orBlank(tokens(row.TotalTokens)), orBlank(row.Cost), orBlank(row.Currency))
 }
 
@@ -83,15 +87,19 @@ func tokens(count *int64) *string {
 	return &written
 }
 
-// toolSheets returns the sheets about the tools that a task's runs called, and about the runs that went another way; none without tools.
+// toolSheets returns the sheets about the tools that a task's runs called, and about the runs that went another way;
+// none without tools.
 func toolSheets(locale text.Locale, tools journal.ToolReport) (sheets []*export.Sheet) {
 	if len(tools.Tools) == 0 {
 		return nil
 	}
 	use := &export.Sheet{Name: locale.Text("tools.title"), Columns: []export.Column{
-		{Title: locale.Text("tools.tool")}, {Title: locale.Text("tools.calls"), Holds: export.HoldsNumber}, {Title: locale.Text("tools.failed"), Holds: export.HoldsNumber},
-		{Title: locale.Text("tools.runs"), Holds: export.HoldsNumber}, {Title: locale.Text("tools.p50") + " (ms)", Holds: export.HoldsNumber},
-		{Title: locale.Text("tools.p90") + " (ms)", Holds: export.HoldsNumber}, {Title: locale.Text("tools.total") + " (ms)", Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.tool")}, {Title: locale.Text("tools.calls"), Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.failed"), Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.runs"), Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.p50") + " (ms)", Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.p90") + " (ms)", Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.total") + " (ms)", Holds: export.HoldsNumber},
 	}}
 	for _, one := range tools.Tools {
 		total := ""
@@ -99,17 +107,21 @@ func toolSheets(locale text.Locale, tools journal.ToolReport) (sheets []*export.
 			total = strconv.FormatInt(*one.TotalMS, 10)
 		}
 		use.Rows = append(use.Rows, []string{
-			one.Tool, strconv.Itoa(one.Calls), strconv.Itoa(one.Failed), strconv.Itoa(one.Runs), number(one.P50), number(one.P90), total,
+			one.Tool, strconv.Itoa(one.Calls), strconv.Itoa(one.Failed), strconv.Itoa(one.Runs), number(one.P50),
+			number(one.P90), total,
 		})
 	}
 	differing := &export.Sheet{Name: locale.Text("tools.differing"), Columns: []export.Column{
-		{Title: locale.Text("tools.number"), Holds: export.HoldsNumber}, {Title: "question_id"}, {Title: locale.Text("variants.variant"), Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.number"), Holds: export.HoldsNumber}, {Title: "question_id"},
+		{Title: locale.Text("variants.variant"), Holds: export.HoldsNumber},
 		{Title: "run_index", Holds: export.HoldsNumber}, {Title: locale.Text("tools.step"), Holds: export.HoldsNumber},
-		{Title: locale.Text("tools.own")}, {Title: locale.Text("tools.usual")}, {Title: locale.Text("tools.at") + " (ms)", Holds: export.HoldsNumber},
+		{Title: locale.Text("tools.own")}, {Title: locale.Text("tools.usual")},
+		{Title: locale.Text("tools.at") + " (ms)", Holds: export.HoldsNumber},
 	}}
 	for _, one := range tools.Differing {
 		differing.Rows = append(differing.Rows, []string{
-			strconv.Itoa(one.Number), one.QuestionID, strconv.Itoa(one.Variant), strconv.Itoa(one.RunIndex), strconv.Itoa(one.Step), one.Tool, one.Usual, strconv.Itoa(one.AtMS),
+			strconv.Itoa(one.Number), one.QuestionID, strconv.Itoa(one.Variant), strconv.Itoa(one.RunIndex),
+			strconv.Itoa(one.Step), one.Tool, one.Usual, strconv.Itoa(one.AtMS),
 		})
 	}
 	if len(differing.Rows) > 0 {

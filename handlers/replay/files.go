@@ -100,26 +100,33 @@ type filePath struct {
 func RegisterFilesAPI(whole, stream huma.API, config FilesConfig) {
 	h := &filesHandler{config}
 	rest.Register(whole, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets", ID: "list-assets", Tag: "tasks", Summary: "List the files that a task's agents produced",
-		Description: "The files of the current runs, ordered by question, variant, run and position in the run.", Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets", ID: "list-assets", Tag: "tasks",
+		Summary:     "List the files that a task's agents produced",
+		Description: "The files of the current runs, ordered by question, variant, run and position in the run.",
+		Faults:      []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.list)
 	file := func(contentType string) map[string]*huma.Response {
 		return map[string]*huma.Response{
 			"200": rest.Download("The file", map[string]string{contentType: ""}),
 			"206": rest.Download("The requested range; multipart/byteranges for several ranges", map[string]string{"*/*": ""}),
 			"304": {Description: "The client's copy is current (If-None-Match)"},
-			"416": rest.Refusal(stream.OpenAPI().Components.Schemas, http.StatusRequestedRangeNotSatisfiable, request.CodeRequestInvalid),
+			"416": rest.Refusal(stream.OpenAPI().Components.Schemas, http.StatusRequestedRangeNotSatisfiable,
+				request.CodeRequestInvalid),
 		}
 	}
 	rest.Register(stream, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}", ID: "get-asset", Tag: "tasks", Summary: "Get a file that an agent produced",
-		Description: "Supports range requests. A file that a browser might execute is sent as an attachment.", Faults: []string{request.CodeTaskNotFound}, Responses: file("*/*"),
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}", ID: "get-asset", Tag: "tasks",
+		Summary:     "Get a file that an agent produced",
+		Description: "Supports range requests. A file that a browser might execute is sent as an attachment.",
+		Faults:      []string{request.CodeTaskNotFound}, Responses: file("*/*"),
 	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
 		return h.send(ctx, input, false)
 	})
 	rest.Register(stream, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}/thumbnail", ID: "get-asset-thumbnail", Tag: "tasks", Summary: "Get a thumbnail of a picture as JPEG",
-		Description: "For PNG, JPEG, GIF and WebP pictures that are not too large.", Faults: []string{request.CodeTaskNotFound}, Responses: file("image/jpeg"),
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/assets/{asset_id}/thumbnail", ID: "get-asset-thumbnail",
+		Tag: "tasks", Summary: "Get a thumbnail of a picture as JPEG",
+		Description: "For PNG, JPEG, GIF and WebP pictures that are not too large.",
+		Faults:      []string{request.CodeTaskNotFound}, Responses: file("image/jpeg"),
 	}, func(ctx context.Context, input *filePath) (*huma.StreamResponse, error) {
 		return h.send(ctx, input, true)
 	})
@@ -130,7 +137,8 @@ func (h *filesHandler) list(ctx context.Context, input *listInput) (*listOutput,
 	if err != nil {
 		return nil, err
 	}
-	filter := journal.AssetFilter{QuestionID: request.SearchText(input.QuestionID), Variant: input.Variant, Kind: input.Type}
+	filter := journal.AssetFilter{QuestionID: request.SearchText(input.QuestionID), Variant: input.Variant,
+		Kind: input.Type}
 	found, total, err := h.assets().List(ctx, task.ID, filter, input.Window())
 	if err != nil {
 		return nil, err
@@ -189,7 +197,8 @@ func (h *filesHandler) sendWaiting(ctx context.Context, one journal.Asset) (*hum
 		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
-		serve(humaecho.Unwrap(ctx), bytes.NewReader(content), "application/octet-stream", path.Base(one.Path), one.ID.String())
+		serve(humaecho.Unwrap(ctx), bytes.NewReader(content), "application/octet-stream", path.Base(one.Path),
+			one.ID.String())
 	}}, nil
 }
 
@@ -207,7 +216,8 @@ func isShown(mediaType string) bool { return slices.Contains(shown, mediaType) }
 // file but asks the server before each use.
 func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	header := c.Response().Header()
-	header.Set("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'; media-src 'self'; img-src 'self'")
+	header.Set("Content-Security-Policy",
+		"sandbox; default-src 'none'; style-src 'unsafe-inline'; media-src 'self'; img-src 'self'")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "private, no-cache")
 	header.Set("ETag", strconv.Quote(tag))

@@ -114,7 +114,8 @@ func (h *handler) showLog(c echo.Context) error {
 	track.Tools = toolsOf(tools, asked.ItemID)
 	tail.Tools = min(max(tail.Tools, 0), len(track.Tools))
 	view.Tracks = []replay.Track{track}
-	isMore := len(parts) > 0 && (view.Last.Epoch < unit.Last.Epoch || view.Last.Epoch == unit.Last.Epoch && view.Last.Seq < unit.Last.Seq)
+	isMore := len(parts) > 0 && (view.Last.Epoch < unit.Last.Epoch || view.Last.Epoch == unit.Last.Epoch &&
+		view.Last.Seq < unit.Last.Seq)
 	return pages.Render(c, http.StatusOK, replay.Piece(view, tail, isMore))
 }
 
@@ -185,7 +186,8 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 		return view, err
 	}
 	for _, run := range runs {
-		view.Tracks = append(view.Tracks, replay.Track{Run: &run, UnitID: unit.ID, ItemID: run.ItemID, Events: byTurn[run.ItemID]})
+		view.Tracks = append(view.Tracks, replay.Track{Run: &run, UnitID: unit.ID, ItemID: run.ItemID,
+			Events: byTurn[run.ItemID]})
 		delete(byTurn, run.ItemID)
 	}
 	for itemID, events := range byTurn {
@@ -221,7 +223,8 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 // eventsByTurn returns the events of a unit by question, from the last claim that has any for the question. A unit
 // does not repeat a question that has a run, so these are also the run's events. last is the position of the last
 // event that was read.
-func (h *handler) eventsByTurn(ctx context.Context, task db.Task, unit journal.Unit) (byTurn map[int64][]event.Event, last journal.Position, err error) {
+func (h *handler) eventsByTurn(ctx context.Context, task db.Task,
+	unit journal.Unit) (byTurn map[int64][]event.Event, last journal.Position, err error) {
 	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
 	for {
 		parts, err := h.journal().OfUnit(ctx, task.ID, unit.ID, last)
@@ -264,7 +267,8 @@ func (h *handler) showBeside(c echo.Context) error {
 	for _, run := range runs {
 		one := run
 		view.Question = run.Question
-		track := replay.Track{Title: locale.Text("replay.run.title", "Run", run.RunIndex), Run: &one, UnitID: run.UnitID, ItemID: run.ItemID}
+		track := replay.Track{Title: locale.Text("replay.run.title", "Run", run.RunIndex), Run: &one, UnitID: run.UnitID,
+			ItemID: run.ItemID}
 		if name := variantName(task, run.Variant); name != "" {
 			track.Title = name + " · " + track.Title
 		}

@@ -47,7 +47,8 @@ func (h *handler) showProcess(c echo.Context) error {
 	if process.Launches, total, err = history.Launches(ctx, task.ID, launches); err != nil {
 		return err
 	}
-	process.Pager = ui.Pager{Path: paths.Gallery(task.ID), Name: "launches", Query: process.Files.Pager.Query, Page: launches.Number, Size: launches.Size, Total: total}
+	process.Pager = ui.Pager{Path: paths.Gallery(task.ID), Name: "launches", Query: process.Files.Pager.Query,
+		Page: launches.Number, Size: launches.Size, Total: total}
 	for _, pager := range []ui.Pager{process.Files.Pager, process.Pager} {
 		if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
 			return err
@@ -61,7 +62,8 @@ func (h *handler) showProcess(c echo.Context) error {
 		return err
 	}
 	process.Differing = db.OnPage(process.Tools.Differing, differing)
-	process.DifferingPager = ui.Pager{Path: paths.Gallery(task.ID), Name: "differing", Query: process.Files.Pager.Query, Page: differing.Number, Size: differing.Size, Total: len(process.Tools.Differing)}
+	process.DifferingPager = ui.Pager{Path: paths.Gallery(task.ID), Name: "differing", Query: process.Files.Pager.Query,
+		Page: differing.Number, Size: differing.Size, Total: len(process.Tools.Differing)}
 	if redirected, err := pages.RedirectPastEnd(c, process.DifferingPager); redirected {
 		return err
 	}
@@ -69,7 +71,8 @@ func (h *handler) showProcess(c echo.Context) error {
 		return err
 	}
 	l := pages.Locale(c)
-	frame := pages.Frame(c, h.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.process"), "Name", task.Name), ui.SectionTasks)
+	frame := pages.Frame(c, h.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.process"), "Name", task.Name),
+		ui.SectionTasks)
 	frame.Styles, frame.Scripts = []string{"list.css", "task.css", "report.css", "gallery.css"}, []string{"gallery.js"}
 	return pages.Render(c, http.StatusOK, taskpages.ProcessPage(frame, process))
 }
@@ -138,5 +141,6 @@ func (h *handler) showLaunch(c echo.Context) error {
 	title := l.Text("launch.title", "Number", launch.Number)
 	frame := pages.Frame(c, h.Version, title, ui.SectionTasks)
 	frame.Styles = []string{"list.css"}
-	return pages.Render(c, http.StatusOK, taskpages.LaunchPage(frame, taskpages.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
+	return pages.Render(c, http.StatusOK, taskpages.LaunchPage(frame,
+		taskpages.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
 }

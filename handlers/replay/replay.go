@@ -1,5 +1,5 @@
-// Package replay shows what agents reported during calls, live while they are under way and again afterwards, and the files
-// that they produced.
+// Package replay shows what agents reported during calls, live while they are under way and again afterwards, and the
+// files that they produced.
 package replay
 
 import (
@@ -106,12 +106,15 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	h.registerTools(whole)
 	schemas := stream.OpenAPI().Components.Schemas
 	rest.Register(whole, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks", Summary: "List what happened during a run",
-		Description: "The first event is task_started; the last event of a successful run is task_completed. The list is empty for runs without events and for runs whose events are no longer kept.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeRunNotFound},
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks",
+		Summary: "List what happened during a run",
+		Description: "The first event is task_started; the last event of a successful run is task_completed. The list is " +
+			"empty for runs without events and for runs whose events are no longer kept.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, h.ofRun)
 	rest.Register(stream, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/units/{unit_id}/events", ID: "follow-unit", Tag: "tasks", Summary: "Follow what happens during a call as server-sent events",
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/units/{unit_id}/events", ID: "follow-unit", Tag: "tasks",
+		Summary: "Follow what happens during a call as server-sent events",
 		Description: "Sends all events of a unit so far, then each new one as it is stored, about once a second, named after its type; `end` is the last event and ends the stream. " +
 			"Last-Event-ID resumes after an event. If a unit is repeated, its events start again with task_started.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
@@ -225,7 +228,8 @@ func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamR
 }
 
 // send sends events until the unit is over, the client disconnects or the server shuts down.
-func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *rest.Watcher[UnitKey, journal.Unit], at journal.Position) {
+func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *rest.Watcher[UnitKey, journal.Unit],
+	at journal.Position) {
 	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
@@ -257,7 +261,8 @@ func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *re
 }
 
 // sendNew sends the events after a position, and returns the position after them.
-func (h *handler) sendNew(ctx context.Context, events rest.EventWriter, unit journal.Unit, at journal.Position) (journal.Position, error) {
+func (h *handler) sendNew(ctx context.Context, events rest.EventWriter, unit journal.Unit,
+	at journal.Position) (journal.Position, error) {
 	for {
 		parts, err := h.journal().OfUnit(ctx, unit.TaskID, unit.ID, at)
 		if err != nil || len(parts) == 0 {

@@ -74,7 +74,8 @@ func (h *handler) listTools(ctx context.Context, input *toolsInput) (*toolsOutpu
 	output := &toolsOutput{}
 	output.Body.Tools, output.Body.Items = []toolUse{}, []pathDifference{}
 	for _, one := range report.Tools {
-		output.Body.Tools = append(output.Body.Tools, toolUse{one.Tool, one.Calls, one.Failed, one.Runs, one.P50, one.P90, one.TotalMS})
+		output.Body.Tools = append(output.Body.Tools,
+			toolUse{one.Tool, one.Calls, one.Failed, one.Runs, one.P50, one.P90, one.TotalMS})
 	}
 	window := input.Window()
 	for _, one := range db.OnPage(report.Differing, window) {
@@ -86,7 +87,8 @@ func (h *handler) listTools(ctx context.Context, input *toolsInput) (*toolsOutpu
 
 func newPathDifference(d journal.PathDifference) pathDifference {
 	return pathDifference{
-		Number: d.Number, QuestionID: d.QuestionID, Variant: d.Variant, RunIndex: d.RunIndex, RunID: d.RunID, UnitID: d.UnitID,
-		Calls: d.Calls, UsualCalls: d.UsualCalls, Step: d.Step, Tool: d.Tool, Usual: d.Usual, AtMS: d.AtMS,
+		Number: d.Number, QuestionID: d.QuestionID, Variant: d.Variant, RunIndex: d.RunIndex, RunID: d.RunID,
+		UnitID: d.UnitID,
+		Calls:  d.Calls, UsualCalls: d.UsualCalls, Step: d.Step, Tool: d.Tool, Usual: d.Usual, AtMS: d.AtMS,
 	}
 }

@@ -36,7 +36,8 @@ const RetryAfter = "5"
 // IsInternal reports whether an error is an internal one that operators must know about, as opposed to a client's
 // error or overload.
 func IsInternal(err error) bool {
-	return FaultOf(err).Status() >= http.StatusInternalServerError && !errors.Is(err, ErrBusy) && !errors.Is(err, tasks.ErrNoSlot)
+	return FaultOf(err).Status() >= http.StatusInternalServerError && !errors.Is(err, ErrBusy) &&
+		!errors.Is(err, tasks.ErrNoSlot)
 }
 
 // FaultCodes returns all codes in alphabetical order.
@@ -242,8 +243,9 @@ func ValidRuleValue(kind evaluate.Type) Limit {
 	return Limit{key: map[evaluate.Type]string{
 		evaluate.Share: "error.range.share", evaluate.Amount: "error.range.amount", evaluate.JSON: "error.range.json_value",
 		evaluate.Truth: "error.range.boolean", evaluate.Line: "error.range.string", evaluate.Lines: "error.range.lines",
-		evaluate.Hundred: "error.range.rating", evaluate.Votes: "error.range.votes", evaluate.Temperature: "error.range.temperature",
-		evaluate.Dimensions: "error.range.dimensions", evaluate.Template: "error.range.template",
+		evaluate.Hundred: "error.range.rating", evaluate.Votes: "error.range.votes",
+		evaluate.Temperature: "error.range.temperature",
+		evaluate.Dimensions:  "error.range.dimensions", evaluate.Template: "error.range.template",
 	}[kind]}
 }
 
@@ -379,7 +381,8 @@ func (f *Fault) Parameter() string {
 // UnknownParameterFault is like UnknownFieldFault, for query parameters, some of which every operation accepts.
 func UnknownParameterFault(name string, known []string) *Fault {
 	name = shortened(name)
-	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With("Near", nearest(name, known))
+	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With("Near",
+		nearest(name, known))
 }
 
 // maxShownName is how many characters of an unknown name are shown.
@@ -396,7 +399,9 @@ func shortened(name string) string {
 // nearest returns the name that is most like another, by edit distance.
 func nearest(name string, known []string) string {
 	likeness := func(other string) float64 { return measure.Similarity([]byte(strings.ToLower(name)), []byte(other)) }
-	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int { return cmp.Compare(likeness(a), likeness(b)) })
+	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int {
+		return cmp.Compare(likeness(a), likeness(b))
+	})
 }
 
 // JoinFaults returns the first of faults, with the details of all others that concern further fields.
@@ -525,9 +530,11 @@ func ofType(err error) *Fault {
 	case errors.Is(err, entries.ErrNameTaken), errors.Is(err, people.ErrNameTaken):
 		return FieldFault("name", Unique()).WithCause(err)
 	case errors.As(err, &exceeded):
-		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+exceeded.What).With("Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
+		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+exceeded.What).With("Most",
+			exceeded.Most).With("Used", exceeded.Used).WithCause(err)
 	case errors.As(err, &spent):
-		return NewFault(CodeTaskStateConflict).WithMessage("error."+spent.Reason).With("Ceiling", spent.Ceiling.String()).With("Currency", spent.Currency).
+		return NewFault(CodeTaskStateConflict).WithMessage("error."+spent.Reason).With("Ceiling",
+			spent.Ceiling.String()).With("Currency", spent.Currency).
 			With("Left", decimal.Max(decimal.Zero, spent.Left).String()).WithCause(err)
 	case errors.As(err, &full):
 		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)

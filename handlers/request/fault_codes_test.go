@@ -21,7 +21,8 @@ func TestCodesAreConstants(t *testing.T) {
 	t.Parallel()
 	codes, files := request.FaultCodes(), 0
 	require.NoError(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
-		isOther := !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || path == filepath.Join("..", "request", "fault_codes.go")
+		isOther := !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			path == filepath.Join("..", "request", "fault_codes.go")
 		if err != nil || entry.IsDir() || isOther {
 			return err
 		}

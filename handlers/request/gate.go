@@ -14,8 +14,10 @@ import (
 // Patience is how long work waits for its turn.
 const Patience = 3 * time.Second
 
-// Gates are the limits of each kind of costly work, each with a number of places, so that heavy load cannot bring the process down:
-// work that cannot begin soon is refused. One visitor gets at most half of the places, so that nobody can lock out the others.
+// Gates are the limits of each kind of costly work, each with a number of places, so that heavy load cannot bring the
+// process down:
+// work that cannot begin soon is refused. One visitor gets at most half of the places, so that nobody can lock out the
+// others.
 type Gates struct {
 	// Files is for reading uploaded files and comparing the facts of answers: one place per core.
 	Files *Gate
@@ -39,7 +41,8 @@ type Gates struct {
 // NewGates returns gates whose refusals are counted in the registry.
 func NewGates(registry prometheus.Registerer) *Gates {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "wending_refused_total", Help: "Requests refused because as much work of their kind ran as may at once, by kind.",
+		Name: "wending_refused_total",
+		Help: "Requests refused because as much work of their kind ran as may at once, by kind.",
 	}, []string{"kind"})
 	places := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "wending_places", Help: "How much work of a kind may run at once, by kind.",
@@ -47,7 +50,8 @@ func NewGates(registry prometheus.Registerer) *Gates {
 	responses := NewRelayPool()
 	waiting := func(where string, bytes func() int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "wending_waiting_bytes", Help: "Bytes of responses that wait for slow readers.", ConstLabels: prometheus.Labels{"where": where},
+			Name: "wending_waiting_bytes", Help: "Bytes of responses that wait for slow readers.",
+			ConstLabels: prometheus.Labels{"where": where},
 		}, func() float64 { return float64(bytes()) })
 	}
 	if registry != nil {
@@ -58,13 +62,15 @@ func NewGates(registry prometheus.Registerer) *Gates {
 	gate := func(kind string, size int) *Gate {
 		places.WithLabelValues(kind).Set(float64(size))
 		return &Gate{
-			places: semaphore.NewWeighted(int64(size)), refused: refused.WithLabelValues(kind), share: int64(size+1) / 2, shares: map[string]*share{},
+			places: semaphore.NewWeighted(int64(size)), refused: refused.WithLabelValues(kind), share: int64(size+1) / 2,
+			shares: map[string]*share{},
 		}
 	}
 	followers := gate("followers", 1000)
 	followers.share = 100
 	return &Gates{
-		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Probes: gate("probes", 4), SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
+		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Probes: gate("probes", 4),
+		SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
 		Followers: followers, Responses: responses,
 	}
 }

@@ -107,7 +107,8 @@ type part struct {
 func (p *RelayPool) open(w http.ResponseWriter) *relay {
 	r := &relay{
 		to: w, connection: http.NewResponseController(w), pool: p, left: patience, unsent: make([]byte, 0, piece),
-		came: make(chan struct{}, 1), went: make(chan struct{}, 1), sent: make(chan []byte, maxPieces), done: make(chan struct{}),
+		came: make(chan struct{}, 1), went: make(chan struct{}, 1), sent: make(chan []byte, maxPieces),
+		done: make(chan struct{}),
 	}
 	go r.send()
 	return r

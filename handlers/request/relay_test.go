@@ -104,7 +104,8 @@ func TestAStuckReaderHoldsNobodyUp(t *testing.T) {
 // If there is no room, the maker waits for the reader.
 func TestWithoutRoomTheReaderIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	for name, pool := range map[string]*RelayPool{"on disk": newRelayPool(9*piece, 3*piece), "in memory": newRelayPool(2*piece, 3*piece)} {
+	for name, pool := range map[string]*RelayPool{"on disk": newRelayPool(9*piece, 3*piece),
+		"in memory": newRelayPool(2*piece, 3*piece)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

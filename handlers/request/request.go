@@ -1,6 +1,6 @@
-// Package request has what every request goes through, from its arrival to its failure: the data it carries in its context – the
-// principal, the language, the request id and the audit record –, the limits on costly work that runs at once, and the errors that
-// users and API clients see, one table of codes with their status.
+// Package request has what every request goes through, from its arrival to its failure: the data it carries in its
+// context – the principal, the language, the request id and the audit record –, the limits on costly work that runs at
+// once, and the errors that users and API clients see, one table of codes with their status.
 package request
 
 import (

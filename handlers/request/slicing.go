@@ -17,7 +17,8 @@ import (
 const ColumnPrefix = paths.ColumnPrefix
 
 // sliceNumbers are the parameters that narrow questions by the numbers of their runs.
-var sliceNumbers = []string{"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost", "max_cost"}
+var sliceNumbers = []string{"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost",
+	"max_cost"}
 
 // isSliceParameter reports whether Slicing reads a parameter.
 func isSliceParameter(name string) bool {

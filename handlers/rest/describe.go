@@ -17,7 +17,8 @@ import (
 // Error codes of every endpoint, and additional ones of endpoints with a body or a file.
 var (
 	anyFaults = []string{
-		request.CodeUnauthenticated, request.CodeForbidden, request.CodeNotFound, request.CodeMethodNotAllowed, request.CodeHeadersTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid,
+		request.CodeUnauthenticated, request.CodeForbidden, request.CodeNotFound, request.CodeMethodNotAllowed,
+		request.CodeHeadersTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid,
 		request.CodeInternalError, request.CodeServiceUnavailable,
 	}
 	bodyFaults = []string{request.CodeRequestTooLarge}
@@ -138,7 +139,8 @@ func Events(schemas huma.Registry, description string, data ...any) *huma.Respon
 		t := reflect.TypeOf(one)
 		schema.AnyOf = append(schema.AnyOf, schemas.Schema(t, true, t.Name()))
 	}
-	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}}
+	return &huma.Response{Description: description,
+		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}}
 }
 
 // Refusal describes the errors of one status.
@@ -155,5 +157,6 @@ func Refusal(schemas huma.Registry, status int, codes ...string) *huma.Response 
 // Multipart describes a request body of form fields: the fields of T, and a file.
 func Multipart[T any](schemas huma.Registry, isRequired bool) *huma.RequestBody {
 	schema := schemas.Schema(reflect.TypeFor[T](), true, reflect.TypeFor[T]().Name())
-	return &huma.RequestBody{Required: isRequired, Content: map[string]*huma.MediaType{"multipart/form-data": {Schema: schema}}}
+	return &huma.RequestBody{Required: isRequired,
+		Content: map[string]*huma.MediaType{"multipart/form-data": {Schema: schema}}}
 }

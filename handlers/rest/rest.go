@@ -112,8 +112,10 @@ type Endpoint struct {
 // Register adds an endpoint. Errors of handle become faults.
 func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(context.Context, *I) (*O, error)) {
 	operation := huma.Operation{
-		OperationID: e.ID, Method: e.Method, Path: e.Path, Summary: e.Summary, Description: e.Description, Tags: []string{e.Tag},
-		DefaultStatus: e.Status, MaxBodyBytes: e.MaxBytes, Responses: map[string]*huma.Response{}, Metadata: map[string]any{schemasKey: api.OpenAPI().Components.Schemas},
+		OperationID: e.ID, Method: e.Method, Path: e.Path, Summary: e.Summary, Description: e.Description,
+		Tags:          []string{e.Tag},
+		DefaultStatus: e.Status, MaxBodyBytes: e.MaxBytes, Responses: map[string]*huma.Response{},
+		Metadata: map[string]any{schemasKey: api.OpenAPI().Components.Schemas},
 	}
 	if e.HasColumns {
 		operation.Parameters = append(operation.Parameters, Columns())
@@ -186,7 +188,8 @@ func (m Moment) MarshalText() ([]byte, error) { return []byte(cron.BeijingRFC333
 
 // Schema implements huma.SchemaProvider.
 func (Moment) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: "RFC 3339, +08:00", Examples: []any{"2026-11-21T22:55:08+08:00"}}
+	return &huma.Schema{Type: huma.TypeString, Format: "date-time", Description: "RFC 3339, +08:00",
+		Examples: []any{"2026-11-21T22:55:08+08:00"}}
 }
 
 // MomentOf returns a time that may not have come yet; nil becomes null.

@@ -78,14 +78,20 @@ type importedOutput struct{ Body imported }
 func RegisterAPI(api huma.API, config Config) {
 	h, binary := &handler{config}, huma.Schema{Type: "string", Format: "binary"}
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks", Summary: "Download a task with its results",
-		Description: "A ZIP file with the settings (without secrets), the questions, the current runs with their evaluations, the report in every format, and the files that agents produced. Another installation can import it, except for those files.",
-		Faults:      []string{request.CodeTaskNotFound, request.CodeTaskNotFinished}, Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
+		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks",
+		Summary: "Download a task with its results",
+		Description: "A ZIP file with the settings (without secrets), the questions, the current runs with their " +
+			"evaluations, the report in every format, and the files that agents produced. Another installation can import it, " +
+			"except for those files.",
+		Faults:    []string{request.CodeTaskNotFound, request.CodeTaskNotFinished},
+		Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
 	}, h.get)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.APITasks + "/import", ID: "import-task", Tag: "tasks", Status: http.StatusCreated, Summary: "Import a task with its results",
-		Description: "The file downloaded from archive, as the body or as the form field archive. The new task has a new id, no secrets and no channels. Errors name the file, line and member concerned.",
-		Faults:      []string{request.CodeArchiveInvalid, request.CodeRequestTooLarge, request.CodeQuotaExceeded},
+		Method: http.MethodPost, Path: paths.APITasks + "/import", ID: "import-task", Tag: "tasks",
+		Status: http.StatusCreated, Summary: "Import a task with its results",
+		Description: "The file downloaded from archive, as the body or as the form field archive. The new task has a new " +
+			"id, no secrets and no channels. Errors name the file, line and member concerned.",
+		Faults: []string{request.CodeArchiveInvalid, request.CodeRequestTooLarge, request.CodeQuotaExceeded},
 		Body: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			"application/zip": {Schema: &binary},
 			"multipart/form-data": {Schema: &huma.Schema{
@@ -106,7 +112,8 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 	var parts []archive.Part
 	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
 		parts = append(parts, archive.Part{Name: "report." + format, Write: func(ctx context.Context, to io.Writer) error {
-			write, err := reading.NewReports(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task, reading.Order{Format: format, IncludeErrors: true})
+			write, err := reading.NewReports(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task,
+				reading.Order{Format: format, IncludeErrors: true})
 			if err != nil {
 				return err
 			}
@@ -193,7 +200,8 @@ func bodyOf(w http.ResponseWriter, r *http.Request) (io.Reader, error) {
 	for {
 		part, err := parts.NextPart()
 		if err != nil {
-			return nil, request.NewFault(request.CodeArchiveInvalid).WithCause(fmt.Errorf("the field archive is missing: %w", err))
+			return nil, request.NewFault(request.CodeArchiveInvalid).
+				WithCause(fmt.Errorf("the field archive is missing: %w", err))
 		}
 		if part.FormName() == "archive" {
 			return part, nil

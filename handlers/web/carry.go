@@ -19,7 +19,8 @@ import (
 	"wending/views/ui"
 )
 
-// carryBetween returns the later task that the path names, with its variant, and the earlier one that a form or a query names.
+// carryBetween returns the later task that the path names, with its variant, and the earlier one that a form or a query
+// names.
 func (p *Pages) carryBetween(c echo.Context, from, variant string) (f summary.CarryOver, err error) {
 	if f.A, err = p.comparedTask(c, from); err != nil {
 		return f, err
@@ -69,8 +70,10 @@ func (p *Pages) carriable(c echo.Context, f *summary.CarryOver) (compared readin
 	f.Pairs = found.Pairs
 	f.IsPending = slices.ContainsFunc(compared.Pairs, func(pair measure.Pair) bool { return pair.IsPending })
 	for _, one := range []summary.LeftOut{
-		{Reason: "judged", Count: found.Judged}, {Reason: "changed", Count: found.Changed}, {Reason: "failed", Count: found.Failed},
-		{Reason: "standard", Count: found.Standard}, {Reason: "files", Count: found.Files}, {Reason: "replaced", Count: found.Replaced},
+		{Reason: "judged", Count: found.Judged}, {Reason: "changed", Count: found.Changed},
+		{Reason: "failed", Count: found.Failed},
+		{Reason: "standard", Count: found.Standard}, {Reason: "files", Count: found.Files},
+		{Reason: "replaced", Count: found.Replaced},
 	} {
 		if one.Count > 0 {
 			f.LeftOut = append(f.LeftOut, one)

@@ -14,6 +14,7 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
@@ -92,8 +93,10 @@ func (p *Pages) chooseCompared(c echo.Context, a summary.ComparedSide) error {
 		return err
 	}
 	choice := summary.ComparisonChoice{A: a, Search: request.SearchText(c.QueryParam("query"))}
-	filter := report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: choice.Search, Except: a.ID}
-	tasks, total, err := report.NewTaskList(p.Store).Tasks(c.Request().Context(), request.ScopeOf(c.Request().Context()), filter, page)
+	filter := tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed},
+		NameContains: choice.Search, Except: a.ID}
+	tasks, total, err := tasklist.New(p.Store).Tasks(c.Request().Context(), request.ScopeOf(c.Request().Context()),
+		filter, page)
 	if err != nil {
 		return err
 	}
@@ -221,7 +224,8 @@ func (p *Pages) offer(ctx context.Context, shown *summary.Comparison, compared r
 	return p.compareBy(ctx, shown)
 }
 
-// compareBy reads the columns that the second task's questions can be grouped by, and compares the tasks by the one that is named.
+// compareBy reads the columns that the second task's questions can be grouped by, and compares the tasks by the one
+// that is named.
 func (p *Pages) compareBy(ctx context.Context, shown *summary.Comparison) (err error) {
 	if shown.Columns, err = p.report.Columns(ctx, shown.B.Task); err != nil {
 		return err
@@ -244,7 +248,8 @@ func (p *Pages) renderCompared(c echo.Context, shown summary.Comparison, leave f
 
 // showPair shows one question of a comparison: as a page, or only the answers or the fold that a page requests when a
 // reader opens them.
-func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared reading.Compared, text string, leave func()) error {
+func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared reading.Compared, text string,
+	leave func()) error {
 	number, err := strconv.Atoi(text)
 	at := slices.IndexFunc(compared.Pairs, func(pair measure.Pair) bool { return pair.A.Number == number })
 	if err != nil || at < 0 {
@@ -342,7 +347,8 @@ func idsOf(questions []measure.ComparedQuestion) []int64 {
 }
 
 // comparedPairs reads the most common answers of both sides to some questions and lays them out.
-func (p *Pages) comparedPairs(ctx context.Context, c summary.Comparison, compared reading.Compared, pairs []measure.Pair) ([]summary.ComparedPair, error) {
+func (p *Pages) comparedPairs(ctx context.Context, c summary.Comparison, compared reading.Compared,
+	pairs []measure.Pair) ([]summary.ComparedPair, error) {
 	pairs = slices.Clone(pairs)
 	if err := p.report.Between(ctx, c.A.Side(), c.B.Side(), pairs, true, 0); err != nil {
 		return nil, err
@@ -376,9 +382,11 @@ func (p *Pages) comparedPairs(ctx context.Context, c summary.Comparison, compare
 		if !isThere { // deleted in the meantime
 			continue
 		}
-		one := summary.ComparedPair{Pair: pair, IsWhole: c.Question != 0, Earlier: reading.ReviewsOf(compared.OfA.OfQuestions[pair.A.QuestionID], c.A.Variant)}
+		one := summary.ComparedPair{Pair: pair, IsWhole: c.Question != 0,
+			Earlier: reading.ReviewsOf(compared.OfA.OfQuestions[pair.A.QuestionID], c.A.Variant)}
 		one.Card = results.Card{
-			Item: item, Number: pair.B.Number, Reviews: reading.ReviewsOf(compared.OfB.OfQuestions[pair.B.QuestionID], c.B.Variant),
+			Item: item, Number: pair.B.Number, Reviews: reading.ReviewsOf(compared.OfB.OfQuestions[pair.B.QuestionID],
+				c.B.Variant),
 			Withdrawn: compared.OfB.Withdrawn[pair.B.QuestionID],
 		}
 		if before, has := items[pair.A.ID]; has && pair.A.Text != pair.B.Text {

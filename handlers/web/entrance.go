@@ -7,7 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
@@ -23,8 +23,9 @@ func (p *Pages) chooseFirst(c echo.Context) error {
 		return err
 	}
 	entrance := taskpages.Entrance{Search: request.SearchText(c.QueryParam("query"))}
-	filter := report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed}, NameContains: entrance.Search}
-	tasks, total, err := report.NewTaskList(p.Store).Tasks(ctx, request.ScopeOf(ctx), filter, page)
+	filter := tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped, db.TaskFailed},
+		NameContains: entrance.Search}
+	tasks, total, err := tasklist.New(p.Store).Tasks(ctx, request.ScopeOf(ctx), filter, page)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
-	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
@@ -35,7 +35,7 @@ func (p *Pages) showHistory(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	tasks := report.NewTaskList(p.Store)
+	tasks := tasklist.New(p.Store)
 	var total int
 	if history.Tasks, total, err = tasks.Tasks(ctx, request.ScopeOf(ctx), filter, window); err != nil {
 		return err
@@ -50,17 +50,20 @@ func (p *Pages) showHistory(c echo.Context) error {
 	if redirected, err := pages.RedirectPastEnd(c, history.Pager); redirected {
 		return err
 	}
-	if history.Drawn, _, err = tasks.Tasks(ctx, request.ScopeOf(ctx), filter, db.Page{Number: 1, Size: tasksDrawn}); err != nil {
+	if history.Drawn, _, err = tasks.Tasks(ctx, request.ScopeOf(ctx), filter, db.Page{Number: 1, Size: tasksDrawn}); err !=
+		nil {
 		return err
 	}
 	slices.Reverse(history.Drawn)
-	frame := pages.Frame(c, p.Version, history.Name, ui.SectionTasks, ui.Crumb{Text: pages.Locale(c).Text("tasks.title"), Href: paths.Tasks}, ui.Crumb{Text: history.Name})
+	frame := pages.Frame(c, p.Version, history.Name, ui.SectionTasks,
+		ui.Crumb{Text: pages.Locale(c).Text("tasks.title"), Href: paths.Tasks}, ui.Crumb{Text: history.Name})
 	frame.Styles = []string{"list.css", "library.css"}
 	return pages.Render(c, http.StatusOK, taskpages.HistoryPage(frame, history))
 }
 
 // subjectOf returns what a history is about, and the filter for its tasks.
-func (p *Pages) subjectOf(ctx context.Context, query url.Values) (history taskpages.History, filter report.TaskFilter, err error) {
+func (p *Pages) subjectOf(ctx context.Context,
+	query url.Values) (history taskpages.History, filter tasklist.Filter, err error) {
 	saves, scope := p.Library.Entries, request.ScopeOf(ctx)
 	named := func(entry entries.Entry, kind saved.Kind) {
 		history.Name, history.EntryHref = entry.Name, paths.LibraryEntry(string(kind), entry.ID)

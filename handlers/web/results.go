@@ -83,16 +83,20 @@ func (p *Pages) showReport(c echo.Context) error {
 		return err
 	}
 	report.Settle(report.Cards)
-	return p.renderReport(c, pages.Locale(c).Text("results.title", "Name", task.Name), leave, func(frame ui.Frame) templ.Component {
-		return results.ReportPage(frame, report)
-	})
+	return p.renderReport(c, pages.Locale(c).Text("results.title", "Name", task.Name), leave,
+		func(frame ui.Frame) templ.Component {
+			return results.ReportPage(frame, report)
+		})
 }
 
 // renderReport renders a page with answers; leave releases the request's place once the page is made.
 func (p *Pages) renderReport(c echo.Context, title string, leave func(), page func(ui.Frame) templ.Component) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
-	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"}, []string{"review.js", "report.js"}
-	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error { return pages.Render(c, http.StatusOK, page(frame)) }, leave)
+	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"},
+		[]string{"review.js", "report.js"}
+	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
+		return pages.Render(c, http.StatusOK, page(frame))
+	}, leave)
 }
 
 // onlyDiffering requests a document with only the questions that differ or failed.
@@ -184,13 +188,17 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 		name    string
 		choices []string
 		to      *string
-	}{{"filter", results.Filters(task), &query.Filter}, {"review", results.ReviewFilters(), &query.Review}, {"sort", results.Sorts, &query.Sort}} {
+	}{{"filter", results.Filters(task), &query.Filter}, {"review", results.ReviewFilters(), &query.Review},
+		{"sort", results.Sorts, &query.Sort}} {
 		*parameter.to = c.QueryParam(parameter.name)
 		if parameter.name == "sort" && *parameter.to == "" {
 			*parameter.to = results.DefaultSort
 		}
 		if !slices.Contains(parameter.choices, *parameter.to) {
-			return query, request.ParameterFault(parameter.name, request.OneOf(slices.DeleteFunc(slices.Clone(parameter.choices), func(choice string) bool { return choice == "" })...))
+			return query, request.ParameterFault(parameter.name,
+				request.OneOf(slices.DeleteFunc(slices.Clone(parameter.choices), func(choice string) bool {
+					return choice == ""
+				})...))
 		}
 	}
 	query.Slice = request.SliceValues(c.QueryParams())
@@ -224,7 +232,8 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		report.IsByMeaning = by == results.ByMeaning
 	}
 	report.Reviewer = reviewer(c)
-	if report.All, err = p.report.Summaries(ctx, report.Task, report.Variant, report.Search, report.NeedsMeasures()); err != nil {
+	if report.All, err = p.report.Summaries(ctx, report.Task, report.Variant, report.Search,
+		report.NeedsMeasures()); err != nil {
 		return reviews, err
 	}
 	if len(report.Task.Evaluators) > 1 {
@@ -474,7 +483,8 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 		if err := json.Indent(&body, sent.Body, "", "  "); err != nil {
 			return err
 		}
-		part := results.Sent{RunID: one.ID, Protocol: sent.Protocol, URL: sent.URL, Body: body.String(), OmitsPayload: sent.OmitsPayload}
+		part := results.Sent{RunID: one.ID, Protocol: sent.Protocol, URL: sent.URL, Body: body.String(),
+			OmitsPayload: sent.OmitsPayload}
 		if !task.IsPlain() {
 			part.Variant = task.Variants[one.Variant-1].Name
 		}
@@ -560,7 +570,8 @@ func (p *Pages) showRun(c echo.Context) error {
 		return request.ParameterFault("text", request.OneOf(results.RunTexts...))
 	}
 	// Marks only cover texts of the report's length; a longer text on this page has none.
-	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{run.ItemID}, reading.Reviews{}, results.Shown(task.RunsOfItem()))
+	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{run.ItemID}, reading.Reviews{},
+		results.Shown(task.RunsOfItem()))
 	if err != nil {
 		return err
 	}
@@ -581,7 +592,8 @@ func (p *Pages) showRun(c echo.Context) error {
 		return err
 	}
 	if run.Turn != nil {
-		turn, _, err := engine.NewConversations(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID, protocol.MaxRendered)
+		turn, _, err := engine.NewConversations(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID,
+			protocol.MaxRendered)
 		if err != nil {
 			return err
 		}

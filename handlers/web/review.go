@@ -59,7 +59,8 @@ func (p *Pages) nextReview(c echo.Context) error {
 	}
 	for n := range queue {
 		if item := queue[(behind+n)%len(queue)]; r.Waits(item) {
-			return c.Redirect(http.StatusSeeOther, pages.KeepNotice(c, paths.WithQuery(paths.ReviewOf(task.ID, item.Number), r.Values())))
+			return c.Redirect(http.StatusSeeOther,
+				pages.KeepNotice(c, paths.WithQuery(paths.ReviewOf(task.ID, item.Number), r.Values())))
 		}
 	}
 	return c.Redirect(http.StatusSeeOther, pages.KeepNotice(c, paths.Review(task.ID)))
@@ -189,7 +190,8 @@ func (p *Pages) passSame(c echo.Context) error {
 	}
 	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
 	if err != nil {
-		typed := judging.SameForm{Reviewer: submitted.Values["reviewer"], Kept: kept, Problem: request.FaultOf(err).Message(pages.Locale(c))}
+		typed := judging.SameForm{Reviewer: submitted.Values["reviewer"], Kept: kept,
+			Problem: request.FaultOf(err).Message(pages.Locale(c))}
 		return p.renderSame(c, task, typed, http.StatusUnprocessableEntity)
 	}
 	r := results.Report{Task: task}
@@ -257,7 +259,8 @@ func (p *Pages) showReview(c echo.Context) error {
 		return err
 	}
 	if after := c.QueryParam("after"); after != "" {
-		return c.Redirect(http.StatusMovedPermanently, paths.WithQuery(paths.NextReview(task.ID), url.Values{"after": {after}}))
+		return c.Redirect(http.StatusMovedPermanently,
+			paths.WithQuery(paths.NextReview(task.ID), url.Values{"after": {after}}))
 	}
 	return p.renderSignOff(c, task, judging.SignOffForm{Reviewer: reviewer(c)}, http.StatusOK)
 }
@@ -272,7 +275,8 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed judging.SignOf
 		return err
 	}
 	l := pages.Locale(c)
-	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.review"), "Name", task.Name), ui.SectionTasks)
+	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.review"), "Name", task.Name),
+		ui.SectionTasks)
 	frame.Here = paths.Review(task.ID)
 	frame.Styles, frame.Scripts = []string{"report.css", "gallery.css"}, []string{"review.js"}
 	return pages.Render(c, status, judging.SignOffPage(frame, r, signed, typed))
@@ -336,7 +340,8 @@ func (p *Pages) assign(c echo.Context) error {
 	}
 	if err != nil {
 		names := submitted.Values["reviewers"]
-		kept := judging.SignOffForm{Reviewer: reviewer(c), Names: &names, NamesProblem: request.FaultOf(err).Message(pages.Locale(c))}
+		kept := judging.SignOffForm{Reviewer: reviewer(c), Names: &names,
+			NamesProblem: request.FaultOf(err).Message(pages.Locale(c))}
 		return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
 	}
 	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {

@@ -73,6 +73,7 @@ func (h *storagePage) measure(ctx context.Context) (system.Storage, error) {
 	if err != nil {
 		return system.Storage{}, err
 	}
-	h.measured = system.Storage{SpaceUsage: usage, Files: files, MeasuredAt: time.Now(), HistoryDays: h.HistoryDays, UploadDays: h.UploadDays}
+	h.measured = system.Storage{SpaceUsage: usage, Files: files, MeasuredAt: time.Now(), HistoryDays: h.HistoryDays,
+		UploadDays: h.UploadDays}
 	return h.measured, nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -28,8 +28,9 @@ import (
 const draftStatus = "DRAFT"
 
 // filterOf reads status, which may be repeated or comma-separated, and query.
-func filterOf(c echo.Context) (report.TaskFilter, url.Values, error) {
-	filter, query := report.TaskFilter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))}, url.Values{}
+func filterOf(c echo.Context) (tasklist.Filter, url.Values, error) {
+	filter, query := tasklist.Filter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))},
+		url.Values{}
 	for _, list := range c.QueryParams()["status"] {
 		for name := range strings.SplitSeq(list, ",") {
 			name = strings.TrimSpace(name)
@@ -74,7 +75,7 @@ func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 		return list, err
 	}
 	list.Filter.Newest = list.Filter.IsZero() && !list.Arrangement.NewestOfDataset
-	ctx, tasks := c.Request().Context(), report.NewTaskList(p.Store)
+	ctx, tasks := c.Request().Context(), tasklist.New(p.Store)
 	found, err := tasks.Arranged(ctx, request.ScopeOf(ctx), list.Filter, list.Arrangement, page)
 	if err != nil {
 		return list, err
@@ -102,13 +103,13 @@ const foldOlder = "fold"
 
 // arrange reads group, older and columns. Columns that the address does not name are those that were chosen last.
 func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
-	switch by := report.Shelving(c.QueryParam("group")); {
+	switch by := tasklist.Shelving(c.QueryParam("group")); {
 	case by == "":
-	case slices.Contains(report.Shelvings, by):
+	case slices.Contains(tasklist.Shelvings, by):
 		list.Arrangement.By = by
 		query.Set("group", string(by))
 	default:
-		return request.ParameterFault("group", request.OneOf(string(report.ByAgent), string(report.ByDataset)))
+		return request.ParameterFault("group", request.OneOf(string(tasklist.ByAgent), string(tasklist.ByDataset)))
 	}
 	switch older := c.QueryParam("older"); older {
 	case "":
@@ -126,7 +127,8 @@ func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
 		query.Set("columns", taskpages.ColumnNames(list.Columns))
 		return nil
 	}
-	list.Columns, _ = taskpages.ReadColumns(request.Kept(c.Request(), columnsCookie)) // a column of an older version is left out
+	// a column of an older version is left out
+	list.Columns, _ = taskpages.ReadColumns(request.Kept(c.Request(), columnsCookie))
 	return nil
 }
 
@@ -187,7 +189,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 		return err
 	}
 	if list.Pager.Total == 0 {
-		has, err := report.NewTaskList(p.Store).HasTasks(c.Request().Context(), request.ScopeOf(c.Request().Context()))
+		has, err := tasklist.New(p.Store).HasTasks(c.Request().Context(), request.ScopeOf(c.Request().Context()))
 		if err != nil {
 			return err
 		}

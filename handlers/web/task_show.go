@@ -89,7 +89,8 @@ func (p *Pages) liveTask(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.LivePart(p.overviewFrame(c, task), live))
 }
 
-// readLive reads the current state for a task's page, whose board shows the levels of a variant; 0 means none of several.
+// readLive reads the current state for a task's page, whose board shows the levels of a variant; 0 means none of
+// several.
 func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live taskpages.Live, err error) {
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)
@@ -121,8 +122,8 @@ func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live t
 	return live, err
 }
 
-// board reads the state of every question, and the level of those that are assessed: in a task with several variants, of the
-// chosen one.
+// board reads the state of every question, and the level of those that are assessed: in a task with several variants,
+// of the chosen one.
 func (p *Pages) board(ctx context.Context, task db.Task, variant int) (taskpages.Board, error) {
 	states, err := p.monitor.Board(ctx, task)
 	if err != nil {
@@ -190,15 +191,16 @@ func (p *Pages) renderSettings(c echo.Context, status int, task db.Task, refused
 		for n, evaluator := range task.Evaluators {
 			chosen[n] = evaluator.EvaluatorID.String()
 		}
-		if s.Evaluators, err = p.savedEvaluators(ctx, pages.Locale(c), chosen); err != nil {
+		if s.Evaluators, err = p.forms.SavedEvaluators(ctx, pages.Locale(c), chosen); err != nil {
 			return err
 		}
-		if s.Groupers, err = p.savedModels(ctx); err != nil {
+		if s.Groupers, err = p.forms.SavedModels(ctx); err != nil {
 			return err
 		}
 	}
 	l := pages.Locale(c)
-	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.settings"), "Name", task.Name), ui.SectionTasks)
+	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.settings"), "Name", task.Name),
+		ui.SectionTasks)
 	frame.Here = paths.TaskSettings(task.ID)
 	frame.Styles = []string{"list.css", "form.css", "task.css"}
 	return pages.Render(c, status, taskpages.SettingsPage(frame, s))
@@ -321,7 +323,8 @@ func (p *Pages) retryTask(c echo.Context) error {
 		return err
 	}
 	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the report continues from where it was
-		items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{QuestionID: scope.QuestionID}, db.Page{Number: 1, Size: 1})
+		items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{QuestionID: scope.QuestionID},
+			db.Page{Number: 1, Size: 1})
 		if err != nil || len(items) == 0 {
 			return err
 		}

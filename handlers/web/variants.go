@@ -46,7 +46,8 @@ func (p *Pages) showSummary(c echo.Context) error {
 		return err
 	}
 	l := pages.Locale(c)
-	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.report"), "Name", task.Name), ui.SectionTasks)
+	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.report"), "Name", task.Name),
+		ui.SectionTasks)
 	frame.Styles = []string{"report.css", "summary.css"}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return pages.Render(c, http.StatusOK, summary.Page(frame, s))
@@ -112,7 +113,8 @@ func (p *Pages) showVariants(c echo.Context) error {
 }
 
 // variantQuestions returns the questions of one page with each variant's results.
-func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQuestion, page db.Page, isBySpread bool) ([]summary.VariantQuestion, error) {
+func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQuestion, page db.Page,
+	isBySpread bool) ([]summary.VariantQuestion, error) {
 	order := make([]int, len(matrix[0])) // indexes of questions
 	for place := range order {
 		order[place] = place
@@ -135,7 +137,8 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQues
 	}
 	questions := make([]summary.VariantQuestion, len(order))
 	for n, place := range order {
-		questions[n] = summary.VariantQuestion{Item: byID[asked[n].ID], Variants: make([]measure.ComparedQuestion, len(matrix))}
+		questions[n] = summary.VariantQuestion{Item: byID[asked[n].ID],
+			Variants: make([]measure.ComparedQuestion, len(matrix))}
 		for variant := range matrix {
 			questions[n].Variants[variant] = matrix[variant][place]
 		}

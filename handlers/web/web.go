@@ -20,6 +20,7 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
+	"wending/handlers/web/create"
 	"wending/handlers/web/library"
 	"wending/jobs/agent"
 	saved "wending/jobs/library"
@@ -59,39 +60,37 @@ type Pages struct {
 	reviews   review.Reviews
 	reader    reading.Reader
 	assets    journal.Assets
-	keeper    form.Keeper
 	people    people.People
 	questions pages.Questions
+	forms     *create.Forms
 }
 
 // Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
+	questions := pages.Questions{Staging: config.Staging, Log: config.Log}
 	p := &Pages{
-		config, report.NewMonitor(config.Store), report.New(config.Store), engine.NewHistory(config.Store), review.New(config.Store), reading.New(config.Store, config.Tasks.Assets),
+		config, report.NewMonitor(config.Store), report.New(config.Store), engine.NewHistory(config.Store),
+		review.New(config.Store), reading.New(config.Store, config.Tasks.Assets),
 		journal.NewAssets(config.Store),
-		form.Keeper{Sealer: config.Sealer}, people.New(config.Store), pages.Questions{Staging: config.Staging, Log: config.Log},
+		people.New(config.Store), questions,
+		create.Register(compressed, create.Config{
+			Store: config.Store, Tasks: config.Tasks, Staging: config.Staging, Library: config.Library,
+			Agents: config.Agents, Sealer: config.Sealer, Questions: questions, Check: config.Check,
+			Defaults: config.Defaults, DemoURL: config.DemoURL, DemoModelsURL: config.DemoModelsURL,
+			DemoTicket: config.DemoTicket, Version: config.Version, Failed: config.Failed,
+		}),
 	}
-	compressed.GET(paths.Create, p.newTask)
 	compressed.GET(paths.Tasks, p.listTasks)
 	p.registerTask(compressed, plain)
 	compressed.GET(paths.Comparison, p.compare)
 	compressed.GET(paths.PrintComparison, p.printComparison)
-	compressed.GET(paths.NewComparison, p.newTask)
-	compressed.POST(paths.EstimateComparison, p.estimateComparison)
 	compressed.GET(paths.Workers, p.listWorkers)
 	compressed.GET(paths.Help, p.showGuide)
 	compressed.GET(paths.Help+"/:chapter", p.showChapter)
 	compressed.GET(paths.TaskRows, p.taskRows)
 	compressed.POST(paths.TaskColumns, p.saveColumns)
 	compressed.GET(paths.TaskHistory, p.showHistory)
-	compressed.POST(paths.Tasks, p.createTask)
-	compressed.POST(paths.Preview, p.previewDataset)
-	compressed.POST(paths.Probe, p.probeAgent)
-	compressed.POST(paths.SaveAgent, p.saveTypedAgent)
-	compressed.POST(paths.Language, p.switchLanguage)
 	compressed.POST(paths.Settings, p.saveSettings)
-	compressed.POST(paths.Demo, p.startDemo)
-	compressed.POST(paths.DemoComparison, p.startDemoComparison)
 	library.Register(compressed, plain, library.Config{
 		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, Check: config.Check,
 		HasDemo: config.DemoModelsURL != "", Version: config.Version, Failed: config.Failed,
@@ -128,7 +127,6 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.POST("/tasks/:taskId/assignments", p.assign)
 	compressed.GET("/tasks/:taskId/runs/:runId", p.showRun)
 	compressed.GET("/tasks/:taskId/live", p.liveTask)
-	compressed.POST("/tasks/:taskId/agent", p.saveAgentOf)
 	p.registerActions(compressed)
 	compressed.POST("/tasks/:taskId/delete", p.deleteTask)
 	plain.GET("/tasks/:taskId/runs/:runId/text", p.runText)
@@ -162,25 +160,14 @@ func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	return pages.Render(c, f.Status(), ui.ErrorPage(frame, message, paths.Tasks, task))
 }
 
-// switchLanguage sets the language and shows the form from which the user switched, with all typed values.
-func (p *Pages) switchLanguage(c echo.Context) error {
-	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
-	if err != nil {
-		return err
-	}
-	if err := pages.SwitchLanguage(c, submitted.Values["lang"]); err != nil {
-		return err
-	}
-	return p.showForm(c, submitted, nil)
-}
-
 // saveSettings sets the language, theme or project and returns to the page.
 func (p *Pages) saveSettings(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
-	for name, choices := range map[string][]string{request.LanguageCookie: text.Languages, request.ThemeCookie: request.Themes} {
+	for name, choices := range map[string][]string{request.LanguageCookie: text.Languages,
+		request.ThemeCookie: request.Themes} {
 		if choice := submitted.Values[name]; slices.Contains(choices, choice) {
 			pages.SetCookie(c, name, choice, pages.Year)
 		}

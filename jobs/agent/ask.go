@@ -43,7 +43,9 @@ type Client struct {
 // NewClient returns a client that only connects to addresses that allowed allows. apiKey, if it is not empty, is
 // sent as a bearer token to agents that the guard's allowlist names.
 func NewClient(allowed *guard.Guard, apiKey string) *Client {
-	return &Client{guard: allowed, apiKey: apiKey, http: allowed.Client(64, func(transport *http.Transport) { transport.IdleConnTimeout = idleTime })}
+	return &Client{guard: allowed, apiKey: apiKey, http: allowed.Client(64, func(transport *http.Transport) {
+		transport.IdleConnTimeout = idleTime
+	})}
 }
 
 // Close drops idle connections.
@@ -61,7 +63,8 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	if answer.Latency == 0 { // otherwise the call ended before the connection did
 		answer.Latency = time.Since(start)
 	}
-	if answer.Status != protocol.Succeeded && answer.ErrorCode != protocol.CodeInterrupted && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if answer.Status != protocol.Succeeded && answer.ErrorCode != protocol.CodeInterrupted &&
+		errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		answer.Status, answer.ErrorCode = protocol.TimedOut, protocol.CodeTimeout
 		answer.ErrorMessage = fmt.Sprintf("Agent request timed out after %s", formatSeconds(q.Timeout))
 	}
@@ -252,7 +255,8 @@ func networkReason(err error) string {
 const lingerTime = 250 * time.Millisecond
 
 // read turns a response into an Answer.
-func read(response *http.Response, spoken protocol.Protocol, rawLimit int, start time.Time, watcher *observe.Watcher) protocol.Answer {
+func read(response *http.Response, spoken protocol.Protocol, rawLimit int, start time.Time,
+	watcher *observe.Watcher) protocol.Answer {
 	raw := &prefix{limit: rawLimit}
 	answer := readBody(response, spoken, io.TeeReader(response.Body, raw), start, watcher)
 	answer.HTTPStatus = response.StatusCode
@@ -261,7 +265,8 @@ func read(response *http.Response, spoken protocol.Protocol, rawLimit int, start
 	return answer
 }
 
-func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader, start time.Time, watcher *observe.Watcher) protocol.Answer {
+func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader, start time.Time,
+	watcher *observe.Watcher) protocol.Answer {
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		begin, _ := io.ReadAll(io.LimitReader(decodedBody(response, body), 16<<10))
 		answer := protocol.Failure(fmt.Sprintf("HTTP_%d", response.StatusCode), httpMessage(response.StatusCode, begin))

@@ -29,23 +29,30 @@ func TestWhatTheServerAnswersBecomesItsCode(t *testing.T) {
 		"server error": {func(w http.ResponseWriter, _ agenttest.Call) {
 			http.Error(w, `{"code":500,"msg":"boom"}`, http.StatusInternalServerError)
 		}, "HTTP_500", "boom", false},
-		"not found": {func(w http.ResponseWriter, _ agenttest.Call) { http.NotFound(w, nil) }, "HTTP_404", "404 page not found", false},
+		"not found": {func(w http.ResponseWriter, _ agenttest.Call) {
+			http.NotFound(w, nil)
+		}, "HTTP_404", "404 page not found", false},
 		"redirect": {func(w http.ResponseWriter, _ agenttest.Call) {
 			w.Header().Set("Location", "http://169.254.169.254/latest/meta-data")
 			w.WriteHeader(http.StatusFound)
 		}, "HTTP_302", "", false},
-		"dropped at once": {func(http.ResponseWriter, agenttest.Call) { panic(http.ErrAbortHandler) }, protocol.CodeNetwork, "", true},
+		"dropped at once": {func(http.ResponseWriter, agenttest.Call) {
+			panic(http.ErrAbortHandler)
+		}, protocol.CodeNetwork, "", true},
 		"dropped on the way": {func(w http.ResponseWriter, _ agenttest.Call) {
 			_, _ = io.WriteString(w, "data: {\"event\":\"llm_chunk\",\"text\":\"half\"}\n\n")
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		}, protocol.CodeIncomplete, "", false},
-		"html": {func(w http.ResponseWriter, _ agenttest.Call) { _, _ = io.WriteString(w, "<!DOCTYPE html><p>login") }, protocol.CodeParse, "<!DOCTYPE html>", false},
+		"html": {func(w http.ResponseWriter, _ agenttest.Call) {
+			_, _ = io.WriteString(w, "<!DOCTYPE html><p>login")
+		}, protocol.CodeParse, "<!DOCTYPE html>", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fake := agenttest.New(t, test.script)
-			answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 10 * time.Second})
+			answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL,
+				Timeout: 10 * time.Second})
 			require.Equal(t, protocol.Failed, answer.Status)
 			require.Equal(t, test.code, answer.ErrorCode)
 			require.Contains(t, answer.ErrorMessage, test.message)
@@ -66,7 +73,8 @@ func TestADripDoesNotExtendTheDeadline(t *testing.T) {
 			time.Sleep(20 * time.Millisecond) // the slow answer that this test is about
 		}
 	})
-	answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 500 * time.Millisecond})
+	answer := newClient(t).Ask(t.Context(),
+		protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 500 * time.Millisecond})
 	require.Equal(t, protocol.TimedOut, answer.Status)
 	require.Equal(t, protocol.CodeTimeout, answer.ErrorCode)
 	require.Equal(t, "Agent request timed out after 0.5s", answer.ErrorMessage)
@@ -80,14 +88,16 @@ func TestRetryAfterIsRead(t *testing.T) {
 		w.Header().Set("Retry-After", "7")
 		http.Error(w, "busy", http.StatusTooManyRequests)
 	})
-	answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
+	answer := newClient(t).Ask(t.Context(),
+		protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
 	require.Equal(t, "HTTP_429", answer.ErrorCode)
 	require.Equal(t, 7*time.Second, answer.RetryAfter)
 }
 
 func TestNoSecretOfTheURLReachesAMessage(t *testing.T) {
 	t.Parallel()
-	answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: "http://127.0.0.1:1/run?key=tops3cret", Timeout: 5 * time.Second})
+	answer := newClient(t).Ask(t.Context(),
+		protocol.Request{Protocol: protocol.Default, URL: "http://127.0.0.1:1/run?key=tops3cret", Timeout: 5 * time.Second})
 	require.Equal(t, protocol.CodeNetwork, answer.ErrorCode)
 	require.NotContains(t, answer.ErrorMessage, "tops3cret")
 }
@@ -126,10 +136,12 @@ func TestMessagesNameNoInnerAddress(t *testing.T) {
 		{"http://localhost:" + closedPort, "The connection failed: connection refused"},
 		{"http://localhost:" + otherPort, "The response is not HTTP"},
 		{"https://localhost:" + certifiedPort, "The agent's certificate is for another name"},
-		{"https://127.0.0.1:" + certifiedPort, "The agent's certificate is not valid: x509: certificate signed by unknown authority"},
+		{"https://127.0.0.1:" + certifiedPort,
+			"The agent's certificate is not valid: x509: certificate signed by unknown authority"},
 		{"https://localhost:" + otherPort, "The agent does not speak TLS"},
 	} {
-		answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: test.url, Timeout: 10 * time.Second})
+		answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: test.url,
+			Timeout: 10 * time.Second})
 		require.Equal(t, protocol.CodeNetwork, answer.ErrorCode)
 		require.Equal(t, test.message, answer.ErrorMessage, test.url)
 	}
@@ -146,9 +158,11 @@ func TestTheGuardChecksTheResolvedAddress(t *testing.T) {
 	allowed, err := guard.New(guard.Config{Variable: "AGENT_API_ALLOWLIST"})
 	require.NoError(t, err)
 	client := agent.NewClient(allowed, "")
-	answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: "http://localhost:" + port + "/", Timeout: 5 * time.Second})
+	answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: "http://localhost:" + port + "/",
+		Timeout: 5 * time.Second})
 	require.Equal(t, protocol.CodeAddressNotAllowed, answer.ErrorCode)
-	require.Equal(t, "The address localhost:"+port+" is not allowed; see AGENT_API_ALLOWLIST", answer.ErrorMessage, "not the address that it resolves to")
+	require.Equal(t, "The address localhost:"+port+" is not allowed; see AGENT_API_ALLOWLIST", answer.ErrorMessage,
+		"not the address that it resolves to")
 	require.False(t, agent.MayRetry(answer, agent.RetryTyped))
 
 }
@@ -160,9 +174,13 @@ func TestTheAPIKeyGoesOnlyWhereTheAllowlistSays(t *testing.T) {
 	require.NoError(t, err)
 	unnamed, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
-	agent.NewClient(named, "k").Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
-	agent.NewClient(unnamed, "k").Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
-	agent.NewClient(named, "k").Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second, Headers: map[string]string{"Authorization": "Basic own"}})
+	agent.NewClient(named, "k").Ask(t.Context(),
+		protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
+	agent.NewClient(unnamed, "k").Ask(t.Context(),
+		protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second})
+	agent.NewClient(named, "k").Ask(t.Context(),
+		protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 5 * time.Second,
+			Headers: map[string]string{"Authorization": "Basic own"}})
 	var sent []string
 	for _, call := range fake.Calls() {
 		sent = append(sent, call.Header.Get("Authorization"))
@@ -172,7 +190,8 @@ func TestTheAPIKeyGoesOnlyWhereTheAllowlistSays(t *testing.T) {
 
 func TestHeadersThatBelongToTheConnectionAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", "[]", "null", `{"a":1}`, `{"Content-Length":"1"}`, `{"host":"internal.example"}`, `{"idempotency-key":"x"}`, `{"A b":"x"}`, `{"A":"x\ny"}`} {
+	for _, bad := range []string{"", "[]", "null", `{"a":1}`, `{"Content-Length":"1"}`, `{"host":"internal.example"}`,
+		`{"idempotency-key":"x"}`, `{"A b":"x"}`, `{"A":"x\ny"}`} {
 		_, err := agent.ParseHeaders(bad)
 		require.ErrorIs(t, err, agent.ErrHeadersInvalid, bad)
 	}

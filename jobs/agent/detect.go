@@ -17,7 +17,8 @@ const maxDetect = 5
 // protocol that the address suggests, with its failure; the name is empty if the address suggests none. Before each
 // call but the first, including a call repeated without streaming, Detect waits for mayGoOn, which may end the
 // search.
-func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() bool) (name string, answer protocol.Answer) {
+func (c *Client) Detect(ctx context.Context, q protocol.Request,
+	mayGoOn func() bool) (name string, answer protocol.Answer) {
 	queue := suggestedBy(q.URL)
 	suggested := len(queue)
 	if !slices.Contains(queue, protocol.Default) {
@@ -41,7 +42,10 @@ func (c *Client) Detect(ctx context.Context, q protocol.Request, mayGoOn func() 
 		if likely := labelled(got.LooksLike); len(likely) > 0 {
 			name = likely[0]
 			rest := slices.DeleteFunc(likely, func(name string) bool { return slices.Contains(queue[:n+1], name) })
-			queue = append(append(slices.Clone(queue[:n+1]), rest...), slices.DeleteFunc(slices.Clone(queue[n+1:]), func(name string) bool { return slices.Contains(rest, name) })...)
+			queue = append(append(slices.Clone(queue[:n+1]), rest...),
+				slices.DeleteFunc(slices.Clone(queue[n+1:]), func(name string) bool {
+					return slices.Contains(rest, name)
+				})...)
 		}
 		if got.ErrorCode == protocol.CodeAddressNotAllowed || got.ErrorCode == protocol.CodeNetwork || ctx.Err() != nil {
 			break // the next protocol would fail in the same way

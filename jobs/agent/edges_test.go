@@ -27,7 +27,8 @@ func TestEveryOtherStatusIsAFailure(t *testing.T) {
 		{http.StatusMultipleChoices, "", "The agent answered HTTP 300 Multiple Choices", 0},
 		{599, "", "The agent answered HTTP 599", 0},
 		{http.StatusBadGateway, `{"code":5,"msg":"down"}`, "The agent answered HTTP 502 Bad Gateway: down", 0},
-		{http.StatusBadGateway, `{"output":"no failure"}`, `The agent answered HTTP 502 Bad Gateway: {"output":"no failure"}`, 0},
+		{http.StatusBadGateway, `{"output":"no failure"}`, `The agent answered HTTP 502 Bad Gateway: {"output":"no failure"}`,
+			0},
 		{http.StatusServiceUnavailable, "later", "The agent answered HTTP 503 Service Unavailable: later", 7 * time.Second},
 		{http.StatusBadGateway, "later", "The agent answered HTTP 502 Bad Gateway: later", 0},
 	} {
@@ -38,7 +39,8 @@ func TestEveryOtherStatusIsAFailure(t *testing.T) {
 		}))
 		allowed, err := guard.New(guard.Config{AllowLoopback: true})
 		require.NoError(t, err)
-		answer := NewClient(allowed, "").Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 10 * time.Second})
+		answer := NewClient(allowed, "").Ask(t.Context(),
+			protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 10 * time.Second})
 		require.Equal(t, fmt.Sprintf("HTTP_%d", test.status), answer.ErrorCode)
 		require.Equal(t, test.message, answer.ErrorMessage)
 		require.Equal(t, test.retryAfter, answer.RetryAfter, "%d", test.status)
@@ -51,7 +53,8 @@ func TestEveryOtherStatusIsAFailure(t *testing.T) {
 	defer fake.Close()
 	allowed, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
-	answer := NewClient(allowed, "").Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 10 * time.Second, RawLimit: 5})
+	answer := NewClient(allowed, "").Ask(t.Context(),
+		protocol.Request{Protocol: protocol.Default, URL: fake.URL, Timeout: 10 * time.Second, RawLimit: 5})
 	require.Equal(t, "yes", string(answer.Text))
 	require.Equal(t, `{"out`, string(answer.Raw), "as far as the limit goes")
 }
@@ -101,7 +104,8 @@ func TestAFailureTellsNoSecretOfItsRequest(t *testing.T) {
 	allowed, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	answer := NewClient(allowed, "").Ask(t.Context(), protocol.Request{
-		Protocol: protocol.Default, URL: echo.URL + "?token=canary-of-the-query", Headers: map[string]string{"Authorization": "Bearer canary-of-the-header"},
+		Protocol: protocol.Default, URL: echo.URL + "?token=canary-of-the-query",
+		Headers:  map[string]string{"Authorization": "Bearer canary-of-the-header"},
 		Question: "q", Timeout: 5 * time.Second, RawLimit: 1 << 10,
 	})
 	require.Equal(t, "HTTP_403", answer.ErrorCode)
@@ -129,7 +133,8 @@ func TestADeadConnectionRepeatsNoCall(t *testing.T) {
 	allowed, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	client := NewClient(allowed, "")
-	request := protocol.Request{Protocol: protocol.Default, URL: server.URL, Question: "q", IdempotencyKey: "k", Timeout: 10 * time.Second}
+	request := protocol.Request{Protocol: protocol.Default, URL: server.URL, Question: "q", IdempotencyKey: "k",
+		Timeout: 10 * time.Second}
 	require.Equal(t, "first", string(client.Ask(t.Context(), request).Text))
 	answer := client.Ask(t.Context(), request)
 	require.Equal(t, protocol.CodeNetwork, answer.ErrorCode, answer.ErrorMessage)

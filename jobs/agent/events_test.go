@@ -37,7 +37,8 @@ func TestTheEventsOfEveryRecordingAmountToItsAnswer(t *testing.T) {
 		tested++
 		t.Run(recording.File, func(t *testing.T) {
 			t.Parallel()
-			request := protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "法国的首都是哪里？", Stream: isStream, Timeout: 20 * time.Second}
+			request := protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "法国的首都是哪里？", Stream: isStream,
+				Timeout: 20 * time.Second}
 			plain := client.Ask(t.Context(), request)
 			log := newSink()
 			log.Begin()
@@ -133,7 +134,8 @@ asset image http://127.0.0.1:9/a/1.png 1.png`,
 			}
 			log := newSink()
 			log.Begin()
-			client.Ask(t.Context(), protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "?", Stream: isStream, Timeout: 20 * time.Second, Events: log})
+			client.Ask(t.Context(), protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "?", Stream: isStream,
+				Timeout: 20 * time.Second, Events: log})
 			var lines []string
 			for _, one := range log.Take() {
 				if one.Type != event.Text && one.Type != event.Reasoning && one.Type != event.TaskStarted {
@@ -149,7 +151,8 @@ asset image http://127.0.0.1:9/a/1.png 1.png`,
 func line(e event.Event) string {
 	d := e.Data
 	text := string(e.Type)
-	for _, part := range []string{d.Kind, d.Name, d.Status, d.Message, d.URL, d.Path, string(d.Input), string(d.Output), string(d.Raw)} {
+	for _, part := range []string{d.Kind, d.Name, d.Status, d.Message, d.URL, d.Path, string(d.Input), string(d.Output),
+		string(d.Raw)} {
 		if part != "" {
 			text += " " + wire.Cut(part, 100)
 		}

@@ -20,7 +20,8 @@ const (
 // ParseHeaders parses headers written as a JSON object. It refuses Host and headers that belong to the connection.
 func ParseHeaders(text string) (map[string]string, error) {
 	var headers map[string]string
-	if len(text) > maxHeaderBytes || json.Unmarshal([]byte(text), &headers) != nil || headers == nil || len(headers) > maxHeaders {
+	if len(text) > maxHeaderBytes || json.Unmarshal([]byte(text), &headers) != nil || headers == nil ||
+		len(headers) > maxHeaders {
 		return nil, ErrHeadersInvalid
 	}
 	for name, content := range headers {

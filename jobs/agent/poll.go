@@ -52,7 +52,8 @@ func valueAt(v wire.Value, path string) wire.Value {
 // accepted returns the job that a response describes, if the agent accepts jobs. Otherwise isAccepted is false, and
 // the response is read as usual.
 func accepted(q protocol.Request, response *http.Response, start time.Time) (job protocol.Job, isAccepted bool) {
-	if q.Poll == nil || response.StatusCode < 200 || response.StatusCode > 299 || strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+	if q.Poll == nil || response.StatusCode < 200 || response.StatusCode > 299 ||
+		strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		return job, false
 	}
 	begin, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
@@ -76,7 +77,8 @@ func accepted(q protocol.Request, response *http.Response, start time.Time) (job
 		}
 		return ""
 	}
-	job = protocol.Job{StatusURL: absolute(q.URL, find(q.Poll.URLPath)), CancelURL: absolute(q.URL, find(q.Poll.CancelURLPath)), StartedAt: start}
+	job = protocol.Job{StatusURL: absolute(q.URL, find(q.Poll.URLPath)),
+		CancelURL: absolute(q.URL, find(q.Poll.CancelURLPath)), StartedAt: start}
 	return job, job.StatusURL != ""
 }
 
@@ -99,7 +101,8 @@ func absolute(base, address string) string {
 
 // await polls an accepted job until it is done, has failed, or the time is up. If a poll fails, the job has not
 // failed.
-func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job, watcher *observe.Watcher) protocol.Answer {
+func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job,
+	watcher *observe.Watcher) protocol.Answer {
 	interval := max(time.Duration(q.Poll.IntervalSeconds)*time.Second, leastInterval)
 	var last error
 	for {
@@ -137,7 +140,8 @@ func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job
 }
 
 // status polls once. answer is the failure, if there is one: NETWORK_ERROR means that polling again may help.
-func (c *Client) status(ctx context.Context, q protocol.Request, job protocol.Job) (status wire.Value, wait time.Duration, answer *protocol.Answer) {
+func (c *Client) status(ctx context.Context, q protocol.Request,
+	job protocol.Job) (status wire.Value, wait time.Duration, answer *protocol.Answer) {
 	failed := func(code, message string) (wire.Value, time.Duration, *protocol.Answer) {
 		failure := protocol.Failure(code, message)
 		return wire.Value{}, wait, &failure
@@ -201,7 +205,8 @@ func resultOf(q protocol.Request, status wire.Value, watcher *observe.Watcher) p
 	}
 	switch {
 	case result.Kind == wire.Null:
-		return protocol.Failure(protocol.CodeParse, "The job is done, but there is no result at "+q.Poll.ResultPath+": "+protocol.Excerpt(status.Text))
+		return protocol.Failure(protocol.CodeParse,
+			"The job is done, but there is no result at "+q.Poll.ResultPath+": "+protocol.Excerpt(status.Text))
 	case len(text) > protocol.MaxText:
 		return protocol.Failure(protocol.CodeTooLarge, "The job's result is larger than 8 MiB")
 	}
@@ -213,7 +218,8 @@ func resultOf(q protocol.Request, status wire.Value, watcher *observe.Watcher) p
 
 // jobFailure returns the failure that a status describes.
 func jobFailure(state string, status wire.Value) string {
-	for _, path := range []string{"error.message", "error", "error_message", "message", "data.error.message", "data.error", "data.error_message", "data.message"} {
+	for _, path := range []string{"error.message", "error", "error_message", "message", "data.error.message", "data.error",
+		"data.error_message", "data.message"} {
 		if found := valueAt(status, path); found.Kind == wire.String && len(found.Text) > 0 {
 			return protocol.Excerpt(found.Text)
 		}

@@ -36,8 +36,9 @@ func TestRecordingsOfTheDefaultProtocolAreReadAsTheIndexSays(t *testing.T) {
 		tested++
 		t.Run(recording.File, func(t *testing.T) {
 			t.Parallel()
-			answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: recording.Serve(t), Question: "法国的首都是哪里？",
-				Stream: recording.Protocol == "default-agent", Timeout: 20 * time.Second})
+			answer := client.Ask(t.Context(), protocol.Request{Protocol: protocol.Default, URL: recording.Serve(t),
+				Question: "法国的首都是哪里？",
+				Stream:   recording.Protocol == "default-agent", Timeout: 20 * time.Second})
 			expect := recording.Expect
 			require.Equal(t, expect.Complete, answer.Status == protocol.Succeeded, "%+v", answer)
 			if expect.Complete {
@@ -85,9 +86,12 @@ func requireError(t *testing.T, want string, recording agenttest.Recording, answ
 func protocolOf(recording agenttest.Recording) (name string, isStream bool) {
 	label, isWhole := strings.CutSuffix(recording.Protocol, "-nonstream")
 	for prefix, protocol := range map[string]string{
-		"openai-chat": "openai", "openai-error": "openai", "openai-responses": "openai-responses", "anthropic-messages": "anthropic", "ollama": "ollama",
-		"dify-chat": "dify-chat", "dify-workflow": "dify-workflow", "coze-v3": "coze", "coze-workflow": "coze-workflow", "fastgpt": "fastgpt",
-		"ragflow-chat": "ragflow-chat", "ragflow-agent": "ragflow-agent", "langserve": "langserve", "langgraph": "langgraph", "a2a": "a2a", "ag-ui": "ag-ui",
+		"openai-chat": "openai", "openai-error": "openai", "openai-responses": "openai-responses",
+		"anthropic-messages": "anthropic", "ollama": "ollama",
+		"dify-chat": "dify-chat", "dify-workflow": "dify-workflow", "coze-v3": "coze", "coze-workflow": "coze-workflow",
+		"fastgpt":      "fastgpt",
+		"ragflow-chat": "ragflow-chat", "ragflow-agent": "ragflow-agent", "langserve": "langserve", "langgraph": "langgraph",
+		"a2a": "a2a", "ag-ui": "ag-ui",
 	} {
 		if label == prefix || strings.HasPrefix(label, prefix+"-") && prefix != "openai-chat" && prefix != "dify-chat" {
 			return protocol, !isWhole
@@ -110,7 +114,8 @@ func TestRecordingsOfEveryProtocolAreReadAsTheIndexSays(t *testing.T) {
 		tested[name]++
 		t.Run(recording.File, func(t *testing.T) {
 			t.Parallel()
-			answer := client.Ask(t.Context(), protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "法国的首都是哪里？", Stream: isStream, Timeout: 20 * time.Second})
+			answer := client.Ask(t.Context(), protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "法国的首都是哪里？",
+				Stream: isStream, Timeout: 20 * time.Second})
 			expect := recording.Expect
 			require.Equal(t, expect.Complete, answer.Status == protocol.Succeeded, "%+v", answer)
 			if expect.Answer != nil {
@@ -149,9 +154,12 @@ func TestRecordingsOfEveryProtocolAreReadAsTheIndexSays(t *testing.T) {
 func TestAnAnswerInAnotherProtocolIsAFailureThatNamesIt(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)
-	labels := map[string]string{"a2a": "A2A", "ag-ui": "AG-UI", "openai-responses": "OpenAI Responses", "openai": "OpenAI chat completions",
-		"anthropic": "Anthropic Messages", "coze": "Coze", "coze-workflow": "Coze Workflow", "langgraph": "LangGraph", "langserve": "LangServe",
-		"ragflow-chat": "RAGFlow Chat", "ragflow-agent": "RAGFlow Agent", "dify-chat": "Dify Chat", "dify-workflow": "Dify Workflow", "ollama": "Ollama", protocol.Default: "Wending"}
+	labels := map[string]string{"a2a": "A2A", "ag-ui": "AG-UI", "openai-responses": "OpenAI Responses",
+		"openai":    "OpenAI chat completions",
+		"anthropic": "Anthropic Messages", "coze": "Coze", "coze-workflow": "Coze Workflow", "langgraph": "LangGraph",
+		"langserve":    "LangServe",
+		"ragflow-chat": "RAGFlow Chat", "ragflow-agent": "RAGFlow Agent", "dify-chat": "Dify Chat",
+		"dify-workflow": "Dify Workflow", "ollama": "Ollama", protocol.Default: "Wending"}
 	// Similar protocols: the reader of one reads the other, either correctly or as a failure of that protocol.
 	near := map[string][]string{"openai": {"fastgpt"}, "fastgpt": {"openai"}}
 	tested := 0
@@ -171,7 +179,8 @@ func TestAnAnswerInAnotherProtocolIsAFailureThatNamesIt(t *testing.T) {
 			tested++
 			t.Run(recording.File+" as "+other.Name, func(t *testing.T) {
 				t.Parallel()
-				answer := client.Ask(t.Context(), protocol.Request{Protocol: other.Name, URL: url, Question: "法国的首都是哪里？", Stream: isStream, Timeout: 20 * time.Second})
+				answer := client.Ask(t.Context(), protocol.Request{Protocol: other.Name, URL: url, Question: "法国的首都是哪里？",
+					Stream: isStream, Timeout: 20 * time.Second})
 				require.Equal(t, protocol.Failed, answer.Status, "%q", answer.Text)
 				require.Contains(t, answer.ErrorMessage, "looks like "+labels[name]+"; choose "+labels[name], answer.ErrorCode)
 			})

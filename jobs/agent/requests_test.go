@@ -26,21 +26,25 @@ func TestTheRequestOfEveryProtocol(t *testing.T) {
 		ids                    map[string]string // members that hold an id, and their values in the recording
 		more                   []string          // members that the recording lacks
 	}{
-		"default_agent.json":                   {protocol: protocol.Default},
-		"dify_chat_messages.json":              {protocol: "dify-chat", ids: map[string]string{"user": "eval-1"}},
-		"dify_workflows_run.json":              {protocol: "dify-workflow", ids: map[string]string{"user": "eval-1"}},
-		"coze_v3_chat.json":                    {protocol: "coze", extra: `{"bot_id":"7379462189365198898"}`, ids: map[string]string{"user_id": "eval-1"}},
-		"coze_workflow_stream_run.json":        {protocol: "coze-workflow", extra: `{"workflow_id":"73664689170551xxxxx"}`},
-		"fastgpt_chat_completions.json":        {protocol: "fastgpt", ids: map[string]string{"chatId": "eval-1"}},
-		"ragflow_chat_completions.json":        {protocol: "ragflow-chat", extra: `{"chat_id":"c1"}`, more: []string{"question"}},
-		"ragflow_agents_chat_completions.json": {protocol: "ragflow-agent", extra: `{"agent_id":"A"}`, more: []string{"question"}},
-		"langserve_stream.json":                {protocol: "langserve"},
-		"langgraph_runs_stream.json":           {protocol: "langgraph"},
-		"agui_run.json":                        {protocol: "ag-ui", ids: map[string]string{"threadId": "t1", "runId": "r1"}},
-		"openai_chat_completions.json":         {protocol: "openai", model: "gpt-4.1", system: &brief},
-		"openai_responses.json":                {protocol: "openai-responses", model: "gpt-4.1", system: &brief},
-		"anthropic_messages.json":              {protocol: "anthropic", model: "claude-sonnet-4-5", system: &brief, extra: `{"max_tokens":1024}`},
-		"ollama_api_chat.json":                 {protocol: "ollama", model: "stories260k"},
+		"default_agent.json":      {protocol: protocol.Default},
+		"dify_chat_messages.json": {protocol: "dify-chat", ids: map[string]string{"user": "eval-1"}},
+		"dify_workflows_run.json": {protocol: "dify-workflow", ids: map[string]string{"user": "eval-1"}},
+		"coze_v3_chat.json": {protocol: "coze", extra: `{"bot_id":"7379462189365198898"}`,
+			ids: map[string]string{"user_id": "eval-1"}},
+		"coze_workflow_stream_run.json": {protocol: "coze-workflow", extra: `{"workflow_id":"73664689170551xxxxx"}`},
+		"fastgpt_chat_completions.json": {protocol: "fastgpt", ids: map[string]string{"chatId": "eval-1"}},
+		"ragflow_chat_completions.json": {protocol: "ragflow-chat", extra: `{"chat_id":"c1"}`,
+			more: []string{"question"}},
+		"ragflow_agents_chat_completions.json": {protocol: "ragflow-agent", extra: `{"agent_id":"A"}`,
+			more: []string{"question"}},
+		"langserve_stream.json":        {protocol: "langserve"},
+		"langgraph_runs_stream.json":   {protocol: "langgraph"},
+		"agui_run.json":                {protocol: "ag-ui", ids: map[string]string{"threadId": "t1", "runId": "r1"}},
+		"openai_chat_completions.json": {protocol: "openai", model: "gpt-4.1", system: &brief},
+		"openai_responses.json":        {protocol: "openai-responses", model: "gpt-4.1", system: &brief},
+		"anthropic_messages.json": {protocol: "anthropic", model: "claude-sonnet-4-5", system: &brief,
+			extra: `{"max_tokens":1024}`},
+		"ollama_api_chat.json": {protocol: "ollama", model: "stories260k"},
 	} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
@@ -85,8 +89,10 @@ func recordedRequest(t *testing.T, file string) (body map[string]any) {
 // A2A has two versions: the method in the extra payload decides, and 0.3 is the default.
 func TestTheRequestOfA2A(t *testing.T) {
 	t.Parallel()
-	for file, extra := range map[string]string{"a2a_v03_message_stream.json": "", "a2a_v1_SendStreamingMessage.json": `{"method":"SendStreamingMessage"}`} {
-		body, err := protocol.Request{Protocol: "a2a", Question: "法国的首都是哪里？", ExtraPayload: json.RawMessage(extra), Stream: true, IdempotencyKey: "m-1"}.Body()
+	for file, extra := range map[string]string{"a2a_v03_message_stream.json": "",
+		"a2a_v1_SendStreamingMessage.json": `{"method":"SendStreamingMessage"}`} {
+		body, err := protocol.Request{Protocol: "a2a", Question: "法国的首都是哪里？", ExtraPayload: json.RawMessage(extra),
+			Stream: true, IdempotencyKey: "m-1"}.Body()
 		require.NoError(t, err)
 		var sent map[string]any
 		require.NoError(t, json.Unmarshal(body, &sent))
@@ -102,13 +108,15 @@ func TestThePromptReachesTheAgentInEveryProtocol(t *testing.T) {
 	system, background := "SYSTEM TEXT", "BACKGROUND TEXT"
 	for _, one := range protocol.All {
 		for _, isStream := range []bool{true, false} {
-			body, err := protocol.Request{Protocol: one.Name, Question: "QUESTION", SystemPrompt: &system, UserContext: &background, Model: "m", Stream: isStream, IdempotencyKey: "k"}.Body()
+			body, err := protocol.Request{Protocol: one.Name, Question: "QUESTION", SystemPrompt: &system,
+				UserContext: &background, Model: "m", Stream: isStream, IdempotencyKey: "k"}.Body()
 			require.NoError(t, err)
 			for _, text := range []string{system, background, "QUESTION"} {
 				require.Contains(t, string(body), text, one.Name)
 			}
 			empty := ""
-			without, err := protocol.Request{Protocol: one.Name, Question: "QUESTION", SystemPrompt: &empty, Stream: isStream, IdempotencyKey: "k"}.Body()
+			without, err := protocol.Request{Protocol: one.Name, Question: "QUESTION", SystemPrompt: &empty, Stream: isStream,
+				IdempotencyKey: "k"}.Body()
 			require.NoError(t, err)
 			require.NotContains(t, string(without), `"content":""`, one.Name)
 		}
@@ -120,12 +128,15 @@ func TestThePromptReachesTheAgentInEveryProtocol(t *testing.T) {
 func TestATemplateIsTheBody(t *testing.T) {
 	t.Parallel()
 	body, err := protocol.Request{
-		Protocol: "dify-chat", Question: `他说"{{level}}"`, Variables: map[string]string{"level": "高", "question": "not this one"}, SessionID: "s-1", Model: "m",
-		Template:     json.RawMessage(`{"query":"[{{level}}] {{question}}","doc_list":[],"session_id":"{{session_id}}","n":12345678901234567890.5,"deep":{"a":["{{model}}","{{unknown}}"]}}`),
+		Protocol: "dify-chat", Question: `他说"{{level}}"`,
+		Variables: map[string]string{"level": "高", "question": "not this one"}, SessionID: "s-1", Model: "m",
+		Template: json.RawMessage(
+			`{"query":"[{{level}}] {{question}}","doc_list":[],"session_id":"{{session_id}}","n":12345678901234567890.5,"deep":{"a":["{{model}}","{{unknown}}"]}}`),
 		ExtraPayload: json.RawMessage(`{"stream":true}`),
 	}.Body()
 	require.NoError(t, err)
-	require.JSONEq(t, `{"query":"[高] 他说\"{{level}}\"","doc_list":[],"session_id":"s-1","n":12345678901234567890.5,"deep":{"a":["m","{{unknown}}"]},"stream":true}`, string(body))
+	require.JSONEq(t,
+		`{"query":"[高] 他说\"{{level}}\"","doc_list":[],"session_id":"s-1","n":12345678901234567890.5,"deep":{"a":["m","{{unknown}}"]},"stream":true}`, string(body))
 	for _, broken := range []string{`[]`, `"{{question}}"`, `{`} {
 		_, err := protocol.Request{Protocol: protocol.Default, Template: json.RawMessage(broken)}.Body()
 		require.Error(t, err, broken)
@@ -186,7 +197,8 @@ func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
 	} {
 		fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { w.WriteHeader(http.StatusNoContent) })
 		newClient(t).Ask(t.Context(), protocol.Request{
-			Protocol: name, URL: fake.URL + "/v3/chat?a=b", Question: "Q2", SystemPrompt: &system, Model: "m", IdempotencyKey: "k", Timeout: 10 * time.Second,
+			Protocol: name, URL: fake.URL + "/v3/chat?a=b", Question: "Q2", SystemPrompt: &system, Model: "m",
+			IdempotencyKey: "k", Timeout: 10 * time.Second,
 			IsTurn: true, SessionID: "s-1", BegunIn: "s-0", ConversationID: "c-7",
 			History: []protocol.Message{{Role: protocol.RoleUser, Content: "Q1"}, {Role: protocol.RoleAssistant, Content: "A1"}},
 		})
@@ -212,15 +224,18 @@ func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
 func TestAnswersTellTheirConversation(t *testing.T) {
 	t.Parallel()
 	for file, name := range map[string]string{
-		"composed/dify_chat_agent.sse": "dify-chat", "composed/dify_chat_blocking.json": "dify-chat", "composed/coze_v3_chat_done_empty_data.sse": "coze",
-		"composed/ragflow_agent.sse": "ragflow-agent", "composed/ragflow_chat_native_delta.sse": "ragflow-chat",
-		"captured/aimock_a2a_stream.sse": "a2a", "captured/mockllm_a2a_v03_countdown.sse": "a2a",
+		"composed/dify_chat_agent.sse": "dify-chat", "composed/dify_chat_blocking.json": "dify-chat",
+		"composed/coze_v3_chat_done_empty_data.sse": "coze",
+		"composed/ragflow_agent.sse":                "ragflow-agent",
+		"composed/ragflow_chat_native_delta.sse":    "ragflow-chat",
+		"captured/aimock_a2a_stream.sse":            "a2a", "captured/mockllm_a2a_v03_countdown.sse": "a2a",
 	} {
 		for _, recording := range agenttest.Recordings(t) {
 			if recording.File != file {
 				continue
 			}
-			answer := newClient(t).Ask(t.Context(), protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "q", Timeout: 10 * time.Second})
+			answer := newClient(t).Ask(t.Context(),
+				protocol.Request{Protocol: name, URL: recording.Serve(t), Question: "q", Timeout: 10 * time.Second})
 			require.NotEmpty(t, answer.ConversationID, file)
 		}
 	}
@@ -231,8 +246,9 @@ func TestATemplateHoldsTheHistory(t *testing.T) {
 	t.Parallel()
 	body, err := protocol.Request{
 		Protocol: protocol.Default, Question: "Q2", IsTurn: true, SessionID: "s", ConversationID: "c",
-		History:  []protocol.Message{{Role: protocol.RoleUser, Content: "Q1"}, {Role: protocol.RoleAssistant, Content: "A1"}},
-		Template: json.RawMessage(`{"query":"{{question}}","messages":"{{history}}","all":"before: {{history}}","id":"{{conversation_id}}"}`),
+		History: []protocol.Message{{Role: protocol.RoleUser, Content: "Q1"}, {Role: protocol.RoleAssistant, Content: "A1"}},
+		Template: json.RawMessage(
+			`{"query":"{{question}}","messages":"{{history}}","all":"before: {{history}}","id":"{{conversation_id}}"}`),
 	}.Body()
 	require.NoError(t, err)
 	require.JSONEq(t, `{"query":"Q2","messages":[{"role":"user","content":"Q1"},{"role":"assistant","content":"A1"}],

@@ -39,7 +39,8 @@ func refusesStream(status int, text []byte) bool {
 // isStreamRefused reports whether a streaming call failed before any part of an answer arrived, because the agent
 // does not stream.
 func isStreamRefused(answer protocol.Answer) bool {
-	return answer.ErrorCode == protocol.CodeAgent && len(answer.Text) == 0 && refusesToStream.MatchString(answer.ErrorMessage)
+	return answer.ErrorCode == protocol.CodeAgent && len(answer.Text) == 0 &&
+		refusesToStream.MatchString(answer.ErrorMessage)
 }
 
 // AskEither makes a call, and repeats it without streaming if the agent answers that it does not stream. Before

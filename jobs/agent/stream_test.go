@@ -27,7 +27,8 @@ func TestAnAgentThatDoesNotStreamIsRecognisedByWhatItSays(t *testing.T) {
 		{400, `{"code":"invalid_param","message":"This app does not support streaming mode"}`, true},
 		{400, `{"error":"stream=true is unsupported"}`, true},
 		{400, `{"message":"该智能体不支持流式输出"}`, true},
-		{422, `{"detail":[{"type":"literal_error","loc":["body","stream"],"msg":"Input should be False","input":true}]}`, true},
+		{422, `{"detail":[{"type":"literal_error","loc":["body","stream"],"msg":"Input should be False","input":true}]}`,
+			true},
 		{422, "SSE is disabled on this server", true},
 		{406, `{"message":"no representation for text/event-stream"}`, true},
 		{501, `{"message":"streaming"}`, true},
@@ -50,7 +51,8 @@ func TestAnAgentThatDoesNotStreamIsRecognisedByWhatItSays(t *testing.T) {
 			w.WriteHeader(test.status)
 			_, _ = io.WriteString(w, test.body)
 		})
-		request := protocol.Request{Protocol: protocol.Default, URL: fake.URL, Question: "q", Stream: true, Timeout: 10 * time.Second}
+		request := protocol.Request{Protocol: protocol.Default, URL: fake.URL, Question: "q", Stream: true,
+			Timeout: 10 * time.Second}
 		name := fmt.Sprintf("%d %s", test.status, test.body)
 		require.Equal(t, test.refuses, client.Ask(t.Context(), request).RefusesStream, name)
 		request.Stream = false
@@ -69,7 +71,8 @@ func TestAnAgentIsAskedOnceMoreWithoutStreaming(t *testing.T) {
 		_, _ = io.WriteString(w, `{"output":"whole"}`)
 	})
 	client := newClient(t)
-	request := protocol.Request{Protocol: protocol.Default, URL: fake.URL, Question: "q", Stream: true, Timeout: 10 * time.Second}
+	request := protocol.Request{Protocol: protocol.Default, URL: fake.URL, Question: "q", Stream: true,
+		Timeout: 10 * time.Second}
 	require.Equal(t, "HTTP_400", client.AskEither(t.Context(), request, func() bool { return false }).ErrorCode)
 	require.Len(t, fake.Calls(), 1)
 	require.Equal(t, "whole", string(client.AskEither(t.Context(), request, func() bool { return true }).Text))

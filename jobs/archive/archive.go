@@ -265,7 +265,8 @@ func (a *Archiver) writeItems(ctx context.Context, task db.Task, files *members)
 	encoder := json.NewEncoder(file)
 	for _, one := range items {
 		line := item{
-			one.QuestionID, one.Question, one.StandardAnswer, one.SystemPrompt, one.UserContext, one.Series, one.Turn, listOf[value](one.Variables),
+			one.QuestionID, one.Question, one.StandardAnswer, one.SystemPrompt, one.UserContext, one.Series, one.Turn,
+			listOf[value](one.Variables),
 			plannedOf(task, planned, one.ID), nil,
 		}
 		if of, isGrouped := said[one.ID]; isGrouped && len(of.Keys) <= maxList {
@@ -322,12 +323,14 @@ func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Wri
 	var list []produced
 	names := map[string]string{} // the copies that are written, by key
 	for page := 1; ; page++ {
-		found, total, err := journal.NewAssets(a.Store).List(ctx, task.ID, journal.AssetFilter{}, db.Page{Number: page, Size: atOnce})
+		found, total, err := journal.NewAssets(a.Store).List(ctx, task.ID, journal.AssetFilter{},
+			db.Page{Number: page, Size: atOnce})
 		if err != nil {
 			return err
 		}
 		for _, one := range found {
-			line := produced{one.QuestionID, one.Variant, one.RunIndex, one.Path, one.Kind, one.State, one.MediaType, one.Size, one.HashOf(), "", one.Error}
+			line := produced{one.QuestionID, one.Variant, one.RunIndex, one.Path, one.Kind, one.State, one.MediaType, one.Size,
+				one.HashOf(), "", one.Error}
 			if one.StorageKey != nil {
 				name := names[*one.StorageKey]
 				if name == "" {
@@ -367,7 +370,8 @@ func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Wri
 
 // writeAsset writes one copy; isThere is false if the copy has vanished. Images, audio and video are stored
 // uncompressed, because they are compressed already.
-func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.Writer, now time.Time) (isThere bool, err error) {
+func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.Writer,
+	now time.Time) (isThere bool, err error) {
 	stored, err := a.Files.Open(ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {
 		return false, nil
@@ -385,14 +389,20 @@ func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.
 
 func headerOf(task db.Task) header {
 	h := header{
-		Name: task.Name, Status: task.Status, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds, MaxRetries: task.MaxRetries,
-		UseStream: task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningTarget: task.MeaningTarget, MaxCost: task.MaxCost, DatasetName: task.DatasetName,
-		Extension: task.DatasetExtension, QuestionColumn: task.QuestionColumn, AnswerColumn: task.AnswerColumn, VariableNames: listOf[variable](task.VariableNames),
-		CreatedAt: momentOf(&task.CreatedAt), StartedAt: momentOf(task.StartedAt), CompletedAt: momentOf(task.CompletedAt),
+		Name: task.Name, Status: task.Status, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
+		MaxRetries: task.MaxRetries,
+		UseStream:  task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure,
+		ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningTarget: task.MeaningTarget, MaxCost: task.MaxCost,
+		DatasetName: task.DatasetName,
+		Extension:   task.DatasetExtension, QuestionColumn: task.QuestionColumn, AnswerColumn: task.AnswerColumn,
+		VariableNames: listOf[variable](task.VariableNames),
+		CreatedAt:     momentOf(&task.CreatedAt), StartedAt: momentOf(task.StartedAt),
+		CompletedAt: momentOf(task.CompletedAt),
 	}
 	for _, one := range slices.Concat(task.Targets, task.Judges) {
 		h.Targets = append(h.Targets, target{
-			one.Number, one.Kind, one.Name, one.Protocol, one.URL, one.Model, one.RateLimit, listOf[retryKind](one.RetryOn), one.InputPrice, one.OutputPrice, one.Currency,
+			one.Number, one.Kind, one.Name, one.Protocol, one.URL, one.Model, one.RateLimit, listOf[retryKind](one.RetryOn),
+			one.InputPrice, one.OutputPrice, one.Currency,
 			json.RawMessage(tasks.TextOf(one.Poll)),
 		})
 	}
@@ -400,7 +410,8 @@ func headerOf(task db.Task) header {
 		h.Variants = append(h.Variants, variant{one.Number, one.Target, one.Name, one.SystemTemplate, one.UserTemplate})
 	}
 	for _, one := range task.Evaluators {
-		h.Evaluators = append(h.Evaluators, evaluator{one.Number, one.EvaluatorID.String(), one.Version, one.Name, one.Kind, one.Config, one.Target})
+		h.Evaluators = append(h.Evaluators, evaluator{one.Number, one.EvaluatorID.String(), one.Version, one.Name, one.Kind,
+			one.Config, one.Target})
 	}
 	return h
 }

@@ -54,7 +54,8 @@ const (
 
 // Problems lists all problems.
 var Problems = []string{
-	ProblemFormat, ProblemMissing, ProblemTwice, ProblemDamaged, ProblemLarge, ProblemLong, ProblemSlow, ProblemEmpty, ProblemMany, ProblemValue,
+	ProblemFormat, ProblemMissing, ProblemTwice, ProblemDamaged, ProblemLarge, ProblemLong, ProblemSlow, ProblemEmpty,
+	ProblemMany, ProblemValue,
 }
 
 // The values that the members of an archive may have. Some of them also apply to parameters of requests.
@@ -89,8 +90,10 @@ const (
 
 // Wanted lists all of these descriptions.
 var Wanted = []string{
-	wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantJSON, wantKnown, wantList, wantMember, wantNumber, wantOnce,
-	wantPoll, wantPrice, wantRate, wantRequired, wantRule, wantShare, wantStorable, wantString, wantText, wantTime, wantTurn, wantUUID,
+	wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantJSON, wantKnown, wantList,
+	wantMember, wantNumber, wantOnce,
+	wantPoll, wantPrice, wantRate, wantRequired, wantRule, wantShare, wantStorable, wantString, wantText, wantTime,
+	wantTurn, wantUUID,
 }
 
 // checker checks the values of one line and keeps the first error.
@@ -142,7 +145,8 @@ func valueError(member, want string, arguments ...any) *Error {
 
 // name checks a single-line text.
 func (c *checker) name(member, text string, most int) {
-	c.require(utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, unicode.IsControl), member, wantText, "Max", most)
+	c.require(utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, unicode.IsControl), member, wantText,
+		"Max", most)
 }
 
 // text checks a text that may have several lines.
@@ -308,7 +312,8 @@ func checkNames(text []byte) error {
 		switch text[n] {
 		case '{', '[':
 			isFree := here.isFree || slices.Contains(freeMembers, here.last)
-			within = append(within, object{names: map[string]bool{}, isFree: isFree, isList: text[n] == '[', expectName: text[n] == '{'})
+			within = append(within, object{names: map[string]bool{}, isFree: isFree, isList: text[n] == '[',
+				expectName: text[n] == '{'})
 		case '}', ']':
 			within = within[:len(within)-1]
 		case ',':

@@ -48,7 +48,8 @@ const (
 // Read stores the task of an archive in a project, under a new id, which it returns. The task gets its results but
 // no secrets, and no channel is notified. Before storing it, Read calls admit, which decides whether the project
 // may store that many bytes. A fault in the archive is an *Error.
-func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, file io.ReaderAt, size int64, admit func(bytes int64) error) (uuid.UUID, error) {
+func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, file io.ReaderAt, size int64,
+	admit func(bytes int64) error) (uuid.UUID, error) {
 	runtime.LockOSThread() // the thread whose CPU time is counted
 	defer runtime.UnlockOSThread()
 	r, err := newReader(ctx, file, size)
@@ -60,7 +61,8 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 		return uuid.Nil, err
 	}
 	if about.Kind != kind || about.Format != format {
-		return uuid.Nil, &Error{File: manifestName, Problem: ProblemFormat, Args: map[string]any{"Format": fmt.Sprint(shorten(about.Kind), " ", about.Format)}}
+		return uuid.Nil, &Error{File: manifestName, Problem: ProblemFormat,
+			Args: map[string]any{"Format": fmt.Sprint(shorten(about.Kind), " ", about.Format)}}
 	}
 	var h header
 	content, err := r.object(taskName, maxHeader, &h)
@@ -86,7 +88,8 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 	task := n.Task
 	task.TotalItems, task.TotalVariants = len(n.Items), len(task.Variants)
 	err = upkeep.NewArchives(a.Store).Import(ctx, upkeep.Imported{
-		Task: n, Status: h.Status, CreatedAt: h.CreatedAt.time(), StartedAt: h.StartedAt.time(), CompletedAt: h.CompletedAt.time(), Next: runs.next,
+		Task: n, Status: h.Status, CreatedAt: h.CreatedAt.time(), StartedAt: h.StartedAt.time(),
+		CompletedAt: h.CompletedAt.time(), Next: runs.next,
 		Assess: func(ctx context.Context, results report.Assessor, itemIDs []int64) error {
 			return tasks.Assess(ctx, results, task, itemIDs)
 		},
@@ -120,9 +123,12 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 	c.time("started_at", h.StartedAt)
 	c.time("completed_at", h.CompletedAt)
 	n := db.NewTask{By: by, Channels: &[]uuid.UUID{}, Task: db.Task{
-		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries, UseStream: h.UseStream,
-		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive, MeaningTarget: h.MeaningTarget, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
-		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn, VariableNames: textsOf(h.VariableNames),
+		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries,
+		UseStream:   h.UseStream,
+		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive,
+		MeaningTarget: h.MeaningTarget, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
+		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn,
+		VariableNames: textsOf(h.VariableNames),
 	}}
 	h.addTargets(c, &n.Task)
 	h.addVariants(c, &n.Task)
@@ -153,7 +159,8 @@ func (h header) checkVariables(c *checker) {
 	}
 }
 
-// maxTargets is the maximum number of targets: those of all variants and evaluators, and the models that grouped answers.
+// maxTargets is the maximum number of targets: those of all variants and evaluators, and the models that grouped
+// answers.
 const maxTargets = tasks.MaxVariants + tasks.MaxEvaluators + 20
 
 func (h header) addTargets(c *checker, task *db.Task) {
@@ -163,8 +170,10 @@ func (h header) addTargets(c *checker, task *db.Task) {
 		one.check(c, member)
 		c.number(member+"number", &one.Number, place+1, place+1)
 		stored := db.Target{
-			TaskID: task.ID, Number: one.Number, Kind: one.Kind, Name: one.Name, Protocol: one.Protocol, URL: one.URL, Model: one.Model, RateLimit: one.RateLimit,
-			RetryOn: textsOf(one.RetryOn), InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: one.Currency, Poll: tasks.Given(string(one.Poll)),
+			TaskID: task.ID, Number: one.Number, Kind: one.Kind, Name: one.Name, Protocol: one.Protocol, URL: one.URL,
+			Model: one.Model, RateLimit: one.RateLimit,
+			RetryOn: textsOf(one.RetryOn), InputPrice: one.InputPrice, OutputPrice: one.OutputPrice, Currency: one.Currency,
+			Poll: tasks.Given(string(one.Poll)),
 		}
 		if one.Kind == db.TargetJudge {
 			task.Judges = append(task.Judges, stored)
@@ -198,14 +207,16 @@ func (t *target) check(c *checker, member string) {
 	}
 	c.require(t.InputPrice == nil || db.IsPrice(*t.InputPrice), member+"input_price", wantPrice)
 	c.require(t.OutputPrice == nil || db.IsPrice(*t.OutputPrice), member+"output_price", wantPrice)
-	c.require(t.Currency == nil || tasks.IsCurrency(*t.Currency), member+"currency", wantChoice, "Choices", "CNY, USD, EUR, …")
+	c.require(t.Currency == nil || tasks.IsCurrency(*t.Currency), member+"currency", wantChoice, "Choices",
+		"CNY, USD, EUR, …")
 	if string(t.Poll) == "null" {
 		t.Poll = nil
 	}
 	if t.Poll != nil {
 		var poll protocol.Poll
 		isPoll := len(t.Poll) <= maxPoll && decode(t.Poll, &poll) == nil && tasks.IsPoll(poll) && !hasNUL(t.Poll)
-		c.require(isPoll && poll.IntervalSeconds >= 1 && poll.IntervalSeconds <= tasks.MaxPollInterval, member+"poll", wantPoll)
+		c.require(isPoll && poll.IntervalSeconds >= 1 && poll.IntervalSeconds <= tasks.MaxPollInterval,
+			member+"poll", wantPoll)
 	}
 }
 
@@ -231,12 +242,14 @@ func (h header) addVariants(c *checker, task *db.Task) {
 		c.text(member+"system", one.System, tasks.MaxTemplate)
 		c.text(member+"user", one.User, tasks.MaxTemplate)
 		// Requests look up the target of a variant by its index.
-		c.require(one.Target >= 1 && one.Target <= len(task.Targets) && task.Targets[max(one.Target, 1)-1].Number == one.Target, member+"target", wantKnown)
+		c.require(one.Target >= 1 && one.Target <= len(task.Targets) &&
+			task.Targets[max(one.Target, 1)-1].Number == one.Target, member+"target", wantKnown)
 		if c.wrong != nil {
 			return
 		}
 		task.Variants = append(task.Variants, db.Variant{
-			TaskID: task.ID, Number: one.Number, Target: one.Target, Name: one.Name, SystemTemplate: one.System, UserTemplate: one.User,
+			TaskID: task.ID, Number: one.Number, Target: one.Target, Name: one.Name, SystemTemplate: one.System,
+			UserTemplate: one.User,
 		})
 	}
 }
@@ -262,7 +275,8 @@ func (h header) addEvaluators(ctx context.Context, c *checker, task *db.Task) {
 			c.checkConfig(ctx, member+"config", judges, one)
 		}
 		task.Evaluators = append(task.Evaluators, db.Evaluator{
-			TaskID: task.ID, Number: one.Number, EvaluatorID: id, Version: one.Version, Name: one.Name, Kind: one.Kind, Config: one.Config, Target: one.Target,
+			TaskID: task.ID, Number: one.Number, EvaluatorID: id, Version: one.Version, Name: one.Name, Kind: one.Kind,
+			Config: one.Config, Target: one.Target,
 		})
 	}
 }
@@ -297,7 +311,8 @@ func (r *reader) items(h header) (items []db.NewItem, err error) {
 			break
 		}
 		if len(items) == dataset.MaxRows {
-			return nil, &Error{File: itemsName, Line: l.number, Problem: ProblemMany, Args: map[string]any{"Max": dataset.MaxRows}}
+			return nil, &Error{File: itemsName, Line: l.number, Problem: ProblemMany,
+				Args: map[string]any{"Max": dataset.MaxRows}}
 		}
 		var one item
 		if err := decode(line, &one); err != nil {
@@ -307,7 +322,8 @@ func (r *reader) items(h header) (items []db.NewItem, err error) {
 			return nil, l.at(err)
 		}
 		if size += one.size(); size > dataset.MaxText {
-			return nil, &Error{File: itemsName, Line: l.number, Problem: ProblemLarge, Args: map[string]any{"Max": dataset.MaxText >> 20}}
+			return nil, &Error{File: itemsName, Line: l.number, Problem: ProblemLarge,
+				Args: map[string]any{"Max": dataset.MaxText >> 20}}
 		}
 		stored := one.stored()
 		items = append(items, stored)
@@ -390,7 +406,8 @@ func (g *grouped) stored() *meaning.Grouping {
 }
 
 func (i *item) size() (size int) {
-	size = len(i.QuestionID) + len(i.Question) + len(i.StandardAnswer) + len(tasks.TextOf(i.SystemPrompt)) + len(tasks.TextOf(i.UserContext))
+	size = len(i.QuestionID) + len(i.Question) + len(i.StandardAnswer) + len(tasks.TextOf(i.SystemPrompt)) +
+		len(tasks.TextOf(i.UserContext))
 	for _, value := range i.Variables {
 		size += len(value)
 	}
@@ -399,8 +416,9 @@ func (i *item) size() (size int) {
 
 func (i *item) stored() db.NewItem {
 	stored := db.NewItem{
-		QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer, SystemPrompt: i.SystemPrompt, UserContext: i.UserContext,
-		Series: tasks.TextOf(i.Series), Variables: textsOf(i.Variables), Meaning: i.Meaning.stored(),
+		QuestionID: i.QuestionID, Question: i.Question, StandardAnswer: i.StandardAnswer, SystemPrompt: i.SystemPrompt,
+		UserContext: i.UserContext,
+		Series:      tasks.TextOf(i.Series), Variables: textsOf(i.Variables), Meaning: i.Meaning.stored(),
 	}
 	if i.Turn != nil {
 		stored.Turn = *i.Turn
@@ -564,10 +582,12 @@ func (e *evaluationLine) check(c *checker, member string) {
 	if e.Ratings == nil {
 		return
 	}
-	c.require(len(e.Ratings) <= maxRatings && json.Unmarshal(e.Ratings, &e.ArchivedEvaluation.Ratings) == nil, member+"ratings", wantJSON)
+	c.require(len(e.Ratings) <= maxRatings && json.Unmarshal(e.Ratings, &e.ArchivedEvaluation.Ratings) == nil,
+		member+"ratings", wantJSON)
 	for dimension, rating := range e.ArchivedEvaluation.Ratings {
 		c.name(member+"ratings", dimension, evaluate.MaxDimension)
-		c.require(rating >= 0 && rating <= evaluate.MaxRating, member+"ratings", wantNumber, "Min", 0, "Max", evaluate.MaxRating)
+		c.require(rating >= 0 && rating <= evaluate.MaxRating, member+"ratings", wantNumber, "Min", 0, "Max",
+			evaluate.MaxRating)
 	}
 }
 

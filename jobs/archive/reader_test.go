@@ -73,7 +73,8 @@ func TestTheListOfFilesIsBounded(t *testing.T) {
 func TestLineOf(t *testing.T) {
 	t.Parallel()
 	const content = "{\n \"a\": 1,\n \"b\": [\n  {\"c\": 1},\n  {\n   \"c\":\n    2}\n ]\n}"
-	for member, line := range map[string]int{"": 1, "a": 2, "b": 3, "b[1].c": 4, "b[2]": 5, "b[2].c": 7, "b[2].d": 5, "d": 1} {
+	for member, line := range map[string]int{"": 1, "a": 2, "b": 3, "b[1].c": 4, "b[2]": 5, "b[2].c": 7,
+		"b[2].d": 5, "d": 1} {
 		require.Equal(t, line, lineOf([]byte(content), member), member)
 	}
 }
@@ -107,8 +108,10 @@ func TestNamesAreThereOnceAndAsTheyAre(t *testing.T) {
 func TestMomentsOfFourDigits(t *testing.T) {
 	t.Parallel()
 	for text, isWrong := range map[string]bool{
-		"1970-01-01T00:00:00Z": false, "1969-12-31T23:59:59Z": true, "9999-12-31T23:59:59+08:00": false, "9999-12-31T23:59:59.9999999+08:00": true,
-		"9999-12-31T16:00:00Z": true, "9999-12-31T23:59:59Z": true, "0001-01-01T00:00:00Z": true, "10000-01-01T00:00:00Z": true,
+		"1970-01-01T00:00:00Z": false, "1969-12-31T23:59:59Z": true, "9999-12-31T23:59:59+08:00": false,
+		"9999-12-31T23:59:59.9999999+08:00": true,
+		"9999-12-31T16:00:00Z":              true, "9999-12-31T23:59:59Z": true, "0001-01-01T00:00:00Z": true,
+		"10000-01-01T00:00:00Z": true,
 	} {
 		var m moment
 		require.NoError(t, json.Unmarshal([]byte(strconv.Quote(text)), &m))

@@ -56,7 +56,8 @@ func newS3(u *url.URL, given Credentials) (*s3, error) {
 	}
 	transport.ResponseHeaderTimeout = 30 * time.Second
 	options := &minio.Options{
-		Creds: credentials.NewStaticV4(given.AccessKeyID, given.SecretAccessKey, ""), Secure: at.Scheme == "https", Region: region, Transport: transport,
+		Creds: credentials.NewStaticV4(given.AccessKeyID, given.SecretAccessKey, ""), Secure: at.Scheme == "https",
+		Region: region, Transport: transport,
 		MaxRetries: 3, BucketLookup: minio.BucketLookupPath,
 	}
 	if strings.HasSuffix(at.Hostname(), ".amazonaws.com") || strings.HasSuffix(at.Hostname(), ".aliyuncs.com") {
@@ -141,7 +142,8 @@ func (s *s3) Delete(ctx context.Context, key string) error {
 	}
 	listing, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for object := range s.client.ListObjects(listing, s.bucket, minio.ListObjectsOptions{Prefix: name + "/", Recursive: true}) {
+	for object := range s.client.ListObjects(listing, s.bucket,
+		minio.ListObjectsOptions{Prefix: name + "/", Recursive: true}) {
 		if object.Err != nil {
 			return s.failed("list files", object.Err)
 		}
@@ -156,7 +158,8 @@ func (s *s3) Delete(ctx context.Context, key string) error {
 func (s *s3) Walk(ctx context.Context, take func(Entry) error) error {
 	listing, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for object := range s.client.ListObjects(listing, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix, Recursive: true}) {
+	for object := range s.client.ListObjects(listing, s.bucket,
+		minio.ListObjectsOptions{Prefix: s.prefix, Recursive: true}) {
 		if object.Err != nil {
 			return s.failed("list files", object.Err)
 		}

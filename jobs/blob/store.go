@@ -1,5 +1,5 @@
-// Package blob stores files under keys – paths with slashes –: the datasets of tasks, uploads that wait for their form, and what agents
-// produce.
+// Package blob stores files under keys – paths with slashes –: the datasets of tasks, uploads that wait for their form,
+// and what agents produce.
 package blob
 
 import (
@@ -41,7 +41,8 @@ type Credentials struct{ AccessKeyID, SecretAccessKey string }
 func Open(address string, credentials Credentials) (Store, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("not an address such as file:///folder or s3://bucket/prefix?endpoint=https://host&region=name")
+		return nil,
+			errors.New("not an address such as file:///folder or s3://bucket/prefix?endpoint=https://host&region=name")
 	}
 	switch u.Scheme {
 	case "file":

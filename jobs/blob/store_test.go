@@ -91,7 +91,8 @@ func TestABucketKnowsWhatItsFilesAre(t *testing.T) {
 	endpoint := blobtest.Start(t)
 	store := blobtest.Open(t, endpoint, "typed")
 	client, err := minio.New(strings.TrimPrefix(endpoint, "http://"), &minio.Options{
-		Creds: credentials.NewStaticV4(blobtest.Credentials.AccessKeyID, blobtest.Credentials.SecretAccessKey, ""), Region: "us-east-1",
+		Creds:  credentials.NewStaticV4(blobtest.Credentials.AccessKeyID, blobtest.Credentials.SecretAccessKey, ""),
+		Region: "us-east-1",
 	})
 	require.NoError(t, err)
 	for content, want := range map[string]string{
@@ -118,24 +119,26 @@ func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
 	parts := 0
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	between := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPut && r.URL.Query().Has("partNumber") {
-			if parts++; parts == 2 {
+	between := &http.Server{ReadHeaderTimeout: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut && r.URL.Query().Has("partNumber") {
+				if parts++; parts == 2 {
+					panic(http.ErrAbortHandler)
+				}
+			}
+			if parts >= 2 {
 				panic(http.ErrAbortHandler)
 			}
-		}
-		if parts >= 2 {
-			panic(http.ErrAbortHandler)
-		}
-		r.Host = target.Host
-		proxy.ServeHTTP(w, r)
-	})}
+			r.Host = target.Host
+			proxy.ServeHTTP(w, r)
+		})}
 	go func() { _ = between.Serve(listener) }()
 	t.Cleanup(func() { _ = between.Close() })
 	// Signatures include the host name, so the client is given the service's own address, while its connections
 	// lead to the proxy.
 	content := make([]byte, 20<<20)
-	broken, err := blob.Open(fmt.Sprintf("s3://files/x?endpoint=%s", url.QueryEscape("http://"+listener.Addr().String())), blobtest.Credentials)
+	broken, err := blob.Open(fmt.Sprintf("s3://files/x?endpoint=%s", url.QueryEscape("http://"+listener.Addr().String())),
+		blobtest.Credentials)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -149,7 +152,8 @@ func TestAServiceThatVanishesInTheMiddleOfAnUpload(t *testing.T) {
 func TestAddressesOfStores(t *testing.T) {
 	t.Parallel()
 	for address, message := range map[string]string{
-		"ftp://x": "neither file nor s3", "file://host/x": "a folder must be written", "s3:///x": "bucket is missing", "s3://b?x=1": "unknown parameter", "s3://b?endpoint=ftp://h": "the endpoint must be",
+		"ftp://x": "neither file nor s3", "file://host/x": "a folder must be written", "s3:///x": "bucket is missing",
+		"s3://b?x=1": "unknown parameter", "s3://b?endpoint=ftp://h": "the endpoint must be",
 		"s3://b?endpoint=https://h/path": "the endpoint must be", "%": "not an address",
 	} {
 		_, err := blob.Open(address, blobtest.Credentials)

@@ -17,9 +17,9 @@ import (
 	"wending/jobs/secret"
 )
 
-// Collector copies the files that agents produce for one process: it downloads them, identifies their types, and stores them where the
-// report can show them. It retries failed copies; the result of a run never depends on a copy. Several collectors
-// may work at once on the same file store.
+// Collector copies the files that agents produce for one process: it downloads them, identifies their types, and stores
+// them where the report can show them. It retries failed copies; the result of a run never depends on a copy. Several
+// collectors may work at once on the same file store.
 type Collector struct {
 	Store  *db.Store
 	Files  blob.Store
@@ -118,7 +118,8 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 		if errors.As(err, &last) || errors.As(err, &fetching) && claimed.Attempts >= attempts {
 			wait = 0
 		}
-		c.Log.InfoContext(ctx, "file not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID, "attempt", claimed.Attempts, "is_final", wait == 0, "error", err)
+		c.Log.InfoContext(ctx, "file not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID, "attempt",
+			claimed.Attempts, "is_final", wait == 0, "error", err)
 		err = c.assets().Fail(after, claimed, reasonOf(err), wait)
 	}
 	if err != nil {
@@ -167,7 +168,8 @@ func (c *Collector) mark(ctx context.Context) bool {
 	case err != nil && ctx.Err() == nil:
 		c.Log.WarnContext(ctx, "file store unavailable, will retry", "error", err)
 	case err == nil && !isOurs:
-		c.Log.InfoContext(ctx, "BLOB_URL is not this installation's file store; this process copies no files", "is_owner", c.IsOwner)
+		c.Log.InfoContext(ctx, "BLOB_URL is not this installation's file store; this process copies no files",
+			"is_owner", c.IsOwner)
 		select { // the processes that mark it may not have started yet
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):

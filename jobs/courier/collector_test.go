@@ -66,7 +66,8 @@ func newCollector(t *testing.T, store *db.Store, files blob.Store, isOwner bool)
 	require.NoError(t, err)
 	client := courier.NewFetcher(allowed)
 	t.Cleanup(client.Close)
-	return &courier.Collector{Store: store, Files: files, Client: client, Sealer: sealer, MaxBytes: 1 << 20, IsOwner: isOwner, Log: slog.New(slog.DiscardHandler)}
+	return &courier.Collector{Store: store, Files: files, Client: client, Sealer: sealer, MaxBytes: 1 << 20,
+		IsOwner: isOwner, Log: slog.New(slog.DiscardHandler)}
 }
 
 // run runs a collector until the test ends or stop is called.
@@ -86,7 +87,8 @@ func states(t *testing.T, tables *sqlx.DB, task uuid.UUID) map[string]int {
 		State string
 		Count int
 	}
-	require.NoError(t, tables.Select(&rows, `SELECT state, count(*) AS count FROM assets WHERE task_id = $1 GROUP BY state`, task))
+	require.NoError(t, tables.Select(&rows,
+		`SELECT state, count(*) AS count FROM assets WHERE task_id = $1 GROUP BY state`, task))
 	counts := map[string]int{}
 	for _, row := range rows {
 		counts[row.State] = row.Count
@@ -158,7 +160,9 @@ func TestFilesThatDripLeavePlacesToOthers(t *testing.T) {
 	stop := run(t, one)
 	dbtest.Await(t, 20*time.Second, "files that drip", func() bool { return dripping.Load() >= 4 })
 	count := produce(t, tables, quick, 1)
-	dbtest.Await(t, 20*time.Second, "the others' copies", func() bool { return states(t, tables, quick)["STORED"] == count })
+	dbtest.Await(t, 20*time.Second, "the others' copies", func() bool {
+		return states(t, tables, quick)["STORED"] == count
+	})
 	require.LessOrEqual(t, int(dripping.Load()), 8, "half of the places")
 	stop()
 }
@@ -174,7 +178,9 @@ func TestAnotherFolderIsNotUsed(t *testing.T) {
 	other, err := blob.Open("file://"+t.TempDir(), blob.Credentials{})
 	require.NoError(t, err)
 	stop := run(t, newCollector(t, store, other, false))
-	dbtest.Hold(t, 1500*time.Millisecond, "the files to wait", func() bool { return states(t, tables, task)["QUEUED"] == count })
+	dbtest.Hold(t, 1500*time.Millisecond, "the files to wait", func() bool {
+		return states(t, tables, task)["QUEUED"] == count
+	})
 	run(t, newCollector(t, store, own, true))
 	dbtest.Await(t, 20*time.Second, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
 	stop()
@@ -196,7 +202,9 @@ func TestAnotherInstallationsStoreIsLeftAlone(t *testing.T) {
 	task := dbtest.Seed(t, tables, 1, 1, 1)
 	count := produce(t, tables, task, 1)
 	stop := run(t, newCollector(t, store, files, true))
-	dbtest.Hold(t, 1200*time.Millisecond, "the files to wait", func() bool { return states(t, tables, task)["QUEUED"] == count })
+	dbtest.Hold(t, 1200*time.Millisecond, "the files to wait", func() bool {
+		return states(t, tables, task)["QUEUED"] == count
+	})
 	stop()
 	sweeper := courier.Sweeper{Store: store, Files: &older{Store: files}, Log: slog.New(slog.DiscardHandler)}
 	require.NoError(t, sweeper.Sweep(ctx))
@@ -233,7 +241,8 @@ func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	dbtest.Await(t, 20*time.Second, "the first attempts", func() bool { return files.puts.Load() >= int64(count) })
 	dbtest.Await(t, time.Minute, "the reason", func() bool {
 		var said int
-		require.NoError(t, tables.Get(&said, `SELECT count(*) FROM assets WHERE state = 'QUEUED' AND error = '["file.store"]'`))
+		require.NoError(t,
+			tables.Get(&said, `SELECT count(*) FROM assets WHERE state = 'QUEUED' AND error = '["file.store"]'`))
 		return said == count
 	})
 	require.Empty(t, keys(t, folder))

@@ -155,7 +155,8 @@ func (c *Collector) tooLarge() error {
 
 // headersOf returns the headers of the target that produced a file, and its origin: the headers are only sent if
 // the file has the same origin.
-func (c *Collector) headersOf(ctx context.Context, a journal.Asset) (headers map[string]string, origin string, err error) {
+func (c *Collector) headersOf(ctx context.Context,
+	a journal.Asset) (headers map[string]string, origin string, err error) {
 	task, err := c.Store.Task(ctx, db.AllProjects(), a.TaskID)
 	if err != nil {
 		return nil, "", err
@@ -194,7 +195,8 @@ func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error
 var raster = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // thumbnail stores a small version of an image and returns its key; empty if none can be made.
-func (c *Collector) thumbnail(ctx context.Context, a journal.Asset, file io.ReadSeeker, copied journal.AssetCopy) (key string, err error) {
+func (c *Collector) thumbnail(ctx context.Context, a journal.Asset, file io.ReadSeeker,
+	copied journal.AssetCopy) (key string, err error) {
 	if !slices.Contains(raster, copied.MediaType) {
 		return "", nil
 	}

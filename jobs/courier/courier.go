@@ -1,5 +1,5 @@
-// Package courier carries what falls due between the product and the outside: messages about tasks to channels, and the files that
-// agents produce to the store. It polls for both, and retries what fails.
+// Package courier carries what falls due between the product and the outside: messages about tasks to channels, and the
+// files that agents produce to the store. It polls for both, and retries what fails.
 package courier
 
 import (
@@ -17,8 +17,8 @@ import (
 	"wending/jobs/secret"
 )
 
-// Courier delivers messages for one process: it writes those for the deliveries in the outbox, sends them, and retries until they are
-// accepted or a day has passed. Several may work at once.
+// Courier delivers messages for one process: it writes those for the deliveries in the outbox, sends them, and retries
+// until they are accepted or a day has passed. Several may work at once.
 type Courier struct {
 	Store  *db.Store
 	Sealer *secret.Sealer
@@ -70,7 +70,8 @@ func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
 		outcome.RetryAfter = max(notify.Delay(delivery.Attempts), sent.RetryAfter)
 	}
 	if err := c.Store.Outbox().Settle(ctx, delivery, outcome); err != nil {
-		c.Log.WarnContext(ctx, "delivery outcome not stored, the message may be sent twice", "delivery_id", delivery.ID, "error", err)
+		c.Log.WarnContext(ctx, "delivery outcome not stored, the message may be sent twice", "delivery_id", delivery.ID,
+			"error", err)
 	}
 }
 

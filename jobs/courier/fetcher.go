@@ -58,7 +58,8 @@ func (l lively) Write(p []byte) (int, error) {
 var errTooLarge = errors.New("too large")
 
 // Fetch downloads the file at an address, at most limit bytes. headers are sent to origin only.
-func (c *Fetcher) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64, to io.Writer) (size int64, err error) {
+func (c *Fetcher) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64,
+	to io.Writer) (size int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	idle := time.AfterFunc(idleFor+time.Minute, cancel) // the first bytes may take longer
@@ -111,7 +112,8 @@ func (c *Fetcher) get(ctx context.Context, address, origin string, headers map[s
 // redirectOf returns the address to which a response redirects.
 func redirectOf(response *http.Response) (address string, isRedirect bool) {
 	switch response.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 		if next, err := response.Location(); err == nil {
 			return next.String(), true
 		}
@@ -123,7 +125,8 @@ func redirectOf(response *http.Response) (address string, isRedirect bool) {
 func receive(response *http.Response, limit int64, to io.Writer) (size int64, err error) {
 	switch status := response.StatusCode; {
 	case status == http.StatusOK:
-	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status == http.StatusTooEarly, status >= 500:
+	case status == http.StatusRequestTimeout, status == http.StatusTooManyRequests, status == http.StatusTooEarly,
+		status >= 500:
 		return 0, &fetchError{reason.Because("file.http", strconv.Itoa(status)), nil}
 	default:
 		return 0, final("file.http", strconv.Itoa(status))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Pump processes one kind of work that falls due in the database: it polls at regular intervals, and processes as many pieces at once
-// as there are places. All fields must be set.
+// Pump processes one kind of work that falls due in the database: it polls at regular intervals, and processes as many
+// pieces at once as there are places. All fields must be set.
 type Pump[T any] struct {
 	// Places is how many pieces are processed at once.
 	Places int

@@ -66,7 +66,8 @@ func Thumbnail(ctx context.Context, picture io.ReadSeeker) ([]byte, error) {
 	case color.Gray16Model:
 		perPixel = 2
 	}
-	if config.Width < 1 || config.Height < 1 || config.Width > maxSide || config.Height > maxSide || int64(config.Width)*int64(config.Height)*perPixel > maxMemory {
+	if config.Width < 1 || config.Height < 1 || config.Width > maxSide || config.Height > maxSide ||
+		int64(config.Width)*int64(config.Height)*perPixel > maxMemory {
 		return nil, ErrPictureTooLarge
 	}
 	if _, err := picture.Seek(0, io.SeekStart); err != nil {

@@ -120,7 +120,8 @@ func (a *asking) tellEnd(unit *claimed, answer protocol.Answer) {
 		a.notes.Emit(event.TaskCompleted, event.Data{Code: string(answer.Status), Attempt: unit.attempt})
 		return
 	}
-	a.notes.Emit(event.ErrorOccurred, event.Data{Code: answer.ErrorCode, Message: answer.ErrorMessage, Attempt: unit.attempt})
+	a.notes.Emit(event.ErrorOccurred, event.Data{Code: answer.ErrorCode, Message: answer.ErrorMessage,
+		Attempt: unit.attempt})
 }
 
 // end decides about the answer, and prepares the next turn of a conversation.
@@ -152,7 +153,8 @@ func (a *asking) close() {
 // judge has the task's evaluators judge an answer. If that panics, the answer is recorded without verdicts.
 func (c *crew) judge(result *engine.Result, answer protocol.Answer) {
 	subject := evaluate.Subject{
-		Answer: string(answer.Text), Values: tasks.Values(result.Unit.Item, c.Task.VariableNames), LatencyMS: result.LatencyMS, Tokens: result.TotalTokens,
+		Answer: string(answer.Text), Values: tasks.Values(result.Unit.Item, c.Task.VariableNames),
+		LatencyMS: result.LatencyMS, Tokens: result.TotalTokens,
 	}
 	// An answer that arrived is judged even while the worker shuts down. Judge returns no error other than the
 	// context's.
@@ -167,7 +169,8 @@ func newResult(unit db.Unit, answer protocol.Answer, attempts int) engine.Result
 		Unit: unit, Status: db.RunStatus(answer.Status), Response: answer.Text, Reasoning: answer.Reasoning,
 		LatencyMS: int(answer.Latency.Milliseconds()), Attempts: attempts,
 		ErrorCode: answer.ErrorCode, ErrorMessage: answer.ErrorMessage, FinishReason: string(answer.Finish),
-		InputTokens: answer.Usage.Input, OutputTokens: answer.Usage.Output, ReasoningTokens: answer.Usage.Reasoning, TotalTokens: answer.Usage.Total,
+		InputTokens: answer.Usage.Input, OutputTokens: answer.Usage.Output, ReasoningTokens: answer.Usage.Reasoning,
+		TotalTokens: answer.Usage.Total,
 	}
 	if answer.FirstToken > 0 {
 		first := int(answer.FirstToken.Milliseconds())

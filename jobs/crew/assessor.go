@@ -58,6 +58,7 @@ func (a *assessor) assessPending() {
 		return
 	}
 	if err := a.assess(a.ctx, items); err != nil && a.ctx.Err() == nil {
-		a.log.WarnContext(a.ctx, "questions not assessed, will be assessed when the launch ends", "questions", len(items), "error", err)
+		a.log.WarnContext(a.ctx, "questions not assessed, will be assessed when the launch ends", "questions", len(items),
+			"error", err)
 	}
 }

@@ -46,7 +46,8 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	target := c.Task.Target(unit.Target)
 	c.Observer.CallEnded(target, answer)
 	if answer.RetryAfter > 0 {
-		if err := engine.NewLanes(c.Store).PostponeOrigin(ctx, c.Origins[unit.Target], min(answer.RetryAfter, maxPostpone)); err != nil {
+		if err := engine.NewLanes(c.Store).PostponeOrigin(ctx, c.Origins[unit.Target],
+			min(answer.RetryAfter, maxPostpone)); err != nil {
 			c.Log.WarnContext(ctx, "agent's Retry-After not stored, ignoring it", "error", err)
 		}
 	}

@@ -124,12 +124,14 @@ func (s *Crews) join(launch Launch, lease db.Lease) *crew {
 		c.lanes.Add(1)
 		return c
 	}
-	c := &crew{Config: s.config, Launch: launch, lease: lease, gate: newGate(), closing: make(chan struct{}), recorded: make(chan struct{})}
+	c := &crew{Config: s.config, Launch: launch, lease: lease, gate: newGate(), closing: make(chan struct{}),
+		recorded: make(chan struct{})}
 	c.unstreamed = newUnstreamed(launch.Task.Targets)
 	c.Log = s.config.Log.With("task_id", launch.TaskID, "launch_id", launch.LaunchID)
 	c.calls, c.cut = context.WithCancel(c.Calls)
 	c.supply = newSupply(slices.Sorted(maps.Keys(launch.Targets)))
-	c.supply.claim, c.supply.gate, c.supply.lanes, c.supply.leaving, c.supply.contain = c.claim, c.gate, &c.lanes, c.Leaving, c.contain
+	c.supply.claim, c.supply.gate, c.supply.lanes, c.supply.leaving, c.supply.contain = c.claim, c.gate, &c.lanes,
+		c.Leaving, c.contain
 	c.recorder = &recorder{
 		store: engine.NewRecorder(s.config.Store), taskID: launch.TaskID, log: c.Log, ctx: c.Calls, contain: c.contain,
 		onStored: c.stored, onAbandoned: c.returnUnits, outcomes: make(chan outcome, maxBatch),
@@ -330,6 +332,7 @@ func (c *crew) stored(results []engine.Result, refused []db.Unit) {
 	}
 	for _, unit := range refused {
 		c.Observer.LateResult()
-		c.Log.WarnContext(c.Calls, "late result rejected, another worker has claimed the unit", "unit_id", unit.ID, "epoch", unit.Epoch)
+		c.Log.WarnContext(c.Calls, "late result rejected, another worker has claimed the unit", "unit_id", unit.ID, "epoch",
+			unit.Epoch)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// errand is the purpose of a unit's calls: to ask an agent the unit's question, to have a judge rate an answer, or to have a model
-// group the question's answers.
+// errand is the purpose of a unit's calls: to ask an agent the unit's question, to have a judge rate an answer, or to
+// have a model group the question's answers.
 // A unit keeps its errand through all its attempts.
 type errand interface {
 	// prepare reads the data for the next call. If it cannot be read now, prepare parks the unit. In all other

@@ -20,16 +20,20 @@ func TestACallBeginsOnlyUnderAFreshClaimOfARunningLaunch(t *testing.T) {
 		later                          func(*gate)
 		may                            bool
 	}{
-		"fresh":                             {may: true},
-		"the launch has ended":              {isClosed: true},
-		"the worker leaves":                 {isLeaving: true},
-		"claimed before a freeze":           {claimedAgo: claimFreshFor},
-		"its rate-limit slot has passed":    {claimedAgo: limitedClaimFreshFor, isLimited: true},
-		"waited for its slot":               {claimedAgo: claimFreshFor, wait: claimFreshFor, may: true},
-		"confirmed again while it waits":    {confirmedAgo: gateFreshFor, later: func(g *gate) { g.confirm(time.Now()) }, may: true},
-		"ended while it waits":              {confirmedAgo: gateFreshFor, later: (*gate).close},
-		"not confirmed in time":             {claimedAgo: claimFreshFor - 50*time.Millisecond, confirmedAgo: gateFreshFor},
-		"an older confirmation counts less": {confirmedAgo: 0, later: func(g *gate) { g.confirm(time.Now().Add(-time.Hour)) }, may: true},
+		"fresh":                          {may: true},
+		"the launch has ended":           {isClosed: true},
+		"the worker leaves":              {isLeaving: true},
+		"claimed before a freeze":        {claimedAgo: claimFreshFor},
+		"its rate-limit slot has passed": {claimedAgo: limitedClaimFreshFor, isLimited: true},
+		"waited for its slot":            {claimedAgo: claimFreshFor, wait: claimFreshFor, may: true},
+		"confirmed again while it waits": {confirmedAgo: gateFreshFor, later: func(g *gate) {
+			g.confirm(time.Now())
+		}, may: true},
+		"ended while it waits":  {confirmedAgo: gateFreshFor, later: (*gate).close},
+		"not confirmed in time": {claimedAgo: claimFreshFor - 50*time.Millisecond, confirmedAgo: gateFreshFor},
+		"an older confirmation counts less": {confirmedAgo: 0, later: func(g *gate) {
+			g.confirm(time.Now().Add(-time.Hour))
+		}, may: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

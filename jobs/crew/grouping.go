@@ -10,7 +10,8 @@ import (
 	"wending/jobs/tasks"
 )
 
-// grouping has a model group a question's answers by meaning, with one call, and a second one if the first reply is not certain.
+// grouping has a model group a question's answers by meaning, with one call, and a second one if the first reply is not
+// certain.
 type grouping struct {
 	plain
 	// grouper groups the answers; nil until they are read.
@@ -62,7 +63,8 @@ func (g *grouping) end(c *crew, unit *claimed, answer protocol.Answer) (result *
 	g.said.add(answer)
 	needsAgain := false
 	if answer.Status != protocol.Succeeded {
-		g.result.ErrorCode, g.result.ErrorMessage = answer.ErrorCode, evaluate.JudgeUnanswered(answer.ErrorCode, answer.ErrorMessage)
+		g.result.ErrorCode, g.result.ErrorMessage = answer.ErrorCode,
+			evaluate.JudgeUnanswered(answer.ErrorCode, answer.ErrorMessage)
 	} else if reply, isRead := g.grouper.Read(string(answer.Text), isAgain); isRead {
 		g.replies = append(g.replies, reply)
 		needsAgain = !isAgain && !g.grouper.IsCertain(reply)

@@ -40,7 +40,8 @@ func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 			err = journal.New(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, kept)
 		}
 		if err != nil {
-			c.Log.WarnContext(c.calls, "accepted job not stored, the agent will be called again if this worker is lost", "unit_id", unit.ID, "error", err)
+			c.Log.WarnContext(c.calls, "accepted job not stored, the agent will be called again if this worker is lost",
+				"unit_id", unit.ID, "error", err)
 		}
 	}
 }

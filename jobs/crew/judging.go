@@ -56,7 +56,8 @@ func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
 
 // call asks for a vote.
 func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
-	request := tasks.AskJudge(c.Task, c.Task.Target(unit.Target), c.Targets[unit.Target], j.judge, j.values, c.LaunchID, unit.ID, j.asked+1)
+	request := tasks.AskJudge(c.Task, c.Task.Target(unit.Target), c.Targets[unit.Target], j.judge, j.values, c.LaunchID,
+		unit.ID, j.asked+1)
 	return c.send(ctx, c.Models, request)
 }
 
@@ -89,7 +90,8 @@ func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *e
 	j.said.add(answer)
 	switch {
 	case answer.Status != protocol.Succeeded:
-		j.result.ErrorCode, j.result.ErrorMessage = answer.ErrorCode, evaluate.JudgeUnanswered(answer.ErrorCode, answer.ErrorMessage)
+		j.result.ErrorCode, j.result.ErrorMessage = answer.ErrorCode,
+			evaluate.JudgeUnanswered(answer.ErrorCode, answer.ErrorMessage)
 	default:
 		if vote, isRead := j.judge.Read(string(answer.Text)); isRead {
 			j.votes = append(j.votes, vote)
@@ -103,7 +105,8 @@ func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *e
 		return nil, true
 	}
 	verdict := j.judge.Decide(j.votes)
-	j.result.Score, j.result.Passed, j.result.Ratings, j.result.IsDefault = verdict.Score, verdict.Passed, verdict.Ratings, verdict.IsDefault
+	j.result.Score, j.result.Passed, j.result.Ratings, j.result.IsDefault = verdict.Score, verdict.Passed, verdict.Ratings,
+		verdict.IsDefault
 	j.result.Reason, j.result.Raw = verdict.Reason, j.said.text()
 	if !verdict.IsDefault {
 		j.result.ErrorCode, j.result.ErrorMessage = "", ""

@@ -109,7 +109,8 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	}
 	for range count {
 		best := cheapest(open, wants, paces, func(line *line, units, used int) bool {
-			return line.isLimited && units >= waiting || left > 1 && !line.hasEnded && used >= max(1, min(lanes/16, lanes/(4*left)))
+			return line.isLimited && units >= waiting || left > 1 && !line.hasEnded &&
+				used >= max(1, min(lanes/16, lanes/(4*left)))
 		}, lanes)
 		if best < 0 {
 			break
@@ -128,7 +129,8 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 // cheapest returns the index of the open line whose next unit costs least, measured by the time its calls occupy
 // lanes; -1 if isFull returns true for all of them. isFull is called with a line, the number of units already
 // wanted of it, and the number of lanes that it would use.
-func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(line *line, units, used int) bool, lanes int) int {
+func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(line *line, units, used int) bool,
+	lanes int) int {
 	best, least := -1, time.Duration(0)
 	for n, line := range open {
 		used := len(line.begun) + line.ready + wants[n].Units

@@ -100,7 +100,9 @@ func TestEveryTargetHasItsTurnUnderASharedLimit(t *testing.T) {
 func TestALaneStaysForAUnitThatIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := plainSupply(t, 2, func(int) (db.Claim, error) { return db.Claim{Units: units(1), Limits: []db.Limit{{Allowed: 2}}}, nil })
+		s, _ := plainSupply(t, 2, func(int) (db.Claim, error) {
+			return db.Claim{Units: units(1), Limits: []db.Limit{{Allowed: 2}}}, nil
+		})
 		got := s.next()
 		require.NotNil(t, got.unit)
 		s.park(*got.unit, time.Second)

@@ -144,7 +144,8 @@ func unrecordable(result engine.Result) engine.Result {
 	}
 	if said := result.Judgement; said != nil {
 		return engine.Result{Unit: result.Unit, Judgement: &engine.Judgement{
-			Score: said.Score, Ratings: map[string]float64{}, IsDefault: true, ErrorCode: codeInternal, ErrorMessage: "The judgement could not be stored because of an internal error",
+			Score: said.Score, Ratings: map[string]float64{}, IsDefault: true, ErrorCode: codeInternal,
+			ErrorMessage: "The judgement could not be stored because of an internal error",
 		}}
 	}
 	if result.Turn != nil { // later turns would be asked as if this one had been answered

@@ -46,7 +46,8 @@ func recordAll(t *testing.T, ctx context.Context, store *scriptedStore, n int) r
 		}
 	}
 	r := &recorder{
-		store: store, log: slog.New(slog.NewTextHandler(io.Discard, nil)), ctx: ctx, contain: contain, outcomes: make(chan outcome, maxBatch),
+		store: store, log: slog.New(slog.NewTextHandler(io.Discard, nil)), ctx: ctx, contain: contain,
+		outcomes: make(chan outcome, maxBatch),
 		onStored: func(results []engine.Result, refused []db.Unit) {
 			add(&got.stored, unitsOf(results))
 			add(&got.refused, refused)

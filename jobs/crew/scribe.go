@@ -40,8 +40,8 @@ type EventStore interface {
 	Append(ctx context.Context, entries []journal.Entry) error
 }
 
-// Scribe records the events of one process. Calls never wait for it: events are kept in memory and stored once a second, so a crash
-// costs the last second of events and never a result.
+// Scribe records the events of one process. Calls never wait for it: events are kept in memory and stored once a
+// second, so a crash costs the last second of events and never a result.
 type Scribe struct {
 	store EventStore
 	log   *slog.Logger
@@ -161,7 +161,8 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 		return
 	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil:
 		if !errors.Is(err, db.ErrGone) {
-			s.log.ErrorContext(ctx, "events of a call cannot be stored, dropping them", "unit_id", entries[0].UnitID, "error", err)
+			s.log.ErrorContext(ctx, "events of a call cannot be stored, dropping them", "unit_id", entries[0].UnitID,
+				"error", err)
 		}
 		calls[0].giveUp()
 		return
@@ -280,7 +281,8 @@ func (c *Call) noteAsset(kind event.Type, data *event.Data) {
 	}
 	c.scribe.inline.Add(int64(size))
 	data.Path = c.freePath(data.Path)
-	id := uuid.NewSHA1(c.entry.TaskID, fmt.Appendf(nil, "%d %d %d %s", c.entry.UnitID, c.entry.Epoch, c.attempt, data.Path))
+	id := uuid.NewSHA1(c.entry.TaskID, fmt.Appendf(nil, "%d %d %d %s", c.entry.UnitID, c.entry.Epoch, c.attempt,
+		data.Path))
 	data.AssetID = &id
 	c.assets = append(c.assets, journal.AnnouncedAsset{
 		ID: id, Number: len(c.assets) + 1, Attempt: c.attempt, Path: data.Path, Kind: data.Kind,
@@ -316,7 +318,9 @@ func (c *Call) freePath(given string) string {
 func (c *Call) Assets() []journal.AnnouncedAsset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one journal.AnnouncedAsset) bool { return one.IsPreview || one.Attempt != c.attempt })
+	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one journal.AnnouncedAsset) bool {
+		return one.IsPreview || one.Attempt != c.attempt
+	})
 }
 
 // toolOf returns the index of the tool call that data is about: the one with its id, or else the last one with its
@@ -332,7 +336,8 @@ func (c *Call) toolOf(at int, data event.Data) int {
 	if n >= maxTools {
 		return -1
 	}
-	c.tools = append(c.tools, journal.Tool{Number: c.toolsBefore + n + 1, Tool: data.Name, ToolID: data.ID, Status: event.Started, StartedMS: at})
+	c.tools = append(c.tools, journal.Tool{Number: c.toolsBefore + n + 1, Tool: data.Name, ToolID: data.ID,
+		Status: event.Started, StartedMS: at})
 	return n
 }
 
@@ -430,7 +435,8 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 			break
 		}
 		entry.Assets = append(entry.Assets, journal.FoundAsset{
-			AssetSource: journal.AssetSource{TaskID: entry.TaskID, UnitID: entry.UnitID, Epoch: entry.Epoch, ItemID: entry.ItemID, Target: c.target}, AnnouncedAsset: one,
+			AssetSource: journal.AssetSource{TaskID: entry.TaskID, UnitID: entry.UnitID, Epoch: entry.Epoch,
+				ItemID: entry.ItemID, Target: c.target}, AnnouncedAsset: one,
 		})
 	}
 	if reached, since := c.log.Progress(); isOpen && time.Since(since) >= longCall {

@@ -181,15 +181,25 @@ func TestToolsEndWithTheirCall(t *testing.T) {
 		status string
 		reason string
 	}{
-		"completed": {func(c *Call) { c.Emit(event.Tool, event.Data{Name: "t", Status: event.Completed}) }, event.Completed, ""},
+		"completed": {func(c *Call) {
+			c.Emit(event.Tool, event.Data{Name: "t", Status: event.Completed})
+		}, event.Completed, ""},
 		"left open": {func(*Call) {}, event.Completed, ""},
-		"below 100": {func(c *Call) { c.Emit(event.ProgressUpdate, event.Data{Progress: percent(60)}) }, event.Failed, unfinished},
+		"below 100": {func(c *Call) {
+			c.Emit(event.ProgressUpdate, event.Data{Progress: percent(60)})
+		}, event.Failed, unfinished},
 		"completed below": {func(c *Call) {
 			c.Emit(event.Tool, event.Data{Name: "t", Status: event.Completed, Progress: percent(80)})
 		}, event.Failed, unfinished},
-		"reached 100":        {func(c *Call) { c.Emit(event.ProgressUpdate, event.Data{Progress: percent(100)}) }, event.Completed, ""},
-		"its own failure":    {func(c *Call) { c.Emit(event.Tool, event.Data{Name: "t", Status: event.Failed, Message: "no"}) }, event.Failed, "no"},
-		"the call's failure": {func(c *Call) { c.Emit(event.ErrorOccurred, event.Data{Message: "cut"}) }, event.Failed, "cut"},
+		"reached 100": {func(c *Call) {
+			c.Emit(event.ProgressUpdate, event.Data{Progress: percent(100)})
+		}, event.Completed, ""},
+		"its own failure": {func(c *Call) {
+			c.Emit(event.Tool, event.Data{Name: "t", Status: event.Failed, Message: "no"})
+		}, event.Failed, "no"},
+		"the call's failure": {func(c *Call) {
+			c.Emit(event.ErrorOccurred, event.Data{Message: "cut"})
+		}, event.Failed, "cut"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -150,7 +150,8 @@ func TestOnlyAnEmptyQueueDrainsTheSupply(t *testing.T) {
 	} {
 		s := newSupply([]int{1})
 		s.lanes, s.gate = new(atomic.Int64), newGate()
-		s.distribute([]db.Want{{Target: 1, Units: 2}}, db.Claim{Limits: test.limits, Units: units(test.units)}, nil, time.Now())
+		s.distribute([]db.Want{{Target: 1, Units: 2}}, db.Claim{Limits: test.limits, Units: units(test.units)}, nil,
+			time.Now())
 		require.Equal(t, test.drained, s.isDrainedLocked(), name)
 	}
 }

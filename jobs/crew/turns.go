@@ -57,7 +57,8 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 	}
 	earlier, err := journal.NewAssets(c.Store).Earlier(ctx, unit.Item.ID, unit.Variant, unit.RunIndex)
 	if err != nil {
-		c.Log.WarnContext(ctx, "files of earlier turns not read, their names are sent as they are", "unit_id", unit.ID, "error", err)
+		c.Log.WarnContext(ctx, "files of earlier turns not read, their names are sent as they are", "unit_id", unit.ID,
+			"error", err)
 		return
 	}
 	addresses := map[string]string{}
@@ -96,5 +97,6 @@ func (c *crew) endTurn(asked *openTurn, answer protocol.Answer, conversationID s
 	if answer.Status == protocol.Succeeded {
 		return &engine.Turn{ConversationID: conversationID, Later: asked.Later}
 	}
-	return &engine.Turn{ConversationID: asked.ConversationID, Later: asked.Later, Stops: c.Task.OnTurnFailure == db.TurnFailureStops}
+	return &engine.Turn{ConversationID: asked.ConversationID, Later: asked.Later,
+		Stops: c.Task.OnTurnFailure == db.TurnFailureStops}
 }

@@ -46,7 +46,8 @@ var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cr
 
 // macros are the names that stand for expressions.
 var macros = map[string]string{
-	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+	"@daily": "0 0 * * *", "@midnight": "0 0 * * *",
 	"@hourly": "0 * * * *",
 }
 
@@ -133,7 +134,8 @@ func (p Plan) Next(after time.Time) time.Time {
 	// The local time is treated as if it were UTC, in which every minute occurs once.
 	spec.Location = time.UTC
 	local := after.In(p.zone)
-	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC).Add(-margin)
+	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(),
+		local.Nanosecond(), time.UTC).Add(-margin)
 	for {
 		if wall = spec.Next(wall); wall.IsZero() {
 			return wall
@@ -241,7 +243,8 @@ type Shape struct{ Minutes, Hours, Days, Months, Weekdays []int }
 
 // Shape returns the shape of the expression.
 func (p Plan) Shape() Shape {
-	return Shape{named(p.fields.Minute, 0, 59), named(p.fields.Hour, 0, 23), named(p.fields.Dom, 1, 31), named(p.fields.Month, 1, 12), named(p.fields.Dow, 0, 6)}
+	return Shape{named(p.fields.Minute, 0, 59), named(p.fields.Hour, 0, 23), named(p.fields.Dom, 1, 31),
+		named(p.fields.Month, 1, 12), named(p.fields.Dow, 0, 6)}
 }
 
 // star is set in the parser's result for * and */n.

@@ -39,7 +39,8 @@ func TestTheNextTimes(t *testing.T) {
 		{"shown twice, so the first time", "30 1 * * *", "America/New_York", "2026-11-01T04:00:00Z", "2026-11-01T05:30:00Z"},
 		{"and not the second", "30 1 * * *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"},
 		{"asked between the two", "30 1 * * *", "America/New_York", "2026-11-01T05:45:00Z", "2026-11-02T06:30:00Z"},
-		{"an interval goes on through the hour that comes twice", "*/30 * * * *", "America/New_York", "2026-11-01T05:30:00Z", "2026-11-01T06:00:00Z"},
+		{"an interval goes on through the hour that comes twice", "*/30 * * * *", "America/New_York", "2026-11-01T05:30:00Z",
+			"2026-11-01T06:00:00Z"},
 		{"and again", "*/30 * * * *", "America/New_York", "2026-11-01T06:00:00Z", "2026-11-01T06:30:00Z"},
 		{"half an hour of change", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T14:00:00Z", "2026-10-03T15:30:00Z"},
 		{"a day that is left out", "0 12 30 12 *", "Pacific/Apia", "2011-12-29T00:00:00Z", "2011-12-30T10:00:00Z"},
@@ -51,7 +52,8 @@ func TestTheNextTimes(t *testing.T) {
 // Over a year with both changes a daily time occurs once a day, and never twice.
 func TestADailyTimeComesOnceADay(t *testing.T) {
 	t.Parallel()
-	for _, zone := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Shanghai", "Africa/Casablanca", "America/St_Johns"} {
+	for _, zone := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Shanghai",
+		"Africa/Casablanca", "America/St_Johns"} {
 		for _, expression := range []string{"0 2 * * *", "30 2 * * *", "59 1 * * *", "0 0 * * *", "30 1 * * *", "0 3 * * *"} {
 			p, next, days := plan(t, expression, zone), at(t, "2026-01-01T12:00:00Z"), map[string]int{}
 			location, err := time.LoadLocation(zone)
@@ -73,7 +75,8 @@ func TestADailyTimeComesOnceADay(t *testing.T) {
 
 func TestWhatIsNoPlan(t *testing.T) {
 	t.Parallel()
-	for _, expression := range []string{"", "* * * *", "0 0 2 * * *", "61 * * * *", "0 25 * * *", "@never", "@every 1h", "TZ=UTC 0 2 * * *", "a b c d e", "0 2 * * mon-"} {
+	for _, expression := range []string{"", "* * * *", "0 0 2 * * *", "61 * * * *", "0 25 * * *", "@never", "@every 1h",
+		"TZ=UTC 0 2 * * *", "a b c d e", "0 2 * * mon-"} {
 		_, err := cron.Parse(expression, "UTC")
 		require.ErrorIs(t, err, cron.ErrExpression, expression)
 	}
@@ -97,9 +100,11 @@ func TestMissedTimesAreCounted(t *testing.T) {
 func TestSundayHasTwoNumbers(t *testing.T) {
 	t.Parallel()
 	for expression, same := range map[string]string{
-		"0 9 * * 7": "0 9 * * 0", "0 9 * * 5-7": "0 9 * * 5,6,0", "0 9 * * 1-7": "0 9 * * 0-6", "0 9 * * 1,7": "0 9 * * 0,1", "0 9 * * 1-7/2": "0 9 * * 1,3,5,0",
+		"0 9 * * 7": "0 9 * * 0", "0 9 * * 5-7": "0 9 * * 5,6,0", "0 9 * * 1-7": "0 9 * * 0-6", "0 9 * * 1,7": "0 9 * * 0,1",
+		"0 9 * * 1-7/2": "0 9 * * 1,3,5,0",
 		"0 9 * * mon-7": "0 9 * * 0-6", "0 9 * * 7-7": "0 9 * * 0",
-		"@daily": "0 0 * * *", "@Weekly": "0 0 * * 0", " @monthly ": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@hourly": "0 * * * *", "@midnight": "0 0 * * *",
+		"@daily": "0 0 * * *", "@Weekly": "0 0 * * 0", " @monthly ": "0 0 1 * *", "@yearly": "0 0 1 1 *",
+		"@hourly": "0 * * * *", "@midnight": "0 0 * * *",
 	} {
 		from := at(t, "2026-11-22T17:59:59Z")
 		for range 20 {
@@ -132,10 +137,13 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 func TestTheShortestTimeBetweenTwo(t *testing.T) {
 	t.Parallel()
 	for expression, minutes := range map[string]int{
-		"* * * * *": 1, "*/5 * * * *": 5, "*/7 * * * *": 4, "0 * * * *": 60, "0,3 2 * * *": 3, "0 2 * * *": 24 * 60, "59,0 * * * *": 1, "*/15 9-17 * * 1-5": 15,
-		"58 9 * * *": 24 * 60, "0,58 9,11 * * *": 58, "2,58 9,10 * * *": 4, "0 */2 * * *": 120, "1-2 2 29 2 *": 1, "30 9 * * 1": 24 * 60,
-		"0 0 * * *": 24 * 60, "1,59 0,23 * * *": 2, // over midnight
-		"1,59 0,23 1 * *": 58, "1,59 0,23 31 12 *": 58, "1,59 0,23 31,1 * *": 2, "1,59 0,23 28,29 2 *": 2, "1,59 0,23 * * 1": 58, "1,59 0,23 1 * 2": 2,
+		"* * * * *": 1, "*/5 * * * *": 5, "*/7 * * * *": 4, "0 * * * *": 60, "0,3 2 * * *": 3, "0 2 * * *": 24 * 60,
+		"59,0 * * * *": 1, "*/15 9-17 * * 1-5": 15,
+		"58 9 * * *": 24 * 60, "0,58 9,11 * * *": 58, "2,58 9,10 * * *": 4, "0 */2 * * *": 120, "1-2 2 29 2 *": 1,
+		"30 9 * * 1": 24 * 60,
+		"0 0 * * *":  24 * 60, "1,59 0,23 * * *": 2, // over midnight
+		"1,59 0,23 1 * *": 58, "1,59 0,23 31 12 *": 58, "1,59 0,23 31,1 * *": 2, "1,59 0,23 28,29 2 *": 2,
+		"1,59 0,23 * * 1": 58, "1,59 0,23 1 * 2": 2,
 	} {
 		require.Equal(t, minutes, plan(t, expression, "Asia/Shanghai").Shortest(), expression)
 	}

@@ -44,9 +44,11 @@ func (d *Dataset) RefuseKnown(ids, series []string) error {
 		var wrong RowError
 		switch {
 		case slices.Contains(ids, row.QuestionID):
-			wrong = RowError{Row: row.Number, Column: ColumnID, Problem: "known_id", Args: map[string]any{"ID": shorten(row.QuestionID, 80)}}
+			wrong = RowError{Row: row.Number, Column: ColumnID, Problem: "known_id",
+				Args: map[string]any{"ID": shorten(row.QuestionID, 80)}}
 		case row.Series != "" && slices.Contains(series, row.Series):
-			wrong = RowError{Row: row.Number, Column: columnsSeries[0], Problem: "known_series", Args: map[string]any{"Series": shorten(row.Series, 80)}}
+			wrong = RowError{Row: row.Number, Column: columnsSeries[0], Problem: "known_series",
+				Args: map[string]any{"Series": shorten(row.Series, 80)}}
 		default:
 			continue
 		}

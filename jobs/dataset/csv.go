@@ -189,7 +189,8 @@ func isGB18030(content []byte) bool {
 		case r == utf8.RuneError:
 			return false
 		case r < 0x80:
-		case (r >= 0x4E00 && r <= 0x9FFF) || (r >= 0x3000 && r <= 0x303F) || (r >= 0xFF00 && r <= 0xFFEF) || (r >= 0x2010 && r <= 0x2027) || r >= 0x20000:
+		case (r >= 0x4E00 && r <= 0x9FFF) || (r >= 0x3000 && r <= 0x303F) || (r >= 0xFF00 && r <= 0xFFEF) ||
+			(r >= 0x2010 && r <= 0x2027) || r >= 0x20000:
 			common++
 		default:
 			other++

@@ -52,7 +52,8 @@ const (
 
 // Codes lists all codes.
 var Codes = []string{
-	CodeFormatUnsupported, CodeUnreadable, CodeTooComplex, CodeSchemaInvalid, CodeEmpty, CodeTooManyRows, CodeEncodingInvalid, CodeDuplicateID,
+	CodeFormatUnsupported, CodeUnreadable, CodeTooComplex, CodeSchemaInvalid, CodeEmpty, CodeTooManyRows,
+	CodeEncodingInvalid, CodeDuplicateID,
 	CodeRowInvalid,
 }
 
@@ -100,10 +101,13 @@ func Guess(columns []string) (guess Layout) {
 		}
 		return ""
 	}
-	guess.Question = likely([]string{ColumnQuestion, "问题", "题目", "提问", "用户问题", "问", "prompt", "query", "questions", "input", "instruction", "question_text", "user_input", "q"})
-	guess.Answer = likely([]string{ColumnAnswer, "标准答案", "参考答案", "答案", "正确答案", "标准回答", "参考回答", "回答", "答", "answer", "reference_answer", "expected_answer", "expected",
+	guess.Question = likely([]string{ColumnQuestion, "问题", "题目", "提问", "用户问题", "问", "prompt", "query", "questions",
+		"input", "instruction", "question_text", "user_input", "q"})
+	guess.Answer = likely([]string{ColumnAnswer, "标准答案", "参考答案", "答案", "正确答案", "标准回答", "参考回答", "回答", "答", "answer",
+		"reference_answer", "expected_answer", "expected",
 		"expected_output", "reference", "ground_truth", "gold", "target", "answers", "output", "response", "label", "a"})
-	guess.ID = likely([]string{ColumnID, "编号", "题号", "题目编号", "问题编号", "题目ID", "问题ID", "序号", "id", "qid", "question id", "questionid", "no", "no.", "number"})
+	guess.ID = likely([]string{ColumnID, "编号", "题号", "题目编号", "问题编号", "题目ID", "问题ID", "序号", "id", "qid", "question id",
+		"questionid", "no", "no.", "number"})
 	return guess
 }
 
@@ -246,7 +250,8 @@ func sniff(content []byte) string {
 	begin := strings.ToLower(string(bytes.TrimLeftFunc(content[:min(len(content), 512)], func(r rune) bool {
 		return unicode.IsSpace(r) || r == '\uFEFF'
 	})))
-	if strings.HasPrefix(begin, "<!doctype html") || strings.HasPrefix(begin, "<html") || strings.HasPrefix(begin, "<table") {
+	if strings.HasPrefix(begin, "<!doctype html") || strings.HasPrefix(begin, "<html") ||
+		strings.HasPrefix(begin, "<table") {
 		return "HTML"
 	}
 	if strings.HasPrefix(begin, "<?xml") {
@@ -374,7 +379,8 @@ func (c *collector) header(cells []string) error {
 	if len(columns) == 1 && strings.ContainsAny(columns[0], ";\t|") {
 		return problem(CodeSchemaInvalid, "separator", "Separator", separatorOf(columns[0]))
 	}
-	refused := problem(CodeSchemaInvalid, "missing", "Missing", strings.Join(missing, ", "), "Found", shorten(strings.Join(columns, ", "), 200))
+	refused := problem(CodeSchemaInvalid, "missing", "Missing", strings.Join(missing, ", "), "Found",
+		shorten(strings.Join(columns, ", "), 200))
 	refused.Columns = columns
 	return refused
 }
@@ -393,7 +399,8 @@ func (c *collector) positionOf(names []string) int {
 
 // role returns the role of a column, given its name in lower case; empty for a variable.
 func (c *collector) role(folded string) string {
-	id, question, answer := strings.ToLower(clean(c.layout.ID)), strings.ToLower(clean(c.layout.Question)), strings.ToLower(clean(c.layout.Answer))
+	id, question, answer := strings.ToLower(clean(c.layout.ID)), strings.ToLower(clean(c.layout.Question)),
+		strings.ToLower(clean(c.layout.Answer))
 	switch {
 	case folded == "":
 		return ""
@@ -403,7 +410,8 @@ func (c *collector) role(folded string) string {
 		return ColumnQuestion
 	case folded == answer:
 		return ColumnAnswer
-	case folded == ColumnID && id != "", folded == ColumnQuestion && question != "", folded == ColumnAnswer && answer != "":
+	case folded == ColumnID && id != "", folded == ColumnQuestion && question != "", folded == ColumnAnswer &&
+		answer != "":
 		return "" // another column has its role
 	case slices.Contains([]string{ColumnID, ColumnQuestion, ColumnAnswer, ColumnSystem, ColumnContext}, folded):
 		return folded
@@ -444,8 +452,9 @@ func (c *collector) row(number int, cells []string) {
 		return
 	}
 	row := Row{
-		Number: number, QuestionID: clean(c.cell(cells, ColumnID)), Question: c.cell(cells, ColumnQuestion), StandardAnswer: c.cell(cells, ColumnAnswer),
-		SystemPrompt: c.optional(cells, ColumnSystem), UserContext: c.optional(cells, ColumnContext),
+		Number: number, QuestionID: clean(c.cell(cells, ColumnID)), Question: c.cell(cells, ColumnQuestion),
+		StandardAnswer: c.cell(cells, ColumnAnswer),
+		SystemPrompt:   c.optional(cells, ColumnSystem), UserContext: c.optional(cells, ColumnContext),
 	}
 	if len([]rune(row.QuestionID)) > MaxID {
 		fail(ColumnID, "long_id", "Max", MaxID)

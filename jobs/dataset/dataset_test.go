@@ -51,7 +51,8 @@ func TestEveryFormatReadsToTheRowsOfItsCSV(t *testing.T) {
 func TestEveryRealQuestionSetIsRead(t *testing.T) {
 	t.Parallel()
 	qa := filepath.Join("testdata", "qa")
-	for name, rows := range map[string]int{"truthfulqa_817.csv": 817, "gsm8k_test_1000.csv": 1000, "gsm8k_worked_100.csv": 100,
+	for name, rows := range map[string]int{"truthfulqa_817.csv": 817, "gsm8k_test_1000.csv": 1000,
+		"gsm8k_worked_100.csv":      100,
 		"chinese_simpleqa_1000.csv": 1000, "cmrc2018_dev_120.csv": 120, "mtbench_80x2.csv": 160, "simpleqa_1000.csv": 1000} {
 		set, err := readFile(t, filepath.Join(qa, name))
 		require.NoError(t, err, name)
@@ -71,7 +72,8 @@ func TestTurnsOfConversations(t *testing.T) {
 	read := func(content string) (*dataset.Dataset, error) {
 		return dataset.Read(t.Context(), "q.csv", []byte(content), dataset.Layout{})
 	}
-	for name, columns := range map[string]string{"the contract's": "series,turn", "aico's": "session_group,order_in_series", "spec/002's": "Series_Index, TURN "} {
+	for name, columns := range map[string]string{"the contract's": "series,turn",
+		"aico's": "session_group,order_in_series", "spec/002's": "Series_Index, TURN "} {
 		set, err := read("question,standard_answer," + columns + "\nq2,a,x,2\nsingle,a,,\nq1,a,x,1.0\n")
 		require.NoError(t, err, name)
 		var turns []string
@@ -196,7 +198,8 @@ func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
 
 func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	t.Parallel()
-	_, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer\nok,1\n ,2\n\nfine,3,extra\nshort\n\u3000,4\n"), dataset.Layout{})
+	_, err := dataset.Read(t.Context(), "q.csv",
+		[]byte("question,standard_answer\nok,1\n ,2\n\nfine,3,extra\nshort\n\u3000,4\n"), dataset.Layout{})
 	var refused *dataset.Error
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
@@ -208,12 +211,15 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 	require.Equal(t, []int{3, 5, 6, 7}, rows)
 	require.Equal(t, []string{"blank_question", "long_row", "short_row", "blank_question"}, problems)
 
-	_, err = dataset.Read(t.Context(), "both.csv", []byte("question_id,question,standard_answer\nq1,a,b\nq1,c,d\nq2,,x\n"), dataset.Layout{})
+	_, err = dataset.Read(t.Context(), "both.csv", []byte("question_id,question,standard_answer\nq1,a,b\nq1,c,d\nq2,,x\n"),
+		dataset.Layout{})
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, dataset.CodeRowInvalid, refused.Code)
-	require.Equal(t, []int{3, 4}, []int{refused.Details[0].Row, refused.Details[1].Row}, "repeated ids are listed with the rest")
+	require.Equal(t, []int{3, 4}, []int{refused.Details[0].Row, refused.Details[1].Row},
+		"repeated ids are listed with the rest")
 
-	_, err = dataset.Read(t.Context(), "many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)), dataset.Layout{})
+	_, err = dataset.Read(t.Context(), "many.csv", []byte("question,standard_answer\n"+strings.Repeat(",x\n", 30)),
+		dataset.Layout{})
 	require.ErrorAs(t, err, &refused)
 	require.Len(t, refused.Details, 20)
 	require.Equal(t, 30, refused.Args["Count"])
@@ -221,7 +227,8 @@ func TestRowErrorsAreListedTogetherWithTheirRowNumbers(t *testing.T) {
 
 func TestCellsComeAsTheyStand(t *testing.T) {
 	t.Parallel()
-	set, err := dataset.Read(t.Context(), "q.csv", []byte("question,standard_answer,Level \r\n\" a\r\nb\nc \"\"x\"\"\", 5\" ,\r\nq2,,hard"), dataset.Layout{})
+	set, err := dataset.Read(t.Context(), "q.csv",
+		[]byte("question,standard_answer,Level \r\n\" a\r\nb\nc \"\"x\"\"\", 5\" ,\r\nq2,,hard"), dataset.Layout{})
 	require.NoError(t, err)
 	require.Equal(t, " a\r\nb\nc \"x\"", set.Rows[0].Question)
 	require.Equal(t, " 5\" ", set.Rows[0].StandardAnswer)
@@ -371,7 +378,8 @@ func TestGB18030IsReadWhereItIsAskedFor(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got.Rows, len(plain.Rows))
 	for n, row := range got.Rows {
-		require.Equal(t, []string{plain.Rows[n].Question, plain.Rows[n].StandardAnswer}, []string{row.Question, row.StandardAnswer})
+		require.Equal(t, []string{plain.Rows[n].Question, plain.Rows[n].StandardAnswer},
+			[]string{row.Question, row.StandardAnswer})
 	}
 	for _, name := range []string{"bad/mixed_utf8_and_gbk.csv", "bad/utf16_no_bom.csv", "bad/invalid_utf8.csv"} {
 		other, err := os.ReadFile("testdata/" + name)

@@ -39,7 +39,8 @@ func TestHostileFilesAreRefusedWithinTheirBudget(t *testing.T) {
 			grown := peak(func() { _, err = dataset.Read(t.Context(), file.Name, file.Content, dataset.Layout{}) }) >> 20
 			var refused *dataset.Error
 			require.ErrorAs(t, err, &refused, "%v", err)
-			t.Logf("%7d bytes: %v, heap %+d MiB: %v", len(file.Content), time.Since(start).Round(time.Millisecond), grown, refused)
+			t.Logf("%7d bytes: %v, heap %+d MiB: %v", len(file.Content), time.Since(start).Round(time.Millisecond),
+				grown, refused)
 			require.Equal(t, file.Code, refused.Code, "%v", refused)
 			require.Less(t, grown, int64(64), "MiB")
 		})
@@ -95,7 +96,8 @@ func TestFilesJustBelowTheLimitsAreRead(t *testing.T) {
 		name := fmt.Sprintf("s%d.xml", n)
 		sheets, parts["xl/worksheets/"+name] = append(sheets, name), datasettest.SheetHead+datasettest.SheetTail
 	}
-	parts["xl/worksheets/s255.xml"] = datasettest.SheetHead + datasettest.HeaderRow + datasettest.OneRow + datasettest.SheetTail
+	parts["xl/worksheets/s255.xml"] = datasettest.SheetHead + datasettest.HeaderRow + datasettest.OneRow +
+		datasettest.SheetTail
 	long := strings.Repeat("长", 255)
 	for _, test := range []struct {
 		name    string
@@ -103,25 +105,32 @@ func TestFilesJustBelowTheLimitsAreRead(t *testing.T) {
 		rows    int
 		check   func(*dataset.Dataset)
 	}{
-		{"columns_256.csv", []byte(header + "\n" + strings.Repeat("q,a"+strings.Repeat(",v", 254)+"\n", 1000)), 1000, func(set *dataset.Dataset) {
-			require.Len(t, set.Rows[999].Variables, 254)
-		}},
+		{"columns_256.csv", []byte(header + "\n" + strings.Repeat("q,a"+strings.Repeat(",v", 254)+"\n", 1000)), 1000,
+			func(set *dataset.Dataset) {
+				require.Len(t, set.Rows[999].Variables, 254)
+			}},
 		{"name_255.csv", []byte("question,standard_answer," + long + "\nq,a,v\n"), 1, func(set *dataset.Dataset) {
 			require.Equal(t, []string{long}, set.VariableNames)
 			require.Equal(t, []string{"v"}, set.Rows[0].Variables)
 		}},
-		{"sheets_256.xlsx", datasettest.Workbook(t, sheets, parts), 1, func(set *dataset.Dataset) { require.Equal(t, "q1", set.Rows[0].Question) }},
+		{"sheets_256.xlsx", datasettest.Workbook(t, sheets, parts), 1, func(set *dataset.Dataset) {
+			require.Equal(t, "q1", set.Rows[0].Question)
+		}},
 		{"text_in_every_cell.xlsx", datasettest.Amplified(t, 256, 1000, 120), 1000, func(set *dataset.Dataset) {
 			require.Equal(t, strings.Repeat("x", 120), set.Rows[999].Variables[253])
 		}},
-		{"blank_rows.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+strings.Repeat("<row/>", 99_990)+`<row r="100000"><c t="inlineStr"><is><t>q</t></is></c></row>`), 1, func(set *dataset.Dataset) {
+		{"blank_rows.xlsx", datasettest.Sheet(t,
+			datasettest.HeaderRow+strings.Repeat("<row/>", 99_990)+
+				`<row r="100000"><c t="inlineStr"><is><t>q</t></is></c></row>`), 1, func(set *dataset.Dataset) {
 			require.Equal(t, 100_000, set.Rows[0].Number)
 		}},
 		{"dates_in_every_column.xlsx", datasettest.Dates(t, 254), 1000, func(set *dataset.Dataset) {
 			require.Equal(t, "2024-10-26", set.Rows[300].Variables[0])
 			require.Len(t, set.Rows[999].Variables, 254)
 		}},
-		{"cell_1MB.xlsx", datasettest.Sheet(t, datasettest.HeaderRow+`<row r="2"><c r="A2" t="inlineStr"><is><t>`+strings.Repeat("x", 1_000_000)+`</t></is></c></row>`), 1, func(set *dataset.Dataset) {
+		{"cell_1MB.xlsx", datasettest.Sheet(t,
+			datasettest.HeaderRow+`<row r="2"><c r="A2" t="inlineStr"><is><t>`+strings.Repeat("x", 1_000_000)+
+				`</t></is></c></row>`), 1, func(set *dataset.Dataset) {
 			require.Len(t, set.Rows[0].Question, 1_000_000)
 		}},
 	} {
@@ -158,13 +167,21 @@ func TestWorkbooksReadAsTheLibraryReadsThem(t *testing.T) {
 		require.NoError(t, err, file)
 		var rows [][]string
 		for _, sheet := range book.GetSheetList() {
-			if rows, err = book.GetRows(sheet); err == nil && slices.ContainsFunc(rows, func(cells []string) bool { return strings.TrimSpace(strings.Join(cells, "")) != "" }) {
+			if rows, err = book.GetRows(sheet); err == nil && slices.ContainsFunc(rows, func(cells []string) bool {
+				return strings.TrimSpace(strings.Join(cells, "")) != ""
+			}) {
 				break
 			}
 		}
-		header := slices.IndexFunc(rows, func(cells []string) bool { return strings.TrimSpace(strings.Join(cells, "")) != "" })
-		question := slices.IndexFunc(rows[header], func(cell string) bool { return strings.EqualFold(strings.TrimSpace(cell), "question") })
-		answer := slices.IndexFunc(rows[header], func(cell string) bool { return strings.EqualFold(strings.TrimSpace(cell), "standard_answer") })
+		header := slices.IndexFunc(rows, func(cells []string) bool {
+			return strings.TrimSpace(strings.Join(cells, "")) != ""
+		})
+		question := slices.IndexFunc(rows[header], func(cell string) bool {
+			return strings.EqualFold(strings.TrimSpace(cell), "question")
+		})
+		answer := slices.IndexFunc(rows[header], func(cell string) bool {
+			return strings.EqualFold(strings.TrimSpace(cell), "standard_answer")
+		})
 		for _, row := range set.Rows {
 			cells := slices.Concat(rows[row.Number-1], make([]string, 256))
 			require.Equal(t, cells[question], row.Question, "%s, row %d", file, row.Number)
@@ -199,7 +216,8 @@ func TestNumbersAreShownInTheirFormats(t *testing.T) {
 	require.NoError(t, book.Write(&file))
 	set, err := dataset.Read(t.Context(), "q.xlsx", file.Bytes(), dataset.Layout{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"0.3", "12.50%", "3.14", "2023-03-15 12:00", "1,234.50 元", "TRUE", "45000"}, set.Rows[0].Variables)
+	require.Equal(t, []string{"0.3", "12.50%", "3.14", "2023-03-15 12:00", "1,234.50 元", "TRUE", "45000"},
+		set.Rows[0].Variables)
 }
 
 // A changed byte in a sheet or in the shared texts is detected, or makes no difference.
@@ -244,7 +262,8 @@ func placesOf(t *testing.T, content []byte) (places []int) {
 	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
 	require.NoError(t, err)
 	for _, file := range archive.File {
-		if strings.HasPrefix(file.Name, "xl/worksheets/sheet") || strings.HasSuffix(strings.ToLower(file.Name), "sharedstrings.xml") {
+		if strings.HasPrefix(file.Name, "xl/worksheets/sheet") ||
+			strings.HasSuffix(strings.ToLower(file.Name), "sharedstrings.xml") {
 			start, err := file.DataOffset()
 			require.NoError(t, err)
 			for n := range int(file.CompressedSize64) {
@@ -260,12 +279,15 @@ func placesOf(t *testing.T, content []byte) (places []int) {
 // library's result.
 func FuzzSheet(f *testing.F) {
 	f.Add(datasettest.HeaderRow+datasettest.OneRow, `<si><t>a</t></si>`)
-	f.Add(`<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row><row r="4"><c r="A4"><v>1.50</v></c><c r="B4" t="b"><v>1</v></c></row>`, `<si><t>question</t></si><si><r><t>standard</t></r><r><t>_answer</t></r><rPh sb="0" eb="1"><t>x</t></rPh></si>`)
-	f.Add(datasettest.HeaderRow+`<row r="3"><c r="B3" t="str"><f>1</f><v>_x0041_</v></c><c r="A3" t="inlineStr"><is><t xml:space="preserve"> a&#10;_x0041_ </t></is></c></row>`, ``)
+	f.Add(
+		`<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row><row r="4"><c r="A4"><v>1.50</v></c><c r="B4" t="b"><v>1</v></c></row>`, `<si><t>question</t></si><si><r><t>standard</t></r><r><t>_answer</t></r><rPh sb="0" eb="1"><t>x</t></rPh></si>`)
+	f.Add(datasettest.HeaderRow+
+		`<row r="3"><c r="B3" t="str"><f>1</f><v>_x0041_</v></c><c r="A3" t="inlineStr"><is><t xml:space="preserve"> a&#10;_x0041_ </t></is></c></row>`, ``)
 	f.Fuzz(func(t *testing.T, sheet, shared string) {
 		content := datasettest.Workbook(t, []string{"sheet1.xml"}, map[string]string{
 			"xl/worksheets/sheet1.xml": datasettest.SheetHead + sheet + datasettest.SheetTail,
-			"xl/sharedStrings.xml":     datasettest.XMLHead + `<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">` + shared + `</sst>`,
+			"xl/sharedStrings.xml": datasettest.XMLHead +
+				`<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">` + shared + `</sst>`,
 		})
 		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Layout{})
 		if err != nil {
@@ -293,18 +315,22 @@ func TestOddButHonestWorkbooksAreRead(t *testing.T) {
 	t.Parallel()
 	const ns = ` xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"`
 	rels := func(more string) string {
-		return datasettest.XMLHead + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="x/worksheet" Target="worksheets/sheet1.xml"/>` + more + `</Relationships>`
+		return datasettest.XMLHead +
+			`<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="x/worksheet" Target="worksheets/sheet1.xml"/>` + more + `</Relationships>`
 	}
-	dated := datasettest.HeaderRow + `<row r="2"><c r="A2" s="1"><v>42000</v></c><c r="B2" t="inlineStr"><v>plain</v></c></row>`
+	dated := datasettest.HeaderRow +
+		`<row r="2"><c r="A2" s="1"><v>42000</v></c><c r="B2" t="inlineStr"><v>plain</v></c></row>`
 	for name, test := range map[string]struct {
 		parts            map[string]string
 		question, answer string
 	}{
 		"1904 with an extension, formats of conditions": {map[string]string{
-			"xl/workbook.xml":            datasettest.XMLHead + `<workbook` + ns + `><workbookPr date1904="1"/><sheets><sheet name="a" sheetId="1" r:id="rId1"/><sheet name="m" sheetId="2" state="veryHidden" r:id=""/></sheets><extLst><ext><x15:workbookPr xmlns:x15="x" chartTrackingRefBase="1"/></ext></extLst></workbook>`,
+			"xl/workbook.xml": datasettest.XMLHead + `<workbook` + ns +
+				`><workbookPr date1904="1"/><sheets><sheet name="a" sheetId="1" r:id="rId1"/><sheet name="m" sheetId="2" state="veryHidden" r:id=""/></sheets><extLst><ext><x15:workbookPr xmlns:x15="x" chartTrackingRefBase="1"/></ext></extLst></workbook>`,
 			"xl/_rels/workbook.xml.rels": rels(`<Relationship Id="st" Type="x/styles" Target="styles.xml"/>`),
-			"xl/styles.xml":              datasettest.XMLHead + `<styleSheet` + ns + `><numFmts><numFmt numFmtId="164" formatCode="yyyy\-mm\-dd"/></numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="164"/></cellXfs><dxfs><dxf><numFmt numFmtId="164" formatCode="0.00"/></dxf></dxfs></styleSheet>`,
-			"xl/worksheets/sheet1.xml":   datasettest.SheetHead + dated + datasettest.SheetTail,
+			"xl/styles.xml": datasettest.XMLHead + `<styleSheet` + ns +
+				`><numFmts><numFmt numFmtId="164" formatCode="yyyy\-mm\-dd"/></numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="164"/></cellXfs><dxfs><dxf><numFmt numFmtId="164" formatCode="0.00"/></dxf></dxfs></styleSheet>`,
+			"xl/worksheets/sheet1.xml": datasettest.SheetHead + dated + datasettest.SheetTail,
 		}, "2018-12-28", "plain"},
 		"styles that are missing": {map[string]string{
 			"xl/_rels/workbook.xml.rels": rels(`<Relationship Id="st" Type="x/styles" Target="styles.xml"/>`),
@@ -312,10 +338,12 @@ func TestOddButHonestWorkbooksAreRead(t *testing.T) {
 		}, "42000", "plain"},
 		"rows out of order": {map[string]string{
 			"xl/_rels/workbook.xml.rels": rels(""),
-			"xl/worksheets/sheet1.xml":   datasettest.SheetHead + datasettest.OneRow + datasettest.HeaderRow + datasettest.SheetTail,
+			"xl/worksheets/sheet1.xml": datasettest.SheetHead + datasettest.OneRow + datasettest.HeaderRow +
+				datasettest.SheetTail,
 		}, "q1", "a1"},
 	} {
-		set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Workbook(t, []string{"sheet1.xml"}, test.parts), dataset.Layout{})
+		set, err := dataset.Read(t.Context(), "q.xlsx", datasettest.Workbook(t, []string{"sheet1.xml"}, test.parts),
+			dataset.Layout{})
 		require.NoError(t, err, name)
 		require.Len(t, set.Rows, 1, name)
 		require.Equal(t, test.question, set.Rows[0].Question, name)

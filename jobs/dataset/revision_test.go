@@ -26,7 +26,8 @@ func TestChangesOfADataset(t *testing.T) {
 			[]string{"altered 3 question topic", "added 4", "removed 2"},
 		},
 		"questions do where there are no ids, each as often as it stands there": {
-			"question,standard_answer\na,x\na,x\nb,y\n", "question,standard_answer\na,x\nb,new\n", []string{"altered 3 standard_answer", "removed 3"},
+			"question,standard_answer\na,x\na,x\nb,y\n", "question,standard_answer\na,x\nb,new\n",
+			[]string{"altered 3 standard_answer", "removed 3"},
 		},
 		"a column that is new, or gone": {
 			"question,standard_answer,old\na,x,1\n", "question,standard_answer,new\na,x,1\n", []string{"altered 2 new old"},

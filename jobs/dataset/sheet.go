@@ -63,7 +63,8 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	if err := b.resolve(rows); err != nil {
 		return err
 	}
-	slices.SortStableFunc(rows, func(a, b sheetRow) int { return a.number - b.number }) // few programs write them out of order
+	// few programs write them out of order
+	slices.SortStableFunc(rows, func(a, b sheetRow) int { return a.number - b.number })
 	var cells []string
 	for _, row := range rows {
 		cells = cells[:0]
@@ -97,7 +98,9 @@ func (b *xlsxBook) hasData(sheet xlsxSheet) (hasData bool, err error) {
 		err = b.resolve(rows)
 	}
 	for _, row := range rows {
-		hasData = hasData || row.number <= looked && slices.ContainsFunc(row.cells, func(cell sheetCell) bool { return clean(cell.text) != "" })
+		hasData = hasData || row.number <= looked && slices.ContainsFunc(row.cells, func(cell sheetCell) bool {
+			return clean(cell.text) != ""
+		})
 	}
 	return hasData, err
 }
@@ -525,7 +528,8 @@ func plainNumber(value string) string {
 // serialOf converts an ISO 8601 date to a serial number, which its cell's format then shows; any other text is
 // returned unchanged.
 func serialOf(value string) string {
-	for _, layout := range []string{"2006-01-02T15:04:05.999Z07:00", "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999", "2006-01-02"} {
+	for _, layout := range []string{"2006-01-02T15:04:05.999Z07:00", "2006-01-02T15:04:05.999", "2006-01-02 15:04:05.999",
+		"2006-01-02"} {
 		if moment, err := time.Parse(layout, value); err == nil {
 			days := moment.Sub(time.Date(1899, 12, 30, 0, 0, 0, 0, time.UTC)).Hours() / 24
 			return strconv.FormatFloat(math.Round(days*86_400_000)/86_400_000, 'f', -1, 64)

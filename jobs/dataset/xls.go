@@ -432,7 +432,8 @@ func boolOrError(code byte, isError bool) string {
 		}
 		return "FALSE"
 	}
-	for text, known := range map[string]byte{"#NULL!": 0x00, "#DIV/0!": 0x07, "#VALUE!": 0x0F, "#REF!": 0x17, "#NAME?": 0x1D, "#NUM!": 0x24, "#N/A": 0x2A} {
+	for text, known := range map[string]byte{"#NULL!": 0x00, "#DIV/0!": 0x07, "#VALUE!": 0x0F, "#REF!": 0x17,
+		"#NAME?": 0x1D, "#NUM!": 0x24, "#N/A": 0x2A} {
 		if known == code {
 			return text
 		}
@@ -460,7 +461,8 @@ func (b *biffBook) isDate(format uint16) bool {
 	if isDate, isCustom := b.dates[format]; isCustom {
 		return isDate
 	}
-	return (format >= 14 && format <= 22) || (format >= 27 && format <= 36) || (format >= 45 && format <= 47) || (format >= 50 && format <= 58)
+	return (format >= 14 && format <= 22) || (format >= 27 && format <= 36) || (format >= 45 && format <= 47) ||
+		(format >= 50 && format <= 58)
 }
 
 // isDateFormat reports whether a format code has a part of a date outside quotes and brackets.

@@ -242,7 +242,8 @@ func (p *zipParts) relations(name string) (map[string]relation, error) {
 			if !strings.HasPrefix(target, "/") {
 				target = path.Join(path.Dir(name), target)
 			}
-			relations[attribute(start, "Id")] = relation{kind: path.Base(attribute(start, "Type")), target: partName(path.Clean(target))}
+			relations[attribute(start, "Id")] = relation{kind: path.Base(attribute(start, "Type")),
+				target: partName(path.Clean(target))}
 			return nil
 		})
 	})

@@ -1,6 +1,6 @@
-// Package evaluate evaluates answers, by rules and with judges: models that rate an answer, for which it writes the prompt and reads
-// the reply. No rule or answer can make it use more than a fixed amount of time and memory: the cost of simple rules is known before
-// they run, and the others run in child processes that are stopped at a limit.
+// Package evaluate evaluates answers, by rules and with judges: models that rate an answer, for which it writes the
+// prompt and reads the reply. No rule or answer can make it use more than a fixed amount of time and memory: the cost
+// of simple rules is known before they run, and the others run in child processes that are stopped at a limit.
 package evaluate
 
 import (
@@ -192,7 +192,8 @@ type Rule struct {
 // processes evaluate.
 var (
 	builders = map[Kind]func(config json.RawMessage) (*Rule, error){
-		Exact: newExact, Contains: newContains, Regex: newRegex, Number: newNumber, Similarity: newSimilarity, Latency: newLatency,
+		Exact: newExact, Contains: newContains, Regex: newRegex, Number: newNumber, Similarity: newSimilarity,
+		Latency: newLatency,
 	}
 	confined = map[Kind]func(config json.RawMessage) (*Rule, error){
 		JSONSchema: newJSONSchema, JSONPath: newJSONPath, Expression: newExpression,

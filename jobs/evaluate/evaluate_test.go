@@ -94,24 +94,32 @@ func TestRulesJudge(t *testing.T) {
 		{JSONPath, `{"path":"$.a"}`, `{"a":{"b":"<1>"}}`, `{"b":"<1>"}`, pass, ""},
 		{JSONPath, `{"path":"$.a"}`, `{"a":[1,2]}`, "[1, 2]", pass, ""},
 		{JSONPath, `{"path":"$.a"}`, `{"a":42.0}`, "42", pass, ""},
-		{JSONPath, `{"path":"$.a","equals":1.2345678901234567891e19}`, `{"a":12345678901234567890}`, "", fail, `["path.differs","$.a","12345678901234567890","1.2345678901234567891e19"]`},
+		{JSONPath, `{"path":"$.a","equals":1.2345678901234567891e19}`, `{"a":12345678901234567890}`, "", fail,
+			`["path.differs","$.a","12345678901234567890","1.2345678901234567891e19"]`},
 		{JSONSchema, `{"schema":{"type":"object"}}`, "\ufeff{}", "", pass, ""},
-		{Expression, `{"expression":"not (answer contains \"sorry\")"}`, strings.Repeat("x", 30_000) + "sorry", "", fail, `["expression.false"]`},
+		{Expression, `{"expression":"not (answer contains \"sorry\")"}`, strings.Repeat("x", 30_000) + "sorry", "", fail,
+			`["expression.false"]`},
 		{JSONSchema, `{"schema":{"type":"object","required":["a"]}}`, "```json\n{\"a\":1}\n```", "", pass, ""},
-		{JSONSchema, `{"schema":{"type":"object","properties":{"a":{"type":"string"}}}}`, `{"a":1}`, "", fail, `["schema.type","/a","number","string"]`},
+		{JSONSchema, `{"schema":{"type":"object","properties":{"a":{"type":"string"}}}}`, `{"a":1}`, "", fail,
+			`["schema.type","/a","number","string"]`},
 		{JSONSchema, `{"schema":{"type":"object"}}`, `Sure! {"a":1}`, "", pass, ""},
 		{JSONSchema, `{"schema":{"type":"object"}}`, `no JSON {here`, "", fail, `["json.none","no JSON {here"]`},
 		{JSONSchema, `{"schema":{"type":"object","required":["a"]}}`, "<think>{\"b\":1}</think>\n{\"a\":1}", "", pass, ""},
-		{JSONSchema, `{"schema":{"type":"object","required":["a"]}}`, "<think>{\"a\":1}", "", fail, `["json.none","<think>{\"a\":1}"]`},
-		{JSONSchema, `{"schema":{"type":"object","required":["a"]}}`, "Here it is [1]:\n```json\n{\"a\":1}\n```\nAs you asked [2].", "", pass, ""},
+		{JSONSchema, `{"schema":{"type":"object","required":["a"]}}`, "<think>{\"a\":1}", "", fail,
+			`["json.none","<think>{\"a\":1}"]`},
+		{JSONSchema, `{"schema":{"type":"object","required":["a"]}}`,
+			"Here it is [1]:\n```json\n{\"a\":1}\n```\nAs you asked [2].", "", pass, ""},
 		{JSONSchema, `{"schema":{"type":"array"}}`, "The list: [1, 2]", "", pass, ""},
 		{JSONSchema, `{"schema":{"type":"object"}}`, `It is {'a': 1}`, "", fail, `["json.none","It is {'a': 1}"]`},
 		{JSONSchema, `{"schema":{"type":"integer"}}`, "```json\n42\n```", "", pass, ""},
-		{JSONSchema, `{"schema":{"type":"string","format":"email"}}`, `"notmail"`, "", fail, `["schema.format","/","notmail","email"]`},
+		{JSONSchema, `{"schema":{"type":"string","format":"email"}}`, `"notmail"`, "", fail,
+			`["schema.format","/","notmail","email"]`},
 		{JSONSchema, `{"schema":{"type":"string","format":"email"}}`, `"a@b.cn"`, "", pass, ""},
-		{JSONSchema, `{"schema":{"properties":{"d":{"format":"date"}}}}`, `{"d":"2024-02-30"}`, "", fail, `["schema.format","/d","2024-02-30","date"]`},
+		{JSONSchema, `{"schema":{"properties":{"d":{"format":"date"}}}}`, `{"d":"2024-02-30"}`, "", fail,
+			`["schema.format","/d","2024-02-30","date"]`},
 		{JSONSchema, `{"schema":{"format":"uri"}}`, `"not a uri"`, "", fail, `["schema.format","/","not a uri","uri"]`},
-		{JSONSchema, `{"schema":{"$schema":"http://json-schema.org/draft-07/schema#","format":"date-time"}}`, `"2024-01-01T00:00:00Z"`, "", pass, ""},
+		{JSONSchema, `{"schema":{"$schema":"http://json-schema.org/draft-07/schema#","format":"date-time"}}`,
+			`"2024-01-01T00:00:00Z"`, "", pass, ""},
 		{JSONSchema, `{"schema":{"required":["a","b"]}}`, `{"c":1}`, "", fail, `["schema.required","/","a","b"]`},
 		{JSONSchema, `{"schema":{"enum":["x",2]}}`, `"y"`, "", fail, `["schema.choice","/","x","2"]`},
 		{JSONSchema, `{"schema":{"minimum":0.5}}`, `0.25`, "", fail, `["schema.small","/","0.25","0.5"]`},
@@ -140,7 +148,8 @@ func TestRulesJudge(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s %.20q", test.kind, test.config, test.answer), func(t *testing.T) {
 			t.Parallel()
 			tokens := 7
-			verdict := verdictOf(t, compile(t, test.kind, test.config), Subject{Answer: test.answer, Values: values(test.standard), LatencyMS: 800, Tokens: &tokens})
+			verdict := verdictOf(t, compile(t, test.kind, test.config),
+				Subject{Answer: test.answer, Values: values(test.standard), LatencyMS: 800, Tokens: &tokens})
 			if test.want == skip {
 				require.Equal(t, Verdict{Status: Skipped}, verdict)
 				return
@@ -169,8 +178,10 @@ func TestWhatARuleCannotJudge(t *testing.T) {
 	require.Equal(t, CodeExpression, unknownTokens.ErrorCode)
 	require.Nil(t, unknownTokens.Passed)
 	require.Equal(t, CodeExpression, verdictOf(t, compile(t, Expression, `{"expression":"1/0"}`), Subject{}).ErrorCode)
-	require.Equal(t, CodeLimit, verdictOf(t, compile(t, Number, ``), Subject{Answer: "1e1000", Values: values("0")}).ErrorCode)
-	require.Equal(t, CodeExpectation, verdictOf(t, compile(t, Exact, `{"ignore_punctuation":true}`), Subject{Answer: "", Values: values("!")}).ErrorCode)
+	require.Equal(t, CodeLimit, verdictOf(t, compile(t, Number, ``),
+		Subject{Answer: "1e1000", Values: values("0")}).ErrorCode)
+	require.Equal(t, CodeExpectation, verdictOf(t, compile(t, Exact, `{"ignore_punctuation":true}`),
+		Subject{Answer: "", Values: values("!")}).ErrorCode)
 	text := verdictOf(t, compile(t, Expression, `{"expression":"answer"}`), Subject{Answer: "x"})
 	require.Equal(t, CodeExpression, text.ErrorCode)
 	expectation := verdictOf(t, compile(t, Number, ``), Subject{Answer: "4", Values: values("four")})
@@ -254,24 +265,41 @@ var hostile = map[string]struct {
 	"a number without end":            {Number, `{}`, strings.Repeat("9", 8<<20)},
 	"a number with a large exponent":  {Number, `{}`, "1e999999999"},
 	"a long answer":                   {Similarity, `{}`, strings.Repeat("语", 2<<20)},
-	"punctuation without end":         {Exact, `{"ignore_punctuation":true,"ignore_case":true,"ignore_whitespace":true}`, strings.Repeat("。 A", 2<<20)},
-	"many texts searched for in many": {Contains, `{"values":[` + strings.TrimSuffix(strings.Repeat(`"aaaab",`, 8000), ",") + `]}`, strings.Repeat("a", 8<<20)},
-	"a schema that doubles itself":    {JSONSchema, `{"schema":{"$defs":{"a":{"allOf":[{"properties":{"n":{"$ref":"#/$defs/a"}}},{"properties":{"n":{"$ref":"#/$defs/a"}}}]}},"$ref":"#/$defs/a"}}`, strings.Repeat(`{"n":`, 40) + "1" + strings.Repeat("}", 40)},
-	"a schema that doubles under not": {JSONSchema, `{"schema":{"$defs":{"a":{"type":"array","items":{"$ref":"#/$defs/a"},"contains":{"$ref":"#/$defs/a"}}},"not":{"$ref":"#/$defs/a"}}}`, strings.Repeat("[", 40) + "1" + strings.Repeat("]", 40)},
-	"errors that remember long paths": {JSONSchema, `{"schema":{"$defs":{"a":{"prefixItems":[{"$ref":"#/$defs/a"}],"items":false}},"$ref":"#/$defs/a"}}`, strings.Repeat("[", 5000) + "1" + strings.Repeat(",1", 400_000) + strings.Repeat("]", 5000)},
-	"a pattern in a schema":           {JSONSchema, `{"schema":{"pattern":"(a?){1000}b"}}`, `"` + strings.Repeat("a", 900<<10) + `"`},
-	"numbers with large exponents":    {JSONSchema, `{"schema":{"items":{"type":"integer"}}}`, "[1" + strings.Repeat(",1e999999", 110_000) + "]"},
-	"an answer of a million lists":    {JSONSchema, `{"schema":{"type":"object"}}`, strings.Repeat("[", 1<<20)},
-	"a path of unions":                {JSONPath, `{"path":"$` + strings.Repeat("[0,0,0,0,0,0,0,0,0,0]", 90) + `","equals":1}`, strings.Repeat("[", 95) + "1" + strings.Repeat("]", 95)},
-	"a path that matches patterns":    {JSONPath, `{"path":"$[?search(@,'(x+x+)+(a?){1000}y')]","equals":1}`, `["` + strings.Repeat("x", 900<<10) + `"]`},
-	"an answer of eight megabytes":    {JSONPath, `{"path":"$..a","equals":1}`, `"` + strings.Repeat("a", 8<<20) + `"`},
-	"predicates in predicates":        {Expression, `{"expression":"let a = 1..900; all(a, all(a, all(a, all(a, true))))"}`, ""},
-	"medians of a large list":         {Expression, `{"expression":"let r=1..900000;all(1..60000,median(r)>0)"}`, ""},
-	"a text that doubles":             {Expression, `{"expression":"len(reduce(1..40, #acc + #acc, answer)) > 0"}`, strings.Repeat("x", 20_000)},
-	"a list that doubles":             {Expression, `{"expression":"len(string(reduce(1..40,[#acc,#acc],1)))>0"}`, ""},
-	"a list too deep for the stack":   {Expression, `{"expression":"let x=reduce(1..1040,` + strings.Repeat("[", 900) + "#acc" + strings.Repeat("]", 900) + `,1);len(string(x))>0"}`, ""},
-	"a text repeated":                 {Expression, `{"expression":"len(repeat(repeat(answer, 100000), 100000)) > 0"}`, "xxxxxxxxxx"},
-	"a pattern for each number":       {Expression, `{"expression":"all(1..20000, not (answer matches \"(a|a|b|[^c])*(x+x+)+y{20}z\"))"}`, strings.Repeat("x", 20_000)},
+	"punctuation without end": {Exact, `{"ignore_punctuation":true,"ignore_case":true,"ignore_whitespace":true}`,
+		strings.Repeat("。 A", 2<<20)},
+	"many texts searched for in many": {Contains,
+		`{"values":[` + strings.TrimSuffix(strings.Repeat(`"aaaab",`, 8000), ",") + `]}`, strings.Repeat("a", 8<<20)},
+	"a schema that doubles itself": {JSONSchema,
+		`{"schema":{"$defs":{"a":{"allOf":[{"properties":{"n":{"$ref":"#/$defs/a"}}},{"properties":{"n":{"$ref":"#/$defs/a"}}}]}},"$ref":"#/$defs/a"}}`, strings.Repeat(`{"n":`, 40) + "1" + strings.Repeat("}", 40)},
+	"a schema that doubles under not": {JSONSchema,
+		`{"schema":{"$defs":{"a":{"type":"array","items":{"$ref":"#/$defs/a"},"contains":{"$ref":"#/$defs/a"}}},"not":{"$ref":"#/$defs/a"}}}`, strings.Repeat("[", 40) + "1" + strings.Repeat("]", 40)},
+	"errors that remember long paths": {JSONSchema,
+		`{"schema":{"$defs":{"a":{"prefixItems":[{"$ref":"#/$defs/a"}],"items":false}},"$ref":"#/$defs/a"}}`,
+		strings.Repeat("[", 5000) + "1" + strings.Repeat(",1", 400_000) + strings.Repeat("]", 5000)},
+	"a pattern in a schema": {JSONSchema, `{"schema":{"pattern":"(a?){1000}b"}}`,
+		`"` + strings.Repeat("a", 900<<10) + `"`},
+	"numbers with large exponents": {JSONSchema, `{"schema":{"items":{"type":"integer"}}}`,
+		"[1" + strings.Repeat(",1e999999", 110_000) + "]"},
+	"an answer of a million lists": {JSONSchema, `{"schema":{"type":"object"}}`, strings.Repeat("[", 1<<20)},
+	"a path of unions": {JSONPath,
+		`{"path":"$` + strings.Repeat("[0,0,0,0,0,0,0,0,0,0]", 90) + `","equals":1}`,
+		strings.Repeat("[", 95) + "1" + strings.Repeat("]", 95)},
+	"a path that matches patterns": {JSONPath, `{"path":"$[?search(@,'(x+x+)+(a?){1000}y')]","equals":1}`,
+		`["` + strings.Repeat("x", 900<<10) + `"]`},
+	"an answer of eight megabytes": {JSONPath, `{"path":"$..a","equals":1}`, `"` + strings.Repeat("a", 8<<20) + `"`},
+	"predicates in predicates": {Expression,
+		`{"expression":"let a = 1..900; all(a, all(a, all(a, all(a, true))))"}`, ""},
+	"medians of a large list": {Expression, `{"expression":"let r=1..900000;all(1..60000,median(r)>0)"}`, ""},
+	"a text that doubles": {Expression, `{"expression":"len(reduce(1..40, #acc + #acc, answer)) > 0"}`,
+		strings.Repeat("x", 20_000)},
+	"a list that doubles": {Expression, `{"expression":"len(string(reduce(1..40,[#acc,#acc],1)))>0"}`, ""},
+	"a list too deep for the stack": {Expression,
+		`{"expression":"let x=reduce(1..1040,` + strings.Repeat("[", 900) + "#acc" + strings.Repeat("]", 900) +
+			`,1);len(string(x))>0"}`, ""},
+	"a text repeated": {Expression, `{"expression":"len(repeat(repeat(answer, 100000), 100000)) > 0"}`,
+		"xxxxxxxxxx"},
+	"a pattern for each number": {Expression,
+		`{"expression":"all(1..20000, not (answer matches \"(a|a|b|[^c])*(x+x+)+y{20}z\"))"}`, strings.Repeat("x", 20_000)},
 }
 
 // Even a hostile rule and a hostile answer lead to a verdict, and this process survives: at worst a child process
@@ -302,9 +330,12 @@ func TestHostileConfigurationsAreRefused(t *testing.T) {
 		kind   Kind
 		config string
 	}{
-		"predicates in predicates":     {Expression, `{"expression":"` + strings.Repeat("(", 24) + "true" + strings.Repeat("?:true)", 24) + `"}`},
-		"a schema nested without end":  {JSONSchema, `{"schema":` + strings.Repeat(`{"not":`, 7000) + "true" + strings.Repeat("}", 7000) + "}"},
-		"exponents without end":        {JSONSchema, `{"schema":{"allOf":[` + strings.TrimSuffix(strings.Repeat(`{"minimum":1e999999},`, 800), ",") + `]}}`},
+		"predicates in predicates": {Expression,
+			`{"expression":"` + strings.Repeat("(", 24) + "true" + strings.Repeat("?:true)", 24) + `"}`},
+		"a schema nested without end": {JSONSchema,
+			`{"schema":` + strings.Repeat(`{"not":`, 7000) + "true" + strings.Repeat("}", 7000) + "}"},
+		"exponents without end": {JSONSchema,
+			`{"schema":{"allOf":[` + strings.TrimSuffix(strings.Repeat(`{"minimum":1e999999},`, 800), ",") + `]}}`},
 		"a repetition of a repetition": {Regex, `{"pattern":"(?:` + strings.Repeat("a", 1980) + `){1000}"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -326,7 +357,8 @@ func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
 	}
 	require.Equal(t, CodeLimit, verdictOf(t, rule, Subject{Answer: "bad"}).ErrorCode)
 	require.Equal(t, CodeLimit, verdictOf(t, rule, Subject{Answer: "well"}).ErrorCode)
-	require.True(t, *verdictOf(t, compile(t, Expression, `{"expression":"answer == \"well\""}`), Subject{Answer: "well"}).Passed)
+	require.True(t, *verdictOf(t, compile(t, Expression, `{"expression":"answer == \"well\""}`),
+		Subject{Answer: "well"}).Passed)
 }
 
 // A caller that no longer needs a verdict does not wait for a place or for the verdict, and the rule is not blamed
@@ -360,8 +392,10 @@ func TestJudgingEndsWithItsContext(t *testing.T) {
 func TestRulesJudgeTogether(t *testing.T) {
 	t.Parallel()
 	rules := []*Rule{
-		compile(t, Expression, `{"expression":"len(answer) == 1"}`), compile(t, Exact, ``), compile(t, JSONPath, `{"path":"$"}`),
-		compile(t, Expression, `{"expression":"len(reduce(1..40, #acc + #acc, answer)) > 0"}`), compile(t, JSONSchema, `{"schema":{"type":"integer"}}`),
+		compile(t, Expression, `{"expression":"len(answer) == 1"}`), compile(t, Exact, ``),
+		compile(t, JSONPath, `{"path":"$"}`),
+		compile(t, Expression, `{"expression":"len(reduce(1..40, #acc + #acc, answer)) > 0"}`),
+		compile(t, JSONSchema, `{"schema":{"type":"integer"}}`),
 	}
 	verdicts, err := EvaluateAll(t.Context(), rules, Subject{Answer: "7", Values: values("")})
 	require.NoError(t, err)
@@ -381,13 +415,16 @@ func TestRulesJudgeTogether(t *testing.T) {
 func BenchmarkTenRules(b *testing.B) {
 	var rules []*Rule
 	for kind, config := range map[Kind]string{
-		Exact: `{"ignore_case":true}`, Contains: `{}`, Regex: `{"pattern":"第[一二三四五六七八九十百]+条"}`, Number: `{}`, Similarity: `{}`, Latency: `{"max_ms":500}`,
-		JSONSchema: `{"schema":{"type":"object"}}`, JSONPath: `{"path":"$.a","equals":1}`, Expression: `{"expression":"len(answer) > 10 and not (answer contains \"抱歉\")"}`,
+		Exact: `{"ignore_case":true}`, Contains: `{}`, Regex: `{"pattern":"第[一二三四五六七八九十百]+条"}`, Number: `{}`,
+		Similarity: `{}`, Latency: `{"max_ms":500}`,
+		JSONSchema: `{"schema":{"type":"object"}}`, JSONPath: `{"path":"$.a","equals":1}`,
+		Expression: `{"expression":"len(answer) > 10 and not (answer contains \"抱歉\")"}`,
 	} {
 		rules = append(rules, compile(b, kind, config))
 	}
 	rules = append(rules, compile(b, Regex, `{"pattern":"^\\s*结论"}`))
-	subject := Subject{Answer: strings.Repeat("根据《中华人民共和国民法典》第五百七十七条之规定，当事人一方不履行合同义务的，应当承担违约责任。", 40), Values: values("应当承担违约责任 42")}
+	subject := Subject{Answer: strings.Repeat("根据《中华人民共和国民法典》第五百七十七条之规定，当事人一方不履行合同义务的，应当承担违约责任。", 40),
+		Values: values("应当承担违约责任 42")}
 	for b.Loop() {
 		_, err := EvaluateAll(b.Context(), rules, subject)
 		require.NoError(b, err)
@@ -415,7 +452,8 @@ func TestLibrariesErrorsAreSentences(t *testing.T) {
 		{Expression, `{"expression": "answer > 1"}`, "expression.types", []string{"1", "8", "string", "number"}},
 		{Expression, `{"expression": "answer.x"}`, "expression.absent", []string{"1", "8", "x"}},
 		{Expression, `{"expression": "len(1)"}`, "expression.fails", []string{"1", "1", "len(1)"}},
-		{JSONSchema, `{"schema": {"type": "thing"}}`, "schema.choice", []string{"/type", "array", "boolean", "integer", "null", "number"}},
+		{JSONSchema, `{"schema": {"type": "thing"}}`, "schema.choice",
+			[]string{"/type", "array", "boolean", "integer", "null", "number"}},
 		{JSONSchema, `{"schema": {"$ref": "other.json"}}`, "schema.refers", []string{"wending:///other.json"}},
 		{JSONSchema, `{"schema": {"$ref": "#/$defs/a"}}`, "schema.reference", []string{"#/$defs/a"}},
 		{JSONPath, `{"path": "$.a[", "equals": 1}`, "path.invalid", []string{"5", "$.a["}},
@@ -435,13 +473,17 @@ func TestLibrariesErrorsAreSentences(t *testing.T) {
 	}{
 		{Expression, `{"expression": "int(answer) > 1"}`, "abc", "expression.convert", []string{"1", "1", "abc"}},
 		{Expression, `{"expression": "fromJSON(answer).a"}`, "abc", "expression.json", []string{"1", "1"}},
-		{Expression, `{"expression": "split(answer, \",\")[5] == \"\""}`, "a,b", "expression.index", []string{"1", "19", "5", "2"}},
+		{Expression, `{"expression": "split(answer, \",\")[5] == \"\""}`, "a,b", "expression.index",
+			[]string{"1", "19", "5", "2"}},
 		{Expression, `{"expression": "1 % (len(answer) - 3)"}`, "abc", "expression.zero", []string{"1", "3"}},
-		{Expression, `{"expression": "fromJSON(answer) + 1"}`, "{}", "expression.types", []string{"1", "18", "object", "number"}},
+		{Expression, `{"expression": "fromJSON(answer) + 1"}`, "{}", "expression.types",
+			[]string{"1", "18", "object", "number"}},
 		{JSONSchema, `{"schema": {"uniqueItems": true}}`, "[1, 2, 1]", "schema.unique", []string{"/", "1", "3"}},
 		{JSONSchema, `{"schema": {"oneOf": [true, true]}}`, "[1]", "schema.oneof", []string{"/"}},
-		{JSONSchema, `{"schema": {"properties": {"a": {"multipleOf": 5}}}}`, `{"a": 7}`, "schema.multiple", []string{"/a", "7", "5"}},
-		{JSONSchema, `{"schema": {"dependentRequired": {"a": ["b"]}}}`, `{"a": 7}`, "schema.depends", []string{"/", "a", "b"}},
+		{JSONSchema, `{"schema": {"properties": {"a": {"multipleOf": 5}}}}`, `{"a": 7}`, "schema.multiple",
+			[]string{"/a", "7", "5"}},
+		{JSONSchema, `{"schema": {"dependentRequired": {"a": ["b"]}}}`, `{"a": 7}`, "schema.depends",
+			[]string{"/", "a", "b"}},
 		{JSONSchema, `{"schema": {"not": {"type": "object"}}}`, `{"a": 7}`, "schema.not", []string{"/"}},
 	} {
 		rule, err := Compile(t.Context(), test.kind, json.RawMessage(test.config))

@@ -29,7 +29,8 @@ func environment(s Subject, expected string) map[string]any {
 		tokens = *s.Tokens
 	}
 	return map[string]any{
-		"question": s.Values["question"], "answer": s.Answer, "expected": expected, "variables": variables, "latency_ms": s.LatencyMS, "tokens": tokens,
+		"question": s.Values["question"], "answer": s.Answer, "expected": expected, "variables": variables,
+		"latency_ms": s.LatencyMS, "tokens": tokens,
 	}
 }
 
@@ -60,7 +61,8 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	}
 	program, err := expr.Compile(c.Expression, options...)
 	if err != nil {
-		return nil, &ConfigError{Field: "expression", Detail: cut(err.Error(), 2*maxShown), Why: expressionProblem(c.Expression, err)}
+		return nil, &ConfigError{Field: "expression", Detail: cut(err.Error(), 2*maxShown),
+			Why: expressionProblem(c.Expression, err)}
 	}
 	named := &variableNames{}
 	tree := program.Node()
@@ -142,7 +144,8 @@ var expressionProblems = []struct {
 }
 
 // kinds names the types of values in users' words.
-var kinds = strings.NewReplacer("map[string]interface {}", "object", "[]interface {}", "list", "<nil>", "null", "float64", "number", "int", "number")
+var kinds = strings.NewReplacer("map[string]interface {}", "object", "[]interface {}", "list", "<nil>", "null",
+	"float64", "number", "int", "number")
 
 // expressionProblem returns why an expression cannot be compiled or evaluated, in the form of reason.Because.
 func expressionProblem(expression string, err error) string {

@@ -47,18 +47,24 @@ var expectedField = Field{Name: "expected", Type: Line}
 
 // Fields returns the members of the configurations of a kind, in the order of forms.
 var Fields = map[Kind][]Field{
-	Exact:      {{Name: "ignore_case", Type: Truth}, {Name: "ignore_whitespace", Type: Truth}, {Name: "ignore_punctuation", Type: Truth}, expectedField},
-	Contains:   {{Name: "values", Type: Lines}, {Name: "mode", Type: Choice, Choices: []string{anyOf, allOf, noneOf}, Default: anyOf}, {Name: "ignore_case", Type: Truth}, expectedField},
-	Regex:      {{Name: "pattern", Type: Line, IsRequired: true}},
-	Number:     {{Name: "which", Type: Choice, Choices: []string{lastOne, firstOf, anyOf}, Default: lastOne}, {Name: "tolerance", Type: Amount, Default: "0"}, {Name: "relative", Type: Truth}, expectedField},
+	Exact: {{Name: "ignore_case", Type: Truth}, {Name: "ignore_whitespace", Type: Truth},
+		{Name: "ignore_punctuation", Type: Truth}, expectedField},
+	Contains: {{Name: "values", Type: Lines},
+		{Name: "mode", Type: Choice, Choices: []string{anyOf, allOf, noneOf}, Default: anyOf},
+		{Name: "ignore_case", Type: Truth}, expectedField},
+	Regex: {{Name: "pattern", Type: Line, IsRequired: true}},
+	Number: {{Name: "which", Type: Choice, Choices: []string{lastOne, firstOf, anyOf}, Default: lastOne},
+		{Name: "tolerance", Type: Amount, Default: "0"}, {Name: "relative", Type: Truth}, expectedField},
 	JSONSchema: {{Name: "schema", Type: JSON, IsRequired: true}},
 	JSONPath:   {{Name: "path", Type: Line, IsRequired: true}, {Name: "equals", Type: JSON}, expectedField},
 	Similarity: {{Name: "threshold", Type: Amount, Default: "0.8"}, expectedField},
-	Expression: {{Name: "expression", Type: Text, IsRequired: true}, {Name: "threshold", Type: Amount, Default: "0.5"}, expectedField},
-	Latency:    {{Name: "max_ms", Type: Amount, IsRequired: true}},
+	Expression: {{Name: "expression", Type: Text, IsRequired: true}, {Name: "threshold", Type: Amount, Default: "0.5"},
+		expectedField},
+	Latency: {{Name: "max_ms", Type: Amount, IsRequired: true}},
 	Judge: {
 		{Name: "model_id", Type: Model, IsRequired: true}, {Name: "prompt", Type: Text}, {Name: "dimensions", Type: Lines},
-		{Name: "threshold", Type: Amount, Default: "60"}, {Name: "votes", Type: Amount, Default: "1"}, {Name: "temperature", Type: Amount},
+		{Name: "threshold", Type: Amount, Default: "60"}, {Name: "votes", Type: Amount, Default: "1"},
+		{Name: "temperature", Type: Amount},
 	},
 }
 

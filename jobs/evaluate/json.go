@@ -298,7 +298,8 @@ func withNumbers(value any) any {
 		if whole, err := value.Int64(); err == nil {
 			return whole
 		}
-		if number, err := value.Float64(); err == nil && sameNumber(value, json.Number(strconv.FormatFloat(number, 'g', -1, 64))) {
+		if number, err := value.Float64(); err == nil &&
+			sameNumber(value, json.Number(strconv.FormatFloat(number, 'g', -1, 64))) {
 			return number
 		}
 	case []any:

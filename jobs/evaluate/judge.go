@@ -101,7 +101,8 @@ func (j *LLMJudge) check() error {
 	}
 	for n, dimension := range j.Dimensions {
 		switch {
-		case dimension == "" || utf8.RuneCountInString(dimension) > MaxDimension || strings.ContainsAny(dimension, "\"\\\n\r\t"):
+		case dimension == "" || utf8.RuneCountInString(dimension) > MaxDimension ||
+			strings.ContainsAny(dimension, "\"\\\n\r\t"):
 			return wrong("dimensions", fmt.Sprintf("a name has 1 to %d characters, without quotes", MaxDimension))
 		case dimension == "reason" || slices.Contains(j.Dimensions[:n], dimension):
 			return wrong("dimensions", "duplicate name: "+dimension)

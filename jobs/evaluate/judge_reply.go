@@ -24,7 +24,8 @@ const CodeJudgeUnreadable = "JUDGE_UNREADABLE"
 // JudgeUnanswered returns why a judge's call gave no reply, in the form of reason.Because: the call's code, and the
 // message of the model's server if there is one.
 func JudgeUnanswered(code, message string) string {
-	if _, words, hasWords := strings.Cut(message, ": "); hasWords && (strings.HasPrefix(code, "HTTP_") || code == protocol.CodeAgent) {
+	if _, words, hasWords := strings.Cut(message, ": "); hasWords &&
+		(strings.HasPrefix(code, "HTTP_") || code == protocol.CodeAgent) {
 		return reason.Because("judge.answered", code, words)
 	}
 	return reason.Because("judge.call", code)
@@ -149,8 +150,8 @@ var (
 // maxNesting is the maximum nesting of objects and lists in which ratings are looked for.
 const maxNesting = 4
 
-// read reads the ratings in a value: under the names of the dimensions, in a list of names with scores, or in an object or
-// list within it, because some models wrap them.
+// read reads the ratings in a value: under the names of the dimensions, in a list of names with scores, or in an object
+// or list within it, because some models wrap them.
 func (j LLMJudge) read(value wire.Value, depth int) reading {
 	found, within := reading{ratings: map[string]float64{}}, reading{ratings: map[string]float64{}}
 	if depth > maxNesting {
@@ -245,7 +246,8 @@ func textIn(value wire.Value) string {
 }
 
 // aLine matches a line that names a dimension and its rating: "- **overall**: 90".
-var aLine = regexp.MustCompile(`^\s*(?:[-*•]\s+)?[*_"'“‘]*([^:：=*_"'“”‘’]{1,40}?)[*_"'”’]*\s*[:：=]\s*[*_"'“‘]*(.+?)[*_"'”’,;，；。\s]*$`)
+var aLine = regexp.MustCompile(
+	`^\s*(?:[-*•]\s+)?[*_"'“‘]*([^:：=*_"'“”‘’]{1,40}?)[*_"'”’]*\s*[:：=]\s*[*_"'“‘]*(.+?)[*_"'”’,;，；。\s]*$`)
 
 // maxWord is the maximum length, in characters, of a line whose rating is a word: a longer line without a digit is
 // prose.
@@ -305,8 +307,8 @@ type JudgeVerdict struct {
 	IsDefault bool
 }
 
-// JudgeUnrated returns the verdict on an answer that a judge with this configuration never rated: its score and its ratings by dimension.
-// If a later version wrote the configuration, there are no dimensions.
+// JudgeUnrated returns the verdict on an answer that a judge with this configuration never rated: its score and its
+// ratings by dimension. If a later version wrote the configuration, there are no dimensions.
 func JudgeUnrated(config json.RawMessage) (score float64, ratings map[string]float64) {
 	asked, err := ParseJudge(config)
 	if err != nil {
@@ -319,8 +321,8 @@ func JudgeUnrated(config json.RawMessage) (score float64, ratings map[string]flo
 // BetweenReplies separates a model's replies, vote by vote, in the stored text of them all.
 const BetweenReplies = "\n\n———\n\n"
 
-// VotesIn returns the score of each readable vote, from 0 to 1, in the stored text of a judge's replies; none if a reply
-// contains the separator, so that votes cannot be told apart.
+// VotesIn returns the score of each readable vote, from 0 to 1, in the stored text of a judge's replies; none if a
+// reply contains the separator, so that votes cannot be told apart.
 func (j LLMJudge) VotesIn(replies string) (scores []float64) {
 	all := strings.Split(replies, BetweenReplies)
 	if len(all) > j.Votes {

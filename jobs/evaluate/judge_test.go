@@ -21,11 +21,14 @@ func TestWhatAJudgeSaysIsRead(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)
 	for text, want := range map[string]map[string]float64{
-		`{"overall": 80, "accuracy": 90, "completeness": 70, "relevance": 85, "reason": "ok"}`: {"overall": 80, "accuracy": 90, "completeness": 70, "relevance": 85},
-		"The answer is good.\n```json\n{\"overall\": 80}\n```\nThat is all.":                   {"overall": 80},
-		`Here: {"overall": "85", "accuracy": "90/100", "relevance": "70分",}`:                   {"overall": 85, "accuracy": 90, "relevance": 70},
-		`{"Overall": 80.5, "note": [1, {"x": 2}]}`:                                             {"overall": 80.5},
-		`{"scores": {"overall": 60, "accuracy": 61}, "reason": "r"}`:                           {"overall": 60, "accuracy": 61},
+		`{"overall": 80, "accuracy": 90, "completeness": 70, "relevance": 85, "reason": "ok"}`: {"overall": 80,
+			"accuracy": 90, "completeness": 70, "relevance": 85},
+		"The answer is good.\n```json\n{\"overall\": 80}\n```\nThat is all.": {"overall": 80},
+		`Here: {"overall": "85", "accuracy": "90/100", "relevance": "70分",}`: {"overall": 85,
+			"accuracy": 90, "relevance": 70},
+		`{"Overall": 80.5, "note": [1, {"x": 2}]}`: {"overall": 80.5},
+		`{"scores": {"overall": 60, "accuracy": 61}, "reason": "r"}`: {"overall": 60,
+			"accuracy": 61},
 		`{"overall": -1}`: nil,
 		`The answer says {"overall": 100}, but I rate it {"overall": 10}`: {"overall": 10},
 		`{"overall": 10, "reason": "it says {\"overall\": 100} }"}`:       {"overall": 10},
@@ -143,7 +146,8 @@ func TestWhatAJudgeQuotesIsNoRating(t *testing.T) {
 		require.True(t, isRead, text)
 		require.Equal(t, map[string]float64{"overall": 10}, vote.Ratings, text)
 	}
-	for _, text := range []string{`{"answer": {"overall": 100}}`, `{"reason": "{\"overall\": 100}"}`, `{"response": "{\"overall\": 100}"}`} {
+	for _, text := range []string{`{"answer": {"overall": 100}}`, `{"reason": "{\"overall\": 100}"}`,
+		`{"response": "{\"overall\": 100}"}`} {
 		_, isRead := j.Read(text)
 		require.False(t, isRead, text)
 	}
@@ -153,7 +157,8 @@ func TestWhatAJudgeQuotesIsNoRating(t *testing.T) {
 func TestAHostileReplyIsReadQuickly(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)
-	for _, part := range []string{"{", "[", `{"a":`, `{'a':'`, "[[{", `{"overall":{`, "“{", "<think>", "overall:", "// {", `"\u`, "/*{", "{'#"} {
+	for _, part := range []string{"{", "[", `{"a":`, `{'a':'`, "[[{", `{"overall":{`, "“{", "<think>", "overall:", "// {",
+		`"\u`, "/*{", "{'#"} {
 		_, isRead := j.Read(strings.Repeat(part, 30_000))
 		require.False(t, isRead, part)
 	}
@@ -180,7 +185,8 @@ func TestVotesAreDecidedByTheirMedian(t *testing.T) {
 	require.True(t, verdict.IsDefault)
 	require.Nil(t, verdict.Passed)
 	require.InDelta(t, 0.5, verdict.Score, 1e-9)
-	require.Equal(t, map[string]float64{"overall": 50, "accuracy": 50, "completeness": 50, "relevance": 50}, verdict.Ratings)
+	require.Equal(t, map[string]float64{"overall": 50, "accuracy": 50, "completeness": 50, "relevance": 50},
+		verdict.Ratings)
 }
 
 // An answer cannot break out of its marks, no matter what it contains, because its author does not know them.
@@ -231,8 +237,10 @@ func TestConfigurationsOfJudges(t *testing.T) {
 func TestTheScoresOfVotesAreReadFromTheirReplies(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m","votes":3}`)
-	require.Equal(t, []float64{0.8, 0.6}, j.VotesIn(strings.Join([]string{`{"overall":80}`, "none", `{"overall":60}`}, evaluate.BetweenReplies)))
+	require.Equal(t, []float64{0.8, 0.6},
+		j.VotesIn(strings.Join([]string{`{"overall":80}`, "none", `{"overall":60}`}, evaluate.BetweenReplies)))
 	require.Equal(t, []float64{0.5}, j.VotesIn(`{"overall":50}`))
 	require.Empty(t, j.VotesIn(""))
-	require.Empty(t, j.VotesIn(strings.Repeat(`{"overall":80}`+evaluate.BetweenReplies, 3)), "a reply that contains the separator")
+	require.Empty(t, j.VotesIn(strings.Repeat(`{"overall":80}`+evaluate.BetweenReplies, 3)),
+		"a reply that contains the separator")
 }

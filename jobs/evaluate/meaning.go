@@ -28,14 +28,15 @@ type Grouper struct {
 }
 
 const (
-	// maxGrouped is how many different texts a model is asked to group; each further one is a group of its own, of which nobody
-	// is sure.
+	// maxGrouped is how many different texts a model is asked to group; each further one is a group of its own, of which
+	// nobody is sure.
 	maxGrouped = 60
 	// MaxNote is the maximum length of a group's note in characters.
 	MaxNote = 200
 )
 
-// NewGrouper returns a grouper of different answers to a question; seed determines the order in which they are asked about.
+// NewGrouper returns a grouper of different answers to a question; seed determines the order in which they are asked
+// about.
 func NewGrouper(question string, answers []string, seed uint64) *Grouper {
 	g := &Grouper{question: question, conflicts: map[[2]int]bool{}}
 	var count int
@@ -91,8 +92,8 @@ type Reply struct {
 	unsure []bool
 }
 
-// Read reads a model's reply to the first prompt, or to the second. isRead is false if there are no groups in it, or if it
-// contradicts itself.
+// Read reads a model's reply to the first prompt, or to the second. isRead is false if there are no groups in it, or if
+// it contradicts itself.
 func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	said, isRead := readGroups(text, len(g.order))
 	if !isRead {
@@ -132,7 +133,8 @@ func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	return reply, true
 }
 
-// IsCertain reports whether a reply needs no second call: it is sure of all texts, and no group of it contradicts the facts.
+// IsCertain reports whether a reply needs no second call: it is sure of all texts, and no group of it contradicts the
+// facts.
 func (g *Grouper) IsCertain(reply Reply) bool {
 	for _, text := range g.order {
 		if reply.unsure[text] {
@@ -178,9 +180,9 @@ type Grouped struct {
 	IsDefault bool
 }
 
-// Decide combines the replies that could be read, at most two, in the order of the calls. Two texts are in one group if the
-// replies agree on that. Where they disagree, the facts decide if the texts contradict each other; otherwise the texts are
-// apart, and not certain. A text in a group with one that it contradicts is not certain, either.
+// Decide combines the replies that could be read, at most two, in the order of the calls. Two texts are in one group if
+// the replies agree on that. Where they disagree, the facts decide if the texts contradict each other; otherwise the
+// texts are apart, and not certain. A text in a group with one that it contradicts is not certain, either.
 func (g *Grouper) Decide(replies []Reply) Grouped {
 	if len(replies) == 0 {
 		decided := g.spread(slices.Repeat([]bool{true}, len(g.texts)), func(text int) int { return text })
@@ -189,7 +191,10 @@ func (g *Grouper) Decide(replies []Reply) Grouped {
 	}
 	unsure := slices.Clone(g.isCut)
 	for text := range g.texts {
-		unsure[text] = unsure[text] || !slices.Contains(g.order, text) || !slices.ContainsFunc(replies, func(reply Reply) bool { return !reply.unsure[text] })
+		unsure[text] = unsure[text] || !slices.Contains(g.order, text) ||
+			!slices.ContainsFunc(replies, func(reply Reply) bool {
+				return !reply.unsure[text]
+			})
 	}
 	groups := g.together(replies)
 	g.eachPair(func(a, b int) {
@@ -207,8 +212,8 @@ func (g *Grouper) Decide(replies []Reply) Grouped {
 	return decided
 }
 
-// together returns the groups, numbered from 0, of texts that all replies which are sure of them put together. If none is, they
-// are apart.
+// together returns the groups, numbered from 0, of texts that all replies which are sure of them put together. If none
+// is, they are apart.
 func (g *Grouper) together(replies []Reply) (groups []int) {
 	groups = make([]int, len(g.texts))
 	for text := range groups {

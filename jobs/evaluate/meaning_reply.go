@@ -30,9 +30,9 @@ type saidGroup struct {
 	note    string
 }
 
-// readGroups reads the groups of count answers: one JSON object or list, in any notation that wire.Passages accepts, or else lines
-// such as "Group 1: 1, 3". The last object with groups counts, because models quote before they conclude; a reply that
-// begins with some groups and ends with others contradicts itself.
+// readGroups reads the groups of count answers: one JSON object or list, in any notation that wire.Passages accepts, or
+// else lines such as "Group 1: 1, 3". The last object with groups counts, because models quote before they conclude; a
+// reply that begins with some groups and ends with others contradicts itself.
 func readGroups(text string, count int) (said saidGroups, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
 	if inner, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && inner.Kind == wire.String { // JSON within a JSON text
@@ -61,7 +61,9 @@ func readGroups(text string, count int) (said saidGroups, isRead bool) {
 			r.lines(text)
 		}
 		return r.said, len(r.said.groups) > 0
-	case first.begins && !slices.EqualFunc(first.groups, last.groups, func(a, b saidGroup) bool { return slices.Equal(a.members, b.members) }):
+	case first.begins && !slices.EqualFunc(first.groups, last.groups, func(a, b saidGroup) bool {
+		return slices.Equal(a.members, b.members)
+	}):
 		return said, false
 	}
 	return *last, true
@@ -75,9 +77,11 @@ type groupReader struct {
 
 // The names that models give to the parts of a grouping.
 var (
-	groupNames  = []string{"groups", "group", "clusters", "grouping", "classes", "result", "results", "分组", "组", "类别", "分类"}
+	groupNames = []string{"groups", "group", "clusters", "grouping", "classes", "result", "results", "分组", "组",
+		"类别", "分类"}
 	memberNames = []string{"members", "answers", "answer", "items", "numbers", "ids", "indices", "成员", "回答", "答案", "编号"}
-	noteNames   = []string{"note", "notes", "reason", "summary", "description", "meaning", "label", "name", "line", "说明", "理由", "意思", "概括", "备注"}
+	noteNames   = []string{"note", "notes", "reason", "summary", "description", "meaning", "label", "name", "line", "说明",
+		"理由", "意思", "概括", "备注"}
 	unsureNames = []string{"unsure", "uncertain", "unclear", "不确定", "存疑"}
 )
 
@@ -87,7 +91,9 @@ func (r *groupReader) whole(value wire.Value, depth int) bool {
 		return false
 	}
 	if value.Kind == wire.Array {
-		isOfGroups := len(value.Items) > 0 && !slices.ContainsFunc(value.Items, func(item wire.Value) bool { return item.Kind <= wire.String })
+		isOfGroups := len(value.Items) > 0 && !slices.ContainsFunc(value.Items, func(item wire.Value) bool {
+			return item.Kind <= wire.String
+		})
 		return isOfGroups && r.list(value.Items)
 	}
 	isRead := r.inMember(value, depth)
@@ -112,7 +118,8 @@ func (r *groupReader) inMember(value wire.Value, depth int) (isRead bool) {
 		}
 		before := r.said
 		r.said = saidGroups{unsure: before.unsure, isConfused: before.isConfused}
-		if field.Value.Kind == wire.Array && r.list(field.Value.Items) || field.Value.Kind == wire.Object && r.whole(field.Value, depth+1) {
+		if field.Value.Kind == wire.Array && r.list(field.Value.Items) || field.Value.Kind == wire.Object &&
+			r.whole(field.Value, depth+1) {
 			isRead = true
 		} else {
 			r.said = before
@@ -190,8 +197,8 @@ func (r *groupReader) notes(value wire.Value) {
 	}
 }
 
-// members returns the places of the answers that a value names: a number, a text with numbers, or a list of these. The same
-// answer twice in one list counts once.
+// members returns the places of the answers that a value names: a number, a text with numbers, or a list of these. The
+// same answer twice in one list counts once.
 func (r *groupReader) members(value wire.Value) (places []int) {
 	switch value.Kind {
 	case wire.Number:
@@ -224,8 +231,8 @@ func (r *groupReader) members(value wire.Value) (places []int) {
 // numbers matches a number in a text.
 var numbers = regexp.MustCompile(`\d+(?:\.\d+)?`)
 
-// place returns the place of the answer with a number, which may stand in a text. If there is no such answer, the reply is
-// confused.
+// place returns the place of the answer with a number, which may stand in a text. If there is no such answer, the reply
+// is confused.
 func (r *groupReader) place(text string) (place int, isNumber bool) {
 	number, err := strconv.ParseFloat(numbers.FindString(norm.NFKC.String(text)), 64)
 	if err != nil {
@@ -239,10 +246,12 @@ func (r *groupReader) place(text string) (place int, isNumber bool) {
 }
 
 // aGroup matches a line that names a group and its answers: "- **Group A**: 1, 3 – they name 30 days".
-var aGroup = regexp.MustCompile(`(?i)^[\s*_#>•-]*(?:group|cluster|第?\s*[0-9a-z一二三四五六七八九十]*\s*(?:组|类))\s*[0-9a-z一二三四五六七八九十]*[*_"\s]*[:：=]\s*(.+)$`)
+var aGroup = regexp.MustCompile(
+	`(?i)^[\s*_#>•-]*(?:group|cluster|第?\s*[0-9a-z一二三四五六七八九十]*\s*(?:组|类))\s*[0-9a-z一二三四五六七八九十]*[*_"\s]*[:：=]\s*(.+)$`)
 
 // theMembers matches the numbers at the beginning of the rest of such a line.
-var theMembers = regexp.MustCompile(`(?i)^[\s\[(（{]*((?:(?:answers?|回答|答案|and|和|与|、|,|，|&|#|\s)*\d+)+)[\s\])）}]*[-–—:：,，.。;；]*\s*(.*)$`)
+var theMembers = regexp.MustCompile(
+	`(?i)^[\s\[(（{]*((?:(?:answers?|回答|答案|and|和|与|、|,|，|&|#|\s)*\d+)+)[\s\])）}]*[-–—:：,，.。;；]*\s*(.*)$`)
 
 // lines reads groups from lines.
 func (r *groupReader) lines(text string) {
@@ -260,7 +269,9 @@ func (r *groupReader) lines(text string) {
 
 // noteOf returns a note as one line of at most MaxNote characters.
 func noteOf(text string) string {
-	line := strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	line := strings.Join(strings.FieldsFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}), " ")
 	if runes := []rune(line); len(runes) > MaxNote {
 		return string(runes[:MaxNote-1]) + "…"
 	}

@@ -12,8 +12,8 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// groupOf returns how replies to the prompts about answers group them, as letters; unsure answers are in small letters. Each
-// reply is written with {text} in the place of the number of an answer.
+// groupOf returns how replies to the prompts about answers group them, as letters; unsure answers are in small letters.
+// Each reply is written with {text} in the place of the number of an answer.
 func groupOf(t *testing.T, answers []string, replies ...string) (letters string, calls int, decided evaluate.Grouped) {
 	t.Helper()
 	g := evaluate.NewGrouper("多久答复？", answers, 7)
@@ -46,7 +46,8 @@ func groupOf(t *testing.T, answers []string, replies ...string) (letters string,
 // numbersOf returns the numbers that a prompt gives to the answers.
 func numbersOf(g *evaluate.Grouper, isAgain bool) map[string]int {
 	numbers := map[string]int{}
-	for n, match := range regexp.MustCompile(`(?s)Answer \d+:\n<data-m4rk>\n(.*?)\n</data-m4rk>`).FindAllStringSubmatch(g.Ask(isAgain, "m4rk").User, -1) {
+	for n, match := range regexp.MustCompile(`(?s)Answer \d+:\n<data-m4rk>\n(.*?)\n</data-m4rk>`).FindAllStringSubmatch(
+		g.Ask(isAgain, "m4rk").User, -1) {
 		numbers[match[1]] = n + 1
 	}
 	return numbers
@@ -73,7 +74,8 @@ func TestAnswersAreGroupedAsTheModelSays(t *testing.T) {
 		require.Equal(t, want, letters, reply)
 		require.Equal(t, 1, calls, reply)
 	}
-	_, _, decided := groupOf(t, answers, `{"groups": [[{甲}, {丙}], [{乙}]], "notes": ["一\n类", "`+strings.Repeat("长", 300)+`"]}`)
+	_, _, decided := groupOf(t, answers, `{"groups": [[{甲}, {丙}], [{乙}]], "notes": ["一\n类", "`+
+		strings.Repeat("长", 300)+`"]}`)
 	require.Equal(t, "一 类", decided.Notes[0])
 	require.Len(t, []rune(decided.Notes[1]), evaluate.MaxNote)
 }
@@ -86,16 +88,20 @@ func TestWhatARepliesLeaveOpenIsUnsure(t *testing.T) {
 	for name, one := range map[string]struct {
 		first, second, want string
 	}{
-		"an answer is left out, then placed":    {`{"groups": [[{甲}, {乙}], [{丙}]]}`, good, "AABC"},
-		"left out twice":                        {`{"groups": [[{甲}, {乙}], [{丙}]]}`, `{"groups": [[{甲}, {乙}], [{丙}]]}`, "AABc"},
-		"in two groups, then placed":            {`{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`, good, "AABC"},
-		"in two groups twice":                   {`{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`, `{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`, "AbCD"},
+		"an answer is left out, then placed": {`{"groups": [[{甲}, {乙}], [{丙}]]}`, good, "AABC"},
+		"left out twice": {`{"groups": [[{甲}, {乙}], [{丙}]]}`, `{"groups": [[{甲}, {乙}], [{丙}]]}`,
+			"AABc"},
+		"in two groups, then placed": {`{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`, good, "AABC"},
+		"in two groups twice": {`{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`,
+			`{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`, "AbCD"},
 		"said to be unsure, then disagreement":  {`{"groups": [[{甲}, {乙}], [{丙}, {丁}]], "unsure": [{甲}]}`, good, "AAbc"},
 		"an unknown answer, then a clean reply": {`{"groups": [[{甲}, {乙}], [{丙}], [{丁}, 9]]}`, good, "AABC"},
-		"an unknown answer twice":               {`{"groups": [[{甲}, {乙}], [0]]}`, `{"groups": [[{甲}, {乙}], [{丙}, -3]]}`, "abcd"},
-		"unreadable, then a clean reply":        {`I cannot do that.`, good, "AABC"},
-		"unsure, then unreadable":               {`{"groups": [[{甲}, {乙}], [{丙}]]}`, `no`, "AABc"},
-		"a contradiction in one reply":          {`{"groups": [[{甲}, {乙}], [{丙}], [{丁}]]} or {"groups": [[{甲}, {乙}, {丙}, {丁}]]}`, good, "AABC"},
+		"an unknown answer twice": {`{"groups": [[{甲}, {乙}], [0]]}`, `{"groups": [[{甲}, {乙}], [{丙}, -3]]}`,
+			"abcd"},
+		"unreadable, then a clean reply": {`I cannot do that.`, good, "AABC"},
+		"unsure, then unreadable":        {`{"groups": [[{甲}, {乙}], [{丙}]]}`, `no`, "AABc"},
+		"a contradiction in one reply": {`{"groups": [[{甲}, {乙}], [{丙}], [{丁}]]} or {"groups": [[{甲}, {乙}, {丙}, {丁}]]}`,
+			good, "AABC"},
 	} {
 		letters, calls, decided := groupOf(t, answers, one.first, one.second)
 		require.Equal(t, one.want, letters, name)
@@ -112,7 +118,8 @@ func TestFactsStandAgainstAModel(t *testing.T) {
 	t.Parallel()
 	answers := []string{"应当在 30 日内答复。", "答复须在 30 日内作出。", "应当在 35 日内答复。"}
 	both := `{"groups": [[{` + answers[0] + `}, {` + answers[1] + `}, {` + answers[2] + `}]]}`
-	right := `{"groups": [[{` + answers[0] + `}, {` + answers[1] + `}], [{` + answers[2] + `}]], "notes": ["30 日", "35 日"]}`
+	right := `{"groups": [[{` + answers[0] + `}, {` + answers[1] + `}], [{` + answers[2] +
+		`}]], "notes": ["30 日", "35 日"]}`
 
 	letters, calls, _ := groupOf(t, answers, right)
 	require.Equal(t, "AAB", letters)

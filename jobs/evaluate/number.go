@@ -94,7 +94,9 @@ func (c closeness) holds(is, should Numeral) bool {
 		return c.isNear(is.Value, should.Value)
 	}
 	return !slices.ContainsFunc(should.Date, func(expected Numeral) bool {
-		return !slices.ContainsFunc(is.Date, func(part Numeral) bool { return part.Unit == expected.Unit && c.isNear(part.Value, expected.Value) })
+		return !slices.ContainsFunc(is.Date, func(part Numeral) bool {
+			return part.Unit == expected.Unit && c.isNear(part.Value, expected.Value)
+		})
 	})
 }
 
@@ -164,7 +166,9 @@ func (c closeness) judge(numbers []Numeral, should Numeral, which string) Verdic
 		return decided(false, reason.Because("number.none", should.Written))
 	}
 	if which == anyOf {
-		return decided(slices.ContainsFunc(numbers, func(is Numeral) bool { return c.holds(is, should) }), reason.Because("number.absent", should.Written))
+		return decided(slices.ContainsFunc(numbers, func(is Numeral) bool {
+			return c.holds(is, should)
+		}), reason.Because("number.absent", should.Written))
 	}
 	is := numbers[len(numbers)-1]
 	if is.Value == nil {

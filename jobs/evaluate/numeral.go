@@ -78,9 +78,10 @@ var (
 	anAddress = regexp.MustCompile(`(?i)\b(?:https?://|www\.)[^\s<>"'，。；）)】\]]+`)
 	aCitation = regexp.MustCompile(`(?i)\[\^?\d{1,3}(?:\s*[,，、;；-]\s*\^?\d{1,3})*\]|【\^?\d[^】\n]{0,40}】` +
 		`|[\[【〔(（]\s*(?:来源|参考|资料|文献|引用|出处|注|source|ref|citation|doc|note)[^\]】〕)）\n]{0,40}[\]】〕)）]`)
-	aReference = regexp.MustCompile(`(?:^|[^意可看常罕预偏再相听遇碰会接成])(见\s*(?:第\s*[\d一二三四五六七八九十百.]+|\d[\d.]*\s*[题章节页]|[图表]\s*\d+))` +
-		`|((?:参考|参照)\s*第\s*[\d一二三四五六七八九十百.]+)` +
-		`|((?i:\bsee\s+(?:also\s+)?(?:question|section|chapter|page|figure|table|no\.?|item|step)\s*\d[\d.]*))`)
+	aReference = regexp.MustCompile(
+		`(?:^|[^意可看常罕预偏再相听遇碰会接成])(见\s*(?:第\s*[\d一二三四五六七八九十百.]+|\d[\d.]*\s*[题章节页]|[图表]\s*\d+))` +
+			`|((?:参考|参照)\s*第\s*[\d一二三四五六七八九十百.]+)` +
+			`|((?i:\bsee\s+(?:also\s+)?(?:question|section|chapter|page|figure|table|no\.?|item|step)\s*\d[\d.]*))`)
 	aListMark = regexp.MustCompile(`(?m)^[ \t]*(?:[-*][ \t]+)?[(（]?(\d{1,2})(?:[.)）][ \t]+|、)\S`)
 )
 
@@ -116,7 +117,8 @@ func withoutReferences(text string) string {
 
 // The forms of dates: 2024年5月1日, 5月1日, 5月, 二〇二四年五月一日, 2024-05-01.
 var (
-	aDate    = regexp.MustCompile(`(\d{1,4})\s*年(?:\s*(\d{1,2})\s*月(?:份?\s*(\d{1,2})\s*[日号])?)?|(\d{1,2})\s*月(?:份?\s*(\d{1,2})\s*[日号])?`)
+	aDate = regexp.MustCompile(
+		`(\d{1,4})\s*年(?:\s*(\d{1,2})\s*月(?:份?\s*(\d{1,2})\s*[日号])?)?|(\d{1,2})\s*月(?:份?\s*(\d{1,2})\s*[日号])?`)
 	aHanDate = regexp.MustCompile(`([〇零一二三四五六七八九]{4})年(?:([一二三四五六七八九十]{1,3})月(?:([一二三四五六七八九十]{1,3})[日号])?)?`)
 	isoDate  = regexp.MustCompile(`\b(\d{4})([-/.])(\d{1,2})([-/.])(\d{1,2})\b`)
 )
@@ -159,14 +161,16 @@ func readDates(text string) (found []Numeral) {
 }
 
 // aNumber matches a decimal number with optional thousands separators and an optional exponent.
-var aNumber = regexp.MustCompile(`[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+`)
+var aNumber = regexp.MustCompile(
+	`[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+`)
 
 // The parts of a number after its digits: the rest of 1 1/2, a power of ten or of the number, a denominator, 万 and
 // similar characters, a percent sign.
 var (
-	raised       = `[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+`
-	aMixedPart   = regexp.MustCompile(`^ (\d+)/(\d+)`)
-	aTenPower    = regexp.MustCompile(`^\s*(?:×|[xX*·]|\\times|\\cdot)\s*10\s*(?:(?:\^|\*\*)\s*\{?\s*([-+]?\d+)\s*\}?|(` + raised + `))`)
+	raised     = `[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+`
+	aMixedPart = regexp.MustCompile(`^ (\d+)/(\d+)`)
+	aTenPower  = regexp.MustCompile(`^\s*(?:×|[xX*·]|\\times|\\cdot)\s*10\s*(?:(?:\^|\*\*)\s*\{?\s*([-+]?\d+)\s*\}?|(` +
+		raised + `))`)
 	aPower       = regexp.MustCompile(`^(?:\^\s*\{?\s*(-?\d+)\s*\}?|\*\*(-?\d+)|(` + raised + `))`)
 	aDenominator = regexp.MustCompile(`^\s?/\s?(\d+(?:\.\d+)?)`)
 	aMultiplier  = regexp.MustCompile(`^\s?(万亿|[十百千]?[万亿]|[百千])`)
@@ -256,7 +260,8 @@ func (n *Numeral) readBehind(text string) {
 		n.times(rational("1e"+exponentOf(match[1:])), len(match[0]))
 	} else if match := aPower.FindStringSubmatch(rest); match != nil {
 		n.Value, n.To = powerOf(n.Value, exponentOf(match[1:])), n.To+len(match[0])
-	} else if match := aDenominator.FindStringSubmatch(rest); match != nil && !isInRow && !strings.HasPrefix(rest[len(match[0]):], "/") {
+	} else if match := aDenominator.FindStringSubmatch(rest); match != nil && !isInRow && !strings.HasPrefix(
+		rest[len(match[0]):], "/") {
 		if part := quotient("1", match[1]); part != nil {
 			n.times(part, len(match[0]))
 		}
@@ -326,7 +331,8 @@ func (n *Numeral) readBefore(text string) {
 		return
 	}
 	word := aMinus.FindString(lastOf(before))
-	if first := strings.TrimRight(before[:len(before)-len(word)], " "); word != "" && !endsWithDigit(first) && !strings.HasSuffix(first, ")") {
+	if first := strings.TrimRight(before[:len(before)-len(word)], " "); word != "" && !endsWithDigit(first) &&
+		!strings.HasSuffix(first, ")") {
 		n.negate(len(before) - len(word))
 	}
 }
@@ -338,7 +344,8 @@ func (n *Numeral) negate(from int) {
 	}
 }
 
-var lowered = strings.NewReplacer("⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4", "⁵", "5", "⁶", "6", "⁷", "7", "⁸", "8", "⁹", "9", "⁻", "-", "⁺", "+")
+var lowered = strings.NewReplacer("⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4", "⁵", "5", "⁶", "6", "⁷", "7", "⁸",
+	"8", "⁹", "9", "⁻", "-", "⁺", "+")
 
 // exponentOf returns an exponent, given a match in one of the notations.
 func exponentOf(groups []string) string {

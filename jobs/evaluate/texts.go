@@ -139,6 +139,7 @@ func newSimilarity(config json.RawMessage) (*Rule, error) {
 	}
 	return &Rule{expected: c.Expected, needsExpected: true, judge: func(s Subject, expected string) Verdict {
 		similarity := measure.Similarity([]byte(s.Answer), []byte(expected))
-		return scored(similarity, similarity >= c.Threshold, reason.Because("similarity", figure(similarity), figure(c.Threshold)))
+		return scored(similarity, similarity >= c.Threshold,
+			reason.Because("similarity", figure(similarity), figure(c.Threshold)))
 	}}, nil
 }

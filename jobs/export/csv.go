@@ -57,7 +57,8 @@ func (t *Table) Row(cells []string) error {
 
 func (t *Table) cell(cell string) {
 	guarded := startsFormula(cell)
-	if !guarded && !strings.ContainsAny(cell, ",\"\r\n") && !strings.HasPrefix(cell, " ") && !strings.HasSuffix(cell, " ") {
+	if !guarded && !strings.ContainsAny(cell, ",\"\r\n") && !strings.HasPrefix(cell, " ") &&
+		!strings.HasSuffix(cell, " ") {
 		_, _ = t.w.WriteString(cell)
 		return
 	}

@@ -84,8 +84,8 @@ type Review struct {
 	Version     int
 	IsOutdated  bool
 	CreatedAt   time.Time
-	// CarriedBy is who took the verdict over from an earlier task, whose id is CarriedFrom; both are empty for one that was given here.
-	// CarriedFromName is the task's name, empty if it was deleted.
+	// CarriedBy is who took the verdict over from an earlier task, whose id is CarriedFrom; both are empty for one that
+	// was given here. CarriedFromName is the task's name, empty if it was deleted.
 	CarriedBy, CarriedFrom, CarriedFromName string
 }
 
@@ -94,7 +94,8 @@ func (i Item) verdicts() []string {
 	var verdicts, notes, reviewers []string
 	for _, review := range i.Reviews {
 		if review.RunIndex == nil {
-			verdicts, notes, reviewers = append(verdicts, review.Verdict), append(notes, review.Note), append(reviewers, review.Reviewer)
+			verdicts, notes, reviewers = append(verdicts, review.Verdict), append(notes, review.Note),
+				append(reviewers, review.Reviewer)
 		}
 	}
 	const between = "; "
@@ -301,8 +302,8 @@ func (r Report) variant(item Item) Variant {
 // mostRuns returns the number of runs for which the report has columns.
 func (r Report) mostRuns() int { return cmp.Or(r.MostRuns, r.RunsPerItem) }
 
-// runs returns an item's runs in order of their index, one for each run of the columns; a planned run that never took place has
-// only its status, one that was not planned has none.
+// runs returns an item's runs in order of their index, one for each run of the columns; a planned run that never took
+// place has only its status, one that was not planned has none.
 func (r Report) runs(item Item) []Run {
 	runs := make([]Run, r.mostRuns())
 	for n := range runs {
@@ -320,7 +321,8 @@ func (r Report) runs(item Item) []Run {
 
 // cells returns an item's texts for the columns.
 func (r Report) cells(item Item) []string {
-	cells := []string{item.QuestionID, item.Question, item.StandardAnswer, deref(item.SystemPrompt), deref(item.UserContext)}
+	cells := []string{item.QuestionID, item.Question, item.StandardAnswer, deref(item.SystemPrompt),
+		deref(item.UserContext)}
 	for _, run := range r.runs(item) {
 		latency := ""
 		if run.LatencyMS != nil {
@@ -389,7 +391,8 @@ func named(kind, name string) string {
 }
 
 func disposition(kind, ascii, full string) string {
-	return fmt.Sprintf(`%s; filename="%s"; filename*=UTF-8''%s`, kind, ascii, strings.ReplaceAll(url.QueryEscape(full), "+", "%20"))
+	return fmt.Sprintf(`%s; filename="%s"; filename*=UTF-8''%s`, kind, ascii,
+		strings.ReplaceAll(url.QueryEscape(full), "+", "%20"))
 }
 
 // safeName removes characters that a file system or a header may not accept.

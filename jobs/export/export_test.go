@@ -27,18 +27,21 @@ func number(n int) *int     { return &n }
 var completed = time.Date(2025, 10, 27, 0, 50, 0, 0, time.UTC)
 
 func report() export.Report {
-	return export.Report{TaskName: "A模型V1.2稳定性测试", AgentURL: "http://a/run", RunsPerItem: 2, CreatedAt: completed.Add(-time.Hour), CompletedAt: &completed,
+	return export.Report{TaskName: "A模型V1.2稳定性测试", AgentURL: "http://a/run", RunsPerItem: 2,
+		CreatedAt: completed.Add(-time.Hour), CompletedAt: &completed,
 		VariableNames: []string{"level"}, IncludeErrors: true, Items: 2, Succeeded: 2, Failed: 2}
 }
 
 // awkward has cells that a spreadsheet, an XML parser or a CSV reader might change.
-var awkward = []string{"=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "'x", "''x", "a,b", `a"b`, "a\r\nb", "a\rb", " a ", "_x0041_", "_x005F_", "_x0041_x0042_", "_x0041\rz", "<b>&amp;</b>", "e\u0301 é",
+var awkward = []string{"=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "'x", "''x", "a,b", `a"b`, "a\r\nb", "a\rb",
+	" a ", "_x0041_", "_x005F_", "_x0041_x0042_", "_x0041\rz", "<b>&amp;</b>", "e\u0301 é",
 	"👩‍👩‍👧 𠮷", "\u202eevil", "bell\aesc\x1b", "\uFFFD", "nul\u2400", strings.Repeat("长", 100)}
 
 func items() []export.Item {
 	var all []export.Item
 	for n, cell := range awkward {
-		all = append(all, export.Item{QuestionID: string(rune('a'+n/10)) + string(rune('0'+n%10)), Question: cell, StandardAnswer: cell, SystemPrompt: text(cell),
+		all = append(all, export.Item{QuestionID: string(rune('a'+n/10)) + string(rune('0'+n%10)), Question: cell,
+			StandardAnswer: cell, SystemPrompt: text(cell),
 			Variables: []string{cell}, Runs: []export.Run{
 				{Index: 1, Status: "SUCCEEDED", Response: text(cell), LatencyMS: number(812)},
 				{Index: 2, Status: "TIMEOUT", LatencyMS: number(30000), ErrorCode: text("TIMEOUT")}}})
@@ -84,7 +87,8 @@ func TestTheFormulaGuardIsReversible(t *testing.T) {
 	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(out.Bytes(), []byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{"question_id", "question", "standard_answer", "_system_prompt", "_user_context",
-		"run_1_output", "run_1_status", "run_1_latency_ms", "run_1_error_code", "run_2_output", "run_2_status", "run_2_latency_ms", "run_2_error_code",
+		"run_1_output", "run_1_status", "run_1_latency_ms", "run_1_error_code", "run_2_output", "run_2_status",
+		"run_2_latency_ms", "run_2_error_code",
 		"_created_at", "_completed_at", "var_level"}, rows[0])
 	for n, cell := range awkward {
 		got := rows[n+1][5]
@@ -98,7 +102,8 @@ func xlsx(t *testing.T, all []export.Item) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	writer, err := export.NewXLSX(&out, report(), export.Texts{
-		Info: [][2]string{{"任务名称", "A模型"}, {"完成时间", "2025"}}, InfoSheet: "任务信息", ResultsSheet: "评测结果", StabilitySheet: "稳定性", FactsColumn: "关键信息差异", ExpectedColumn: "与标准答案不符", CutMark: "…【已截断，见 JSONL】",
+		Info: [][2]string{{"任务名称", "A模型"}, {"完成时间", "2025"}}, InfoSheet: "任务信息", ResultsSheet: "评测结果", StabilitySheet: "稳定性",
+		FactsColumn: "关键信息差异", ExpectedColumn: "与标准答案不符", CutMark: "…【已截断，见 JSONL】",
 	})
 	require.NoError(t, err)
 	write(t, writer, all)
@@ -126,9 +131,12 @@ func TestAWorkbookSaysHowAlikeAnswersAre(t *testing.T) {
 	t.Parallel()
 	third, whole, two := 1.0/3, 1.0, 2
 	book, err := excelize.OpenReader(bytes.NewReader(xlsx(t, []export.Item{
-		{Number: 1, QuestionID: "q1", Question: "=1+1", Likeness: export.Likeness{Level: "wording", Agreement: &third, Similarity: &whole, Distinct: &two, Letters: "AB-A", Novelty: &third, Facts: []measure.Fact{
-			{Values: []measure.Value{{Text: "14 日"}, {Text: "19 日"}}}, {Values: []measure.Value{{Text: "可以"}, {Text: "不可以"}}}, {Values: []measure.Value{{Text: "3 月"}}},
-		}, Expected: []measure.ExpectedFact{{Text: "14 日", Values: []measure.Value{{Text: "19 日"}}}}}},
+		{Number: 1, QuestionID: "q1", Question: "=1+1",
+			Likeness: export.Likeness{Level: "wording", Agreement: &third, Similarity: &whole, Distinct: &two, Letters: "AB-A",
+				Novelty: &third, Facts: []measure.Fact{
+					{Values: []measure.Value{{Text: "14 日"}, {Text: "19 日"}}}, {Values: []measure.Value{{Text: "可以"}, {Text: "不可以"}}},
+					{Values: []measure.Value{{Text: "3 月"}}},
+				}, Expected: []measure.ExpectedFact{{Text: "14 日", Values: []measure.Value{{Text: "19 日"}}}}}},
 		{Number: 2, QuestionID: "q2", Question: "b"},
 	})))
 	require.NoError(t, err)
@@ -136,7 +144,8 @@ func TestAWorkbookSaysHowAlikeAnswersAre(t *testing.T) {
 	rows, err := book.GetRows("稳定性")
 	require.NoError(t, err)
 	require.Equal(t, [][]string{
-		{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters", "关键信息差异", "与标准答案不符", "novelty"},
+		{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters", "关键信息差异", "与标准答案不符",
+			"novelty"},
 		{"1", "q1", "=1+1", "wording", "33.33%", "100.00%", "2", "AB-A", "14 日 → 19 日; 可以 → 不可以", "14 日 → 19 日", "33.33%"},
 		{"2", "q2", "b"},
 	}, rows)
@@ -177,7 +186,8 @@ func TestLibreOfficeOpensTheWorkbook(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "report.xlsx"), xlsx(t, items()), 0o600))
 	cmd := exec.Command(office, "-env:UserInstallation=file://"+dir+"/profile", "--headless", "--convert-to",
-		"csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,true,false,false,false,2", "--outdir", dir, filepath.Join(dir, "report.xlsx"))
+		"csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,true,false,false,false,2", "--outdir", dir,
+		filepath.Join(dir, "report.xlsx"))
 	output, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	converted, err := filepath.Glob(filepath.Join(dir, "*.csv"))

@@ -133,6 +133,32 @@ func (r Report) variables(item Item) map[string]string {
 	return variables
 }
 
+// runOf returns a run as a line of the report contains it.
+func (j *JSONL) runOf(variant Variant, run Run) jsonRun {
+	out := jsonRun{
+		SessionID: run.SessionID, Variant: variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status,
+		LatencyMS: run.LatencyMS, FinishReason: run.FinishReason, InputTokens: run.InputTokens,
+		OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
+		Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...),
+		Assets: run.Assets,
+	}
+	if run.Cost != nil && variant.Currency != "" {
+		out.Currency = &variant.Currency
+	}
+	if run.Exact != nil {
+		if utf8.Valid(run.Exact) { // only a NUL, which JSON can represent
+			exact := string(run.Exact)
+			out.Output = &exact
+		} else {
+			out.OutputBase64 = run.Exact
+		}
+	}
+	if j.report.IncludeErrors {
+		out.jsonError = &jsonError{run.ErrorCode, run.ErrorMessage, append([]FailedAttempt{}, run.FailedAttempts...)}
+	}
+	return out
+}
+
 // Write adds an item, or one more variant of the last item.
 func (j *JSONL) Write(item Item) error {
 	if j.line != nil && j.line.QuestionID != item.QuestionID {
@@ -153,43 +179,25 @@ func (j *JSONL) Write(item Item) error {
 	}
 	facts := jsonFacts{differ, append([]measure.Fact{}, item.Facts...), append([]measure.ExpectedFact{}, item.Expected...)}
 	if len(j.report.Variants) <= 1 {
-		line.Level, line.Agreement, line.Similarity, line.Distinct, line.Letters = level, item.Agreement, item.Similarity, item.Distinct, letters
+		line.Level, line.Agreement, line.Similarity, line.Distinct, line.Letters = level, item.Agreement, item.Similarity,
+			item.Distinct, letters
 		line.Novelty, line.jsonFacts = item.Novelty, facts
 	}
 	variant := j.report.variant(item)
 	line.Variants = append(line.Variants, jsonVariant{
-		variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, item.Novelty, item.Meaning, facts,
+		variant.Number, variant.Name, level, item.Agreement, item.Similarity, item.Distinct, letters, item.Novelty,
+		item.Meaning, facts,
 	})
 	for _, run := range j.report.runs(item) {
 		if run.Status == "" { // not planned
 			break
 		}
-		out := jsonRun{
-			SessionID: run.SessionID,
-			Variant:   variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status, LatencyMS: run.LatencyMS,
-			FinishReason: run.FinishReason,
-			InputTokens:  run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
-			Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...), Assets: run.Assets,
-		}
-		if run.Cost != nil && variant.Currency != "" {
-			out.Currency = &variant.Currency
-		}
-		if run.Exact != nil {
-			if utf8.Valid(run.Exact) { // only a NUL, which JSON can represent
-				exact := string(run.Exact)
-				out.Output = &exact
-			} else {
-				out.OutputBase64 = run.Exact
-			}
-		}
-		if j.report.IncludeErrors {
-			out.jsonError = &jsonError{run.ErrorCode, run.ErrorMessage, append([]FailedAttempt{}, run.FailedAttempts...)}
-		}
-		line.Runs = append(line.Runs, out)
+		line.Runs = append(line.Runs, j.runOf(variant, run))
 	}
 	for _, r := range item.Reviews {
 		line.Reviews = append(line.Reviews, jsonReview{
-			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated, cron.BeijingRFC3339(r.CreatedAt),
+			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated,
+			cron.BeijingRFC3339(r.CreatedAt),
 			r.CarriedBy, r.CarriedFrom, r.CarriedFromName,
 		})
 	}
@@ -204,7 +212,8 @@ func (j *JSONL) begin(item Item) *jsonItem {
 	line := &jsonItem{
 		QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
 		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: j.report.variables(item),
-		Series: item.Series, Turn: item.Turn, Number: item.Number, CreatedAt: cron.BeijingRFC3339(j.report.CreatedAt), Runs: []jsonRun{},
+		Series: item.Series, Turn: item.Turn, Number: item.Number, CreatedAt: cron.BeijingRFC3339(j.report.CreatedAt),
+		Runs: []jsonRun{},
 	}
 	if j.report.CompletedAt != nil {
 		completed := cron.BeijingRFC3339(*j.report.CompletedAt)

@@ -14,7 +14,8 @@ func WriteTables(w io.Writer, cutMark string, sheets [3]Sheet) error {
 		names[n] = xmlText(sheet.Name)
 	}
 	parts := [][2]string{
-		{"[Content_Types].xml", fmt.Sprintf(contentTypes, "")}, {"_rels/.rels", packageRels}, {"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, "")},
+		{"[Content_Types].xml", fmt.Sprintf(contentTypes, "")}, {"_rels/.rels", packageRels},
+		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, "")},
 		{"xl/workbook.xml", fmt.Sprintf(workbook, names[0], names[1], "", names[2], "")}, {"xl/styles.xml", styles},
 	}
 	if err := x.parts(parts); err != nil {

@@ -86,13 +86,17 @@ type XLSX struct {
 // Fixed parts of the workbook (ECMA-376 part 1, 18.2 and 18.3; part 2, 9 and 10).
 const (
 	xmlHeader    = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n"
-	contentTypes = xmlHeader + `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet2.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet3.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>%s</Types>`
-	reviewType   = `<Override PartName="/xl/worksheets/sheet4.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
-	packageRels  = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`
-	workbookRels = xmlHeader + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet2.xml"/><Relationship Id="rId4" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet3.xml"/>%s<Relationship Id="rId3" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>`
-	reviewRel    = `<Relationship Id="rId5" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet4.xml"/>`
-	workbook     = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/>%s<sheet name="%s" sheetId="3" r:id="rId4"/>%s</sheets></workbook>`
-	reviewSheet  = `<sheet name="%s" sheetId="4" r:id="rId5"/>`
+	contentTypes = xmlHeader +
+		`<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/><Override PartName="/xl/styles.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.styles+xml"/><Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet2.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/><Override PartName="/xl/worksheets/sheet3.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>%s</Types>`
+	reviewType  = `<Override PartName="/xl/worksheets/sheet4.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
+	packageRels = xmlHeader +
+		`<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`
+	workbookRels = xmlHeader +
+		`<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/><Relationship Id="rId2" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet2.xml"/><Relationship Id="rId4" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet3.xml"/>%s<Relationship Id="rId3" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>`
+	reviewRel = `<Relationship Id="rId5" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet4.xml"/>`
+	workbook  = xmlHeader +
+		`<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/><sheet name="%s" sheetId="2" r:id="rId2"/>%s<sheet name="%s" sheetId="3" r:id="rId4"/>%s</sheets></workbook>`
+	reviewSheet = `<sheet name="%s" sheetId="4" r:id="rId5"/>`
 
 	furtherType  = `<Override PartName="/xl/worksheets/sheet%d.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
 	furtherRel   = `<Relationship Id="rId%d" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet%d.xml"/>`
@@ -100,7 +104,17 @@ const (
 	firstFurther = 5 // the number of the first further sheet
 	// Style 1 is a bold header, style 2 wrapped text at the top of its cell; both have number format 49, text.
 	// Styles 3 and 4 are for numbers, in general format and in percent (format 10).
-	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0" applyAlignment="1"><alignment vertical="top"/></xf><xf numFmtId="10" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top"/></xf></cellXfs></styleSheet>`
+	styles = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts
+		count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name
+		val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill
+		patternType="gray125"/></fill></fills><borders
+		count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0"
+		fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0"
+		borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"
+		applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1"
+		applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf><xf numFmtId="0" fontId="0" fillId="0" borderId="0"
+		xfId="0" applyAlignment="1"><alignment vertical="top"/></xf><xf numFmtId="10" fontId="0" fillId="0" borderId="0"
+		xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top"/></xf></cellXfs></styleSheet>`
 	sheetBegin = xmlHeader + `<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">`
 	frozenHead = `<sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" activePane="bottomLeft" state="frozen"/></sheetView></sheetViews>`
 )
@@ -119,19 +133,22 @@ func compressor(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w,
 
 // NewXLSX writes the information page and the header row.
 func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
-	x := &XLSX{report: report, zip: newZip(w), cutMark: texts.CutMark, factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, sheets: texts.Sheets}
+	x := &XLSX{report: report, zip: newZip(w), cutMark: texts.CutMark,
+		factColumns: []string{texts.FactsColumn, texts.ExpectedColumn}, sheets: texts.Sheets}
 	var moreTypes, moreRels, ofReviews, ofSheets string
 	if report.HasReviews {
 		moreTypes, moreRels, ofReviews = reviewType, reviewRel, fmt.Sprintf(reviewSheet, xmlText(texts.ReviewSheet))
 	}
 	for n, one := range x.sheets {
-		moreTypes, moreRels = moreTypes+fmt.Sprintf(furtherType, firstFurther+n), moreRels+fmt.Sprintf(furtherRel, firstFurther+n+1, firstFurther+n)
+		moreTypes, moreRels = moreTypes+fmt.Sprintf(furtherType, firstFurther+n),
+			moreRels+fmt.Sprintf(furtherRel, firstFurther+n+1, firstFurther+n)
 		ofSheets += fmt.Sprintf(furtherSheet, xmlText(one.Name), firstFurther+n, firstFurther+n+1)
 	}
 	err := x.parts([][2]string{
 		{"[Content_Types].xml", fmt.Sprintf(contentTypes, moreTypes)}, {"_rels/.rels", packageRels},
 		{"xl/_rels/workbook.xml.rels", fmt.Sprintf(workbookRels, moreRels)},
-		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), ofSheets, xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
+		{"xl/workbook.xml", fmt.Sprintf(workbook, xmlText(texts.InfoSheet), xmlText(texts.ResultsSheet), ofSheets,
+			xmlText(texts.StabilitySheet), ofReviews)}, {"xl/styles.xml", styles},
 	})
 	if err != nil {
 		return nil, err
@@ -139,7 +156,9 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	if err := x.begin("xl/worksheets/sheet1.xml"); err != nil {
 		return nil, err
 	}
-	_, _ = x.w.WriteString(sheetBegin + `<cols><col min="1" max="1" width="24" customWidth="1"/><col min="2" max="2" width="80" customWidth="1"/></cols><sheetData>`)
+	_,
+		_ = x.w.WriteString(sheetBegin +
+		`<cols><col min="1" max="1" width="24" customWidth="1"/><col min="2" max="2" width="80" customWidth="1"/></cols><sheetData>`)
 	for _, line := range texts.Info {
 		if err := x.cells([]string{line[0], line[1]}, styleText); err != nil {
 			return nil, err
@@ -157,15 +176,18 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 
 // The columns of the sheets after the results.
 var (
-	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters"}
+	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity",
+		"distinct", "letters"}
 	// meaningColumns follow them, and the facts, if a model groups the answers.
 	meaningColumns = []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure"}
-	reviewColumns  = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note", "is_outdated", "created_at", "carried_by", "carried_from", "carried_from_id"}
+	reviewColumns  = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note",
+		"is_outdated", "created_at", "carried_by", "carried_from", "carried_from_id"}
 )
 
 // numeric are the columns of these sheets that contain numbers.
 var numeric = map[string]Cells{
-	"number": HoldsNumber, "agreement": HoldsShare, "meaning_agreement": HoldsShare, "similarity": HoldsShare, "novelty": HoldsShare, "distinct": HoldsNumber,
+	"number": HoldsNumber, "agreement": HoldsShare, "meaning_agreement": HoldsShare, "similarity": HoldsShare,
+	"novelty": HoldsShare, "distinct": HoldsNumber,
 	"variant": HoldsNumber, "run_index": HoldsNumber,
 }
 
@@ -183,7 +205,9 @@ func (x *XLSX) beginTable(part string, columns []string) error {
 		return err
 	}
 	x.row = 0
-	_, _ = x.w.WriteString(sheetBegin + frozenHead + `<sheetFormatPr defaultRowHeight="15"/><cols><col min="1" max="1" width="14" customWidth="1"/><col min="2" max="` +
+	_,
+		_ = x.w.WriteString(sheetBegin + frozenHead +
+		`<sheetFormatPr defaultRowHeight="15"/><cols><col min="1" max="1" width="14" customWidth="1"/><col min="2" max="` +
 		strconv.Itoa(len(columns)) + `" width="30" customWidth="1"/></cols><sheetData>`)
 	return x.cells(columns, styleHead)
 }
@@ -206,7 +230,8 @@ func (x *XLSX) begin(name string) error {
 // Write adds an item.
 func (x *XLSX) Write(item Item) error {
 	alike := []string{
-		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement), decimal(item.Similarity), count(item.Distinct), item.Letters,
+		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement),
+		decimal(item.Similarity), count(item.Distinct), item.Letters,
 		item.changes(),
 		item.contradictions(), decimal(item.Novelty),
 	}
@@ -220,7 +245,8 @@ func (x *XLSX) Write(item Item) error {
 	x.stability = append(x.stability, alike)
 	for _, r := range item.Reviews {
 		x.reviews = append(x.reviews, []string{
-			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.ReasonsText, r.Note, strconv.FormatBool(r.IsOutdated), cron.BeijingRFC3339(r.CreatedAt),
+			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.ReasonsText, r.Note,
+			strconv.FormatBool(r.IsOutdated), cron.BeijingRFC3339(r.CreatedAt),
 			r.CarriedBy, r.CarriedFromName, r.CarriedFrom,
 		})
 	}
@@ -318,7 +344,8 @@ func (x *XLSX) text(n int, row, cell string, style int) {
 		return
 	}
 	x.scratch = append(append(append(x.scratch[:0], `<c r="`...), x.columns[n]...), row...)
-	x.scratch = append(append(append(x.scratch, `" t="inlineStr" s="`...), byte('0'+style)), `"><is><t xml:space="preserve">`...)
+	x.scratch = append(append(append(x.scratch, `" t="inlineStr" s="`...), byte('0'+style)),
+		`"><is><t xml:space="preserve">`...)
 	_, _ = x.w.Write(x.scratch)
 	_, _ = x.w.WriteString(xmlText(cutCell(cell, x.cutMark)))
 	_, _ = x.w.WriteString(`</t></is></c>`)

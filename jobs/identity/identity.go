@@ -199,7 +199,8 @@ func (s Service) ChangeUser(ctx context.Context, user people.User, change Change
 
 // ReplacePassword sets a password that a signed-in user chose. It ends the user's other sessions, and all tokens
 // except those kept.
-func (s Service) ReplacePassword(ctx context.Context, user people.User, text string, session uuid.UUID, kept []uuid.UUID) error {
+func (s Service) ReplacePassword(ctx context.Context, user people.User, text string, session uuid.UUID,
+	kept []uuid.UUID) error {
 	hash, err := newHash(ctx, text, user.Name)
 	if err != nil {
 		return err
@@ -300,15 +301,17 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 	return s.store.Project(ctx, project.ID)
 }
 
-// SetProjectSettings replaces what a project's own administrators change: its reasons for verdicts, without duplicates and without the
-// common reasons, and the smallest differences that matter. Faults are returned as FieldErrors of "review_reasons", "smallest_points" and
-// "smallest_percent".
-func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID, settings people.ProjectSettings) (people.Project, error) {
+// SetProjectSettings replaces what a project's own administrators change: its reasons for verdicts, without duplicates
+// and without the common reasons, and the smallest differences that matter. Faults are returned as FieldErrors of
+// "review_reasons", "smallest_points" and "smallest_percent".
+func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
+	settings people.ProjectSettings) (people.Project, error) {
 	var c checks
 	own := []string{}
 	for _, one := range settings.ReviewReasons {
 		reason := strings.TrimSpace(one)
-		if reason == "" || utf8.RuneCountInString(reason) > review.MaxReasonLength || strings.ContainsFunc(reason, unicode.IsControl) {
+		if reason == "" || utf8.RuneCountInString(reason) > review.MaxReasonLength ||
+			strings.ContainsFunc(reason, unicode.IsControl) {
 			c.within("review_reasons", 0, 1, review.MaxReasonLength, ErrReason)
 			break
 		}
@@ -317,7 +320,8 @@ func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID, se
 		}
 	}
 	c.within("review_reasons", len(own), 0, review.MaxReasons, ErrReasons)
-	for field, value := range map[string]*float64{"smallest_points": settings.SmallestPoints, "smallest_percent": settings.SmallestPercent} {
+	for field, value := range map[string]*float64{"smallest_points": settings.SmallestPoints,
+		"smallest_percent": settings.SmallestPercent} {
 		if value != nil && !(*value >= 0 && *value <= 100) { // also what is not a number
 			c.fail(field, ErrPercent)
 		}
@@ -341,7 +345,8 @@ func quota[N int | int64](c *checks, field string, amount *N, most int) {
 
 // SetMember gives an account a role in a project, and returns its previous role, empty for none. A role that does
 // not exist is a FieldError of "role".
-func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID, role people.Role) (before people.Role, err error) {
+func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID,
+	role people.Role) (before people.Role, err error) {
 	var c checks
 	if c.role(role); c.err() != nil {
 		return "", c.err()
@@ -418,7 +423,8 @@ func (s Service) AddToken(ctx context.Context, draft TokenDraft) (token people.T
 
 // RevokeToken revokes a token of a project with immediate effect, and returns the token as it was. If owner is not
 // nil, it returns db.ErrNotFound for tokens of other accounts.
-func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uuid.UUID, id uuid.UUID) (people.Token, error) {
+func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uuid.UUID,
+	id uuid.UUID) (people.Token, error) {
 	token, err := s.store.Token(ctx, id)
 	if err != nil {
 		return token, err
@@ -431,7 +437,8 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 
 // AddShare creates a link to a task's report, and returns its secret, which nobody can read again. It returns
 // ErrNotFinished, or a FieldError of "days", which must be at least one.
-func (s Service) AddShare(ctx context.Context, task db.Task, by string, days int) (share people.Share, secret string, err error) {
+func (s Service) AddShare(ctx context.Context, task db.Task, by string,
+	days int) (share people.Share, secret string, err error) {
 	if !task.HasResults {
 		return share, "", ErrNotFinished
 	}

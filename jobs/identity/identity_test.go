@@ -60,7 +60,8 @@ func TestAnAccountIsCheckedAsAWhole(t *testing.T) {
 	require.Equal(t, people.Reviewer, members[0].Role)
 
 	_, err = s.DraftUser(t.Context(), identity.NewUser{Name: "token:ci", Password: "short", Role: "emperor"})
-	require.Equal(t, map[string]error{"name": people.ErrNameReserved, "password": password.ErrShort, "role": identity.ErrUnknownRole}, wrong(t, err))
+	require.Equal(t, map[string]error{"name": people.ErrNameReserved, "password": password.ErrShort,
+		"role": identity.ErrUnknownRole}, wrong(t, err))
 	for name, isSame := range map[string]bool{"alice": true, "АIісе": false} {
 		_, err = s.DraftUser(t.Context(), newUser(name))
 		require.Equal(t, map[string]error{"name": &identity.TakenError{Other: "Alice", IsSame: isSame}}, wrong(t, err), name)
@@ -73,11 +74,13 @@ func TestAPasswordHereIsForAccountsOfHere(t *testing.T) {
 	s := identity.New(store)
 	bad, good := "1234567890", "another horse battery"
 	user := add(t, s, newUser("Bob"))
-	require.Equal(t, map[string]error{"password": password.ErrCommon}, wrong(t, s.ChangeUser(t.Context(), user, identity.Change{Password: &bad})))
+	require.Equal(t, map[string]error{"password": password.ErrCommon},
+		wrong(t, s.ChangeUser(t.Context(), user, identity.Change{Password: &bad})))
 	require.NoError(t, s.ChangeUser(t.Context(), user, identity.Change{Password: &good}))
 
 	granted := []people.Membership{{ProjectID: db.DefaultProject, Role: people.Viewer, IsGranted: true}}
-	provided, err := s.TakeProvided(t.Context(), identity.Provided{Subject: "issuer carol", Names: []string{"Bob", "Bob · carol"}, Memberships: granted})
+	provided, err := s.TakeProvided(t.Context(),
+		identity.Provided{Subject: "issuer carol", Names: []string{"Bob", "Bob · carol"}, Memberships: granted})
 	require.NoError(t, err)
 	require.Equal(t, "Bob · carol", provided.Name, "the best name is another's")
 	require.ErrorIs(t, s.ChangeUser(t.Context(), provided, identity.Change{Password: &good}), identity.ErrOfProvider)
@@ -100,7 +103,8 @@ func TestAProviderOpensNoAccountForNothing(t *testing.T) {
 	require.Equal(t, "Daniel", again.Name)
 
 	isDisabled := true
-	add(t, s, identity.NewUser{Name: "root", Password: goodPassword, IsAdmin: true, ProjectID: db.DefaultProject, Role: people.Admin})
+	add(t, s, identity.NewUser{Name: "root", Password: goodPassword, IsAdmin: true, ProjectID: db.DefaultProject,
+		Role: people.Admin})
 	require.NoError(t, s.ChangeUser(t.Context(), again, identity.Change{IsDisabled: &isDisabled}))
 	_, err = s.TakeProvided(t.Context(), p)
 	require.ErrorIs(t, err, identity.ErrDisabled)
@@ -141,7 +145,10 @@ func TestATokenMayDoNoMoreThanItsMaker(t *testing.T) {
 	require.Nil(t, token.ExpiresAt)
 	other := uuid.New()
 	for name, revoke := range map[string]func() error{
-		"another's":          func() error { _, err := s.RevokeToken(t.Context(), db.DefaultProject, &other, token.ID); return err },
+		"another's": func() error {
+			_, err := s.RevokeToken(t.Context(), db.DefaultProject, &other, token.ID)
+			return err
+		},
 		"of another project": func() error { _, err := s.RevokeToken(t.Context(), other, nil, token.ID); return err },
 	} {
 		require.ErrorIs(t, revoke(), db.ErrNotFound, name)
@@ -166,10 +173,12 @@ func TestAProjectKeepsToItsBounds(t *testing.T) {
 
 	zero, many, cost := 0, int64(identity.MaxDiskBytes+1), "much"
 	changed := made
-	changed.Name, changed.Lanes, changed.UploadsPerDay, changed.DiskBytes, changed.CostPerMonth = "", &zero, &zero, &many, &cost
+	changed.Name, changed.Lanes, changed.UploadsPerDay, changed.DiskBytes, changed.CostPerMonth = "", &zero, &zero,
+		&many, &cost
 	_, err = s.ChangeProject(t.Context(), changed)
 	require.Equal(t, map[string]error{
-		"name": people.ErrNameEmpty, "lanes": identity.ErrQuota, "uploads_per_day": identity.ErrQuota, "disk_bytes": identity.ErrQuota, "cost_per_month": identity.ErrCost,
+		"name": people.ErrNameEmpty, "lanes": identity.ErrQuota, "uploads_per_day": identity.ErrQuota,
+		"disk_bytes": identity.ErrQuota, "cost_per_month": identity.ErrCost,
 	}, wrong(t, err))
 
 	before, err := s.SetMember(t.Context(), made.ID, manager.ID, people.Viewer)

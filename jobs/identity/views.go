@@ -31,7 +31,8 @@ const columnPrefix = "column."
 var viewParameters = map[people.ViewKind][]string{
 	people.QuestionViews: {
 		"filter", "review", "reason", "sort", "search", "series", "variant", "finish_reason", "error_code",
-		"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost", "max_cost", columnPrefix + "<name>",
+		"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost", "max_cost",
+		columnPrefix + "<name>",
 	},
 	people.TaskViews: {"query", "status", "group", "older", "columns"},
 }
@@ -50,7 +51,8 @@ func checkView(c *checks, kind people.ViewKind, given View) (name, query string)
 		return name, ""
 	}
 	values, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(given.Query), "?"))
-	if err != nil || !utf8.ValidString(given.Query) || strings.ContainsRune(given.Query, 0) || strings.Contains(given.Query, "%00") {
+	if err != nil || !utf8.ValidString(given.Query) || strings.ContainsRune(given.Query, 0) ||
+		strings.Contains(given.Query, "%00") {
 		c.fail("query", ErrViewEmpty)
 		return name, ""
 	}
@@ -60,7 +62,9 @@ func checkView(c *checks, kind people.ViewKind, given View) (name, query string)
 			*c = append(*c, &FieldError{Field: "query", Err: ErrViewParameter, Of: string(kind)})
 			return name, ""
 		}
-		if values[parameter] = slices.DeleteFunc(all, func(value string) bool { return value == "" }); len(values[parameter]) == 0 {
+		if values[parameter] = slices.DeleteFunc(all, func(value string) bool {
+			return value == ""
+		}); len(values[parameter]) == 0 {
 			delete(values, parameter) // a form has blanks for what it does not ask for
 		}
 	}
@@ -75,7 +79,8 @@ func checkView(c *checks, kind people.ViewKind, given View) (name, query string)
 }
 
 // AddView saves a view for a project. Faults are returned as FieldErrors of "name", "kind" and "query".
-func (s Service) AddView(ctx context.Context, projectID uuid.UUID, kind people.ViewKind, given View, by string) (view people.View, err error) {
+func (s Service) AddView(ctx context.Context, projectID uuid.UUID, kind people.ViewKind, given View,
+	by string) (view people.View, err error) {
 	var c checks
 	view = people.View{ID: uuid.New(), ProjectID: projectID, Kind: kind, CreatedBy: by}
 	view.Name, view.Query = checkView(&c, kind, given)
@@ -89,7 +94,8 @@ func (s Service) AddView(ctx context.Context, projectID uuid.UUID, kind people.V
 }
 
 // ChangeView replaces the name and the query of a view of a project, and returns the view before and after.
-func (s Service) ChangeView(ctx context.Context, projectID, id uuid.UUID, change func(*View)) (before, after people.View, err error) {
+func (s Service) ChangeView(ctx context.Context, projectID, id uuid.UUID,
+	change func(*View)) (before, after people.View, err error) {
 	if before, err = s.store.View(ctx, projectID, id); err != nil {
 		return before, after, err
 	}

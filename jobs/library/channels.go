@@ -34,10 +34,12 @@ func (s *Service) SaveChannel(ctx context.Context, scope db.Scope, id uuid.UUID,
 		id = uuid.New()
 	}
 	row := entries.Channel{
-		Entry: entries.Entry{ID: id, Name: c.Name}, Kind: string(c.Kind), URL: shownAddress(c.Target), Recipients: strings.Join(c.Recipients, ","),
-		Events: c.Events, Lang: c.Lang, IsDefault: c.IsDefault,
+		Entry: entries.Entry{ID: id, Name: c.Name}, Kind: string(c.Kind), URL: shownAddress(c.Target),
+		Recipients: strings.Join(c.Recipients, ","),
+		Events:     c.Events, Lang: c.Lang, IsDefault: c.IsDefault,
 	}
-	err := errors.Join(s.seal(c.URL != "", c.URL, id, urlPlace, &row.SealedURL), s.seal(c.Secret != "", c.Secret, id, secretPlace, &row.SealedSecret))
+	err := errors.Join(s.seal(c.URL != "", c.URL, id, urlPlace, &row.SealedURL),
+		s.seal(c.Secret != "", c.Secret, id, secretPlace, &row.SealedSecret))
 	if err != nil {
 		return uuid.Nil, err
 	}
@@ -74,7 +76,8 @@ type Opener interface {
 func OpenTarget(sealer Opener, row entries.Channel) (to notify.Target, err error) {
 	owner := row.ID.String()
 	to.Kind, to.Recipients = notify.Kind(row.Kind), entries.Recipients(row)
-	return to, errors.Join(sealer.Open(row.SealedURL, owner+urlPlace, &to.URL), sealer.Open(row.SealedSecret, owner+secretPlace, &to.Secret))
+	return to, errors.Join(sealer.Open(row.SealedURL, owner+urlPlace, &to.URL),
+		sealer.Open(row.SealedSecret, owner+secretPlace, &to.Secret))
 }
 
 // Channel returns a channel, archived or not, or db.ErrNotFound.
@@ -105,7 +108,8 @@ func (s *Service) NextTime(ctx context.Context, plan cron.Plan) (time.Time, erro
 const CodeDelivery = "DELIVERY_FAILED"
 
 // TestChannel sends a test message to a channel, and stores the outcome.
-func (s *Service) TestChannel(ctx context.Context, scope db.Scope, row entries.Channel, message notify.Message) (notify.Outcome, error) {
+func (s *Service) TestChannel(ctx context.Context, scope db.Scope, row entries.Channel,
+	message notify.Message) (notify.Outcome, error) {
 	c, err := s.OpenChannel(row)
 	if err != nil {
 		return notify.Outcome{}, err

@@ -51,7 +51,8 @@ func (s *Service) CreateDemo(ctx context.Context, scope db.Scope, by db.Actor, d
 	}
 	n := tasks.New{
 		Name: demo.TaskName, File: demo.Questions, Dataset: set,
-		Settings: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 8, UseStream: true, RateLimit: s.DefaultRate},
+		Settings: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 8, UseStream: true,
+			RateLimit: s.DefaultRate},
 	}
 	provider, err := s.demoProvider(ctx, scope, demo)
 	if err != nil {
@@ -71,13 +72,15 @@ func (s *Service) CreateDemo(ctx context.Context, scope db.Scope, by db.Actor, d
 	}
 	for _, one := range demo.Prompts {
 		row, err := ensure(ctx, scope, s.Entries.Prompts, one.Name, func(entries.Prompt) (uuid.UUID, error) {
-			fresh := entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: one.Name}, PromptVersion: entries.PromptVersion{System: one.System, User: one.User}}
+			fresh := entries.Prompt{Entry: entries.Entry{ID: uuid.New(), Name: one.Name},
+				PromptVersion: entries.PromptVersion{System: one.System, User: one.User}}
 			return fresh.ID, s.Entries.InsertPrompt(ctx, scope, fresh)
 		}, func(entries.Prompt) bool { return true })
 		if err != nil {
 			return uuid.Nil, err
 		}
-		n.Prompts = append(n.Prompts, tasks.NewPrompt{ID: row.ID, Version: row.Version, Name: row.Name, System: row.System, User: row.User})
+		n.Prompts = append(n.Prompts, tasks.NewPrompt{ID: row.ID, Version: row.Version, Name: row.Name, System: row.System,
+			User: row.User})
 	}
 	judging, err := s.demoModel(ctx, scope, demo, provider, demo.Judge)
 	if err == nil {
@@ -92,15 +95,18 @@ func (s *Service) CreateDemo(ctx context.Context, scope db.Scope, by db.Actor, d
 func (s *Service) demoProvider(ctx context.Context, scope db.Scope, demo Demo) (entries.Provider, error) {
 	return ensure(ctx, scope, s.Entries.Providers, demo.ProviderName, func(row entries.Provider) (uuid.UUID, error) {
 		return s.SaveProvider(ctx, scope, row.ID, Provider{
-			Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited", RetryOn: agent.RetryKinds,
+			Name: demo.ProviderName, Protocol: "openai", BaseURL: demo.BaseURL, RateLimit: "unlimited",
+			RetryOn: agent.RetryKinds,
 		})
 	}, func(row entries.Provider) bool {
 		// A provider that a user saved under this name is not overwritten.
-		return row.BaseURL == demo.BaseURL || row.SealedKey != nil || row.SealedHeaders != nil || !strings.HasPrefix(row.BaseURL, "http://127.0.0.1:")
+		return row.BaseURL == demo.BaseURL || row.SealedKey != nil || row.SealedHeaders != nil ||
+			!strings.HasPrefix(row.BaseURL, "http://127.0.0.1:")
 	})
 }
 
-func (s *Service) demoModel(ctx context.Context, scope db.Scope, demo Demo, provider entries.Provider, one DemoModel) (entries.Model, error) {
+func (s *Service) demoModel(ctx context.Context, scope db.Scope, demo Demo, provider entries.Provider,
+	one DemoModel) (entries.Model, error) {
 	return ensure(ctx, scope, s.Entries.Models, one.Name, func(row entries.Model) (uuid.UUID, error) {
 		return s.SaveModel(ctx, scope, row.ID, Model{
 			Name: one.Name, ProviderID: provider.ID, ModelID: one.ID,
@@ -110,7 +116,8 @@ func (s *Service) demoModel(ctx context.Context, scope db.Scope, demo Demo, prov
 }
 
 // demoEvaluators saves a rule, and a judge that calls a model.
-func (s *Service) demoEvaluators(ctx context.Context, scope db.Scope, demo Demo, model uuid.UUID) (evaluators []tasks.NewEvaluator, err error) {
+func (s *Service) demoEvaluators(ctx context.Context, scope db.Scope, demo Demo,
+	model uuid.UUID) (evaluators []tasks.NewEvaluator, err error) {
 	asked, err := json.Marshal(map[string]string{"model_id": model.String(), "prompt": demo.JudgePrompt})
 	if err != nil {
 		return nil, err
@@ -142,7 +149,8 @@ func (s *Service) demoEvaluators(ctx context.Context, scope db.Scope, demo Demo,
 
 // ensure returns the offered entry with a name. If it is missing, or isRight returns false for it, ensure first
 // saves one. save receives the id of the entry to replace; it is uuid.Nil if there is none.
-func ensure[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], name string, save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
+func ensure[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], name string,
+	save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
 	row, err := kind.Named(ctx, scope, name)
 	if err == nil && isRight(row) || err != nil && !errors.Is(err, db.ErrNotFound) {
 		return row, err

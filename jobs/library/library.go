@@ -81,11 +81,13 @@ type Prices struct {
 }
 
 func (p Prices) row() entries.Prices {
-	return entries.Prices{InputPrice: tasks.Given(p.InputPrice), OutputPrice: tasks.Given(p.OutputPrice), Currency: tasks.Given(p.Currency)}
+	return entries.Prices{InputPrice: tasks.Given(p.InputPrice), OutputPrice: tasks.Given(p.OutputPrice),
+		Currency: tasks.Given(p.Currency)}
 }
 
 func pricesOf(row entries.Prices) Prices {
-	return Prices{InputPrice: tasks.TextOf(row.InputPrice), OutputPrice: tasks.TextOf(row.OutputPrice), Currency: tasks.TextOf(row.Currency)}
+	return Prices{InputPrice: tasks.TextOf(row.InputPrice), OutputPrice: tasks.TextOf(row.OutputPrice),
+		Currency: tasks.TextOf(row.Currency)}
 }
 
 // Agent is an agent with its secrets.
@@ -147,9 +149,11 @@ func (s *Service) SaveProvider(ctx context.Context, scope db.Scope, id uuid.UUID
 		id = uuid.New()
 	}
 	row := entries.Provider{
-		Entry: entries.Entry{ID: id, Name: p.Name}, Protocol: p.Protocol, BaseURL: p.BaseURL, RateLimit: tasks.Given(p.RateLimit), RetryOn: p.RetryOn,
+		Entry: entries.Entry{ID: id, Name: p.Name}, Protocol: p.Protocol, BaseURL: p.BaseURL,
+		RateLimit: tasks.Given(p.RateLimit), RetryOn: p.RetryOn,
 	}
-	err := errors.Join(s.seal(p.APIKey != "", p.APIKey, id, keyPlace, &row.SealedKey), s.seal(len(p.Headers) > 0, p.Headers, id, headersPlace, &row.SealedHeaders))
+	err := errors.Join(s.seal(p.APIKey != "", p.APIKey, id, keyPlace, &row.SealedKey),
+		s.seal(len(p.Headers) > 0, p.Headers, id, headersPlace, &row.SealedHeaders))
 	if err != nil {
 		return uuid.Nil, err
 	}
@@ -165,9 +169,11 @@ func save[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], row 
 
 // OpenProvider opens a provider's secrets.
 func (s *Service) OpenProvider(row entries.Provider) (p Provider, err error) {
-	p = Provider{Name: row.Name, Protocol: row.Protocol, BaseURL: row.BaseURL, RateLimit: tasks.TextOf(row.RateLimit), RetryOn: row.RetryOn}
+	p = Provider{Name: row.Name, Protocol: row.Protocol, BaseURL: row.BaseURL, RateLimit: tasks.TextOf(row.RateLimit),
+		RetryOn: row.RetryOn}
 	err = errors.Join(
-		s.Sealer.Open(row.SealedKey, row.ID.String()+keyPlace, &p.APIKey), s.Sealer.Open(row.SealedHeaders, row.ID.String()+headersPlace, &p.Headers))
+		s.Sealer.Open(row.SealedKey, row.ID.String()+keyPlace, &p.APIKey),
+		s.Sealer.Open(row.SealedHeaders, row.ID.String()+headersPlace, &p.Headers))
 	return p, err
 }
 
@@ -202,11 +208,14 @@ func (s *Service) SaveAgent(ctx context.Context, scope db.Scope, id uuid.UUID, a
 	}
 	address, query, hasQuery := strings.Cut(a.URL, "?")
 	row := entries.Agent{
-		Entry: entries.Entry{ID: id, Name: a.Name}, Protocol: a.Protocol, URL: address, RateLimit: tasks.Given(a.RateLimit), RetryOn: a.RetryOn, Prices: a.row(),
+		Entry: entries.Entry{ID: id, Name: a.Name}, Protocol: a.Protocol, URL: address, RateLimit: tasks.Given(a.RateLimit),
+		RetryOn: a.RetryOn, Prices: a.row(),
 	}
 	err := errors.Join(
-		s.seal(hasQuery, query, id, queryPlace, &row.SealedQuery), s.seal(len(a.Headers) > 0, a.Headers, id, headersPlace, &row.SealedHeaders),
-		s.seal(a.ExtraPayload != nil, a.ExtraPayload, id, payloadPlace, &row.SealedPayload), s.seal(a.Template != nil, a.Template, id, templatePlace, &row.SealedTemplate))
+		s.seal(hasQuery, query, id, queryPlace, &row.SealedQuery),
+		s.seal(len(a.Headers) > 0, a.Headers, id, headersPlace, &row.SealedHeaders),
+		s.seal(a.ExtraPayload != nil, a.ExtraPayload, id, payloadPlace, &row.SealedPayload),
+		s.seal(a.Template != nil, a.Template, id, templatePlace, &row.SealedTemplate))
 	if err != nil {
 		return uuid.Nil, err
 	}
@@ -220,12 +229,15 @@ func (s *Service) SaveAgent(ctx context.Context, scope db.Scope, id uuid.UUID, a
 func (s *Service) OpenAgent(row entries.Agent) (a Agent, err error) {
 	owner := row.ID.String()
 	a = Agent{
-		Name: row.Name, Protocol: row.Protocol, URL: row.URL, RateLimit: tasks.TextOf(row.RateLimit), RetryOn: row.RetryOn, Prices: pricesOf(row.Prices),
+		Name: row.Name, Protocol: row.Protocol, URL: row.URL, RateLimit: tasks.TextOf(row.RateLimit), RetryOn: row.RetryOn,
+		Prices: pricesOf(row.Prices),
 	}
 	var query *string
 	err = errors.Join(
-		s.Sealer.Open(row.SealedQuery, owner+queryPlace, &query), s.Sealer.Open(row.SealedHeaders, owner+headersPlace, &a.Headers),
-		s.Sealer.Open(row.SealedPayload, owner+payloadPlace, &a.ExtraPayload), s.Sealer.Open(row.SealedTemplate, owner+templatePlace, &a.Template))
+		s.Sealer.Open(row.SealedQuery, owner+queryPlace, &query),
+		s.Sealer.Open(row.SealedHeaders, owner+headersPlace, &a.Headers),
+		s.Sealer.Open(row.SealedPayload, owner+payloadPlace, &a.ExtraPayload),
+		s.Sealer.Open(row.SealedTemplate, owner+templatePlace, &a.Template))
 	if query != nil {
 		a.URL += "?" + *query
 	}
@@ -273,7 +285,8 @@ func (s *Service) modelTarget(ctx context.Context, scope db.Scope, m Model) (tas
 	prices := m.row()
 	return tasks.NewTarget{
 		Target: db.Target{
-			Kind: db.TargetModel, Name: m.Name, Protocol: p.Protocol, Model: &m.ModelID, RateLimit: s.rate(p.RateLimit), RetryOn: p.RetryOn,
+			Kind: db.TargetModel, Name: m.Name, Protocol: p.Protocol, Model: &m.ModelID, RateLimit: s.rate(p.RateLimit),
+			RetryOn:    p.RetryOn,
 			InputPrice: prices.InputPrice, OutputPrice: prices.OutputPrice, Currency: prices.Currency,
 		},
 		Secrets: tasks.Target{URL: spoken.ModelURL(p.BaseURL), Headers: headers, Payload: m.Parameters},
@@ -341,7 +354,8 @@ func NoteTest[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], 
 	})
 }
 
-func (s *Service) try(ctx context.Context, client *agent.Client, target tasks.NewTarget, question string) (Tested, error) {
+func (s *Service) try(ctx context.Context, client *agent.Client, target tasks.NewTarget,
+	question string) (Tested, error) {
 	awaitSlot := func() error { return s.Tasks.AwaitSlot(ctx, target.Secrets.URL, target.RateLimit, slotPatience) }
 	if err := awaitSlot(); err != nil {
 		return Tested{}, err
@@ -355,13 +369,16 @@ const slotPatience = 10 * time.Second
 
 func testRequest(target tasks.NewTarget, question string) protocol.Request {
 	return protocol.Request{
-		Protocol: target.Protocol, URL: target.Secrets.URL, Headers: target.Secrets.Headers, Template: target.Secrets.Template, ExtraPayload: target.Secrets.Payload, Poll: target.Secrets.Poll,
-		Question: question, Stream: true, Model: tasks.TextOf(target.Model), IdempotencyKey: "wending-test-" + uuid.NewString(), Timeout: testTimeout, RawLimit: 64 << 10,
+		Protocol: target.Protocol, URL: target.Secrets.URL, Headers: target.Secrets.Headers,
+		Template: target.Secrets.Template, ExtraPayload: target.Secrets.Payload, Poll: target.Secrets.Poll,
+		Question: question, Stream: true, Model: tasks.TextOf(target.Model),
+		IdempotencyKey: "wending-test-" + uuid.NewString(), Timeout: testTimeout, RawLimit: 64 << 10,
 	}
 }
 
 // Detect recognises the protocol of an agent at an address.
-func (s *Service) Detect(ctx context.Context, address string, headers map[string]string, payload json.RawMessage, question string) (Tested, error) {
+func (s *Service) Detect(ctx context.Context, address string, headers map[string]string, payload json.RawMessage,
+	question string) (Tested, error) {
 	awaitSlot := func() error { return s.Tasks.AwaitSlot(ctx, address, s.DefaultRate, slotPatience) }
 	if err := awaitSlot(); err != nil {
 		return Tested{}, err
@@ -406,7 +423,8 @@ func offered(archivedAt *time.Time, err error) error {
 }
 
 // ModelTarget returns the copy of a saved model that a task stores, and whether the model's last test failed.
-func (s *Service) ModelTarget(ctx context.Context, scope db.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
+func (s *Service) ModelTarget(ctx context.Context, scope db.Scope,
+	r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
 	row, err := s.Entries.Models.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
@@ -421,7 +439,8 @@ func (s *Service) ModelTarget(ctx context.Context, scope db.Scope, r Reference) 
 }
 
 // AgentTarget returns the copy of a saved agent that a task stores, and whether the agent's last test failed.
-func (s *Service) AgentTarget(ctx context.Context, scope db.Scope, r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
+func (s *Service) AgentTarget(ctx context.Context, scope db.Scope,
+	r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
 	row, err := s.Entries.Agents.Get(ctx, scope, r.ID)
 	if err := offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
@@ -444,7 +463,8 @@ func (s *Service) Prompt(ctx context.Context, scope db.Scope, r Reference) (task
 			return tasks.NewPrompt{}, offered(nil, err)
 		}
 	}
-	return tasks.NewPrompt{ID: row.ID, Version: version.Version, Name: row.Name, System: version.System, User: version.User}, nil
+	return tasks.NewPrompt{ID: row.ID, Version: version.Version, Name: row.Name, System: version.System,
+		User: version.User}, nil
 }
 
 // Evaluator returns a version of a saved evaluator as a task stores it; for a judge, with its model.
@@ -479,7 +499,8 @@ type TriedJudge struct {
 }
 
 // TryJudge has a judge with this configuration rate an answer once. values are the values for its template.
-func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawMessage, values map[string]string) (tried TriedJudge, err error) {
+func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawMessage,
+	values map[string]string) (tried TriedJudge, err error) {
 	read, err := evaluate.ParseJudge(config)
 	if err != nil {
 		return tried, err
@@ -544,7 +565,8 @@ func (n NewDataset) row(id uuid.UUID) entries.Dataset {
 		Entry: entries.Entry{ID: id, Name: n.Name}, Description: n.Description,
 		DatasetVersion: entries.DatasetVersion{
 			FileName: tasks.StorableName(n.File.Name), Extension: n.Set.Extension, Size: len(n.File.Content), SHA256: sum[:],
-			IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer, Encoding: n.Layout.Encoding, Columns: n.Set.Columns, TotalItems: len(n.Set.Rows), Note: n.Note,
+			IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer, Encoding: n.Layout.Encoding,
+			Columns: n.Set.Columns, TotalItems: len(n.Set.Rows), Note: n.Note,
 		},
 	}
 }
@@ -553,7 +575,8 @@ func (n NewDataset) row(id uuid.UUID) entries.Dataset {
 func (s *Service) CreateDataset(ctx context.Context, scope db.Scope, n NewDataset) (entries.Dataset, error) {
 	row := n.row(uuid.New())
 	err := s.Entries.InsertDataset(ctx, scope, row, func(version int) error {
-		return s.Files.Put(ctx, datasetKey(row.ID, version, row.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
+		return s.Files.Put(ctx, datasetKey(row.ID, version, row.Extension), bytes.NewReader(n.File.Content),
+			int64(len(n.File.Content)))
 	})
 	if err != nil {
 		return entries.Dataset{}, err
@@ -562,25 +585,30 @@ func (s *Service) CreateDataset(ctx context.Context, scope db.Scope, n NewDatase
 }
 
 // AddDatasetVersion stores the next version of a dataset.
-func (s *Service) AddDatasetVersion(ctx context.Context, scope db.Scope, id uuid.UUID, n NewDataset) (entries.Dataset, error) {
+func (s *Service) AddDatasetVersion(ctx context.Context, scope db.Scope, id uuid.UUID,
+	n NewDataset) (entries.Dataset, error) {
 	row := n.row(id)
 	return s.Entries.AddDatasetVersion(ctx, scope, row, func(version int) error {
-		return s.Files.Put(ctx, datasetKey(id, version, row.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
+		return s.Files.Put(ctx, datasetKey(id, version, row.Extension), bytes.NewReader(n.File.Content),
+			int64(len(n.File.Content)))
 	})
 }
 
 // DatasetFile returns the file of a dataset's version. The caller closes it.
-func (s *Service) DatasetFile(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (io.ReadSeekCloser, error) {
+func (s *Service) DatasetFile(ctx context.Context, id uuid.UUID,
+	version entries.DatasetVersion) (io.ReadSeekCloser, error) {
 	return s.Files.Open(ctx, datasetKey(id, version.Version, version.Extension))
 }
 
 // LayoutOf returns how to read the file of a dataset's version.
 func LayoutOf(version entries.DatasetVersion) dataset.Layout {
-	return dataset.Layout{ID: version.IDColumn, Question: version.QuestionColumn, Answer: version.AnswerColumn, Encoding: version.Encoding}
+	return dataset.Layout{ID: version.IDColumn, Question: version.QuestionColumn, Answer: version.AnswerColumn,
+		Encoding: version.Encoding}
 }
 
 // ReadDataset reads a version of a dataset.
-func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID, version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error) {
+func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID,
+	version entries.DatasetVersion) (tasks.File, *dataset.Dataset, error) {
 	file, err := s.DatasetFile(ctx, id, version)
 	if err != nil {
 		return tasks.File{}, nil, err
@@ -643,7 +671,8 @@ func agentName(address string) string {
 
 // SaveTyped saves the agent whose address was typed into a task, under the name of its host, and returns the agent.
 func (s *Service) SaveTyped(ctx context.Context, scope db.Scope, n tasks.New) (entries.Agent, error) {
-	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: maps.Clone(n.Headers), RateLimit: n.RateLimit, RetryOn: agent.RetryTyped}
+	a := Agent{Protocol: protocol.Default, URL: n.AgentURL, Headers: maps.Clone(n.Headers), RateLimit: n.RateLimit,
+		RetryOn: agent.RetryTyped}
 	delete(a.Headers, guard.TicketHeader) // a saved agent is no longer part of the demo
 	members := map[string]json.RawMessage{}
 	if n.Payload != nil {

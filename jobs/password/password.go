@@ -65,7 +65,8 @@ func Check(password, userName string) error {
 	lower := strings.ToLower(text)
 	name := strings.ToLower(normalised(userName))
 	core := strings.TrimFunc(lower, func(r rune) bool { return !unicode.IsLetter(r) })
-	isOfName := utf8.RuneCountInString(name) >= 3 && strings.Contains(lower, name) && utf8.RuneCountInString(lower)-utf8.RuneCountInString(name) < 6
+	isOfName := utf8.RuneCountInString(name) >= 3 && strings.Contains(lower, name) &&
+		utf8.RuneCountInString(lower)-utf8.RuneCountInString(name) < 6
 	if isCommon()[lower] || isCommon()[core] || isOfName || strings.Contains(lower, "wending") || isMonotonous(lower) {
 		return ErrCommon
 	}
@@ -112,7 +113,9 @@ func New(ctx context.Context, typed, userName string) (hash string, reason, err 
 }
 
 // unknown is the hash of a password that nobody knows.
-var unknown = sync.OnceValues(func() (string, error) { return argon2id.CreateHash("a password that nobody has", params) })
+var unknown = sync.OnceValues(func() (string, error) {
+	return argon2id.CreateHash("a password that nobody has", params)
+})
 
 // Matches reports whether a password matches a hash. Without a hash it takes the same time, so that timing does
 // not reveal whether an account exists.

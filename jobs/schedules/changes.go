@@ -36,8 +36,8 @@ func (c Change) IsWorse() bool {
 	return before != nil && now != nil && *now < *before
 }
 
-// Changed returns the questions that changed from one task of a schedule to another, of all variants, the least likely to be chance
-// first. Fisher's exact test of its verdicts decides whether a question changed or, if there are none, the
+// Changed returns the questions that changed from one task of a schedule to another, of all variants, the least likely
+// to be chance first. Fisher's exact test of its verdicts decides whether a question changed or, if there are none, the
 // permutation test of its answers. About measure.ListedShare of the listed questions may be there by chance
 // (metrics.md, family e).
 func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes []Change, err error) {
@@ -63,7 +63,8 @@ func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes
 	for n, pair := range pairs {
 		if pair.IsChanged() {
 			changes = append(changes, Change{
-				Variant: variants[n].Number, Name: variants[n].Name, Before: pair.A, Now: pair.B, IsVerdict: pair.Tested.IsOfVerdicts, Adjusted: pair.Tested.Q,
+				Variant: variants[n].Number, Name: variants[n].Name, Before: pair.A, Now: pair.B,
+				IsVerdict: pair.Tested.IsOfVerdicts, Adjusted: pair.Tested.Q,
 			})
 		}
 	}
@@ -72,7 +73,8 @@ func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes
 }
 
 // test tests whether the questions changed, each in its variant: all variants are one family.
-func test(ctx context.Context, results report.Report, before, now db.Task, pairs []measure.Pair, variants []db.Variant) error {
+func test(ctx context.Context, results report.Report, before, now db.Task, pairs []measure.Pair,
+	variants []db.Variant) error {
 	var keys [2]map[report.Asked][]string
 	if !measure.AreVerdicts(pairs) {
 		for n, task := range []db.Task{before, now} {
@@ -84,6 +86,7 @@ func test(ctx context.Context, results report.Report, before, now db.Task, pairs
 	}
 	return measure.TestQuestions(ctx, pairs, func(n int) (ofBefore, ofNow []string) {
 		variant := variants[n].Number
-		return keys[0][report.Asked{ItemID: pairs[n].A.ID, Variant: variant}], keys[1][report.Asked{ItemID: pairs[n].B.ID, Variant: variant}]
+		return keys[0][report.Asked{ItemID: pairs[n].A.ID, Variant: variant}],
+			keys[1][report.Asked{ItemID: pairs[n].B.ID, Variant: variant}]
 	})
 }

@@ -37,9 +37,11 @@ func Previous(ctx context.Context, store *db.Store, task db.Task) (*db.Task, err
 	return &previous, err
 }
 
-// ChangedFacts returns the questions whose facts changed from one task of a schedule to another, of all variants: those whose most
-// common answers contradict each other. It reads at most mostRead bytes of answers, and stops at the deadline unless that is zero.
-func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task, deadline time.Time) (measure.FactChanges, error) {
+// ChangedFacts returns the questions whose facts changed from one task of a schedule to another, of all variants: those
+// whose most common answers contradict each other. It reads at most mostRead bytes of answers, and stops at the
+// deadline unless that is zero.
+func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task,
+	deadline time.Time) (measure.FactChanges, error) {
 	changed := measure.FactChanges{Since: &before.ID, Items: []measure.FactChange{}}
 	results := report.New(store)
 	earlier, err := results.Matrix(ctx, before)
@@ -86,7 +88,8 @@ type changedQuestion struct {
 }
 
 // changedOf compares the most common answers of some questions, and returns how many bytes that took.
-func changedOf(ctx context.Context, results report.Report, variant int, pairs []measure.Pair) (changed []changedQuestion, read int, err error) {
+func changedOf(ctx context.Context, results report.Report, variant int,
+	pairs []measure.Pair) (changed []changedQuestion, read int, err error) {
 	var ids [2][]int64
 	for _, pair := range pairs {
 		ids[0], ids[1] = append(ids[0], pair.A.ID), append(ids[1], pair.B.ID)
@@ -110,7 +113,8 @@ func changedOf(ctx context.Context, results report.Report, variant int, pairs []
 		for _, d := range facts.Compare(a.Text, b.Text) {
 			if d.IsConflict {
 				changed = append(changed, changedQuestion{pair.B.ID, measure.FactChange{
-					Number: pair.B.Number, QuestionID: pair.B.QuestionID, Kind: d.Kind, Label: d.Label, Before: d.A.Text, Now: d.B.Text,
+					Number: pair.B.Number, QuestionID: pair.B.QuestionID, Kind: d.Kind, Label: d.Label, Before: d.A.Text,
+					Now: d.B.Text,
 				}})
 				break
 			}

@@ -37,7 +37,8 @@ type Between struct {
 
 // Compare returns what changed between the two firings of a pair, whichever is named first; nil if there are no two
 // firings with results. Facts are compared until within has passed.
-func Compare(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair Pair, within time.Duration) (*Between, error) {
+func Compare(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair Pair,
+	within time.Duration) (*Between, error) {
 	between, err := chosen(ctx, store, scope, scheduleID, pair)
 	if err != nil || between == nil {
 		return nil, err

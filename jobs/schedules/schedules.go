@@ -56,7 +56,8 @@ func (s *Scheduler) Fire(ctx context.Context) error {
 			failures = append(failures, entries.NewSchedules(s.Store).Plan(ctx, one.ID, next))
 			continue
 		}
-		failures = append(failures, s.fire(ctx, one, entries.FiringTiming{Next: next, Missed: plan.Missed(*one.NextAt, now, maxMissed)}))
+		failures = append(failures, s.fire(ctx, one,
+			entries.FiringTiming{Next: next, Missed: plan.Missed(*one.NextAt, now, maxMissed)}))
 	}
 	return errors.Join(failures...)
 }
@@ -73,7 +74,8 @@ func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entri
 	if err != nil {
 		return err
 	}
-	s.Log.InfoContext(ctx, "schedule fired", "schedule_id", due.ID, "planned_at", firing.PlannedAt, "outcome", firing.Outcome, "missed", firing.Missed)
+	s.Log.InfoContext(ctx, "schedule fired", "schedule_id", due.ID, "planned_at", firing.PlannedAt, "outcome",
+		firing.Outcome, "missed", firing.Missed)
 	if firing.TaskID != nil {
 		s.Tasks.Wake(ctx, *firing.TaskID, launchID)
 	}
@@ -107,7 +109,9 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 		return entries.FiringCopy{}, err
 	}
 	exceeded := (*people.QuotaExceededError)(nil)
-	err = people.NewQuotas(s.Store).Admits(ctx, source.ProjectID, func() (int, error) { return source.TotalRuns() - source.ExtraRuns, nil })
+	err = people.NewQuotas(s.Store).Admits(ctx, source.ProjectID, func() (int, error) {
+		return source.TotalRuns() - source.ExtraRuns, nil
+	})
 	if errors.As(err, &exceeded) {
 		return entries.FiringCopy{Reason: entries.ReasonQuota}, nil
 	}
@@ -164,7 +168,8 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 	summary := measure.FiringSummary{Configuration: configurationOf(task)}
 	for n, variant := range numbers {
 		summary.Variants = append(summary.Variants, measure.VariantPoints{
-			Number: variant.Number, Name: variant.Name, Currency: variant.Currency, Points: measure.PointsOf(matrix[n], variant.Cost),
+			Number: variant.Number, Name: variant.Name, Currency: variant.Currency,
+			Points: measure.PointsOf(matrix[n], variant.Cost),
 		})
 	}
 	if summary.FactChanges, err = s.changedFacts(ctx, task); err != nil {
@@ -190,9 +195,10 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
 }
 
-// drifts adds the metrics whose moving averages leave their limits to a firing's summary, and returns those that were not
-// announced after an earlier launch of the same firing.
-func (s *Scheduler) drifts(ctx context.Context, firing entries.Unsummed, summary *measure.FiringSummary) (news []measure.Drift, err error) {
+// drifts adds the metrics whose moving averages leave their limits to a firing's summary, and returns those that were
+// not announced after an earlier launch of the same firing.
+func (s *Scheduler) drifts(ctx context.Context, firing entries.Unsummed,
+	summary *measure.FiringSummary) (news []measure.Drift, err error) {
 	earlier, err := entries.NewSchedules(s.Store).Watched(ctx, db.AllProjects(), firing.ScheduleID, &firing.PlannedAt)
 	if err != nil {
 		return nil, err
@@ -234,8 +240,8 @@ func alertOf(entry entries.Schedule, findings []measure.Finding, drifts []measur
 	return json.Marshal(alert)
 }
 
-// configurationOf identifies the agents, prompts, evaluators and questions of a task, as far as they can be read without
-// its secrets.
+// configurationOf identifies the agents, prompts, evaluators and questions of a task, as far as they can be read
+// without its secrets.
 func configurationOf(task db.Task) string {
 	hash := sha256.New()
 	write := func(parts ...any) { _, _ = fmt.Fprintf(hash, "%q\n", fmt.Sprint(parts...)) } // a hash accepts everything
@@ -270,9 +276,11 @@ func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.Fa
 
 // findings returns the reasons for an alert at a firing.
 func (s *Scheduler) findings(
-	ctx context.Context, entry entries.Schedule, task db.Task, summary measure.FiringSummary, matrix [][]measure.ComparedQuestion,
+	ctx context.Context, entry entries.Schedule, task db.Task, summary measure.FiringSummary,
+	matrix [][]measure.ComparedQuestion,
 ) ([]measure.Finding, error) {
-	watch := measure.Watch{Metric: measure.Metric(*entry.AlertMetric), Below: entry.AlertBelow, IfWorse: entry.AlertsWorse, Margin: entry.AlertMargin}
+	watch := measure.Watch{Metric: measure.Metric(*entry.AlertMetric), Below: entry.AlertBelow, IfWorse: entry.AlertsWorse,
+		Margin: entry.AlertMargin}
 	var before [][][]measure.ComparedQuestion // by firing, then by variant
 	if watch.IfWorse {
 		var err error

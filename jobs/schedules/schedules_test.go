@@ -35,7 +35,8 @@ func newScheduler(t *testing.T, url string) *schedules.Scheduler {
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
-	service := &tasks.Service{Store: store, Queue: nobody{}, Sealer: sealer, RateCeiling: "unlimited", DefaultRate: "unlimited", Log: log}
+	service := &tasks.Service{Store: store, Queue: nobody{}, Sealer: sealer, RateCeiling: "unlimited",
+		DefaultRate: "unlimited", Log: log}
 	return &schedules.Scheduler{Store: store, Tasks: service, Log: log}
 }
 
@@ -46,7 +47,8 @@ func dueSchedule(t *testing.T, store *db.Store, tables *sqlx.DB) uuid.UUID {
 	id := uuid.New()
 	at := time.Now().Truncate(time.Minute)
 	require.NoError(t, entries.New(store).Schedules.Insert(context.Background(), db.AllProjects(), entries.Schedule{
-		Entry: entries.Entry{ID: id, Name: "nightly"}, TaskID: &task, Cron: "0 2 * * *", Timezone: "Asia/Shanghai", IsEnabled: true, NextAt: &at,
+		Entry: entries.Entry{ID: id, Name: "nightly"}, TaskID: &task, Cron: "0 2 * * *", Timezone: "Asia/Shanghai",
+		IsEnabled: true, NextAt: &at,
 	}))
 	return id
 }
@@ -72,8 +74,12 @@ func TestManyWorkersFireOnce(t *testing.T) {
 	workers.Wait()
 	require.Equal(t, 1, count(t, tables, `SELECT count(*) FROM firings WHERE schedule_id = $1`, id))
 	require.Equal(t, 1, count(t, tables, `SELECT count(*) FROM evaluation_tasks WHERE schedule_id = $1`, id))
-	require.Equal(t, 1, count(t, tables, `SELECT count(*) FROM launches l JOIN evaluation_tasks t ON t.id = l.task_id WHERE t.schedule_id = $1 AND l.requested_via = 'schedule'`, id))
-	require.Equal(t, 3, count(t, tables, `SELECT count(*) FROM evaluation_items i JOIN evaluation_tasks t ON t.id = i.task_id WHERE t.schedule_id = $1`, id))
+	require.Equal(t, 1,
+		count(t, tables,
+			`SELECT count(*) FROM launches l JOIN evaluation_tasks t ON t.id = l.task_id WHERE t.schedule_id = $1 AND l.requested_via = 'schedule'`, id))
+	require.Equal(t, 3,
+		count(t, tables,
+			`SELECT count(*) FROM evaluation_items i JOIN evaluation_tasks t ON t.id = i.task_id WHERE t.schedule_id = $1`, id))
 }
 
 // A leader that dies in the middle of a firing leaves nothing behind; the next leader fires once.

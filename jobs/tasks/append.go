@@ -27,7 +27,9 @@ func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *da
 	}
 	limits := engine.AdditionLimits{Items: dataset.MaxRows, Bytes: dataset.MaxBytes}
 	appended, err := s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
-		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) { return len(set.Rows) * task.RunsOfItem(), nil })
+		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
+			return len(set.Rows) * task.RunsOfItem(), nil
+		})
 		if err != nil {
 			return uuid.Nil, err
 		}

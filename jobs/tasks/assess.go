@@ -153,8 +153,8 @@ func AssessEnded(ctx context.Context, store *db.Store) (found bool, err error) {
 }
 
 const (
-	// comparedAtOnce is how many questions of two tasks are compared in a row, comparedWithin the time after which the rest of them is
-	// left to those who ask for it.
+	// comparedAtOnce is how many questions of two tasks are compared in a row, comparedWithin the time after which the
+	// rest of them is left to those who ask for it.
 	comparedAtOnce = 50
 	comparedWithin = 5 * time.Second
 )

@@ -7,17 +7,19 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/people"
 )
 
-// DefaultConfirmRuns is how many fresh runs confirm a change where nobody chose another number; they can be 1 to MaxRuns.
+// DefaultConfirmRuns is how many fresh runs confirm a change where nobody chose another number; they can be 1 to
+// MaxRuns.
 const DefaultConfirmRuns = 5
 
 // Sides are the sides of a comparison that a confirmation asks again.
 type Sides string
 
-// The sides. Where none is named, both are asked unless they ask the same agent in the same way: then what differs between them is
-// time, the first task's answers cannot be had again, and only the second is asked.
+// The sides. Where none is named, both are asked unless they ask the same agent in the same way: then what differs
+// between them is time, the first task's answers cannot be had again, and only the second is asked.
 const (
 	BothSides  Sides = "both"
 	SecondSide Sides = "b"
@@ -69,14 +71,15 @@ func (s *Service) wayOfAsking(task db.Task, number int) (way wayOfAsking, err er
 			continue
 		}
 		target := task.Target(variant.Target)
-		way = wayOfAsking{protocol: target.Protocol, model: TextOf(target.Model), system: TextOf(variant.SystemTemplate), user: TextOf(variant.UserTemplate)}
+		way = wayOfAsking{protocol: target.Protocol, model: TextOf(target.Model), system: TextOf(variant.SystemTemplate),
+			user: TextOf(variant.UserTemplate)}
 		way.secrets, err = Open(s.Sealer, target)
 	}
 	return way, err
 }
 
-// Confirm asks the questions of a confirmation again: an extension of each task that is asked, with its limits, budgets and quotas. It
-// returns the errors of db.Store.Confirm, and those of Extend. Both tasks must be in one project.
+// Confirm asks the questions of a confirmation again: an extension of each task that is asked, with its limits, budgets
+// and quotas. It returns the errors of db.Store.Confirm, and those of Extend. Both tasks must be in one project.
 func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sides, error) {
 	if c.Runs < 1 || c.Runs > MaxRuns {
 		return "", &InvalidError{Field: "runs", Problem: OutOfRange, Min: 1, Max: MaxRuns}
@@ -94,9 +97,10 @@ func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sid
 	if c.Sides == BothSides {
 		sides = append(sides, c.A)
 	}
-	record := db.Confirmation{
-		A:    db.ConfirmedSide{TaskID: c.A.Task.ID, Variant: c.A.Variant, Items: c.A.Items, IsAsked: c.Sides == BothSides},
-		B:    db.ConfirmedSide{TaskID: c.B.Task.ID, Variant: c.B.Variant, Items: c.B.Items, IsAsked: true},
+	record := engine.Confirmation{
+		A: engine.ConfirmedSide{TaskID: c.A.Task.ID, Variant: c.A.Variant, Items: c.A.Items,
+			IsAsked: c.Sides == BothSides},
+		B:    engine.ConfirmedSide{TaskID: c.B.Task.ID, Variant: c.B.Variant, Items: c.B.Items, IsAsked: true},
 		Runs: c.Runs, Launches: map[uuid.UUID]db.NewLaunch{},
 	}
 	for _, side := range sides {
@@ -106,16 +110,19 @@ func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sid
 		}
 		record.Launches[side.Task.ID] = launch
 	}
-	err := people.NewQuotas(s.Store).Admits(ctx, c.B.Task.ProjectID, func() (int, error) { return len(c.B.Items) * c.Runs * len(sides), nil })
+	err := people.NewQuotas(s.Store).Admits(ctx, c.B.Task.ProjectID, func() (int, error) {
+		return len(c.B.Items) * c.Runs * len(sides), nil
+	})
 	if err != nil {
 		return "", err
 	}
-	launches, err := s.Store.Confirm(ctx, db.InProject(c.B.Task.ProjectID), record)
+	launches, err := engine.NewConfirmations(s.Store).Confirm(ctx, db.InProject(c.B.Task.ProjectID), record)
 	if err != nil {
 		return "", err
 	}
 	for taskID, launchID := range launches {
-		s.Log.InfoContext(ctx, "confirmation requested", "task_id", taskID, "launch_id", launchID, "questions", len(c.B.Items), "runs", c.Runs)
+		s.Log.InfoContext(ctx, "confirmation requested", "task_id", taskID, "launch_id", launchID, "questions",
+			len(c.B.Items), "runs", c.Runs)
 		s.Wake(ctx, taskID, launchID)
 	}
 	return c.Sides, nil

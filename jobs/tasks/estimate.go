@@ -16,8 +16,8 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Estimate is the expected duration, tokens and cost of a task, including judges and groupings, based on earlier calls of its
-// targets or, if there were none, on their last test.
+// Estimate is the expected duration, tokens and cost of a task, including judges and groupings, based on earlier calls
+// of its targets or, if there were none, on their last test.
 type Estimate struct {
 	Calls, JudgeCalls, MeaningCalls int
 	Variants                        []db.Variant
@@ -72,7 +72,8 @@ const estimatedPlaces = 12
 
 // Estimate returns the expected cost of a task and the warnings before its start. It creates nothing.
 func (s *Service) Estimate(ctx context.Context, scope db.Scope, n New) (Estimate, error) {
-	e := Estimate{Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), MeaningCalls: n.MeaningCalls(), Variants: n.AllVariants(), Warnings: []Warning{}}
+	e := Estimate{Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), MeaningCalls: n.MeaningCalls(), Variants: n.AllVariants(),
+		Warnings: []Warning{}}
 	loads, err := s.loads(ctx, n)
 	if err != nil {
 		return e, err
@@ -352,7 +353,8 @@ func (l load) costOfCall() (decimal.Decimal, error) {
 	if err != nil {
 		return output, err
 	}
-	cost := input.Mul(decimal.NewFromFloat(*l.past.InputTokens)).Add(output.Mul(decimal.NewFromFloat(*l.past.OutputTokens)))
+	cost := input.Mul(decimal.NewFromFloat(*l.past.InputTokens)).
+		Add(output.Mul(decimal.NewFromFloat(*l.past.OutputTokens)))
 	return cost.Shift(-6), nil
 }
 

@@ -59,9 +59,10 @@ func (r Rules) only(numbers []int64) (some Rules) {
 // Any reports whether there is a rule.
 func (r Rules) Any() bool { return len(r.rules) > 0 }
 
-// Judge judges an answer. passed is nil unless every evaluator of the task has a verdict; score is the mean of the scores, nil if
-// there is none. The only error is the context's.
-func (r Rules) Judge(ctx context.Context, subject evaluate.Subject) (evaluations []db.Evaluation, passed *bool, score *float64, err error) {
+// Judge judges an answer. passed is nil unless every evaluator of the task has a verdict; score is the mean of the
+// scores, nil if there is none. The only error is the context's.
+func (r Rules) Judge(ctx context.Context,
+	subject evaluate.Subject) (evaluations []db.Evaluation, passed *bool, score *float64, err error) {
 	haveAll, areAllPassed, sum, scores := r.isAll && r.Any(), true, 0.0, 0
 	var usable []*evaluate.Rule
 	for _, rule := range r.rules {
@@ -81,7 +82,8 @@ func (r Rules) Judge(ctx context.Context, subject evaluate.Subject) (evaluations
 			verdict.ErrorMessage = evaluate.Explain(rule.err)
 		}
 		evaluations = append(evaluations, db.Evaluation{
-			Number: rule.number, Status: string(verdict.Status), Score: verdict.Score, Passed: verdict.Passed, Reason: verdict.Reason,
+			Number: rule.number, Status: string(verdict.Status), Score: verdict.Score, Passed: verdict.Passed,
+			Reason:    verdict.Reason,
 			ErrorCode: verdict.ErrorCode, ErrorMessage: verdict.ErrorMessage,
 		})
 		if verdict.Passed == nil {
@@ -116,7 +118,8 @@ func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, la
 	}
 	var ruled []engine.Ruled
 	err = results.EachAnswer(ctx, ids, ruledText, func(run db.Run) error {
-		subject := evaluate.Subject{Answer: TextOf(run.Response), Values: Values(byID[run.ItemID], task.VariableNames), Tokens: run.TotalTokens}
+		subject := evaluate.Subject{Answer: TextOf(run.Response), Values: Values(byID[run.ItemID], task.VariableNames),
+			Tokens: run.TotalTokens}
 		if run.LatencyMS != nil {
 			subject.LatencyMS = *run.LatencyMS
 		}
@@ -134,7 +137,8 @@ func (r Rules) judgeItems(ctx context.Context, store *db.Store, task db.Task, la
 }
 
 // Verdicts returns the verdicts of a task's evaluators on a run, with the reasons formatted by say.
-func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator, say func(reason string) string) []export.Evaluation {
+func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator,
+	say func(reason string) string) []export.Evaluation {
 	list := make([]export.Evaluation, 0, len(evaluations))
 	for _, one := range evaluations {
 		if one.Number < 1 || one.Number > len(evaluators) {
@@ -142,7 +146,8 @@ func Verdicts(evaluations db.Evaluations, evaluators []db.Evaluator, say func(re
 		}
 		evaluator := evaluators[one.Number-1]
 		e := export.Evaluation{
-			Number: one.Number, EvaluatorID: &evaluator.EvaluatorID, Version: &evaluator.Version, Name: evaluator.Name, Kind: evaluator.Kind,
+			Number: one.Number, EvaluatorID: &evaluator.EvaluatorID, Version: &evaluator.Version, Name: evaluator.Name,
+			Kind:   evaluator.Kind,
 			Status: one.Status, Score: one.Score, Passed: one.Passed, Reason: say(one.Reason),
 		}
 		if one.Version != nil {

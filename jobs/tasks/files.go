@@ -35,7 +35,8 @@ type Questions struct {
 
 // LayoutOf returns how to read the file of a task's questions.
 func LayoutOf(task db.Task) dataset.Layout {
-	return dataset.Layout{ID: task.IDColumn, Question: task.QuestionColumn, Answer: task.AnswerColumn, Encoding: task.DatasetEncoding}
+	return dataset.Layout{ID: task.IDColumn, Question: task.QuestionColumn, Answer: task.AnswerColumn,
+		Encoding: task.DatasetEncoding}
 }
 
 // DatasetFile returns a file of a task's questions: the original file or, if questions were appended, or the file
@@ -58,7 +59,8 @@ func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekClo
 
 // allQuestions writes a CSV file of a task's questions; the limits of datasets limit its size.
 func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
-	questions := Questions{Name: strings.TrimSuffix(task.DatasetName, path.Ext(task.DatasetName)) + ".csv", Extension: "csv"}
+	questions := Questions{Name: strings.TrimSuffix(task.DatasetName, path.Ext(task.DatasetName)) + ".csv",
+		Extension: "csv"}
 	items, err := engine.NewAdditions(s.Store).Items(ctx, task.ID)
 	if err != nil {
 		return nil, questions, err
@@ -66,10 +68,12 @@ func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCl
 	var file bytes.Buffer
 	file.WriteString("\uFEFF") // so that Excel recognises UTF-8
 	writer := csv.NewWriter(&file)
-	known := []string{dataset.ColumnID, dataset.ColumnQuestion, dataset.ColumnAnswer, dataset.ColumnSystem, dataset.ColumnContext}
+	known := []string{dataset.ColumnID, dataset.ColumnQuestion, dataset.ColumnAnswer, dataset.ColumnSystem,
+		dataset.ColumnContext}
 	_ = writer.Write(slices.Concat(known, task.VariableNames))
 	for _, item := range items {
-		cells := []string{item.QuestionID, item.Question, item.StandardAnswer, TextOf(item.SystemPrompt), TextOf(item.UserContext)}
+		cells := []string{item.QuestionID, item.Question, item.StandardAnswer, TextOf(item.SystemPrompt),
+			TextOf(item.UserContext)}
 		_ = writer.Write(slices.Concat(cells, item.Variables)) // the variables already contain the turns of conversations
 	}
 	writer.Flush()
@@ -84,7 +88,8 @@ func (inMemory) Close() error { return nil }
 func (s *Service) moveFiles(ctx context.Context, from, to string) {
 	err := s.Files.Move(context.WithoutCancel(ctx), from, to)
 	if err != nil && !errors.Is(err, blob.ErrNotFound) {
-		s.Log.WarnContext(ctx, "task files not moved into place, the sweep will move them", "from", from, "to", to, "error", err)
+		s.Log.WarnContext(ctx, "task files not moved into place, the sweep will move them", "from", from, "to", to,
+			"error", err)
 	}
 }
 

@@ -123,22 +123,24 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 }
 
 // AskJudge returns the request for one of a judge's votes, the first of which is 1.
-func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLMJudge, values map[string]string, launchID uuid.UUID, unitID int64, vote int) protocol.Request {
+func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLMJudge, values map[string]string,
+	launchID uuid.UUID, unitID int64, vote int) protocol.Request {
 	texts := asked.Ask(values, markOf(launchID, unitID))
 	return askModel(task, target, secrets, texts, fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote))
 }
 
-// rulesAtOnce is how many questions of a task rules judge between two transactions, ruledText how many characters of each
-// answer they see.
+// rulesAtOnce is how many questions of a task rules judge between two transactions, ruledText how many characters of
+// each answer they see.
 const (
 	rulesAtOnce = 20
 	ruledText   = 1 << 20
 )
 
-// EvaluateRules has the rules of an EVALUATE launch that is PENDING judge the answers of its task, and reports whether they
-// judged all of them before isLeaving. It may be called by several processes at once, and continues where an earlier call
-// ended.
-func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID, isLeaving func() bool) (judged bool, err error) {
+// EvaluateRules has the rules of an EVALUATE launch that is PENDING judge the answers of its task, and reports whether
+// they judged all of them before isLeaving. It may be called by several processes at once, and continues where an
+// earlier call ended.
+func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID,
+	isLeaving func() bool) (judged bool, err error) {
 	evaluations := engine.NewEvaluations(store)
 	asked, err := evaluations.Asked(ctx, launchID)
 	if err != nil || len(asked.Evaluators) == 0 {

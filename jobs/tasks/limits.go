@@ -48,7 +48,8 @@ const (
 type Problem int
 
 // A field is missing, too long, or has control characters; it is not one of its choices, or not a number within its
-// range, a rate, a cost, an address, a JSON object or the settings of adaptive runs; or the task as a whole has too many variants or calls.
+// range, a rate, a cost, an address, a JSON object or the settings of adaptive runs; or the task as a whole has too
+// many variants or calls.
 const (
 	Missing Problem = iota + 1
 	TooLong
@@ -132,7 +133,8 @@ func (s Settings) Validate() []*InvalidError {
 func (s Settings) checkAdaptive() *InvalidError {
 	switch a := s.Adaptive; {
 	case a == nil:
-	case a.MaxRuns < LeastAdaptiveRuns || a.MaxRuns > MaxRuns || !(a.Confidence >= LeastConfidence && a.Confidence <= MostConfidence):
+	case a.MaxRuns < LeastAdaptiveRuns || a.MaxRuns > MaxRuns ||
+		!(a.Confidence >= LeastConfidence && a.Confidence <= MostConfidence):
 		return &InvalidError{Field: "adaptive", Problem: NotAdaptive}
 	case s.RunsPerItem > a.MaxRuns && s.RunsPerItem <= MaxRuns:
 		return &InvalidError{Field: "runs_per_item", Problem: OutOfRange, Min: 1, Max: a.MaxRuns}

@@ -36,10 +36,16 @@ func TestEveryLimitOfATaskIsChecked(t *testing.T) {
 		change func(n *tasks.New)
 		wrong  wrong
 	}{
-		"a name of blanks":    {func(n *tasks.New) { n.Name = " \u3000" }, wrong{Field: "task_name", Problem: tasks.Missing}},
-		"a long name":         {func(n *tasks.New) { n.Name += "长" }, wrong{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
-		"a name on two lines": {func(n *tasks.New) { n.Name = "a\nb" }, wrong{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
-		"nobody to call":      {func(n *tasks.New) { n.AgentURL = "" }, wrong{Field: "agent_api_url", Problem: tasks.Missing}},
+		"a name of blanks": {func(n *tasks.New) { n.Name = " \u3000" }, wrong{Field: "task_name", Problem: tasks.Missing}},
+		"a long name": {func(n *tasks.New) {
+			n.Name += "长"
+		}, wrong{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
+		"a name on two lines": {func(n *tasks.New) {
+			n.Name = "a\nb"
+		}, wrong{Field: "task_name", Problem: tasks.TooLong, Max: 64}},
+		"nobody to call": {func(n *tasks.New) {
+			n.AgentURL = ""
+		}, wrong{Field: "agent_api_url", Problem: tasks.Missing}},
 		"another scheme": {
 			func(n *tasks.New) { n.AgentURL = "ftp://a.example" }, wrong{Field: "agent_api_url", Problem: tasks.NotAnAddress},
 		},
@@ -47,18 +53,24 @@ func TestEveryLimitOfATaskIsChecked(t *testing.T) {
 			func(n *tasks.New) { n.AgentModel = strings.Repeat("m", 201) },
 			wrong{Field: "agent_model", Problem: tasks.TooLong, Max: 200},
 		},
-		"a large payload":    {func(n *tasks.New) { n.Payload = &object }, wrong{Field: "extra_payload", Problem: tasks.NotAnObject}},
+		"a large payload": {func(n *tasks.New) {
+			n.Payload = &object
+		}, wrong{Field: "extra_payload", Problem: tasks.NotAnObject}},
 		"no runs":            {func(n *tasks.New) { n.RunsPerItem = 0 }, outside("runs_per_item", 1, 20)},
 		"a long call":        {func(n *tasks.New) { n.TimeoutSeconds = 3601 }, outside("timeout_seconds", 1, 3600)},
 		"a negative number":  {func(n *tasks.New) { n.MaxRetries = -1 }, outside("max_retries", 0, 5)},
 		"many calls at once": {func(n *tasks.New) { n.Concurrency = 65 }, outside("concurrency", 1, 64)},
-		"a rate":             {func(n *tasks.New) { n.RateLimit = "10/h" }, wrong{Field: "rate_limit", Problem: tasks.NotARate}},
-		"a cost of nothing":  {func(n *tasks.New) { n.MaxCost = "0" }, wrong{Field: "max_cost", Problem: tasks.NotACost}},
+		"a rate": {func(n *tasks.New) {
+			n.RateLimit = "10/h"
+		}, wrong{Field: "rate_limit", Problem: tasks.NotARate}},
+		"a cost of nothing": {func(n *tasks.New) { n.MaxCost = "0" }, wrong{Field: "max_cost", Problem: tasks.NotACost}},
 		"another turn failure": {func(n *tasks.New) { n.OnTurnFailure = "retry" }, wrong{
 			Field: "on_turn_failure", Problem: tasks.NotAChoice, Choices: []string{"stop", "continue"},
 		}},
 		"eleven evaluators": {
-			func(n *tasks.New) { n.Evaluators = make([]tasks.NewEvaluator, 11) }, wrong{Field: "evaluators", Problem: tasks.TooLarge},
+			func(n *tasks.New) {
+				n.Evaluators = make([]tasks.NewEvaluator, 11)
+			}, wrong{Field: "evaluators", Problem: tasks.TooLarge},
 		},
 		"many calls": {func(n *tasks.New) { n.Prompts = make([]tasks.NewPrompt, 11) }, wrong{Problem: tasks.TooLarge}},
 	} {

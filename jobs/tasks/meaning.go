@@ -15,24 +15,26 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// Grouper returns a grouper of the answers to a question. The order in which a launch asks about them does not change if a call is
-// repeated.
+// Grouper returns a grouper of the answers to a question. The order in which a launch asks about them does not change
+// if a call is repeated.
 func Grouper(item db.Item, answers []string, launchID uuid.UUID) *evaluate.Grouper {
 	drawn := uuid.NewSHA1(launchID, []byte("order "+strconv.FormatInt(item.ID, 10)))
 	return evaluate.NewGrouper(item.Question, answers, binary.BigEndian.Uint64(drawn[:8]))
 }
 
 // AskGrouper returns the request of a unit that has a question's answers grouped, for its first or second call.
-func AskGrouper(task db.Task, secrets Target, grouper *evaluate.Grouper, launchID uuid.UUID, unit db.Unit, isAgain bool) protocol.Request {
+func AskGrouper(task db.Task, secrets Target, grouper *evaluate.Grouper, launchID uuid.UUID, unit db.Unit,
+	isAgain bool) protocol.Request {
 	call := 1
 	if isAgain {
 		call = 2
 	}
-	return askModel(task, task.Target(unit.Target), secrets, grouper.Ask(isAgain, markOf(launchID, unit.ID)), fmt.Sprintf("wending-%s-%d-%d", launchID, unit.ID, call))
+	return askModel(task, task.Target(unit.Target), secrets, grouper.Ask(isAgain, markOf(launchID, unit.ID)),
+		fmt.Sprintf("wending-%s-%d-%d", launchID, unit.ID, call))
 }
 
-// markOf returns the word that encloses texts in the prompts of a unit. It need not be secret, only unknown to the authors of
-// answers; a repeated attempt uses the same mark.
+// markOf returns the word that encloses texts in the prompts of a unit. It need not be secret, only unknown to the
+// authors of answers; a repeated attempt uses the same mark.
 func markOf(launchID uuid.UUID, unitID int64) string {
 	return uuid.NewSHA1(launchID, []byte("mark "+strconv.FormatInt(unitID, 10))).String()[:8]
 }
@@ -40,14 +42,17 @@ func markOf(launchID uuid.UUID, unitID int64) string {
 // askModel returns a request to a model that judges or groups answers.
 func askModel(task db.Task, target db.Target, secrets Target, texts evaluate.JudgeTexts, key string) protocol.Request {
 	return protocol.Request{
-		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload,
-		Question: texts.User, SystemPrompt: &texts.System, Model: TextOf(target.Model), Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
+		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template,
+		ExtraPayload: secrets.Payload,
+		Question:     texts.User, SystemPrompt: &texts.System, Model: TextOf(target.Model),
+		Timeout:        time.Duration(task.TimeoutSeconds) * time.Second,
 		IsTooLong:      len(texts.User) > protocol.MaxRendered,
 		IdempotencyKey: key,
 	}
 }
 
-// addGrouper makes a saved model the one that groups a task's answers, numbered after the task's targets; nil does nothing.
+// addGrouper makes a saved model the one that groups a task's answers, numbered after the task's targets; nil does
+// nothing.
 func (s *Service) addGrouper(task *db.Task, model *NewTarget) error {
 	if model == nil {
 		return nil
@@ -64,8 +69,8 @@ func (s *Service) addGrouper(task *db.Task, model *NewTarget) error {
 	return nil
 }
 
-// MeaningCalls returns how many calls group the answers to the task's questions at its start if the answers to each differ, and each
-// first reply is certain: otherwise a question takes two.
+// MeaningCalls returns how many calls group the answers to the task's questions at its start if the answers to each
+// differ, and each first reply is certain: otherwise a question takes two.
 func (n New) MeaningCalls() int {
 	if n.Meaning == nil || n.Dataset == nil || n.RunsPerItem*max(1, len(n.AllVariants())) < 2 {
 		return 0
@@ -73,8 +78,8 @@ func (n New) MeaningCalls() int {
 	return len(n.Dataset.Rows)
 }
 
-// Group has a model group the answers of a task that has ended by meaning, without calling its agents. It replaces the model that
-// did so before.
+// Group has a model group the answers of a task that has ended by meaning, without calling its agents. It replaces the
+// model that did so before.
 func (s *Service) Group(ctx context.Context, by db.Actor, task db.Task, model NewTarget) (db.Task, error) {
 	if err := s.addGrouper(&task, &model); err != nil {
 		return task, err
@@ -85,8 +90,8 @@ func (s *Service) Group(ctx context.Context, by db.Actor, task db.Task, model Ne
 	}, "grouping requested", "model", grouper.Name)
 }
 
-// AssessForGroupings assesses what a MEANING launch that is PENDING needs to know of its questions, so that it knows which to ask
-// about; it does nothing for launches of other kinds.
+// AssessForGroupings assesses what a MEANING launch that is PENDING needs to know of its questions, so that it knows
+// which to ask about; it does nothing for launches of other kinds.
 func AssessForGroupings(ctx context.Context, store *db.Store, launchID uuid.UUID) error {
 	taskID, err := store.TaskToGroup(ctx, launchID)
 	if err != nil || taskID == uuid.Nil {

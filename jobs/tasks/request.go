@@ -32,7 +32,8 @@ func Values(item db.Item, names []string) map[string]string {
 			values[name] = item.Variables[n]
 		}
 	}
-	values["question"], values["standard_answer"], values["question_id"] = item.Question, item.StandardAnswer, item.QuestionID
+	values["question"], values["standard_answer"], values["question_id"] = item.Question, item.StandardAnswer,
+		item.QuestionID
 	values["system_prompt"], values["user_context"] = TextOf(item.SystemPrompt), TextOf(item.UserContext)
 	return values
 }
@@ -42,9 +43,12 @@ func Values(item db.Item, names []string) map[string]string {
 func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) protocol.Request {
 	target, values := task.Targets[variant.Target-1], Values(item, task.VariableNames)
 	request := protocol.Request{
-		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template, ExtraPayload: secrets.Payload, Poll: secrets.Poll,
-		Question: item.Question, StandardAnswer: item.StandardAnswer, SystemPrompt: item.SystemPrompt, UserContext: item.UserContext,
-		Variables: values, Stream: task.UseStream && !target.IsUnstreamed, Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
+		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template,
+		ExtraPayload: secrets.Payload, Poll: secrets.Poll,
+		Question: item.Question, StandardAnswer: item.StandardAnswer, SystemPrompt: item.SystemPrompt,
+		UserContext: item.UserContext,
+		Variables:   values, Stream: task.UseStream && !target.IsUnstreamed,
+		Timeout: time.Duration(task.TimeoutSeconds) * time.Second,
 	}
 	if target.Kind == db.TargetModel {
 		request.Model = TextOf(target.Model)
@@ -65,7 +69,8 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 
 // Continue turns a request into a turn of a conversation, with the history.
 func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn engine.NextTurn, sessionID string) {
-	request.IsTurn, request.SessionID, request.ConversationID, request.BegunIn = true, sessionID, turn.ConversationID, sessionID
+	request.IsTurn, request.SessionID, request.ConversationID, request.BegunIn = true, sessionID,
+		turn.ConversationID, sessionID
 	spoken, _ := protocol.Of(request.Protocol)
 	if request.ConversationID == "" && spoken.TakesSession() {
 		request.ConversationID = sessionID
@@ -78,7 +83,8 @@ func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn 
 			text = asked.Question
 		}
 		request.History = append(request.History,
-			protocol.Message{Role: protocol.RoleUser, Content: text}, protocol.Message{Role: protocol.RoleAssistant, Content: exchange.Answer})
+			protocol.Message{Role: protocol.RoleUser, Content: text},
+			protocol.Message{Role: protocol.RoleAssistant, Content: exchange.Answer})
 		if !isBegun && turn.ConversationID != "" && TextOf(exchange.ConversationID) == turn.ConversationID {
 			request.BegunIn, isBegun = SessionID(exchange.LaunchID, exchange.UnitID), true
 		}

@@ -87,7 +87,8 @@ func PollText(poll *protocol.Poll) (*string, error) {
 func Seal(sealer *secret.Sealer, secrets Target, target *db.Target) (err error) {
 	owner := target.SecretsOwner()
 	address, query, hasQuery := strings.Cut(secrets.URL, "?")
-	target.URL, target.SealedHeaders, target.SealedPayload, target.SealedQuery, target.SealedTemplate = address, nil, nil, nil, nil
+	target.URL, target.SealedHeaders, target.SealedPayload, target.SealedQuery, target.SealedTemplate = address, nil,
+		nil, nil, nil
 	for _, one := range []struct {
 		has   bool
 		value any
@@ -113,14 +114,15 @@ func Seal(sealer *secret.Sealer, secrets Target, target *db.Target) (err error) 
 // SealPlain seals the secrets that earlier versions stored in plain text and returns the number of changed
 // tasks. It may run in several processes at once.
 func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (count int, err error) {
-	return upkeep.NewSecrets(store).SealPlain(ctx, func(plain upkeep.PlainSecrets) (payload, query []byte, address string, err error) {
-		target, secrets := db.Target{TaskID: plain.TaskID, Number: 1}, Target{URL: plain.URL}
-		if plain.Payload != nil {
-			secrets.Payload = *plain.Payload
-		}
-		err = Seal(sealer, secrets, &target)
-		return target.SealedPayload, target.SealedQuery, target.URL, err
-	})
+	return upkeep.NewSecrets(store).SealPlain(ctx,
+		func(plain upkeep.PlainSecrets) (payload, query []byte, address string, err error) {
+			target, secrets := db.Target{TaskID: plain.TaskID, Number: 1}, Target{URL: plain.URL}
+			if plain.Payload != nil {
+				secrets.Payload = *plain.Payload
+			}
+			err = Seal(sealer, secrets, &target)
+			return target.SealedPayload, target.SealedQuery, target.URL, err
+		})
 }
 
 // Reseal reseals, with the sealer's current key, the secrets sealed with its other keys. progress is called with
@@ -146,7 +148,8 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 // ErrForeignKey means that the process has a different SECRET_KEY from the installation and could not open any
 // secrets.
 var ErrForeignKey = errors.New("SECRET_KEY is not the key of this database: start this process with the SECRET_KEY " +
-	"(or the secret.key in DATA_DIR) that the other processes have; to change the key, set the previous one as SECRET_KEY_PREVIOUS and run " +
+	"(or the secret.key in DATA_DIR) that the other processes have; to change the key, set the previous one as " +
+	"SECRET_KEY_PREVIOUS and run " +
 	"'wending rotate-key'; if the key is lost, 'wending rotate-key --lost-key' lists the secrets that are lost with it")
 
 // Loss is the set of secrets sealed with a lost key.

@@ -240,7 +240,8 @@ func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New
 		return uuid.Nil, err
 	}
 	id := record.Task.ID
-	if err := s.Files.Put(ctx, pending(datasetKey(id, n.Dataset.Extension)), bytes.NewReader(n.File.Content), int64(len(n.File.Content))); err != nil {
+	if err := s.Files.Put(ctx, pending(datasetKey(id, n.Dataset.Extension)), bytes.NewReader(n.File.Content),
+		int64(len(n.File.Content))); err != nil {
 		return uuid.Nil, err
 	}
 	launchID, err := s.Store.CreateTask(ctx, record)
@@ -279,7 +280,8 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	// file is newer than its questions, and the draft can be edited again; in the opposite order the file would be
 	// lost.
 	launchID, err := s.Store.ReplaceDraft(ctx, record, func() error {
-		return s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), bytes.NewReader(n.File.Content), int64(len(n.File.Content)))
+		return s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), bytes.NewReader(n.File.Content),
+			int64(len(n.File.Content)))
 	})
 	if err != nil {
 		return err
@@ -304,10 +306,12 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, ProjectID: home, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
-		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, ClusterBy: Given(n.ClusterBy), Adaptive: n.Adaptive, MaxCost: Given(n.MaxCost),
+		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, ClusterBy: Given(n.ClusterBy),
+		Adaptive: n.Adaptive, MaxCost: Given(n.MaxCost),
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
-		IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer, DatasetEncoding: n.Layout.Encoding,
-		Variants: n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
+		IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer,
+		DatasetEncoding: n.Layout.Encoding,
+		Variants:        n.AllVariants(), DatasetID: n.DatasetID, DatasetVersion: n.DatasetVersion,
 	}}
 	for _, target := range n.AllTargets() {
 		target.TaskID = id
@@ -346,14 +350,16 @@ func itemsOf(set *dataset.Dataset) (items []db.NewItem) {
 	for _, row := range set.Rows {
 		items = append(items, db.NewItem{
 			QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
-			SystemPrompt: row.SystemPrompt, UserContext: row.UserContext, Series: row.Series, Turn: row.Turn, Variables: row.Variables,
+			SystemPrompt: row.SystemPrompt, UserContext: row.UserContext, Series: row.Series, Turn: row.Turn,
+			Variables: row.Variables,
 		})
 	}
 	return items
 }
 
 // targeted assigns targets to judges of a task, numbered after the existing targets.
-func (s *Service) targeted(taskID uuid.UUID, evaluators []NewEvaluator, targets int) (all []db.Evaluator, judges []db.Target, err error) {
+func (s *Service) targeted(taskID uuid.UUID, evaluators []NewEvaluator,
+	targets int) (all []db.Evaluator, judges []db.Target, err error) {
 	for _, evaluator := range evaluators {
 		one := evaluator.Evaluator
 		if one.Target = nil; evaluator.Model != nil {
@@ -382,7 +388,8 @@ func (s *Service) newLaunch(by db.Actor, task db.Task) (db.NewLaunch, error) {
 		if err != nil {
 			return launch, err
 		}
-		launch.Targets = append(launch.Targets, db.LaunchTarget{Number: target.Number, Origin: Origin(address), CallInterval: interval})
+		launch.Targets = append(launch.Targets,
+			db.LaunchTarget{Number: target.Number, Origin: Origin(address), CallInterval: interval})
 	}
 	return launch, nil
 }
@@ -418,9 +425,10 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 	return s.launch(ctx, by, task, db.LaunchRetry, scope)
 }
 
-// Extend raises the number of runs of each question of a task that has ended, or only of the questions named, and starts the
-// missing runs.
-func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, questionIDs []string, runs int) (db.Task, error) {
+// Extend raises the number of runs of each question of a task that has ended, or only of the questions named, and
+// starts the missing runs.
+func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, questionIDs []string,
+	runs int) (db.Task, error) {
 	if wrong := CheckRuns(task, runs); wrong != nil {
 		return task, wrong
 	}
@@ -439,7 +447,8 @@ func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, questio
 	}, "extension requested", "runs_per_item", runs, "questions", items)
 }
 
-func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind, scope db.Selection) (db.Task, error) {
+func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind,
+	scope db.Selection) (db.Task, error) {
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
 			statistics, err := s.Store.TaskStatistics(ctx, task)
@@ -459,7 +468,8 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 // begin stores a launch under the present rate limits, unless a budget is used up (*BudgetError), logs it with
 // further values, and wakes a worker. It returns the task in its new state.
 func (s *Service) begin(
-	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string, values ...any,
+	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string,
+	values ...any,
 ) (db.Task, error) {
 	launch, err := s.mayLaunch(ctx, by, task)
 	if err != nil {
@@ -538,7 +548,8 @@ func (s *Service) evaluateAgain(ctx context.Context, by db.Actor, task db.Task) 
 	return s.evaluate(ctx, by, task, task.Evaluators, nil)
 }
 
-func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []db.Evaluator, judges []db.Target) (db.Task, error) {
+func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []db.Evaluator,
+	judges []db.Target) (db.Task, error) {
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		return s.Store.EvaluateTask(ctx, task.Scope(), task.ID, evaluators, judges, launch)
 	}, "evaluation requested", "evaluators", len(evaluators))
@@ -567,9 +578,34 @@ func (s *Service) Delete(ctx context.Context, task db.Task) error {
 	}
 	s.deleteFiles(ctx, pending(id.String()))
 	if err := s.Assets.Delete(context.WithoutCancel(ctx), id.String()); err != nil {
-		s.Log.WarnContext(ctx, "files that the task's agents produced not deleted, the sweep will delete them", "task_id", id, "error", err)
+		s.Log.WarnContext(ctx, "files that the task's agents produced not deleted, the sweep will delete them", "task_id", id,
+			"error", err)
 	}
 	s.Log.InfoContext(ctx, "task deleted", "task_id", id)
+	return nil
+}
+
+// copyAssessing copies a task's evaluators and the model that groups its answers by meaning.
+func (s *Service) copyAssessing(source db.Task, n *New) error {
+	for _, evaluator := range source.Evaluators {
+		copied := NewEvaluator{Evaluator: evaluator}
+		if evaluator.IsJudge() {
+			target := source.Target(*evaluator.Target)
+			secrets, err := Open(s.Sealer, target)
+			if err != nil {
+				return err
+			}
+			copied.Model = &NewTarget{target, secrets}
+		}
+		n.Evaluators = append(n.Evaluators, copied)
+	}
+	if grouper := source.Grouper(); grouper != nil {
+		secrets, err := Open(s.Sealer, *grouper)
+		if err != nil {
+			return err
+		}
+		n.Meaning = &NewTarget{*grouper, secrets}
+	}
 	return nil
 }
 
@@ -580,7 +616,8 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 		Settings: Settings{
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
-			OnTurnFailure: source.OnTurnFailure, ClusterBy: TextOf(source.ClusterBy), Adaptive: source.Adaptive, MaxCost: TextOf(source.MaxCost),
+			OnTurnFailure: source.OnTurnFailure, ClusterBy: TextOf(source.ClusterBy), Adaptive: source.Adaptive,
+			MaxCost: TextOf(source.MaxCost),
 		},
 		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
 	}
@@ -589,24 +626,8 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 		return n, err
 	}
 	n.Channels = &channels
-	for _, evaluator := range source.Evaluators {
-		copied := NewEvaluator{Evaluator: evaluator}
-		if evaluator.IsJudge() {
-			target := source.Target(*evaluator.Target)
-			secrets, err := Open(s.Sealer, target)
-			if err != nil {
-				return n, err
-			}
-			copied.Model = &NewTarget{target, secrets}
-		}
-		n.Evaluators = append(n.Evaluators, copied)
-	}
-	if grouper := source.Grouper(); grouper != nil {
-		secrets, err := Open(s.Sealer, *grouper)
-		if err != nil {
-			return n, err
-		}
-		n.Meaning = &NewTarget{*grouper, secrets}
+	if err := s.copyAssessing(source, &n); err != nil {
+		return n, err
 	}
 	for _, target := range source.Targets {
 		secrets, err := Open(s.Sealer, target)
@@ -629,7 +650,8 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 		if variant.Target == 1 && variant.PromptID != nil {
 			name, _, _ := strings.Cut(variant.Name, " v"+strconv.Itoa(*variant.PromptVersion))
 			n.Prompts = append(n.Prompts, NewPrompt{
-				ID: *variant.PromptID, Version: *variant.PromptVersion, Name: name, System: TextOf(variant.SystemTemplate), User: TextOf(variant.UserTemplate),
+				ID: *variant.PromptID, Version: *variant.PromptVersion, Name: name, System: TextOf(variant.SystemTemplate),
+				User: TextOf(variant.UserTemplate),
 			})
 		}
 	}
@@ -664,7 +686,8 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 
 // CopyRows returns a copy of a task that can be started: with its settings and secrets, and with its questions from
 // the database. It stores nothing.
-func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, name string, channels *[]uuid.UUID) (db.NewTask, error) {
+func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, name string,
+	channels *[]uuid.UUID) (db.NewTask, error) {
 	n, err := s.CopySettings(ctx, source)
 	if err != nil {
 		return db.NewTask{}, err
@@ -681,8 +704,9 @@ func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, nam
 	n.Dataset = &dataset.Dataset{Extension: source.DatasetExtension, VariableNames: source.VariableNames}
 	for _, item := range items {
 		row := dataset.Row{
-			QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer, SystemPrompt: item.SystemPrompt,
-			UserContext: item.UserContext, Series: TextOf(item.Series), Variables: item.Variables,
+			QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
+			SystemPrompt: item.SystemPrompt,
+			UserContext:  item.UserContext, Series: TextOf(item.Series), Variables: item.Variables,
 		}
 		if item.Turn != nil {
 			row.Turn = *item.Turn
@@ -713,7 +737,8 @@ func (s *Service) CreateDemo(ctx context.Context, scope db.Scope, by db.Actor, d
 		return uuid.Nil, err
 	}
 	return s.Create(ctx, scope, by, New{
-		Name: demo.Name, AgentURL: demo.AgentURL, Headers: demo.Headers, AgentModel: "demo-agent", File: demo.Questions, Dataset: set,
+		Name: demo.Name, AgentURL: demo.AgentURL, Headers: demo.Headers, AgentModel: "demo-agent", File: demo.Questions,
+		Dataset:  set,
 		Settings: Settings{RunsPerItem: 5, TimeoutSeconds: 20, Concurrency: 5, UseStream: true, RateLimit: "unlimited"},
 	})
 }
@@ -724,6 +749,7 @@ func (s *Service) Wake(ctx context.Context, id, launchID uuid.UUID) {
 		return
 	}
 	if err := s.Queue.EnqueueLaunch(context.WithoutCancel(ctx), launchID); err != nil {
-		s.Log.WarnContext(ctx, "wake-up not sent, a worker will find the launch", "task_id", id, "launch_id", launchID, "error", err)
+		s.Log.WarnContext(ctx, "wake-up not sent, a worker will find the launch", "task_id", id, "launch_id", launchID,
+			"error", err)
 	}
 }

@@ -14,8 +14,10 @@ import (
 func TestSpellingsOfAnAddressHaveOneOrigin(t *testing.T) {
 	t.Parallel()
 	for origin, spellings := range map[string][]string{
-		"http://127.0.0.1:19501":      {"http://127.0.0.1:19501/a", "http://127.0.0.1:019501/b?c", "HTTP://127.0.0.1:0019501", "http://[::ffff:127.0.0.1]:19501", "http://[::ffff:7f00:1]:19501"},
-		"http://agent.example:80":     {"http://agent.example/", "http://AGENT.Example", "http://agent.example.:80/", "http://agent.example:080/x"},
+		"http://127.0.0.1:19501": {"http://127.0.0.1:19501/a", "http://127.0.0.1:019501/b?c", "HTTP://127.0.0.1:0019501",
+			"http://[::ffff:127.0.0.1]:19501", "http://[::ffff:7f00:1]:19501"},
+		"http://agent.example:80": {"http://agent.example/", "http://AGENT.Example", "http://agent.example.:80/",
+			"http://agent.example:080/x"},
 		"https://agent.example:443":   {"https://agent.example", "https://Agent.example.:443"},
 		"http://[2001:db8::1]:8000":   {"http://[2001:db8::1]:8000/", "http://[2001:DB8:0:0::1]:8000/"},
 		"http://agent.example:19501":  {"http://agent.example:19501"},

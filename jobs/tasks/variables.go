@@ -22,7 +22,8 @@ type UnknownVariableError struct {
 
 // Error implements error.
 func (e *UnknownVariableError) Error() string {
-	return fmt.Sprintf("evaluator %q names variables.%s, which the questions do not have; nearest: %s", e.Evaluator, e.Variable, e.Nearest)
+	return fmt.Sprintf("evaluator %q names variables.%s, which the questions do not have; nearest: %s", e.Evaluator,
+		e.Variable, e.Nearest)
 }
 
 // checkVariables refuses evaluators that name variables missing from the columns of the questions.

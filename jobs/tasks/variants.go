@@ -44,7 +44,8 @@ func (n New) AllTargets() []NewTarget {
 	targets := append([]NewTarget{}, n.Targets...)
 	if n.AgentURL != "" {
 		typed := NewTarget{
-			Target:  db.Target{Kind: db.TargetURL, Protocol: protocol.Default, RateLimit: n.RateLimit, RetryOn: agent.RetryTyped},
+			Target: db.Target{Kind: db.TargetURL, Protocol: protocol.Default, RateLimit: n.RateLimit,
+				RetryOn: agent.RetryTyped},
 			Secrets: Target{URL: n.AgentURL, Headers: n.Headers},
 		}
 		if n.AgentModel != "" {
@@ -75,7 +76,8 @@ func (n New) AllVariants() (variants []db.Variant) {
 		add(db.Variant{}, "")
 	}
 	for _, prompt := range n.Prompts {
-		add(db.Variant{PromptID: &prompt.ID, PromptVersion: &prompt.Version, SystemTemplate: Given(prompt.System), UserTemplate: Given(prompt.User)},
+		add(db.Variant{PromptID: &prompt.ID, PromptVersion: &prompt.Version, SystemTemplate: Given(prompt.System),
+			UserTemplate: Given(prompt.User)},
 			fmt.Sprintf("%s v%d", prompt.Name, prompt.Version))
 	}
 	return variants

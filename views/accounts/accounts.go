@@ -178,7 +178,8 @@ func daysChoices(locale text.Locale, days []int) (choices []ui.Choice) {
 func roleChoices(locale text.Locale, most people.Role) (choices []ui.Choice) {
 	for _, role := range people.Roles {
 		if most.Allows(role) {
-			choices = append(choices, ui.Choice{Value: string(role), Label: locale.Text("role."+string(role)) + " · " + locale.Text("role.about."+string(role))})
+			choices = append(choices, ui.Choice{Value: string(role),
+				Label: locale.Text("role."+string(role)) + " · " + locale.Text("role.about."+string(role))})
 		}
 	}
 	return choices
@@ -251,6 +252,7 @@ func ActionName(locale text.Locale, action string) string {
 
 // OwnActions are the actions that have their own text.
 var OwnActions = []string{
-	"sign-in", "sign-in.refused", "sign-out", "user.password", "user.password_refused", "task.append", "task.archive", "task.confirm", "task.extend", "task.group", "task.run",
+	"sign-in", "sign-in.refused", "sign-out", "user.password", "user.password_refused", "task.append", "task.archive",
+	"task.confirm", "task.extend", "task.group", "task.run",
 	"task.export", "task.print", "task.sign-off", "member.set", "project.settings", "review.pass", "session.end",
 }

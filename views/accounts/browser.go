@@ -16,8 +16,10 @@ func Browser(agent string) string {
 		}
 		return ""
 	}
-	browser := find("Edg", "Edge", "MicroMessenger", "WeChat", "Lark", "Feishu", "DingTalk", "DingTalk", "Firefox", "Firefox", "Chrome", "Chrome", "Safari", "Safari")
-	system := find("Windows", "Windows", "Android", "Android", "iPhone", "iPhone", "iPad", "iPad", "Mac OS", "macOS", "Linux", "Linux")
+	browser := find("Edg", "Edge", "MicroMessenger", "WeChat", "Lark", "Feishu", "DingTalk", "DingTalk", "Firefox",
+		"Firefox", "Chrome", "Chrome", "Safari", "Safari")
+	system := find("Windows", "Windows", "Android", "Android", "iPhone", "iPhone", "iPad", "iPad", "Mac OS", "macOS",
+		"Linux", "Linux")
 	if browser == "" {
 		return text.Cut(agent, 60)
 	}

@@ -23,7 +23,8 @@ var files embed.FS
 
 // order lists the chapters, whose files have the same names.
 var order = []string{
-	"start", "agents", "datasets", "tasks", "answers", "review", "report", "compare", "evaluators", "judges", "conversations",
+	"start", "agents", "datasets", "tasks", "answers", "review", "report", "compare", "evaluators", "judges",
+	"conversations",
 	"replay", "schedules", "library", "programs", "accounts", "system",
 }
 

@@ -121,8 +121,8 @@ func labelsIn(t *testing.T, lang string, section help.Section) (labels []string)
 	return labels
 }
 
-// keysOfTexts are the keys under which the catalogues of a language have each text, with … for what is inserted, and without
-// a count in parentheses.
+// keysOfTexts are the keys under which the catalogues of a language have each text, with … for what is inserted, and
+// without a count in parentheses.
 func keysOfTexts(t *testing.T, lang string) map[string]map[string]bool {
 	t.Helper()
 	keys := map[string]map[string]bool{}
@@ -194,7 +194,8 @@ func TestTheGuideIsSearched(t *testing.T) {
 	require.Equal(t, "tasks#stop", found("en", "stop resume")[0], "titles come first, and every word counts")
 	require.Equal(t, "answers#levels", found("zh-CN", "一致程度")[0])
 	require.Contains(t, found("zh-CN", "ＧＢＫ"), "datasets#encoding", "full width is half width")
-	require.Equal(t, found("zh-CN", strings.Repeat("长", 100)), found("zh-CN", strings.Repeat("长", 1_000_000)), "a long query is cut")
+	require.Equal(t, found("zh-CN", strings.Repeat("长", 100)), found("zh-CN", strings.Repeat("长", 1_000_000)),
+		"a long query is cut")
 
 	hit := help.Search("zh-CN", "漏掉 Webhook 签名 ")
 	require.Empty(t, hit)

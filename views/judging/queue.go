@@ -16,7 +16,8 @@ import (
 
 // stages are the parts of the review queue in order, each with the levels of its questions.
 var stages = [][]measure.Level{
-	{measure.Facts}, {measure.Different}, {measure.Wording}, {measure.Unknown, measure.Empty}, {measure.Identical, measure.FormatOnly},
+	{measure.Facts}, {measure.Different}, {measure.Wording}, {measure.Unknown, measure.Empty},
+	{measure.Identical, measure.FormatOnly},
 }
 
 // stageSigns are the signs beside the names of stages.
@@ -93,7 +94,8 @@ func position(locale text.Locale, queue []report.Summary, number int) string {
 			}
 		}
 	}
-	return locale.Text("review.position", "Place", at+1, "Total", len(queue), "Level", stageName(locale, level), "At", place, "All", all)
+	return locale.Text("review.position", "Place", at+1, "Total", len(queue), "Level", stageName(locale, level), "At",
+		place, "All", all)
 }
 
 // precedingNumber returns the number of the question before another in the queue; 0 means that there is none.
@@ -155,7 +157,8 @@ func openByStage(locale text.Locale, r results.Report) (lines []string) {
 			if len(all) > named {
 				list += "…"
 			}
-			lines = append(lines, locale.Text("signoff.unfinished.level", "Level", stageName(locale, number), "Count", len(all), "Numbers", list))
+			lines = append(lines, locale.Text("signoff.unfinished.level", "Level", stageName(locale, number), "Count", len(all),
+				"Numbers", list))
 		}
 	}
 	return lines

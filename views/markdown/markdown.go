@@ -51,7 +51,8 @@ func New() *Formatter { return &Formatter{time.Now().Add(formattingTime), maxFor
 
 // Definitions of links are left out: their text would vanish.
 func markdownParser(extensions ...goldmark.Extender) parser.Parser {
-	own := parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...), parser.WithInlineParsers(parser.DefaultInlineParsers()...))
+	own := parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...),
+		parser.WithInlineParsers(parser.DefaultInlineParsers()...))
 	return goldmark.New(goldmark.WithParser(own), goldmark.WithExtensions(extensions...)).Parser()
 }
 

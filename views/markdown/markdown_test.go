@@ -11,13 +11,14 @@ import (
 func TestHostileTextsAreNotFormatted(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
-		"deep JSON":          strings.Repeat("[", 4990) + strings.Repeat("]", 4990),
-		"a table of nothing": "|" + strings.Repeat("a|", 1200) + "\n|" + strings.Repeat("-|", 1200) + "\n" + strings.Repeat("|\n", 2500),
-		"quotes in quotes":   strings.Repeat(">", 9000) + "a",
-		"lists in lists":     strings.Repeat("- ", 4900) + "a",
-		"brackets":           strings.Repeat("[", 10_000),
-		"emphasis":           strings.Repeat("*a_", 3300),
-		"too long":           strings.Repeat("长", maxFormatted+1),
+		"deep JSON": strings.Repeat("[", 4990) + strings.Repeat("]", 4990),
+		"a table of nothing": "|" + strings.Repeat("a|", 1200) + "\n|" + strings.Repeat("-|", 1200) + "\n" +
+			strings.Repeat("|\n", 2500),
+		"quotes in quotes": strings.Repeat(">", 9000) + "a",
+		"lists in lists":   strings.Repeat("- ", 4900) + "a",
+		"brackets":         strings.Repeat("[", 10_000),
+		"emphasis":         strings.Repeat("*a_", 3300),
+		"too long":         strings.Repeat("长", maxFormatted+1),
 	} {
 		html := New().HTML(content)
 		require.LessOrEqual(t, len(html), maxGrowth*len(content)+1024, name)
@@ -60,8 +61,10 @@ func TestABeginningEndsBehindABlock(t *testing.T) {
 	object := `{"a": 1200, "b": [` + strings.Repeat("1200, ", 40) + `1200]}`
 	for limit := range 200 {
 		for name, content := range map[string]string{
-			"table": table, "table after text": "结论如下：\n\n" + table, "list": list, "code": code, "prose": prose, "object": object,
-			"nested": "- 一\n   " + strings.ReplaceAll(list, "\n", "\n   "), "quoted": "> " + strings.ReplaceAll(list, "\n", "\n> "),
+			"table": table, "table after text": "结论如下：\n\n" + table, "list": list, "code": code, "prose": prose,
+			"object": object,
+			"nested": "- 一\n   " + strings.ReplaceAll(list, "\n", "\n   "),
+			"quoted": "> " + strings.ReplaceAll(list, "\n", "\n> "),
 		} {
 			html, isCut := New().Head(content, limit+1)
 			require.True(t, isCut, "%s %d", name, limit)

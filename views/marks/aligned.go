@@ -419,7 +419,8 @@ func (a *Aligned) voice(answers []int) (v voice) {
 }
 
 const (
-	// maxLetters is how many letters a row names, fewRuns how many runs, maxListed how many runs an answer's own line does.
+	// maxLetters is how many letters a row names, fewRuns how many runs, maxListed how many runs an answer's own line
+	// does.
 	maxLetters = 6
 	fewRuns    = 3
 	maxListed  = 10
@@ -427,8 +428,8 @@ const (
 	// them.
 	mostShown  = 5
 	mostOthers = 5
-	// besideBlocks is how many blocks of an answer are shown at most that is not compared, besideChars how many characters they may
-	// have after the first.
+	// besideBlocks is how many blocks of an answer are shown at most that is not compared, besideChars how many characters
+	// they may have after the first.
 	besideBlocks = 3
 	besideChars  = 80
 	// ApartChars is how many characters of an answer are shown on one line, postponedChars how many of an answer that

@@ -17,7 +17,8 @@ func TestTheTypicalAnswerIsTheOneToCompareWith(t *testing.T) {
 	fact := measure.Fact{Values: []measure.Value{{Text: "三年", Runs: []int{2, 3}}, {Text: "两年", Runs: []int{1}}}}
 	q := Question{
 		Answers: []Distinct{{"A", "两年", []db.Run{run(1)}}, {"B", "三年", []db.Run{run(2)}}, {"C", "三年。", []db.Run{run(3)}}},
-		Alike:   report.Question{Variants: []report.VariantLikeness{{Variant: 1, Likeness: report.Likeness{Facts: report.Facts{fact}}}}},
+		Alike: report.Question{Variants: []report.VariantLikeness{{Variant: 1,
+			Likeness: report.Likeness{Facts: report.Facts{fact}}}}},
 	}
 	letters := func(answers []Distinct) (all string) {
 		for _, one := range answers {

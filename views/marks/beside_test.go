@@ -9,7 +9,8 @@ import (
 	"wending/db/measure/blocks"
 )
 
-// Of an answer that is compared with none, as much is shown as has room, at least one block, and no heading whose text is folded.
+// Of an answer that is compared with none, as much is shown as has room, at least one block, and no heading whose text
+// is folded.
 func TestTheBeginningOfAnUncomparedAnswerHasRoom(t *testing.T) {
 	t.Parallel()
 	for answer, shown := range map[string]int{

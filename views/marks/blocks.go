@@ -204,7 +204,9 @@ func cell(content string, terms []string) string {
 func table(head, rows string) string {
 	html := `<table class="cells">`
 	if head != "" {
-		html += "<thead>" + row(blocks.Cells(head), func(n int) string { return cell(blocks.Cells(head)[n], nil) }) + "</thead>"
+		html += "<thead>" + row(blocks.Cells(head), func(n int) string {
+			return cell(blocks.Cells(head)[n], nil)
+		}) + "</thead>"
 	}
 	return html + "<tbody>" + rows + "</tbody></table>"
 }

@@ -88,7 +88,8 @@ func inLine(content string) string {
 
 // foldedSame returns a folded part of a text that answers share.
 func foldedSame(ctx context.Context, same string) string {
-	return `<details class="same"><summary>` + templ.EscapeString(text.T(ctx, "results.same", "Count", utf8.RuneCountInString(same))) +
+	return `<details class="same"><summary>` +
+		templ.EscapeString(text.T(ctx, "results.same", "Count", utf8.RuneCountInString(same))) +
 		"</summary>" + templ.EscapeString(same) + "</details>"
 }
 

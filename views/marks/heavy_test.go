@@ -31,11 +31,14 @@ var heavy = []struct {
 	}},
 	{"one word of 100 KB", 5, func(n int) string { return strings.Repeat(string(rune('a'+n))+"b", 50_000) }},
 	{"a table of 5,000 rows", 5, func(n int) string {
-		return lines(5000, func(k int) string { return fmt.Sprintf("| A-%d | 项目%d | %d 元 |", k, k%97, 100+k+k%(n+50)/(n+49)) })
+		return lines(5000, func(k int) string {
+			return fmt.Sprintf("| A-%d | 项目%d | %d 元 |", k, k%97, 100+k+k%(n+50)/(n+49))
+		})
 	}},
 	{"20 different answers of 100 KB", 20, func(n int) string {
 		return lines(1500, func(k int) string {
-			return fmt.Sprintf("%d. 其%s第%d条规定，应当在 %d 日内答复；%s可以投诉。", k, strings.Repeat("乙", n*k%7), 30+k, 30+(n+k)%5, strings.Repeat("丙", (n+k)%5))
+			return fmt.Sprintf("%d. 其%s第%d条规定，应当在 %d 日内答复；%s可以投诉。", k, strings.Repeat("乙", n*k%7), 30+k, 30+(n+k)%5,
+				strings.Repeat("丙", (n+k)%5))
 		})
 	}},
 	{"right to left", 5, func(n int) string {
@@ -43,9 +46,13 @@ var heavy = []struct {
 			return fmt.Sprintf("يجب على الشركة الرد خلال %d يومًا.\u202e עברית %d", 30+n, n)
 		})
 	}},
-	{"combining characters", 5, func(n int) string { return strings.Repeat("e\u0301\u0302"+strings.Repeat("\u0300", n), 20_000) }},
+	{"combining characters", 5, func(n int) string {
+		return strings.Repeat("e\u0301\u0302"+strings.Repeat("\u0300", n), 20_000)
+	}},
 	{"a JSON text that is cut", 5, func(n int) string {
-		return `{"list": [` + lines(3000, func(int) string { return fmt.Sprintf(`{"name": "甲%d", "amount": "%d 元"},`, n, n) }) + `{"name": "甲`
+		return `{"list": [` + lines(3000, func(int) string {
+			return fmt.Sprintf(`{"name": "甲%d", "amount": "%d 元"},`, n, n)
+		}) + `{"name": "甲`
 	}},
 	{"words that all differ", 5, func(n int) string {
 		return lines(30_000, func(k int) string { return fmt.Sprintf("w%dx%d", k*7919%100_003, n) })
@@ -69,8 +76,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// No question takes longer than half a second to lay out and to write, on the processor of a usual machine; -v prints how long each
-// takes. The test demands less of slower ones.
+// No question takes longer than half a second to lay out and to write, on the processor of a usual machine; -v prints
+// how long each takes. The test demands less of slower ones.
 func TestHeavyAnswersAreShownQuickly(t *testing.T) { //nolint:paralleltest // it measures the time of the process
 	catalogue, err := text.NewCatalogue()
 	require.NoError(t, err)
@@ -78,7 +85,8 @@ func TestHeavyAnswersAreShownQuickly(t *testing.T) { //nolint:paralleltest // it
 	for _, one := range heavy {
 		q := Question{ID: "q", Href: "/q", Relation: func(string) Relation { return InWords }}
 		for n := range one.answers {
-			q.Answers = append(q.Answers, Distinct{Letter: string(rune('A' + n)), Text: one.answer(n), Runs: []db.Run{{RunIndex: n + 1}}})
+			q.Answers = append(q.Answers, Distinct{Letter: string(rune('A' + n)), Text: one.answer(n),
+				Runs: []db.Run{{RunIndex: n + 1}}})
 		}
 		start := processorTime(t)
 		var page strings.Builder

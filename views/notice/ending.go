@@ -77,13 +77,15 @@ type ended struct {
 
 // ending returns the message about the end of a launch: what ran, its headline numbers, which variant won, what got
 // worse.
-func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
+func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData,
+	m *notify.Message) error {
 	e, err := w.ended(ctx, d, task)
 	if err != nil {
 		return err
 	}
 	m.Title = l.Text("notify."+string(d.Event), "Name", task.Name)
-	m.Tone = map[outbox.Event]notify.Tone{outbox.Finished: notify.Good, outbox.Failed: notify.Bad, outbox.Stopped: notify.Neutral}[d.Event]
+	m.Tone = map[outbox.Event]notify.Tone{outbox.Finished: notify.Good, outbox.Failed: notify.Bad,
+		outbox.Stopped: notify.Neutral}[d.Event]
 	if e.statistics.Succeeded == 0 || e.statistics.Failed+e.statistics.TimedOut > 0 && m.Tone == notify.Good {
 		m.Tone = notify.Neutral
 	}
@@ -140,18 +142,25 @@ var metricsOf = map[string]struct {
 	name string
 	by   measure.By
 }{
-	"agreement": {"agreement", measure.By{Of: func(q measure.ComparedQuestion) *float64 { return q.Agreement }, Limit: measure.OfShares}},
-	"pass":      {"pass_rate", measure.By{Of: func(q measure.ComparedQuestion) *float64 { return q.PassShare }, Limit: measure.OfShares}},
+	"agreement": {"agreement", measure.By{Of: func(q measure.ComparedQuestion) *float64 {
+		return q.Agreement
+	}, Limit: measure.OfShares}},
+	"pass": {"pass_rate", measure.By{Of: func(q measure.ComparedQuestion) *float64 {
+		return q.PassShare
+	}, Limit: measure.OfShares}},
 }
 
-func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]measure.ComparedQuestion, matters measure.Matters) *winner {
+func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]measure.ComparedQuestion,
+	matters measure.Matters) *winner {
 	won := measure.Win(matrix, metricsOf[metric].by, matters)
 	if won == nil {
 		return nil
 	}
 	return &winner{
-		Variant: variants[won.Leader].Number, Name: variants[won.Leader].Name, RunnerUp: variants[won.RunnerUp].Number, Metric: metricsOf[metric].name,
-		Value: *won.Change.MeanB, Difference: *won.Change.Mean, Interval: []float64{*won.Change.Low, *won.Change.High}, Adjusted: won.Adjusted,
+		Variant: variants[won.Leader].Number, Name: variants[won.Leader].Name, RunnerUp: variants[won.RunnerUp].Number,
+		Metric: metricsOf[metric].name,
+		Value:  *won.Change.MeanB, Difference: *won.Change.Mean, Interval: []float64{*won.Change.Low, *won.Change.High},
+		Adjusted: won.Adjusted,
 	}
 }
 
@@ -219,7 +228,8 @@ func (e ended) changedLink(l text.Locale) []notify.Link {
 		return nil
 	}
 	at := url.Values{"at": {e.task.ID.String()}}
-	return e.link(l.Text("notify.facts.changed.count", "Count", e.changed.Questions), paths.WithQuery(paths.LibraryEntry("schedules", *e.task.ScheduleID), at)+"#changes")
+	return e.link(l.Text("notify.facts.changed.count", "Count", e.changed.Questions),
+		paths.WithQuery(paths.LibraryEntry("schedules", *e.task.ScheduleID), at)+"#changes")
 }
 
 // changedShown is how many questions whose facts changed a message names.
@@ -233,13 +243,14 @@ func (e ended) changedText(l text.Locale) string {
 		if one.Variant != "" {
 			question = l.Text("notify.of", "Question", question, "Name", one.Variant)
 		}
-		said += l.Text("notify.facts.changed.one", "Question", question, "Before", text.Cut(one.Before, 40), "Now", text.Cut(one.Now, 40))
+		said += l.Text("notify.facts.changed.one", "Question", question, "Before", text.Cut(one.Before, 40), "Now",
+			text.Cut(one.Now, 40))
 	}
 	return said
 }
 
-// levels returns the sentence with which the report begins; its value is empty if there are several variants, because each
-// has its own levels.
+// levels returns the sentence with which the report begins; its value is empty if there are several variants, because
+// each has its own levels.
 func (e ended) levels(l text.Locale) (fact notify.Fact) {
 	if len(e.variants) > 1 {
 		return fact
@@ -287,8 +298,10 @@ func (e ended) winnerText(l text.Locale) string {
 		return l.Text("notify.winner.none", "Metric", metric)
 	}
 	points := func(share float64) string { return text.Signed(100*share, 1) }
-	return l.Text("notify.winner.by", "Name", e.winner.Name, "Metric", metric, "Value", text.Percent(&e.winner.Value), "RunnerUp", e.nameOf(e.winner.RunnerUp),
-		"Points", strings.TrimPrefix(points(e.winner.Difference), "+"), "Low", points(e.winner.Interval[0]), "High", points(e.winner.Interval[1]))
+	return l.Text("notify.winner.by", "Name", e.winner.Name, "Metric", metric, "Value", text.Percent(&e.winner.Value),
+		"RunnerUp", e.nameOf(e.winner.RunnerUp),
+		"Points", strings.TrimPrefix(points(e.winner.Difference), "+"), "Low", points(e.winner.Interval[0]), "High",
+		points(e.winner.Interval[1]))
 }
 
 func (e ended) nameOf(number int) string {
@@ -312,7 +325,8 @@ func (e ended) stats() stats {
 			break
 		}
 		own.Variants = append(own.Variants, variantStats{
-			one.Number, one.Name, one.SuccessRate, one.Agreement, verdict.PassRate, verdict.ScoreMean, one.LatencyP50, one.Cost, one.Currency,
+			one.Number, one.Name, one.SuccessRate, one.Agreement, verdict.PassRate, verdict.ScoreMean, one.LatencyP50, one.Cost,
+			one.Currency,
 		})
 	}
 	return own

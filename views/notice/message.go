@@ -33,7 +33,8 @@ type Writer struct {
 // Message writes the message of a delivery.
 func (w Writer) Message(ctx context.Context, d outbox.Delivery, channel entries.Channel) (notify.Message, error) {
 	l := w.Texts.Locale(channel.Lang, "")
-	m := notify.Message{At: d.CreatedAt, Type: "task." + string(d.Event), Tone: notify.Neutral, Colon: l.Text("notify.colon"), LinkText: l.Text("notify.link")}
+	m := notify.Message{At: d.CreatedAt, Type: "task." + string(d.Event), Tone: notify.Neutral,
+		Colon: l.Text("notify.colon"), LinkText: l.Text("notify.link")}
 	task, err := w.Store.Task(ctx, db.AllProjects(), *d.TaskID)
 	if err != nil {
 		return m, err
@@ -67,13 +68,15 @@ type taskData struct {
 }
 
 // progress returns the message about the progress of a launch.
-func (w Writer) progress(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
+func (w Writer) progress(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData,
+	m *notify.Message) error {
 	now, err := report.NewMonitor(w.Store).TaskProgress(ctx, task.ID)
 	if err != nil {
 		return err
 	}
 	m.Title = l.Text("notify.progress", "Name", task.Name, "Percent", strconv.Itoa(d.Sequence))
-	m.Facts = []notify.Fact{{Name: l.Text("notify.runs"), Value: l.Text("notify.runs.done", "Completed", now.Completed, "Total", now.Total, "Failed", now.Failed)}}
+	m.Facts = []notify.Fact{{Name: l.Text("notify.runs"),
+		Value: l.Text("notify.runs.done", "Completed", now.Completed, "Total", now.Total, "Failed", now.Failed)}}
 	if left, isKnown := now.TimeLeft(); isKnown {
 		m.Facts = append(m.Facts, notify.Fact{Name: l.Text("notify.left"), Value: text.Duration(l, left)})
 	}
@@ -136,7 +139,8 @@ func driftText(l text.Locale, d measure.Drift) string {
 	if d.Average < d.Low {
 		key = "notify.alert.drift.below"
 	}
-	return l.Text(key, "Value", metricText(d.Metric, d.Value), "Average", metricText(d.Metric, d.Average), "Limit", metricText(d.Metric, d.Limit()))
+	return l.Text(key, "Value", metricText(d.Metric, d.Value), "Average", metricText(d.Metric, d.Average), "Limit",
+		metricText(d.Metric, d.Limit()))
 }
 
 // findingTexts returns sentences about a variant's findings.
@@ -146,7 +150,8 @@ func findingTexts(l text.Locale, metric measure.Metric, f measure.Finding) (text
 		texts = append(texts, l.Text("notify.alert.below", "Value", value, "Limit", metricText(metric, *f.Below)))
 	}
 	if f.Baseline != nil {
-		texts = append(texts, l.Text("notify.alert.worse", "Value", value, "Baseline", metricText(metric, *f.Baseline), "Count", f.Firings))
+		texts = append(texts, l.Text("notify.alert.worse", "Value", value, "Baseline", metricText(metric, *f.Baseline),
+			"Count", f.Firings))
 	}
 	return texts
 }
@@ -191,7 +196,8 @@ type pushedRun struct {
 }
 
 // results returns the message with a batch of runs that have ended.
-func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData, m *notify.Message) error {
+func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData,
+	m *notify.Message) error {
 	ids, err := w.Store.Outbox().Batch(ctx, *d.LaunchID, d.Sequence)
 	if err != nil {
 		return err
@@ -199,11 +205,15 @@ func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, t
 	runs := []pushedRun{}
 	err = report.New(w.Store).EachWholeRun(ctx, ids, func(run db.WholeRun) error {
 		one := pushedRun{
-			RunID: run.ID, QuestionID: run.QuestionID, Question: run.Question, Series: run.Series, Turn: run.Turn, Variant: run.Variant, RunIndex: run.RunIndex,
+			RunID: run.ID, QuestionID: run.QuestionID, Question: run.Question, Series: run.Series, Turn: run.Turn,
+			Variant: run.Variant, RunIndex: run.RunIndex,
 			Status: run.Status, Output: run.Response, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
 			FinishReason: run.FinishReason, LatencyMS: run.LatencyMS,
-			FirstTokenMS: run.FirstTokenMS, Attempts: run.Attempts, InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, TotalTokens: run.TotalTokens,
-			Cost: run.Cost, Passed: run.Passed, Score: run.Score, Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, l.Reason), CompletedAt: cron.BeijingRFC3339(run.CreatedAt),
+			FirstTokenMS: run.FirstTokenMS, Attempts: run.Attempts, InputTokens: run.InputTokens, OutputTokens: run.OutputTokens,
+			TotalTokens: run.TotalTokens,
+			Cost:        run.Cost, Passed: run.Passed, Score: run.Score,
+			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, l.Reason),
+			CompletedAt: cron.BeijingRFC3339(run.CreatedAt),
 		}
 		if run.Cost != nil {
 			one.Currency = task.Target(task.Variants[run.Variant-1].Target).Currency
@@ -227,7 +237,8 @@ func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, t
 // Test returns the message for testing a channel.
 func Test(l text.Locale, channel entries.Channel) notify.Message {
 	return notify.Message{
-		Type: "channel.test", At: time.Now(), Title: l.Text("notify.test", "Name", channel.Name), Tone: notify.Neutral, Colon: l.Text("notify.colon"),
+		Type: "channel.test", At: time.Now(), Title: l.Text("notify.test", "Name", channel.Name), Tone: notify.Neutral,
+		Colon: l.Text("notify.colon"),
 		Facts: []notify.Fact{{Name: l.Text("notify.test.what"), Value: l.Text("notify.test.works")}},
 		Data:  map[string]any{"channel_id": channel.ID, "channel_name": channel.Name},
 	}

@@ -152,7 +152,8 @@ func seconds(ms int) string { return fmt.Sprintf("%.2f s", float64(ms)/1000) }
 // perSecond returns how many tokens arrived per second after the first one; empty if that is not known.
 func perSecond(track Track) string {
 	run := track.Run
-	if run == nil || run.AnswerTokens == nil || run.LatencyMS == nil || run.FirstMS == nil || *run.LatencyMS <= *run.FirstMS {
+	if run == nil || run.AnswerTokens == nil || run.LatencyMS == nil || run.FirstMS == nil ||
+		*run.LatencyMS <= *run.FirstMS {
 		return ""
 	}
 	return fmt.Sprintf("%.1f", float64(*run.AnswerTokens)*1000/float64(*run.LatencyMS-*run.FirstMS))

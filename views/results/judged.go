@@ -25,8 +25,10 @@ func (r Report) Waits(item report.Summary) bool {
 
 // kindReasons maps kinds of facts to the reasons for a verdict that contradictions of that kind suggest.
 var kindReasons = map[facts.Kind]string{
-	facts.Number: review.WrongNumber, facts.Percent: review.WrongNumber, facts.Money: review.WrongNumber, facts.Duration: review.WrongNumber,
-	facts.Date: review.WrongNumber, facts.Time: review.WrongNumber, facts.Range: review.WrongNumber, facts.Bound: review.WrongNumber,
+	facts.Number: review.WrongNumber, facts.Percent: review.WrongNumber, facts.Money: review.WrongNumber,
+	facts.Duration: review.WrongNumber,
+	facts.Date:     review.WrongNumber, facts.Time: review.WrongNumber, facts.Range: review.WrongNumber,
+	facts.Bound:    review.WrongNumber,
 	facts.Polarity: review.WrongConclusion, facts.Choice: review.WrongConclusion,
 	facts.Citation: review.WrongCitation,
 }
@@ -151,7 +153,8 @@ func (r Report) ReasonCounts() (counts []ReasonCount) {
 		counts = append(counts, ReasonCount{reason, count})
 	}
 	slices.SortFunc(counts, func(a, b ReasonCount) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(reasonPlace(a.Reason), reasonPlace(b.Reason)), cmp.Compare(a.Reason, b.Reason))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(reasonPlace(a.Reason), reasonPlace(b.Reason)),
+			cmp.Compare(a.Reason, b.Reason))
 	})
 	return counts
 }

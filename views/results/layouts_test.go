@@ -17,7 +17,8 @@ func cardOf(answers ...string) Card {
 	card := Card{Layouts: marks.NewLayouts(1 << 20), Allowance: &marks.Allowance{}}
 	keys := make([][]byte, len(answers))
 	for n, answer := range answers {
-		card.Runs = append(card.Runs, db.Run{ID: int64(n + 1), Variant: 1, RunIndex: n + 1, Status: db.RunSucceeded, Response: &answer, ResponseLength: len([]rune(answer))})
+		card.Runs = append(card.Runs, db.Run{ID: int64(n + 1), Variant: 1, RunIndex: n + 1, Status: db.RunSucceeded,
+			Response: &answer, ResponseLength: len([]rune(answer))})
 		keys[n] = measure.Key([]byte(answer))
 	}
 	card.Letters, card.Groups = measure.Letters(keys)
@@ -33,11 +34,12 @@ func TestAnswersAreLaidOutOnce(t *testing.T) {
 	require.NotSame(t, first.Reading, report.Aligned(card).Reading)
 }
 
-// Beyond what a page may lay out, a question shows the beginning of each answer and a control that lays them out; a question
-// with a cached layout is shown in full.
+// Beyond what a page may lay out, a question shows the beginning of each answer and a control that lays them out; a
+// question with a cached layout is shown in full.
 func TestAPageLaysOutNoMoreThanItMay(t *testing.T) {
 	t.Parallel()
-	report, card := Report{View: Merged}, cardOf("开头一样。"+strings.Repeat("甲", 500), "开头一样。"+strings.Repeat("乙", 500), "<b>不是标记</b>")
+	report, card := Report{View: Merged}, cardOf("开头一样。"+strings.Repeat("甲", 500), "开头一样。"+strings.Repeat("乙", 500),
+		"<b>不是标记</b>")
 	card.Allowance.Take(1 << 30)
 	catalogue, err := text.NewCatalogue()
 	require.NoError(t, err)

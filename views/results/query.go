@@ -38,7 +38,8 @@ type Query struct {
 // Values returns the query's parameters.
 func (q Query) Values() url.Values {
 	values := url.Values{}
-	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "reason": q.Reason, "sort": q.sortParameter(), "search": q.Search, "series": q.Series,
+	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "reason": q.Reason,
+		"sort": q.sortParameter(), "search": q.Search, "series": q.Series,
 		"finish_reason": q.FinishReason, "error_code": q.ErrorCode} {
 		if value != "" {
 			values.Set(name, value)
@@ -65,9 +66,14 @@ func AnswersHref(task uuid.UUID, variant int, filter, sort string) string {
 // which no run failed, a reason that no verdict has, a conversation of another task. It is empty if there is none.
 func (r Report) Absent() string {
 	switch {
-	case r.ErrorCode != "" && r.Variant == 0 && !slices.Contains(r.outcomes(func(one report.Outcome) string { return one.ErrorCode }), r.ErrorCode):
+	case r.ErrorCode != "" && r.Variant == 0 && !slices.Contains(r.outcomes(func(one report.Outcome) string {
+		return one.ErrorCode
+	}), r.ErrorCode):
 		return "error_code"
-	case r.Reason != "" && !slices.Contains(review.Reasons, r.Reason) && !slices.ContainsFunc(r.ReasonCounts(), func(one ReasonCount) bool { return one.Reason == r.Reason }):
+	case r.Reason != "" && !slices.Contains(review.Reasons, r.Reason) &&
+		!slices.ContainsFunc(r.ReasonCounts(), func(one ReasonCount) bool {
+			return one.Reason == r.Reason
+		}):
 		return "reason"
 	case r.Series != "" && r.turns(r.Series) == 0:
 		return "series"
@@ -91,10 +97,11 @@ const (
 	FilterFailed = "failed"
 	// FilterUnpassed keeps questions with runs that were judged and did not pass.
 	FilterUnpassed = "unpassed"
-	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format only.
+	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format
+	// only.
 	FilterSame = "same"
-	// FilterMeaningSame and FilterMeaningDifferent keep questions whose answers all say the same, or do not; FilterMeaningUnsure
-	// keeps those where that is not certain.
+	// FilterMeaningSame and FilterMeaningDifferent keep questions whose answers all say the same, or do not;
+	// FilterMeaningUnsure keeps those where that is not certain.
 	FilterMeaningSame      = "meaning-same"
 	FilterMeaningDifferent = "meaning-different"
 	FilterMeaningUnsure    = "meaning-unsure"
@@ -102,8 +109,8 @@ const (
 	filterAgreement = "agreement-"
 )
 
-// AgreementBars are the lower ends of the bars in which agreement is counted, in percent: five of 20, and one for complete
-// agreement.
+// AgreementBars are the lower ends of the bars in which agreement is counted, in percent: five of 20, and one for
+// complete agreement.
 var AgreementBars = [...]int{0, 20, 40, 60, 80, 100}
 
 // AgreementBar returns the bar of an agreement.
@@ -205,7 +212,9 @@ func (r Report) IsTurnOf(item report.Summary, reviewer string) bool {
 	if turns := r.Turns[item.ID]; len(turns) > 0 && !slices.Contains(turns, reviewer) {
 		return false
 	}
-	return !slices.ContainsFunc(r.Reviews[item.QuestionID], func(one review.Review) bool { return one.Reviewer == reviewer })
+	return !slices.ContainsFunc(r.Reviews[item.QuestionID], func(one review.Review) bool {
+		return one.Reviewer == reviewer
+	})
 }
 
 func (r Report) passesFilter(item report.Summary, filter string) bool {
@@ -243,7 +252,8 @@ func (r Report) passesOutcome(item report.Summary, query Query) bool {
 		return true
 	}
 	return slices.ContainsFunc(r.Outcomes[item.ID], func(one report.Outcome) bool {
-		return (query.FinishReason == "" || one.FinishReason == query.FinishReason) && (query.ErrorCode == "" || one.ErrorCode == query.ErrorCode)
+		return (query.FinishReason == "" || one.FinishReason == query.FinishReason) &&
+			(query.ErrorCode == "" || one.ErrorCode == query.ErrorCode)
 	})
 }
 
@@ -258,7 +268,9 @@ func (r Report) passesReview(item report.Summary, filter string) bool {
 }
 
 func (r Report) passesReason(item report.Summary, reason string) bool {
-	return reason == "" || slices.ContainsFunc(r.Reviews[item.QuestionID], func(one review.Review) bool { return slices.Contains(one.Reasons, reason) })
+	return reason == "" || slices.ContainsFunc(r.Reviews[item.QuestionID], func(one review.Review) bool {
+		return slices.Contains(one.Reasons, reason)
+	})
 }
 
 // Shown returns the questions that a query selects, in its order.
@@ -270,7 +282,8 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 		if query.Series != "" && (item.Series == nil || *item.Series != query.Series) {
 			continue
 		}
-		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) && r.passesOutcome(item, query) && r.passesReview(item, query.Review) && r.passesReason(item, query.Reason) {
+		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) &&
+			r.passesOutcome(item, query) && r.passesReview(item, query.Review) && r.passesReason(item, query.Reason) {
 			shown = append(shown, item)
 		}
 	}
@@ -284,7 +297,9 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 	case sortScore:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Score, b.Score) })
 	case sortLatency:
-		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(negative(a.LatencyMS), negative(b.LatencyMS)) })
+		slices.SortStableFunc(shown, func(a, b report.Summary) int {
+			return compareKnown(negative(a.LatencyMS), negative(b.LatencyMS))
+		})
 	case sortLength:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	}

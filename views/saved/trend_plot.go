@@ -67,7 +67,8 @@ func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 		for _, variant := range firing.Variants {
 			if point, isKnown := variant.Points[metric]; isKnown {
 				ok = true
-				lowest, highest = min(lowest, point.Value, given(point.Low, point.Value)), max(highest, point.Value, given(point.High, point.Value))
+				lowest, highest = min(lowest, point.Value, given(point.Low, point.Value)),
+					max(highest, point.Value, given(point.High, point.Value))
 			}
 		}
 	}
@@ -118,7 +119,8 @@ func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 	return drawn, true
 }
 
-// control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md, Nights).
+// control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md,
+// Nights).
 func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64, y func(float64) float64) {
 	if p.hasGaps { // tasks of people are no equal nights
 		return
@@ -233,8 +235,9 @@ func (p TrendPage) curve(metric measure.Metric, number int, x func(int) float64,
 		upper = append(upper, at+","+coordinate(y(given(point.High, point.Value))))
 		lower = append(lower, at+","+coordinate(y(given(point.Low, point.Value))))
 		c.dots = append(c.dots, dot{
-			x: at, y: coordinate(y(point.Value)), title: cron.BeijingMinute(firing.PlannedAt) + " · " + pointText(metric, point, variant.Currency),
-			url: firing.href(), isAlert: metric == p.Watched && firing.alerted(variant.Name),
+			x: at, y: coordinate(y(point.Value)),
+			title: cron.BeijingMinute(firing.PlannedAt) + " · " + pointText(metric, point, variant.Currency),
+			url:   firing.href(), isAlert: metric == p.Watched && firing.alerted(variant.Name),
 		})
 	}
 	end()

@@ -18,7 +18,8 @@ func TestAPlotShowsALastingChange(t *testing.T) {
 				PlannedAt: time.Date(2026, 11, 1+n, 2, 0, 0, 0, time.UTC),
 				FiringSummary: measure.FiringSummary{
 					Configuration: configuration,
-					Variants:      []measure.VariantPoints{{Number: 1, Points: map[measure.Metric]measure.Point{measure.MetricAgreement: {Value: value}}}},
+					Variants: []measure.VariantPoints{{Number: 1,
+						Points: map[measure.Metric]measure.Point{measure.MetricAgreement: {Value: value}}}},
 				},
 			})
 		}

@@ -42,7 +42,8 @@ func (s Summary) compared(locale text.Locale) string {
 	if s.Task.TotalVariants > 1 {
 		key = "summary.compared.variants"
 	}
-	sentence := locale.Text(key, "Variants", s.Task.TotalVariants, "Questions", s.Task.TotalItems, "Runs", s.Task.RunsPerItem, "Calls", text.Number(s.Task.TotalRuns()))
+	sentence := locale.Text(key, "Variants", s.Task.TotalVariants, "Questions", s.Task.TotalItems, "Runs",
+		s.Task.RunsPerItem, "Calls", text.Number(s.Task.TotalRuns()))
 	if s.Task.CompletedAt != nil {
 		sentence += locale.Text("summary.at", "Time", cron.BeijingSecond(*s.Task.CompletedAt))
 	}
@@ -118,11 +119,13 @@ func (s Summary) said(locale text.Locale) (said []string) {
 	for _, measure := range s.measures() {
 		ranking, isKnown := s.Rankings[measure.Name]
 		if isKnown && len(ranking.Each) > 0 {
-			said = append(said, locale.Text("summary.each", "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
+			said = append(said, locale.Text("summary.each", "Measure", measureName(locale, measure.Name), "Variant",
+				s.name(s.Numbers[ranking.Leader]),
 				"Worse", s.listed(locale, ranking.Each))+s.leadOfEach(locale, measure.Name))
 		}
 		if isKnown && len(ranking.Worse)+len(ranking.Each) == 0 && len(ranking.Slight) > 0 {
-			said = append(said, locale.Text("summary.slight", "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
+			said = append(said, locale.Text("summary.slight", "Measure", measureName(locale, measure.Name), "Variant",
+				s.name(s.Numbers[ranking.Leader]),
 				"Slight", s.listed(locale, ranking.Slight))+s.lead(locale, measure.Name))
 		}
 		if !isKnown || len(ranking.Worse) == 0 {
@@ -138,7 +141,8 @@ func (s Summary) said(locale text.Locale) (said []string) {
 		case len(ranking.Each)+len(ranking.Unknown) > 0:
 			key = "summary.above"
 		}
-		said = append(said, locale.Text(key, "Measure", measureName(locale, measure.Name), "Variant", s.name(s.Numbers[ranking.Leader]),
+		said = append(said, locale.Text(key, "Measure", measureName(locale, measure.Name), "Variant",
+			s.name(s.Numbers[ranking.Leader]),
 			"Worse", s.listed(locale, ranking.Worse), "Alike", alike)+s.lead(locale, measure.Name))
 	}
 	return append(said, s.price(locale)...)
@@ -230,7 +234,8 @@ func (s Summary) price(locale text.Locale) []string {
 	var parts []string
 	add := func(key string, own, other float64, write func(float64) string) {
 		if own > 0 && other > 0 {
-			parts = append(parts, locale.Text(key, "Own", write(own), "Other", write(other), "Times", text.Significant(own/other, 2)))
+			parts = append(parts, locale.Text(key, "Own", write(own), "Other", write(other), "Times",
+				text.Significant(own/other, 2)))
 		}
 	}
 	if leader.Currency != nil && next.Currency != nil && *leader.Currency == *next.Currency {
@@ -240,12 +245,15 @@ func (s Summary) price(locale text.Locale) []string {
 		})
 	}
 	if leader.LatencyAvg != nil && next.LatencyAvg != nil {
-		add("summary.price.latency", *leader.LatencyAvg, *next.LatencyAvg, func(ms float64) string { return text.Millis(&ms) })
+		add("summary.price.latency", *leader.LatencyAvg, *next.LatencyAvg, func(ms float64) string {
+			return text.Millis(&ms)
+		})
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{locale.Text("summary.price", "Variant", leader.Number, "Next", next.Number, "Parts", strings.Join(parts, locale.Text("summary.price.and")))}
+	return []string{locale.Text("summary.price", "Variant", leader.Number, "Next", next.Number, "Parts",
+		strings.Join(parts, locale.Text("summary.price.and")))}
 }
 
 // costOfRun returns the average cost of the runs whose cost is known; 0 if there are none.
@@ -266,15 +274,19 @@ func (s Summary) listed(locale text.Locale, places []int) string {
 	for n, place := range places {
 		numbers[n] = strconv.Itoa(s.Numbers[place].Number)
 	}
-	return locale.Text("summary.listed", "Count", len(numbers), "Numbers", strings.Join(numbers, locale.Text("create.missing.separator")))
+	return locale.Text("summary.listed", "Count", len(numbers), "Numbers",
+		strings.Join(numbers, locale.Text("create.missing.separator")))
 }
 
 func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []string) {
 	if verdicts := s.Verdicts[row.Number]; verdicts.PassRate != nil {
-		said = append(said, locale.Text("summary.passed", "Rate", intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged", text.Number(verdicts.Judged)))
+		said = append(said, locale.Text("summary.passed", "Rate",
+			intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged",
+			text.Number(verdicts.Judged)))
 	}
 	if row.Agreement != nil {
-		said = append(said, locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, s.Agreements[row.Number].Share())))
+		said = append(said, locale.Text("summary.agreement", "Rate",
+			intervalText(locale, row.Agreement, s.Agreements[row.Number].Share())))
 	}
 	if row.IdenticalRate != nil {
 		said = append(said, locale.Text("summary.identical", "Rate", text.Percent(row.IdenticalRate)))
@@ -293,9 +305,11 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 		}
 	}
 	if len(open) > 0 {
-		unsaid = append(unsaid, locale.Text("summary.nobest", "Measures", strings.Join(open, locale.Text("create.missing.separator"))))
+		unsaid = append(unsaid, locale.Text("summary.nobest", "Measures",
+			strings.Join(open, locale.Text("create.missing.separator"))))
 	}
-	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 && s.Task.Adaptive == nil { // adaptive runs ask until a question is settled
+	// adaptive runs ask until a question is settled
+	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 && s.Task.Adaptive == nil {
 		unsaid = append(unsaid, locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)))
 	}
 	if seldom := s.Rankings["latency"].Seldom; len(seldom) > 0 {
@@ -311,7 +325,8 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 	for _, one := range []struct {
 		key   string
 		count int
-	}{{"summary.failures", failures}, {"summary.missing", missing}, {"summary.faults", faults}, {"summary.unjudged", unjudged}} {
+	}{{"summary.failures", failures}, {"summary.missing", missing}, {"summary.faults", faults},
+		{"summary.unjudged", unjudged}} {
 		if one.count > 0 {
 			unsaid = append(unsaid, locale.Text(one.key, "Count", one.count))
 		}
@@ -345,7 +360,8 @@ func (s Summary) methods() []string {
 // Lines returns the report as a few lines of text: what a decision needs, what was compared, which conclusions are
 // supported, and which are not.
 func (s Summary) Lines(locale text.Locale) []string {
-	return slices.Concat(s.decided(locale), []string{s.compared(locale)}, s.said(locale), s.rated(locale), s.unsaid(locale))
+	return slices.Concat(s.decided(locale), []string{s.compared(locale)}, s.said(locale), s.rated(locale),
+		s.unsaid(locale))
 }
 
 // rated returns the mean ratings of each judge, a line for each variant.
@@ -357,7 +373,8 @@ func (s Summary) rated(locale text.Locale) (lines []string) {
 			for _, dimension := range judge.Dimensions {
 				parts = append(parts, dimension+" "+ratingText(of.Ratings[dimension].Mean))
 			}
-			lines = append(lines, locale.Text("summary.rated", "Name", judge.Name, "Variant", s.name(row), "Ratings", strings.Join(parts, " · "), "Defaults", of.Defaults))
+			lines = append(lines, locale.Text("summary.rated", "Name", judge.Name, "Variant", s.name(row), "Ratings",
+				strings.Join(parts, " · "), "Defaults", of.Defaults))
 		}
 	}
 	return lines

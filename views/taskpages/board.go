@@ -30,7 +30,8 @@ const (
 
 // levelLetters are the letters of levels.
 var levelLetters = map[measure.Level]byte{
-	measure.Identical: 'i', measure.FormatOnly: 'o', measure.Facts: 'c', measure.Wording: 'm', measure.Different: 'x', measure.Empty: 'e', measure.Unknown: 'u',
+	measure.Identical: 'i', measure.FormatOnly: 'o', measure.Facts: 'c', measure.Wording: 'm', measure.Different: 'x',
+	measure.Empty: 'e', measure.Unknown: 'u',
 }
 
 // States are the states of questions, by their numbers from 1 to Len.
@@ -39,8 +40,8 @@ type States interface {
 	State(number int) report.ItemState
 }
 
-// NewBoard returns the board of questions in these states; levels has their levels in the same order, empty where there is none
-// yet, or nothing if there are several variants and none is chosen.
+// NewBoard returns the board of questions in these states; levels has their levels in the same order, empty where there
+// is none yet, or nothing if there are several variants and none is chosen.
 func NewBoard(states States, levels []measure.Level) Board {
 	letters := make([]byte, states.Len())
 	for n := range letters {
@@ -92,8 +93,8 @@ func (b Board) keys(locale text.Locale) (keys []key) {
 	return keys
 }
 
-// levels are the levels on the board of a variant, with how many questions have each. Until all are done, each level keeps its
-// place.
+// levels are the levels on the board of a variant, with how many questions have each. Until all are done, each level
+// keeps its place.
 func (b Board) levels(locale text.Locale) (levels []key) {
 	for _, level := range measure.Levels {
 		letter := string(levelLetters[level])
@@ -138,7 +139,8 @@ func squareClass(letter rune) string {
 // words returns the names of all letters, for the titles of squares.
 func (b Board) words(locale text.Locale) map[string]string {
 	words := map[string]string{
-		string(waiting): locale.Text("board.waiting"), string(running): locale.Text("board.running"), string(done): locale.Text("board.done"), "F": locale.Text("board.failed"),
+		string(waiting): locale.Text("board.waiting"), string(running): locale.Text("board.running"),
+		string(done): locale.Text("board.done"), "F": locale.Text("board.failed"),
 	}
 	for level, letter := range levelLetters {
 		words[string(letter)] = ui.LevelName(locale, level)

@@ -32,10 +32,12 @@ func (s states) State(number int) report.ItemState { return s[number-1] }
 // failed.
 func TestABoardHasALetterForEachQuestion(t *testing.T) {
 	t.Parallel()
-	board := taskpages.NewBoard(states{report.ItemWaiting, report.ItemRunning, report.ItemDone, report.ItemDone, report.ItemFailed, report.ItemFailed},
+	board := taskpages.NewBoard(states{report.ItemWaiting, report.ItemRunning, report.ItemDone, report.ItemDone,
+		report.ItemFailed, report.ItemFailed},
 		[]measure.Level{"", measure.Identical, "", measure.Facts, measure.Different, ""})
 	require.Equal(t, "wrdcXD", board.States)
-	require.Equal(t, "dD", taskpages.NewBoard(states{report.ItemDone, report.ItemFailed}, nil).States, "several variants have no level in common")
+	require.Equal(t, "dD", taskpages.NewBoard(states{report.ItemDone, report.ItemFailed}, nil).States,
+		"several variants have no level in common")
 }
 
 // maxFirstVisit is how many bytes a first visit may cost on the wire, scripts and styles included.
@@ -46,11 +48,13 @@ func TestTheOverviewOfAThousandQuestionsIsSmall(t *testing.T) {
 	t.Parallel()
 	catalogue, err := text.NewCatalogue()
 	require.NoError(t, err)
-	live := taskpages.Live{Task: db.Task{ID: uuid.New(), Name: "一千题", Status: db.TaskRunning, TotalItems: 1000, TotalVariants: 1, RunsPerItem: 5}}
+	live := taskpages.Live{Task: db.Task{ID: uuid.New(), Name: "一千题", Status: db.TaskRunning, TotalItems: 1000,
+		TotalVariants: 1, RunsPerItem: 5}}
 	live.Board = taskpages.Board{States: strings.Repeat("icmXorwwmi", 100)}
 	frame := ui.Frame{Title: "一千题", Styles: []string{"list.css", "task.css", "replay.css"}, Scripts: []string{"task.js"}}
 	var page bytes.Buffer
-	require.NoError(t, taskpages.OverviewPage(frame, taskpages.Overview{Live: live}).Render(text.WithLocale(t.Context(), catalogue.Locale("zh-CN", "")), &page))
+	require.NoError(t, taskpages.OverviewPage(frame,
+		taskpages.Overview{Live: live}).Render(text.WithLocale(t.Context(), catalogue.Locale("zh-CN", "")), &page))
 	require.Equal(t, 1000, strings.Count(page.String(), "/results/"))
 	total := zipped(t, page.Bytes())
 	var files []string

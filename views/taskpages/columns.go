@@ -25,7 +25,8 @@ const (
 )
 
 // Columns lists all columns in the order of the list.
-var Columns = []Column{ColumnAgreement, ColumnPassRate, ColumnFacts, ColumnVerdicts, ColumnCost, ColumnDataset, ColumnAgent}
+var Columns = []Column{ColumnAgreement, ColumnPassRate, ColumnFacts, ColumnVerdicts, ColumnCost, ColumnDataset,
+	ColumnAgent}
 
 // usualColumns are shown to those who have not chosen any.
 var usualColumns = []Column{ColumnAgreement, ColumnPassRate, ColumnVerdicts}

@@ -31,7 +31,8 @@ func TestUnansweredQuestionsAreUnfinishedWhileTheTaskRuns(t *testing.T) {
 		live := taskpages.Live{Task: db.Task{Status: test.status, TotalItems: 120, TotalVariants: 1, RunsPerItem: 5}}
 		live.Statistics.Agreement, live.Statistics.Levels = &agreement, map[string]int{"identical": 1, "unknown": 119}
 		var page strings.Builder
-		require.NoError(t, taskpages.LivePart(ui.Frame{}, live).Render(text.WithLocale(t.Context(), catalogue.Locale(test.lang, "")), &page))
+		require.NoError(t, taskpages.LivePart(ui.Frame{},
+			live).Render(text.WithLocale(t.Context(), catalogue.Locale(test.lang, "")), &page))
 		require.Contains(t, page.String(), test.want+" 119", test.status)
 		require.NotContains(t, page.String(), test.unwanted+" 119", test.status)
 	}

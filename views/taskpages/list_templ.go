@@ -21,8 +21,8 @@ import (
 	"wending/db"
 	"wending/db/measure"
 	"wending/db/people"
-	"wending/db/report"
 	"wending/db/review"
+	"wending/db/tasklist"
 	"wending/jobs/cron"
 	"wending/views/paths"
 	"wending/views/results"
@@ -34,19 +34,19 @@ import (
 type List struct {
 	Tasks  []db.Task
 	Pager  ui.Pager
-	Filter report.TaskFilter
-	// Arrangement groups the tasks; Shelves and Earlier are as in report.Arranged.
-	Arrangement report.Arrangement
-	Shelves     map[uuid.UUID]report.Shelf
-	Earlier     map[uuid.UUID]report.EarlierTasks
+	Filter tasklist.Filter
+	// Arrangement groups the tasks; Shelves and Earlier are as in tasklist.Arranged.
+	Arrangement tasklist.Arrangement
+	Shelves     map[uuid.UUID]tasklist.Shelf
+	Earlier     map[uuid.UUID]tasklist.EarlierTasks
 	// Columns are the chosen columns, Reviews how far the reviews of the tasks are; nil if that column is not chosen.
 	Columns []Column
-	Reviews map[uuid.UUID]report.ReviewProgress
+	Reviews map[uuid.UUID]tasklist.ReviewProgress
 	// Query has the parameters of the filter, the arrangement and the columns, Views the project's saved ones.
 	Query url.Values
 	Views ui.Views
 	// Series are the schedules that made tasks on the page.
-	Series map[uuid.UUID]report.TaskSeries
+	Series map[uuid.UUID]tasklist.Series
 	// IsEmpty reports that there is no task at all.
 	IsEmpty bool
 	// HasDemo reports that the demo agent is running.
@@ -555,7 +555,7 @@ func filters(list List) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, by := range report.Shelvings {
+		for _, by := range tasklist.Shelvings {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<option value=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1378,7 +1378,7 @@ func shelfRow(list List, first db.Task) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		switch {
-		case list.Arrangement.By == report.ByDataset:
+		case list.Arrangement.By == tasklist.ByDataset:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 108, "<a class=\"plain-link\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1924,7 +1924,7 @@ func row(list List, task db.Task) templ.Component {
 }
 
 // earlierTasks are the tasks on the same questions before one, each by its agreement or, if it is judged, its pass rate.
-func earlierTasks(newest db.Task, earlier report.EarlierTasks) templ.Component {
+func earlierTasks(newest db.Task, earlier tasklist.EarlierTasks) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -2047,7 +2047,7 @@ func earlierTasks(newest db.Task, earlier report.EarlierTasks) templ.Component {
 	})
 }
 
-func earlierText(ctx context.Context, task report.EarlierTask) string {
+func earlierText(ctx context.Context, task tasklist.EarlierTask) string {
 	switch {
 	case task.PassRate != nil:
 		return text.T(ctx, "tasks.passed", "Rate", text.Percent(task.PassRate))
@@ -2535,7 +2535,7 @@ func textCell(said string) templ.Component {
 }
 
 // verdictsCell is how many of a task's questions people have judged.
-func verdictsCell(progress report.ReviewProgress, task db.Task) templ.Component {
+func verdictsCell(progress tasklist.ReviewProgress, task db.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

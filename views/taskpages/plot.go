@@ -32,7 +32,8 @@ func newColumns(bars []report.Bar, top int) []column {
 	step, scale := plotWidth/float64(max(1, len(bars))), plotHeight/float64(max(1, top))
 	for n, bar := range bars {
 		columns[n] = column{
-			Bar: bar, x: float64(n) * step, width: step * 0.82, succeeded: height(bar.Succeeded, scale), failed: height(bar.Failed, scale),
+			Bar: bar, x: float64(n) * step, width: step * 0.82, succeeded: height(bar.Succeeded, scale),
+			failed: height(bar.Failed, scale),
 		}
 	}
 	return columns

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prose returns all that users read in a language, by where it is: the texts of pages, the lines of the guide, and those of the README.
+// prose returns all that users read in a language, by where it is: the texts of pages, the lines of the guide, and
+// those of the README.
 func prose(t *testing.T, lang string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -68,8 +69,9 @@ func TestChineseTextsUseOneTermPerThing(t *testing.T) {
 func TestChineseIsSetAsItShould(t *testing.T) {
 	t.Parallel()
 	// What the specification prescribes to the letter, and texts of the same group.
-	prescribed := regexp.MustCompile(`^(error\.(AGENT_URL|DATASET_TOO_LARGE|TASK_NAME_TOO_LONG)|dataset\.(extension|empty|missing|separator)|` +
-		`create\.(file\.hint|name\.placeholder)|results\.(title|export)|audit\.export|tasks\.stopped)`)
+	prescribed := regexp.MustCompile(
+		`^(error\.(AGENT_URL|DATASET_TOO_LARGE|TASK_NAME_TOO_LONG)|dataset\.(extension|empty|missing|separator)|` +
+			`create\.(file\.hint|name\.placeholder)|results\.(title|export)|audit\.export|tasks\.stopped)`)
 	inserted := regexp.MustCompile("\\{\\{[^{}]*\\}\\}|`[^`]*`")
 	markup := regexp.MustCompile(`\]\([^)]*\)|!?\[|\{#[\w-]+\}|\*\*|header:`)
 	for place, said := range prose(t, "zh-CN") {
@@ -87,9 +89,11 @@ func TestChineseIsSetAsItShould(t *testing.T) {
 func TestEnglishTextsArePlain(t *testing.T) {
 	t.Parallel()
 	habits := map[string]string{
-		`(?i)\bwhoever\b|\bwhatever\b`: "the noun", `(?i)\bso many\b`: "the number's name", `\b(is|are) told\b`: "is notified, receives",
-		`(?i)\bextra payload\b`: "extra request body", `\bfor good\b|\banew\b`: "permanently, again", `\bbelongs? into\b`: "belongs in",
-		`\d %|\}\} %`: "% without a blank", `(?i)\bwending (says|tells)\b`: "Wending reports, shows",
+		`(?i)\bwhoever\b|\bwhatever\b`: "the noun", `(?i)\bso many\b`: "the number's name",
+		`\b(is|are) told\b`:     "is notified, receives",
+		`(?i)\bextra payload\b`: "extra request body", `\bfor good\b|\banew\b`: "permanently, again",
+		`\bbelongs? into\b`: "belongs in",
+		`\d %|\}\} %`:       "% without a blank", `(?i)\bwending (says|tells)\b`: "Wending reports, shows",
 	}
 	everything := prose(t, "en")
 	for pattern, instead := range habits {

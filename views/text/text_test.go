@@ -23,8 +23,8 @@ import (
 	"wending/db/measure"
 	"wending/db/outbox"
 	"wending/db/people"
-	"wending/db/report"
 	"wending/db/review"
+	"wending/db/tasklist"
 	"wending/handlers/access"
 	"wending/handlers/reading"
 	"wending/handlers/request"
@@ -98,7 +98,8 @@ func sources(t *testing.T) map[string]string {
 	found := map[string]string{}
 	for _, root := range []string{"../../views", "../../handlers", "../../cmd", "../../jobs"} {
 		require.NoError(t, filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-			isSource := strings.HasSuffix(path, ".templ") || (strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_templ.go") && !strings.HasSuffix(path, "_test.go"))
+			isSource := strings.HasSuffix(path, ".templ") ||
+				(strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_templ.go") && !strings.HasSuffix(path, "_test.go"))
 			if err != nil || entry.IsDir() || !isSource {
 				return err
 			}
@@ -220,7 +221,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("level.", string(level))
 	}
 	add("reason.", slices.Collect(maps.Keys(reason.Sentences))...)
-	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, evaluate.CodeRule, evaluate.CodeJudgeUnreadable)
+	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, evaluate.CodeRule,
+		evaluate.CodeJudgeUnreadable)
 	add("evaluator.field.", "kind", "config")
 	add("summary.worst.", "pass", "pass.mean", "agreement", "agreement.mean")
 	add("summary.method.", "pass", "agreement", "interval", "paired", "latency", "cost")
@@ -273,9 +275,12 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("asset.kind.", event.Image, event.Audio, event.Video, event.File)
 	add("event.state.", event.Started, event.Generating, event.Completed, event.Failed)
-	add("run.error.", db.TurnNotReachedCode, protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed, protocol.CodeAgent, protocol.CodeParse,
-		protocol.CodeIncomplete, protocol.CodeTooLarge, protocol.CodeRefused, protocol.CodeFiltered, protocol.CodeNoAnswer, db.WorkerLostCode, "INTERNAL_ERROR")
-	add("run.remedy.", protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeParse, protocol.CodeIncomplete, "HTTP_401", "HTTP_403", "HTTP_404", "HTTP_429", "HTTP_5XX")
+	add("run.error.", db.TurnNotReachedCode, protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed,
+		protocol.CodeAgent, protocol.CodeParse,
+		protocol.CodeIncomplete, protocol.CodeTooLarge, protocol.CodeRefused, protocol.CodeFiltered, protocol.CodeNoAnswer,
+		db.WorkerLostCode, "INTERNAL_ERROR")
+	add("run.remedy.", protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeParse, protocol.CodeIncomplete, "HTTP_401",
+		"HTTP_403", "HTTP_404", "HTTP_429", "HTTP_5XX")
 	add("results.finish.", protocol.Finishes...)
 	for _, ended := range []string{ui.EndedTruncated, ui.EndedRefused, ui.EndedFiltered} {
 		add("ended."+ended, "", ".title")
@@ -284,7 +289,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("do."+action, "", ".title")
 		add("done.", action)
 	}
-	add("done.", "created", "extend", "confirm", "append", "evaluate", "saved", "deleted", "group", "signed", "assigned", "reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
+	add("done.", "created", "extend", "confirm", "append", "evaluate", "saved", "deleted", "group", "signed", "assigned",
+		"reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, number := range []string{"latency_ms", "total_tokens", "cost"} {
 		add("results.slice.", number, "min_"+number, "max_"+number)
@@ -297,7 +303,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("archive.", archive.Problems...)
 	add("error.range.", archive.Wanted...)
 	add("quota.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, people.QuotaCost)
-	add("quota.exceeded.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, db.ScheduleCap.What, db.ShareCap.What, db.TokenCap.What, db.ViewCap.What)
+	add("quota.exceeded.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, db.ScheduleCap.What, db.ShareCap.What,
+		db.TokenCap.What, db.ViewCap.What)
 	add("error.range.password.", "short", "long", "common", "different", "wrong", "same")
 	add("duty.", "password", "passkey")
 	add("token.reach.", "accounts", "installation")
@@ -332,7 +339,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, column := range taskpages.Columns {
 		add("tasks.column.", string(column))
 	}
-	for _, by := range report.Shelvings {
+	for _, by := range tasklist.Shelvings {
 		add("tasks.group.", string(by))
 	}
 	add("trend.reason.", entries.FiringReasons...)
@@ -401,8 +408,10 @@ func TestPluralsAndNumbers(t *testing.T) {
 func TestDurationsAndUnits(t *testing.T) {
 	t.Parallel()
 	chinese := locale(t, "zh-CN")
-	for want, d := range map[string]time.Duration{"0 ms": 0, "401 ms": 401 * time.Millisecond, "1.0 秒": time.Second, "9.0 秒": 9 * time.Second,
-		"31 秒": 31 * time.Second, "1 分 0 秒": 59700 * time.Millisecond, "2 分 5 秒": 125 * time.Second, "1 小时 51 分": 111 * time.Minute} {
+	for want, d := range map[string]time.Duration{"0 ms": 0, "401 ms": 401 * time.Millisecond, "1.0 秒": time.Second,
+		"9.0 秒": 9 * time.Second,
+		"31 秒":  31 * time.Second, "1 分 0 秒": 59700 * time.Millisecond, "2 分 5 秒": 125 * time.Second,
+		"1 小时 51 分": 111 * time.Minute} {
 		require.Equal(t, want, text.Duration(chinese, d))
 	}
 	ms, share := 1401, 0.8745
@@ -431,9 +440,12 @@ func TestAReasonIsASentence(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ stored, chinese, english string }{
 		{reason.Because("contains.missing", "巴黎", "首都"), "回答中缺少“巴黎”、“首都”", "The answer lacks “巴黎”, “首都”"},
-		{reason.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42", "The number in the answer is 41.4; expected 42"},
-		{reason.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000", "The similarity to the expected value is 0.7999, below 0.8000"},
-		{reason.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒", "The answer took 800 ms, more than the limit of 799 ms"},
+		{reason.Because("number.differs", "41.4", "42"), "回答中的数是 41.4，应为 42",
+			"The number in the answer is 41.4; expected 42"},
+		{reason.Because("similarity", "0.7999", "0.8"), "与期望值的相似度为 0.7999，低于 0.8000",
+			"The similarity to the expected value is 0.7999, below 0.8000"},
+		{reason.Because("latency", "800", "799"), "耗时 800 毫秒，超过 799 毫秒",
+			"The answer took 800 ms, more than the limit of 799 ms"},
 		{reason.Because("schema.required", "/a", "b"), "/a 缺少字段“b”", "/a lacks “b”"},
 		{reason.Because("expression.false"), "表达式的结果为假", "The expression is false"},
 		{reason.Because("differs", "<b>", `a "b"`), "回答是“<b>”，应为“a \"b\"”", "The answer is “<b>”; expected “a \"b\"”"},
@@ -455,7 +467,8 @@ func TestAReasonIsASentence(t *testing.T) {
 func TestSignificantDigitsHaveNoExponent(t *testing.T) {
 	t.Parallel()
 	for value, written := range map[float64]string{
-		0.0000396: "0.0000396", 3.96449e-05: "0.0000396", 1234: "1230", 0: "0", -0.5: "-0.5", 12: "12", 999.9: "1000", 1e12: "1000000000000", math.Inf(1): "+Inf",
+		0.0000396: "0.0000396", 3.96449e-05: "0.0000396", 1234: "1230", 0: "0", -0.5: "-0.5", 12: "12", 999.9: "1000",
+		1e12: "1000000000000", math.Inf(1): "+Inf",
 	} {
 		require.Equal(t, written, text.Significant(value, 3))
 	}

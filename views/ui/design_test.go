@@ -16,7 +16,8 @@ func TestADesignWithoutVarianceIsNotKnown(t *testing.T) {
 	require.NoError(t, err)
 	page := func(agreement float64) string {
 		var html strings.Builder
-		one := Design{DesignSize: DesignSize{Questions: 120, Runs: 5, Calls: 600, PassRate: &agreement, Agreement: &agreement}, Basis: "comparison", Of: []string{"甲", "乙"}}
+		one := Design{DesignSize: DesignSize{Questions: 120, Runs: 5, Calls: 600, PassRate: &agreement,
+			Agreement: &agreement}, Basis: "comparison", Of: []string{"甲", "乙"}}
 		require.NoError(t, DesignPart(one).Render(text.WithLocale(t.Context(), catalogue.Locale("zh-CN", "")), &html))
 		return html.String()
 	}

@@ -64,7 +64,8 @@ func EndedOf(status db.RunStatus, code, finish *string) string {
 
 // remedied are the codes after which a user can do something that the explanation does not mention.
 var remedied = []string{
-	protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeParse, protocol.CodeIncomplete, "HTTP_401", "HTTP_403", "HTTP_404", "HTTP_429",
+	protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeParse, protocol.CodeIncomplete, "HTTP_401", "HTTP_403",
+	"HTTP_404", "HTTP_429",
 }
 
 // Remedy returns what can be done about the failure; empty if there is no general advice.

@@ -140,8 +140,8 @@ func Align(answers []Answer) *Reading {
 	return r
 }
 
-// pair finds the block of other that corresponds to each block of base; -1 if there is none. If looking for the equal ones takes
-// longer than within, only those at the beginning and the end are found.
+// pair finds the block of other that corresponds to each block of base; -1 if there is none. If looking for the equal
+// ones takes longer than within, only those at the beginning and the end are found.
 func pair(base, other []Block, within time.Duration) []int {
 	pairs := make([]int, len(base))
 	for n := range pairs {
@@ -372,7 +372,8 @@ type builder struct {
 
 func newBuilder(reading *Reading, base []Block) *builder {
 	b := &builder{
-		reading: reading, base: base, at: make([]Unit, len(base)), after: make([][]Unit, len(base)+1), stated: make([][]Term, len(base)),
+		reading: reading, base: base, at: make([]Unit, len(base)), after: make([][]Unit, len(base)+1),
+		stated: make([][]Term, len(base)),
 	}
 	for n, block := range base {
 		for _, term := range reading.answers[0].Terms {
@@ -451,7 +452,8 @@ func (b *builder) compare(place, answer int, other Block) {
 	found := Other{Text: other.Text, Degree: Form}
 	if base.plain != other.plain {
 		found.Degree = Wording
-		if found.Against, found.Terms = contradicting(base.Text, b.stated[place], other.Text, b.theirs); len(found.Terms) > 0 {
+		if found.Against, found.Terms = contradicting(base.Text, b.stated[place], other.Text, b.theirs); len(found.Terms) >
+			0 {
 			found.Degree, found.IsReworded = Fact, base.likeness(other) < likeEnough
 		}
 	}
@@ -481,7 +483,8 @@ func contradicting(base string, mine []Term, other string, theirs map[int]string
 	for _, my := range mine {
 		their := theirs[my.Fact]
 		both := [2]string{my.Text, their}
-		if my.Text == their || isKnown[both] || indexOf(other, their) < 0 || indexOf(other, my.Text) >= 0 && indexOf(base, their) >= 0 {
+		if my.Text == their || isKnown[both] || indexOf(other, their) < 0 || indexOf(other, my.Text) >= 0 &&
+			indexOf(base, their) >= 0 {
 			continue
 		}
 		inBase, inOther, isKnown[both] = append(inBase, my.Text), append(inOther, their), true
@@ -551,7 +554,8 @@ func (r *Reading) within(base, text string, other Other, within time.Duration) (
 	if base == text {
 		return []Piece{{Op: measure.Equal, Text: text}}, false
 	}
-	mine, theirs := slices.DeleteFunc(slices.Clone(other.Against), isSentence), slices.DeleteFunc(slices.Clone(other.Terms), isSentence)
+	mine, theirs := slices.DeleteFunc(slices.Clone(other.Against), isSentence),
+		slices.DeleteFunc(slices.Clone(other.Terms), isSentence)
 	difference := measure.CompareTokens(r.tokens(base, mine), r.tokens(text, theirs), min(blockTime, within))
 	for _, piece := range joined(difference.Pieces(base, text)) {
 		switch piece.Op {
@@ -647,7 +651,9 @@ func (r *Reading) tokens(text string, terms []string) (tokens []string) {
 	slices.SortStableFunc(found, func(x, y string) int { return cmp.Compare(len(y), len(x)) })
 	from := 0
 	for at := 0; at < len(text); {
-		n := slices.IndexFunc(found, func(term string) bool { return strings.HasPrefix(text[at:], term) && isWhole(text, at, at+len(term)) })
+		n := slices.IndexFunc(found, func(term string) bool {
+			return strings.HasPrefix(text[at:], term) && isWhole(text, at, at+len(term))
+		})
 		if n < 0 {
 			_, size := utf8.DecodeRuneInString(text[at:])
 			at += size
@@ -666,7 +672,8 @@ func isWhole(text string, from, to int) bool {
 	first, _ := utf8.DecodeRuneInString(text[from:])
 	last, _ := utf8.DecodeLastRuneInString(text[:to])
 	behind, _ := utf8.DecodeRuneInString(text[to:])
-	isCutBefore, isCutBehind := unicode.IsDigit(before) && unicode.IsDigit(first), unicode.IsDigit(last) && unicode.IsDigit(behind)
+	isCutBefore, isCutBehind := unicode.IsDigit(before) && unicode.IsDigit(first), unicode.IsDigit(last) &&
+		unicode.IsDigit(behind)
 	return !isCutBefore && !isCutBehind
 }
 

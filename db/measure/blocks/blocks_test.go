@@ -25,9 +25,12 @@ func cut(answer string) (written []string) {
 func TestAnAnswerIsCutIntoBlocks(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
-		"h ## 一、结论", "p 可以要求赔偿。", "i 1. 书面提出", "i - 保留回执", "r | 药物 | 间隔 |", "r | 布洛芬 | 6–8 小时 |", "c ```go\nx := 1\n\ny := 2\n```", "p 完。",
-	}, cut("## 一、结论\r\n\r\n可以要求赔偿。\n1. 书面提出\n- 保留回执\n| 药物 | 间隔 |\n|---|:--:|\n| 布洛芬 | 6–8 小时 |\n```go\nx := 1\n\ny := 2\n```\n完。"))
-	require.Equal(t, []string{"m a[1]: 1", "m a[2].c: x", "m b: null"}, cut("```json\n{\"b\": null, \"a\": [1.0, {\"c\": \"x\"}]}\n```"))
+		"h ## 一、结论", "p 可以要求赔偿。", "i 1. 书面提出", "i - 保留回执", "r | 药物 | 间隔 |", "r | 布洛芬 | 6–8 小时 |",
+		"c ```go\nx := 1\n\ny := 2\n```", "p 完。",
+	}, cut(
+		"## 一、结论\r\n\r\n可以要求赔偿。\n1. 书面提出\n- 保留回执\n| 药物 | 间隔 |\n|---|:--:|\n| 布洛芬 | 6–8 小时 |\n```go\nx := 1\n\ny := 2\n```\n完。"))
+	require.Equal(t, []string{"m a[1]: 1", "m a[2].c: x", "m b: null"},
+		cut("```json\n{\"b\": null, \"a\": [1.0, {\"c\": \"x\"}]}\n```"))
 	require.Equal(t, []string{"p {\"a\": [1, 2"}, cut(`{"a": [1, 2`), "JSON that is cut is text")
 	require.Equal(t, []string{"c ```\nopen"}, cut("```\nopen"))
 	require.Empty(t, cut(" \n\n"))
@@ -94,7 +97,8 @@ func TestWhatDiffersIsMarkedByHowMuchItMatters(t *testing.T) {
 func TestAFactIsFoundBeneathItsLikeInOtherWords(t *testing.T) {
 	t.Parallel()
 	shared := "开头的一段，两份回答完全一样，说明背景与适用范围。\n"
-	written, unit := marks(t, [2][]string{{"2 年"}, {"三年"}}, shared+"休学累计不超过 2 年。咨询：教学楼 B 座。", shared+"挂科或者受过处分，当年不能参评。\n想休学的话，加起来最多三年。")
+	written, unit := marks(t, [2][]string{{"2 年"}, {"三年"}}, shared+"休学累计不超过 2 年。咨询：教学楼 B 座。",
+		shared+"挂科或者受过处分，当年不能参评。\n想休学的话，加起来最多三年。")
 	require.Equal(t, "想休学的话，加起来最多[-!2 年][+!三年]。", written)
 	require.Equal(t, blocks.Fact, unit.Degree)
 	require.True(t, unit.Others[0].IsReworded)
@@ -102,7 +106,8 @@ func TestAFactIsFoundBeneathItsLikeInOtherWords(t *testing.T) {
 
 func TestWithoutTimeADifferenceIsCoarseButNeverWithinANumber(t *testing.T) {
 	t.Parallel()
-	reading := blocks.Align([]blocks.Answer{{"在 30 日内书面答复，并保留回执。", termsOf([]string{"30 日"})}, {"在 35 日内书面答复，并留存回执。", termsOf([]string{"35 日"})}})
+	reading := blocks.Align([]blocks.Answer{{"在 30 日内书面答复，并保留回执。", termsOf([]string{"30 日"})},
+		{"在 35 日内书面答复，并留存回执。", termsOf([]string{"35 日"})}})
 	unit := reading.Units[0]
 	require.Equal(t, blocks.Fact, unit.Degree)
 	pieces := reading.Pieces(unit, unit.Others[0], 0)
@@ -112,7 +117,8 @@ func TestWithoutTimeADifferenceIsCoarseButNeverWithinANumber(t *testing.T) {
 
 func TestOnlyTheCellOfATableIsMarked(t *testing.T) {
 	t.Parallel()
-	written, unit := marks(t, [2][]string{{"6–8 小时"}, {"4–6 小时"}}, "| 药物 | 间隔 |\n|---|---|\n| 布洛芬 | 6–8 小时 |", "| 药物 | 间隔 |\n|---|---|\n| 布洛芬混悬液 | 4–6 小时 |")
+	written, unit := marks(t, [2][]string{{"6–8 小时"}, {"4–6 小时"}}, "| 药物 | 间隔 |\n|---|---|\n| 布洛芬 | 6–8 小时 |",
+		"| 药物 | 间隔 |\n|---|---|\n| 布洛芬混悬液 | 4–6 小时 |")
 	require.Equal(t, "| 布洛芬[+混悬液] | [-!6–8 小时][+!4–6 小时] |", written)
 	require.Equal(t, "| 药物 | 间隔 |", unit.Head)
 	require.Equal(t, []string{"| 布洛芬 |", " a\\|b |"}, blocks.Cells("| 布洛芬 | a\\|b |"))
@@ -141,7 +147,8 @@ func TestEqualBlocksAreSharedAndUnlikeAnswersStandApart(t *testing.T) {
 
 func TestOneChangeInAJSONInAnotherOrderIsOneChange(t *testing.T) {
 	t.Parallel()
-	written, unit := marks(t, [2][]string{{"30000"}, {"35000"}}, `{"金额":{"上限":30000,"币种":"CNY"},"说明":"同上"}`, `{"说明":"同上","金额":{"币种":"CNY","上限":35000}}`)
+	written, unit := marks(t, [2][]string{{"30000"}, {"35000"}}, `{"金额":{"上限":30000,"币种":"CNY"},"说明":"同上"}`,
+		`{"说明":"同上","金额":{"币种":"CNY","上限":35000}}`)
 	require.Equal(t, "金额.上限: [-!30000][+!35000]", written)
 	require.Equal(t, blocks.Member, unit.Kind)
 }
@@ -240,7 +247,8 @@ func BenchmarkAlignTwenty(b *testing.B) {
 	for n := range 20 {
 		var text strings.Builder
 		for line := range 30 {
-			fmt.Fprintf(&text, "%d. 根据第%d条的规定，公司应当在收到书面申请之日起 %d 日内作出答复，并将处理结果%s通知申请人；逾期未答复的，申请人可以向上一级机关投诉，也可以直接申请仲裁。\n", line+1, 30+line, 30, strings.Repeat("及时", n%4+line%2))
+			fmt.Fprintf(&text, "%d. 根据第%d条的规定，公司应当在收到书面申请之日起 %d 日内作出答复，并将处理结果%s通知申请人；逾期未答复的，申请人可以向上一级机关投诉，也可以直接申请仲裁。\n", line+1,
+				30+line, 30, strings.Repeat("及时", n%4+line%2))
 		}
 		answers = append(answers, blocks.Answer{Text: text.String(), Terms: []blocks.Term{{Text: "30 日"}}})
 	}

@@ -29,7 +29,8 @@ func (f *Claim) Agrees(y *Claim) bool {
 	case ClassDuration:
 		return f.Key == y.Key || f.isHalfMonth() && y.isHalfMonth()
 	case ClassMoney:
-		return f.Key == y.Key || (f.Unit == cents || y.Unit == cents) && strings.TrimSuffix(f.Key, f.Unit) == strings.TrimSuffix(y.Key, y.Unit)
+		return f.Key == y.Key || (f.Unit == cents || y.Unit == cents) &&
+			strings.TrimSuffix(f.Key, f.Unit) == strings.TrimSuffix(y.Key, y.Unit)
 	case ClassPercent:
 		return f.Key == y.Key
 	}
@@ -56,7 +57,8 @@ func (f *Claim) isNextTo(y *Claim) bool {
 	default:
 		return false
 	}
-	return f.per == "" && y.per == "" && f.Raw != "" && y.Raw != "" && !strings.Contains(f.Raw, ".") && f.amount+step == y.amount
+	return f.per == "" && y.per == "" && f.Raw != "" && y.Raw != "" && !strings.Contains(f.Raw, ".") &&
+		f.amount+step == y.amount
 }
 
 // isHalfDayLater reports whether two times are twelve hours apart.

@@ -16,25 +16,32 @@ type limit struct {
 
 // limitsBefore are the phrases before a number; a negated comparison is the opposite limit: 不得超过, 别少于.
 var limitsBefore = append(negatedLimits(), []limit{
-	{"至少", AtLeast}, {"最少", AtLeast}, {"最低", AtLeast}, {"最短", AtLeast}, {"起码", AtLeast}, {"达到或超过", AtLeast}, {"≥", AtLeast}, {">=", AtLeast},
-	{"at least", AtLeast}, {"a minimum of", AtLeast}, {"minimum of", AtLeast}, {"no less than", AtLeast}, {"not less than", AtLeast},
+	{"至少", AtLeast}, {"最少", AtLeast}, {"最低", AtLeast}, {"最短", AtLeast}, {"起码", AtLeast}, {"达到或超过", AtLeast},
+	{"≥", AtLeast}, {">=", AtLeast},
+	{"at least", AtLeast}, {"a minimum of", AtLeast}, {"minimum of", AtLeast}, {"no less than", AtLeast},
+	{"not less than", AtLeast},
 	{"no fewer than", AtLeast},
-	{"至多", AtMost}, {"最多", AtMost}, {"最高", AtMost}, {"最大", AtMost}, {"最长", AtMost}, {"上限", AtMost}, {"封顶", AtMost}, {"顶格", AtMost}, {"顶多", AtMost}, {"≤", AtMost}, {"<=", AtMost},
+	{"至多", AtMost}, {"最多", AtMost}, {"最高", AtMost}, {"最大", AtMost}, {"最长", AtMost}, {"上限", AtMost}, {"封顶", AtMost},
+	{"顶格", AtMost}, {"顶多", AtMost}, {"≤", AtMost}, {"<=", AtMost},
 	{"at most", AtMost}, {"up to", AtMost}, {"no more than", AtMost}, {"not more than", AtMost}, {"a maximum of", AtMost},
-	{"maximum of", AtMost}, {"must not exceed", AtMost}, {"not exceed", AtMost}, {"as much as", AtMost}, {"within", AtMost},
+	{"maximum of", AtMost}, {"must not exceed", AtMost}, {"not exceed", AtMost}, {"as much as", AtMost},
+	{"within", AtMost},
 	{"capped at", AtMost}, {"limited to", AtMost},
-	{"may exceed", AtMost}, {"can exceed", AtMost}, {"cannot exceed", AtMost}, {"can't exceed", AtMost}, {"don't exceed", AtMost}, {"never exceed", AtMost},
+	{"may exceed", AtMost}, {"can exceed", AtMost}, {"cannot exceed", AtMost}, {"can't exceed", AtMost},
+	{"don't exceed", AtMost}, {"never exceed", AtMost},
 	{"超过", MoreThan}, {"超出", MoreThan}, {"大于", MoreThan}, {"高于", MoreThan}, {"多于", MoreThan}, {">", MoreThan},
 	{"more than", MoreThan}, {"over", MoreThan}, {"above", MoreThan}, {"exceeds", MoreThan},
 	{"longer than", MoreThan}, {"greater than", MoreThan}, {"higher than", MoreThan},
-	{"不足", LessThan}, {"不满", LessThan}, {"未满", LessThan}, {"不到", LessThan}, {"低于", LessThan}, {"小于", LessThan}, {"少于", LessThan}, {"<", LessThan},
+	{"不足", LessThan}, {"不满", LessThan}, {"未满", LessThan}, {"不到", LessThan}, {"低于", LessThan}, {"小于", LessThan},
+	{"少于", LessThan}, {"<", LessThan},
 	{"less than", LessThan}, {"under", LessThan}, {"below", LessThan}, {"fewer than", LessThan},
 	{"shorter than", LessThan}, {"lower than", LessThan},
 	{"after", after},
 }...)
 
 // negations turn a comparison into its opposite.
-var negations = []string{"不得", "不可", "不可以", "不能", "不能够", "不要", "不应", "不应当", "不应该", "不会", "不宜", "不许", "不准", "切勿", "请勿", "勿", "别", "未", "没有", "没", "不"}
+var negations = []string{"不得", "不可", "不可以", "不能", "不能够", "不要", "不应", "不应当", "不应该", "不会", "不宜", "不许", "不准", "切勿", "请勿",
+	"勿", "别", "未", "没有", "没", "不"}
 
 func negatedLimits() []limit {
 	var all []limit
@@ -77,7 +84,8 @@ func (d *Document) adverbBefore(end, clause int) Bound {
 var limitsAfter = []limit{
 	{"及以上", AtLeast}, {"或以上", AtLeast}, {"以上", AtLeast}, {"或更高", AtLeast}, {"或更多", AtLeast}, {"起", Exact},
 	{"or more", AtLeast}, {"or later", AtLeast}, {"or higher", AtLeast}, {"or newer", AtLeast}, {"or above", AtLeast},
-	{"及以下", AtMost}, {"或以下", AtMost}, {"以下", AtMost}, {"以内", AtMost}, {"之内", AtMost}, {"封顶", AtMost}, {"为上限", AtMost}, {"为限", AtMost}, {"内", AtMost}, {"or less", AtMost},
+	{"及以下", AtMost}, {"或以下", AtMost}, {"以下", AtMost}, {"以内", AtMost}, {"之内", AtMost}, {"封顶", AtMost}, {"为上限", AtMost},
+	{"为限", AtMost}, {"内", AtMost}, {"or less", AtMost},
 	{"or fewer", AtMost}, {"at most", AtMost},
 	{"以后", after}, {"之后", after}, {"过后", after}, {"后", after}, {"later", after},
 	{"以前", before}, {"之前", before}, {"前", before}, {"ago", before}, {"before", before},
@@ -135,7 +143,8 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 			}
 		}
 	}
-	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Polarity.IsNegative() && d.Claims[k].From >= clause && f.From-d.Claims[k].To <= d.verbPhrase(f.From) && !d.hasOr(d.Claims[k].To, f.From) {
+	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Polarity.IsNegative() && d.Claims[k].From >= clause &&
+		f.From-d.Claims[k].To <= d.verbPhrase(f.From) && !d.hasOr(d.Claims[k].To, f.From) {
 		d.Claims[k].IsLoose = d.Claims[k].IsLoose || found == MoreThan || found == LessThan
 		switch found { // must never go above 30 °C
 		case MoreThan:

@@ -136,7 +136,8 @@ func (d *Document) isDayOfMonth(i, value int, unit rune) bool {
 			return true
 		}
 	}
-	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassDate && d.Claims[k].date.day > 0 && i-d.Claims[k].To <= 3 {
+	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassDate && d.Claims[k].date.day > 0 &&
+		i-d.Claims[k].To <= 3 {
 		return strings.ContainsRune("至到-–~、和及", d.At(before))
 	}
 	return unit == '号' && d.At(before) != '第'
@@ -186,7 +187,8 @@ func (d *Document) yearFirst(i, year, next, to int) int {
 			x.year = x.year*10 + max(passage.ChineseDigit(r), 0)
 		}
 	}
-	if n, isNumber := d.anyNumber(d.Blanks(next), to); isNumber && n.value >= 1 && n.value <= 12 && d.At(d.Blanks(n.To)) == '月' {
+	if n, isNumber := d.anyNumber(d.Blanks(next), to); isNumber && n.value >= 1 && n.value <= 12 &&
+		d.At(d.Blanks(n.To)) == '月' {
 		x.month = int(n.value)
 		end = d.Blanks(n.To) + 1
 		if day, after, ok := d.dayOfMonth(end, to); ok {
@@ -221,7 +223,8 @@ func (d *Document) monthFirst(i, next, to, month int) int {
 
 // noon reads noon and midnight.
 func (d *Document) noon(i int) int {
-	for _, l := range []struct{ word, value string }{{"noon", "12:00"}, {"midday", "12:00"}, {"midnight", "00:00"}, {"正午", "12:00"}, {"零点", "00:00"}} {
+	for _, l := range []struct{ word, value string }{{"noon", "12:00"}, {"midday", "12:00"}, {"midnight", "00:00"},
+		{"正午", "12:00"}, {"零点", "00:00"}} {
 		if end := i + len([]rune(l.word)); d.Has(i, l.word) && !passage.IsLatin(d.At(i-1)) && !passage.IsLatin(d.At(end)) {
 			d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassTime, Key: l.value, Value: l.value})
 			return end
@@ -247,7 +250,8 @@ func (d *Document) partOfDay(i, to int) (byte, int) {
 			part = 'p'
 		}
 	}
-	if next := d.Blanks(i + 1); part == 0 && next < to && passage.IsDigit(d.Runes[next]) && !passage.IsHan(d.At(i-1)) || part == 0 && d.Has(i-1, "到晚") {
+	if next := d.Blanks(i + 1); part == 0 && next < to && passage.IsDigit(d.Runes[next]) && !passage.IsHan(d.At(i-1)) ||
+		part == 0 && d.Has(i-1, "到晚") {
 		switch d.Runes[i] { // 早 9 点到晚 9 点
 		case '早':
 			return 'a', next
@@ -270,7 +274,8 @@ func (d *Document) clock(i int, n number, to int, part byte) int {
 	minute, end, isTime := 0, n.To, false
 	next := d.Blanks(n.To)
 	switch r := d.At(next); {
-	case r == ':' && next == n.To && passage.IsDigit(d.At(next+1)) && passage.IsDigit(d.At(next+2)) && !passage.IsDigit(d.At(next+3)):
+	case r == ':' && next == n.To && passage.IsDigit(d.At(next+1)) && passage.IsDigit(d.At(next+2)) &&
+		!passage.IsDigit(d.At(next+3)):
 		minute, end = d.smallNumber(next + 1)
 		isTime = minute < 60
 		if isTime && d.At(end) == ':' && passage.IsDigit(d.At(end+1)) && passage.IsDigit(d.At(end+2)) {
@@ -280,7 +285,8 @@ func (d *Document) clock(i int, n number, to int, part byte) int {
 		minute, end, isTime = d.minutes(next+1, to)
 		before := len(d.Claims) - 1
 		follows := before >= 0 && d.Claims[before].Class == ClassTime && i-d.Claims[before].To <= 4
-		isTime = isTime || part != 0 || follows && r == '点' || r == '点' && n.isHan && d.isHourBefore(next+1) || d.followsDate(i) || !n.isHan && !n.isWord && r == '点'
+		isTime = isTime || part != 0 || follows && r == '点' || r == '点' && n.isHan && d.isHourBefore(next+1) ||
+			d.followsDate(i) || !n.isHan && !n.isWord && r == '点'
 	}
 	if suffix, after := d.meridiem(d.Blanks(end)); suffix != 0 && !n.isHan {
 		part, end, isTime = suffix, after, true
@@ -290,7 +296,8 @@ func (d *Document) clock(i int, n number, to int, part byte) int {
 	}
 	isEither := part == 0 && hour >= 1 && hour <= 12 && d.At(next) == '点'
 	if part == 0 {
-		if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassTime && d.Claims[k].per == "p" && i-d.Claims[k].To <= 2 && hour < 12 {
+		if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassTime && d.Claims[k].per == "p" &&
+			i-d.Claims[k].To <= 2 && hour < 12 {
 			part = 'p'
 		}
 	}
@@ -303,7 +310,8 @@ func (d *Document) clock(i int, n number, to int, part byte) int {
 		hour = 0
 	}
 	value := fmt.Sprintf("%02d:%02d", hour, minute)
-	f := Claim{Span: passage.Span{From: i, To: end}, Class: ClassTime, Key: strings.Replace(value, "24:", "00:", 1), Value: value}
+	f := Claim{Span: passage.Span{From: i, To: end}, Class: ClassTime, Key: strings.Replace(value, "24:", "00:", 1),
+		Value: value}
 	if part == 'p' {
 		f.per = "p"
 	}

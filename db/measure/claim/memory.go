@@ -2,8 +2,8 @@ package claim
 
 import "wending/db/measure/passage"
 
-// Memory knows the sentences of answers to one question, and reads those that several of them have in common once. It keeps
-// the answers that it learnt.
+// Memory knows the sentences of answers to one question, and reads those that several of them have in common once. It
+// keeps the answers that it learnt.
 type Memory struct {
 	known map[sentenceKey]sentencePlace
 }

@@ -128,7 +128,8 @@ func (d *Document) digits(i, to int) (number, bool) {
 		case passage.IsDigit(r):
 			small[length] = byte(r)
 			length++
-		case r == ',' && length > 0 && length <= 30 && !hasPoint && passage.IsDigit(d.At(n.To+1)) && passage.IsDigit(d.At(n.To+2)) && passage.IsDigit(d.At(n.To+3)) && !passage.IsDigit(d.At(n.To+4)):
+		case r == ',' && length > 0 && length <= 30 && !hasPoint && passage.IsDigit(d.At(n.To+1)) &&
+			passage.IsDigit(d.At(n.To+2)) && passage.IsDigit(d.At(n.To+3)) && !passage.IsDigit(d.At(n.To+4)):
 		case r == '.' && !hasPoint && length > 0 && passage.IsDigit(d.At(n.To+1)):
 			small[length] = '.'
 			length++
@@ -194,7 +195,8 @@ func (d *Document) anyNumber(i, to int) (number, bool) {
 		}
 		return n, isNumber
 	case passage.ChineseDigit(r) >= 0 || r == '十':
-		if next := passage.ChineseDigit(d.At(i + 1)); next > 1 && next == passage.ChineseDigit(r)+1 && passage.ChineseDigit(d.At(i+2)) < 0 && passage.ChineseScale(d.At(i+2)) == 0 {
+		if next := passage.ChineseDigit(d.At(i + 1)); next > 1 && next == passage.ChineseDigit(r)+1 &&
+			passage.ChineseDigit(d.At(i+2)) < 0 && passage.ChineseScale(d.At(i+2)) == 0 {
 			n := number{Span: passage.Span{From: i, To: i + 1}, value: float64(next - 1), isHan: true, isAbout: true} // 两三米
 			return n, true
 		}
@@ -216,7 +218,8 @@ func (d *Document) fraction(n *number, to int) {
 		whole, top, i = n.value, next, next.To
 	}
 	bottom, isNumber := d.digits(i+1, to)
-	if d.At(i) != '/' || !isNumber || top.value >= bottom.value || bottom.value > 16 || top.value != math.Trunc(top.value) || bottom.value != math.Trunc(bottom.value) {
+	if d.At(i) != '/' || !isNumber || top.value >= bottom.value || bottom.value > 16 ||
+		top.value != math.Trunc(top.value) || bottom.value != math.Trunc(bottom.value) {
 		return
 	}
 	if u, _ := d.unit(bottom.To, to); u.base == "" && whole == 0 || u.isIgnored {
@@ -331,7 +334,8 @@ func (d *Document) quantity(i, to, clause int) int {
 		return i
 	}
 	n, isNumber := d.anyNumber(i, to)
-	if isNumber && n.isLight && n.value <= 6 && (d.At(i-1) == '周' || d.Has(i-2, "星期") || d.Has(i-2, "礼拜")) && d.At(n.To) != '个' {
+	if isNumber && n.isLight && n.value <= 6 && (d.At(i-1) == '周' || d.Has(i-2, "星期") || d.Has(i-2, "礼拜")) &&
+		d.At(n.To) != '个' {
 		return i
 	}
 	if !isNumber {
@@ -352,7 +356,8 @@ func (d *Document) quantity(i, to, clause int) int {
 		return d.addPercent(i, n.To, 100*n.value, clause)
 	}
 	start := i
-	if d.At(i-1) == '-' && !passage.IsDigit(d.At(i-2)) && !passage.IsLetter(d.At(i-2)) && d.At(i-2) != ')' && d.At(i-2) != '%' && !n.isWord {
+	if d.At(i-1) == '-' && !passage.IsDigit(d.At(i-2)) && !passage.IsLetter(d.At(i-2)) && d.At(i-2) != ')' &&
+		d.At(i-2) != '%' && !n.isWord {
 		start, n.value = i-1, -n.value
 	}
 	if !n.isHan && !n.isWord {
@@ -388,12 +393,14 @@ func (d *Document) oneOf(i, to int) int {
 	u, after := d.unit(end, to)
 	switch {
 	case u.class == ClassDuration:
-		for _, word := range []string{"for ", "have ", "has ", "within ", "in ", "after ", "every ", "until ", "than ", "least ", "under ", "over ", "about "} {
+		for _, word := range []string{"for ", "have ", "has ", "within ", "in ", "after ", "every ", "until ", "than ",
+			"least ", "under ", "over ", "about "} {
 			if d.Has(i-len(word), word) {
 				return end
 			}
 		}
-		for _, word := range []string{"earlier", "later", "before", "after", "ahead", "without", "or less", "or more", "at most"} {
+		for _, word := range []string{"earlier", "later", "before", "after", "ahead", "without", "or less", "or more",
+			"at most"} {
 			if d.Has(d.Blanks(after), word) {
 				return end
 			}
@@ -542,7 +549,8 @@ func (d *Document) part(i, from, to, clause int, size float64) int {
 		d.add(f)
 		return end
 	}
-	if u.base == "" || u.isIgnored || u.class == ClassCount && u.base != "tablet" && u.base != "片" && u.base != "粒" || u.class == ClassPercent || u.class == classTemperature {
+	if u.base == "" || u.isIgnored || u.class == ClassCount && u.base != "tablet" && u.base != "片" && u.base != "粒" ||
+		u.class == ClassPercent || u.class == classTemperature {
 		return i
 	}
 	f := Claim{Span: passage.Span{From: i, To: end}, Class: u.class, Unit: u.base}
@@ -640,7 +648,8 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 // isMultiple reports whether times compares: three times the price, twice as much.
 func (d *Document) isMultiple(i int) bool {
 	i = d.Blanks(i)
-	for _, word := range []string{"the ", "as ", "more", "higher", "your ", "their ", "its ", "that ", "larger", "faster"} {
+	for _, word := range []string{"the ", "as ", "more", "higher", "your ", "their ", "its ", "that ", "larger",
+		"faster"} {
 		if d.Has(i, word) {
 			return true
 		}
@@ -655,7 +664,8 @@ func (d *Document) restOfMetres(n number, i, to int) (float64, int) {
 	if !n.isHan {
 		at = d.Blanks(i)
 		digit = int(d.At(at) - '0')
-		if !passage.IsDigit(d.At(at)) || d.At(i-1) != '米' || n.value != math.Trunc(n.value) || passage.IsDigit(d.At(at+1)) || d.At(at+1) == '.' {
+		if !passage.IsDigit(d.At(at)) || d.At(i-1) != '米' || n.value != math.Trunc(n.value) || passage.IsDigit(d.At(at+1)) ||
+			d.At(at+1) == '.' {
 			return 0, i
 		}
 	}

@@ -65,7 +65,8 @@ func (b Bound) isUpper() bool { return b == AtMost || b == LessThan }
 
 // Completes reports whether of two limits at one number each begins where the other one ends.
 func (b Bound) Completes(o Bound) bool {
-	return b == AtMost && o == MoreThan || b == MoreThan && o == AtMost || b == AtLeast && o == LessThan || b == LessThan && o == AtLeast
+	return b == AtMost && o == MoreThan || b == MoreThan && o == AtMost || b == AtLeast && o == LessThan ||
+		b == LessThan && o == AtLeast
 }
 
 // Contradicts reports whether two limits cannot both be meant.
@@ -160,7 +161,8 @@ func (d *Document) markWorking() {
 		for before >= 0 && d.Runes[before] == ' ' {
 			before--
 		}
-		f.IsWorking = f.IsWorking || isOperator(d.At(before)) && d.hasOperand(before) || isOperator(d.At(d.Blanks(f.To))) || d.At(d.Blanks(f.To)) == '='
+		f.IsWorking = f.IsWorking || isOperator(d.At(before)) && d.hasOperand(before) || isOperator(d.At(d.Blanks(f.To))) ||
+			d.At(d.Blanks(f.To)) == '='
 	}
 }
 
@@ -170,7 +172,8 @@ func (d *Document) hasOperand(operator int) bool {
 	for i >= 0 && d.Runes[i] == ' ' {
 		i--
 	}
-	return i >= 0 && (passage.IsLetter(d.Runes[i]) || passage.IsDigit(d.Runes[i]) || strings.ContainsRune(")%°", d.Runes[i])) &&
+	return i >= 0 && (passage.IsLetter(d.Runes[i]) || passage.IsDigit(d.Runes[i]) ||
+		strings.ContainsRune(")%°", d.Runes[i])) &&
 		(operator-i == 1 || passage.IsDigit(d.Runes[i]) || d.Taken[i])
 }
 
@@ -180,7 +183,8 @@ func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r ==
 func (d *Document) joinRanges() {
 	for k := 0; k+1 < len(d.Claims); k++ {
 		x, y := &d.Claims[k], &d.Claims[k+1]
-		if x.Class != y.Class || x.Class > ClassTime && x.Class != ClassWeekday || x.Unit != y.Unit || x.Sentence != y.Sentence || y.From-x.To > 6 || y.From < x.To {
+		if x.Class != y.Class || x.Class > ClassTime && x.Class != ClassWeekday || x.Unit != y.Unit ||
+			x.Sentence != y.Sentence || y.From-x.To > 6 || y.From < x.To {
 			continue
 		}
 		switch strings.TrimSpace(string(d.Runes[x.To:y.From])) {
@@ -296,7 +300,8 @@ func (d *Document) one(i, to, clause int) int {
 		}
 	case r == '§':
 		return d.section(i+1, i, to)
-	case r == '/' && passage.IsLatin(d.At(i+1)) && !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1)) && !passage.IsHan(d.At(i-1)):
+	case r == '/' && passage.IsLatin(d.At(i+1)) && !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1)) &&
+		!passage.IsHan(d.At(i-1)):
 		return d.path(i, to)
 	}
 	if isWordStart && passage.IsLatin(r) {
@@ -379,7 +384,8 @@ func (d *Document) otherOrdinal(i, next, to int, value string) int {
 		return i
 	}
 	measure := string(d.At(next))
-	if after := d.At(next + 1); (measure == "步" || measure == "类") && (after == '，' || after == ',' || after == ':' || after == '、') {
+	if after := d.At(next + 1); (measure == "步" || measure == "类") &&
+		(after == '，' || after == ',' || after == ':' || after == '、') {
 		return next + 1
 	}
 	if !isOrdinalNoun(d.At(next)) {
@@ -518,7 +524,8 @@ func (d *Document) identifier(i, end, to int, token string) int {
 		end = i + len([]rune(token))
 	}
 	hasDigit := strings.ContainsAny(token, "0123456789")
-	isDotted := strings.ContainsAny(token, "_") || strings.Contains(token, ".") && len(token) > 5 && !strings.Contains(token, "..")
+	isDotted := strings.ContainsAny(token, "_") || strings.Contains(token, ".") && len(token) > 5 &&
+		!strings.Contains(token, "..")
 	if !hasDigit && !isDotted || len(token) < 2 {
 		return i
 	}
@@ -601,7 +608,8 @@ var words = func() map[string]string {
 	for word := range models {
 		all[word] = word
 	}
-	for _, word := range strings.Fields("st nd rd th section sections article clause art sec option answer choice business working work calendar m") {
+	for _, word := range strings.Fields(
+		"st nd rd th section sections article clause art sec option answer choice business working work calendar m") {
 		all[word] = word
 	}
 	return all

@@ -19,7 +19,8 @@ type unit struct {
 
 var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"}
 
-var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD", "jpy": "JPY"}
+var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD",
+	"jpy": "JPY"}
 
 // cents are subunits whose currency is stated elsewhere.
 const cents = "¢"
@@ -112,14 +113,17 @@ var units = func() map[string]unit {
 	define(ClassPercent, "%", 100, "倍")
 	define(ClassPercent, "%", 10, "成")
 	define(ClassPercent, "折", 1, "折")
-	for _, name := range strings.Fields("次 人 名 位 片 粒 台 条 张 本 套 辆 箱 包 瓶 盒 支 枚 颗 滴 分 个 只 家 户 级 件 份 间 层 口 股 字 页 字节 口 课时 学分 学时 千克 公顷 岁 周岁 期 笔 台 行 列 人次 部 篇 道 座 所 根") {
+	for _, name := range strings.Fields(`次 人 名 位 片 粒 台 条 张 本 套 辆 箱 包 瓶 盒 支 枚 颗 滴 分 个 只 家 户 级 件 份 间 层 口 股 字 页 字节 口 课时 学分 学时 千克
+		公顷 岁 周岁 期 笔 台 行 列 人次 部 篇 道 座 所 根`) {
 		if _, isKnown := all[name]; !isKnown {
 			define(ClassCount, name, 1, name)
 		}
 	}
 	define(ClassCount, "岁", 1, "岁 周岁")
 	define(ClassCount, "人", 1, "人 名 位 口 口人 people persons guests 个人")
-	for _, names := range []string{"word words", "page pages", "credit credits", "bag bags", "letter letters", "point points", "tablet tablets", "capsule capsules", "item items", "user users", "serving servings", "次 time times", "device devices", "字符 character characters 个字符", "字 个字"} {
+	for _, names := range []string{"word words", "page pages", "credit credits", "bag bags", "letter letters",
+		"point points", "tablet tablets", "capsule capsules", "item items", "user users", "serving servings", "次 time times",
+		"device devices", "字符 character characters 个字符", "字 个字"} {
 		define(ClassCount, strings.Fields(names)[0], 1, names)
 	}
 	for _, name := range strings.Fields("点 步 项 类 种 方面 个方面 档 个步骤 要点 步骤 部分 个部分 大类 者 方 般 些 样 旦 律 定 并 起 个要点") {
@@ -235,7 +239,8 @@ func (d *Document) isOther(name string, end int) bool {
 	case "两":
 		return passage.IsHan(next) && next != '左' && next != '以' && next != '的'
 	case "角", "毛":
-		return next == '形' || next == '度' || next == '落' || next == '色' || next == '钢' || next == '病' || next == '发' || next == '利'
+		return next == '形' || next == '度' || next == '落' || next == '色' || next == '钢' || next == '病' || next == '发' ||
+			next == '利'
 	case "度":
 		return next == '假' || next == '过'
 	case "本", "名", "位", "部", "家", "所", "只", "个", "道", "期", "行":

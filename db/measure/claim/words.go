@@ -42,9 +42,11 @@ var phrases = map[Polarity]string{
 	skipped: `不过 不仅 不但 不论 不管 无论 不同 不久 不断 不良 不适 不足 不满 未满 不到 不超过 不少于 不低于 不高于 不多于 不大于 不小于 不短于
 		不得超过 不得少于 不得低于 不可超过 不能超过 不舒服 不全 不动产 非常 未来 未成年 未成年人 不可抗力 不当 对不起 不客气 差不多 不一定 不只
 		不止 不妨 不便 不错 不少 不然 否则 是否 能否 可否 无障碍 没收 除非 不平 不利 不幸 可能 可用 可选 可靠 可见 可撤销 能力 功能 性能 智能
-		能量 节能 只能 主要 重要 要求 要点 只要 要么 要是 如要 摘要 要约 应急 应用 相应 对应 反应 供应 适应 响应 效应 应付 应收 应对 不应小于 无效 无息 无线 无论如何 不定期 不锈钢 不透 不及格 不合格 须知 必要 需求 只需 想要 还要 能不能 要不要 可不可以 有没有
+		能量 节能 只能 主要 重要 要求 要点 只要 要么 要是 如要 摘要 要约 应急 应用 相应 对应 反应 供应 适应 响应 效应 应付 应收 应对 不应小于 无效 无息 无线 无论如何 不定期 不锈钢 不透 不及格 不合格 须知 必要
+		需求 只需 想要 还要 能不能 要不要 可不可以 有没有
 		是不是 会不会 不亦 必要时 要注意 需注意 需要注意 请注意 要留意 还要留意 需要留意 要提醒 还要提醒 要提前 能够胜任 万能 才能 可持续 不再赘述
-		认可 许可 许可证 可乐 可口 可惜 不妥 并非没有 分别 区别 特别 级别 类别 性别 个别 别人 别的 别墅 识别 鉴别 辨别 差别 判别 别名 告别 派别 别处 别家 别无 无法律 不可避免 无所谓 无穷 无菌 无糖 无油 非处方药 非机动车 非全日制 非工作日 非节假日 非防火期 非高峰 非营业 非法定 非必要 非会员 仍然不行 还是不行 如果不行`,
+		认可 许可 许可证 可乐 可口 可惜 不妥 并非没有 分别 区别 特别 级别 类别 性别 个别 别人 别的 别墅 识别 鉴别 辨别 差别 判别 别名 告别 派别 别处 别家 别无 无法律 不可避免 无所谓 无穷 无菌 无糖 无油
+		非处方药 非机动车 非全日制 非工作日 非节假日 非防火期 非高峰 非营业 非法定 非必要 非会员 仍然不行 还是不行 如果不行`,
 	turned: `不等于 并不等于 不意味着 并不意味着 不代表 并不代表 不是说 并不是说`,
 	May:    `可以 可 能 有权 允许 能够 准许`,
 	Must:   `应当 应该 应 须 必须 需要 需 务必 请务必`,
@@ -55,16 +57,19 @@ var phrases = map[Polarity]string{
 
 var latinPhrases = map[Polarity]string{
 	skipped: `not without;not only;no longer than;no later than;no more than;not more than;no less than;not less than;no fewer than;must not exceed;
-		not exceed;without prejudice;can be found;may be subject;if you need;need help;may 1;not legal advice;is not legal advice;or without;with or without;no one without;without;no matter;do not hesitate;don't hesitate;
+		not exceed;without prejudice;can be found;may be subject;if you need;need help;may 1;not legal advice;is not legal
+		advice;or without;with or without;no one without;without;no matter;do not hesitate;don't hesitate;
 		more than you need;what you need;as needed;you need to know;can help`,
 	May:  `may;can;allowed;permitted;allows;could`,
 	Must: `must;has to;have to;need to;needs to;required to;shall;should`,
 	Denied: `not;n't;never;no;neither;nor;none;no longer;do not;does not;did not;is not;are not;was not;don't;doesn't;isn't;aren't;
 		won't;will not;didn't;unsupported`,
 	Banned: `must not;may not;cannot;can't;can not;mustn't;should not;shouldn't;shall not;not allowed;not permitted;prohibited;forbidden;
-		unable to;impossible;could not;not be allowed;is not allowed;are not allowed;is not possible;isn't possible;not possible`,
+		unable to;impossible;could not;not be allowed;is not allowed;are not allowed;is not possible;isn't possible;not
+		possible`,
 	Exempt: `do not have to;does not have to;don't have to;doesn't have to;do not need to;does not need to;don't need to;doesn't need to;
-		need not;no need to;there is no need to;not necessary;is not necessary;not required;is not required;are not required;not need to`,
+		need not;no need to;there is no need to;not necessary;is not necessary;not required;is not required;are not
+		required;not need to`,
 }
 
 // sets are sets of words that exclude each other: ; separates members, | separates spellings of one member. The last
@@ -265,7 +270,8 @@ func (d *Document) words(i, to int, isWordStart bool) int {
 		if e.polarity == skipped || e.polarity == Must && d.isNoun(i) {
 			return end
 		}
-		if e.polarity == May && len(e.letters) == 1 && (passage.IsHan(d.At(i-1)) && strings.ContainsRune("不只才技智效功性职", d.At(i-1))) {
+		if e.polarity == May && len(e.letters) == 1 &&
+			(passage.IsHan(d.At(i-1)) && strings.ContainsRune("不只才技智效功性职", d.At(i-1))) {
 			return end
 		}
 		d.addPolarity(i, end, e.polarity)
@@ -304,7 +310,8 @@ func (d *Document) addPolarity(i, end int, p Polarity) {
 		d.turnedAt = 0
 		return
 	}
-	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassPolarity && i-d.Claims[k].To <= 1 && i >= d.Claims[k].To {
+	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassPolarity && i-d.Claims[k].To <= 1 &&
+		i >= d.Claims[k].To {
 		last := &d.Claims[k]
 		switch {
 		case last.Polarity == Banned && p == Denied:
@@ -325,12 +332,15 @@ func (d *Document) addPolarity(i, end int, p Polarity) {
 			return
 		}
 	}
-	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassPolarity, Key: p.String(), Value: p.String(), Polarity: p})
+	d.add(Claim{Span: passage.Span{From: i, To: end}, Class: ClassPolarity, Key: p.String(), Value: p.String(),
+		Polarity: p})
 }
 
 var verdicts = map[string]string{
-	"是": "yes", "是的": "yes", "对": "yes", "对的": "yes", "正确": "yes", "可以": "yes", "能": "yes", "会": "yes", "有": "yes", "支持": "yes", "yes": "yes", "correct": "yes", "true": "yes", "right": "yes",
-	"否": "no", "不是": "no", "不对": "no", "错": "no", "错误": "no", "不正确": "no", "不可以": "no", "不能": "no", "不会": "no", "没有": "no", "不行": "no", "不支持": "no", "no": "no", "incorrect": "no", "false": "no", "wrong": "no",
+	"是": "yes", "是的": "yes", "对": "yes", "对的": "yes", "正确": "yes", "可以": "yes", "能": "yes", "会": "yes", "有": "yes",
+	"支持": "yes", "yes": "yes", "correct": "yes", "true": "yes", "right": "yes",
+	"否": "no", "不是": "no", "不对": "no", "错": "no", "错误": "no", "不正确": "no", "不可以": "no", "不能": "no", "不会": "no", "没有": "no",
+	"不行": "no", "不支持": "no", "no": "no", "incorrect": "no", "false": "no", "wrong": "no",
 }
 
 // verdictLetters are the letters with which a verdict begins.
@@ -356,7 +366,8 @@ func (d *Document) verdictOf(n int, clause passage.Span) {
 	for clause.To > clause.From && strings.ContainsRune(" 。.!！", d.Runes[clause.To-1]) {
 		clause.To--
 	}
-	if clause.To-clause.From > 9 || clause.IsEmpty() || !strings.ContainsRune(verdictLetters, passage.Lower(d.Runes[clause.From])) {
+	if clause.To-clause.From > 9 || clause.IsEmpty() ||
+		!strings.ContainsRune(verdictLetters, passage.Lower(d.Runes[clause.From])) {
 		return
 	}
 	value, isVerdict := verdicts[strings.ToLower(string(d.Runes[clause.From:clause.To]))]

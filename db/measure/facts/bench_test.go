@@ -189,7 +189,8 @@ var longShapes = []struct {
 		return "1" + strings.Repeat(" ", n) + "2", "1" + strings.Repeat(" ", n) + "3"
 	}},
 	{"headings", func(_ testing.TB, n int) (string, string) {
-		return "# " + repeat("标题 ", n/2) + "\n" + repeat("第 1 步 3 元。\n", n/2), "# " + repeat("题标 ", n/2) + "\n" + repeat("第 1 步 4 元。\n", n/2)
+		return "# " + repeat("标题 ", n/2) + "\n" + repeat("第 1 步 3 元。\n", n/2),
+			"# " + repeat("题标 ", n/2) + "\n" + repeat("第 1 步 4 元。\n", n/2)
 	}},
 	{"json", func(_ testing.TB, n int) (string, string) {
 		return `[` + repeat(`{"名称": "甲", "金额": "3 元"},`, n) + `0]`, `[` + repeat(`{"金额": "5 元", "名称": "甲"},`, n) + `0]`
@@ -304,7 +305,8 @@ func BenchmarkQuestionOf5Answers(b *testing.B) {
 	}
 }
 
-// megabytes are five different answers of 1 MB each, alike except for a few amounts, or every second one in other words.
+// megabytes are five different answers of 1 MB each, alike except for a few amounts, or every second one in other
+// words.
 func megabytes(b testing.TB, areParaphrased bool) []string {
 	b.Helper()
 	bases := append(readLines[base](b, "own_bases.jsonl"), readLines[base](b, "more_bases.jsonl")...)

@@ -237,7 +237,8 @@ func (c *comparison) pairs(isPair func(i, j int) bool, isOpen, isChosen func(k, 
 		note := func(class claim.Class) {
 			for _, j := range c.nearby(class, f, isChosen != nil && !isOne) {
 				y := &c.b.Claims[j]
-				if (f.Class == y.Class || f.IsBare() || y.IsBare()) && (isChosen == nil || isChosen(1, j) != isOne) && isPair(i, j) {
+				if (f.Class == y.Class || f.IsBare() || y.IsBare()) && (isChosen == nil || isChosen(1, j) != isOne) &&
+					isPair(i, j) {
 					pairs = append(pairs, pair{i: i, j: j})
 				}
 			}
@@ -390,7 +391,8 @@ func (c *comparison) reconsiderFor(k, o int, list []int) {
 			i, j = l.i, o
 		}
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
-		if x.Unit != y.Unit || x.IsRange() != y.IsRange() || x.Agrees(y) || claim.AreFarApart(x, y) || x.IsLoose || y.IsLoose {
+		if x.Unit != y.Unit || x.IsRange() != y.IsRange() || x.Agrees(y) || claim.AreFarApart(x, y) || x.IsLoose ||
+			y.IsLoose {
 			continue
 		}
 		if score := float64(c.similarity(i, j)); score > best && score > float64(c.similarity(l.i, l.j))+muchMore {
@@ -415,7 +417,8 @@ func (c *comparison) reconsiderFor(k, o int, list []int) {
 // has the number once.
 func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
-	if c.isShort() && len(c.a.Claims) == 1 && len(c.b.Claims) == 1 && (x.Bound == claim.Exact) != (y.Bound == claim.Exact) {
+	if c.isShort() && len(c.a.Claims) == 1 && len(c.b.Claims) == 1 &&
+		(x.Bound == claim.Exact) != (y.Bound == claim.Exact) {
 		return x.Bound.IsLower() || y.Bound.IsLower()
 	}
 	if x.Bound.Completes(y.Bound) { // up to 5,000 nothing is due; above 5,000 something is
@@ -459,7 +462,8 @@ func (c *comparison) markRepeated(k int, s, other *side) {
 		}
 	}
 	for i := range s.Claims {
-		if f := &s.Claims[i]; isOpen(i) && (c.values[value{f.Class, f.Key}] || f.Raw != "" && c.values[value{bareValue, f.Raw}]) {
+		if f := &s.Claims[i]; isOpen(i) && (c.values[value{f.Class, f.Key}] || f.Raw != "" &&
+			c.values[value{bareValue, f.Raw}]) {
 			c.states[k][i] = repeated
 		}
 	}
@@ -480,7 +484,8 @@ func (c *comparison) conflicts() {
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
 		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
-		return !x.Agrees(y) && !x.IsLoose && !y.IsLoose && (x.Class == y.Class || areSums(x, y)) && x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
+		return !x.Agrees(y) && !x.IsLoose && !y.IsLoose && (x.Class == y.Class || areSums(x, y)) &&
+			x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
 	}, isOpen, nil)
 	c.score(pairs)
 	alone := [2]map[measure]string{c.alone(0, c.a, measureOf), c.alone(1, c.b, measureOf)}
@@ -517,7 +522,8 @@ func (c *comparison) leastOf(p pair, alone [2]map[measure]string) float32 {
 
 // areSums reports whether one of two facts is money, and the other a number that may be money.
 func areSums(x, y *claim.Claim) bool {
-	return (x.Class == claim.ClassMoney || y.Class == claim.ClassMoney) && min(x.Amount(), y.Amount()) >= 100 && !claim.AreFarApart(x, y)
+	return (x.Class == claim.ClassMoney || y.Class == claim.ClassMoney) && min(x.Amount(), y.Amount()) >= 100 &&
+		!claim.AreFarApart(x, y)
 }
 
 // measure is the quantity that a fact measures, without its value.
@@ -584,7 +590,8 @@ func (c *comparison) stray() {
 		func(i, j int) bool {
 			x, y := &c.a.Claims[i], &c.b.Claims[j]
 			return x.Class < claim.ClassSet && x.Class != claim.ClassVerdict && x.Class != claim.ClassWeekday &&
-				x.IsWorking == y.IsWorking && (x.Unit == y.Unit || x.Class > claim.ClassTime || x.Raw == y.Raw && x.Raw != "") && !x.Agrees(y)
+				x.IsWorking == y.IsWorking && (x.Unit == y.Unit || x.Class > claim.ClassTime || x.Raw == y.Raw && x.Raw != "") &&
+				!x.Agrees(y)
 		},
 		func(k, i int) bool {
 			return !c.sideOf(k).isSettled[c.sideOf(k).Claims[i].Sentence] && (isStray(k, i) || c.states[k][i] == matched)

@@ -16,8 +16,10 @@ const longestText = 200
 
 // kinds maps the classes of claims that are more than numbers to their kinds.
 var kinds = map[claim.Class]Kind{
-	claim.ClassDuration: Duration, claim.ClassMoney: Money, claim.ClassPercent: Percent, claim.ClassDate: Date, claim.ClassTime: Time, claim.ClassWeekday: Date,
-	claim.ClassCitation: Citation, claim.ClassWork: Citation, claim.ClassVersion: Code, claim.ClassCode: Code, claim.ClassURL: Code, claim.ClassChoice: Choice,
+	claim.ClassDuration: Duration, claim.ClassMoney: Money, claim.ClassPercent: Percent, claim.ClassDate: Date,
+	claim.ClassTime: Time, claim.ClassWeekday: Date,
+	claim.ClassCitation: Citation, claim.ClassWork: Citation, claim.ClassVersion: Code, claim.ClassCode: Code,
+	claim.ClassURL: Code, claim.ClassChoice: Choice,
 	claim.ClassVerdict: Polarity, claim.ClassPolarity: Polarity,
 }
 
@@ -95,11 +97,13 @@ func (d *answer) about(f *claim.Claim) string {
 	if utf8.RuneCountInString(label) >= fewWords {
 		return label
 	}
-	if about := d.label(passage.Span{From: x.Label.From, To: min(x.Label.To, x.Label.From+longestLabel)}, x.Label.From, x.Label.To); !x.Label.IsEmpty() && x.Label.To <= f.From && !strings.HasPrefix(label, about) {
+	if about := d.label(passage.Span{From: x.Label.From, To: min(x.Label.To, x.Label.From+longestLabel)}, x.Label.From,
+		x.Label.To); !x.Label.IsEmpty() && x.Label.To <= f.From && !strings.HasPrefix(label, about) {
 		return clip(strings.TrimSpace(about + " " + label))
 	}
 	if utf8.RuneCountInString(label) < 2 {
-		return d.label(passage.Span{From: f.Clause.From, To: min(f.Clause.To, f.Clause.From+longestLabel)}, f.Clause.From, f.Clause.To)
+		return d.label(passage.Span{From: f.Clause.From, To: min(f.Clause.To, f.Clause.From+longestLabel)}, f.Clause.From,
+			f.Clause.To)
 	}
 	return label
 }
@@ -137,7 +141,8 @@ func (d *answer) label(s passage.Span, from, to int) string {
 // isMark reports whether a label neither begins nor ends with r.
 func isMark(r rune) bool {
 	switch r {
-	case ' ', '”', '"', '\'', '(', ')', '|', ':', ';', ',', '.', '，', '。', '、', '！', '!', '?', '？', '=', '×', '/', '-', '–', '〔', '〕', '>', '•':
+	case ' ', '”', '"', '\'', '(', ')', '|', ':', ';', ',', '.', '，', '。', '、', '！', '!', '?', '？', '=', '×', '/', '-',
+		'–', '〔', '〕', '>', '•':
 		return true
 	}
 	return false

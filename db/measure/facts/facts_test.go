@@ -54,13 +54,15 @@ func (b base) pairs() []pair {
 	for i, name := range names {
 		next[name] = names[(i+1)%len(names)]
 		for _, other := range names[i+1:] {
-			all = append(all, pair{id: b.ID + "/" + name + "~" + other, a: b.text(name), b: b.text(other), kind: "paraphrase", source: "X~Y", isSame: true})
+			all = append(all, pair{id: b.ID + "/" + name + "~" + other, a: b.text(name), b: b.text(other), kind: "paraphrase",
+				source: "X~Y", isSame: true})
 		}
 	}
 	for n, c := range b.Decoys {
 		changed := b.edited(c)
 		for _, other := range names {
-			p := pair{id: fmt.Sprintf("%s/decoy%d:%s~%s", b.ID, n+1, c.In, other), a: changed, b: b.text(other), kind: "decoy+paraphrase", source: "X~Y", isSame: true}
+			p := pair{id: fmt.Sprintf("%s/decoy%d:%s~%s", b.ID, n+1, c.In, other), a: changed, b: b.text(other),
+				kind: "decoy+paraphrase", source: "X~Y", isSame: true}
 			if other == c.In {
 				p.kind, p.source = "decoy", "X~X"
 			}
@@ -105,7 +107,8 @@ func readLines[T any](t testing.TB, name string) []T {
 func corpora(t testing.TB) map[string][]pair {
 	t.Helper()
 	all := map[string][]pair{}
-	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl", "denial_bases.jsonl"} {
+	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl",
+		"denial_bases.jsonl"} {
 		for _, b := range readLines[base](t, name) {
 			corpus := strings.TrimSuffix(name, ".jsonl")
 			if b.HeldOut {
@@ -152,12 +155,14 @@ type swap struct {
 func (s swap) pairs() []pair {
 	around := [2]string{"您好，关于您的问题，答复如下。\n\n## 说明\n\n- 请先登录网站。\n- ", "\n- 办理地点在一楼大厅。\n\n如有其他问题，欢迎来电。"}
 	if s.Lang == "en" {
-		around = [2]string{"Thank you for your question.\n\n## Details\n\n- Sign in to the website first.\n- ", "\n- The office is on the ground floor.\n\nCall us any time."}
+		around = [2]string{"Thank you for your question.\n\n## Details\n\n- Sign in to the website first.\n- ",
+			"\n- The office is on the ground floor.\n\nCall us any time."}
 	}
 	changed := strings.Replace(s.Text, s.Old, s.New, 1)
 	return []pair{
 		{id: s.ID, a: s.Text, b: changed, kind: s.Kind, source: "alone", isSame: s.Same},
-		{id: s.ID, a: around[0] + s.Text + around[1], b: around[0] + changed + around[1], kind: s.Kind, source: "amid", isSame: s.Same},
+		{id: s.ID, a: around[0] + s.Text + around[1], b: around[0] + changed + around[1], kind: s.Kind, source: "amid",
+			isSame: s.Same},
 	}
 }
 
@@ -221,7 +226,8 @@ func TestLabelledPairs(t *testing.T) {
 			if called != p.isSame {
 				right++
 			}
-			if (called == p.isSame || p.to > 0 && !isPlaced(p)) && show != "" && strings.Contains(corpus, "held out") == strings.Contains(show, "held") {
+			if (called == p.isSame || p.to > 0 && !isPlaced(p)) && show != "" &&
+				strings.Contains(corpus, "held out") == strings.Contains(show, "held") {
 				t.Log(explain(p))
 			}
 			group := "found"

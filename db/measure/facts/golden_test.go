@@ -55,7 +55,8 @@ func digest(t *testing.T) string {
 		to = io.MultiWriter(hash, file)
 	}
 	lines := json.NewEncoder(to)
-	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl", "denial_bases.jsonl"} {
+	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl",
+		"denial_bases.jsonl"} {
 		for _, b := range readLines[base](t, name) {
 			for _, p := range b.pairs() {
 				require.NoError(t, lines.Encode([]any{p.id, facts.Read(p.a), facts.Compare(p.a, p.b), facts.Compare(p.b, p.a)}))
@@ -75,7 +76,8 @@ func digest(t *testing.T) string {
 // What a sentence states does not depend on whether another answer has it, too.
 func TestSentencesThatAnswersShareAreReadAlike(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl", "denial_bases.jsonl"} {
+	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl",
+		"denial_bases.jsonl"} {
 		for _, b := range readLines[base](t, name) {
 			var memory claim.Memory
 			for _, answer := range b.answers() {
@@ -86,7 +88,8 @@ func TestSentencesThatAnswersShareAreReadAlike(t *testing.T) {
 		}
 	}
 	for _, pair := range [][2]string{
-		{"这并不等于同意。不得转让。", "以上。不得转让。"}, {"押金 5 元。不退。", "可以。不退。"}, {"| 项（元） | 5 |\n|---|---|\n| 甲 | 6 |", "| 项（天） | 5 |\n|---|---|\n| 甲 | 6 |"},
+		{"这并不等于同意。不得转让。", "以上。不得转让。"}, {"押金 5 元。不退。", "可以。不退。"},
+		{"| 项（元） | 5 |\n|---|---|\n| 甲 | 6 |", "| 项（天） | 5 |\n|---|---|\n| 甲 | 6 |"},
 	} {
 		var memory claim.Memory
 		memory.Learn(pair[0])

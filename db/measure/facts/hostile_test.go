@@ -13,10 +13,14 @@ import (
 
 // hostile answers are the seeds of the fuzzer.
 var hostile = []string{
-	"", " ", "\x00\xff\xfe", "第", "第条", "百分之", "¥", "$-", "1,", "1.2.", "1-2-", "半", "| | |\n|---|", "{\"a\": [1, {\"b\": \"c\"}]}",
-	"{\"a\": \"”}\"}", "[[[[[[", "<td", "<table><tr><td>1 元<td>2 元</table>", "<script>alert('30 日')</script>", "&nbsp;&amp;&", "**", "****",
-	"不不不不不", "可以不不可以", "12:", "12:60", "25:00", "0 点", "31/31/2024", "2024-13-40", "Section", "Section (((", "option", "答案", "选",
-	"99999999999999999999999999999999999999 元", "1e999 %", "九十九万亿亿亿亿", "零零零零点零", "half a", "a week", "- - - 1", "① ② ③", "\u0301\u0301",
+	"", " ", "\x00\xff\xfe", "第", "第条", "百分之", "¥", "$-", "1,", "1.2.", "1-2-", "半", "| | |\n|---|",
+	"{\"a\": [1, {\"b\": \"c\"}]}",
+	"{\"a\": \"”}\"}", "[[[[[[", "<td", "<table><tr><td>1 元<td>2 元</table>", "<script>alert('30 日')</script>",
+	"&nbsp;&amp;&", "**", "****",
+	"不不不不不", "可以不不可以", "12:", "12:60", "25:00", "0 点", "31/31/2024", "2024-13-40", "Section", "Section (((",
+	"option", "答案", "选",
+	"99999999999999999999999999999999999999 元", "1e999 %", "九十九万亿亿亿亿", "零零零零点零", "half a", "a week", "- - - 1", "① ② ③",
+	"\u0301\u0301",
 }
 
 func FuzzRead(f *testing.F) {
@@ -54,13 +58,14 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Twenty different answers, made of the beginning of one text and the end of another: JSON and characters that are cut in
-// the middle, tables that end in other tables.
+// Twenty different answers, made of the beginning of one text and the end of another: JSON and characters that are cut
+// in the middle, tables that end in other tables.
 func FuzzQuestion(f *testing.F) {
 	for n, answer := range hostile {
 		f.Add(answer, hostile[(n+7)%len(hostile)])
 	}
-	f.Add(`{"期限": "30 日", "fees": [{"name": "a", "amount": 1.5}, {"name": "b"}]}`, "| 项 | 值 |\n|---|---|\n| e\u0301 | 5 % |\n| \u200fالرد 30 | 不得 |")
+	f.Add(`{"期限": "30 日", "fees": [{"name": "a", "amount": 1.5}, {"name": "b"}]}`,
+		"| 项 | 值 |\n|---|---|\n| e\u0301 | 5 % |\n| \u200fالرد 30 | 不得 |")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if len(a)+len(b) > 2000 {
 			t.Skip()

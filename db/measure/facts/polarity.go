@@ -36,7 +36,8 @@ func (c *comparison) openPolarities(k int, s *side) []int {
 	var list []int
 	for i := range s.Claims {
 		f := &s.Claims[i]
-		if f.Class == claim.ClassPolarity && !f.IsLoose && c.states[k][i] == open && !s.isConsequence(f) && !s.Sentences[f.Sentence].IsQuestion {
+		if f.Class == claim.ClassPolarity && !f.IsLoose && c.states[k][i] == open && !s.isConsequence(f) &&
+			!s.Sentences[f.Sentence].IsQuestion {
 			list = append(list, i)
 		}
 	}
@@ -87,7 +88,8 @@ func (c *comparison) polarities() {
 		isOnly := c.isShort() && len(as) == 1 && len(bs) == 1
 		switch {
 		case x.IsNegative() != y.IsNegative() && isOnly && !c.complete(p),
-			x.IsNegative() != y.IsNegative() && p.score >= leastFor(x, y) && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
+			x.IsNegative() != y.IsNegative() && p.score >= leastFor(x, y) && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) &&
+				c.areOfOneSubject(p),
 			areOpposite(x, y) && p.score >= sameAllowed && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) && c.areOfOneSubject(p),
 			x == claim.Must && y == claim.May && p.score >= 0.85, x == claim.May && y == claim.Must && p.score >= 0.85,
 			x == claim.Banned && y == claim.Exempt && p.score >= 0.85, x == claim.Exempt && y == claim.Banned && p.score >= 0.85:
@@ -112,7 +114,8 @@ func leastFor(x, y claim.Polarity) float32 {
 // areOpposite reports whether one of two polarities allows what the other bans, or requires what the other waives;
 // within one answer that is rarely true of the same thing.
 func areOpposite(x, y claim.Polarity) bool {
-	return x == claim.May && y == claim.Banned || x == claim.Banned && y == claim.May || x == claim.Must && y == claim.Exempt || x == claim.Exempt && y == claim.Must
+	return x == claim.May && y == claim.Banned || x == claim.Banned && y == claim.May || x == claim.Must &&
+		y == claim.Exempt || x == claim.Exempt && y == claim.Must
 }
 
 // isElliptic reports whether a negation leaves out what it negates: the fee is not.
@@ -194,7 +197,8 @@ func areComplementary(a *side, inA int, b *side, inB int) bool {
 	for i := n.From; i < min(n.To, n.From+claim.LongestScope); i++ {
 		for j := m.From; j < min(m.To, m.From+claim.LongestScope); j++ {
 			x, y := &a.Claims[i], &b.Claims[j]
-			if x.Class < claim.ClassDate && x.Class == y.Class && x.Key == y.Key && (x.Bound.Completes(y.Bound) || x.Bound.Contradicts(y.Bound)) {
+			if x.Class < claim.ClassDate && x.Class == y.Class && x.Key == y.Key &&
+				(x.Bound.Completes(y.Bound) || x.Bound.Contradicts(y.Bound)) {
 				return true
 			}
 		}
@@ -243,7 +247,8 @@ func (d *answer) isCondition(f *claim.Claim) bool {
 	if f.Polarity != claim.Denied {
 		return false
 	}
-	for at := f.To; at < min(f.Clause.To, f.To+2*claim.LongestScope) && (passage.IsHan(d.Runes[at]) || d.Runes[at] == '、'); at++ {
+	for at := f.To; at < min(f.Clause.To, f.To+2*claim.LongestScope) &&
+		(passage.IsHan(d.Runes[at]) || d.Runes[at] == '、'); at++ {
 		if d.Runes[at] == '的' {
 			return true
 		}
@@ -290,7 +295,9 @@ func (c *comparison) plain(k int, s, other *side) {
 				best, place = score, n
 			}
 		}
-		if place < 0 || best < least || f.Polarity == claim.Exempt && best < 0.8 || s.isElliptic(f) || areComplementary(s, f.Sentence, other, place) || !c.isStated(s, i, other, place) || c.isDenied(1-k, other, place, scope, best) {
+		if place < 0 || best < least || f.Polarity == claim.Exempt && best < 0.8 || s.isElliptic(f) ||
+			areComplementary(s, f.Sentence, other, place) || !c.isStated(s, i, other, place) ||
+			c.isDenied(1-k, other, place, scope, best) {
 			continue
 		}
 		c.states[k][i] = conflicting
@@ -353,7 +360,8 @@ func (d *answer) sentenceAt(at int) int {
 func (s *side) hasAmount(i int) bool {
 	f := &s.Claims[i]
 	to := min(f.Clause.To, f.To+claim.LongestContext)
-	for k := s.firstFact(max(f.Clause.From, f.From-claim.LongestContext)); k < len(s.Claims) && s.Claims[k].From < to; k++ {
+	for k := s.firstFact(max(f.Clause.From, f.From-claim.LongestContext)); k < len(s.Claims) &&
+		s.Claims[k].From < to; k++ {
 		if s.Claims[k].Class == claim.ClassMoney || s.Claims[k].Class == claim.ClassPercent {
 			return true
 		}
@@ -372,7 +380,8 @@ func (s *side) isDenied(i int) bool {
 	f := &s.Claims[i]
 	to := min(f.Clause.To, f.To+claim.LongestContext)
 	isDenied := false
-	for k := s.firstFact(max(f.Clause.From, f.From-claim.LongestContext)); k < len(s.Claims) && s.Claims[k].From < to; k++ {
+	for k := s.firstFact(max(f.Clause.From, f.From-claim.LongestContext)); k < len(s.Claims) &&
+		s.Claims[k].From < to; k++ {
 		isDenied = isDenied != s.Claims[k].Polarity.IsNegative()
 	}
 	return isDenied
@@ -383,7 +392,8 @@ var endings = []string{
 	"消灭", "失效", "终止", "取消", "过期", "清零", "免收", "免费", "免", "除外", "逾期",
 	"ended", "gone", "removed", "expire", "except", "exempt", "unless", "only", "rather than",
 	"nothing", "nobody", "without", "waive", "free", "closed", "refuse", "exclude", "avoid", "摘", "避免", "decline",
-	"block", "banned", "instead of", "stay out", "skip", "irreversible", "ineligible", "失去", "不管", "off limits", "lack", "omit",
+	"block", "banned", "instead of", "stay out", "skip", "irreversible", "ineligible", "失去", "不管", "off limits",
+	"lack", "omit",
 	"中止", "作废", "无", "停", "谢绝", "拒", "逾",
 }
 

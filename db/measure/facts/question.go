@@ -60,8 +60,8 @@ type Reader struct {
 	kept    int // bytes
 }
 
-// mostKept limits the bytes of answers whose prepared form is kept, beside the first one; that form is about 20 times as
-// large.
+// mostKept limits the bytes of answers whose prepared form is kept, beside the first one; that form is about 20 times
+// as large.
 const mostKept = 1 << 20
 
 // read returns an answer in its prepared form.

@@ -16,9 +16,9 @@ type swapped struct {
 	names []string // those that name something, in order
 }
 
-// isWordingOnly reports whether what was replaced between two sentences can carry no fact: a fact is a value, a name or one of
-// two opposites, and none of these was replaced by another one. The sentences are equal but for x[head:len(x)-tail] and
-// y[head:len(y)-tail].
+// isWordingOnly reports whether what was replaced between two sentences can carry no fact: a fact is a value, a name or
+// one of two opposites, and none of these was replaced by another one. The sentences are equal but for
+// x[head:len(x)-tail] and y[head:len(y)-tail].
 func (c *comparison) isWordingOnly(x, y []word, head, tail int) bool {
 	before, behind := 0, 0
 	for _, side := range [2]struct {
@@ -140,9 +140,9 @@ func (s *side) swapped(words []word, from, to int) (all swapped) {
 	return all
 }
 
-// areSpelledAlike reports whether each name is a verb with a Chinese character in common with the words that replace it, as
-// synonyms have (损伤, 损坏); if those name nothing, an unlisted word may be, too (疑义, 疑问). Nouns with a character in common
-// are of one kind rather than synonyms: 原件, 复印件.
+// areSpelledAlike reports whether each name is a verb with a Chinese character in common with the words that replace
+// it, as synonyms have (损伤, 损坏); if those name nothing, an unlisted word may be, too (疑义, 疑问). Nouns with a character
+// in common are of one kind rather than synonyms: 原件, 复印件.
 func areSpelledAlike(names, words []string, nameNothing bool) bool {
 	all := strings.Join(words, "")
 	for _, name := range names {

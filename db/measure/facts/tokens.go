@@ -24,7 +24,8 @@ func (s *side) reset(d *answer) {
 	s.answer = d
 	s.isSettled, s.isTurned = cleared(s.isSettled, len(d.Sentences)), cleared(s.isTurned, len(d.Sentences))
 	s.denials, s.sentenceTokens = cleared(s.denials, len(d.Sentences)), cleared(s.sentenceTokens, len(d.Sentences))
-	s.vectors, s.besides, s.scopes = cleared(s.vectors, len(d.Claims)), cleared(s.besides, len(d.Claims)), cleared(s.scopes, len(d.Claims))
+	s.vectors, s.besides, s.scopes = cleared(s.vectors, len(d.Claims)), cleared(s.besides, len(d.Claims)),
+		cleared(s.scopes, len(d.Claims))
 }
 
 // cleared returns a list of zero values, reusing the memory of another list if it suffices.

@@ -76,14 +76,16 @@ func (c *comparison) wording(n, m int) bool {
 		c.turnedRound(n, m, left, right)
 		return true
 	}
-	isName := len(left) == len(right) && len(left) >= 2 && head > 0 && tail > 0 && passage.IsHan(c.a.At(left[0].From)) && 3*(head+tail) >= 2*length
+	isName := len(left) == len(right) && len(left) >= 2 && head > 0 && tail > 0 && passage.IsHan(c.a.At(left[0].From)) &&
+		3*(head+tail) >= 2*length
 	if !isName && float64(head+tail) < nearlyEqual*float64(length) || head+tail < 4 {
 		return head+tail >= 8
 	}
 	isLead := head == 0 && tail > 0 && tail < len(x) && c.a.At(x[len(x)-tail-1].To) == ':'
 	wholeX, wholeY := x, y
 	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
-	if len(x) > 0 && len(y) > 0 && areSynonyms(x, y) && !isPermutation(x, y) { // whole: a character such as 一 of 一般 is no word
+	// whole: a character such as 一 of 一般 is no word
+	if len(x) > 0 && len(y) > 0 && areSynonyms(x, y) && !isPermutation(x, y) {
 		return true
 	}
 	x, y = content(x), content(y)
@@ -195,7 +197,8 @@ func (c *comparison) replaced(n, m int, x, y []word) {
 }
 
 func (s *side) wordFact(n int, words []word) Fact {
-	f := claim.Claim{Span: passage.Span{From: words[0].From, To: words[len(words)-1].To}, Sentence: n, Clause: s.Sentences[n].Span}
+	f := claim.Claim{Span: passage.Span{From: words[0].From, To: words[len(words)-1].To}, Sentence: n,
+		Clause: s.Sentences[n].Span}
 	if i := s.firstFact(f.From); i < len(s.Claims) && s.Claims[i].Span == f.Span {
 		return s.export(&s.Claims[i])
 	}
@@ -222,7 +225,8 @@ func (s *side) wordsOf(n int, words []word) []word {
 		case s.Taken[i]: // for example a word that makes a number a limit
 			i++
 		case passage.IsHan(r):
-			words = append(words, word{passage.Span{From: i, To: i + 1}, s.Slice(passage.Span{From: i, To: i + 1}), false, passage.IsFunctionCharacter(r), false})
+			words = append(words, word{passage.Span{From: i, To: i + 1}, s.Slice(passage.Span{From: i, To: i + 1}), false,
+				passage.IsFunctionCharacter(r), false})
 			i++
 		case passage.IsLatin(r) || passage.IsDigit(r):
 			end := s.Step(i, x.To)

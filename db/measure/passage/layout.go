@@ -258,7 +258,8 @@ func (l *layout) mark(line Span) int {
 			return l.Blanks(end + 1)
 		}
 	case r == '第':
-		if end := l.listNumber(i + 1); end > i+1 && (l.At(end) == '，' || l.At(end) == '、' || l.At(end) == ',' || l.At(end) == ':') {
+		if end := l.listNumber(i + 1); end > i+1 &&
+			(l.At(end) == '，' || l.At(end) == '、' || l.At(end) == ',' || l.At(end) == ':') {
 			return l.Blanks(end + 1)
 		}
 	default:
@@ -343,7 +344,8 @@ func (l *layout) isEnd(i, to int) bool {
 }
 
 // abbreviations are words that end with a full stop before a number without ending a sentence: Jan. 3, max. 5 kg.
-var abbreviations = strings.Fields("jan feb mar apr jun jul aug sep sept oct nov dec approx max min art sec fig incl ca est tel ext no vol")
+var abbreviations = strings.Fields(
+	"jan feb mar apr jun jul aug sep sept oct nov dec approx max min art sec fig incl ca est tel ext no vol")
 
 // isAbbreviated reports whether an abbreviation ends before i.
 func (l *layout) isAbbreviated(i int) bool {
@@ -380,7 +382,8 @@ type jsonReader struct {
 }
 
 func (r *jsonReader) skip() {
-	for r.place < len(r.Runes) && (r.Runes[r.place] == ' ' || r.Runes[r.place] == '\n' || r.Runes[r.place] == ',' || r.Runes[r.place] == ':') {
+	for r.place < len(r.Runes) && (r.Runes[r.place] == ' ' || r.Runes[r.place] == '\n' || r.Runes[r.place] == ',' ||
+		r.Runes[r.place] == ':') {
 		r.place++
 	}
 }

@@ -38,7 +38,8 @@ func (s Span) IsEmpty() bool { return s.To <= s.From }
 // normalise folds characters and drops marks. Bytes that are not UTF-8 become blanks.
 func normalise(answer string) *Text {
 	length := utf8.RuneCountInString(answer) + 8
-	t := &Text{Source: answer, Runes: make([]rune, 0, length), Start: make([]int32, 0, length), End: make([]int32, 0, length)}
+	t := &Text{Source: answer, Runes: make([]rune, 0, length), Start: make([]int32, 0, length),
+		End: make([]int32, 0, length)}
 	for i := 0; i < len(answer); {
 		r, size := rune(answer[i]), 1
 		if r >= utf8.RuneSelf {
@@ -180,7 +181,8 @@ func tag(s string) (rune, int) {
 
 var tags = func() map[string]rune {
 	all := map[string]rune{}
-	for _, name := range strings.Fields("p div br tr li ul ol table thead tbody section article h1 h2 h3 h4 h5 h6 blockquote pre hr") {
+	for _, name := range strings.Fields(
+		"p div br tr li ul ol table thead tbody section article h1 h2 h3 h4 h5 h6 blockquote pre hr") {
 		all[name] = '\n'
 	}
 	for _, name := range strings.Fields("td th") {
@@ -193,7 +195,8 @@ var tags = func() map[string]rune {
 }()
 
 func characterReference(s string) (rune, int) {
-	for name, r := range map[string]rune{"&nbsp;": ' ', "&amp;": '&', "&lt;": '<', "&gt;": '>', "&quot;": '”', "&#39;": '\'', "&yen;": '¥'} {
+	for name, r := range map[string]rune{"&nbsp;": ' ', "&amp;": '&', "&lt;": '<', "&gt;": '>', "&quot;": '”',
+		"&#39;": '\'', "&yen;": '¥'} {
 		if strings.HasPrefix(s, name) {
 			return r, len(name)
 		}

@@ -121,7 +121,8 @@ func (v *Vocabulary) Shared(x, y *Vector) float32 {
 // Size returns how many tokens the vector that is being built has.
 func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
 
-// MostCandidates limits with how many others one fact or sentence is compared; in very long answers it is a quarter of that.
+// MostCandidates limits with how many others one fact or sentence is compared; in very long answers it is a quarter of
+// that.
 const MostCandidates = 48
 
 // longText is from how many facts or sentences on an answer is very long.
@@ -175,8 +176,8 @@ func (v *Vocabulary) NewIndex(size int) *Index {
 }
 
 // Near returns facts or sentences that share tokens with a vector: all that share a rare token, and of those that
-// share a frequent one only the ones at about the same position. It returns at most about four times as many as Candidates; the next
-// search overwrites them.
+// share a frequent one only the ones at about the same position. It returns at most about four times as many as
+// Candidates; the next search overwrites them.
 func (p *Index) Near(v *Vector, at int) []int {
 	p.searches++
 	found := p.found[:0]
@@ -218,7 +219,8 @@ const functionCharacters = "的了是在和与及或也都就还而且并等之�
 var functionWords = func() map[string]bool {
 	all := map[string]bool{}
 	for _, word := range strings.Fields(`the a an of to in on at for and or is are was were be been being it its you your we our they their this that these those
-	with by as from will would if then than so such do does did have has had there which who what when how i my also more can may must not no
+	with by as from will would if then than so such do does did have has had there which who what when how i my also more
+	can may must not no
 	any all per about into under out up only until`) {
 		all[word] = true
 	}

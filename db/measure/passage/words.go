@@ -24,9 +24,11 @@ func ChineseScale(r rune) float64 {
 
 // EnglishNumbers maps numbers written as words, in small letters, to their values.
 var EnglishNumbers = map[string]float64{
-	"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11,
-	"twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18, "nineteen": 19,
-	"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
+	"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+	"eleven": 11,
+	"twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16, "seventeen": 17, "eighteen": 18,
+	"nineteen": 19,
+	"twenty":   20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
 	"hundred": 100, "thousand": 1000, "million": 1e6, "billion": 1e9, "zero": 0,
 }
 
@@ -38,7 +40,8 @@ var EnglishMonths = map[string]int{
 }
 
 // Weekdays are the Chinese names of the days of the week, from 1 on.
-var Weekdays = [8]string{1: "Monday", 2: "Tuesday", 3: "Wednesday", 4: "Thursday", 5: "Friday", 6: "Saturday", 7: "Sunday"}
+var Weekdays = [8]string{1: "Monday", 2: "Tuesday", 3: "Wednesday", 4: "Thursday", 5: "Friday", 6: "Saturday",
+	7: "Sunday"}
 
 // EnglishWeekdays maps the names of weekdays, full and abbreviated, in small letters, to their numbers. "sun" is
 // missing because it is also a star.

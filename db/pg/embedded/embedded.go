@@ -142,7 +142,9 @@ func makeTraversable(dir string) error {
 			return err
 		}
 		if info.Mode().Perm()&0o001 == 0 {
-			return fmt.Errorf("the database runs under its own account and cannot enter %s; choose another DATA_DIR or run: chmod o+x %s", parent, parent)
+			return fmt.Errorf(
+				"the database runs under its own account and cannot enter %s; choose another DATA_DIR or run: chmod o+x %s",
+				parent, parent)
 		}
 		if parent == filepath.Dir(parent) {
 			return nil

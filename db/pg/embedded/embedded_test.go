@@ -109,7 +109,8 @@ func TestASecondInstanceGetsAClearError(t *testing.T) {
 // Servers start, answer and keep their data regardless of their folder's name.
 func TestServersWorkInFoldersOfAnyName(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"with blanks  in it", `it's "quoted" back\slash`, "数据 稳定", "100% #1?x=y&z", "a, b", strings.Repeat("长", 40)} {
+	for _, name := range []string{"with blanks  in it", `it's "quoted" back\slash`, "数据 稳定", "100% #1?x=y&z", "a, b",
+		strings.Repeat("长", 40)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			requireServersIn(t, filepath.Join(dbtest.Folder(t), name))

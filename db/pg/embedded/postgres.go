@@ -16,7 +16,9 @@ import (
 )
 
 // ErrNoPostgres means that the machine has no PostgreSQL server binaries.
-var ErrNoPostgres = errors.New("no PostgreSQL server found on this machine; install one (Debian, Ubuntu: apt-get install postgresql) or set DATABASE_URL")
+var ErrNoPostgres = errors.New(
+	"no PostgreSQL server found on this machine; install one (Debian, Ubuntu: apt-get install postgresql) or set " +
+		"DATABASE_URL")
 
 // Postgres is a running private server.
 type Postgres struct {
@@ -230,7 +232,9 @@ func checkVersion(ctx context.Context, binaries, dir string) error {
 	}
 	want := strings.TrimSpace(string(made))
 	if fields := strings.Fields(string(output)); len(fields) < 3 || strings.Split(fields[2], ".")[0] != want {
-		return fmt.Errorf("the database in %s was created by PostgreSQL %s, but this machine has %s; install PostgreSQL %s or move the data with pg_upgrade",
+		return fmt.Errorf(
+			"the database in %s was created by PostgreSQL %s, but this machine has %s; install PostgreSQL %s or move the data "+
+				"with pg_upgrade",
 			dir, want, strings.TrimSpace(string(output)), want)
 	}
 	return nil

@@ -45,7 +45,8 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	}
 	r := &Redis{sockets: sockets, socket: filepath.Join(sockets, "redis.sock"), stopped: make(chan struct{})}
 	cmd := exec.Command(binary, "--port", "0", "--unixsocket", r.socket, "--unixsocketperm", "700", "--dir", dir,
-		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--daemonize", "no", "--logfile", filepath.Join(dir, "redis.log"))
+		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--daemonize", "no", "--logfile",
+		filepath.Join(dir, "redis.log"))
 	cmd.Dir = "/"
 	r.child, err = startChild(cmd, syscall.SIGTERM, nil)
 	if err != nil {

@@ -34,8 +34,9 @@ type Channel struct {
 
 func (h *handler) viewChannel(row entries.Channel) (Channel, error) {
 	c := Channel{
-		EntryHead: headOf(row.Entry), Kind: notify.Kind(row.Kind), To: []string{}, HasSecret: row.SealedSecret != nil, Events: slices.Clone([]string(row.Events)),
-		Lang: row.Lang, IsDefault: row.IsDefault, LastTest: lastTest(row.Test),
+		EntryHead: headOf(row.Entry), Kind: notify.Kind(row.Kind), To: []string{}, HasSecret: row.SealedSecret != nil,
+		Events: slices.Clone([]string(row.Events)),
+		Lang:   row.Lang, IsDefault: row.IsDefault, LastTest: lastTest(row.Test),
 	}
 	if row.URL != "" {
 		c.URL = &row.URL
@@ -75,9 +76,11 @@ type Delivery struct {
 
 func newDelivery(d outbox.Delivery) Delivery {
 	described := Delivery{
-		ID: d.ID, WebhookID: notify.WebhookID(d.MessageID), Event: d.Event, Sequence: d.Sequence, Status: d.State, TaskID: d.TaskID, TaskName: d.TaskName,
-		LaunchID: d.LaunchID, Attempts: d.Attempts, ResponseStatus: d.ResponseStatus, Error: d.Error, CreatedAt: rest.Moment(d.CreatedAt),
-		EndedAt: rest.MomentOf(d.EndedAt),
+		ID: d.ID, WebhookID: notify.WebhookID(d.MessageID), Event: d.Event, Sequence: d.Sequence, Status: d.State,
+		TaskID: d.TaskID, TaskName: d.TaskName,
+		LaunchID: d.LaunchID, Attempts: d.Attempts, ResponseStatus: d.ResponseStatus, Error: d.Error,
+		CreatedAt: rest.Moment(d.CreatedAt),
+		EndedAt:   rest.MomentOf(d.EndedAt),
 	}
 	if d.State == outbox.Pending {
 		next := rest.Moment(d.NextAt)
@@ -108,17 +111,22 @@ type deliveryInput struct {
 func (h *handler) registerChannels(api huma.API) {
 	path := paths.API + "/channels/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library", Summary: "Send a channel a test message",
-		Description: "The response is 200 even if the channel rejects the message; `error` then holds the reason.", Faults: []string{request.CodeNotFound},
+		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library",
+		Summary:     "Send a channel a test message",
+		Description: "The response is 200 even if the channel rejects the message; `error` then holds the reason.",
+		Faults:      []string{request.CodeNotFound},
 	}, h.testChannel)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library", Summary: "List the messages sent to a channel, newest first",
+		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library",
+		Summary:     "List the messages sent to a channel, newest first",
 		Description: "Deliveries are listed for 30 days after they end.", Faults: []string{request.CodeNotFound},
 	}, h.listDeliveries)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: path + "/deliveries/{delivery_id}/send", ID: "send-delivery", Tag: "library", Status: http.StatusAccepted,
-		Summary: "Send a delivery again", Description: "The webhook-id stays the same. 409 while the message is being sent, and for test messages.",
-		Faults: []string{request.CodeNotFound, request.CodeTaskStateConflict},
+		Method: http.MethodPost, Path: path + "/deliveries/{delivery_id}/send", ID: "send-delivery", Tag: "library",
+		Status:      http.StatusAccepted,
+		Summary:     "Send a delivery again",
+		Description: "The webhook-id stays the same. 409 while the message is being sent, and for test messages.",
+		Faults:      []string{request.CodeNotFound, request.CodeTaskStateConflict},
 	}, h.sendDelivery)
 }
 
@@ -132,7 +140,8 @@ func (h *handler) testChannel(ctx context.Context, input *entryInput) (*sentOutp
 		return nil, err
 	}
 	defer leave()
-	outcome, err := h.Library.TestChannel(ctx, request.ScopeOf(ctx), row, notice.Test(request.From(ctx).Locale.In(row.Lang), row))
+	outcome, err := h.Library.TestChannel(ctx, request.ScopeOf(ctx), row,
+		notice.Test(request.From(ctx).Locale.In(row.Lang), row))
 	if err != nil {
 		return nil, err
 	}

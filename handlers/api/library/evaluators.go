@@ -22,15 +22,18 @@ func (h *handler) registerEvaluators(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer",
 		Description: "Nothing is stored. A judge's model is called once.",
-		Faults:      []string{request.CodeParameterInvalid}, Body: rest.JSONBody[judgeFields](api.OpenAPI().Components.Schemas),
+		Faults:      []string{request.CodeParameterInvalid},
+		Body:        rest.JSONBody[judgeFields](api.OpenAPI().Components.Schemas),
 	}, h.testEvaluator)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/{id}/versions", ID: "list-evaluator-versions", Tag: "library", Summary: "List the versions of an evaluator, newest first",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: path + "/{id}/versions", ID: "list-evaluator-versions", Tag: "library",
+		Summary: "List the versions of an evaluator, newest first",
+		Faults:  []string{request.CodeNotFound},
 	}, h.listEvaluatorVersions)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/{id}/versions/{number}", ID: "get-evaluator-version", Tag: "library", Summary: "Get a version of an evaluator",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: path + "/{id}/versions/{number}", ID: "get-evaluator-version", Tag: "library",
+		Summary: "Get a version of an evaluator",
+		Faults:  []string{request.CodeNotFound},
 	}, h.getEvaluatorVersion)
 }
 
@@ -66,7 +69,8 @@ func (h *handler) testEvaluator(ctx context.Context, input *rest.FormInput) (*ve
 	return &verdictOutput{rest.NewJudgement(locale, tried)}, nil
 }
 
-func (h *handler) listEvaluatorVersions(ctx context.Context, input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
+func (h *handler) listEvaluatorVersions(ctx context.Context,
+	input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
 	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Evaluators)
 	if err != nil {
 		return nil, err
@@ -75,7 +79,8 @@ func (h *handler) listEvaluatorVersions(ctx context.Context, input *versionsInpu
 	return pageOf(input.Window(), versions, row.Version, newEvaluatorVersion), err
 }
 
-func (h *handler) getEvaluatorVersion(ctx context.Context, input *versionInput) (*entryOutput[EvaluatorVersion], error) {
+func (h *handler) getEvaluatorVersion(ctx context.Context,
+	input *versionInput) (*entryOutput[EvaluatorVersion], error) {
 	id, number, err := input.read()
 	if err != nil {
 		return nil, err

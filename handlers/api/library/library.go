@@ -1,4 +1,5 @@
-// Package library implements the endpoints of the library: what is saved to be used in tasks, its versions, tests, channels and schedules.
+// Package library implements the endpoints of the library: what is saved to be used in tasks, its versions, tests,
+// channels and schedules.
 package library
 
 import (
@@ -149,13 +150,15 @@ type DatasetVersion struct {
 }
 
 func contentOf(v entries.DatasetVersion) DatasetContent {
-	return DatasetContent{v.Version, v.FileName, v.Size, hex.EncodeToString(v.SHA256), slices.Clone([]string(v.Columns)), v.TotalItems, v.Note}
+	return DatasetContent{v.Version, v.FileName, v.Size, hex.EncodeToString(v.SHA256), slices.Clone([]string(v.Columns)),
+		v.TotalItems, v.Note}
 }
 
 func (h *handler) viewProvider(row entries.Provider) (Provider, error) {
 	p, err := form.Opened(h.Library.OpenProvider(row))
 	return Provider{
-		headOf(row.Entry), p.Protocol, p.BaseURL, row.SealedKey != nil, namesOf(p.Headers), row.RateLimit, append([]string{}, row.RetryOn...),
+		headOf(row.Entry), p.Protocol, p.BaseURL, row.SealedKey != nil, namesOf(p.Headers), row.RateLimit,
+		append([]string{}, row.RetryOn...),
 	}, err
 }
 
@@ -165,7 +168,8 @@ func namesOf(headers map[string]string) []string {
 
 func (h *handler) viewModel(row entries.Model) (Model, error) {
 	m, err := form.Opened(h.Library.OpenModel(row))
-	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters), Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test)}, err
+	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters),
+		Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test)}, err
 }
 
 // nullable returns JSON for a response, with null for a missing value.
@@ -179,7 +183,8 @@ func nullable(text json.RawMessage) json.RawMessage {
 func (h *handler) viewAgent(row entries.Agent) (Agent, error) {
 	a, err := form.Opened(h.Library.OpenAgent(row))
 	return Agent{
-		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload), nullable(a.Template), a.Poll, row.RateLimit,
+		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload),
+		nullable(a.Template), a.Poll, row.RateLimit,
 		append([]string{}, row.RetryOn...), Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test),
 	}, err
 }
@@ -261,29 +266,38 @@ func (r resource[T, B]) article() string {
 // register adds the endpoints that all kinds have.
 func (r resource[T, B]) register(api huma.API, failed rest.Failed) {
 	rest.Register(api, failed, rest.Endpoint{
-		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library", Summary: "List " + r.name + ", newest first",
-		Faults: []string{request.CodeParameterInvalid},
+		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library",
+		Summary: "List " + r.name + ", newest first",
+		Faults:  []string{request.CodeParameterInvalid},
 	}, r.list)
 	rest.Register(api, failed, rest.Endpoint{
-		Method: http.MethodPost, Path: r.path(), ID: "create-" + r.singular, Tag: "library", Status: http.StatusCreated, Summary: "Save " + r.article() + " " + r.singular,
-		Faults: r.faults, Body: r.body,
+		Method: http.MethodPost, Path: r.path(), ID: "create-" + r.singular, Tag: "library", Status: http.StatusCreated,
+		Summary: "Save " + r.article() + " " + r.singular,
+		Faults:  r.faults, Body: r.body,
 	}, r.create)
 	rest.Register(api, failed, rest.Endpoint{
-		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library", Summary: "Get " + r.article() + " " + r.singular,
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: r.path() + "/{id}", ID: "get-" + r.singular, Tag: "library",
+		Summary: "Get " + r.article() + " " + r.singular,
+		Faults:  []string{request.CodeNotFound},
 	}, r.get)
 	rest.Register(api, failed, rest.Endpoint{
-		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library", Summary: "Change " + r.article() + " " + r.singular,
-		Description: "Fields that are not sent keep their values. Existing tasks keep their copies.", Faults: []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid}, Body: r.body,
+		Method: http.MethodPatch, Path: r.path() + "/{id}", ID: "change-" + r.singular, Tag: "library",
+		Summary:     "Change " + r.article() + " " + r.singular,
+		Description: "Fields that are not sent keep their values. Existing tasks keep their copies.",
+		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeRequestInvalid}, Body: r.body,
 	}, r.change)
 	rest.Register(api, failed, rest.Endpoint{
-		Method: http.MethodDelete, Path: r.path() + "/{id}", ID: "delete-" + r.singular, Tag: "library", Status: http.StatusNoContent,
-		Summary: "Delete " + r.article() + " " + r.singular, Description: "An entry that was used is archived instead: it can still be read but no longer selected.", Faults: []string{request.CodeNotFound},
+		Method: http.MethodDelete, Path: r.path() + "/{id}", ID: "delete-" + r.singular, Tag: "library",
+		Status:      http.StatusNoContent,
+		Summary:     "Delete " + r.article() + " " + r.singular,
+		Description: "An entry that was used is archived instead: it can still be read but no longer selected.",
+		Faults:      []string{request.CodeNotFound},
 	}, r.delete)
 }
 
 func (r resource[T, B]) list(ctx context.Context, input *listInput) (*entriesOutput[B], error) {
-	found, total, err := r.kind.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
+	found, total, err := r.kind.List(ctx, request.ScopeOf(ctx),
+		entries.Filter{NameContains: request.SearchText(input.Query), Archived: input.Archived}, input.Window())
 	if err != nil {
 		return nil, err
 	}
@@ -467,7 +481,8 @@ func (h *handler) registerEntries(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	saved := h.Library.Entries
 	resource[entries.Provider, Provider]{
-		name: "providers", singular: "provider", kind: saved.Providers, view: h.viewProvider, body: rest.JSONBody[providerFields](schemas),
+		name: "providers", singular: "provider", kind: saved.Providers, view: h.viewProvider,
+		body: rest.JSONBody[providerFields](schemas),
 		save: h.saver.Provider, remove: removing(saved.Providers),
 	}.register(api, h.Failed)
 	resource[entries.Model, Model]{
@@ -479,23 +494,29 @@ func (h *handler) registerEntries(api huma.API) {
 		save: h.saver.Agent, remove: removing(saved.Agents),
 	}.register(api, h.Failed)
 	resource[entries.Prompt, Prompt]{
-		name: "prompts", singular: "prompt", kind: saved.Prompts, view: h.viewPrompt, body: rest.JSONBody[promptFields](schemas),
+		name: "prompts", singular: "prompt", kind: saved.Prompts, view: h.viewPrompt,
+		body: rest.JSONBody[promptFields](schemas),
 		save: h.saver.Prompt, remove: removing(saved.Prompts),
 	}.register(api, h.Failed)
 	resource[entries.Dataset, Dataset]{
-		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset, body: rest.Multipart[datasetFields](schemas, true),
-		save: h.saver.Dataset, remove: h.Library.RemoveDataset, faults: append([]string{request.CodeDatasetRequired}, dataset.Codes...),
+		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset,
+		body: rest.Multipart[datasetFields](schemas, true),
+		save: h.saver.Dataset, remove: h.Library.RemoveDataset,
+		faults: append([]string{request.CodeDatasetRequired}, dataset.Codes...),
 	}.register(api, h.Failed)
 	resource[entries.Evaluator, Evaluator]{
-		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator, body: rest.JSONBody[evaluatorFields](schemas),
+		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator,
+		body: rest.JSONBody[evaluatorFields](schemas),
 		save: h.saver.Evaluator, remove: removing(saved.Evaluators),
 	}.register(api, h.Failed)
 	resource[entries.Channel, Channel]{
-		name: "channels", singular: "channel", kind: saved.Channels, view: h.viewChannel, body: rest.JSONBody[channelFields](schemas),
+		name: "channels", singular: "channel", kind: saved.Channels, view: h.viewChannel,
+		body: rest.JSONBody[channelFields](schemas),
 		save: h.saver.Channel, remove: removing(saved.Channels),
 	}.register(api, h.Failed)
 	resource[entries.Schedule, Schedule]{
-		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule, body: rest.JSONBody[scheduleFields](schemas),
+		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule,
+		body: rest.JSONBody[scheduleFields](schemas),
 		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{request.CodeQuotaExceeded},
 	}.register(api, h.Failed)
 }

@@ -41,7 +41,8 @@ type Alert struct {
 }
 
 func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
-	s := Schedule{EntryHead: headOf(row.Entry), TaskID: row.TaskID, Cron: row.Cron, Timezone: row.Timezone, IsEnabled: row.IsEnabled}
+	s := Schedule{EntryHead: headOf(row.Entry), TaskID: row.TaskID, Cron: row.Cron, Timezone: row.Timezone,
+		IsEnabled: row.IsEnabled}
 	if row.Channels != nil {
 		channels := append([]string{}, *row.Channels...)
 		s.Channels = &channels
@@ -158,12 +159,14 @@ func (h *handler) listChanges(ctx context.Context, input *changesInput) (*change
 	if between == nil {
 		return output, nil
 	}
-	output.Body.Before = &ComparedFiring{between.BeforeTask.ID, between.BeforeTask.Name, rest.Moment(between.Before.PlannedAt)}
+	output.Body.Before = &ComparedFiring{between.BeforeTask.ID, between.BeforeTask.Name,
+		rest.Moment(between.Before.PlannedAt)}
 	output.Body.Now = &ComparedFiring{between.NowTask.ID, between.NowTask.Name, rest.Moment(between.Now.PlannedAt)}
 	output.Body.FactsChanged = &between.Facts
 	for _, change := range between.Questions {
 		one := ScheduleChange{
-			Number: change.Now.Number, QuestionID: change.Now.QuestionID, Variant: change.Variant, By: "answers", IsWorse: change.IsWorse(), PAdjusted: change.Adjusted,
+			Number: change.Now.Number, QuestionID: change.Now.QuestionID, Variant: change.Variant, By: "answers",
+			IsWorse: change.IsWorse(), PAdjusted: change.Adjusted,
 		}
 		if change.IsVerdict {
 			one.By = "evaluations"
@@ -175,12 +178,32 @@ func (h *handler) listChanges(ctx context.Context, input *changesInput) (*change
 }
 
 // registerSchedules adds the endpoints that only schedules have.
+// newScheduledTask describes the task that a firing created.
+func newScheduledTask(task db.Task, firing entries.Firing) (ScheduledTask, error) {
+	one := ScheduledTask{
+		TaskID: task.ID, TaskName: task.Name, Status: task.Status, PlannedAt: rest.Moment(firing.PlannedAt),
+		FiredAt: rest.Moment(firing.FiredAt), Missed: firing.Missed, CompletedAt: rest.MomentOf(task.CompletedAt),
+		Statistics: task.Final, Variants: []measure.VariantPoints{}, Drifts: []measure.Drift{},
+	}
+	if firing.Summary == nil {
+		return one, nil
+	}
+	var summary measure.FiringSummary
+	if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
+		return one, err
+	}
+	one.Variants, one.FactsChanged = append(one.Variants, summary.Variants...), summary.FactChanges
+	one.Drifts = append(one.Drifts, summary.Drifts...)
+	return one, nil
+}
+
 func (h *handler) registerSchedules(api huma.API) {
 	saved := h.Library.Entries.Schedules
 	path := paths.API + "/schedules/{id}"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library", Summary: "List the tasks that a schedule created, newest first, with the points of the trend",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library",
+		Summary: "List the tasks that a schedule created, newest first, with the points of the trend",
+		Faults:  []string{request.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[ScheduledTask], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
 		if err != nil {
@@ -201,36 +224,31 @@ func (h *handler) registerSchedules(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			one := ScheduledTask{
-				TaskID: task.ID, TaskName: task.Name, Status: task.Status, PlannedAt: rest.Moment(firing.PlannedAt), FiredAt: rest.Moment(firing.FiredAt),
-				Missed: firing.Missed, CompletedAt: rest.MomentOf(task.CompletedAt), Statistics: task.Final, Variants: []measure.VariantPoints{}, Drifts: []measure.Drift{},
-			}
-			if firing.Summary != nil {
-				var summary measure.FiringSummary
-				if err := json.Unmarshal(*firing.Summary, &summary); err != nil {
-					return nil, err
-				}
-				one.Variants = append(one.Variants, summary.Variants...)
-				one.FactsChanged = summary.FactChanges
-				one.Drifts = append(one.Drifts, summary.Drifts...)
+			one, err := newScheduledTask(task, firing)
+			if err != nil {
+				return nil, err
 			}
 			output.Body.Items = append(output.Body.Items, one)
 		}
 		return output, nil
 	})
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/changes", ID: "list-scheduled-changes", Tag: "library", Summary: "List what changed between two firings of a schedule",
-		Description: "Any two firings with results can be compared, whichever is named first.", Faults: []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeServiceUnavailable},
+		Method: http.MethodGet, Path: path + "/changes", ID: "list-scheduled-changes", Tag: "library",
+		Summary:     "List what changed between two firings of a schedule",
+		Description: "Any two firings with results can be compared, whichever is named first.",
+		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeServiceUnavailable},
 	}, h.listChanges)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library", Summary: "List the outcomes of a schedule's planned times, newest first",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library",
+		Summary: "List the outcomes of a schedule's planned times, newest first",
+		Faults:  []string{request.CodeNotFound},
 	}, func(ctx context.Context, input *firingsInput) (*entriesOutput[Firing], error) {
 		id, _, err := find(ctx, input.EntryPath, saved)
 		if err != nil {
 			return nil, err
 		}
-		firings, total, err := entries.NewSchedules(h.Library.Tasks.Store).List(ctx, request.ScopeOf(ctx), id, false, input.Window())
+		firings, total, err := entries.NewSchedules(h.Library.Tasks.Store).List(ctx, request.ScopeOf(ctx), id, false,
+			input.Window())
 		return pageOf(input.Window(), firings, total, func(f entries.Firing) Firing {
 			return Firing{rest.Moment(f.PlannedAt), rest.Moment(f.FiredAt), f.Outcome, f.Reason, f.Missed, f.TaskID}
 		}), err

@@ -37,7 +37,8 @@ type testResult struct {
 func newTestResult(t library.Tested) testResult {
 	result := testResult{
 		Status: t.Status, Output: request.StorableText(string(t.Text)), Reasoning: request.StorableText(string(t.Reasoning)),
-		LatencyMS: t.Latency.Milliseconds(), InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output, TotalTokens: t.Usage.Total, Protocol: t.Protocol,
+		LatencyMS: t.Latency.Milliseconds(), InputTokens: t.Usage.Input, OutputTokens: t.Usage.Output,
+		TotalTokens: t.Usage.Total, Protocol: t.Protocol,
 	}
 	if t.FirstToken > 0 {
 		first := t.FirstToken.Milliseconds()
@@ -81,21 +82,25 @@ func (h *handler) registerTrials(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	const describe = "The response is 200 even if the call fails; `error_code` then holds the reason."
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library", Summary: "Ask a model a question", Description: describe,
+		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library",
+		Summary: "Ask a model a question", Description: describe,
 		Faults: []string{request.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
 	}, h.testModel)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/agents/{id}/test", ID: "test-agent", Tag: "library", Summary: "Ask an agent a question", Description: describe,
+		Method: http.MethodPost, Path: paths.API + "/agents/{id}/test", ID: "test-agent", Tag: "library",
+		Summary: "Ask an agent a question", Description: describe,
 		Faults: []string{request.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
 	}, h.testAgent)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library", Summary: "Detect the protocol spoken at an address",
+		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library",
+		Summary:     "Detect the protocol spoken at an address",
 		Description: "Makes a few calls, in the protocols that the address and the responses suggest. " + describe,
 		Faults:      []string{request.CodeParameterInvalid}, Body: rest.JSONBody[detectFields](schemas),
 	}, h.detectProtocol)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library", Summary: "Render templates with values",
-		Faults: []string{request.CodeParameterInvalid}, Body: rest.JSONBody[previewFields](schemas),
+		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library",
+		Summary: "Render templates with values",
+		Faults:  []string{request.CodeParameterInvalid}, Body: rest.JSONBody[previewFields](schemas),
 	}, h.previewPrompt)
 }
 
@@ -117,7 +122,8 @@ func (h *handler) detectProtocol(ctx context.Context, input *rest.FormInput) (*t
 		return nil, err
 	}
 	defer leave()
-	tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload, form.TestQuestion(input.Form, request.From(ctx).Locale))
+	tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload,
+		form.TestQuestion(input.Form, request.From(ctx).Locale))
 	return &testOutput{newTestResult(tested)}, err
 }
 
@@ -161,7 +167,8 @@ func variablesOf(submitted *form.Upload) (map[string]string, error) {
 
 // try finds an entry and sends it a question.
 func try[T any](
-	ctx context.Context, input *entryFormInput, kind entries.Kind[T], ask func(context.Context, db.Scope, T, string) (library.Tested, error),
+	ctx context.Context, input *entryFormInput, kind entries.Kind[T],
+	ask func(context.Context, db.Scope, T, string) (library.Tested, error),
 ) (*testOutput, error) {
 	_, row, err := find(ctx, input.EntryPath, kind)
 	if err != nil {

@@ -67,42 +67,52 @@ func (h *handler) registerVersions(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a prompt",
-		Faults: []string{request.CodeNotFound}, Body: rest.JSONBody[promptVersionFields](schemas),
+		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated,
+		Summary: "Save the next version of a prompt",
+		Faults:  []string{request.CodeNotFound}, Body: rest.JSONBody[promptVersionFields](schemas),
 	}, h.addPromptVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library", Summary: "List the versions of a prompt, newest first",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library",
+		Summary: "List the versions of a prompt, newest first",
+		Faults:  []string{request.CodeNotFound},
 	}, h.listPromptVersions)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library", Summary: "Get a version of a prompt",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library",
+		Summary: "Get a version of a prompt",
+		Faults:  []string{request.CodeNotFound},
 	}, h.getPromptVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated, Summary: "Save the next version of a dataset",
-		Faults: append([]string{request.CodeNotFound, request.CodeDatasetRequired, request.CodeDatasetTooLarge, request.CodeParameterInvalid}, dataset.Codes...),
-		Body:   rest.Multipart[datasetVersionFields](schemas, true),
+		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated,
+		Summary: "Save the next version of a dataset",
+		Faults: append([]string{request.CodeNotFound, request.CodeDatasetRequired, request.CodeDatasetTooLarge,
+			request.CodeParameterInvalid}, dataset.Codes...),
+		Body: rest.Multipart[datasetVersionFields](schemas, true),
 	}, h.addDatasetVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library", Summary: "List the versions of a dataset, newest first",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library",
+		Summary: "List the versions of a dataset, newest first",
+		Faults:  []string{request.CodeNotFound},
 	}, h.listDatasetVersions)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library", Summary: "Get a version of a dataset",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library",
+		Summary: "Get a version of a dataset",
+		Faults:  []string{request.CodeNotFound},
 	}, h.getDatasetVersion)
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: datasetsPath + "/{number}/rows", ID: "list-dataset-rows", Tag: "library", Summary: "List the rows of a version, in the file's order",
-		Faults: []string{request.CodeNotFound},
+		Method: http.MethodGet, Path: datasetsPath + "/{number}/rows", ID: "list-dataset-rows", Tag: "library",
+		Summary: "List the rows of a version, in the file's order",
+		Faults:  []string{request.CodeNotFound},
 	}, h.listDatasetRows)
 }
 
 // registerFiles adds the endpoint of datasets' files.
 func (h *handler) registerFiles(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
-		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file", Tag: "library", Summary: "Download the file of a version",
-		Faults:    []string{request.CodeNotFound},
-		Responses: map[string]*huma.Response{"200": rest.Download("The file as it was uploaded", map[string]string{"application/octet-stream": ""})},
+		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file",
+		Tag: "library", Summary: "Download the file of a version",
+		Faults: []string{request.CodeNotFound},
+		Responses: map[string]*huma.Response{"200": rest.Download("The file as it was uploaded",
+			map[string]string{"application/octet-stream": ""})},
 	}, h.getDatasetFile)
 }
 
@@ -149,7 +159,8 @@ func (h *handler) addDatasetVersion(ctx context.Context, input *entryFormInput) 
 	return &entryOutput[DatasetVersion]{newDatasetVersion(next.DatasetVersion)}, form.Refusal(faults, err)
 }
 
-func (h *handler) listDatasetVersions(ctx context.Context, input *versionsInput) (*entriesOutput[DatasetVersion], error) {
+func (h *handler) listDatasetVersions(ctx context.Context,
+	input *versionsInput) (*entriesOutput[DatasetVersion], error) {
 	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Datasets)
 	if err != nil {
 		return nil, err
@@ -180,7 +191,8 @@ func (h *handler) listDatasetRows(ctx context.Context, input *rowsInput) (*entri
 	first := min(input.Window().Offset(), len(set.Rows))
 	rows := set.Rows[first:min(first+input.PageSize, len(set.Rows))]
 	return pageOf(input.Window(), rows, len(set.Rows), func(row dataset.Row) DatasetRow {
-		one := DatasetRow{row.Number, row.QuestionID, row.Question, row.StandardAnswer, row.SystemPrompt, row.UserContext, map[string]string{}}
+		one := DatasetRow{row.Number, row.QuestionID, row.Question, row.StandardAnswer, row.SystemPrompt, row.UserContext,
+			map[string]string{}}
 		for n, name := range set.VariableNames {
 			one.Variables[name] = row.Variables[n]
 		}
@@ -203,14 +215,16 @@ func (h *handler) getDatasetFile(ctx context.Context, input *versionInput) (*hum
 		header := response.Header()
 		header.Set("Content-Type", "application/octet-stream")
 		header.Set("Content-Length", strconv.Itoa(version.Size))
-		header.Set("Content-Disposition", `attachment; filename="dataset.`+version.Extension+`"; filename*=UTF-8''`+url.PathEscape(version.FileName))
+		header.Set("Content-Disposition", `attachment; filename="dataset.`+version.Extension+`"; filename*=UTF-8''`+
+			url.PathEscape(version.FileName))
 		response.WriteHeader(http.StatusOK)
 		_, err = io.Copy(response, file)
 		return err
 	}), nil
 }
 
-func (h *handler) datasetVersion(ctx context.Context, path VersionPath) (id uuid.UUID, version entries.DatasetVersion, err error) {
+func (h *handler) datasetVersion(ctx context.Context,
+	path VersionPath) (id uuid.UUID, version entries.DatasetVersion, err error) {
 	id, number, err := path.read()
 	if err != nil {
 		return id, version, err

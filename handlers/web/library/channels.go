@@ -32,9 +32,11 @@ func (h *handler) channels() kind[entries.Channel] {
 			if row.IsDefault {
 				scope = saved.Cell{Text: l.Text("channel.default")}
 			}
-			return []saved.Cell{{Text: l.Text("channel.kind." + row.Kind)}, {Text: where, Class: "cut"}, scope, testCell(c, row.Test)}
+			return []saved.Cell{{Text: l.Text("channel.kind." + row.Kind)}, {Text: where, Class: "cut"}, scope,
+				testCell(c, row.Test)}
 		},
-		fill: h.fillChannel, save: h.saver.Channel, remove: removing(rows), address: "kind", secrets: []string{"url", "secret"},
+		fill: h.fillChannel, save: h.saver.Channel, remove: removing(rows), address: "kind",
+		secrets: []string{"url", "secret"},
 	}
 }
 
@@ -43,11 +45,13 @@ func (h *handler) fillChannel(c echo.Context, view *saved.Form, row *entries.Cha
 	ctx := c.Request().Context()
 	view.HasMail = h.Library.Sender.HasMail()
 	values := map[string]string{
-		"kind": c.QueryParam("kind"), "events": "finished,failed,stopped,alert", "lang_of_messages": pages.Locale(c).Lang, "is_default": "true",
+		"kind": c.QueryParam("kind"), "events": "finished,failed,stopped,alert", "lang_of_messages": pages.Locale(c).Lang,
+		"is_default": "true",
 	}
 	if row != nil {
 		values = map[string]string{
-			"kind": row.Kind, "name": row.Name, "to": strings.ReplaceAll(row.Recipients, ",", "\n"), "events": strings.Join(row.Events, ","),
+			"kind": row.Kind, "name": row.Name, "to": strings.ReplaceAll(row.Recipients, ",", "\n"),
+			"events":           strings.Join(row.Events, ","),
 			"lang_of_messages": row.Lang, "is_default": strconv.FormatBool(row.IsDefault),
 		}
 		if row.SealedURL != nil {

@@ -14,6 +14,7 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -28,7 +29,8 @@ func (h *handler) evaluators() kind[entries.Evaluator] {
 	return kind[entries.Evaluator]{
 		kind: saved.Evaluators, rows: rows, entry: func(e entries.Evaluator) entries.Entry { return e.Entry },
 		cells: func(c echo.Context, e entries.Evaluator) []saved.Cell {
-			return []saved.Cell{{Text: pages.Locale(c).Text("evaluator.kind." + e.Rule)}, {Text: "v" + strconv.Itoa(e.Version)}, {Text: saved.ConfigLine(pages.Locale(c), evaluate.Kind(e.Rule), e.Config), Class: "cut quiet"}}
+			return []saved.Cell{{Text: pages.Locale(c).Text("evaluator.kind." + e.Rule)}, {Text: "v" + strconv.Itoa(e.Version)},
+				{Text: saved.ConfigLine(pages.Locale(c), evaluate.Kind(e.Rule), e.Config), Class: "cut quiet"}}
 		},
 		fill: h.fillEvaluator, save: h.saver.Evaluator, remove: removing(rows),
 	}
@@ -44,12 +46,15 @@ func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.E
 	values := map[string]string{"kind": c.QueryParam("kind")}
 	if row != nil {
 		values["kind"], values["name"] = row.Rule, row.Name
-		versions, err := h.Library.Entries.EvaluatorVersions(ctx, request.ScopeOf(ctx), row.ID, db.Page{Number: 1, Size: versionsShown})
+		versions, err := h.Library.Entries.EvaluatorVersions(ctx, request.ScopeOf(ctx), row.ID,
+			db.Page{Number: 1, Size: versionsShown})
 		if err != nil {
 			return err
 		}
 		for _, version := range versions {
-			view.Versions = append(view.Versions, saved.Version{Number: version.Version, Note: saved.ConfigLine(pages.Locale(c), evaluate.Kind(version.Rule), version.Config), SavedAt: version.SavedAt})
+			view.Versions = append(view.Versions,
+				saved.Version{Number: version.Version,
+					Note: saved.ConfigLine(pages.Locale(c), evaluate.Kind(version.Rule), version.Config), SavedAt: version.SavedAt})
 		}
 		if _, isTyped := view.Values["kind"]; !isTyped { // a checkbox that was cleared is missing from the typed values
 			for name, value := range evaluate.WriteFields(evaluate.Kind(row.Rule), row.Config) {
@@ -68,7 +73,8 @@ func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.E
 		}
 	}
 	sought := strings.TrimSpace(view.Values["try_query"])
-	filter := report.TaskFilter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}, NameContains: sought, Newest: sought == ""}
+	filter := tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded, db.TaskStopped}, NameContains: sought,
+		Newest: sought == ""}
 	var total int
 	var err error
 	if view.Tasks, total, err = h.choicesOfTasks(ctx, filter, tasksShown, view.Values["try_task"]); err != nil {
@@ -80,7 +86,8 @@ func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.E
 
 // fillJudge offers the saved models, and the default prompt and dimensions of a judge.
 func (h *handler) fillJudge(c echo.Context, view *saved.Form) error {
-	models, _, err := h.Library.Entries.Models.List(c.Request().Context(), request.ScopeOf(c.Request().Context()), entries.Filter{}, db.Page{Number: 1, Size: modelsShown})
+	models, _, err := h.Library.Entries.Models.List(c.Request().Context(), request.ScopeOf(c.Request().Context()),
+		entries.Filter{}, db.Page{Number: 1, Size: modelsShown})
 	if err != nil {
 		return err
 	}
@@ -123,7 +130,8 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	switch {
 	case len(faults) > 0:
 		name, _ := strings.CutPrefix(faults[0].Field, evaluate.FormField(""))
-		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name), "Value", faults[0].Beside(pages.Locale(c)))
+		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name), "Value",
+			faults[0].Beside(pages.Locale(c)))
 	case submitted.Value("try_task") != "":
 		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, ask, rule == nil, submitted.Value("try_task")); err != nil {
 			tried.Rows, tried.Message = nil, form.JudgeFault(submitted, err).Beside(pages.Locale(c))
@@ -135,7 +143,8 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	default:
 		answer := submitted.Values["answer"]
 		verdict, err := ask(evaluate.Subject{
-			Answer: answer, Values: map[string]string{"standard_answer": submitted.Values["standard_answer"], "question": submitted.Values["question"]},
+			Answer: answer, Values: map[string]string{"standard_answer": submitted.Values["standard_answer"],
+				"question": submitted.Values["question"]},
 		})
 		if err != nil {
 			tried.Message = form.JudgeFault(submitted, err).Beside(pages.Locale(c))
@@ -184,12 +193,14 @@ const (
 )
 
 // askJudge has the judge in a form rate an answer, once.
-func (h *handler) askJudge(ctx context.Context, config json.RawMessage, subject evaluate.Subject) (evaluate.Verdict, error) {
+func (h *handler) askJudge(ctx context.Context, config json.RawMessage,
+	subject evaluate.Subject) (evaluate.Verdict, error) {
 	values := maps.Clone(subject.Values)
 	values["answer"], values["expected"], values["history"] = subject.Answer, values["standard_answer"], ""
 	tried, err := h.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
 	verdict := evaluate.Verdict{
-		Status: evaluate.Succeeded, Score: &tried.Score, Passed: tried.Passed, Reason: tried.Reason, ErrorCode: tried.ErrorCode, ErrorMessage: tried.ErrorMessage,
+		Status: evaluate.Succeeded, Score: &tried.Score, Passed: tried.Passed, Reason: tried.Reason,
+		ErrorCode: tried.ErrorCode, ErrorMessage: tried.ErrorMessage,
 	}
 	if tried.IsDefault {
 		verdict.Status = evaluate.Failed
@@ -230,7 +241,8 @@ func (h *handler) tryOnTask(
 			continue
 		}
 		seen[key] = true
-		subject := evaluate.Subject{Answer: *run.Response, Values: tasks.Values(item, task.VariableNames), Tokens: run.TotalTokens}
+		subject := evaluate.Subject{Answer: *run.Response, Values: tasks.Values(item, task.VariableNames),
+			Tokens: run.TotalTokens}
 		if run.LatencyMS != nil {
 			subject.LatencyMS = *run.LatencyMS
 		}

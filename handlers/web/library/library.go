@@ -66,8 +66,11 @@ func Register(compressed, plain *echo.Group, config Config) {
 	h.prompts().register(compressed, h)
 	h.models().register(compressed, h)
 	kind[entries.Provider]{
-		kind: saved.Providers, rows: stored.Providers, entry: func(p entries.Provider) entries.Entry { return p.Entry }, cells: h.providerCells,
-		fill: h.fillProvider, save: h.saver.Provider, remove: removing(stored.Providers), address: "base_url", secrets: []string{"api_key", "headers"},
+		kind: saved.Providers, rows: stored.Providers, entry: func(p entries.Provider) entries.Entry {
+			return p.Entry
+		}, cells: h.providerCells,
+		fill: h.fillProvider, save: h.saver.Provider, remove: removing(stored.Providers), address: "base_url",
+		secrets: []string{"api_key", "headers"},
 	}.register(compressed, h)
 	h.agents().register(compressed, h)
 	h.datasets().register(compressed, h)
@@ -166,7 +169,8 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 	if list.Archived, err = pages.Flag(c, "archived"); err != nil {
 		return err
 	}
-	found, total, err := k.rows.List(ctx, request.ScopeOf(ctx), entries.Filter{NameContains: list.Query, Archived: list.Archived}, window)
+	found, total, err := k.rows.List(ctx, request.ScopeOf(ctx),
+		entries.Filter{NameContains: list.Query, Archived: list.Archived}, window)
 	if err != nil {
 		return err
 	}
@@ -182,14 +186,16 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 		return err
 	}
 	if total == 0 && list.Query == "" && !list.Archived {
-		_, archived, err := k.rows.List(ctx, request.ScopeOf(ctx), entries.Filter{Archived: true}, db.Page{Number: 1, Size: 1})
+		_, archived, err := k.rows.List(ctx, request.ScopeOf(ctx), entries.Filter{Archived: true},
+			db.Page{Number: 1, Size: 1})
 		if err != nil {
 			return err
 		}
 		list.IsEmpty = archived == 0
 	}
 	if list.IsEmpty && k.kind == saved.Models {
-		_, providers, err := h.Library.Entries.Providers.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 1})
+		_, providers, err := h.Library.Entries.Providers.List(ctx, request.ScopeOf(ctx), entries.Filter{},
+			db.Page{Number: 1, Size: 1})
 		if err != nil {
 			return err
 		}
@@ -197,7 +203,8 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 	}
 	for _, row := range found {
 		entry := k.entry(row)
-		list.Rows = append(list.Rows, saved.Row{ID: entry.ID, Name: entry.Name, Cells: k.cells(c, row), UpdatedAt: entry.UpdatedAt})
+		list.Rows = append(list.Rows, saved.Row{ID: entry.ID, Name: entry.Name, Cells: k.cells(c, row),
+			UpdatedAt: entry.UpdatedAt})
 	}
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("library."+string(k.kind)), k.kind.Section())
 	frame.Styles = []string{"list.css", "library.css"}
@@ -212,7 +219,8 @@ func (h *handler) read(c echo.Context, address string, secrets []string) (*form.
 	}
 	for _, name := range secrets {
 		var value string
-		if submitted.Value(name) == "" && h.keeper.Open(pages.Browser(c), submitted.Value(address), submitted.Values[name+"_sealed"], &value) {
+		if submitted.Value(name) == "" && h.keeper.Open(pages.Browser(c), submitted.Value(address),
+			submitted.Values[name+"_sealed"], &value) {
 			submitted = submitted.With(name, value)
 		}
 	}
@@ -291,9 +299,11 @@ func (h *handler) render(c echo.Context, status int, view saved.Form) error {
 }
 
 // form returns the view of a form.
-func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload, faults []form.FieldFault) (saved.Form, error) {
+func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload,
+	faults []form.FieldFault) (saved.Form, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
-	view := saved.Form{Kind: k.kind, Values: maps.Clone(submitted.Values), Errors: map[string]string{}, Kept: map[string]string{}, Saved: map[string]string{}}
+	view := saved.Form{Kind: k.kind, Values: maps.Clone(submitted.Values), Errors: map[string]string{},
+		Kept: map[string]string{}, Saved: map[string]string{}}
 	for _, name := range k.secrets {
 		if typed := submitted.Value(name); typed != "" {
 			view.Kept[name] = h.keeper.Keep(pages.Browser(c), submitted.Value(k.address), typed)
@@ -420,7 +430,8 @@ func (h *handler) fillProvider(c echo.Context, view *saved.Form, row *entries.Pr
 		return err
 	}
 	put(view, map[string]string{
-		"name": row.Name, "protocol": row.Protocol, "base_url": row.BaseURL, "rate_limit": tasks.TextOf(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
+		"name": row.Name, "protocol": row.Protocol, "base_url": row.BaseURL, "rate_limit": tasks.TextOf(row.RateLimit),
+		"retry_on": strings.Join(row.RetryOn, ","),
 	})
 	if row.SealedKey != nil {
 		view.Saved["api_key"] = pages.Locale(c).Text("library.key")

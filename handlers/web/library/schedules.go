@@ -20,6 +20,7 @@ import (
 	"wending/db/entries"
 	"wending/db/measure"
 	"wending/db/report"
+	"wending/db/tasklist"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -50,7 +51,8 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []saved.Ce
 	}
 	task := saved.Cell{Text: l.Text("trend.reason.TASK_GONE"), Class: "quiet"}
 	if row.TaskID != nil {
-		if found, err := h.Library.Tasks.Store.Task(c.Request().Context(), request.ScopeOf(c.Request().Context()), *row.TaskID); err == nil {
+		if found, err := h.Library.Tasks.Store.Task(c.Request().Context(), request.ScopeOf(c.Request().Context()),
+			*row.TaskID); err == nil {
 			task = saved.Cell{Text: found.Name, Class: "cut"}
 		}
 	}
@@ -72,12 +74,14 @@ func marginText(row *entries.Schedule) string {
 func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Schedule) error {
 	ctx := c.Request().Context()
 	values := map[string]string{
-		"task_id": c.QueryParam("task"), "cron": "0 2 * * *", "timezone": form.DefaultTimezone, "is_enabled": "true", "own_channels": "false",
+		"task_id": c.QueryParam("task"), "cron": "0 2 * * *", "timezone": form.DefaultTimezone, "is_enabled": "true",
+		"own_channels": "false",
 	}
 	if row != nil {
 		values = map[string]string{
-			"name": row.Name, "cron": row.Cron, "timezone": row.Timezone, "is_enabled": strconv.FormatBool(row.IsEnabled), "own_channels": "false",
-			"alert_worse": strconv.FormatBool(row.AlertsWorse),
+			"name": row.Name, "cron": row.Cron, "timezone": row.Timezone, "is_enabled": strconv.FormatBool(row.IsEnabled),
+			"own_channels": "false",
+			"alert_worse":  strconv.FormatBool(row.AlertsWorse),
 		}
 		if row.TaskID != nil {
 			values["task_id"] = row.TaskID.String()
@@ -100,7 +104,8 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 		}
 	}
 	put(view, values)
-	channels, _, err := h.Library.Entries.Channels.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 100})
+	channels, _, err := h.Library.Entries.Channels.List(ctx, request.ScopeOf(ctx), entries.Filter{},
+		db.Page{Number: 1, Size: 100})
 	if err != nil {
 		return err
 	}
@@ -108,18 +113,22 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 		view.Channels = append(view.Channels, ui.Choice{Value: channel.ID.String(), Label: channel.Name})
 	}
 	view.Times = h.timesOf(c, view.Values["cron"], view.Values["timezone"])
-	view.Tasks, _, err = h.choicesOfTasks(ctx, report.TaskFilter{WithoutCopies: true}, tasksOffered, view.Values["task_id"])
+	view.Tasks, _, err = h.choicesOfTasks(ctx, tasklist.Filter{WithoutCopies: true}, tasksOffered,
+		view.Values["task_id"])
 	return err
 }
 
 // choicesOfTasks returns the newest tasks that match a filter, including the chosen one, and how many match.
-func (h *handler) choicesOfTasks(ctx context.Context, filter report.TaskFilter, most int, chosen string) (choices []ui.Choice, total int, err error) {
+func (h *handler) choicesOfTasks(ctx context.Context, filter tasklist.Filter, most int,
+	chosen string) (choices []ui.Choice, total int, err error) {
 	store := h.Library.Tasks.Store
-	found, total, err := report.NewTaskList(store).Tasks(ctx, request.ScopeOf(ctx), filter, db.Page{Number: 1, Size: most})
+	found, total, err := tasklist.New(store).Tasks(ctx, request.ScopeOf(ctx), filter, db.Page{Number: 1, Size: most})
 	if err != nil {
 		return nil, 0, err
 	}
-	if id, err := uuid.Parse(chosen); err == nil && !slices.ContainsFunc(found, func(task db.Task) bool { return task.ID == id }) {
+	if id, err := uuid.Parse(chosen); err == nil && !slices.ContainsFunc(found, func(task db.Task) bool {
+		return task.ID == id
+	}) {
 		task, err := store.Task(ctx, request.ScopeOf(ctx), id)
 		if err != nil && !errors.Is(err, db.ErrNotFound) {
 			return nil, 0, err
@@ -257,7 +266,8 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 		return nil, err
 	}
 	for _, firing := range found {
-		one := saved.Firing{PlannedAt: firing.PlannedAt, FiredAt: firing.FiredAt, Missed: firing.Missed, Outcome: string(firing.Outcome), TaskID: firing.TaskID}
+		one := saved.Firing{PlannedAt: firing.PlannedAt, FiredAt: firing.FiredAt, Missed: firing.Missed,
+			Outcome: string(firing.Outcome), TaskID: firing.TaskID}
 		if firing.Reason != nil {
 			one.Reason = *firing.Reason
 		}
@@ -296,10 +306,11 @@ func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid
 	return h.showChanges(ctx, page, between.Questions[:min(len(between.Questions), shiftsShown)])
 }
 
-// comparable returns the firings that are offered for a comparison, newest first: those in the plots and in the table, and
-// those that are compared.
+// comparable returns the firings that are offered for a comparison, newest first: those in the plots and in the table,
+// and those that are compared.
 func comparable(page *saved.TrendPage, between *schedules.Between) (choices []ui.Choice) {
-	times := map[uuid.UUID]time.Time{between.BeforeTask.ID: between.Before.PlannedAt, between.NowTask.ID: between.Now.PlannedAt}
+	times := map[uuid.UUID]time.Time{between.BeforeTask.ID: between.Before.PlannedAt,
+		between.NowTask.ID: between.Now.PlannedAt}
 	for _, firing := range slices.Concat(page.Firings, page.Table) {
 		if firing.TaskID != nil && len(firing.Variants) > 0 {
 			times[*firing.TaskID] = firing.PlannedAt
@@ -347,7 +358,8 @@ func (h *handler) showChanges(ctx context.Context, page *saved.TrendPage, change
 	}
 	deadline := time.Now().Add(differencesWithin)
 	for _, change := range changes {
-		one := saved.ChangedQuestion{Number: change.Now.Number, Question: questions[change.Now.ID], IsVerdict: change.IsVerdict, IsWorse: change.IsWorse()}
+		one := saved.ChangedQuestion{Number: change.Now.Number, Question: questions[change.Now.ID],
+			IsVerdict: change.IsVerdict, IsWorse: change.IsWorse()}
 		if len(page.Last.Variants) > 1 {
 			one.Variant = change.Name
 		}

@@ -28,7 +28,8 @@ func (h *handler) agents() kind[entries.Agent] {
 	return kind[entries.Agent]{
 		kind: saved.Agents, rows: rows, entry: func(a entries.Agent) entries.Entry { return a.Entry },
 		cells: func(c echo.Context, a entries.Agent) []saved.Cell {
-			return []saved.Cell{{Text: protocol.LabelOf(a.Protocol)}, {Text: a.URL, Class: "cut"}, {Text: h.rateText(c, a.RateLimit)}, testCell(c, a.Test)}
+			return []saved.Cell{{Text: protocol.LabelOf(a.Protocol)}, {Text: a.URL, Class: "cut"},
+				{Text: h.rateText(c, a.RateLimit)}, testCell(c, a.Test)}
 		},
 		fill: h.fillAgent, save: h.saver.Agent, remove: removing(rows), address: "url", secrets: []string{"headers"},
 	}
@@ -37,7 +38,8 @@ func (h *handler) agents() kind[entries.Agent] {
 func (h *handler) fillAgent(c echo.Context, view *saved.Form, row *entries.Agent) error {
 	view.Protocols, view.RetryKinds = protocols(false), agent.RetryKinds
 	if row == nil {
-		put(view, map[string]string{"retry_on": strings.Join(agent.RetryKinds, ","), "currency": pages.Locale(c).Text("library.currency.default")})
+		put(view, map[string]string{"retry_on": strings.Join(agent.RetryKinds, ","),
+			"currency": pages.Locale(c).Text("library.currency.default")})
 		return nil
 	}
 	a, err := form.Opened(h.Library.OpenAgent(*row))
@@ -53,8 +55,9 @@ func (h *handler) fillAgent(c echo.Context, view *saved.Form, row *entries.Agent
 	view.Saved["headers"] = strings.Join(slices.Sorted(maps.Keys(a.Headers)), ", ")
 	put(view, map[string]string{
 		"poll": tasks.TextOf(row.Poll),
-		"name": row.Name, "protocol": row.Protocol, "url": row.URL, "extra_payload": string(a.ExtraPayload), "body_template": string(a.Template),
-		"rate_limit": tasks.TextOf(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
+		"name": row.Name, "protocol": row.Protocol, "url": row.URL, "extra_payload": string(a.ExtraPayload),
+		"body_template": string(a.Template),
+		"rate_limit":    tasks.TextOf(row.RateLimit), "retry_on": strings.Join(row.RetryOn, ","),
 		"input_price": a.InputPrice, "output_price": a.OutputPrice, "currency": a.Currency,
 	})
 	return nil
@@ -78,27 +81,34 @@ func modelCells(c echo.Context, m entries.Model) []saved.Cell {
 }
 
 func (h *handler) fillModel(c echo.Context, view *saved.Form, row *entries.Model) error {
-	providers, _, err := h.Library.Entries.Providers.List(c.Request().Context(), request.ScopeOf(c.Request().Context()), entries.Filter{}, db.Page{Number: 1, Size: 100})
+	providers, _, err := h.Library.Entries.Providers.List(c.Request().Context(), request.ScopeOf(c.Request().Context()),
+		entries.Filter{}, db.Page{Number: 1, Size: 100})
 	if err != nil {
 		return err
 	}
 	for _, p := range providers {
-		view.Providers = append(view.Providers, ui.Choice{Value: p.ID.String(), Label: p.Name + " · " + protocol.LabelOf(p.Protocol)})
+		view.Providers = append(view.Providers,
+			ui.Choice{Value: p.ID.String(), Label: p.Name + " · " + protocol.LabelOf(p.Protocol)})
 	}
 	if row == nil {
-		values := map[string]string{"provider_id": c.QueryParam("provider"), "currency": pages.Locale(c).Text("library.currency.default")}
+		values := map[string]string{"provider_id": c.QueryParam("provider"),
+			"currency": pages.Locale(c).Text("library.currency.default")}
 		if len(providers) == 1 {
 			values["provider_id"] = providers[0].ID.String()
 		}
 		put(view, values)
 		return nil
 	}
-	if !slices.ContainsFunc(view.Providers, func(choice ui.Choice) bool { return choice.Value == row.ProviderID.String() }) {
-		archived, err := h.Library.Entries.Providers.Get(c.Request().Context(), request.ScopeOf(c.Request().Context()), row.ProviderID)
+	if !slices.ContainsFunc(view.Providers, func(choice ui.Choice) bool {
+		return choice.Value == row.ProviderID.String()
+	}) {
+		archived, err := h.Library.Entries.Providers.Get(c.Request().Context(), request.ScopeOf(c.Request().Context()),
+			row.ProviderID)
 		if err != nil {
 			return err
 		}
-		view.Providers = append(view.Providers, ui.Choice{Value: archived.ID.String(), Label: archived.Name + " · " + pages.Locale(c).Text("library.archived")})
+		view.Providers = append(view.Providers,
+			ui.Choice{Value: archived.ID.String(), Label: archived.Name + " · " + pages.Locale(c).Text("library.archived")})
 	}
 	m, err := form.Opened(h.Library.OpenModel(*row))
 	if err != nil {
@@ -169,7 +179,9 @@ func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error 
 		}
 	}
 	if probe.Message == "" {
-		tested, err := h.asked(c, submitted, func(question string) (library.Tested, error) { return t.ask(ctx, target, question) })
+		tested, err := h.asked(c, submitted, func(question string) (library.Tested, error) {
+			return t.ask(ctx, target, question)
+		})
 		switch {
 		case err != nil && request.IsInternal(err):
 			return err
@@ -194,7 +206,8 @@ func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error 
 }
 
 // note stores how a test ended, if the tested target equals the saved one.
-func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, error), target V, tested library.Tested) error {
+func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, error), target V,
+	tested library.Tested) error {
 	if row == nil {
 		return nil
 	}
@@ -206,7 +219,8 @@ func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, err
 }
 
 // asked makes a call with the form's question, once there is a place for it.
-func (h *handler) asked(c echo.Context, submitted *form.Upload, ask func(question string) (library.Tested, error)) (library.Tested, error) {
+func (h *handler) asked(c echo.Context, submitted *form.Upload,
+	ask func(question string) (library.Tested, error)) (library.Tested, error) {
 	leave, err := pages.Gates(c).Probes.Enter(c.Request().Context())
 	if err != nil {
 		return library.Tested{}, err

@@ -30,7 +30,8 @@ func (h *handler) prompts() kind[entries.Prompt] {
 	return kind[entries.Prompt]{
 		kind: saved.Prompts, rows: rows, entry: func(p entries.Prompt) entries.Entry { return p.Entry },
 		cells: func(c echo.Context, p entries.Prompt) []saved.Cell {
-			return []saved.Cell{{Text: "v" + strconv.Itoa(p.Version)}, {Text: saved.TemplateLine(pages.Locale(c), p.System, p.User), Class: "cut quiet"}}
+			return []saved.Cell{{Text: "v" + strconv.Itoa(p.Version)},
+				{Text: saved.TemplateLine(pages.Locale(c), p.System, p.User), Class: "cut quiet"}}
 		},
 		fill: h.fillPrompt, save: h.saver.Prompt, remove: removing(rows),
 	}
@@ -39,7 +40,8 @@ func (h *handler) prompts() kind[entries.Prompt] {
 // fillPrompt shows the newest version for editing, or the version that the query names.
 func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prompt) error {
 	ctx := c.Request().Context()
-	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, db.Page{Number: 1, Size: 100})
+	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{},
+		db.Page{Number: 1, Size: 100})
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,8 @@ func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prom
 				return err
 			}
 		}
-		put(view, map[string]string{"name": row.Name, "description": row.Description, "system": shown.System, "user": shown.User})
+		put(view, map[string]string{"name": row.Name, "description": row.Description, "system": shown.System,
+			"user": shown.User})
 	}
 	view.Rendered, err = h.rendered(c, view.Values)
 	return err
@@ -92,7 +95,8 @@ func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []
 // rendered returns the templates of a form, rendered with the row that the form names.
 func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rendered, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
-	item, names := db.Item{QuestionID: "1", Question: l.Text("create.probe.default"), StandardAnswer: l.Text("library.preview.answer")}, []string(nil)
+	item, names := db.Item{QuestionID: "1", Question: l.Text("create.probe.default"),
+		StandardAnswer: l.Text("library.preview.answer")}, []string(nil)
 	r := saved.Rendered{}
 	if id, err := uuid.Parse(values["preview_dataset"]); err == nil {
 		saved, err := h.Library.Entries.Datasets.Get(ctx, request.ScopeOf(ctx), id)
@@ -110,7 +114,8 @@ func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rend
 		n = max(1, min(n, len(set.Rows)))
 		row := set.Rows[n-1]
 		item = db.Item{
-			QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer, SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
+			QuestionID: row.QuestionID, Question: row.Question, StandardAnswer: row.StandardAnswer,
+			SystemPrompt: row.SystemPrompt, UserContext: row.UserContext,
 			Variables: row.Variables,
 		}
 		names, r.Row = set.VariableNames, strconv.Itoa(n)+" / "+strconv.Itoa(len(set.Rows))
@@ -192,11 +197,13 @@ func (h *handler) showPromptVersion(c echo.Context) error {
 		}
 		until := time.Now().Add(differenceTime)
 		page.Against = against
-		page.SystemChanges, page.UserChanges = pieces(other.System, shown.System, until), pieces(other.User, shown.User, until)
+		page.SystemChanges, page.UserChanges = pieces(other.System, shown.System, until),
+			pieces(other.User, shown.User, until)
 	}
 	title := row.Name + " v" + strconv.Itoa(wanted)
 	frame := pages.Frame(c, h.Version, title, ui.SectionLibrary,
-		h.crumbs(c, k.kind, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(k.kind), row.ID)}, ui.Crumb{Text: "v" + strconv.Itoa(wanted)})...)
+		h.crumbs(c, k.kind, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(k.kind), row.ID)},
+			ui.Crumb{Text: "v" + strconv.Itoa(wanted)})...)
 	frame.Styles = []string{"form.css", "library.css"}
 	return pages.Render(c, http.StatusOK, saved.PromptVersionPage(frame, page))
 }
@@ -206,7 +213,8 @@ func (h *handler) datasets() kind[entries.Dataset] {
 	return kind[entries.Dataset]{
 		kind: saved.Datasets, rows: rows, entry: func(d entries.Dataset) entries.Entry { return d.Entry },
 		cells: func(_ echo.Context, d entries.Dataset) []saved.Cell {
-			return []saved.Cell{{Text: "v" + strconv.Itoa(d.Version)}, {Text: text.Number(d.TotalItems)}, {Text: d.FileName, Class: "cut quiet"}}
+			return []saved.Cell{{Text: "v" + strconv.Itoa(d.Version)}, {Text: text.Number(d.TotalItems)},
+				{Text: d.FileName, Class: "cut quiet"}}
 		},
 		fill: func(c echo.Context, view *saved.Form, row *entries.Dataset) error {
 			return h.fillDataset(c, view, row, 0)
@@ -225,7 +233,8 @@ func (h *handler) fillDataset(c echo.Context, view *saved.Form, row *entries.Dat
 		return nil
 	}
 	put(view, map[string]string{"name": row.Name, "description": row.Description})
-	newest, err := h.Library.Entries.DatasetVersions(ctx, request.ScopeOf(ctx), row.ID, db.Page{Number: 1, Size: versionsShown})
+	newest, err := h.Library.Entries.DatasetVersions(ctx, request.ScopeOf(ctx), row.ID,
+		db.Page{Number: 1, Size: versionsShown})
 	if err != nil {
 		return err
 	}
@@ -384,7 +393,8 @@ func (h *handler) showDatasetVersion(c echo.Context) error {
 	}
 	name := "v" + strconv.Itoa(version)
 	frame := pages.Frame(c, h.Version, row.Name+" "+name, ui.SectionLibrary,
-		h.crumbs(c, saved.Datasets, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(saved.Datasets), row.ID)}, ui.Crumb{Text: name})...)
+		h.crumbs(c, saved.Datasets, ui.Crumb{Text: row.Name, Href: paths.LibraryEntry(string(saved.Datasets), row.ID)},
+			ui.Crumb{Text: name})...)
 	frame.Styles = []string{"form.css", "library.css"}
 	return pages.Render(c, http.StatusOK, saved.DatasetVersionPage(frame, view))
 }

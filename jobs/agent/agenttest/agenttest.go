@@ -41,7 +41,8 @@ func New(t testing.TB, script func(w http.ResponseWriter, call Call)) *Agent {
 	t.Helper()
 	a := &Agent{}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call := Call{Query: r.URL.RawQuery, IdempotencyKey: r.Header.Get("Idempotency-Key"), Header: maps.Clone(r.Header), Abandoned: r.Context().Done()}
+		call := Call{Query: r.URL.RawQuery, IdempotencyKey: r.Header.Get("Idempotency-Key"), Header: maps.Clone(r.Header),
+			Abandoned: r.Context().Done()}
 		body, _ := io.ReadAll(r.Body)
 		_ = json.Unmarshal(body, &call.Body)
 		call.Question, _ = call.Body["question"].(string)

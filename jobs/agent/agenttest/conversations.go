@@ -42,8 +42,10 @@ func (c *Conversations) Give(call Call, answer string) {
 		c.said = map[string]said{}
 	}
 	history := HistoryOf(call)
-	if before, isKnown := c.said[answer]; isKnown && (before.question != call.Question || !slices.Equal(before.history, history)) {
-		c.wrong = append(c.wrong, fmt.Sprintf("%s: asked again after %q, before after %q", call.Question, history, before.history))
+	if before, isKnown := c.said[answer]; isKnown &&
+		(before.question != call.Question || !slices.Equal(before.history, history)) {
+		c.wrong = append(c.wrong, fmt.Sprintf("%s: asked again after %q, before after %q", call.Question, history,
+			before.history))
 	}
 	if len(history)%2 != 0 {
 		c.wrong = append(c.wrong, fmt.Sprintf("%s: half an exchange: %q", call.Question, history))

@@ -77,11 +77,14 @@ func TestTheGuardDecidesByAddress(t *testing.T) {
 // scheme.
 func TestTheGuardKnowsPortsAndOwnAddresses(t *testing.T) {
 	t.Parallel()
-	guard, err := New(Config{Allowlist: "agent.example:443,127.0.0.0/8", Own: []string{":7001", "localhost:7002", "0.0.0.0:7003"}})
+	guard,
+		err := New(Config{Allowlist: "agent.example:443,127.0.0.0/8",
+		Own: []string{":7001", "localhost:7002", "0.0.0.0:7003"}})
 	require.NoError(t, err)
 	for address, isAllowed := range map[string]bool{
 		"https://agent.example/": true, "http://agent.example/": true, // decided by its address
-		"http://127.0.0.1:7001/": false, "http://127.0.0.9:7001/": false, "http://127.0.0.1:7002/": false, "http://127.0.0.2:7003/": false,
+		"http://127.0.0.1:7001/": false, "http://127.0.0.9:7001/": false, "http://127.0.0.1:7002/": false,
+		"http://127.0.0.2:7003/": false,
 		"http://127.0.0.1:7004/": true,
 	} {
 		u, err := url.Parse(address)

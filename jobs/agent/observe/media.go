@@ -11,7 +11,8 @@ import (
 
 // mediaTypes maps file extensions to the media types of files that agents produce.
 var mediaTypes = map[string]string{
-	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".bmp": "image/bmp",
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+	".bmp":  "image/bmp",
 	".avif": "image/avif", ".svg": "image/svg+xml",
 	".mp3": "audio/mpeg", ".wav": "audio/wav", ".ogg": "audio/ogg", ".m4a": "audio/mp4", ".flac": "audio/flac",
 	".mp4": "video/mp4", ".webm": "video/webm", ".mov": "video/quicktime",
@@ -62,7 +63,8 @@ func mediaTypeOf(address string) string {
 // Images in Markdown, and lines that consist of a URL: bare, in angle brackets or as a Markdown link.
 var (
 	markdownImage = regexp.MustCompile(`!\[[^\]\n]{0,1000}\]\(\s*<?((?:https?://|data:)[^\s)>]+)>?[^)\n]{0,300}\)`)
-	lonelyURL     = regexp.MustCompile(`(?m)^[ \t]*(?:[-*+][ \t]+)?(?:\[[^\]\n]{0,1000}\]\()?<?(https?://[^\s<>)"']+)>?\)?[ \t]*\r?$`)
+	lonelyURL     = regexp.MustCompile(
+		`(?m)^[ \t]*(?:[-*+][ \t]+)?(?:\[[^\]\n]{0,1000}\]\()?<?(https?://[^\s<>)"']+)>?\)?[ \t]*\r?$`)
 )
 
 // Answer reports the files that an answer's text names: images in Markdown, and URLs of media alone on a line.

@@ -60,7 +60,8 @@ func New(protocol string, sink event.Sink, mask func(string) string) *Watcher {
 	if read == nil {
 		read = (*Watcher).custom
 	}
-	return &Watcher{sink: sink, read: read, mask: mask, made: map[string]bool{}, tools: map[string]string{}, calls: map[string]*call{}}
+	return &Watcher{sink: sink, read: read, mask: mask, made: map[string]bool{}, tools: map[string]string{},
+		calls: map[string]*call{}}
 }
 
 // Text takes the next piece of the answer.
@@ -173,7 +174,8 @@ func (w *Watcher) end(key, status string, output json.RawMessage) {
 		return
 	}
 	delete(w.calls, key)
-	w.emit(event.Tool, event.Data{Name: known.name, ID: known.id, Status: status, Input: w.jsonOf(known.input.String()), Output: output})
+	w.emit(event.Tool, event.Data{Name: known.name, ID: known.id, Status: status, Input: w.jsonOf(known.input.String()),
+		Output: output})
 }
 
 // file reports a file or a preview: url is its address or a data URL, content its inline bytes. A file is reported
@@ -250,7 +252,8 @@ const maxPath = 200
 // nothing is left of it.
 func CleanPath(given string) string {
 	given = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`:*?"<>|`, r) || r == unicode.ReplacementChar {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`:*?"<>|`, r) ||
+			r == unicode.ReplacementChar {
 			return -1
 		}
 		if r == '\\' {

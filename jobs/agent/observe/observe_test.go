@@ -55,7 +55,8 @@ func TestHostileValuesAreTamed(t *testing.T) {
 func TestProgressStaysBetween0And100(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]float64{"250": 100, "-3": 0, "40": 40, `"70%"`: 70} {
-		list := watch(t, `{"event":"progress","data":{"percent":`+said+`}}`, `{"event":"tool_progress","data":{"tool":"draw","progress":`+said+`}}`)
+		list := watch(t, `{"event":"progress","data":{"percent":`+said+`}}`,
+			`{"event":"tool_progress","data":{"tool":"draw","progress":`+said+`}}`)
 		require.Len(t, list, 2, said)
 		for _, one := range list {
 			require.InDelta(t, want, *one.Data.Progress, 0, said)
@@ -66,8 +67,10 @@ func TestProgressStaysBetween0And100(t *testing.T) {
 // A file that is reported several times – by its address, or with the same content – is one file.
 func TestTheSameFileIsToldOfOnce(t *testing.T) {
 	t.Parallel()
-	list := watch(t, `{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`, `{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`,
-		`{"event":"asset","data":{"b64_json":"AAAB","type":"image"}}`, `{"event":"asset","data":{"url":"https://x/1.png"}}`, `{"event":"asset","data":{"url":"https://x/1.png"}}`)
+	list := watch(t, `{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`,
+		`{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`,
+		`{"event":"asset","data":{"b64_json":"AAAB","type":"image"}}`, `{"event":"asset","data":{"url":"https://x/1.png"}}`,
+		`{"event":"asset","data":{"url":"https://x/1.png"}}`)
 	require.Len(t, list, 3)
 }
 
@@ -80,7 +83,9 @@ func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 	status, isJSON := wire.Parse([]byte(`{"status":"done","result":{"video_url":"https://x/v/42?sign=1"}}`))
 	require.True(t, isJSON)
 	watcher.Polled("done", status)
-	status, isJSON = wire.Parse([]byte(`{"status":"done","image_url":"https://x/preview","result":{"image_url":"https://x/i/42"}}`))
+	status,
+		isJSON = wire.Parse(
+		[]byte(`{"status":"done","image_url":"https://x/preview","result":{"image_url":"https://x/i/42"}}`))
 	require.True(t, isJSON)
 	watcher.Polled("done", status)
 	var found []string
@@ -96,7 +101,8 @@ func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 func TestPathsAreCleaned(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		"../../etc/passwd": "etc/passwd", "/a//b/./c.png": "a/b/c.png", `..\..\x.png`: "x.png", "a\x00b\n.png": "ab.png", "..": "", "": "", "图 片.png": "图 片.png",
+		"../../etc/passwd": "etc/passwd", "/a//b/./c.png": "a/b/c.png", `..\..\x.png`: "x.png", "a\x00b\n.png": "ab.png",
+		"..": "", "": "", "图 片.png": "图 片.png",
 		"C:/x?.png": "C/x.png", "\u202egnp.exe": "gnp.exe",
 	} {
 		require.Equal(t, want, observe.CleanPath(given), "%q", given)
@@ -110,7 +116,8 @@ func TestPathsAreCleaned(t *testing.T) {
 func TestAPreviewThatReusesAnAddressIsToldOfAtEachStep(t *testing.T) {
 	t.Parallel()
 	step := func(percent string) string {
-		return `{"event":"tool_progress","data":{"tool":"draw","id":"d1","progress":` + percent + `,"preview_url":"https://x/preview.png"}}`
+		return `{"event":"tool_progress","data":{"tool":"draw","id":"d1","progress":` + percent +
+			`,"preview_url":"https://x/preview.png"}}`
 	}
 	var shown []float64
 	paths := map[string]bool{}
@@ -122,13 +129,15 @@ func TestAPreviewThatReusesAnAddressIsToldOfAtEachStep(t *testing.T) {
 	}
 	require.Equal(t, []float64{10, 50, 90, 100}, shown)
 	require.Len(t, paths, 4)
-	list := watch(t, `{"event":"image_preview","data":{"preview_url":"https://x/p.png"}}`, `{"event":"image_preview","data":{"preview_url":"https://x/p.png"}}`)
+	list := watch(t, `{"event":"image_preview","data":{"preview_url":"https://x/p.png"}}`,
+		`{"event":"image_preview","data":{"preview_url":"https://x/p.png"}}`)
 	require.Len(t, list, 2, "each event is a step where none says how far it is")
 
 	var polled told
 	watcher := observe.New("default", &polled, func(text string) string { return text })
 	for _, message := range []string{"草图", "草图", "上色"} {
-		status, isJSON := wire.Parse([]byte(`{"status":"running","message":"` + message + `","preview_url":"https://x/p.png"}`))
+		status,
+			isJSON := wire.Parse([]byte(`{"status":"running","message":"` + message + `","preview_url":"https://x/p.png"}`))
 		require.True(t, isJSON)
 		watcher.Polled("running", status)
 	}
@@ -144,7 +153,8 @@ func TestAPreviewThatReusesAnAddressIsToldOfAtEachStep(t *testing.T) {
 // An event about a tool call whose id is known has the name of the tool; one about an unknown call has the id.
 func TestACallIsNamedByItsID(t *testing.T) {
 	t.Parallel()
-	list := watch(t, `{"event":"tool_started","data":{"tool":"画师","id":"c1"}}`, `{"event":"tool_progress","data":{"id":"c1","progress":25}}`,
+	list := watch(t, `{"event":"tool_started","data":{"tool":"画师","id":"c1"}}`,
+		`{"event":"tool_progress","data":{"id":"c1","progress":25}}`,
 		`{"event":"tool_progress","data":{"id":"c2","progress":25}}`, `{"event":"tool_progress","data":{"progress":25}}`)
 	var names []string
 	for _, one := range list {

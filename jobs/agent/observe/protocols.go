@@ -11,9 +11,11 @@ import (
 // readers maps the names of protocols to functions that read the values which are neither answer nor reasoning.
 // Unlisted protocols are read by custom. The event names come from the sources that package protocol cites.
 var readers = map[string]func(*Watcher, string, wire.Value){
-	"openai": (*Watcher).openAI, "openai-responses": (*Watcher).responses, "anthropic": (*Watcher).anthropic, "ollama": (*Watcher).ollama,
-	"dify-chat": (*Watcher).dify, "dify-workflow": (*Watcher).dify, "coze": (*Watcher).coze, "coze-workflow": (*Watcher).cozeWorkflow,
-	"fastgpt": (*Watcher).fastGPT, "ragflow-chat": (*Watcher).nothing, "ragflow-agent": (*Watcher).ragflow,
+	"openai": (*Watcher).openAI, "openai-responses": (*Watcher).responses, "anthropic": (*Watcher).anthropic,
+	"ollama":    (*Watcher).ollama,
+	"dify-chat": (*Watcher).dify, "dify-workflow": (*Watcher).dify, "coze": (*Watcher).coze,
+	"coze-workflow": (*Watcher).cozeWorkflow,
+	"fastgpt":       (*Watcher).fastGPT, "ragflow-chat": (*Watcher).nothing, "ragflow-agent": (*Watcher).ragflow,
 	"langserve": (*Watcher).nothing, "langgraph": (*Watcher).langGraph, "a2a": (*Watcher).a2a, "ag-ui": (*Watcher).agUI,
 }
 
@@ -65,7 +67,8 @@ func (w *Watcher) responses(name string, v wire.Value) {
 		}
 	case strings.HasSuffix(name, "_call.partial_image"):
 		w.file(true, event.Data{Kind: event.Image, Content: fromBase64(v.TextOf("partial_image_b64"))})
-	case strings.HasSuffix(name, "_call.in_progress"), strings.HasSuffix(name, "_call.generating"), strings.HasSuffix(name, "_call.searching"),
+	case strings.HasSuffix(name, "_call.in_progress"), strings.HasSuffix(name, "_call.generating"),
+		strings.HasSuffix(name, "_call.searching"),
 		strings.HasSuffix(name, "_call.interpreting"):
 		stage := name[strings.LastIndexByte(name, '.')+1:]
 		w.emit(event.ProgressUpdate, event.Data{
@@ -136,7 +139,8 @@ func (w *Watcher) dify(name string, v wire.Value) {
 	case "node_started", "iteration_started", "loop_started":
 		w.node(firstText(data, "title", "node_type"), firstText(data, "node_id", "id"), event.Started)
 	case "node_finished", "iteration_completed", "loop_completed":
-		w.node(firstText(data, "title", "node_type"), firstText(data, "node_id", "id"), statusOf(firstWord(data.TextOf("status"), event.Completed)))
+		w.node(firstText(data, "title", "node_type"), firstText(data, "node_id", "id"),
+			statusOf(firstWord(data.TextOf("status"), event.Completed)))
 		w.files(data)
 	case "agent_thought":
 		tool := v.TextOf("tool")

@@ -102,21 +102,25 @@ func (w *Watcher) custom(name string, v wire.Value) {
 	switch {
 	case word == "":
 		w.files(data)
-	case word == "llm_chunk", word == "reasoning_chunk", word == "reasoning_start", word == "reasoning_end", word == "ping",
+	case word == "llm_chunk", word == "reasoning_chunk", word == "reasoning_start", word == "reasoning_end",
+		word == "ping",
 		word == "heartbeat", word == "message":
 	case word == "node_started", word == "node_finished", word == "node_completed":
-		w.node(firstText(data, "title", "name", "node_name", "node_id", "id"), firstText(data, "node_id", "id"), statusOf(firstWord(data.TextOf("status"), word)))
+		w.node(firstText(data, "title", "name", "node_name", "node_id", "id"), firstText(data, "node_id", "id"),
+			statusOf(firstWord(data.TextOf("status"), word)))
 		w.files(data)
 	case hasAny(word, "preview", "partial_image"):
 		w.preview(data)
 	case hasAny(word, "tool") || data.TextOf("toolId") != "" || data.TextOf("tool_id") != "":
 		w.tool(word, data)
 	case hasAny(word, "progress"):
-		if percent, message := w.percentOf(data), firstText(data, "message", "text", "stage", "status"); percent != nil || message != "" {
+		if percent, message := w.percentOf(data), firstText(data, "message", "text", "stage", "status"); percent != nil ||
+			message != "" {
 			w.emit(event.ProgressUpdate, event.Data{Progress: percent, Message: message, ID: firstText(data, "id", "task_id")})
 		}
 		w.preview(data)
-	case word == "asset", word == "assets", word == "file", word == "files", word == "image", word == "video", word == "audio",
+	case word == "asset", word == "assets", word == "file", word == "files", word == "image", word == "video",
+		word == "audio",
 		word == "message_file", word == "artifact":
 		if word == event.Image || word == event.Video || word == event.Audio {
 			w.fileOf(data, word)
@@ -142,7 +146,8 @@ func firstWord(words ...string) string {
 
 // tool reads an event about a tool call, which is the record of spec/003.
 func (w *Watcher) tool(word string, data wire.Value) {
-	name, id := firstText(data, "tool", "tool_name", "toolName", "toolId", "tool_id", "name"), firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id")
+	name, id := firstText(data, "tool", "tool_name", "toolName", "toolId", "tool_id", "name"),
+		firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id")
 	switch {
 	case name == "":
 		name = firstWord(w.tools[id], id, "tool")
@@ -152,8 +157,10 @@ func (w *Watcher) tool(word string, data wire.Value) {
 	status := statusOf(firstWord(data.TextOf("status"), word))
 	told := event.Data{
 		Name: name, ID: id, Provider: data.TextOf("provider"), Status: status,
-		Progress: w.percentOf(data), Message: firstText(data, "message", "error_message"), Kind: firstText(data, "asset_type", "assetType"),
-		Input: w.raw(firstOf(data, "input", "arguments", "args", "tool_input")), Output: w.raw(firstOf(data, "output", "result", "observation")),
+		Progress: w.percentOf(data), Message: firstText(data, "message", "error_message"),
+		Kind:   firstText(data, "asset_type", "assetType"),
+		Input:  w.raw(firstOf(data, "input", "arguments", "args", "tool_input")),
+		Output: w.raw(firstOf(data, "output", "result", "observation")),
 	}
 	if failure := firstText(data, "error"); failure != "" {
 		told.Message, told.Status = failure, event.Failed
@@ -167,7 +174,8 @@ func (w *Watcher) tool(word string, data wire.Value) {
 // preview reports the preview that a value holds.
 func (w *Watcher) preview(data wire.Value) {
 	for _, within := range []wire.Value{data, data.At("data")} {
-		if address := firstText(within, "preview_url", "previewUrl", "preview", "image_url", "imageUrl", "partial_image_url"); address != "" {
+		if address := firstText(within, "preview_url", "previewUrl", "preview", "image_url", "imageUrl",
+			"partial_image_url"); address != "" {
 			w.file(true, event.Data{Kind: event.Image, URL: address, Progress: w.percentOf(data)})
 			return
 		}

@@ -26,7 +26,8 @@ var a2a = Protocol{
 				method = "message/stream"
 			}
 		}
-		return map[string]any{"jsonrpc": "2.0", "id": q.IdempotencyKey, "method": method, "params": map[string]any{"message": message}}
+		return map[string]any{"jsonrpc": "2.0", "id": q.IdempotencyKey, "method": method,
+			"params": map[string]any{"message": message}}
 	},
 	reader: func(t *transcript) reader {
 		return &a2aReader{strict: strict{transcript: t, end: "its terminal state"}}

@@ -15,12 +15,14 @@ var agUI = Protocol{
 			messages = append(messages, map[string]string{"id": "s1", "role": "system", "content": system})
 		}
 		for n, said := range q.History {
-			messages = append(messages, map[string]string{"id": fmt.Sprintf("h%d", n+1), "role": said.Role, "content": said.Content})
+			messages = append(messages, map[string]string{"id": fmt.Sprintf("h%d", n+1), "role": said.Role,
+				"content": said.Content})
 		}
 		messages = append(messages, map[string]string{"id": "u1", "role": "user", "content": q.User()})
 		return map[string]any{
-			"threadId": q.conversation(q.IdempotencyKey), "runId": q.IdempotencyKey, "state": map[string]any{}, "messages": messages,
-			"tools": []any{}, "context": []any{}, "forwardedProps": map[string]any{},
+			"threadId": q.conversation(q.IdempotencyKey), "runId": q.IdempotencyKey, "state": map[string]any{},
+			"messages": messages,
+			"tools":    []any{}, "context": []any{}, "forwardedProps": map[string]any{},
 		}
 	},
 	reader: func(t *transcript) reader { return &agUIReader{strict{transcript: t, end: "RUN_FINISHED"}} },
@@ -48,6 +50,7 @@ func (r *agUIReader) take(e wire.Event) {
 	case "TOOL_CALL_START", "TOOL_CALL_CHUNK":
 		r.isOwn, r.calledTools = true, true
 	default:
-		r.isOwn = r.isOwn || hasPrefixAny(kind, "RUN_", "TEXT_MESSAGE_", "REASONING_", "THINKING_", "TOOL_CALL_", "STATE_", "STEP_", "ACTIVITY_", "MESSAGES_")
+		r.isOwn = r.isOwn || hasPrefixAny(kind, "RUN_", "TEXT_MESSAGE_", "REASONING_", "THINKING_", "TOOL_CALL_", "STATE_",
+			"STEP_", "ACTIVITY_", "MESSAGES_")
 	}
 }

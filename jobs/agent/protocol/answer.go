@@ -156,7 +156,8 @@ type Answer struct {
 // IsRead reports whether the response was complete and understood, even if the agent did not answer the
 // question.
 func (a Answer) IsRead() bool {
-	return a.Status == Succeeded || a.ErrorCode == CodeRefused || a.ErrorCode == CodeFiltered || a.ErrorCode == CodeNoAnswer
+	return a.Status == Succeeded || a.ErrorCode == CodeRefused || a.ErrorCode == CodeFiltered ||
+		a.ErrorCode == CodeNoAnswer
 }
 
 // Failure returns the answer of a call that failed.

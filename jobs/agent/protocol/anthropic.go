@@ -4,7 +4,8 @@ import "wending/jobs/agent/wire"
 
 // anthropic is the protocol of Anthropic's Messages API. Source: docs.anthropic.com/en/api/messages.
 var anthropic = Protocol{
-	Name: "anthropic", Label: "Anthropic Messages", path: "/v1/messages", exampleBase: "https://api.anthropic.com", paths: []string{"/v1/messages"},
+	Name: "anthropic", Label: "Anthropic Messages", path: "/v1/messages", exampleBase: "https://api.anthropic.com",
+	paths:   []string{"/v1/messages"},
 	headers: map[string]string{"anthropic-version": "2023-06-01"}, keyHeader: "x-api-key",
 	body: func(q Request) map[string]any {
 		body := map[string]any{

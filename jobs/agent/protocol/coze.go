@@ -19,7 +19,8 @@ var (
 		body: func(q Request) map[string]any {
 			return map[string]any{
 				"user_id": caller(q), "stream": q.Stream, "auto_save_history": true,
-				"additional_messages": []map[string]string{{"role": "user", "content": q.whole(), "content_type": "text", "type": "question"}},
+				"additional_messages": []map[string]string{{"role": "user", "content": q.whole(), "content_type": "text",
+					"type": "question"}},
 			}
 		},
 		reader: func(t *transcript) reader {
@@ -27,7 +28,8 @@ var (
 		},
 	}
 	cozeWorkflow = Protocol{
-		Name: "coze-workflow", Label: "Coze Workflow", namesContext: true, paths: []string{"/workflow/stream_run", "/workflow/run"},
+		Name: "coze-workflow", Label: "Coze Workflow", namesContext: true,
+		paths: []string{"/workflow/stream_run", "/workflow/run"},
 		body: func(q Request) map[string]any {
 			parameters := q.statelessInputs()
 			parameters["input"] = q.Question

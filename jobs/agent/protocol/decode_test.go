@@ -28,46 +28,74 @@ func TestTheRulesOfTheDefaultProtocol(t *testing.T) {
 	for name, test := range map[string]struct {
 		body, answer, code, message string
 	}{
-		"a final text replaces the chunks":                 {"data: {\"event\":\"llm_chunk\",\"text\":\"a\"}\n\ndata: {\"event\":\"node_finished\",\"output\":\"b\"}\n\n", "b", "", ""},
-		"a later final without text: the chunks":           {"data: {\"event\":\"node_finished\",\"output\":\"kb\"}\n\ndata: {\"event\":\"llm_chunk\",\"delta\":\"c\"}\n\ndata: {\"event\":\"node_finished\",\"data\":{}}\n\n", "c", "", ""},
-		"other JSON as a final: its text":                  {`{"event":"node_finished","data":{"output":{"answer":{"x":[1, 2.50]}}}}`, `{"answer":{"x":[1, 2.50]}}`, "", ""},
-		"a number as a final: its text":                    {`{"event":"node_finished","output":12345678901234567890.10}`, "12345678901234567890.10", "", ""},
-		"an object that says no text":                      {`{"event":"node_finished","data":{"output":{"output":""}}}`, "", "", ""},
-		"an error event fails, regardless of what follows": {"data: {\"event\":\"error\",\"message\":\"no quota\"}\n\ndata: {\"event\":\"node_finished\",\"output\":\"partial\"}\n\n", "partial", CodeAgent, "no quota"},
-		"an SSE chunk without an end":                      {"event: llm_chunk\ndata: {\"content\":\"a\"}\n\n", "a", CodeIncomplete, "final event"},
-		"an SSE chunk and an error":                        {"event: llm_chunk\r\ndata: {\"content\":\"a\"}\r\n\r\nevent: error\r\ndata: {\"data\":{\"message\":\"x\"}}\r\n\r\n", "a", CodeAgent, "x"},
-		"an SSE error in CRs":                              {"event: llm_error\rdata: {\"message\":\"x\"}\r\r", "", CodeAgent, "x"},
-		"an SSE error of plain text":                       {"event: error\ndata: plain text\n\n", "", CodeAgent, "plain text"},
-		"an SSE error of a JSON string":                    {"event: node_error\ndata: \"plain\"\n\n", "", CodeAgent, "plain"},
-		"an event name ends with its event":                {"event: error\n\ndata: {\"event\":\"node_finished\",\"output\":\"x\"}\n\n", "x", "", ""},
-		"a last final without text, no chunks":             {"data: {\"event\":\"node_finished\",\"output\":\"one\"}\n\ndata: {\"event\":\"node_finished\"}\n\n", "one", "", ""},
-		"an SSE error event with an object":                {"event: error\ndata: {\"error\":{\"message\":\"deep\"}}\n\n", "", CodeAgent, "deep"},
-		"a non-zero code with an answer succeeds":          {`{"code":1,"data":{"output":"x"}}`, "x", "", ""},
-		"a code without an answer fails":                   {`{"code":"E_LIMIT","message":"slow down"}`, "", CodeAgent, "slow down"},
-		"an error member fails":                            {`{"error":"bad key"}`, "", CodeAgent, "bad key"},
-		"HTML is no answer":                                {"<html><body>login</body></html>", "", CodeParse, "<html>"},
-		"JSON without an answer":                           {`{"status":"ok"}`, "", CodeParse, ""},
-		"cut inside a string":                              {`{"output":"abc`, `{"output":"abc`, CodeIncomplete, ""},
-		"cut inside a character":                           {"{\"event\":\"llm_chunk\",\"text\":\"a\"}\n{\"event\":\"llm_chunk\",\"text\":\"\xe5\xb7", "a", CodeIncomplete, ""},
-		"a broken event between good ones":                 {"data: {\"event\":\"llm_chunk\",}\n\ndata: {\"event\":\"node_finished\",\"output\":\"ok\"}\n\n", "ok", "", ""},
-		"raw line feeds in a string":                       {"data: {\"event\":\"node_finished\",\"output\":\"a\n\ndata: b\r\nc\td\"}\n\n", "a\n\ndata: b\r\nc\td", "", ""},
-		"deep nesting harms nothing":                       {`{"event":"node_finished","output":"x","deep":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "x", "", ""},
-		"the first of repeated keys":                       {`{"event":"node_finished","event":"x","output":"1","output":"2"}`, "1", "", ""},
-		"invalid UTF-8 stays as it is":                     {"{\"event\":\"node_finished\",\"output\":\"a\xff\xfeb\"}", "a\xff\xfeb", "", ""},
-		"what follows [DONE] is not read":                  {"{\"event\":\"node_finished\",\"output\":\"x\"}\ndata: [DONE]\n<broken", "x", "", ""},
-		"a chat completion":                                {`{"id":"1","choices":[{"message":{"role":"assistant","content":"hi"}}]}`, "hi", "", ""},
-		"an upper-case prefix and blanks":                  {"  DATA:  {\"event\":\"NODE_FINISHED\",\"output\":\"x\"}  \n", "x", "", ""},
-		"surrogate pairs and lone ones":                    {`{"output":"\ud83d\ude00\ude00\ud83dx"}`, "😀\uFFFD\uFFFDx", "", ""},
-		"the first bytes of JSON without a member":         {`{"result":"Paris"}`, "", CodeParse, `{"result":"Paris"}`},
-		"an envelope after data: may be a part":            {"data: {\"output\":\"Par\"}\n\n", "", CodeParse, `{"output":"Par"}`},
-		"several envelopes":                                {"{\"answer\":\"Par\"}\n{\"answer\":\"is\"}\n", "", CodeParse, "several values"},
-		"an envelope beside another value":                 {"{\"answer\":\"Par\"}\n{\"done\":true}\n", "", CodeParse, "several values"},
-		"a list of several answers":                        {`[{"output":"a"},{"output":"b"}]`, "", CodeParse, `[{"output":"a"}`},
-		"parts of a message":                               {`{"content":[{"type":"text","text":"Paris"}]}`, "", CodeParse, "No answer can be read"},
-		"a blank final event beside outputs":               {"data: {\"event\":\"node_finished\",\"task_id\":\"1\",\"data\":{\"outputs\":{\"text\":\"x\"}}}\n\n", "", CodeParse, "Dify"},
-		"a list of strings as a final":                     {`{"event":"node_finished","output":["甲","乙"]}`, "甲\n乙", "", ""},
-		"a list of strings as an envelope":                 {`{"output":["甲","乙"]}`, "甲\n乙", "", ""},
-		"literals cut short":                               {`{"output": tru`, `{"output": tru`, CodeIncomplete, ""},
+		"a final text replaces the chunks": {"data: {\"event\":\"llm_chunk\",\"text\":\"a\"}\n\ndata: " +
+			"{\"event\":\"node_finished\",\"output\":\"b\"}\n\n", "b", "", ""},
+		"a later final without text: the chunks": {"data: {\"event\":\"node_finished\",\"output\":\"kb\"}\n\ndata: " +
+			"{\"event\":\"llm_chunk\",\"delta\":\"c\"}\n\ndata: {\"event\":\"node_finished\",\"data\":{}}\n\n", "c", "", ""},
+		"other JSON as a final: its text": {`{"event":"node_finished","data":{"output":{"answer":{"x":[1, 2.50]}}}}`,
+			`{"answer":{"x":[1, 2.50]}}`, "", ""},
+		"a number as a final: its text": {`{"event":"node_finished","output":12345678901234567890.10}`,
+			"12345678901234567890.10", "", ""},
+		"an object that says no text": {`{"event":"node_finished","data":{"output":{"output":""}}}`,
+			"", "", ""},
+		"an error event fails, regardless of what follows": {"data: {\"event\":\"error\",\"message\":\"no " +
+			"quota\"}\n\ndata: {\"event\":\"node_finished\",\"output\":\"partial\"}\n\n", "partial", CodeAgent, "no quota"},
+		"an SSE chunk without an end": {"event: llm_chunk\ndata: {\"content\":\"a\"}\n\n", "a",
+			CodeIncomplete, "final event"},
+		"an SSE chunk and an error": {"event: llm_chunk\r\ndata: {\"content\":\"a\"}\r\n\r\nevent: " +
+			"error\r\ndata: {\"data\":{\"message\":\"x\"}}\r\n\r\n", "a", CodeAgent, "x"},
+		"an SSE error in CRs": {"event: llm_error\rdata: {\"message\":\"x\"}\r\r", "",
+			CodeAgent, "x"},
+		"an SSE error of plain text": {"event: error\ndata: plain text\n\n", "", CodeAgent,
+			"plain text"},
+		"an SSE error of a JSON string": {"event: node_error\ndata: \"plain\"\n\n", "",
+			CodeAgent, "plain"},
+		"an event name ends with its event": {"event: error\n\ndata: {\"event\":\"node_finished\",\"output\":\"x\"}\n\n",
+			"x", "", ""},
+		"a last final without text, no chunks": {"data: {\"event\":\"node_finished\",\"output\":\"one\"}\n\ndata: " +
+			"{\"event\":\"node_finished\"}\n\n", "one", "", ""},
+		"an SSE error event with an object": {"event: error\ndata: {\"error\":{\"message\":\"deep\"}}\n\n", "",
+			CodeAgent, "deep"},
+		"a non-zero code with an answer succeeds": {`{"code":1,"data":{"output":"x"}}`, "x", "", ""},
+		"a code without an answer fails": {`{"code":"E_LIMIT","message":"slow down"}`, "", CodeAgent,
+			"slow down"},
+		"an error member fails":  {`{"error":"bad key"}`, "", CodeAgent, "bad key"},
+		"HTML is no answer":      {"<html><body>login</body></html>", "", CodeParse, "<html>"},
+		"JSON without an answer": {`{"status":"ok"}`, "", CodeParse, ""},
+		"cut inside a string":    {`{"output":"abc`, `{"output":"abc`, CodeIncomplete, ""},
+		"cut inside a character": {"{\"event\":\"llm_chunk\",\"text\":\"a\"}\n{\"event\":\"llm_chunk\",\"text\":\"\xe5\xb7",
+			"a", CodeIncomplete, ""},
+		"a broken event between good ones": {"data: {\"event\":\"llm_chunk\",}\n\ndata: " +
+			"{\"event\":\"node_finished\",\"output\":\"ok\"}\n\n", "ok", "", ""},
+		"raw line feeds in a string": {"data: {\"event\":\"node_finished\",\"output\":\"a\n\ndata: " +
+			"b\r\nc\td\"}\n\n", "a\n\ndata: b\r\nc\td", "", ""},
+		"deep nesting harms nothing": {`{"event":"node_finished","output":"x","deep":` +
+			strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", "x", "", ""},
+		"the first of repeated keys": {`{"event":"node_finished","event":"x","output":"1","output":"2"}`, "1", "", ""},
+		"invalid UTF-8 stays as it is": {"{\"event\":\"node_finished\",\"output\":\"a\xff\xfeb\"}",
+			"a\xff\xfeb", "", ""},
+		"what follows [DONE] is not read": {"{\"event\":\"node_finished\",\"output\":\"x\"}\ndata: " +
+			"[DONE]\n<broken", "x", "", ""},
+		"a chat completion": {`{"id":"1","choices":[{"message":{"role":"assistant","content":"hi"}}]}`, "hi", "", ""},
+		"an upper-case prefix and blanks": {"  DATA:  {\"event\":\"NODE_FINISHED\",\"output\":\"x\"}  \n",
+			"x", "", ""},
+		"surrogate pairs and lone ones": {`{"output":"\ud83d\ude00\ude00\ud83dx"}`,
+			"😀\uFFFD\uFFFDx", "", ""},
+		"the first bytes of JSON without a member": {`{"result":"Paris"}`, "", CodeParse, `{"result":"Paris"}`},
+		"an envelope after data: may be a part": {"data: {\"output\":\"Par\"}\n\n", "", CodeParse,
+			`{"output":"Par"}`},
+		"several envelopes": {"{\"answer\":\"Par\"}\n{\"answer\":\"is\"}\n", "", CodeParse,
+			"several values"},
+		"an envelope beside another value": {"{\"answer\":\"Par\"}\n{\"done\":true}\n", "", CodeParse,
+			"several values"},
+		"a list of several answers": {`[{"output":"a"},{"output":"b"}]`, "", CodeParse,
+			`[{"output":"a"}`},
+		"parts of a message": {`{"content":[{"type":"text","text":"Paris"}]}`, "", CodeParse,
+			"No answer can be read"},
+		"a blank final event beside outputs": {"data: {\"event\":\"node_finished\",\"task_id\":\"1\",\"data\":{\"outputs\":{\"text\":\"x\"}}}\n\n", "", CodeParse, "Dify"},
+		"a list of strings as a final":       {`{"event":"node_finished","output":["甲","乙"]}`, "甲\n乙", "", ""},
+		"a list of strings as an envelope":   {`{"output":["甲","乙"]}`, "甲\n乙", "", ""},
+		"literals cut short":                 {`{"output": tru`, `{"output": tru`, CodeIncomplete, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,7 +123,8 @@ func TestPingsBelowTheLimitArePassedOver(t *testing.T) {
 	t.Parallel()
 	last := `{"event":"node_finished","output":"x"}`
 	d := newTranscript(All[0])
-	err := d.Read(io.MultiReader(io.LimitReader(endless(": ping\n\n"), wire.MaxRead-1024), strings.NewReader("\n"+last)), d)
+	err := d.Read(io.MultiReader(io.LimitReader(endless(": ping\n\n"), wire.MaxRead-1024), strings.NewReader("\n"+last)),
+		d)
 	require.NoError(t, err)
 	answer := d.reader.answer(nil)
 	require.Equal(t, "x", string(answer.Text))
@@ -115,10 +144,12 @@ func TestAnAnswerBehindTooManyPartsIsNotLost(t *testing.T) {
 	}
 	answer = decodeBytes([]byte(`{"event":"node_finished",` + members.String() + `"output":"THE ANSWER"}`))
 	require.Equal(t, CodeTooLarge, answer.ErrorCode)
-	answer = decodeBytes([]byte(`{"output":"hello","trace":[` + strings.Repeat(`{"token":"a","top":[{"t":"a","p":-0.5},{"t":"b","p":-1}]},`, 60_000) + `{}]}`))
+	answer = decodeBytes([]byte(`{"output":"hello","trace":[` +
+		strings.Repeat(`{"token":"a","top":[{"t":"a","p":-0.5},{"t":"b","p":-1}]},`, 60_000) + `{}]}`))
 	require.Equal(t, "hello", string(answer.Text))
 	require.Equal(t, Succeeded, answer.Status)
-	answer = decodeBytes([]byte(`{"event":"node_finished","trace":[` + strings.Repeat(`[0,0,0,0,0,0,0,0,0,0,0,0],`, 9_000) + `0],"output":["THE","ANSWER"]}`))
+	answer = decodeBytes([]byte(`{"event":"node_finished","trace":[` + strings.Repeat(`[0,0,0,0,0,0,0,0,0,0,0,0],`,
+		9_000) + `0],"output":["THE","ANSWER"]}`))
 	require.Equal(t, CodeTooLarge, answer.ErrorCode, "never an empty success")
 	answer = decodeBytes([]byte(`{"event":"node_finished","output":[` + strings.Repeat(`"a",`, wire.MaxItems) + `"b"]}`))
 	require.Equal(t, CodeTooLarge, answer.ErrorCode)
@@ -165,7 +196,8 @@ func TestABrokenConnectionIsIncompleteOnceSomethingCame(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("connection reset")
 	d := newTranscript(All[0])
-	err := d.Read(io.MultiReader(strings.NewReader("{\"event\":\"node_finished\",\"output\":\"x\"}\n"), iotest.ErrReader(broken)), d)
+	err := d.Read(io.MultiReader(strings.NewReader("{\"event\":\"node_finished\",\"output\":\"x\"}\n"),
+		iotest.ErrReader(broken)), d)
 	require.ErrorIs(t, err, broken)
 	answer := d.reader.answer(err)
 	require.Equal(t, CodeIncomplete, answer.ErrorCode)

@@ -7,7 +7,8 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// defaultReader reads the default protocol (spec/004 2, contract "Talking to an agent"), whose answers have many shapes.
+// defaultReader reads the default protocol (spec/004 2, contract "Talking to an agent"), whose answers have many
+// shapes.
 type defaultReader struct {
 	*transcript
 
@@ -311,7 +312,8 @@ func (d *defaultReader) answer(broken error) Answer {
 	case d.endedWithoutText():
 		return Answer{Status: Succeeded, Text: []byte{}} // its finish reason makes it a failure
 	case d.sawEnvelope && d.looksLike == "":
-		return Failure(CodeParse, "The response holds several values, none of which is marked as the whole answer: "+Excerpt(d.Begin()))
+		return Failure(CodeParse, "The response holds several values, none of which is marked as the whole answer: "+
+			Excerpt(d.Begin()))
 	}
 	return d.unread()
 }

@@ -8,7 +8,8 @@ var (
 		Name: "dify-chat", Label: "Dify Chat", namesContext: true, paths: []string{"/chat-messages"},
 		body: func(q Request) map[string]any {
 			return map[string]any{
-				"query": q.Question, "inputs": q.inputs(), "response_mode": difyMode(q.Stream), "user": caller(q), "conversation_id": q.ConversationID,
+				"query": q.Question, "inputs": q.inputs(), "response_mode": difyMode(q.Stream), "user": caller(q),
+				"conversation_id": q.ConversationID,
 			}
 		},
 		reader: func(t *transcript) reader { return &difyChatReader{strict: strict{transcript: t, end: "message_end"}} },

@@ -5,11 +5,13 @@ import "wending/jobs/agent/wire"
 // fastGPT is the protocol of FastGPT's applications: chat completions with its own events. Source:
 // doc.fastgpt.io, "Chat interface".
 var fastGPT = Protocol{
-	Name: "fastgpt", Label: "FastGPT", takesSession: true, paths: []string{"/api/v1/chat/completions", "/api/v2/chat/completions"},
+	Name: "fastgpt", Label: "FastGPT", takesSession: true,
+	paths: []string{"/api/v1/chat/completions", "/api/v2/chat/completions"},
 	body: func(q Request) map[string]any {
 		q.History = nil // the server keeps the history
 		return map[string]any{
-			"chatId": q.conversation(caller(q)), "stream": q.Stream, "detail": true, "variables": map[string]any{}, "messages": q.chat(),
+			"chatId": q.conversation(caller(q)), "stream": q.Stream, "detail": true, "variables": map[string]any{},
+			"messages": q.chat(),
 		}
 	},
 	reader: func(t *transcript) reader {

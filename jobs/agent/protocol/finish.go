@@ -21,7 +21,8 @@ const (
 )
 
 // Finishes lists all reasons.
-var Finishes = []string{string(FinishStop), string(FinishLength), string(FinishFilter), string(FinishRefusal), string(FinishTools)}
+var Finishes = []string{string(FinishStop), string(FinishLength), string(FinishFilter), string(FinishRefusal),
+	string(FinishTools)}
 
 // finishes maps the agents' words for the reasons, in lower case. Sources: the documents that the protocols cite, and
 // the documentation of the models behind them (DeepSeek, Gemini, Mistral, Qwen, vLLM, Zhipu).
@@ -30,7 +31,8 @@ var finishes = map[string]Finish{
 	"length": FinishLength, "max_tokens": FinishLength, "max_output_tokens": FinishLength, "model_length": FinishLength,
 	"model_context_window_exceeded": FinishLength,
 	"pause_turn":                    FinishLength, // the server paused a long turn, so only the beginning arrived
-	"content_filter":                FinishFilter, "content_filtered": FinishFilter, "safety": FinishFilter, "sensitive": FinishFilter,
+	"content_filter":                FinishFilter, "content_filtered": FinishFilter, "safety": FinishFilter,
+	"sensitive":  FinishFilter,
 	"recitation": FinishFilter, "blocklist": FinishFilter, "prohibited_content": FinishFilter, "spii": FinishFilter,
 	"guardrail_intervened": FinishFilter,
 	"refusal":              FinishRefusal,

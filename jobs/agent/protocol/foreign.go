@@ -25,26 +25,33 @@ var foreignProtocols = []struct {
 }{
 	{"A2A", func(_ string, v wire.Value) bool { return holdsAny(v, "jsonrpc") }},
 	{"AG-UI", func(_ string, v wire.Value) bool {
-		return hasPrefixAny(v.TextOf("type"), "RUN_", "TEXT_MESSAGE_", "THINKING_", "REASONING_", "TOOL_CALL_", "STATE_", "STEP_", "ACTIVITY_", "MESSAGES_")
+		return hasPrefixAny(v.TextOf("type"), "RUN_", "TEXT_MESSAGE_", "THINKING_", "REASONING_", "TOOL_CALL_", "STATE_",
+			"STEP_", "ACTIVITY_", "MESSAGES_")
 	}},
 	{"OpenAI Responses", func(_ string, v wire.Value) bool {
 		return hasPrefixAny(v.TextOf("type"), "response.") || v.TextOf("object") == "response"
 	}},
-	{"OpenAI chat completions", func(_ string, v wire.Value) bool { return hasPrefixAny(v.TextOf("object"), "chat.completion") }},
+	{"OpenAI chat completions", func(_ string, v wire.Value) bool {
+		return hasPrefixAny(v.TextOf("object"), "chat.completion")
+	}},
 	{"Anthropic Messages", func(_ string, v wire.Value) bool {
 		kind := v.TextOf("type")
 		return hasPrefixAny(kind, "message_", "content_block_") || (kind == "message" && v.TextOf("role") == "assistant")
 	}},
 	{"Coze", func(eventName string, _ wire.Value) bool { return hasPrefixAny(eventName, "conversation.") }},
-	{"Coze Workflow", func(eventName string, v wire.Value) bool { return eventName == "PING" || holdsAny(v, "node_is_finish") }},
+	{"Coze Workflow", func(eventName string, v wire.Value) bool {
+		return eventName == "PING" || holdsAny(v, "node_is_finish")
+	}},
 	{"FastGPT", func(eventName string, _ wire.Value) bool {
 		return eventName == "interactive" || eventName == "fastAnswer" || hasPrefixAny(eventName, "flow")
 	}},
 	{"LangGraph", func(eventName string, v wire.Value) bool {
-		return (eventName == "metadata" && holdsAny(v, "attempt")) || eventName == "values" || eventName == "updates" || eventName == "custom" || hasPrefixAny(eventName, "messages")
+		return (eventName == "metadata" && holdsAny(v, "attempt")) || eventName == "values" || eventName == "updates" ||
+			eventName == "custom" || hasPrefixAny(eventName, "messages")
 	}},
 	{"LangServe", func(eventName string, v wire.Value) bool {
-		return eventName == "data" || (eventName == "metadata" && holdsAny(v, "run_id")) || holdsAny(v, "output") && holdsAny(v.At("metadata"), "run_id")
+		return eventName == "data" || (eventName == "metadata" && holdsAny(v, "run_id")) || holdsAny(v, "output") &&
+			holdsAny(v.At("metadata"), "run_id")
 	}},
 	{"RAGFlow Chat", func(_ string, v wire.Value) bool {
 		data, _ := v.Get("data")

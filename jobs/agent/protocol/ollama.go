@@ -5,7 +5,8 @@ import "wending/jobs/agent/wire"
 // ollama is the protocol of Ollama's /api/chat: one JSON value per line. Source:
 // github.com/ollama/ollama/blob/main/docs/api.md.
 var ollama = Protocol{
-	Name: "ollama", Label: "Ollama", path: "/api/chat", exampleBase: "http://127.0.0.1:11434", paths: []string{"/api/chat"},
+	Name: "ollama", Label: "Ollama", path: "/api/chat", exampleBase: "http://127.0.0.1:11434",
+	paths: []string{"/api/chat"},
 	body: func(q Request) map[string]any {
 		return q.withModel(map[string]any{"messages": q.chat(), "stream": q.Stream})
 	},

@@ -9,7 +9,8 @@ import (
 // openAI is the protocol of OpenAI's chat completions, which many servers speak.
 // Source: platform.openai.com/docs/api-reference/chat.
 var openAI = Protocol{
-	Name: "openai", Label: "OpenAI chat completions", path: "/chat/completions", exampleBase: "https://api.openai.com/v1", paths: []string{"/chat/completions"},
+	Name: "openai", Label: "OpenAI chat completions", path: "/chat/completions", exampleBase: "https://api.openai.com/v1",
+	paths: []string{"/chat/completions"},
 	body: func(q Request) map[string]any {
 		body := map[string]any{"messages": q.chat(), "stream": q.Stream}
 		if q.Stream {
@@ -83,7 +84,8 @@ func (s *strict) refuse(piece []byte) {
 
 // called records that a message calls tools.
 func (t *transcript) called(message wire.Value) {
-	t.calledTools = t.calledTools || len(message.At("tool_calls").Items) > 0 || message.At("function_call").Kind == wire.Object
+	t.calledTools = t.calledTools || len(message.At("tool_calls").Items) > 0 ||
+		message.At("function_call").Kind == wire.Object
 }
 
 // reasoningOf returns the reasoning, under any of the names that servers use.

@@ -47,7 +47,9 @@ type Protocol struct {
 
 // All lists all protocols in the order in which they are offered.
 var All = []Protocol{
-	{Name: Default, Label: "Wending", body: defaultBody, namesContext: true, reader: func(t *transcript) reader { return &defaultReader{transcript: t} }},
+	{Name: Default, Label: "Wending", body: defaultBody, namesContext: true, reader: func(t *transcript) reader {
+		return &defaultReader{transcript: t}
+	}},
 	openAI, responses, anthropic, ollama,
 	difyChat, difyWorkflow, coze, cozeWorkflow, fastGPT, ragflowChat, ragflowAgent,
 	langServe, langGraph, a2a, agUI,
@@ -84,7 +86,8 @@ func (p Protocol) NamesContext() bool { return p.namesContext }
 // the path begins with, the version is not repeated.
 func (p Protocol) ModelURL(base string) string {
 	base, path := strings.TrimSuffix(base, "/"), p.path
-	if version, rest, isVersioned := strings.Cut(strings.TrimPrefix(path, "/"), "/"); isVersioned && version == "v1" && strings.HasSuffix(base, "/v1") {
+	if version, rest, isVersioned := strings.Cut(strings.TrimPrefix(path, "/"), "/"); isVersioned && version == "v1" &&
+		strings.HasSuffix(base, "/v1") {
 		path = "/" + rest
 	}
 	return base + path
@@ -306,7 +309,8 @@ func (q Request) Body() ([]byte, error) {
 func (q Request) values() map[string]string {
 	values := map[string]string{}
 	maps.Copy(values, q.Variables)
-	values["question"], values["standard_answer"], values["session_id"], values["model"] = q.Question, q.StandardAnswer, q.SessionID, q.Model
+	values["question"], values["standard_answer"], values["session_id"], values["model"] = q.Question, q.StandardAnswer,
+		q.SessionID, q.Model
 	values["system_prompt"], values["user_context"] = q.system(), stringOf(q.UserContext)
 	values["history"], values["conversation_id"] = q.said(), q.ConversationID
 	return values

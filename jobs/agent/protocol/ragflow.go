@@ -14,7 +14,8 @@ var (
 		body: func(q Request) map[string]any {
 			// Servers before 0.23 read question.
 			q.History = nil // the server keeps the history
-			return map[string]any{"messages": q.chat(), "question": q.whole(), "session_id": q.ConversationID, "stream": q.Stream}
+			return map[string]any{"messages": q.chat(), "question": q.whole(), "session_id": q.ConversationID,
+				"stream": q.Stream}
 		},
 		reader: func(t *transcript) reader {
 			return &ragflowChatReader{strict: strict{transcript: t, end: `"data": true`}}
@@ -96,7 +97,8 @@ func (r *ragflowChatReader) repeats(answer []byte) bool {
 // takeWhole reads a text that replaces the earlier pieces, with its reasoning enclosed in tags.
 func (r *ragflowChatReader) takeWhole(answer []byte) {
 	text := string(answer)
-	if thought, rest, isClosed := strings.Cut(strings.TrimPrefix(text, thinkOpen), thinkClose); isClosed && strings.HasPrefix(text, thinkOpen) {
+	if thought, rest, isClosed := strings.Cut(strings.TrimPrefix(text, thinkOpen), thinkClose); isClosed &&
+		strings.HasPrefix(text, thinkOpen) {
 		r.replaceReasoning([]byte(thought))
 		text = rest
 	}

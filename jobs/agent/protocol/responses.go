@@ -4,7 +4,8 @@ import "wending/jobs/agent/wire"
 
 // responses is the protocol of OpenAI's Responses API. Source: platform.openai.com/docs/api-reference/responses.
 var responses = Protocol{
-	Name: "openai-responses", Label: "OpenAI Responses", path: "/responses", exampleBase: "https://api.openai.com/v1", paths: []string{"/v1/responses"},
+	Name: "openai-responses", Label: "OpenAI Responses", path: "/responses", exampleBase: "https://api.openai.com/v1",
+	paths: []string{"/v1/responses"},
 	body: func(q Request) map[string]any {
 		body := map[string]any{"input": q.User(), "stream": q.Stream}
 		if system := q.system(); system != "" {

@@ -1,5 +1,5 @@
-// Package protocol implements the protocols of agents and models: it writes request bodies, from templates with {{name}} as
-// placeholders, and extracts the answer from responses.
+// Package protocol implements the protocols of agents and models: it writes request bodies, from templates with
+// {{name}} as placeholders, and extracts the answer from responses.
 package protocol
 
 import (
@@ -212,14 +212,16 @@ func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool
 	switch {
 	case t.TooLarge:
 		text = append(wire.Cut(text, MaxText), cutMark...) // cut in place, because the rest is not needed
-		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge, ErrorMessage: "The answer is larger than 8 MiB and was cut"}, true
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeTooLarge,
+			ErrorMessage: "The answer is larger than 8 MiB and was cut"}, true
 	case broken != nil:
 		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
 			ErrorMessage: BrokenBefore + broken.Error()}, true
 	case t.hasFailed:
 		return Answer{Status: Failed, Text: text, ErrorCode: t.failureCode, ErrorMessage: t.failure}, true
 	case t.Incomplete:
-		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: "The answer ends inside a JSON value"}, true
+		return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete,
+			ErrorMessage: "The answer ends inside a JSON value"}, true
 	}
 	return Answer{}, false
 }
@@ -242,7 +244,8 @@ func (t *transcript) unread() Answer {
 	case t.Length() == 0:
 		return Failure(CodeParse, "The agent answered with an empty body")
 	case t.foreign() != "":
-		return Failure(CodeParse, "The response looks like "+t.foreign()+"; choose "+t.foreign()+" as the agent's protocol: "+Excerpt(t.Begin()))
+		return Failure(CodeParse, "The response looks like "+t.foreign()+"; choose "+t.foreign()+" as the agent's protocol: "+
+			Excerpt(t.Begin()))
 	}
 	return Failure(CodeParse, "No answer can be read from: "+Excerpt(t.Begin()))
 }

@@ -1,5 +1,5 @@
-// Package wire reads what agents send, in any framing – server-sent events, NDJSON, one JSON value, or a mixture of them –
-// as JSON values, one after another.
+// Package wire reads what agents send, in any framing – server-sent events, NDJSON, one JSON value, or a mixture of
+// them – as JSON values, one after another.
 package wire
 
 import (

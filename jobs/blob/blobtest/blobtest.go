@@ -33,7 +33,8 @@ func Start(t testing.TB) (endpoint string) {
 	require.NoError(t, err)
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	server := exec.CommandContext(context.WithoutCancel(t.Context()), program(t), "--port", address, "--access", Credentials.AccessKeyID, "--secret", Credentials.SecretAccessKey,
+	server := exec.CommandContext(context.WithoutCancel(t.Context()), program(t), "--port", address, "--access",
+		Credentials.AccessKeyID, "--secret", Credentials.SecretAccessKey,
 		"posix", "--sidecar", t.TempDir(), dir)
 	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var output bytes.Buffer

@@ -78,11 +78,13 @@ func Body(kind Kind, m Message) ([]byte, error) {
 		return json.Marshal(map[string]any{"type": m.Type, "timestamp": cron.BeijingRFC3339(m.At), "data": m.Data})
 	case DingTalk: // https://open.dingtalk.com/document/robots/custom-robot-access
 		return json.Marshal(map[string]any{
-			"msgtype": "markdown", "markdown": map[string]any{"title": plain(m.Title), "text": "#### " + plain(m.Title) + "\n\n" + m.list(markdown("- "))},
+			"msgtype": "markdown", "markdown": map[string]any{"title": plain(m.Title),
+				"text": "#### " + plain(m.Title) + "\n\n" + m.list(markdown("- "))},
 		})
 	case WeCom: // https://developer.work.weixin.qq.com/document/path/91770: at most 4,096 bytes
 		return json.Marshal(map[string]any{
-			"msgtype": "markdown", "markdown": map[string]any{"content": cut("**"+plain(m.Title)+"**\n"+m.list(markdown("> ")), 4096)},
+			"msgtype":  "markdown",
+			"markdown": map[string]any{"content": cut("**"+plain(m.Title)+"**\n"+m.list(markdown("> ")), 4096)},
 		})
 	case Feishu: // https://open.feishu.cn/document/client-docs/bot-v3/add-custom-bot
 		format := markdown("- ")
@@ -90,19 +92,25 @@ func Body(kind Kind, m Message) ([]byte, error) {
 		elements := []any{map[string]any{"tag": "markdown", "content": m.list(format)}}
 		if m.Link != "" {
 			elements = append(elements, map[string]any{"tag": "action", "actions": []any{map[string]any{
-				"tag": "button", "type": "primary", "text": map[string]any{"tag": "plain_text", "content": m.LinkText}, "url": m.Link,
+				"tag": "button", "type": "primary", "text": map[string]any{"tag": "plain_text", "content": m.LinkText},
+				"url": m.Link,
 			}}})
 		}
 		return json.Marshal(map[string]any{"msg_type": "interactive", "card": map[string]any{
-			"header":   map[string]any{"title": map[string]any{"tag": "plain_text", "content": m.Title}, "template": feishuColours[m.Tone]},
+			"header": map[string]any{"title": map[string]any{"tag": "plain_text", "content": m.Title},
+				"template": feishuColours[m.Tone]},
 			"elements": elements,
 		}})
 	case Slack: // https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
-		return json.Marshal(map[string]any{"text": "*" + slackText(m.Title) + "*\n" + m.list(format{bullet: "• ", escape: slackText, link: func(text, address string) string {
-			return "<" + slackText(address) + "|" + slackText(text) + ">"
-		}})})
+		return json.Marshal(map[string]any{"text": "*" + slackText(m.Title) + "*\n" +
+			m.list(format{bullet: "• ", escape: slackText, link: func(text, address string) string {
+				return "<" + slackText(address) + "|" + slackText(text) + ">"
+			}})})
 	case Email:
-		return json.Marshal(letter{Subject: oneLine(m.Title), Text: m.list(format{escape: oneLine, link: func(text, address string) string { return text + m.Colon + address }, areLinksApart: true})})
+		return json.Marshal(letter{Subject: oneLine(m.Title),
+			Text: m.list(format{escape: oneLine, link: func(text, address string) string {
+				return text + m.Colon + address
+			}, areLinksApart: true})})
 	}
 	return nil, fmt.Errorf("unknown channel kind: %q", kind)
 }

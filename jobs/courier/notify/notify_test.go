@@ -35,7 +35,8 @@ func newSender(t *testing.T, smtp string) *notify.Sender {
 }
 
 var message = notify.Message{
-	Type: "task.finished", At: time.Date(2026, 11, 22, 2, 0, 0, 123_456_789, time.UTC), Title: "已完成：<script>[x](http://evil) *夜间* `回归`", Tone: notify.Good,
+	Type: "task.finished", At: time.Date(2026, 11, 22, 2, 0, 0, 123_456_789, time.UTC),
+	Title: "已完成：<script>[x](http://evil) *夜间* `回归`", Tone: notify.Good,
 	Facts: []notify.Fact{{Name: "一致率", Value: "82.0%"}}, Worse: []string{"q1：100% → 40%"}, WorseTitle: "变差的问题", Colon: "：",
 	Link: "https://wending.example/tasks/1", LinkText: "查看结果", Data: map[string]any{"task_id": "1"},
 }
@@ -94,14 +95,18 @@ func TestNumbersOfMessagesAreLinks(t *testing.T) {
 	t.Parallel()
 	counted := message
 	counted.Facts = []notify.Fact{{Name: "共 3 题", Value: "*不同 1 题 · 相同 2 题", Links: []notify.Link{
-		{Text: "*不同 1 题", Address: "https://w.example/a?filter=facts"}, {Text: "相同 2 题", Address: "https://w.example/a?filter=same"}, {Text: "没有的词", Address: "https://w.example"},
+		{Text: "*不同 1 题", Address: "https://w.example/a?filter=facts"},
+		{Text: "相同 2 题", Address: "https://w.example/a?filter=same"}, {Text: "没有的词", Address: "https://w.example"},
 	}}}
 	for kind, want := range map[notify.Kind]string{
 		notify.DingTalk: "- 共 3 题：[＊不同 1 题](https://w.example/a?filter=facts) · [相同 2 题](https://w.example/a?filter=same)\\n",
-		notify.WeCom:    "\\u003e 共 3 题：[＊不同 1 题](https://w.example/a?filter=facts) · [相同 2 题](https://w.example/a?filter=same)\\n",
-		notify.Feishu:   "- 共 3 题：[＊不同 1 题](https://w.example/a?filter=facts) · [相同 2 题](https://w.example/a?filter=same)\\n",
-		notify.Slack:    "• 共 3 题：\\u003chttps://w.example/a?filter=facts|＊不同 1 题\\u003e · \\u003chttps://w.example/a?filter=same|相同 2 题\\u003e\\n",
-		notify.Email:    "共 3 题：*不同 1 题 · 相同 2 题\\n    *不同 1 题：https://w.example/a?filter=facts\\n    相同 2 题：https://w.example/a?filter=same\\n",
+		notify.WeCom: "\\u003e 共 3 题：[＊不同 1 题](https://w.example/a?filter=facts) · [相同 2 " +
+			"题](https://w.example/a?filter=same)\\n",
+		notify.Feishu: "- 共 3 题：[＊不同 1 题](https://w.example/a?filter=facts) · [相同 2 题](https://w.example/a?filter=same)\\n",
+		notify.Slack: "• 共 3 题：\\u003chttps://w.example/a?filter=facts|＊不同 1 题\\u003e · " +
+			"\\u003chttps://w.example/a?filter=same|相同 2 题\\u003e\\n",
+		notify.Email: "共 3 题：*不同 1 题 · 相同 2 题\\n    *不同 1 题：https://w.example/a?filter=facts\\n    相同 2 " +
+			"题：https://w.example/a?filter=same\\n",
 	} {
 		body, err := notify.Body(kind, counted)
 		require.NoError(t, err)
@@ -149,7 +154,8 @@ func TestTheReferenceLibraryTakesOurSignature(t *testing.T) {
 	defer server.Close()
 	body, err := notify.Body(notify.Webhook, message)
 	require.NoError(t, err)
-	outcome := newSender(t, "").Send(context.Background(), notify.Target{Kind: notify.Webhook, URL: server.URL, Secret: whsec}, id, body)
+	outcome := newSender(t, "").Send(context.Background(),
+		notify.Target{Kind: notify.Webhook, URL: server.URL, Secret: whsec}, id, body)
 	require.Equal(t, notify.Outcome{Status: 200}, outcome)
 	require.Equal(t, []error{nil}, failed)
 }
@@ -172,7 +178,8 @@ func TestHowChatProgramsAnswer(t *testing.T) {
 	send := func(kind notify.Kind, secret string) notify.Outcome {
 		body, err := notify.Body(kind, message)
 		require.NoError(t, err)
-		return sender.Send(context.Background(), notify.Target{Kind: kind, URL: server.URL + "/robot/send?access_token=tokentoken", Secret: secret}, uuid.New(), body)
+		return sender.Send(context.Background(),
+			notify.Target{Kind: kind, URL: server.URL + "/robot/send?access_token=tokentoken", Secret: secret}, uuid.New(), body)
 	}
 	answer = `{"errcode":0,"errmsg":"ok"}`
 	require.Empty(t, send(notify.DingTalk, "SECsecret").Error)
@@ -211,7 +218,8 @@ func TestTheGuardHoldsForMessages(t *testing.T) {
 	require.NoError(t, err)
 	sender, err := notify.NewSender(strict, "", "")
 	require.NoError(t, err)
-	outcome := sender.Send(context.Background(), notify.Target{Kind: notify.Webhook, URL: "http://127.0.0.1:9/hook-of-secret"}, uuid.New(), []byte("{}"))
+	outcome := sender.Send(context.Background(),
+		notify.Target{Kind: notify.Webhook, URL: "http://127.0.0.1:9/hook-of-secret"}, uuid.New(), []byte("{}"))
 	require.Equal(t, "the address is not allowed; see NOTIFY_ALLOWLIST", outcome.Error)
 }
 

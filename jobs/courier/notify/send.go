@@ -72,9 +72,11 @@ func NewSender(allowed *guard.Guard, smtpURL, smtpFrom string) (*Sender, error) 
 	u, err := url.Parse(smtpURL)
 	// the error's own text contains the URL with the password
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || smtpFrom == "" {
-		return nil, errors.New("SMTP_URL must be smtp:// or smtps://user:password@host:port, and SMTP_FROM must be set as well")
+		return nil,
+			errors.New("SMTP_URL must be smtp:// or smtps://user:password@host:port, and SMTP_FROM must be set as well")
 	}
-	server := &mailServer{host: u.Hostname(), from: smtpFrom, user: u.User.Username(), isSMTPS: u.Scheme == "smtps", port: mail.DefaultPortTLS}
+	server := &mailServer{host: u.Hostname(), from: smtpFrom, user: u.User.Username(), isSMTPS: u.Scheme == "smtps",
+		port: mail.DefaultPortTLS}
 	server.password, _ = u.User.Password()
 	if server.isSMTPS {
 		server.port = mail.DefaultPortSSL
@@ -301,12 +303,14 @@ func (s *Sender) sendMail(ctx context.Context, to Target, id uuid.UUID, body []b
 	message.SetMessageIDWithValue(WebhookID(id) + "@wending")
 	message.SetDateWithValue(s.now())
 	message.SetBodyString(mail.TypeTextPlain, text.Text)
-	options := []mail.Option{mail.WithPort(s.mail.port), mail.WithTimeout(Timeout), mail.WithTLSPolicy(mail.TLSOpportunistic)}
+	options := []mail.Option{mail.WithPort(s.mail.port), mail.WithTimeout(Timeout),
+		mail.WithTLSPolicy(mail.TLSOpportunistic)}
 	if s.mail.isSMTPS {
 		options = append(options, mail.WithSSL())
 	}
 	if s.mail.user != "" {
-		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(s.mail.user), mail.WithPassword(s.mail.password))
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(s.mail.user),
+			mail.WithPassword(s.mail.password))
 	}
 	client, err := mail.NewClient(s.mail.host, options...)
 	if err == nil {

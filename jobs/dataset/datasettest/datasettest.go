@@ -32,16 +32,21 @@ func Workbook(t testing.TB, sheets []string, parts map[string]string) []byte {
 	var list, relations strings.Builder
 	for n, part := range sheets {
 		fmt.Fprintf(&list, `<sheet name="S%d" sheetId="%d" r:id="rId%d"/>`, n+1, n+1, n+1)
-		fmt.Fprintf(&relations, `<Relationship Id="rId%d" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/%s"/>`, n+1, part)
+		fmt.Fprintf(&relations,
+			`<Relationship Id="rId%d" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/%s"/>`, n+1, part)
 	}
-	relations.WriteString(`<Relationship Id="st" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/sharedStrings" Target="sharedStrings.xml"/>`)
+	relations.WriteString(
+		`<Relationship Id="st" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/sharedStrings" Target="sharedStrings.xml"/>`)
 	all := map[string]string{
 		"[Content_Types].xml": XMLHead + `<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>`,
 		"_rels/.rels": XMLHead + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">` +
 			`<Relationship Id="r" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>`,
-		"xl/workbook.xml": XMLHead + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets>` +
+		"xl/workbook.xml": XMLHead +
+			`<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets>` +
 			list.String() + `</sheets></workbook>`,
-		"xl/_rels/workbook.xml.rels": XMLHead + `<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">` + relations.String() + `</Relationships>`,
+		"xl/_rels/workbook.xml.rels": XMLHead +
+			`<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">` + relations.String() +
+			`</Relationships>`,
 	}
 	for name, part := range parts {
 		all[name] = part
@@ -68,14 +73,16 @@ func Sheet(t testing.TB, rows string) []byte {
 func BIFF(t testing.TB, sheets int, globals, sheet []byte) []byte {
 	t.Helper()
 	record := func(kind uint16, data ...byte) []byte {
-		return append(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, kind), uint16(len(data))), data...)
+		return append(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, kind), uint16(len(data))),
+			data...)
 	}
 	bof := record(0x0809, 0, 6, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 	boundSize := 4 + 8 + 2
 	offset := len(bof) + sheets*boundSize + len(globals) + 4
 	stream := slices.Clone(bof)
 	for range sheets {
-		stream = append(stream, record(0x0085, append(binary.LittleEndian.AppendUint32(nil, uint32(offset)), 0, 0, 2, 0, 'S', '1')...)...)
+		stream = append(stream, record(0x0085,
+			append(binary.LittleEndian.AppendUint32(nil, uint32(offset)), 0, 0, 2, 0, 'S', '1')...)...)
 	}
 	stream = append(append(stream, globals...), record(0x000A)...)
 	require.Len(t, stream, offset)
@@ -155,7 +162,8 @@ func compound(stream []byte) []byte {
 }
 
 func biffRecord(kind uint16, data []byte) []byte {
-	return append(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, kind), uint16(len(data))), data...)
+	return append(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, kind), uint16(len(data))),
+		data...)
 }
 
 // label returns a cell with its own text.
@@ -194,7 +202,8 @@ func Hostile(t testing.TB) []File {
 	shared := func(items string) []byte {
 		return Workbook(t, []string{"sheet1.xml"}, map[string]string{
 			"xl/worksheets/sheet1.xml": SheetHead + refRow + SheetTail,
-			"xl/sharedStrings.xml":     XMLHead + `<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">` + items + `</sst>`,
+			"xl/sharedStrings.xml": XMLHead + `<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">` +
+				items + `</sst>`,
 		})
 	}
 	var pieces, wide []byte
@@ -207,16 +216,22 @@ func Hostile(t testing.TB) []File {
 	}
 	deep := strings.Repeat("<a>", 1<<20)
 	return []File{
-		{"long_name.csv", []byte("question,standard_answer," + strings.Repeat("n", 4_800_000) + "\n" + strings.Repeat("q,a,v\n", 1000)), dataset.CodeSchemaInvalid},
-		{"commas_header_then_5MB.csv", []byte("question,standard_answer\n" + strings.Repeat(",", 5_200_000)), dataset.CodeTooComplex},
-		{"commas_in_header_5MB.csv", []byte("question,standard_answer" + strings.Repeat(",", 5_200_000)), dataset.CodeTooComplex},
-		{"junk_part_in_3000_sheets.xlsx", Workbook(t, refs(3000), map[string]string{"xl/worksheets/sheet1.xml": SheetHead + SheetTail + junk}), dataset.CodeUnreadable},
-		{"junk_part_in_2_sheets.xlsx", Workbook(t, refs(2), map[string]string{"xl/worksheets/sheet1.xml": SheetHead + junk + SheetTail}), dataset.CodeUnreadable},
+		{"long_name.csv", []byte("question,standard_answer," + strings.Repeat("n", 4_800_000) + "\n" +
+			strings.Repeat("q,a,v\n", 1000)), dataset.CodeSchemaInvalid},
+		{"commas_header_then_5MB.csv", []byte("question,standard_answer\n" + strings.Repeat(",", 5_200_000)),
+			dataset.CodeTooComplex},
+		{"commas_in_header_5MB.csv", []byte("question,standard_answer" + strings.Repeat(",", 5_200_000)),
+			dataset.CodeTooComplex},
+		{"junk_part_in_3000_sheets.xlsx", Workbook(t, refs(3000),
+			map[string]string{"xl/worksheets/sheet1.xml": SheetHead + SheetTail + junk}), dataset.CodeUnreadable},
+		{"junk_part_in_2_sheets.xlsx", Workbook(t, refs(2),
+			map[string]string{"xl/worksheets/sheet1.xml": SheetHead + junk + SheetTail}), dataset.CodeUnreadable},
 		{"junk_part.xlsx", Sheet(t, junk), dataset.CodeTooComplex},
 		{"sheets_20000.xlsx", Workbook(t, manySheets, manyParts), dataset.CodeTooComplex},
 		{"blank_cells_to_XFD.xlsx", Sheet(t, styled(380)), dataset.CodeTooComplex},
 		{"shared_strings_60MB.xlsx", shared(strings.Repeat("<si/>", 12<<20)), dataset.CodeTooComplex},
-		{"shared_rich_60MB.xlsx", shared("<si>" + strings.Repeat("<r><t>x</t></r>", 4<<20) + "</si>"), dataset.CodeTooComplex},
+		{"shared_rich_60MB.xlsx", shared("<si>" + strings.Repeat("<r><t>x</t></r>", 4<<20) + "</si>"),
+			dataset.CodeTooComplex},
 		{"shared_one_60MB.xlsx", shared("<si><t>" + strings.Repeat("x", 60<<20) + "</t></si>"), dataset.CodeTooComplex},
 		{"attributes_60MB.xlsx", Sheet(t, "<row "+strings.Repeat(`a="" `, 12<<20)+"/>"), dataset.CodeTooComplex},
 		{"deep_xml.xlsx", Sheet(t, deep), dataset.CodeTooComplex},
@@ -248,7 +263,8 @@ func Amplified(t testing.TB, columns, rows, size int) []byte {
 	}
 	return Workbook(t, []string{"sheet1.xml"}, map[string]string{
 		"xl/worksheets/sheet1.xml": SheetHead + sheet.String() + SheetTail,
-		"xl/sharedStrings.xml": XMLHead + `<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>question</t></si><si><t>standard_answer</t></si><si><t>` +
+		"xl/sharedStrings.xml": XMLHead +
+			`<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>question</t></si><si><t>standard_answer</t></si><si><t>` +
 			strings.Repeat("x", size) + `</t></si></sst>`,
 	})
 }

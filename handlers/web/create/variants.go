@@ -1,4 +1,4 @@
-package web
+package create
 
 import (
 	"cmp"
@@ -41,7 +41,8 @@ const agentsKind = "agents"
 
 // addReferences adds to a form's fields the library entries that a task uses, and returns the names of those that
 // are no longer offered.
-func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
+func (h *Forms) addReferences(ctx context.Context, source db.Task,
+	values map[string]string) (gone []string, err error) {
 	values["form"] = taskpages.CompareForm
 	var models, agents, prompts []string
 	for _, target := range source.Targets {
@@ -49,9 +50,9 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 			continue
 		}
 		reference, list := library.Reference{ID: *target.LibraryID}, &agents
-		find := p.Library.AgentTarget
+		find := h.Library.AgentTarget
 		if target.Kind == db.TargetModel {
-			list, find = &models, p.Library.ModelTarget
+			list, find = &models, h.Library.ModelTarget
 		}
 		_, _, err := find(ctx, source.Scope(), reference)
 		switch {
@@ -67,7 +68,8 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 		if variant.Target != 1 || variant.PromptID == nil {
 			continue
 		}
-		_, err := p.Library.Prompt(ctx, request.ScopeOf(ctx), library.Reference{ID: *variant.PromptID, Version: *variant.PromptVersion})
+		_, err := h.Library.Prompt(ctx, request.ScopeOf(ctx),
+			library.Reference{ID: *variant.PromptID, Version: *variant.PromptVersion})
 		switch {
 		case errors.Is(err, library.ErrUnknownReference):
 			name, _, _ := strings.Cut(variant.Name, " × ")
@@ -78,14 +80,15 @@ func (p *Pages) addReferences(ctx context.Context, source db.Task, values map[st
 			prompts = append(prompts, fmt.Sprintf("%s@%d", variant.PromptID, *variant.PromptVersion))
 		}
 	}
-	values["models"], values["agents"], values["prompts"] = strings.Join(models, ","), strings.Join(agents, ","), strings.Join(prompts, ",")
+	values["models"], values["agents"], values["prompts"] = strings.Join(models, ","), strings.Join(agents, ","),
+		strings.Join(prompts, ",")
 	return gone, nil
 }
 
 // addSaved adds the saved agents and datasets that a form offers.
-func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskpages.Form) error {
+func (h *Forms) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskpages.Form) error {
 	if !s.isComparison() { // where they are listed with checkboxes
-		agents, _, err := p.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+		agents, _, err := h.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 		if err != nil {
 			return err
 		}
@@ -94,13 +97,13 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 		}
 	}
 	var err error
-	if view.SavedDatasets, err = p.savedDatasets(ctx, locale, s.Value("dataset")); err != nil {
+	if view.SavedDatasets, err = h.savedDatasets(ctx, locale, s.Value("dataset")); err != nil {
 		return err
 	}
-	if view.Evaluators, err = p.savedEvaluators(ctx, locale, s.List("evaluators")); err != nil {
+	if view.Evaluators, err = h.SavedEvaluators(ctx, locale, s.List("evaluators")); err != nil {
 		return err
 	}
-	channels, _, err := p.Library.Entries.Channels.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+	channels, _, err := h.Library.Entries.Channels.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return err
 	}
@@ -110,20 +113,22 @@ func (p *Pages) addSaved(ctx context.Context, locale text.Locale, s *submission,
 			isChosen = slices.Contains(s.List("channels"), one.ID.String())
 		}
 		view.Channels = append(view.Channels, taskpages.TargetChoice{
-			Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("channel.kind." + one.Kind), HasFailed: one.HasFailed(), IsChosen: isChosen,
+			Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("channel.kind." + one.Kind),
+			HasFailed: one.HasFailed(), IsChosen: isChosen,
 		})
 	}
-	if view.Groupers, err = p.savedModels(ctx); err != nil {
+	if view.Groupers, err = h.SavedModels(ctx); err != nil {
 		return err
 	}
-	view.Agent, view.Dataset, view.Grouper, view.Gone = s.Value("agents"), s.Value("dataset"), s.Value("meaning_model"), s.gone
+	view.Agent, view.Dataset, view.Grouper, view.Gone = s.Value("agents"), s.Value("dataset"),
+		s.Value("meaning_model"), s.gone
 	return nil
 }
 
 // savedDatasets returns the saved datasets with their versions, the newest first if there are several. The chosen
 // version is included, however old it is.
-func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen string) (choices []ui.Choice, err error) {
-	datasets, _, err := p.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+func (h *Forms) savedDatasets(ctx context.Context, locale text.Locale, chosen string) (choices []ui.Choice, err error) {
+	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
 	}
@@ -131,13 +136,14 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	for n, one := range datasets {
 		ids[n] = one.ID
 	}
-	earlier, err := p.Library.Entries.EarlierDatasets(ctx, request.ScopeOf(ctx), ids...)
+	earlier, err := h.Library.Entries.EarlierDatasets(ctx, request.ScopeOf(ctx), ids...)
 	if err != nil {
 		return nil, err
 	}
 	for _, one := range datasets {
 		choice := func(value string, version entries.DatasetVersion) ui.Choice {
-			made := ui.Choice{Value: value, Label: locale.Text("create.saved.items", "Name", one.Name, "Version", version.Version, "Count", version.TotalItems)}
+			made := ui.Choice{Value: value, Label: locale.Text("create.saved.items", "Name", one.Name, "Version",
+				version.Version, "Count", version.TotalItems)}
 			if len(earlier[one.ID]) > 0 {
 				made.Group = one.Name
 			}
@@ -159,7 +165,7 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	if err != nil {
 		return choices, nil //nolint:nilerr // the field shows the fault
 	}
-	one, err := p.Library.Dataset(ctx, request.ScopeOf(ctx), reference)
+	one, err := h.Library.Dataset(ctx, request.ScopeOf(ctx), reference)
 	if errors.Is(err, library.ErrUnknownReference) {
 		return choices, nil
 	}
@@ -167,14 +173,16 @@ func (p *Pages) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	return append(choices, ui.Choice{Value: chosen, Label: label}), err
 }
 
-// savedEvaluators returns the saved evaluators, the chosen ones first and in their chosen version.
-func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen []string) (choices []taskpages.TargetChoice, err error) {
-	evaluators, _, err := p.Library.Entries.Evaluators.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+// SavedEvaluators returns the saved evaluators, the chosen ones first and in their chosen version.
+func (h *Forms) SavedEvaluators(ctx context.Context, locale text.Locale,
+	chosen []string) (choices []taskpages.TargetChoice, err error) {
+	evaluators, _, err := h.Library.Entries.Evaluators.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
 	}
 	for _, one := range evaluators {
-		choice := taskpages.TargetChoice{Reference: one.ID.String(), Name: one.Name, Detail: locale.Text("evaluator.kind." + one.Rule)}
+		choice := taskpages.TargetChoice{Reference: one.ID.String(), Name: one.Name,
+			Detail: locale.Text("evaluator.kind." + one.Rule)}
 		for _, reference := range chosen {
 			if id, version, hasVersion := strings.Cut(reference, "@"); id == choice.Reference {
 				choice.IsChosen = true
@@ -190,9 +198,9 @@ func (p *Pages) savedEvaluators(ctx context.Context, locale text.Locale, chosen 
 	return choices, nil
 }
 
-// savedModels returns the saved models, with their providers and prices.
-func (p *Pages) savedModels(ctx context.Context) (choices []ui.Choice, err error) {
-	models, _, err := p.Library.Entries.Models.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+// SavedModels returns the saved models, with their providers and prices.
+func (h *Forms) SavedModels(ctx context.Context) (choices []ui.Choice, err error) {
+	models, _, err := h.Library.Entries.Models.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
 	}
@@ -211,14 +219,14 @@ func modelDetail(model entries.Model) string {
 	return detail
 }
 
-// addGrouper adds the model that groups a task's answers by meaning to a form's fields, and returns its name if it is no longer
-// offered.
-func (p *Pages) addGrouper(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
+// addGrouper adds the model that groups a task's answers by meaning to a form's fields, and returns its name if it is
+// no longer offered.
+func (h *Forms) addGrouper(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
 	grouper := source.Grouper()
 	if grouper == nil || grouper.LibraryID == nil {
 		return nil, nil
 	}
-	_, _, err = p.Library.ModelTarget(ctx, request.ScopeOf(ctx), library.Reference{ID: *grouper.LibraryID})
+	_, _, err = h.Library.ModelTarget(ctx, request.ScopeOf(ctx), library.Reference{ID: *grouper.LibraryID})
 	if errors.Is(err, library.ErrUnknownReference) {
 		return []string{grouper.Name}, nil
 	}
@@ -229,10 +237,12 @@ func (p *Pages) addGrouper(ctx context.Context, source db.Task, values map[strin
 }
 
 // addEvaluators adds a task's evaluators to a form's fields, and returns the names of those that are no longer offered.
-func (p *Pages) addEvaluators(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
+func (h *Forms) addEvaluators(ctx context.Context, source db.Task,
+	values map[string]string) (gone []string, err error) {
 	var references []string
 	for _, evaluator := range source.Evaluators {
-		_, err := p.Library.Evaluator(ctx, request.ScopeOf(ctx), library.Reference{ID: evaluator.EvaluatorID, Version: evaluator.Version})
+		_, err := h.Library.Evaluator(ctx, request.ScopeOf(ctx),
+			library.Reference{ID: evaluator.EvaluatorID, Version: evaluator.Version})
 		switch {
 		case errors.Is(err, library.ErrUnknownReference):
 			gone = append(gone, evaluator.Name)
@@ -247,25 +257,25 @@ func (p *Pages) addEvaluators(ctx context.Context, source db.Task, values map[st
 }
 
 // renderComparison shows the form for a comparison.
-func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form taskpages.Form) error {
+func (h *Forms) renderComparison(c echo.Context, status int, s *submission, form taskpages.Form) error {
 	ctx := c.Request().Context()
 	view := taskpages.Compare{Form: form}
 	var err error
-	if view.Estimate, err = p.estimated(c, s); err != nil {
+	if view.Estimate, err = h.estimated(c, s); err != nil {
 		return err
 	}
 	s.Release() // a slow client may take long to read the response
-	if view.Prompts, err = p.promptChoices(ctx, pages.Locale(c), s.List("prompts")); err != nil {
+	if view.Prompts, err = h.promptChoices(ctx, pages.Locale(c), s.List("prompts")); err != nil {
 		return err
 	}
-	models, _, err := p.Library.Entries.Models.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+	models, _, err := h.Library.Entries.Models.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return err
 	}
 	for _, one := range models {
 		view.Models = append(view.Models, targetChoice(one.Entry, modelDetail(one), one.Test, s.List("models")))
 	}
-	agents, _, err := p.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+	agents, _, err := h.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return err
 	}
@@ -281,10 +291,11 @@ func (p *Pages) renderComparison(c echo.Context, status int, s *submission, form
 			return cmp.Or(chosenFirst(a.IsChosen, b.IsChosen), chosenFirst(b.HasFailed, a.HasFailed))
 		})
 	}
-	return pages.Render(c, status, taskpages.ComparePage(p.compareFrame(c, s), view))
+	return pages.Render(c, status, taskpages.ComparePage(h.compareFrame(c, s), view))
 }
 
-// listedVariants is how many variants an estimate lists: more than a task may have, so that one can see which are too many.
+// listedVariants is how many variants an estimate lists: more than a task may have, so that one can see which are too
+// many.
 const listedVariants = 100
 
 // chosenFirst orders chosen entries before the others.
@@ -298,26 +309,28 @@ func chosenFirst(a, b bool) int {
 	return 1
 }
 
-func (p *Pages) compareFrame(c echo.Context, s *submission) ui.Frame {
+func (h *Forms) compareFrame(c echo.Context, s *submission) ui.Frame {
 	title := "compare.new.title"
 	if s.isDraft {
 		title = "create.draft.title"
 	}
-	frame := p.formFrame(c, title, ui.SectionTasks)
+	frame := h.formFrame(c, title, ui.SectionTasks)
 	frame.Styles = append(frame.Styles, "library.css")
 	return frame
 }
 
 func targetChoice(entry entries.Entry, detail string, test entries.Test, chosen []string) taskpages.TargetChoice {
 	return taskpages.TargetChoice{
-		Reference: entry.ID.String(), Name: entry.Name, Detail: detail, HasFailed: test.HasFailed(), IsChosen: slices.Contains(chosen, entry.ID.String()),
+		Reference: entry.ID.String(), Name: entry.Name, Detail: detail, HasFailed: test.HasFailed(),
+		IsChosen: slices.Contains(chosen, entry.ID.String()),
 	}
 }
 
 // promptChoices returns the saved prompts with their versions. A chosen prompt without a version means its newest
 // one.
-func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []string) (choices []taskpages.PromptChoice, err error) {
-	prompts, _, err := p.Library.Entries.Prompts.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
+func (h *Forms) promptChoices(ctx context.Context, locale text.Locale,
+	chosen []string) (choices []taskpages.PromptChoice, err error) {
+	prompts, _, err := h.Library.Entries.Prompts.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +338,7 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 	for n, one := range prompts {
 		ids[n] = one.ID
 	}
-	versions, err := p.Library.Entries.PromptNotes(ctx, request.ScopeOf(ctx), ids...)
+	versions, err := h.Library.Entries.PromptNotes(ctx, request.ScopeOf(ctx), ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +352,8 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 				note = line
 			}
 			isChosen := slices.Contains(chosen, reference) || n == 0 && slices.Contains(chosen, one.ID.String())
-			choice.Versions = append(choice.Versions, taskpages.VersionChoice{Reference: reference, Number: version.Version, Note: note, IsChosen: isChosen})
+			choice.Versions = append(choice.Versions,
+				taskpages.VersionChoice{Reference: reference, Number: version.Version, Note: note, IsChosen: isChosen})
 		}
 		choices = append(choices, choice)
 	}
@@ -351,33 +365,33 @@ func (p *Pages) promptChoices(ctx context.Context, locale text.Locale, chosen []
 }
 
 // estimateComparison shows the size and the expected duration and cost of the comparison that a form describes.
-func (p *Pages) estimateComparison(c echo.Context) error {
+func (h *Forms) estimateComparison(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return err
 	}
-	s, err := p.check(c, submitted.With("form", taskpages.CompareForm))
+	s, err := h.check(c, submitted.With("form", taskpages.CompareForm))
 	if err != nil {
 		return err
 	}
-	s, preview := p.preview(c, s)
+	s, preview := h.preview(c, s)
 	if request.IsFragment(c.Request()) {
-		estimate, err := p.estimated(c, s)
+		estimate, err := h.estimated(c, s)
 		if err != nil {
 			return err
 		}
 		return pages.Render(c, http.StatusOK, taskpages.EstimatePart(estimate))
 	}
-	view, err := p.formView(c, s)
+	view, err := h.formView(c, s)
 	if err != nil {
 		return err
 	}
 	view.Preview = preview
-	return p.renderForm(c, http.StatusOK, s, view)
+	return h.renderForm(c, http.StatusOK, s, view)
 }
 
 // estimated returns the estimate for the task of a form, as far as the form is filled in.
-func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, error) {
+func (h *Forms) estimated(c echo.Context, s *submission) (taskpages.Estimated, error) {
 	l, n := pages.Locale(c), s.task
 	e := taskpages.Estimated{Runs: n.RunsPerItem, Calls: n.Calls(), JudgeCalls: n.JudgeCalls()}
 	if n.VariantCount() <= listedVariants {
@@ -387,7 +401,8 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, e
 		e.Questions = len(n.Dataset.Rows)
 	}
 	typed := map[string]bool{"agent_api_url": s.Value("agent_api_url") != ""}
-	for _, name := range []string{"prompts", "models", "agents", "dataset", "evaluators", "rate_limit", "runs_per_item", "concurrency", "agent_api_headers", "extra_payload"} {
+	for _, name := range []string{"prompts", "models", "agents", "dataset", "evaluators", "rate_limit", "runs_per_item",
+		"concurrency", "agent_api_headers", "extra_payload"} {
 		typed[name] = true
 	}
 	for _, f := range s.faults {
@@ -401,7 +416,7 @@ func (p *Pages) estimated(c echo.Context, s *submission) (taskpages.Estimated, e
 	if len(e.Problems) > 0 || e.Calls == 0 {
 		return e, nil
 	}
-	estimate, err := p.Tasks.Estimate(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
+	estimate, err := h.Tasks.Estimate(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
 	if err != nil {
 		return e, err
 	}
@@ -439,8 +454,8 @@ func significant(cost decimal.Decimal) int32 {
 }
 
 // saveTypedAgent saves the agent of a form that is being filled in.
-func (p *Pages) saveTypedAgent(c echo.Context) error {
-	s, err := p.readSubmission(c)
+func (h *Forms) saveTypedAgent(c echo.Context) error {
+	s, err := h.readSubmission(c)
 	if err != nil {
 		return err
 	}
@@ -454,7 +469,7 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 		if s.Value("extra_payload") == "" {
 			typed.Payload = nil
 		}
-		row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), typed)
+		row, err := h.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), typed)
 		if err != nil {
 			return err
 		}
@@ -464,12 +479,12 @@ func (p *Pages) saveTypedAgent(c echo.Context) error {
 }
 
 // saveAgentOf saves the agent whose address was typed into a task.
-func (p *Pages) saveAgentOf(c echo.Context) error {
-	task, err := p.task(c)
+func (h *Forms) saveAgentOf(c echo.Context) error {
+	task, err := request.Task(c.Request().Context(), h.Store, c.Param("taskId"))
 	if err != nil {
 		return err
 	}
-	n, err := p.Tasks.CopySettings(c.Request().Context(), task)
+	n, err := h.Tasks.CopySettings(c.Request().Context(), task)
 	if err != nil {
 		return err
 	}
@@ -477,7 +492,7 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 		return request.NewFault(request.CodeNotFound)
 	}
 	n.Payload = nil // the payload may be secret, and the library shows payloads
-	row, err := p.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
+	row, err := h.Library.SaveTyped(c.Request().Context(), request.ScopeOf(c.Request().Context()), n)
 	if err != nil {
 		return err
 	}
@@ -485,28 +500,31 @@ func (p *Pages) saveAgentOf(c echo.Context) error {
 }
 
 // startDemoComparison compares two prompts on the two models that the demo plays.
-func (p *Pages) startDemoComparison(c echo.Context) error {
-	if p.DemoModelsURL == "" {
+func (h *Forms) startDemoComparison(c echo.Context) error {
+	if h.DemoModelsURL == "" {
 		return request.NewFault(request.CodeNotFound)
 	}
 	const name = "sample.csv"
 	l := pages.Locale(c)
-	id, err := p.Library.CreateDemo(c.Request().Context(), request.ScopeOf(c.Request().Context()), pages.Actor(c), library.Demo{
-		BaseURL: p.DemoModelsURL, Headers: guard.Ticket(p.DemoTicket), Questions: tasks.File{Name: name, Content: static.Content(name)},
-		TaskName: l.Text("demo.task"), ProviderName: l.Text("demo.provider"), Currency: "CNY",
-		Models: []library.DemoModel{
-			{Name: l.Text("demo.large"), ID: "demo-large", InputPrice: "8", OutputPrice: "24"},
-			{Name: l.Text("demo.small"), ID: "demo-small", InputPrice: "0.5", OutputPrice: "1.5"},
-		},
-		EvaluatorName: l.Text("demo.evaluator"),
-		Judge:         library.DemoModel{Name: l.Text("demo.judge.model"), ID: "demo-judge", InputPrice: "1", OutputPrice: "3"},
-		JudgeName:     l.Text("demo.judge"), JudgePrompt: evaluate.DefaultJudgePrompt(l.Lang != "en"),
-		// The demo's models recognise "只回答" in the first prompt.
-		Prompts: []library.DemoPrompt{
-			{Name: l.Text("demo.short"), System: "只回答最后的结果，不要解释。", User: "{{question}}"},
-			{Name: l.Text("demo.reasoned"), System: "请先分析，再给出结论。", User: "{{question}}"},
-		},
-	})
+	id, err := h.Library.CreateDemo(c.Request().Context(), request.ScopeOf(c.Request().Context()), pages.Actor(c),
+		library.Demo{
+			BaseURL: h.DemoModelsURL, Headers: guard.Ticket(h.DemoTicket),
+			Questions: tasks.File{Name: name, Content: static.Content(name)},
+			TaskName:  l.Text("demo.task"), ProviderName: l.Text("demo.provider"), Currency: "CNY",
+			Models: []library.DemoModel{
+				{Name: l.Text("demo.large"), ID: "demo-large", InputPrice: "8", OutputPrice: "24"},
+				{Name: l.Text("demo.small"), ID: "demo-small", InputPrice: "0.5", OutputPrice: "1.5"},
+			},
+			EvaluatorName: l.Text("demo.evaluator"),
+			Judge: library.DemoModel{Name: l.Text("demo.judge.model"), ID: "demo-judge", InputPrice: "1",
+				OutputPrice: "3"},
+			JudgeName: l.Text("demo.judge"), JudgePrompt: evaluate.DefaultJudgePrompt(l.Lang != "en"),
+			// The demo's models recognise "只回答" in the first prompt.
+			Prompts: []library.DemoPrompt{
+				{Name: l.Text("demo.short"), System: "只回答最后的结果，不要解释。", User: "{{question}}"},
+				{Name: l.Text("demo.reasoned"), System: "请先分析，再给出结论。", User: "{{question}}"},
+			},
+		})
 	if err != nil {
 		return err
 	}

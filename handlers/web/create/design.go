@@ -1,4 +1,4 @@
-package web
+package create
 
 import (
 	"wending/jobs/tasks"
@@ -14,7 +14,8 @@ func designOf(n tasks.New, e tasks.Estimate) *ui.Design {
 	questions := len(n.Dataset.Rows)
 	d := &ui.Design{
 		Variants: max(1, len(e.Variants)), IsJudged: len(n.Evaluators) > 0, Basis: string(e.Design.Basis()), Of: e.DesignOf,
-		RunsToHalve: e.Design.RunsToHalve(n.RunsPerItem), Between: e.Design.Between, Within: e.Design.WithinA + e.Design.WithinB,
+		RunsToHalve: e.Design.RunsToHalve(n.RunsPerItem), Between: e.Design.Between,
+		Within:      e.Design.WithinA + e.Design.WithinB,
 		OfAgreement: e.Design.OfAgreement, Clusters: float64(e.Clusters) / float64(questions), Currency: e.Currency,
 	}
 	if e.Cost != nil {

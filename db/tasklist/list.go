@@ -1,4 +1,5 @@
-package report
+// Package tasklist reads lists of tasks: filtered, page by page, and shelved by dataset or agent. It changes nothing.
+package tasklist
 
 import (
 	"context"
@@ -11,14 +12,14 @@ import (
 	"wending/db/pg"
 )
 
-// TaskList reads the list of tasks.
-type TaskList struct{ store *db.Store }
+// List reads the list of tasks.
+type List struct{ store *db.Store }
 
-// NewTaskList returns the list of a store.
-func NewTaskList(store *db.Store) TaskList { return TaskList{store} }
+// New returns the list of a store.
+func New(store *db.Store) List { return List{store} }
 
-// TaskFilter narrows a list of tasks; its zero value matches all.
-type TaskFilter struct {
+// Filter narrows a list of tasks; its zero value matches all.
+type Filter struct {
 	Statuses []db.TaskStatus
 	// Drafts adds drafts; WithoutDrafts keeps them out of PENDING.
 	Drafts, WithoutDrafts bool
@@ -38,8 +39,9 @@ type TaskFilter struct {
 }
 
 // IsZero reports whether the filter matches all tasks.
-func (f TaskFilter) IsZero() bool {
-	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil && f.Dataset == (DatasetKey{}) && f.Agent == (AgentKey{})
+func (f Filter) IsZero() bool {
+	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil &&
+		f.Dataset == (DatasetKey{}) && f.Agent == (AgentKey{})
 }
 
 // DatasetKey names a set of questions: a saved dataset or, for uploads, the name of the file.
@@ -72,7 +74,7 @@ func AgentOf(target db.Target) AgentKey {
 
 // where returns the condition on the table t for tasks that match within the scope; its parameters are :project,
 // :statuses, :name, :schedule, :except, :dataset, :file, :agent and :url.
-func (f TaskFilter) where(scope db.Scope) string {
+func (f Filter) where(scope db.Scope) string {
 	const isLaunched = `EXISTS (SELECT FROM launches WHERE task_id = t.id)`
 	var kinds []string
 	if len(f.Statuses) > 0 {
@@ -100,7 +102,8 @@ func (f TaskFilter) where(scope db.Scope) string {
 	}
 	if f.Newest {
 		condition += ` AND (t.schedule_id IS NULL OR NOT EXISTS (
-			SELECT FROM evaluation_tasks later WHERE later.schedule_id = t.schedule_id AND (later.created_at, later.id) > (t.created_at, t.id)))`
+			SELECT FROM evaluation_tasks later WHERE later.schedule_id = t.schedule_id
+			AND (later.created_at, later.id) > (t.created_at, t.id)))`
 	}
 	if f.CopiesOf != uuid.Nil {
 		condition += ` AND t.schedule_id = :schedule`
@@ -118,21 +121,25 @@ func (f TaskFilter) where(scope db.Scope) string {
 		condition += ` AND t.id IN (SELECT task_id FROM task_targets WHERE library_id = :agent AND kind <> 'judge')`
 	}
 	if f.Agent.URL != "" {
-		condition += ` AND EXISTS (SELECT FROM task_targets WHERE task_id = t.id AND library_id IS NULL AND kind = 'url' AND url = :url)`
+		condition += ` AND EXISTS (SELECT FROM task_targets WHERE task_id = t.id AND library_id IS NULL AND kind = 'url'
+			AND url = :url)`
 	}
 	return condition
 }
 
 // arguments are the values of the parameters of where.
-func (f TaskFilter) arguments(scope db.Scope, page db.Page) map[string]any {
+func (f Filter) arguments(scope db.Scope, page db.Page) map[string]any {
 	return map[string]any{
-		"project": scope, "statuses": pq.Array(f.Statuses), "name": pg.Containing(f.NameContains), "except": f.Except, "schedule": f.CopiesOf,
-		"dataset": f.Dataset.ID, "file": f.Dataset.File, "agent": f.Agent.ID, "url": f.Agent.URL, "size": page.Size, "offset": page.Offset(),
+		"project": scope, "statuses": pq.Array(f.Statuses), "name": pg.Containing(f.NameContains), "except": f.Except,
+		"schedule": f.CopiesOf,
+		"dataset":  f.Dataset.ID, "file": f.Dataset.File, "agent": f.Agent.ID, "url": f.Agent.URL, "size": page.Size,
+		"offset": page.Offset(),
 	}
 }
 
 // Tasks returns one page of the tasks that match, newest first, and how many match in all.
-func (l TaskList) Tasks(ctx context.Context, scope db.Scope, filter TaskFilter, page db.Page) (tasks []db.Task, total int, err error) {
+func (l List) Tasks(ctx context.Context, scope db.Scope, filter Filter,
+	page db.Page) (tasks []db.Task, total int, err error) {
 	// Searching names reads every task, so page and count share one statement. Without a search, separate
 	// statements use indexes.
 	once := "NOT MATERIALIZED"
@@ -162,21 +169,22 @@ func (l TaskList) Tasks(ctx context.Context, scope db.Scope, filter TaskFilter, 
 }
 
 // HasTasks reports whether any task exists.
-func (l TaskList) HasTasks(ctx context.Context, scope db.Scope) (bool, error) {
+func (l List) HasTasks(ctx context.Context, scope db.Scope) (bool, error) {
 	var has bool
-	err := l.store.Pool().GetContext(ctx, &has, `SELECT EXISTS (SELECT FROM evaluation_tasks WHERE `+db.Within("project_id", "$1")+`)`, scope)
+	err := l.store.Pool().GetContext(ctx, &has,
+		`SELECT EXISTS (SELECT FROM evaluation_tasks WHERE `+db.Within("project_id", "$1")+`)`, scope)
 	return has, pg.Classify("look for tasks", err)
 }
 
-// TaskSeries is a schedule with the copies that it has made.
-type TaskSeries struct {
+// Series is a schedule with the copies that it has made.
+type Series struct {
 	ID     uuid.UUID `db:"id"`
 	Name   string    `db:"name"`
 	Copies int       `db:"copies"`
 }
 
 // SeriesOf returns the schedules that made tasks, by schedule id.
-func (l TaskList) SeriesOf(ctx context.Context, scope db.Scope, tasks []db.Task) (map[uuid.UUID]TaskSeries, error) {
+func (l List) SeriesOf(ctx context.Context, scope db.Scope, tasks []db.Task) (map[uuid.UUID]Series, error) {
 	list := `
 		SELECT s.id, s.name, (SELECT count(*) FROM evaluation_tasks WHERE schedule_id = s.id) AS copies
 		FROM schedules s
@@ -190,11 +198,11 @@ func (l TaskList) SeriesOf(ctx context.Context, scope db.Scope, tasks []db.Task)
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	var found []TaskSeries
+	var found []Series
 	if err := l.store.Pool().SelectContext(ctx, &found, list, pq.Array(ids), scope); err != nil {
 		return nil, pg.Classify("read the schedules of tasks", err)
 	}
-	series := make(map[uuid.UUID]TaskSeries, len(found))
+	series := make(map[uuid.UUID]Series, len(found))
 	for _, one := range found {
 		series[one.ID] = one
 	}

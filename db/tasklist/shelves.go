@@ -1,4 +1,4 @@
-package report
+package tasklist
 
 import (
 	"context"
@@ -79,7 +79,8 @@ const (
 )
 
 // Arranged returns one page of the tasks that match, in an arrangement.
-func (l TaskList) Arranged(ctx context.Context, scope db.Scope, filter TaskFilter, arrangement Arrangement, page db.Page) (Arranged, error) {
+func (l List) Arranged(ctx context.Context, scope db.Scope, filter Filter, arrangement Arrangement,
+	page db.Page) (Arranged, error) {
 	if arrangement == (Arrangement{}) {
 		tasks, total, err := l.Tasks(ctx, scope, filter, page)
 		return Arranged{Tasks: tasks, Total: total}, err
@@ -96,9 +97,11 @@ func (l TaskList) Arranged(ctx context.Context, scope db.Scope, filter TaskFilte
 	}
 	list := `
 		WITH found AS MATERIALIZED (
-			SELECT t.id, t.created_at, ` + shelf + ` AS shelf, ` + keyOfDataset + ` AS dataset FROM evaluation_tasks t WHERE ` + filter.where(scope) + `),
+			SELECT t.id, t.created_at, ` + shelf + ` AS shelf, ` + keyOfDataset + ` AS dataset
+			FROM evaluation_tasks t WHERE ` + filter.where(scope) + `),
 		placed AS MATERIALIZED (
-			SELECT *, row_number() OVER (PARTITION BY dataset ORDER BY created_at DESC, id DESC) AS place, count(*) OVER (PARTITION BY dataset) AS of_dataset
+			SELECT *, row_number() OVER (PARTITION BY dataset ORDER BY created_at DESC, id DESC) AS place,
+			count(*) OVER (PARTITION BY dataset) AS of_dataset
 			FROM found),
 		listed AS MATERIALIZED (
 			SELECT *, count(*) OVER (PARTITION BY shelf) AS of_shelf, max(created_at) OVER (PARTITION BY shelf) AS newest
@@ -107,7 +110,8 @@ func (l TaskList) Arranged(ctx context.Context, scope db.Scope, filter TaskFilte
 		shown AS (
 			SELECT * FROM listed ORDER BY newest DESC, shelf, created_at DESC, id DESC LIMIT :size OFFSET :offset)
 		SELECT (SELECT count(*) FROM listed) AS total,
-			(SELECT coalesce(json_agg(json_build_object('ID', s.id, 'Shelf', s.shelf, 'OfShelf', s.of_shelf, 'OfDataset', s.of_dataset, 'Earlier', ARRAY(
+			(SELECT coalesce(json_agg(json_build_object('ID', s.id, 'Shelf', s.shelf, 'OfShelf', s.of_shelf, 'OfDataset',
+			s.of_dataset, 'Earlier', ARRAY(
 					SELECT p.id FROM placed p WHERE p.dataset = s.dataset AND p.place > 1 ORDER BY p.place LIMIT :earlier))
 				ORDER BY s.newest DESC, s.shelf, s.created_at DESC, s.id DESC), '[]')
 			FROM shown s) AS rows`
@@ -132,8 +136,8 @@ func (l TaskList) Arranged(ctx context.Context, scope db.Scope, filter TaskFilte
 	return arranged, err
 }
 
-// shelvedTask is a task of an arranged page. OfShelf and OfDataset count the listed tasks of its group and all that match on
-// its questions.
+// shelvedTask is a task of an arranged page. OfShelf and OfDataset count the listed tasks of its group and all that
+// match on its questions.
 type shelvedTask struct {
 	ID                 uuid.UUID
 	Shelf              string
@@ -142,7 +146,7 @@ type shelvedTask struct {
 }
 
 // shelve reads the tasks of an arranged page.
-func (l TaskList) shelve(ctx context.Context, scope db.Scope, rows []shelvedTask) (arranged Arranged, err error) {
+func (l List) shelve(ctx context.Context, scope db.Scope, rows []shelvedTask) (arranged Arranged, err error) {
 	arranged.Shelves, arranged.Earlier = map[uuid.UUID]Shelf{}, map[uuid.UUID]EarlierTasks{}
 	var ids, earlier []uuid.UUID
 	place := map[uuid.UUID]int{}
@@ -175,9 +179,10 @@ func (l TaskList) shelve(ctx context.Context, scope db.Scope, rows []shelvedTask
 }
 
 // inShort reads tasks in short, by their ids.
-func (l TaskList) inShort(ctx context.Context, scope db.Scope, ids []uuid.UUID) (map[uuid.UUID]EarlierTask, error) {
+func (l List) inShort(ctx context.Context, scope db.Scope, ids []uuid.UUID) (map[uuid.UUID]EarlierTask, error) {
 	read := `
-		SELECT id, task_name, status, created_at, CAST(statistics ->> 'agreement' AS float8) AS agreement, CAST(statistics ->> 'pass_rate' AS float8) AS pass_rate
+		SELECT id, task_name, status, created_at, CAST(statistics ->> 'agreement' AS float8) AS agreement,
+		CAST(statistics ->> 'pass_rate' AS float8) AS pass_rate
 		FROM evaluation_tasks
 		WHERE id = ANY ($1) AND ` + db.Within("project_id", "$2")
 	if len(ids) == 0 {
@@ -194,7 +199,8 @@ func (l TaskList) inShort(ctx context.Context, scope db.Scope, ids []uuid.UUID) 
 	return tasks, nil
 }
 
-// ReviewProgress is how many of a task's questions people have judged, and how many of them failed somebody's judgement.
+// ReviewProgress is how many of a task's questions people have judged, and how many of them failed somebody's
+// judgement.
 type ReviewProgress struct {
 	TaskID uuid.UUID `db:"task_id"`
 	Judged int       `db:"judged"`
@@ -202,9 +208,11 @@ type ReviewProgress struct {
 }
 
 // ReviewProgress reads how far the reviews of tasks are, by task id; tasks that nobody has judged are left out.
-func (l TaskList) ReviewProgress(ctx context.Context, scope db.Scope, tasks []db.Task) (map[uuid.UUID]ReviewProgress, error) {
+func (l List) ReviewProgress(ctx context.Context, scope db.Scope,
+	tasks []db.Task) (map[uuid.UUID]ReviewProgress, error) {
 	read := `
-		SELECT i.task_id, count(DISTINCT v.item_id) AS judged, count(DISTINCT v.item_id) FILTER (WHERE v.verdict = 'FAIL') AS failed
+		SELECT i.task_id, count(DISTINCT v.item_id) AS judged,
+		count(DISTINCT v.item_id) FILTER (WHERE v.verdict = 'FAIL') AS failed
 		FROM evaluation_tasks t
 		JOIN evaluation_items i ON i.task_id = t.id
 		JOIN reviews v ON v.item_id = i.id AND v.is_current AND NOT v.is_withdrawn AND v.run_index IS NULL

@@ -1,4 +1,4 @@
-package db
+package engine
 
 import (
 	"context"
@@ -11,21 +11,15 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"wending/db"
 	"wending/db/pg"
 )
 
-// MaxRuns is the maximum number of runs of a question.
-const MaxRuns = 20
+// Confirmations ask questions again that a comparison shows as changed.
+type Confirmations struct{ db *pg.Pool }
 
-// RunsLeftError means that a question cannot be asked that often again.
-type RunsLeftError struct {
-	// Left is how often all of the questions can.
-	Left int
-}
-
-func (e *RunsLeftError) Error() string {
-	return fmt.Sprintf("the questions have room for %d more runs", e.Left)
-}
+// NewConfirmations returns the confirmations of a store's tasks.
+func NewConfirmations(store *db.Store) Confirmations { return Confirmations{store.Pool()} }
 
 // ConfirmedSide is one side of a comparison.
 type ConfirmedSide struct {
@@ -43,7 +37,7 @@ type Confirmation struct {
 	// Runs is how many more runs each question gets on each side that is asked.
 	Runs int
 	// Launches are the launches to start, by task.
-	Launches map[uuid.UUID]NewLaunch
+	Launches map[uuid.UUID]db.NewLaunch
 }
 
 // firstRuns returns the questions $2 of a task with how many runs of theirs count.
@@ -53,8 +47,8 @@ const firstRuns = `
 	JOIN evaluation_tasks t ON t.id = i.task_id
 	WHERE i.task_id = $1 AND i.id = ANY ($2)`
 
-// conversationsOf are the questions $2 of a task and those of their conversations, with how many runs are planned of each in the
-// variant $3.
+// conversationsOf are the questions $2 of a task and those of their conversations, with how many runs are planned of
+// each in the variant $3.
 const conversationsOf = `
 	SELECT DISTINCT turn.id, greatest(t.runs_per_item, p.runs) AS runs
 	FROM evaluation_items i
@@ -77,28 +71,33 @@ const planMore = `
 const storeConfirmations = `
 	INSERT INTO confirmations (a_item_id, a_variant, b_item_id, b_variant, a_first, a_last, b_first, b_last)
 	SELECT a_item_id, $1, b_item_id, $2, a_first, a_last, b_first, b_last
-	FROM unnest($3::bigint[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::int[]) AS given (a_item_id, b_item_id, a_first, a_last, b_first, b_last)
+	FROM unnest($3::bigint[], $4::bigint[], $5::int[], $6::int[], $7::int[], $8::int[]) AS given (a_item_id, b_item_id,
+	a_first, a_last, b_first, b_last)
 	ORDER BY a_item_id
 	ON CONFLICT (a_item_id, a_variant, b_item_id, b_variant) DO UPDATE
-	SET a_first = excluded.a_first, a_last = excluded.a_last, b_first = excluded.b_first, b_last = excluded.b_last, created_at = now()`
+	SET a_first = excluded.a_first, a_last = excluded.a_last, b_first = excluded.b_first, b_last = excluded.b_last,
+	created_at = now()`
 
-// Confirm plans the runs of a confirmation and starts them. It returns the launches by task. ErrConflict means that a task that is to be
-// asked has not succeeded, a *RunsLeftError that a question has no room for so many runs, and ErrNotFound that there is no such task.
-func (s *Store) Confirm(ctx context.Context, scope Scope, c Confirmation) (launches map[uuid.UUID]uuid.UUID, err error) {
+// Confirm plans the runs of a confirmation and starts them. It returns the launches by task. ErrConflict means that a
+// task that is to be asked has not succeeded, a *db.RunsLeftError that a question has no room for so many runs, and
+// ErrNotFound that there is no such task.
+func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
+	c Confirmation) (launches map[uuid.UUID]uuid.UUID, err error) {
 	launches = map[uuid.UUID]uuid.UUID{}
-	err = s.db.InTx(ctx, "confirm a comparison", func(tx *sqlx.Tx) error {
+	err = f.db.InTx(ctx, "confirm a comparison", func(tx *sqlx.Tx) error {
 		asked := make([]uuid.UUID, 0, len(c.Launches))
 		for id := range c.Launches {
 			asked = append(asked, id)
 		}
-		slices.SortFunc(asked, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) }) // two requests do not wait for each other
+		// two requests do not wait for each other
+		slices.SortFunc(asked, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 		for _, id := range asked {
-			task, err := LockTask(ctx, tx, scope, id)
+			task, err := db.LockTask(ctx, tx, scope, id)
 			if err != nil {
 				return err
 			}
-			if task.Status != TaskSucceeded {
-				return fmt.Errorf("confirm with a task that is %s: %w", task.Status, ErrConflict)
+			if task.Status != db.TaskSucceeded {
+				return fmt.Errorf("confirm with a task that is %s: %w", task.Status, db.ErrConflict)
 			}
 		}
 		var firsts, lasts [2]pq.Int64Array
@@ -107,13 +106,14 @@ func (s *Store) Confirm(ctx context.Context, scope Scope, c Confirmation) (launc
 				return err
 			}
 		}
-		_, err := tx.ExecContext(ctx, storeConfirmations, c.A.Variant, c.B.Variant, pq.Int64Array(c.A.Items), pq.Int64Array(c.B.Items),
+		_, err := tx.ExecContext(ctx, storeConfirmations, c.A.Variant, c.B.Variant, pq.Int64Array(c.A.Items),
+			pq.Int64Array(c.B.Items),
 			firsts[0], lasts[0], firsts[1], lasts[1])
 		if err != nil {
 			return pg.Classify("store the confirmations", err)
 		}
 		for _, id := range asked {
-			if launches[id], err = Extend(ctx, tx, id, c.Launches[id]); err != nil {
+			if launches[id], err = db.Extend(ctx, tx, id, c.Launches[id]); err != nil {
 				return err
 			}
 		}
@@ -123,7 +123,8 @@ func (s *Store) Confirm(ctx context.Context, scope Scope, c Confirmation) (launc
 }
 
 // planConfirmed plans the runs of one side, and returns the first and the last run of each question that counts.
-func planConfirmed(ctx context.Context, tx *sqlx.Tx, side ConfirmedSide, runs int) (firsts, lasts pq.Int64Array, err error) {
+func planConfirmed(ctx context.Context, tx *sqlx.Tx, side ConfirmedSide,
+	runs int) (firsts, lasts pq.Int64Array, err error) {
 	var known []struct {
 		ID   int64 `db:"id"`
 		Runs int   `db:"runs"`
@@ -137,17 +138,17 @@ func planConfirmed(ctx context.Context, tx *sqlx.Tx, side ConfirmedSide, runs in
 	if err != nil {
 		return nil, nil, pg.Classify("read the runs of the questions", err)
 	}
-	byItem, left := map[int64]int{}, MaxRuns
+	byItem, left := map[int64]int{}, db.MaxRuns
 	for _, one := range known {
-		byItem[one.ID], left = one.Runs, min(left, MaxRuns-one.Runs)
+		byItem[one.ID], left = one.Runs, min(left, db.MaxRuns-one.Runs)
 	}
 	if side.IsAsked && left < runs {
-		return nil, nil, &RunsLeftError{left}
+		return nil, nil, &db.RunsLeftError{Left: left}
 	}
 	for _, item := range side.Items {
 		before, isKnown := byItem[item]
 		if !isKnown { // deleted since it was compared
-			return nil, nil, errors.Join(ErrConflict, &NotFoundError{Kind: KindQuestion})
+			return nil, nil, errors.Join(db.ErrConflict, &db.NotFoundError{Kind: db.KindQuestion})
 		}
 		first, last := 1, before
 		if side.IsAsked {

@@ -1,4 +1,4 @@
-package web
+package create
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func (s *submission) problemOf(field string, locale text.Locale) string {
 
 // newTask shows the form for a task: empty, or with the settings and questions of the task that "from" names or the
 // draft that "draft" names.
-func (p *Pages) newTask(c echo.Context) error {
+func (h *Forms) newTask(c echo.Context) error {
 	from, draft := c.QueryParam("from"), c.QueryParam("draft")
 	if from == "" && draft == "" {
 		values := map[string]string{}
@@ -83,9 +83,9 @@ func (p *Pages) newTask(c echo.Context) error {
 				values[name] = c.QueryParam(name)
 			}
 		}
-		return p.showForm(c, form.New(values), nil)
+		return h.showForm(c, form.New(values), nil)
 	}
-	source, err := request.Task(c.Request().Context(), p.Store, from+draft)
+	source, err := request.Task(c.Request().Context(), h.Store, from+draft)
 	if err != nil {
 		return err
 	}
@@ -103,23 +103,23 @@ func (p *Pages) newTask(c echo.Context) error {
 	if submitted.Refused != nil {
 		return submitted.Refused
 	}
-	n, err := p.Tasks.CopySettings(c.Request().Context(), source)
+	n, err := h.Tasks.CopySettings(c.Request().Context(), source)
 	if err != nil {
 		return err
 	}
 	submitted.Values = formValues(n)
 	submitted.Values["dataset_token"] = form.SourceToken
-	gone, err := p.addEvaluators(c.Request().Context(), source, submitted.Values)
+	gone, err := h.addEvaluators(c.Request().Context(), source, submitted.Values)
 	if err != nil {
 		return err
 	}
-	more, err := p.addGrouper(c.Request().Context(), source, submitted.Values)
+	more, err := h.addGrouper(c.Request().Context(), source, submitted.Values)
 	if err != nil {
 		return err
 	}
 	gone = append(gone, more...)
 	if isComparison {
-		more, err := p.addReferences(c.Request().Context(), source, submitted.Values)
+		more, err := h.addReferences(c.Request().Context(), source, submitted.Values)
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (p *Pages) newTask(c echo.Context) error {
 		submitted.Values["from"] = from
 		submitted.Values["task_name"] = form.CopyName(c.Request().Context(), source.Name)
 	}
-	return p.showForm(c, submitted, gone)
+	return h.showForm(c, submitted, gone)
 }
 
 // formValues returns the fields of a form that shows a task. Values that may be secret – headers, payload, the
@@ -145,10 +145,13 @@ func formValues(n tasks.New) map[string]string {
 	}
 	address, _, hasQuery := strings.Cut(n.AgentURL, "?")
 	return map[string]string{
-		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery), "agent_model": n.AgentModel,
-		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds), "max_retries": strconv.Itoa(n.MaxRetries),
+		"task_name": n.Name, "agent_api_url": address, "keep_query": strconv.FormatBool(hasQuery),
+		"agent_model":   n.AgentModel,
+		"runs_per_item": strconv.Itoa(n.RunsPerItem), "timeout_seconds": strconv.Itoa(n.TimeoutSeconds),
+		"max_retries": strconv.Itoa(n.MaxRetries),
 		"concurrency": strconv.Itoa(n.Concurrency), "rate_limit": n.RateLimit, "use_stream": strconv.FormatBool(n.UseStream),
-		"on_turn_failure": string(n.OnTurnFailure), "cluster_by": n.ClusterBy, "adaptive": adaptiveText(n.Adaptive), "max_cost": n.MaxCost, "channels": strings.Join(channels, ","),
+		"on_turn_failure": string(n.OnTurnFailure), "cluster_by": n.ClusterBy, "adaptive": adaptiveText(n.Adaptive),
+		"max_cost": n.MaxCost, "channels": strings.Join(channels, ","),
 	}
 }
 
@@ -162,19 +165,19 @@ func adaptiveText(adaptive *db.Adaptive) string {
 }
 
 // readSubmission reads a form and checks it.
-func (p *Pages) readSubmission(c echo.Context) (*submission, error) {
+func (h *Forms) readSubmission(c echo.Context) (*submission, error) {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
 		return nil, err
 	}
-	return p.check(c, submitted)
+	return h.check(c, submitted)
 }
 
 // check finds what a form is based on – its source, the staged file, the sealed headers – and checks the form.
-func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, error) {
+func (h *Forms) check(c echo.Context, submitted *form.Upload) (*submission, error) {
 	ctx := c.Request().Context()
-	s := &submission{Upload: submitted, headers: p.openHeaders(c, submitted)}
-	rules := form.Rules{CheckURL: p.Check.Task, Library: p.Library, SealedHeaders: s.headers}
+	s := &submission{Upload: submitted, headers: h.openHeaders(c, submitted)}
+	rules := form.Rules{CheckURL: h.Check.Task, Library: h.Library, SealedHeaders: s.headers}
 	if submitted.File != nil || submitted.Value("dataset_token") != "" || submitted.Value("dataset") != "" {
 		if err := submitted.Admit(ctx, pages.Gates(c).Files); err != nil {
 			return nil, err
@@ -187,12 +190,13 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	}
 	var base tasks.New
 	if s.system = submitted.Refused; s.system != nil {
-		base, rules.SealedHeaders = tasks.New{Settings: p.Defaults}, nil
+		base, rules.SealedHeaders = tasks.New{Settings: h.Defaults}, nil
 	} else {
-		base = p.base(ctx, s)
+		base = h.base(ctx, s)
 	}
-	if token := submitted.Value("dataset_token"); submitted.Refused == nil && submitted.File == nil && token != "" && submitted.Value("dataset") == "" {
-		file, err := p.Staging.Get(ctx, pages.Browser(c), token)
+	if token := submitted.Value("dataset_token"); submitted.Refused == nil && submitted.File == nil && token != "" &&
+		submitted.Value("dataset") == "" {
+		file, err := h.Staging.Get(ctx, pages.Browser(c), token)
 		if err != nil {
 			s.system = errors.Join(s.system, err)
 		}
@@ -204,13 +208,13 @@ func (p *Pages) check(c echo.Context, submitted *form.Upload) (*submission, erro
 
 // base returns what a form changes: the draft that it edits, the task that it copies, or the defaults. It records
 // the source in s, or why the source cannot be read.
-func (p *Pages) base(ctx context.Context, s *submission) (base tasks.New) {
-	base = tasks.New{Settings: p.Defaults}
+func (h *Forms) base(ctx context.Context, s *submission) (base tasks.New) {
+	base = tasks.New{Settings: h.Defaults}
 	id := s.Value("draft") + s.Value("from")
 	if id == "" {
 		return base
 	}
-	source, err := request.Task(ctx, p.Store, id)
+	source, err := request.Task(ctx, h.Store, id)
 	switch {
 	case errors.Is(err, db.ErrNotFound) && s.Value("draft") != "":
 		s.system = request.NewFault(request.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
@@ -220,17 +224,18 @@ func (p *Pages) base(ctx context.Context, s *submission) (base tasks.New) {
 	default:
 		s.source, s.isDraft = &source, s.Value("draft") != ""
 		if s.File == nil && s.Value("dataset_token") == form.SourceToken {
-			base, s.system = p.Tasks.Copy(ctx, source)
+			base, s.system = h.Tasks.Copy(ctx, source)
 		} else {
-			base, s.system = p.Tasks.CopySettings(ctx, source)
+			base, s.system = h.Tasks.CopySettings(ctx, source)
 		}
 	}
 	return base
 }
 
 // openHeaders opens headers that came back with a form; nil if there are none, or they must be typed again.
-func (p *Pages) openHeaders(c echo.Context, submitted *form.Upload) (headers map[string]string) {
-	if !p.keeper.Open(pages.Browser(c), submitted.Value("agent_api_url"), submitted.Values["agent_api_headers_sealed"], &headers) {
+func (h *Forms) openHeaders(c echo.Context, submitted *form.Upload) (headers map[string]string) {
+	if !h.keeper.Open(pages.Browser(c), submitted.Value("agent_api_url"), submitted.Values["agent_api_headers_sealed"],
+		&headers) {
 		return nil
 	}
 	return headers
@@ -238,24 +243,24 @@ func (p *Pages) openHeaders(c echo.Context, submitted *form.Upload) (headers map
 
 // createTask handles the submitted form: it redirects to the list, or shows the form again with an error beside
 // each field. If the fault is the server's, all typed values and the file stay in the form, too.
-func (p *Pages) createTask(c echo.Context) error {
+func (h *Forms) createTask(c echo.Context) error {
 	ctx := c.Request().Context()
-	s, err := p.readSubmission(c)
+	s, err := h.readSubmission(c)
 	if err != nil {
 		return err
 	}
 	if len(s.faults) > 0 && s.system == nil {
-		return p.showSubmission(c, s, statusOf(s.faults), nil)
+		return h.showSubmission(c, s, statusOf(s.faults), nil)
 	}
-	id, err := p.store(c, s)
+	id, err := h.store(c, s)
 	if err != nil {
 		f := request.FaultOf(err)
 		if request.IsInternal(err) {
-			p.Failed(ctx, err)
+			h.Failed(ctx, err)
 		}
-		return p.showSubmission(c, s, f.Status(), f)
+		return h.showSubmission(c, s, f.Status(), f)
 	}
-	p.Staging.Drop(ctx, pages.Browser(c), s.Value("dataset_token"))
+	h.Staging.Drop(ctx, pages.Browser(c), s.Value("dataset_token"))
 	if s.task.IsDraft {
 		return pages.Done(c, paths.Task(id), "saved")
 	}
@@ -263,20 +268,20 @@ func (p *Pages) createTask(c echo.Context) error {
 }
 
 // store creates the task, or replaces the draft that the form edits.
-func (p *Pages) store(c echo.Context, s *submission) (uuid.UUID, error) {
+func (h *Forms) store(c echo.Context, s *submission) (uuid.UUID, error) {
 	ctx := c.Request().Context()
 	if s.system != nil {
 		return uuid.Nil, s.system
 	}
 	if !s.isDraft {
-		id, err := p.Tasks.Create(ctx, request.ScopeOf(ctx), pages.Actor(c), s.task)
+		id, err := h.Tasks.Create(ctx, request.ScopeOf(ctx), pages.Actor(c), s.task)
 		request.Made(ctx, id.String(), s.task.Name)
 		return id, err
 	}
 	request.Note(ctx, func(e *request.AuditEntry) {
 		e.Action, e.ObjectID, e.ObjectName = "task.change", s.source.ID.String(), s.task.Name
 	})
-	err := p.Tasks.ReplaceDraft(ctx, pages.Actor(c), *s.source, s.task)
+	err := h.Tasks.ReplaceDraft(ctx, pages.Actor(c), *s.source, s.task)
 	if errors.Is(err, db.ErrConflict) {
 		err = request.NewFault(request.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
 	}
@@ -296,90 +301,95 @@ func statusOf(faults []form.FieldFault) int {
 
 // showForm shows a form as it was submitted, without complaining about fields that are not filled in yet. gone are
 // the names of entries that its source uses and the library no longer offers.
-func (p *Pages) showForm(c echo.Context, submitted *form.Upload, gone []string) error {
-	s, err := p.check(c, submitted)
+func (h *Forms) showForm(c echo.Context, submitted *form.Upload, gone []string) error {
+	s, err := h.check(c, submitted)
 	if err != nil {
 		return err
 	}
 	s.gone = gone
-	view, err := p.formView(c, s)
+	view, err := h.formView(c, s)
 	if err != nil {
 		return err
 	}
-	s, view.Preview = p.preview(c, s)
-	return p.renderForm(c, http.StatusOK, s, view)
+	s, view.Preview = h.preview(c, s)
+	return h.renderForm(c, http.StatusOK, s, view)
 }
 
-func (p *Pages) renderForm(c echo.Context, status int, s *submission, view taskpages.Form) error {
+func (h *Forms) renderForm(c echo.Context, status int, s *submission, view taskpages.Form) error {
 	if s.isComparison() {
-		return p.renderComparison(c, status, s, view)
+		return h.renderComparison(c, status, s, view)
 	}
 	s.Release() // a slow client may take long to read the response
 	title := "create.title"
 	if s.isDraft {
 		title = "create.draft.title"
 	}
-	return pages.Render(c, status, taskpages.FormPage(p.formFrame(c, title, ui.SectionTasks), view))
+	return pages.Render(c, status, taskpages.FormPage(h.formFrame(c, title, ui.SectionTasks), view))
 }
 
 // showSubmission shows a form with its faults; system is the server's own fault, nil if there is none.
-func (p *Pages) showSubmission(c echo.Context, s *submission, status int, system *request.Fault) error {
-	view, err := p.formView(c, s)
+func (h *Forms) showSubmission(c echo.Context, s *submission, status int, system *request.Fault) error {
+	view, err := h.formView(c, s)
 	if err != nil {
 		return err
 	}
 	for _, f := range s.faults {
 		view.Errors[f.Field] = f.Message(pages.Locale(c))
 	}
-	s, view.Preview = p.preview(c, s)
+	s, view.Preview = h.preview(c, s)
 	if view.Preview != nil && view.Preview.Message != "" {
 		view.Errors["dataset_file"] = "" // the preview shows the fault, with the rows
 	}
 	if system != nil {
 		key := "create.system"
-		if view.Preview != nil && view.Preview.Message == "" && view.Preview.Token == "" || s.Refused != nil && s.File != nil {
+		if view.Preview != nil && view.Preview.Message == "" && view.Preview.Token == "" || s.Refused != nil &&
+			s.File != nil {
 			key = "create.system.nofile"
 		}
 		view.Errors[""] = pages.Locale(c).Text(key, "Reason", system.Message(pages.Locale(c)))
 	}
-	return p.renderForm(c, status, s, view)
+	return h.renderForm(c, status, s, view)
 }
 
-func (p *Pages) formFrame(c echo.Context, title string, section ui.Section) ui.Frame {
+func (h *Forms) formFrame(c echo.Context, title string, section ui.Section) ui.Frame {
 	l := pages.Locale(c)
-	frame := pages.Frame(c, p.Version, l.Text(title), section, ui.Crumb{Text: l.Text("nav.tasks"), Href: paths.Tasks}, ui.Crumb{Text: l.Text(title)})
-	frame.Styles, frame.Scripts, frame.FormID = []string{"form.css"}, []string{"file_field.js", "task_form.js"}, taskpages.FormID
+	frame := pages.Frame(c, h.Version, l.Text(title), section, ui.Crumb{Text: l.Text("nav.tasks"), Href: paths.Tasks},
+		ui.Crumb{Text: l.Text(title)})
+	frame.Styles, frame.Scripts, frame.FormID = []string{"form.css"}, []string{"file_field.js", "task_form.js"},
+		taskpages.FormID
 	return frame
 }
 
 // emptyForm returns the form as it opens.
-func (p *Pages) emptyForm() taskpages.Form {
-	d := p.Defaults
+func (h *Forms) emptyForm() taskpages.Form {
+	d := h.Defaults
 	return taskpages.Form{
 		Runs: strconv.Itoa(d.RunsPerItem), Timeout: strconv.Itoa(d.TimeoutSeconds), Retries: strconv.Itoa(d.MaxRetries),
 		Concurrency: strconv.Itoa(d.Concurrency), RateLimit: d.RateLimit, UseStream: d.UseStream,
 		TurnFailure: string(db.TurnFailureStops),
-		Errors:      map[string]string{}, HasDemo: p.DemoURL != "",
+		Errors:      map[string]string{}, HasDemo: h.DemoURL != "",
 	}
 }
 
 // formView returns the view of a form as it was submitted, so that no typed value is lost. Headers that were
 // understood come back sealed: a secret is never rendered, not even for the user who entered it.
-func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) {
-	view := p.emptyForm()
+func (h *Forms) formView(c echo.Context, s *submission) (taskpages.Form, error) {
+	view := h.emptyForm()
 	var err error
-	if view.Near, err = people.NewQuotas(p.Store).Near(c.Request().Context(), request.From(c.Request().Context()).Scope.Home()); err != nil {
+	if view.Near, err = people.NewQuotas(h.Store).Near(c.Request().Context(),
+		request.From(c.Request().Context()).Scope.Home()); err != nil {
 		return view, err
 	}
-	if err := p.addSaved(c.Request().Context(), pages.Locale(c), s, &view); err != nil {
+	if err := h.addSaved(c.Request().Context(), pages.Locale(c), s, &view); err != nil {
 		return view, err
 	}
-	if view.Lanes, err = p.monitor.Lanes(c.Request().Context()); err != nil {
+	if view.Lanes, err = h.monitor.Lanes(c.Request().Context()); err != nil {
 		return view, err
 	}
 	values := s.Values
 	view.Name, view.URL, view.Model = values["task_name"], values["agent_api_url"], values["agent_model"]
-	view.Headers, view.Payload, view.ProbeQuestion = values["agent_api_headers"], values["extra_payload"], values["probe_question"]
+	view.Headers, view.Payload, view.ProbeQuestion = values["agent_api_headers"], values["extra_payload"],
+		values["probe_question"]
 	if s.source != nil {
 		view.From = s.source.ID.String()
 		if s.isDraft {
@@ -400,7 +410,8 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 		}
 	}
 	if len(typed) > 0 {
-		if view.SealedHeaders = p.keeper.Keep(pages.Browser(c), s.Value("agent_api_url"), typed); view.SealedHeaders != "" && !isTypo {
+		if view.SealedHeaders = h.keeper.Keep(pages.Browser(c), s.Value("agent_api_url"), typed); view.SealedHeaders != "" &&
+			!isTypo {
 			view.Headers = "" // invalid input stays, to be corrected
 		}
 	}
@@ -409,7 +420,8 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 	}
 	for name, to := range map[string]*string{
 		"runs_per_item": &view.Runs, "timeout_seconds": &view.Timeout, "max_retries": &view.Retries,
-		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure, "cluster_by": &view.ClusterBy, "adaptive": &view.Adaptive, "max_cost": &view.MaxCost,
+		"concurrency": &view.Concurrency, "rate_limit": &view.RateLimit, "on_turn_failure": &view.TurnFailure,
+		"cluster_by": &view.ClusterBy, "adaptive": &view.Adaptive, "max_cost": &view.MaxCost,
 	} {
 		if value, isThere := values[name]; isThere {
 			*to = value
@@ -419,8 +431,8 @@ func (p *Pages) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 }
 
 // previewDataset shows what the chosen file contains, and keeps the file for the form.
-func (p *Pages) previewDataset(c echo.Context) error {
-	s, err := p.readSubmission(c)
+func (h *Forms) previewDataset(c echo.Context) error {
+	s, err := h.readSubmission(c)
 	if err != nil {
 		return err
 	}
@@ -428,14 +440,14 @@ func (p *Pages) previewDataset(c echo.Context) error {
 		if request.IsFragment(c.Request()) {
 			return s.Refused
 		}
-		return p.showSubmission(c, s, http.StatusServiceUnavailable, request.FaultOf(s.Refused))
+		return h.showSubmission(c, s, http.StatusServiceUnavailable, request.FaultOf(s.Refused))
 	}
-	s, preview := p.preview(c, s)
+	s, preview := h.preview(c, s)
 	if request.IsFragment(c.Request()) {
 		s.Release()
 		return pages.Render(c, http.StatusOK, ui.PreviewPart(taskpages.FormID, preview))
 	}
-	view, err := p.formView(c, s)
+	view, err := h.formView(c, s)
 	if err != nil {
 		return err
 	}
@@ -443,12 +455,12 @@ func (p *Pages) previewDataset(c echo.Context) error {
 	if preview == nil {
 		view.Errors["dataset_file"] = pages.Locale(c).Text("error.DATASET_REQUIRED")
 	}
-	return p.renderForm(c, http.StatusOK, s, view)
+	return h.renderForm(c, http.StatusOK, s, view)
 }
 
 // preview describes a form's file and stages it if it is valid; nil if there is no file. read is the submission
 // with the file as it was understood: the names of its columns may differ from those in the form.
-func (p *Pages) preview(c echo.Context, s *submission) (read *submission, preview *ui.Preview) {
+func (h *Forms) preview(c echo.Context, s *submission) (read *submission, preview *ui.Preview) {
 	chosen := pages.Chosen{
 		File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout,
 		IsKept: s.task.DatasetID != nil || s.Value("dataset_token") == form.SourceToken && s.File == nil,
@@ -460,21 +472,22 @@ func (p *Pages) preview(c echo.Context, s *submission) (read *submission, previe
 	if at := slices.IndexFunc(s.faults, isOfFile); at >= 0 {
 		chosen.Fault = s.faults[at].Fault
 	}
-	preview = p.questions.Preview(c, s.Upload, &chosen)
+	preview = h.Questions.Preview(c, s.Upload, &chosen)
 	understood := *s
 	if chosen.Fault == nil {
 		understood.faults = slices.DeleteFunc(slices.Clone(s.faults), isOfFile)
 	}
 	understood.task.Dataset, understood.task.Layout = chosen.Set, chosen.Layout
 	if preview != nil && chosen.Set != nil && chosen.Fault == nil && !s.isComparison() {
-		interval, _, err := p.Tasks.CallInterval(s.task.RateLimit)
+		interval, _, err := h.Tasks.CallInterval(s.task.RateLimit)
 		if err != nil {
 			interval = 0
 		}
 		calls := len(chosen.Set.Rows) * s.task.RunsPerItem
 		preview.Estimate = ui.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
 		ctx := c.Request().Context()
-		if estimate, err := p.Tasks.Estimate(ctx, request.ScopeOf(ctx), understood.task); err == nil { // else the form says what is wrong
+		// else the form says what is wrong
+		if estimate, err := h.Tasks.Estimate(ctx, request.ScopeOf(ctx), understood.task); err == nil {
 			preview.Design = designOf(understood.task, estimate)
 			preview.AtMost = atMost(pages.Locale(c), estimate)
 		}
@@ -483,15 +496,15 @@ func (p *Pages) preview(c echo.Context, s *submission) (read *submission, previe
 }
 
 // probeAgent sends one real request with the form's settings and shows its outcome.
-func (p *Pages) probeAgent(c echo.Context) error {
-	s, err := p.readSubmission(c)
+func (h *Forms) probeAgent(c echo.Context) error {
+	s, err := h.readSubmission(c)
 	if err != nil {
 		return err
 	}
 	status, probe := http.StatusOK, &ui.Probe{Message: s.agentProblem(pages.Locale(c))}
 	ofAddress := s.problemOf("agent_api_url", pages.Locale(c))
 	if probe.Message == "" {
-		*probe, err = p.probe(c, s)
+		*probe, err = h.probe(c, s)
 	}
 	if err != nil {
 		if request.IsFragment(c.Request()) || request.IsInternal(err) {
@@ -503,21 +516,22 @@ func (p *Pages) probeAgent(c echo.Context) error {
 	if request.IsFragment(c.Request()) {
 		return pages.Render(c, http.StatusOK, templ.Join(ui.ProbePart(probe), ui.FieldProblem("agent_api_url", ofAddress)))
 	}
-	view, err := p.formView(c, s)
+	view, err := h.formView(c, s)
 	if err != nil {
 		return err
 	}
 	view.Probe = probe
-	s, view.Preview = p.preview(c, s)
-	return p.renderForm(c, status, s, view)
+	s, view.Preview = h.preview(c, s)
+	return h.renderForm(c, status, s, view)
 }
 
-func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
+func (h *Forms) probe(c echo.Context, s *submission) (ui.Probe, error) {
 	ctx, n := c.Request().Context(), s.task
 	question := protocol.Request{
 		Protocol: protocol.Default,
 		URL:      n.AgentURL, Headers: n.Headers, Question: s.Value("probe_question"), Stream: n.UseStream,
-		IdempotencyKey: "wending-probe-" + uuid.NewString(), Timeout: time.Duration(n.TimeoutSeconds) * time.Second, RawLimit: 64 << 10,
+		IdempotencyKey: "wending-probe-" + uuid.NewString(), Timeout: time.Duration(n.TimeoutSeconds) * time.Second,
+		RawLimit: 64 << 10,
 	}
 	switch {
 	case question.Question != "":
@@ -537,24 +551,26 @@ func (p *Pages) probe(c echo.Context, s *submission) (ui.Probe, error) {
 		return ui.Probe{}, err
 	}
 	defer leave()
-	awaitSlot := func() error { return p.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, request.Patience) }
+	awaitSlot := func() error { return h.Tasks.AwaitSlot(ctx, n.AgentURL, n.RateLimit, request.Patience) }
 	if err := awaitSlot(); err != nil {
 		return ui.Probe{}, err
 	}
-	return pages.Probe(p.Agents.AskEither(ctx, question, func() bool { return awaitSlot() == nil })), nil
+	return pages.Probe(h.Agents.AskEither(ctx, question, func() bool { return awaitSlot() == nil })), nil
 }
 
 // startDemo creates a task of 20 questions for the demo agent, whose answers vary; for the first question it also
 // paints a picture.
-func (p *Pages) startDemo(c echo.Context) error {
-	if p.DemoURL == "" {
+func (h *Forms) startDemo(c echo.Context) error {
+	if h.DemoURL == "" {
 		return request.NewFault(request.CodeNotFound)
 	}
 	const name = "demo.csv"
 	questions := tasks.File{Name: name, Content: static.Content(name)}
-	id, err := p.Tasks.CreateDemo(c.Request().Context(), request.ScopeOf(c.Request().Context()), pages.Actor(c), tasks.Demo{
-		Name: pages.Locale(c).Text("tasks.demo.name"), AgentURL: p.DemoURL, Headers: guard.Ticket(p.DemoTicket), Questions: questions,
-	})
+	id, err := h.Tasks.CreateDemo(c.Request().Context(), request.ScopeOf(c.Request().Context()), pages.Actor(c),
+		tasks.Demo{
+			Name: pages.Locale(c).Text("tasks.demo.name"), AgentURL: h.DemoURL, Headers: guard.Ticket(h.DemoTicket),
+			Questions: questions,
+		})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,74 @@
+// Package create implements the forms that create tasks: for one variant, and for several prompts and models.
+package create
+
+import (
+	"context"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/report"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/jobs/agent"
+	saved "wending/jobs/library"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
+	"wending/views/paths"
+)
+
+// Config holds the dependencies of the forms.
+type Config struct {
+	Store     *db.Store
+	Tasks     *tasks.Service
+	Staging   form.Staging
+	Library   *saved.Service
+	Agents    *agent.Client
+	Sealer    *secret.Sealer
+	Questions pages.Questions
+	Check     form.Check
+	// Defaults are the settings of a task whose creator does not set them.
+	Defaults tasks.Settings
+	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
+	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
+	DemoURL, DemoModelsURL, DemoTicket string
+	Version                            string
+	// Failed logs and reports an internal error.
+	Failed func(ctx context.Context, err error)
+}
+
+// Forms answers the requests of the forms.
+type Forms struct {
+	Config
+	monitor report.Monitor
+	keeper  form.Keeper
+}
+
+// Register adds the routes to compressed.
+func Register(compressed *echo.Group, config Config) *Forms {
+	h := &Forms{config, report.NewMonitor(config.Store), form.Keeper{Sealer: config.Sealer}}
+	compressed.GET(paths.Create, h.newTask)
+	compressed.GET(paths.NewComparison, h.newTask)
+	compressed.POST(paths.EstimateComparison, h.estimateComparison)
+	compressed.POST(paths.Tasks, h.createTask)
+	compressed.POST(paths.Preview, h.previewDataset)
+	compressed.POST(paths.Probe, h.probeAgent)
+	compressed.POST(paths.SaveAgent, h.saveTypedAgent)
+	compressed.POST(paths.Language, h.switchLanguage)
+	compressed.POST(paths.Demo, h.startDemo)
+	compressed.POST(paths.DemoComparison, h.startDemoComparison)
+	compressed.POST("/tasks/:taskId/agent", h.saveAgentOf)
+	return h
+}
+
+// switchLanguage sets the language and shows the form from which the user switched, with all typed values.
+func (h *Forms) switchLanguage(c echo.Context) error {
+	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
+	if err != nil {
+		return err
+	}
+	if err := pages.SwitchLanguage(c, submitted.Values["lang"]); err != nil {
+		return err
+	}
+	return h.showForm(c, submitted, nil)
+}
