@@ -56,20 +56,23 @@ var phrases = map[Polarity]string{
 }
 
 var latinPhrases = map[Polarity]string{
-	skipped: `not without;not only;no longer than;no later than;no more than;not more than;no less than;not less than;no fewer than;must not exceed;
-		not exceed;without prejudice;can be found;may be subject;if you need;need help;may 1;not legal advice;is not legal
-		advice;or without;with or without;no one without;without;no matter;do not hesitate;don't hesitate;
+	skipped: `not without;not only;no longer than;no later than;no more than;not more than;no less than;not less than;
+		no fewer than;must not exceed;
+		not exceed;without prejudice;can be found;may be subject;if you need;need help;may 1;not legal advice;
+		is not legal advice;or without;with or without;no one without;without;no matter;do not hesitate;don't hesitate;
 		more than you need;what you need;as needed;you need to know;can help`,
 	May:  `may;can;allowed;permitted;allows;could`,
 	Must: `must;has to;have to;need to;needs to;required to;shall;should`,
 	Denied: `not;n't;never;no;neither;nor;none;no longer;do not;does not;did not;is not;are not;was not;don't;doesn't;isn't;aren't;
 		won't;will not;didn't;unsupported`,
-	Banned: `must not;may not;cannot;can't;can not;mustn't;should not;shouldn't;shall not;not allowed;not permitted;prohibited;forbidden;
-		unable to;impossible;could not;not be allowed;is not allowed;are not allowed;is not possible;isn't possible;not
-		possible`,
-	Exempt: `do not have to;does not have to;don't have to;doesn't have to;do not need to;does not need to;don't need to;doesn't need to;
-		need not;no need to;there is no need to;not necessary;is not necessary;not required;is not required;are not
-		required;not need to`,
+	Banned: `must not;may not;cannot;can't;can not;mustn't;should not;shouldn't;shall not;not allowed;not permitted;
+		prohibited;forbidden;
+		unable to;impossible;could not;not be allowed;is not allowed;are not allowed;is not possible;isn't possible;
+		not possible`,
+	Exempt: `do not have to;does not have to;don't have to;doesn't have to;do not need to;does not need to;
+		don't need to;doesn't need to;
+		need not;no need to;there is no need to;not necessary;is not necessary;not required;is not required;
+		are not required;not need to`,
 }
 
 // sets are sets of words that exclude each other: ; separates members, | separates spellings of one member. The last
