@@ -22,8 +22,8 @@ type FailedAttempt struct {
 	Body string `json:"body"`
 }
 
-// How many failed attempts of a run are kept, counted from the first, and how many bytes of the message and body of
-// each.
+// How many failed attempts of a run are kept, counted from the first, and how many bytes of each one's message and
+// body.
 const (
 	MaxFailedAttempts   = 10
 	maxAttemptText      = 1800 // with the other values this stays below 2 KB
@@ -45,7 +45,7 @@ func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	return append(f[:len(f):len(f)], one)
 }
 
-// cutBytes returns the beginning of a text in storable form: at most most bytes, ending with a whole character.
+// cutBytes returns the beginning of a text in storable form: at most most bytes, without cutting a character.
 func cutBytes(text string, most int) string {
 	text = pg.StorableText(text)
 	if len(text) <= most {

@@ -18,7 +18,7 @@ var (
 	ErrConflict = pg.ErrConflict
 	// ErrUnstorable means that a text contains a NUL or is not valid UTF-8.
 	ErrUnstorable = pg.ErrUnstorable
-	// ErrGone means that a row refers to another row that does not exist, or no longer does.
+	// ErrGone means that a row refers to another row that does not exist or has been deleted.
 	ErrGone = pg.ErrGone
 	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again
 	// later.
@@ -71,9 +71,9 @@ func (e *UnassessedError) Error() string {
 	return "questions of task " + e.TaskID.String() + " are not assessed yet"
 }
 
-// RunsLeftError means that a question cannot be asked that often again.
+// RunsLeftError means that a question cannot be given that many more runs.
 type RunsLeftError struct {
-	// Left is how often all of the questions can.
+	// Left is the number of runs that every question has room for.
 	Left int
 }
 

@@ -46,8 +46,8 @@ func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	return insertEvaluators(ctx, tx, task.ID, task.Evaluators)
 }
 
-// noteVersions records in a task's evaluations which version of the evaluator made them, before another version
-// replaces it.
+// noteVersions records in a task's evaluations which version of the evaluator made them, before the task switches to
+// another version.
 func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator) error {
 	const version = ` e
 		SET version = $3
@@ -108,8 +108,8 @@ type Evaluation struct {
 	ErrorMessage string   `json:"error_message"`
 	// Version is the version of the evaluator that made the evaluation, if it differs from the task's.
 	Version *int `json:"version"`
-	// Ratings are a judge's ratings from 0 to 100, by dimension; IsDefault reports that the judge gave none, so
-	// that each is set to 50.
+	// Ratings are a judge's ratings from 0 to 100, by dimension; IsDefault reports that the judge gave none, so each
+	// is set to 50.
 	Ratings   map[string]float64 `json:"ratings"`
 	IsDefault bool               `json:"is_default"`
 	// LatencyMS and the following fields cover a judge's calls; nil means unknown.
@@ -151,10 +151,10 @@ const SumEvaluationsUp = `
 	WHERE r.id = summed.run_id`
 
 // Unrated returns the score (0–1) and the ratings by dimension (0–100) that an answer gets if a judge with this
-// configuration never rated it.
+// configuration fails to rate it.
 type Unrated func(config json.RawMessage) (score float64, ratings map[string]float64)
 
-// endLostJudgements gives default ratings to answers whose judge's call was lost too often, as if the call had
+// endLostJudgements gives default ratings to answers whose judge calls were lost too often, as if the calls had
 // failed.
 func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message string, unrated Unrated) error {
 	const find = `

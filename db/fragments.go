@@ -91,14 +91,14 @@ const RunsOfItem = `t.runs_per_item * t.total_variants
 // RunsOfTask is how many runs of task t are planned.
 const RunsOfTask = `t.total_items * t.runs_per_item * t.total_variants + t.extra_runs`
 
-// sumSpent is the cost of the runs r as pairs of a JSON object. It is in the currency g.currency if all targets
-// have the same.
+// sumSpent is the cost of the runs r, as key-value pairs for a JSON object. It has the currency g.currency if all
+// targets share one.
 const sumSpent = `jsonb_build_object(
 			'currency', g.currency,
 			'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END,
 			'runs_with_cost', count(r.cost))`
 
-// sharedCurrency is the currency of targets; NULL means that they have none in common.
+// sharedCurrency is the common currency of targets; NULL if they have different ones.
 const sharedCurrency = `CASE WHEN count(DISTINCT currency) = 1 THEN min(currency) END AS currency`
 
 // ClusterOf is the cluster of item i of task t: its value of the task's cluster_by column, or its conversation; empty

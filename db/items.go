@@ -19,11 +19,11 @@ type Item struct {
 	StandardAnswer string  `db:"standard_answer"`
 	SystemPrompt   *string `db:"system_prompt"`
 	UserContext    *string `db:"user_context"`
-	// Series names the conversation that the item is a turn of, Turn is the turn's number, from 1; both are nil for
-	// a single question.
+	// Series names the conversation to which the item belongs, Turn its position there, from 1; both are nil for a
+	// single question.
 	Series *string `db:"series"`
 	Turn   *int    `db:"turn"`
-	// Variables are the row's values of Task.VariableNames, in order; nil means that the dataset has no further
+	// Variables are the row's values of Task.VariableNames, in order; nil means that the dataset has no other
 	// columns.
 	Variables pq.StringArray `db:"variable_values"`
 }
@@ -36,9 +36,10 @@ type NewItem struct {
 	Series    string
 	Turn      int
 	Variables []string
-	// Planned are the numbers of its runs by variant, if some exceed the task's runs_per_item; used for imports only.
+	// Planned holds the item's numbers of runs by variant, if some exceed the task's runs_per_item; used for imports
+	// only.
 	Planned []int
-	// Meaning is what a model said about which answers say the same; used for imports only, nil means nothing.
+	// Meaning is a model's grouping of the answers; used for imports only, nil means there is none.
 	Meaning *meaning.Grouping
 }
 

@@ -110,9 +110,9 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 	return id, outbox.MarkPushing(ctx, tx, id)
 }
 
-// RunsLeft returns how many calls, including those to judges and for groupings, a launch of the kind would make now, or
-// 0 if the task's state does not allow it or nothing is left. Pages, API and store share this rule. statistics are the
-// task's own.
+// RunsLeft returns how many calls, including those to judges and for groupings, a launch of the given kind would make
+// now, or 0 if the task's state does not allow it or nothing is left. Pages, API and store share this rule.
+// statistics belong to the task.
 func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 	if !t.allows(kind) {
 		return 0
@@ -122,12 +122,12 @@ func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 	case kind == LaunchRetry:
 		left += statistics.Failed + statistics.TimedOut + statistics.JudgeErrors + statistics.MeaningErrors
 	case kind == LaunchResume && t.Adaptive != nil && left == 0:
-		left = 1 // further rounds may be due, which only the launch plans
+		left = 1 // further rounds may be due, but only the launch plans them
 	}
 	return left
 }
 
-// allows reports whether the task's state alone allows a launch of the kind.
+// allows reports whether the task's state alone allows a launch of the given kind.
 func (t Task) allows(kind LaunchKind) bool {
 	switch kind {
 	case LaunchSubmit:
@@ -138,8 +138,8 @@ func (t Task) allows(kind LaunchKind) bool {
 	return !t.Status.IsActive()
 }
 
-// countLeft counts the runs that did not succeed, the answers that judges did not rate and the questions whose answers
-// were not grouped: of the question $2 and the variant $3, where NULL means all.
+// countLeft counts the runs that did not succeed, the answers that judges did not rate and the questions whose
+// answers were not grouped: for the question $2 and the variant $3, where NULL means all.
 const countLeft = `
 	SELECT t.runs_per_item
 			* CASE WHEN $2::bigint IS NULL THEN t.total_items ELSE 1 END
@@ -256,8 +256,8 @@ const raiseSome = `
 	SELECT coalesce(sum($3 - before), 0) FROM raised`
 
 // ExtendTask raises the number of runs of each question of a task that has ended, or only of the questions named, and
-// starts the missing runs. It returns ErrConflict if the task is active or was never started, ErrNothingToRun if there
-// are that many runs already, and ErrNotFound if the task, or one of the questions, does not exist.
+// starts the missing runs. It returns ErrConflict if the task is active or was never started, ErrNothingToRun if they
+// already have that many runs, and ErrNotFound if the task, or one of the questions, does not exist.
 func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, questionIDs []string, runs int,
 	n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
@@ -381,7 +381,7 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind,
 // unitsAtOnce is the approximate number of units that one transaction creates.
 const unitsAtOnce = 10_000
 
-// The next items of a launch: those after the last item whose units have been created.
+// findItemsToMake returns the next items of a launch: those after the last item whose units have been created.
 const findItemsToMake = `
 	SELECT (SELECT made_through FROM launches WHERE id = $1) AS before, coalesce(max(id), 0) AS last, count(*) AS count
 	FROM (
@@ -801,7 +801,7 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 		if err := outbox.Ended(ctx, tx, id); err != nil {
 			return err
 		}
-		// This comes last because it locks the origins, for which claims of other tasks wait.
+		// This comes last because it locks the origins, which blocks claims of other tasks.
 		if err := refreshOrigins(ctx, tx, id); err != nil {
 			return err
 		}
@@ -811,9 +811,9 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 	return finished && err == nil, err
 }
 
-// planLast plans what is due in a launch without open units, which the caller has locked: rounds, or else groupings.
-// isPlanned reports that the launch does not end yet, isOverQuota that it is being stopped because its rounds exceed
-// the project's quota.
+// planLast plans the rounds or, if there are none, the groupings that are due in a launch without open units, which
+// the caller has locked. isPlanned reports that the launch does not end yet, isOverQuota that it is being stopped
+// because its rounds exceed the project's quota.
 func planLast(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (isPlanned, isOverQuota bool, err error) {
 	last, err := planLastRounds(ctx, tx, launchID)
 	switch {
@@ -837,8 +837,8 @@ func stopOverQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
 	return pg.Classify("stop the launch", err)
 }
 
-// planLastRounds plans the rounds that are due in a launch without open units, which the caller has locked. The launch
-// does not end yet if there are new units, or if the budget has to make room for them first.
+// planLastRounds plans the rounds that are due in a launch without open units, which the caller has locked. The
+// launch does not end yet if there are new units, or if the budget must first allow them.
 func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (planned rounds, err error) {
 	const isOver = `
 		SELECT t.adaptive IS NOT NULL AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id

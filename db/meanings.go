@@ -12,7 +12,7 @@ import (
 	"wending/db/pg"
 )
 
-// Grouping is the number of the evaluator of units that have a model group the answers to a question by meaning.
+// Grouping is the evaluator number of units in which a model groups the answers to a question by meaning.
 const Grouping = -1
 
 // Grouper returns the model that groups the task's answers by meaning; nil if there is none.
@@ -25,7 +25,7 @@ func (t Task) Grouper() *Target {
 }
 
 // groupingDue is the condition for an item i of task t, with the statistics q of its first variant, whose answers the
-// launch l has to have grouped.
+// launch l has to group.
 const groupingDue = `q.contents > 1
 		  AND (q.newest_run_id, q.runs) = (SELECT max(id), count(*) FROM evaluation_runs WHERE item_id = i.id AND is_current)
 		  AND l.kind <> 'EVALUATE'
@@ -38,8 +38,8 @@ const groupingDue = `q.contents > 1
 		  AND (l.kind = 'MEANING' OR NOT EXISTS (
 			SELECT FROM meanings m WHERE m.item_id = i.id AND m.is_current AND (l.kind <> 'RETRY_FAILED' OR NOT m.is_default) AND ` + meaning.Covers + `))`
 
-// insertGroupingUnits creates the units for those of the items from $2 to $3, or in the array $4 unless it is NULL,
-// whose answers the launch $1 has to have grouped. An item has at most one such unit in a launch.
+// insertGroupingUnits creates units for the items whose answers the launch $1 has to group: those from $2 to $3, or
+// those in the array $4 unless it is NULL. An item has at most one such unit in a launch.
 const insertGroupingUnits = `
 	INSERT INTO units (launch_id, item_id, target, run_index, evaluator)
 	SELECT l.id, i.id, t.meaning_target, 1, -1
@@ -55,9 +55,9 @@ const insertGroupingUnits = `
 // noItemAfter is greater than the id of every item.
 const noItemAfter = 1<<63 - 1
 
-// PlanGroupings creates units that have the answers to those of the questions grouped by meaning that have all their
-// runs, and reports whether there are any. An adaptive task's answers are grouped once the last of them is there.
-// Questions that nobody plans for, because the process died, are found when the launch would end.
+// PlanGroupings creates units that group the answers to the given questions by meaning, for questions that have all
+// their runs, and reports whether it created any. In an adaptive task, answers are grouped once all rounds are over.
+// Questions that were missed because a process died are found when the launch is about to end.
 func (s *Store) PlanGroupings(ctx context.Context, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
 	const lock = `
 		SELECT l.task_id
@@ -78,8 +78,8 @@ func (s *Store) PlanGroupings(ctx context.Context, launchID uuid.UUID, itemIDs [
 	return planned, err
 }
 
-// planGroupingsOf creates the units of groupings that are due for the items, where nil means all, in a launch that the
-// caller has locked.
+// planGroupingsOf creates the units for the groupings that are due among the items, where nil means all, in a launch
+// that the caller has locked.
 func planGroupingsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
 	const note = `UPDATE launches SET total_units = total_units + $2 WHERE id = $1`
 	if err := pg.PreferIndexes(ctx, tx); err != nil {
@@ -95,7 +95,7 @@ func planGroupingsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemI
 }
 
 // planLastGroupings plans the groupings that are due in a launch without open units, which the caller has locked. It
-// returns an UnassessedError while it is not known which they are.
+// returns an UnassessedError while it cannot know which ones are due.
 func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (planned bool, err error) {
 	const isOver = `
 		SELECT t.meaning_target IS NOT NULL AND l.kind <> 'EVALUATE'
@@ -120,8 +120,8 @@ func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.U
 	return true, Notify(ctx, tx, taskID)
 }
 
-// GroupTask has a model group the answers of a task that has ended by meaning, without calling its agents; it replaces
-// the one that did so before. It returns ErrConflict if the task is active or was never started.
+// GroupTask has a model group the answers of a task that has ended by meaning, without calling its agents; it
+// replaces any previous model. It returns ErrConflict if the task is active or was never started.
 func (s *Store) GroupTask(ctx context.Context, scope Scope, taskID uuid.UUID, grouper Target,
 	n NewLaunch) (launchID uuid.UUID, err error) {
 	const choose = `UPDATE evaluation_tasks SET meaning_target = $2 WHERE id = $1`

@@ -47,7 +47,7 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) er
 	return nil
 }
 
-// TakeSlot takes the next free slot of an origin for a call outside of launches, which may make one call per
+// TakeSlot takes the next free slot of an origin for a call outside of launches; those calls also get one slot per
 // interval, and returns how long to wait for it. If no slot is free within patience, none is taken and ok is false.
 func (s *Store) TakeSlot(ctx context.Context, origin string, interval,
 	patience time.Duration) (wait time.Duration, ok bool, err error) {
@@ -93,7 +93,7 @@ func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
 	return found, pg.Classify("lock the origin", err)
 }
 
-// wait returns how long to wait before trying again if no slot is within the horizon; 0 means that one is.
+// wait returns how long to wait before trying again if no slot is within the horizon; 0 means that there is one.
 func (s slots) wait(horizon time.Duration) time.Duration {
 	if beyond := s.AheadMicros - horizon.Microseconds(); beyond > 0 {
 		return time.Duration(max(1000, beyond)) * time.Microsecond
@@ -101,7 +101,7 @@ func (s slots) wait(horizon time.Duration) time.Duration {
 	return 0
 }
 
-// near returns how many of want calls get a slot within the horizon.
+// near returns how many calls, at most want, get a slot within the horizon.
 func (s slots) near(want int, horizon time.Duration) int {
 	switch {
 	case s.wait(horizon) > 0:

@@ -12,7 +12,7 @@ import (
 	"wending/db/measure"
 )
 
-// Questions of tasks that have ended are assessed again by new rules only if a migration says so.
+// A migration must request it when questions of finished tasks are to be assessed again by new rules.
 func TestEveryRevisionOfTheRulesHasItsMigration(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")

@@ -17,7 +17,7 @@ import (
 // MaxRuns is the maximum number of runs of a question.
 const MaxRuns = 20
 
-// Adaptive are the settings of a task that asks questions again, one run each round, until they are settled
+// Adaptive holds the settings of a task that repeats questions, one run per round, until they are settled
 // (measure.IsSettled).
 type Adaptive struct {
 	// MaxRuns is the maximum number of runs of a question.
@@ -48,7 +48,7 @@ func (t Task) Confidence() float64 {
 	return t.Adaptive.Confidence
 }
 
-// Planned are the questions of a task that have more runs than its runs_per_item, with their number.
+// Planned maps the questions of a task that have more runs than its runs_per_item to their numbers of runs.
 type Planned map[PlannedOf]int
 
 // PlannedOf is a question as asked to one variant.
@@ -98,11 +98,11 @@ func (t Task) MostRuns(planned Planned) int {
 	return most
 }
 
-// planRounds plans one more run of each question that has all its runs, is not settled and may be asked again: of the
-// questions $2 (NULL means all) in the scope of the launch $1. Each variant is decided separately, a conversation as a
-// whole. $3 is measure.SettledFrom, $4 the maximum number of runs to plan (NULL means no limit), $5 whether that limit
-// is the project's quota, for which no launch waits. The launch must be locked: a second call finds the planned runs
-// missing and plans nothing.
+// planRounds plans one more run of each question that has all its runs, is not settled and may be repeated, among the
+// questions $2 (NULL means all) in the scope of the launch $1. The decision is made for each variant separately, and
+// for a conversation as a whole. $3 is measure.SettledFrom, $4 the maximum number of runs to plan (NULL means no
+// limit), $5 whether that limit is the project's quota, for which no launch waits. The launch must be locked: a
+// second call finds the planned runs missing and plans nothing.
 const planRounds = `
 	WITH asked AS (
 		SELECT DISTINCT coalesce(first.id, i.id) AS item_id
@@ -177,7 +177,8 @@ const planRounds = `
 		WHERE id = $1 AND (awaits_budget OR EXISTS (SELECT FROM due)))
 	SELECT (SELECT count(*) FROM granted) AS made, (SELECT count(*) FROM due) - (SELECT count(*) FROM granted) AS refused`
 
-// CallsToday is how many calls the launches of the project p have made and planned that began today, in Beijing time.
+// CallsToday is the number of calls made or planned by those launches of the project p that began today, in Beijing
+// time.
 const CallsToday = `(
 	SELECT coalesce(sum(CASE WHEN l.status = 'PENDING' THEN ` + RunsOfTask + ` ELSE l.total_units END), 0)
 	FROM launches l
@@ -187,8 +188,9 @@ const CallsToday = `(
 // ReasonQuota means that a launch was stopped because its project may make no further calls today.
 const ReasonQuota = "QUOTA_CALLS"
 
-// lockRounds locks a launch that may plan rounds; room is how many units of its allowance are neither claimed nor
-// queued, NULL without a ceiling, quota how many calls its project may still plan today, NULL without a quota.
+// lockRounds locks a launch that may plan rounds; room is the number of units in its allowance that are neither
+// claimed nor queued, NULL without a ceiling; quota is the number of calls that its project may still plan today,
+// NULL without a quota.
 const lockRounds = `
 	SELECT l.task_id, t.adaptive, (
 		SELECT greatest(0, a.allowed - a.claimed - (SELECT count(*) FROM units u WHERE u.launch_id = l.id
@@ -203,11 +205,11 @@ const lockRounds = `
 	WHERE l.id = $1 AND l.status = 'RUNNING' AND l.kind NOT IN ('EVALUATE', 'MEANING') AND t.adaptive IS NOT NULL
 	FOR NO KEY UPDATE OF l`
 
-// PlanRounds plans one more run for each of the questions that has all its runs and is not settled, and reports whether
-// there were any. It does nothing unless the launch is RUNNING and its task adaptive. Questions that nobody plans a
-// round for, because the process died, are found when the launch would end.
+// PlanRounds plans one more run for each of the given questions that has all its runs and is not settled, and reports
+// whether there were any such questions. It does nothing unless the launch is RUNNING and its task adaptive.
+// Questions that were missed because a process died are found when the launch is about to end.
 func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
-	// Most results complete no round: claims wait for the lock only where one does.
+	// Most results do not complete a round, and only those that do make claims wait for the lock.
 	const find = `
 		SELECT EXISTS (
 			SELECT
@@ -230,8 +232,8 @@ func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []in
 	return planned, err
 }
 
-// rounds is the outcome of planning: how many units were made, how many questions got none, and whether that was
-// because of the project's quota; otherwise the budget had no room for them.
+// rounds is the outcome of planning: how many units were created, how many questions got none, and whether the
+// project's quota was the reason; otherwise the budget did not allow them.
 type rounds struct {
 	Made, Refused int
 	IsOverQuota   bool `db:"-"`

@@ -29,7 +29,7 @@ type Run struct {
 	Variant  int       `db:"variant"`
 	RunIndex int       `db:"run_index"`
 	Status   RunStatus `db:"status"`
-	// Response is the answer as text. Bytes that PostgreSQL cannot hold (NUL, invalid UTF-8) are visibly replaced;
+	// Response is the answer as text. Bytes that PostgreSQL cannot store (NUL, invalid UTF-8) are visibly replaced;
 	// IsReplaced reports that, and RunResponse returns the exact bytes.
 	Response   *string `db:"response_body"`
 	IsReplaced bool    `db:"is_replaced"`
@@ -49,8 +49,8 @@ type Run struct {
 	// the agent did not report it.
 	FinishReason *string `db:"finish_reason"`
 	Usage
-	// Passed and Score are the combined verdict: Passed is nil until every evaluator of the task has a verdict,
-	// Score while none has a score.
+	// Passed and Score are the combined verdict: Passed is nil until every evaluator of the task has given a verdict,
+	// and Score while none has given a score.
 	Passed *bool    `db:"passed"`
 	Score  *float64 `db:"score"`
 	// Evaluations are the evaluators' verdicts, in the order of the evaluators.
@@ -83,11 +83,11 @@ type Usage struct {
 	FirstTokenMS *int `db:"first_token_ms"`
 }
 
-// WithMissing returns the planned runs of a question of a task in order of variant and run_index. It adds runs that
-// never took place with only these fields and the status STOPPED.
+// WithMissing returns the planned runs of a question of a task in order of variant and run_index. It adds the runs
+// that never took place, with only these fields and the status STOPPED set.
 func (t Task) WithMissing(itemID int64, taken []Run, planned Planned) []Run {
 	var runs []Run
-	starts := make([]int, t.TotalVariants+1) // where the runs of each variant begin, and the last end
+	starts := make([]int, t.TotalVariants+1) // where the runs of each variant begin, and where the last ones end
 	for v := range t.TotalVariants {
 		for n := range t.RunsOf(planned, itemID, v+1) {
 			runs = append(runs, Run{Variant: v + 1, RunIndex: n + 1, Status: RunStopped})

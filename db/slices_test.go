@@ -12,8 +12,8 @@ import (
 	"wending/db/report"
 )
 
-// The numbers by a column come from one pass over the runs: those of the whole are the numbers that are computed
-// without a column, and those of a slice the ones that a task of its questions alone has.
+// Statistics by a column come from one pass over the runs: the whole has the same numbers as without a column, and a
+// slice has the same numbers as a task with only its questions.
 func TestNumbersByAColumnAreThoseOfTheWhole(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -71,7 +71,7 @@ func TestNumbersByAColumnAreThoseOfTheWhole(t *testing.T) {
 	require.NoError(t, err, "a task without questions has none")
 }
 
-// requireAlike compares two values by their fields, numbers up to the order in which they were added.
+// requireAlike compares two values field by field, and numbers up to rounding that depends on the order of addition.
 func requireAlike(t *testing.T, want, got any) {
 	t.Helper()
 	var values [2]any

@@ -17,8 +17,8 @@ import (
 	"wending/db/dbtest"
 )
 
-// PostgreSQL understands every statement under db whose text is made of constants and of functions that return one
-// expression, however many pieces it consists of, and whether or not another test runs it.
+// PostgreSQL accepts every statement under db whose text consists of constants and of functions that return one
+// expression, even if no other test runs it.
 func TestEveryStatementIsUnderstood(t *testing.T) {
 	t.Parallel()
 	loaded, err := packages.Load(&packages.Config{
@@ -50,7 +50,7 @@ func TestEveryStatementIsUnderstood(t *testing.T) {
 	}
 }
 
-// begun matches the beginning of a whole statement.
+// begun matches the beginning of a complete statement.
 var begun = regexp.MustCompile(`^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|MERGE INTO)\s`)
 
 var named = regexp.MustCompile(`(^|[^:\w]):([a-z_][a-z_0-9]*)`)
@@ -80,7 +80,7 @@ type returned struct {
 	result     ast.Expr
 }
 
-// declare records the functions of a package that return one expression.
+// declare records the functions of a package that only return one expression.
 func (s statements) declare(of *packages.Package) {
 	for _, file := range of.Syntax {
 		for _, declared := range file.Decls {
@@ -103,7 +103,7 @@ func (s statements) declare(of *packages.Package) {
 	}
 }
 
-// partsOf returns the constants of a package that other texts are made of.
+// partsOf returns the constants of a package that are parts of other texts.
 func partsOf(of *packages.Package) map[types.Object]bool {
 	parts := map[types.Object]bool{}
 	for _, file := range of.Syntax {
@@ -121,13 +121,13 @@ func partsOf(of *packages.Package) map[types.Object]bool {
 	return parts
 }
 
-// collect records the largest expressions of a package that are whole statements.
+// collect records the largest expressions of a package that are complete statements.
 func (s statements) collect(of *packages.Package) {
 	used := partsOf(of)
 	for _, file := range of.Syntax {
 		ast.Inspect(file, func(node ast.Node) bool {
 			if declared, isSpec := node.(*ast.ValueSpec); isSpec && used[of.TypesInfo.Defs[declared.Names[0]]] {
-				return false // it is read where it is used
+				return false // a part is read where it is used
 			}
 			expression, isExpression := node.(ast.Expr)
 			if !isExpression {
@@ -168,7 +168,7 @@ func (s statements) text(info *types.Info, expression ast.Expr,
 	return "", false
 }
 
-// call returns the value of a call of a function that returns one expression.
+// call returns the value of a call to a function that returns one expression.
 func (s statements) call(info *types.Info, of *ast.CallExpr,
 	values map[types.Object]string) (text string, isKnown bool) {
 	name := of.Fun

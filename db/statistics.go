@@ -13,7 +13,7 @@ import (
 )
 
 // Stability is how alike the answers of a task are. A number is nil if it is unknown: if there is one run per
-// question, or before the first question has all its runs.
+// question, or if no question has all its runs yet.
 type Stability struct {
 	Items        int `json:"items" doc:"Number of questions" example:"100"`
 	RunsExpected int `json:"runs_expected" doc:"Number of planned runs" example:"500"`
@@ -32,8 +32,7 @@ type Stability struct {
 	MeaningNumbers
 }
 
-// MeaningNumbers are how alike answers are by meaning, over the questions of which it is known which answers say the
-// same.
+// MeaningNumbers describe how alike answers are by meaning, over the questions whose answers have been grouped.
 type MeaningNumbers struct {
 	MeaningItems         int      `db:"meaning_items" json:"meaning_items,omitempty" doc:"Questions of which it is known which answers say the same" example:"98"`
 	MeaningAgreement     *float64 `db:"meaning_agreement" json:"meaning_agreement,omitempty" doc:"Of these: mean share of pairs of runs of a question whose answers say the same" example:"0.88"`

@@ -45,7 +45,7 @@ func (o Options) check(ctx context.Context, client Client) error {
 	return o.checkBaseline(ctx, client)
 }
 
-// checkPrices reports a limit of the cost where the cost can never be known.
+// checkPrices reports a cost limit that can never be checked because prices are missing.
 func (o Options) checkPrices(ctx context.Context, client Client) error {
 	if _, hasLimit := o.FailUnder["cost"]; !hasLimit {
 		return nil
@@ -78,7 +78,7 @@ func (o Options) checkPrices(ctx context.Context, client Client) error {
 	return nil
 }
 
-// checkMetric reports a limit or a margin that this task cannot have.
+// checkMetric reports a limit or margin on a metric that this task does not have.
 func (o Options) checkMetric(kind, metric string) error {
 	switch {
 	case slices.Contains([]string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean", itemPass}, metric) &&
@@ -91,8 +91,8 @@ func (o Options) checkMetric(kind, metric string) error {
 	return nil
 }
 
-// checkProof reports a margin without a baseline, and a proof that can never succeed: of two equal versions neither is
-// ever shown to be no worse by a margin of 0.
+// checkProof reports a margin without a baseline, and a proof that can never succeed: a margin of 0 can never be
+// proven, not even between equal versions.
 func (o Options) checkProof() error {
 	switch hasMargin := slices.ContainsFunc(slices.Collect(maps.Values(o.Margins)), func(margin float64) bool {
 		return margin > 0
@@ -108,7 +108,7 @@ func (o Options) checkProof() error {
 	return nil
 }
 
-// checkWritable reports a file that cannot be written; an empty path means none.
+// checkWritable returns an error if a file cannot be written; an empty path means there is no file.
 func checkWritable(path string) error {
 	if path == "" {
 		return nil

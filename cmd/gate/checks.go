@@ -127,9 +127,9 @@ func amount(metric string, value *float64) string {
 	return strconv.FormatFloat(*value, 'g', 6, 64)
 }
 
-// watch is a number that must not be worse than the baseline's.
+// watch is a metric that must not be worse than in the baseline.
 type watch struct {
-	// api is its name in a comparison, name the one in limits and margins.
+	// api is the metric's name in a comparison, name its name in limits and margins.
 	api, name string
 	isLatency bool
 }
@@ -163,7 +163,7 @@ func (w watch) signed(difference float64) string {
 	return "+" + w.digits(difference)
 }
 
-// loss is a number of a variant that is compared with the baseline's.
+// loss compares one metric of a variant with the baseline.
 type loss struct {
 	variant int
 	watch
@@ -188,7 +188,7 @@ func (r report) losses(margins map[string]float64, needsProof bool) (checks []ch
 	return checks
 }
 
-// compared returns what is compared for a variant: the numbers that both tasks know, and those with a margin. With a
+// compared returns the metrics to compare for a variant: those known in both tasks, and those with a margin. With a
 // single rule, score and pass share are the same.
 func (r report) compared(number int, margins map[string]float64) (losses []loss) {
 	differences, isCompared := r.Differences[number]
@@ -317,7 +317,7 @@ func (r report) write(w io.Writer, checks []check) {
 	}
 }
 
-// told returns a check's text, with the variant if there are several.
+// told returns a check's text, preceded by the variant if there are several.
 func (r report) told(c check) string {
 	if len(r.Variants) > 1 {
 		return fmt.Sprintf("variant %d: %s", c.variant, c.text)

@@ -275,13 +275,13 @@ type Progress struct {
 	StopReason *string `json:"stop_reason"`
 }
 
-// IsActive reports whether the task waits or runs.
+// IsActive reports whether the task is waiting or running.
 func (p Progress) IsActive() bool { return p.Status == "PENDING" || p.Status == "RUNNING" }
 
 // outage is how long the server may be unavailable while a task runs.
 const outage = 2 * time.Minute
 
-// Await polls a task once a second until the task has ended, and passes each progress to told.
+// Await polls a task once a second until the task has ended, and calls told with each progress it receives.
 func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p Progress, err error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -310,7 +310,8 @@ func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p 
 	}
 }
 
-// Download writes a task's report to a file, in the format of the file's extension: completely or not at all.
+// Download writes a task's report to a file, in the format of the file's extension; a failed download leaves no
+// partial file.
 func (c Client) Download(ctx context.Context, task, path string) (err error) {
 	format := strings.TrimPrefix(strings.ToLower(filepath.Ext(path)), ".")
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,

@@ -26,7 +26,7 @@ type Options struct {
 	// FailUnder are limits, by metric.
 	FailUnder map[string]float64
 	// JUnit, Markdown and Out are the paths of output files; empty means none. StepSummary is a file to which the
-	// table of Markdown is appended, too.
+	// table of Markdown is also appended.
 	JUnit, Markdown, StepSummary, Out string
 	// Result receives the summary, Progress the progress lines. With IsTerminal one progress line is rewritten in place.
 	Result, Progress io.Writer
@@ -35,7 +35,7 @@ type Options struct {
 	IsLocal bool
 }
 
-// waits reports whether the task's end is awaited.
+// waits reports whether Run waits for the task to end.
 func (o Options) waits() bool {
 	return o.Wait || o.Baseline != "" || len(o.FailUnder) > 0 || o.JUnit != "" || o.Markdown != "" || o.Out != ""
 }

@@ -185,7 +185,7 @@ func TestMarginsAreRead(t *testing.T) {
 	}
 }
 
-// The table for a merge request holds texts from elsewhere as text.
+// The table for a merge request shows texts from the task as text, never as markup.
 func TestATableForAMergeRequest(t *testing.T) {
 	t.Parallel()
 	r := report{Name: "夜间 | <b>", URL: "http://127.0.0.1:8080/tasks/1",
@@ -241,7 +241,7 @@ func TestTheSameLossIsSaidOnce(t *testing.T) {
 	require.Len(t, r.losses(nil, false), 3)
 }
 
-// Limits that no result can meet are refused before anything is sent.
+// Limits that no result can meet are rejected before anything is sent.
 func TestWhatCannotBeJudgedIsSaidFirst(t *testing.T) {
 	t.Parallel()
 	spec, err := specOf(t, "task_name: a\nagent_api_url: http://127.0.0.1:9/\ndataset_file: q.csv\nruns_per_item: 1\n")
@@ -328,7 +328,7 @@ func TestFilesAreReadWithBounds(t *testing.T) {
 	require.Equal(t, "from a pipe", spec.Task["task_name"])
 }
 
-// A limit of the cost needs the prices of everything that is asked; without them, nothing is asked.
+// A cost limit needs the prices of every model that is called; without them, nothing is called.
 func TestALimitOfTheCostNeedsPrices(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The elements of JUnit XML that GitLab, Jenkins and GitHub's actions read.
+// The elements of JUnit XML that GitLab, Jenkins and GitHub Actions read.
 type suites struct {
 	XMLName  xml.Name `xml:"testsuites"`
 	Name     string   `xml:"name,attr"`

@@ -86,7 +86,7 @@ type difference struct {
 	Clusters   int        `json:"clusters"`
 }
 
-// change returns the difference as the gate takes it.
+// change returns the difference in the gate's own form.
 func (d difference) change() measure.Change {
 	return measure.Change{N: d.N, Clusters: d.Clusters, Mean: d.Difference, SE: d.SE}
 }

@@ -37,8 +37,8 @@ type Spec struct {
 	Dataset string
 	// Inline holds entries that the file defines itself instead of naming saved ones, by kind.
 	Inline map[string][]map[string]any
-	// FailUnder are limits, Baseline a task to compare with, Margins how much worse than the baseline a number may be;
-	// the command line can add more.
+	// FailUnder holds limits, Baseline names the task to compare with, and Margins limit how much worse than the
+	// baseline a metric may be; the command line can add more.
 	FailUnder, Margins map[string]float64
 	Baseline           string
 }
@@ -60,7 +60,7 @@ var kindNames = map[kindOfValue]string{
 	aListOfEntries: "a list of ids, or of entries", aListOfIDs: "a list of ids",
 }
 
-// members are the members of a task's JSON, as in the API, and the additional members of a file.
+// members are the members of a task's JSON, as in the API, plus those that only a file can have.
 var members = map[string]kindOfValue{
 	"task_name": aText, "agent_api_url": aText, "agent_model": aText, "rate_limit": aText, "on_turn_failure": aText,
 	"cluster_by": aText, "meaning_model": aText, "dataset": aText, "dataset_file": aText,
@@ -254,7 +254,7 @@ func (s *Spec) takeList(name string, kind kindOfValue, node *yaml.Node, wrong fu
 // lineOf is the member in which an entry's line number is kept.
 const lineOf = "\x00line"
 
-// itemPass is the limit of the share of its runs that must pass for every question.
+// itemPass is the metric that limits, for every question, the share of its runs that must pass.
 const itemPass = "item_pass"
 
 // Metrics are the metrics that can have limits: minimums for a variant and, for the last two, maximums.
@@ -267,8 +267,8 @@ var Metrics = []string{
 // isMost reports whether a limit of the metric is a maximum.
 func isMost(metric string) bool { return metric == "latency_p90_ms" || metric == "cost" }
 
-// ParseLimit parses metric=value, where the value is a number or, for a share, a percentage. That of item_pass can be
-// a fraction, such as 4/5.
+// ParseLimit parses metric=value, where the value is a number or, for a share, a percentage. The value of item_pass
+// can also be a fraction, such as 4/5.
 func ParseLimit(text string) (metric string, value float64, err error) {
 	metric, number, hasValue := strings.Cut(text, "=")
 	if metric = strings.TrimSpace(metric); !hasValue || !slices.Contains(Metrics, metric) {

@@ -109,7 +109,7 @@ func (s *Settings) names() []string {
 	return names
 }
 
-// offerSetup prints the link for creating the first administrator's account, as long as there is none.
+// offerSetup prints the link for creating the first administrator's account as long as there is no account.
 func (p *program) offerSetup(ctx context.Context, stdout io.Writer) error {
 	if p.settings.Auth != "local" {
 		return nil

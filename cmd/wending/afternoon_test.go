@@ -62,7 +62,7 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 
 	b := openBrowser(t, p.url)
 	b.open("/tasks")
-	b.evaluate(`document.querySelector(".tasks .name").focus()`, nil) // as with Tab, however many stops are in between
+	b.evaluate(`document.querySelector(".tasks .name").focus()`, nil) // as with Tab, over any number of stops
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.awaits("the report", `document.readyState === "complete" && document.querySelector("h1").textContent === "评测报告: 下午"`)
 	b.requireAccessible("report")
@@ -218,7 +218,7 @@ func TestTwoVersionsAreCompared(t *testing.T) {
 	b.sees(".segments [aria-current]", "不稳定 → 稳定")
 	b.requireAccessible("one field of a comparison")
 
-	// The keys are the report's: on to the next question, open it, judge the later version, see the help.
+	// The report's keys: go to the next question, open it, judge the later version, show the help.
 	b.do(chromedp.KeyEvent("j"))
 	var isSecond bool
 	b.evaluate(`document.activeElement === document.querySelectorAll(".result")[1]`, &isSecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rooms lists the packages in the order of imports: each may import those below it in the list, and leaves.
+// rooms lists the packages in the order of imports: each may import the ones below it, and leaves.
 var rooms = []string{
 	"cmd/wending",
 	"cmd/judgecheck",
@@ -81,7 +81,7 @@ var leaves = []string{
 	"views/markdown", "views/paths", "views/text",
 }
 
-// strangers are libraries, with the only packages that may import them.
+// strangers maps libraries to the only packages that may import them.
 var strangers = map[string][]string{
 	"github.com/labstack/echo/v4": {"handlers", "handlers/web", "handlers/web/create", "handlers/web/library",
 		"handlers/transfer",
@@ -118,7 +118,7 @@ var strangers = map[string][]string{
 	"github.com/xuri/excelize/v2":              {"jobs/dataset", "jobs/dataset/datasettest"},
 }
 
-// floors are the folders from top to bottom: none, not even a leaf, may import from a folder above it.
+// floors are the folders from top to bottom: no package, not even a leaf, may import from a folder above its own.
 var floors = []string{"cmd", "handlers", "views", "jobs", "db"}
 
 const maxLines = 4000
@@ -147,7 +147,7 @@ func TestTheLayoutHolds(t *testing.T) {
 		if !strings.HasPrefix(folder, "db") {
 			require.NotContains(t, string(content), ".Pool()", "%s: statements stand in db", path)
 		}
-		if isTemplate { // its imports are in the generated file
+		if isTemplate { // a template's imports are in its generated file
 			return nil
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, content, parser.ImportsOnly)

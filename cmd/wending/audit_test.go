@@ -48,7 +48,7 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	})
 	program.kill(t)
 	require.Error(t, <-asked)
-	// The database may not have noticed yet that the client of the entry's statement is gone, and would write the
+	// The database may not have noticed yet that the client that sent the statement is gone, and would write the
 	// entry once the chain is unlocked.
 	dbtest.Await(t, time.Minute, "the end of what waited for the chain", func() bool {
 		var waiting int
@@ -99,7 +99,7 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 		"--secret-key", strings.Repeat("b", 64))
 	require.Equal(t, 1, code, "it would break the seal: "+said)
 
-	// The end is cut off, and the chain corrected as far as that is possible without the key.
+	// The end is cut off, and the chain repaired as far as that is possible without the key.
 	tables.MustExec(
 		`SET session_replication_role = replica; DELETE FROM audit_entries WHERE seq = (SELECT max(seq) FROM audit_entries);
 		UPDATE audit_chain SET (last_seq, last_hash) = (SELECT seq, hash FROM audit_entries ORDER BY seq DESC LIMIT 1);

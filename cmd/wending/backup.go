@@ -120,7 +120,7 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 	return err
 }
 
-// backupWriter writes a backup. written are the files already in it, with the time of their last change.
+// backupWriter writes a backup. written maps the files already in it to their modification times.
 type backupWriter struct {
 	archive *tar.Writer
 	folders map[string]string
@@ -171,7 +171,7 @@ func (b *backupWriter) add(name string, content []byte) error {
 	return err
 }
 
-// addFile adds an open file from its beginning, up to its present size.
+// addFile adds an open file from its beginning, up to its size at the time of the call.
 func (b *backupWriter) addFile(name string, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// command runs a subcommand to its end.
+// command runs a subcommand until it exits.
 func command(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -176,7 +176,7 @@ func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 	}
 	admin.MustExec(
 		`INSERT INTO workers (id, host, process_id, lanes) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'h', 1, 1)`)
-	// a process has started, and nothing else
+	// only a process has started
 	code, said = command(t, "restore", file, "--data-dir", dbtest.Folder(t), "--database-url", fresh)
 	require.Zero(t, code, said)
 }

@@ -41,9 +41,9 @@ func openBrowser(t *testing.T, base string) *tab {
 		chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	allocator, stopBrowser := chromedp.NewExecAllocator(t.Context(), options...)
-	// chromedp reports every event that it does not know as an error.
+	// chromedp reports every event that it does not know as an error
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
-	// generous, because the machine may be busy; each wait has a deadline of its own
+	// generous, because the machine may be busy; each wait also has its own deadline
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(func() { cancel(); closeTab(); stopBrowser() })
 	b := &tab{ctx, t, base}
@@ -70,7 +70,7 @@ func (b *tab) follows(selector string) {
 
 func (b *tab) open(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.base + path)) }
 
-// sees waits until the element shows the text.
+// sees waits until the element shows text.
 func (b *tab) sees(selector, text string) {
 	b.t.Helper()
 	b.awaits(selector+" with "+text,
@@ -78,8 +78,8 @@ func (b *tab) sees(selector, text string) {
 			selector, text))
 }
 
-// awaits waits until a script returns true. It asks again and again: a page that is being left gives no answer, and
-// sometimes does not even say so.
+// awaits waits until a script returns true. It keeps asking, because a page that is being left does not answer, and
+// sometimes does not even report an error.
 func (b *tab) awaits(what, script string) {
 	b.t.Helper()
 	dbtest.Await(b.t, time.Minute, what, func() bool {
@@ -99,7 +99,7 @@ func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams {
 	return p.WithAwaitPromise(true).WithReturnByValue(true)
 }
 
-// requireAccessible runs axe on the page in its present state, once no transition is running.
+// requireAccessible runs axe on the page as it is now, once no transition is running.
 func (b *tab) requireAccessible(what string) {
 	b.t.Helper()
 	scripts, err := filepath.Glob("testdata/axe-core-*.min.js")
@@ -184,7 +184,7 @@ func TestAReviewersStory(t *testing.T) {
 	downloads := t.TempDir()
 	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(downloads))
 	for _, format := range []string{"csv", "xlsx"} {
-		if format != "csv" { // that is one click away
+		if format != "csv" { // CSV is one click away
 			b.do(chromedp.Click(".split summary"), chromedp.WaitVisible(".split .menu"))
 			b.requireAccessible("the menu of formats")
 		}

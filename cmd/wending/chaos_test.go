@@ -34,10 +34,10 @@ import (
 )
 
 // The chaos suite runs the real program – web and workers as separate processes – on a real PostgreSQL and
-// redis-server, and breaks everything while an agent counts its calls. `make chaos` runs the full suite
+// redis-server, and breaks all of them while an agent counts the calls it receives. `make chaos` runs the full suite
 // (WENDING_CHAOS=full); `make test` runs a short version.
 
-// goingOnWithin is the time within which work must have resumed, no matter which process died.
+// goingOnWithin is the time within which work must resume, regardless of which process died.
 const goingOnWithin = 25 * time.Second
 
 // arena holds all processes and servers that take part.
@@ -56,7 +56,7 @@ type arena struct {
 
 	mu     sync.Mutex
 	faults map[string]int
-	// losses are the deaths and freezes of workers, each of which may repeat as many calls as the worker has lanes.
+	// losses counts dead and frozen workers; each of them may repeat as many calls as the worker had lanes.
 	losses int
 	// redisIsBusy means that a long fault of Redis is in progress.
 	redisIsBusy atomic.Bool
@@ -64,8 +64,8 @@ type arena struct {
 	longestGap, longestSilence time.Duration
 }
 
-// countingAgent answers with the call's idempotency key, so that every stored answer shows to which unit it
-// belongs. It checks the history it receives, and also acts as a judge.
+// countingAgent answers with the call's idempotency key, so that every stored answer shows to which unit it belongs.
+// It also checks the history it receives, and acts as a judge.
 type countingAgent struct {
 	*httptest.Server
 	mu            sync.Mutex
@@ -134,7 +134,7 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 	a.queue, err = jobs.NewQueue(a.redis.url())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = a.queue.Close() })
-	// A launch that ends logs a line each time it does.
+	// Each time a launch ends, a line is logged.
 	_, err = a.tables.Exec(`CREATE TABLE ended (launch_id uuid);
 		CREATE FUNCTION note_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ended
 		VALUES (NEW.id); RETURN NEW; END $$;
@@ -205,7 +205,7 @@ func (a *arena) anyWorker() *member {
 
 const recordWords, claimWords = "INSERT INTO evaluation_runs", "FOR UPDATE SKIP LOCKED"
 
-// faults returns the faults by name; each returns once it has happened. Those that take long run separately.
+// faults returns the faults by name; each returns once it has happened. Slow faults run separately.
 func (a *arena) quickFaults() map[string]func() {
 	return map[string]func(){
 		"kill -9 of a worker mid-call": func() {
@@ -317,7 +317,7 @@ func (a *arena) exhaustConnections(hold time.Duration) {
 	}
 }
 
-// deliverTwice sends further wake-ups for every running launch.
+// deliverTwice sends additional wake-ups for every running launch.
 func (a *arena) deliverTwice() {
 	var launches []uuid.UUID
 	if a.tables.Select(&launches, `SELECT id FROM launches WHERE status IN ('PENDING', 'RUNNING')`) != nil {
@@ -331,7 +331,7 @@ func (a *arena) deliverTwice() {
 	}
 }
 
-// reconcileTwice reconciles in two goroutines at once and beside the workers, without the lock that elects a single
+// reconcileTwice reconciles in two goroutines at once, alongside the workers, without the lock that elects a single
 // leader.
 func (a *arena) reconcileTwice() {
 	var both sync.WaitGroup
@@ -423,11 +423,11 @@ func (a *arena) create(questions int, fields map[string]string) string {
 	return createTask(a.t, a.web.url(), all, dataset.String())
 }
 
-// adaptiveFields are the fields of a task that asks its questions again until they are settled. No two answers of the
-// agent are equal, so each question gets all its rounds.
+// adaptiveFields are the fields of an adaptive task, which repeats its questions until they are settled. The agent
+// never gives the same answer twice, so each question gets the maximum number of runs.
 var adaptiveFields = map[string]string{"runs_per_item": "2", "adaptive": `{"max_runs": 6, "confidence": 0.95}`}
 
-// mostRuns is how many runs each question of a task t has in the end.
+// mostRuns is the number of runs that each question of a task t ends up with.
 const mostRuns = `coalesce(CAST(t.adaptive ->> 'max_runs' AS int), t.runs_per_item)`
 
 // createConversations creates a task with count conversations of four turns and a judge: half as many calls to the
@@ -506,7 +506,7 @@ func (a *arena) awaitEnds(within time.Duration, ids ...string) {
 	})
 }
 
-// verdict is what the tables contain at the end.
+// verdict holds what the tables contain at the end.
 type verdict struct {
 	Units, Lost, Doubled, Stale, Foreign, Ends, ExtraEnds int
 }
@@ -567,7 +567,7 @@ func (a *arena) requireExact(ids []string) verdict {
 	return v
 }
 
-// requirePagesTell compares the totals of the API and of the task's page with those of the table.
+// requirePagesTell compares the totals shown by the API and the task's page with the table.
 func (a *arena) requirePagesTell(id string) {
 	a.t.Helper()
 	var table struct{ Runs, Succeeded, Processed int }
@@ -611,8 +611,8 @@ func TestChaosShort(t *testing.T) {
 	if testing.Short() || os.Getenv("WENDING_CHAOS") == "full" {
 		t.Skip("the whole suite runs instead")
 	}
-	// No call is shorter than 60 ms: below that a lane runs ahead, and a loss may repeat more calls than the worker
-	// has lanes.
+	// No call is shorter than 60 ms: faster lanes run ahead of recording, and a lost worker may repeat more calls
+	// than it has lanes.
 	a := newArena(t, 3, 4, 80*time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -657,7 +657,7 @@ func keepResult(t *testing.T, result string) {
 	}
 }
 
-// summary is the text that `make chaos` writes into jobs/RESULTS.md.
+// summary is the text that `make chaos` writes to jobs/RESULTS.md.
 func (a *arena) summary(v verdict, took time.Duration) string {
 	var text strings.Builder
 	calls, different := a.agent.counts()
@@ -699,7 +699,7 @@ func TestChaosFull(t *testing.T) {
 			ids = append(ids, a.create(questions, nil), a.create(questions/2, adaptiveFields))
 		case 1:
 			ids = append(ids, a.create(questions, a.fourVariants()))
-		default: // as many calls, half of them to the judge
+		default: // the same number of calls, half of them to the judge
 			ids = append(ids, a.createConversations(questions/2))
 		}
 	}
@@ -726,7 +726,7 @@ func TestChaosFull(t *testing.T) {
 			return done() >= a.faultCount()*(units*9/10)/faultsWanted
 		})
 		faults[pick()]()
-		// Now and then somebody stops a task and resumes it later.
+		// Now and then a task is stopped and resumed later.
 		if id := ids[rand.IntN(len(ids))]; a.faultCount()%25 == 0 && a.status(id) == db.TaskRunning && !stopped[id] {
 			stopped[id] = true
 			a.act(id, "stop")
@@ -737,7 +737,7 @@ func TestChaosFull(t *testing.T) {
 	long.Wait()
 	a.awaitEnds(10*time.Minute, ids...)
 	a.requireExact(ids)
-	for id := range stopped { // nobody stops them a second time
+	for id := range stopped { // a task is not stopped twice
 		require.Equal(t, db.TaskSucceeded, a.status(id))
 	}
 	a.agent.isWell.Store(true)
@@ -844,8 +844,7 @@ func (a *arena) askHostileAgents() {
 	}
 }
 
-// fillTheDisk lets uploads run out of space: no part of a dataset stays behind, and smaller uploads are accepted
-// afterwards.
+// fillTheDisk lets uploads run out of space: no partial dataset is left behind, and smaller uploads still succeed.
 func (a *arena) fillTheDisk() {
 	t := a.t
 	dir := t.TempDir()

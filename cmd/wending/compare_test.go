@@ -15,7 +15,8 @@ import (
 	"wending/db/dbtest"
 )
 
-// Two prompts on two models over twenty questions, from an empty library to the exported report, as a team would do it.
+// Two prompts on two models over twenty questions, from an empty library to the exported report, the way a team would
+// do it.
 func TestAComparisonsStory(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)
@@ -173,7 +174,7 @@ func TestAComparisonsStory(t *testing.T) {
 	}
 }
 
-// Who has nothing yet tries the comparison with one click.
+// A user with an empty library tries the comparison with one click.
 func TestTheComparisonIsTriedWithoutAKey(t *testing.T) {
 	t.Parallel()
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",

@@ -16,8 +16,8 @@ import (
 	"wending/db/dbtest"
 )
 
-// notInCompose are the settings that compose.yaml decides itself or does not need: the image sets address and
-// folder, there is no pooler, and a proxy has the certificate.
+// notInCompose are the settings that compose.yaml sets itself or does not need: the image sets the address and
+// folder, there is no pooler, and a proxy holds the certificate.
 var notInCompose = []string{"LISTEN_ADDR", "DATA_DIR", "DATABASE_DIRECT_URL", "TLS_CERT_FILE", "TLS_KEY_FILE"}
 
 // Every setting reaches the services of compose.yaml.
@@ -50,7 +50,7 @@ func TestComposePassesEverySetting(t *testing.T) {
 	}
 }
 
-// If only the web process has the folder of the files, as in compose.yaml, that process removes unreferenced files.
+// If only the web process has the folder of files, as in compose.yaml, that process removes unreferenced files.
 func TestTheWebProcessTidiesUpItsFiles(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)

@@ -47,8 +47,8 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	return d, nil
 }
 
-// startDemoAgentAgain starts the demo agent with the address and ticket of the last start, which are kept in
-// folder, so that its tasks can be retried. If the address is taken, it uses another one.
+// startDemoAgentAgain starts the demo agent with the address and ticket of the last start, which are stored in
+// folder, so that tasks of the demo can be retried. If the address is taken, it uses another one.
 func startDemoAgentAgain(folder string) (*demoAgent, error) {
 	place, pass := filepath.Join(folder, "demo.address"), filepath.Join(folder, "demo.ticket")
 	address := "127.0.0.1:0"

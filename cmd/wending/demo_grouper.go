@@ -41,7 +41,7 @@ func groupDemo(user string) string {
 	return string(reply)
 }
 
-// conclusion returns what an answer concludes; all of it if that cannot be found.
+// conclusion returns the conclusion of an answer, or the whole answer if no conclusion is found.
 func conclusion(answer string) string {
 	if found := concluded.FindStringSubmatch(answer); found != nil {
 		return strings.TrimSpace(found[1])
@@ -49,7 +49,7 @@ func conclusion(answer string) string {
 	return strings.TrimSpace(answer)
 }
 
-// saysTheSame reports whether two texts have about the same words, and no contradicting facts.
+// saysTheSame reports whether two texts use about the same words and contain no contradicting facts.
 func saysTheSame(a, b string) bool {
 	for _, difference := range facts.Compare(a, b) {
 		if difference.IsConflict {

@@ -10,7 +10,7 @@ import (
 // demoJudge is the model that the demo agent plays as a judge, and as a model that groups answers.
 const demoJudge = "demo-judge"
 
-// material matches the texts between marks in a judge's prompt; a text has the same mark at both ends.
+// material matches the texts between marks in a judge's prompt; each text has the same mark at both ends.
 var material = regexp.MustCompile(`(?s)<data-(\w+)>\n(.*?)\n</data-(\w+)>`)
 
 // judgeDemo rates an answer: the last material is the answer, the one before it the expected answer. It looks

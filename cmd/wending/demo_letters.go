@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// demoLetter is a long answer of the demo task. Of every five answers one has a wrong number and two have a
-// different ending: readers have to find the former, and the latter does not matter.
+// demoLetter is a long answer of the demo task. Of every five answers, one contains a wrong number, which reviewers
+// have to find, and two end differently, which does not matter.
 type demoLetter struct {
-	right, wrong string // a text that occurs once in the standard answer, and what replaces it in the wrong answer
+	right, wrong string // a text that occurs once in the standard answer, and its replacement in the wrong answer
 	calls        atomic.Uint32
 }
 

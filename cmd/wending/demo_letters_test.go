@@ -15,7 +15,7 @@ import (
 	"wending/static"
 )
 
-// In the demo's two long answers one number of one run is wrong, and exactly that is found.
+// In the demo's two long answers, one run has one wrong number, and only that is reported.
 func TestTheDemoHasAWrongNumberInALongAnswer(t *testing.T) {
 	t.Parallel()
 	set, err := dataset.Read(t.Context(), "demo.csv", static.Content("demo.csv"), dataset.Layout{})

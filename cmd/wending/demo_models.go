@@ -34,7 +34,7 @@ var demoModels = map[string]demoModel{
 var demoAnswers = sync.OnceValue(func() map[string]string {
 	answers := map[string]string{}
 	set, err := dataset.Read(context.Background(), "sample.csv", static.Content("sample.csv"), dataset.Layout{})
-	if err != nil { // cannot fail: the file is compiled in
+	if err != nil { // cannot fail, because the file is compiled in
 		panic(err)
 	}
 	for _, row := range set.Rows {
@@ -126,7 +126,7 @@ func answerDemoChat(w http.ResponseWriter, r *http.Request) {
 	streamDemoChat(w, r, request.Model, answer, usage)
 }
 
-// streamDemoChat streams a model's answer a few characters at a time, its usage last.
+// streamDemoChat streams a model's answer a few characters at a time, and its usage last.
 func streamDemoChat(w http.ResponseWriter, r *http.Request, model, answer string, usage map[string]int) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	send := func(chunk map[string]any) {

@@ -25,7 +25,7 @@ const (
 	paintEvery                  = 220 * time.Millisecond
 )
 
-// draw calls a tool that reports how far the picture is, shows previews, and fails at 60 % if it is to.
+// draw calls a tool that reports its progress, shows previews and, if requested, fails at 60 %.
 func draw(ctx context.Context, event func(string, map[string]any), picture func(int) string, question string,
 	fails bool) bool {
 	input := map[string]any{"prompt": question}

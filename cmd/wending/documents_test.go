@@ -178,7 +178,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 // ownPath matches a package or file that a document names relative to the repository's root.
 var ownPath = regexp.MustCompile("`((?:cmd|db|handlers|jobs|static|views)/[\\w./-]+)`")
 
-// Packages and files that the documents name exist.
+// Packages and files that the documents mention exist.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	t.Parallel()
 	for _, document := range documents {

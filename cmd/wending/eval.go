@@ -93,7 +93,7 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 	})
 }
 
-// options joins the file's limits with those of the command line.
+// options merges the file's limits with the command line's.
 func (c evalCommand) options(spec gate.Spec, stdout io.Writer, stderr errorWriter) (gate.Options, error) {
 	options := gate.Options{
 		Spec: spec, Wait: c.Wait || c.Local, Baseline: cmp.Or(c.Baseline, spec.Baseline), Margins: maps.Clone(spec.Margins),
@@ -123,7 +123,7 @@ func (c evalCommand) options(spec gate.Spec, stdout io.Writer, stderr errorWrite
 	return options, nil
 }
 
-// onOwnServers calls work with a server that is started for it and removed afterwards with all its data.
+// onOwnServers calls work with a temporary server that is removed afterwards with all its data.
 func onOwnServers(ctx context.Context, own Settings, log *slog.Logger,
 	work func(ctx context.Context, address string) error) (err error) {
 	folder, err := os.MkdirTemp("", "wending-eval-")

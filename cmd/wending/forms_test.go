@@ -27,7 +27,7 @@ func fillLibrary(t *testing.T, base, agent string) {
 	save(t, base, "evaluators", map[string]any{"name": "含标准答案", "kind": "contains"})
 }
 
-// Every message of the forms is visible if the library has something to offer for each of their fields.
+// Every message of the forms is visible, even if the library offers something for each of their fields.
 func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })

@@ -76,7 +76,7 @@ func zerosOf(name string, n int) func(io.Writer) {
 	}
 }
 
-// importArchive returns the status of an import, with the error code if it was refused.
+// importArchive imports an archive and returns the status, with the error code if it was refused.
 func (s *siege) importArchive(ctx context.Context, content []byte) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/evaluation-tasks/import",
 		bytes.NewReader(content))
@@ -149,7 +149,7 @@ func (s *siege) archives() {
 	s.leavers()
 }
 
-// leavers lets clients disconnect while their archives are read.
+// leavers has clients disconnect while their archives are read.
 func (s *siege) leavers() {
 	large := s.archive(oneItem, archiveRuns(20, zerosOf("reasoning", 8<<20)))
 	s.attack(fmt.Sprintf("two imports whose clients leave, %d KB", len(large)>>10), toACrowd, func() string {

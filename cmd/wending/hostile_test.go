@@ -29,9 +29,9 @@ import (
 	"wending/jobs/dataset/datasettest"
 )
 
-// Hostile files, agents, floods and readers against the real program, which may use 4 GB of address space: it
-// answers each of them clearly, grows only a little, and serves other pages in the meantime. make hostile runs all
-// attacks at full size and prints the table.
+// Hostile files, agents, floods and readers against the real program, which may use 4 GB of address space: it answers
+// each of them clearly, uses little more memory, and keeps serving other pages. `make hostile` runs all attacks at
+// full size and prints the table.
 func TestHostile(t *testing.T) {
 	s := newSiege(t, os.Getenv("WENDING_HOSTILE") == "full")
 	s.files()
@@ -56,7 +56,7 @@ type siege struct {
 
 func newSiege(t *testing.T, isFull bool) *siege {
 	t.Helper()
-	// the test's own binary may be instrumented, and then needs more memory
+	// a race-instrumented test binary would need more memory
 	binary := filepath.Join(t.TempDir(), "wending")
 	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, "%s", output)
@@ -67,7 +67,7 @@ func newSiege(t *testing.T, isFull bool) *siege {
 	return &siege{process: startCommand(t, command), t: t, isFull: isFull}
 }
 
-// of returns how many requests to send: all, or few in a short run.
+// of returns how many requests to send: n, or only a few in a short run.
 func (s *siege) of(full, short int) int {
 	if s.isFull {
 		return full
@@ -75,7 +75,7 @@ func (s *siege) of(full, short int) int {
 	return short
 }
 
-// The limits of an attack: how much memory may grow, in bytes, and how long other pages may take.
+// The limits of an attack: how much memory use may grow, in bytes, and how long other pages may take.
 type bounds struct {
 	growth int
 	page   time.Duration
@@ -167,7 +167,7 @@ func (s *siege) table() string {
 	return text.String()
 }
 
-// together runs work n times at once and counts what it returns.
+// together runs work n times at once and counts the results.
 func together(n int, work func(n int) string) string {
 	answers, counts := make(chan string), map[string]int{}
 	for i := range n {
@@ -269,7 +269,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// agents makes eight calls at once to agents that send too much, too slowly, or nonsense.
+// agents makes eight calls at once to agents that send too much, send it too slowly, or send nonsense.
 func (s *siege) agents() {
 	packed := bomb(512 << 20)
 	text := func(body string) func(http.ResponseWriter, agenttest.Call) {
@@ -304,7 +304,7 @@ func (s *siege) agents() {
 					return
 				}
 				w.(http.Flusher).Flush()
-				time.Sleep(50 * time.Millisecond) // the slow answer that this case is about
+				time.Sleep(50 * time.Millisecond) // the slow answer that this case tests
 			}
 		}, "TIMEOUT"},
 		{"silence", func(_ http.ResponseWriter, call agenttest.Call) { time.Sleep((seconds + 2) * time.Second) }, "TIMEOUT"},
@@ -419,7 +419,7 @@ func (s *siege) metricsSize() int {
 	return int(size)
 }
 
-// readers lets clients read slowly, or not at all.
+// readers has clients read slowly, or not at all.
 func (s *siege) readers() {
 	answer := strings.Repeat("长答案", 6000)
 	fake := agenttest.New(s.t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, answer) })
@@ -478,7 +478,7 @@ func (s *siege) readers() {
 	})
 }
 
-// stuck opens n requests whose responses nobody reads; the caller ends them.
+// stuck sends n requests whose responses are never read; the caller ends them.
 func (s *siege) stuck(n int, path string) (end func()) {
 	var open []net.Conn
 	for range n {
@@ -489,7 +489,7 @@ func (s *siege) stuck(n int, path string) (end func()) {
 		require.NoError(s.t, err)
 		open = append(open, connection)
 	}
-	time.Sleep(5 * time.Second) // for that long they hold their resources
+	time.Sleep(5 * time.Second) // the requests hold their resources that long
 	return func() {
 		for _, connection := range open {
 			_ = connection.Close()

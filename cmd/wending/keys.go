@@ -55,7 +55,7 @@ func (s Settings) keptKeys() ([]string, error) {
 	return kept, nil
 }
 
-// writeKeys writes keys to a temporary file, which place, os.Link or os.Rename, then moves into place.
+// writeKeys writes keys to a temporary file and moves it into place with place, which is os.Link or os.Rename.
 func (s Settings) writeKeys(keys []string, place func(from, to string) error) error {
 	aside, err := os.CreateTemp(s.DataDir, ".secret-*") // mode 0600
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"wending/jobs/agent/guard"
 )
 
-// If people sign in, no guard allows a loopback address that its allowlist does not name, however it is written.
-// This includes the demo agent's address, unless a request carries the ticket of the demo's tasks, which channels
-// do not use.
+// If people sign in, no guard allows a loopback address that is not on its allowlist, regardless of its notation.
+// This includes the demo agent's address, unless a request carries the ticket of the demo's tasks, which channels do
+// not use.
 func TestAccountsDoNotReachLoopback(t *testing.T) {
 	t.Parallel()
 	demo, err := startDemoAgent("127.0.0.1:0")
@@ -113,8 +113,9 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 	}
 }
 
-// With accounts the demos and their copies run completely. All other requests to the server's loopback are refused,
-// with the setting that would allow them; so are requests to the demo agent's own address by anything but the demo.
+// With accounts, the demos and copies of them run to completion. All other requests to the server's loopback are
+// refused with an error that names the setting to change; so are requests to the demo agent's address that do not
+// come from the demo.
 func TestTheDemosRunWithAccounts(t *testing.T) {
 	t.Parallel()
 	folder := dbtest.Folder(t)

@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 // errorWriter is where errors and progress are printed.
 type errorWriter struct{ io.Writer }
 
-// isTerminal reports whether the writer is a terminal, so that a person may be reading along.
+// isTerminal reports whether the writer is a terminal, where a person may be watching.
 func (w errorWriter) isTerminal() bool {
 	file, isFile := w.Writer.(*os.File)
 	if !isFile {

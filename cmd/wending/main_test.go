@@ -202,8 +202,8 @@ func outcomesOf(t *testing.T, base, id string) (outcomes []string) {
 const twenty = "question,standard_answer\n" +
 	"q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\nq9,a\nq10,a\nq11,a\nq12,a\nq13,a\nq14,a\nq15,a\nq16,a\nq17,a\nq18,a\nq19,a\nq20,a\n"
 
-// kill -9 of the whole program in the middle of a task: the next start resumes at once and completes the task, and
-// repeats only the calls that were in flight.
+// kill -9 of the whole program in the middle of a task: the next start resumes and completes the task at once,
+// repeating only the calls that were in flight.
 func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

@@ -104,8 +104,7 @@ func (s *Settings) auditLog(ctx context.Context, store *db.Store) (audit.Log, er
 	return audit.New(store, sealer), err
 }
 
-// record calls work and adds an entry to the audit that it was done on the command line. The intent is stored
-// before.
+// record calls work and adds an entry to the audit that it was done on the command line. It stores the intent first.
 func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entry, after map[string]any,
 	work func() error) error {
 	log, err := s.auditLog(ctx, store)
@@ -130,7 +129,7 @@ func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entr
 	}
 	if err := work(); err != nil {
 		if errors.Is(err, db.ErrUnavailable) || ctx.Err() != nil {
-			return err // the work may be done: the entry will record an unknown outcome
+			return err // the work may have been done: the entry will record an unknown outcome
 		}
 		return errors.Join(err, log.Drop(ctx, begun))
 	}
@@ -177,7 +176,7 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 	if id, err := uuid.Parse(text); err == nil {
 		return store.Project(ctx, id)
 	}
-	if text == "默认" { // the existing account may have another name by now
+	if text == "默认" { // the existing account may have been renamed
 		return store.Project(ctx, db.DefaultProject)
 	}
 	found, err := store.ProjectNamed(ctx, text)
@@ -220,7 +219,7 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 	})
 }
 
-// named calls work with the account that has a name.
+// named calls work with the account of the given name.
 func (s *Settings) named(ctx context.Context, name string, work func(identity.Service, people.User) error,
 	action string, after map[string]any) error {
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {

@@ -242,7 +242,7 @@ func TestSigningInInABrowser(t *testing.T) {
 		b.requireAccessible(path)
 	}
 
-	// The session ends while somebody is typing.
+	// The session ends while the user is typing.
 	b.do(chromedp.SendKeys(`form[action$="/members"] [name=name]`, "韩梅梅"))
 	code, said = commandWith(t, "another good password", "user", "passwd", "李雷", "--data-dir", folder)
 	require.Zero(t, code, said)
@@ -267,10 +267,10 @@ func TestSigningInInABrowser(t *testing.T) {
 	require.NotContains(t, program.stopped(t), "level=ERROR")
 }
 
-// Sessions, recent sign-ins and tokens are measured by the database's clock: a machine whose clock is an hour ahead
+// Sessions, recent sign-ins and tokens are timed by the database's clock, so a machine whose clock is an hour ahead
 // signs nobody out early.
 func TestAccountsOnAMachineWithAWrongClock(t *testing.T) {
-	if os.Getenv("WENDING_CHAOS") != "full" { // requires a build with another clock
+	if os.Getenv("WENDING_CHAOS") != "full" { // requires a build with a shifted clock
 		t.Skip("make chaos runs it")
 	}
 	folder := dbtest.Folder(t)

@@ -43,7 +43,7 @@ func TestPictures(t *testing.T) {
 	demo := startDemo(t, program, "/demo")
 	comparison := startDemo(t, program, "/demo/comparison")
 	b := openBrowser(t, program.url)
-	// bars get their final length at once
+	// bars have their final length at once
 	still := []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}
 	b.do(chromedp.EmulateViewport(1180, 780), emulation.SetEmulatedMedia().WithFeatures(still))
 	for _, lang := range text.Languages {
@@ -90,7 +90,7 @@ func withPalette(t *testing.T, shot []byte) []byte {
 	counts := map[color.NRGBA]int{}
 	at := func(x, y int) color.NRGBA {
 		c := color.NRGBAModel.Convert(picture.At(x, y)).(color.NRGBA)
-		return color.NRGBA{c.R &^ 3, c.G &^ 3, c.B &^ 3, 255} // shades that nobody can distinguish count as one
+		return color.NRGBA{c.R &^ 3, c.G &^ 3, c.B &^ 3, 255} // indistinguishable shades count as one
 	}
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {

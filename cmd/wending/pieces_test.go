@@ -23,9 +23,9 @@ import (
 const (
 	// pieces is how many pieces the beginning of a page is cut into, pieceTags how many tags each of them has.
 	pieces, pieceTags = 45, 3
-	// paintedPath is where a page reports that it was painted.
+	// paintedPath is where a page reports that it has been painted.
 	paintedPath = "/painted"
-	// painting reports every frame of a page that is not complete yet.
+	// painting reports every frame of a page that is still loading.
 	painting = `
 		if (window === top) (async () => {
 			const frame = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
@@ -36,7 +36,7 @@ const (
 		})();`
 )
 
-// inPieces serves what is behind an address; for pages it sends each piece once the previous one has been painted.
+// inPieces serves the responses of an address; it sends each piece of a page once the previous one has been painted.
 func inPieces(t *testing.T, address string) string {
 	t.Helper()
 	behind, err := url.Parse(address)
@@ -65,7 +65,7 @@ func inPieces(t *testing.T, address string) string {
 		}
 		w.WriteHeader(recorded.Code)
 		for n, piece := range cut(recorded.Body.Bytes()) {
-			for range 2 { // the first report may be about a frame from before the piece arrived; a head alone draws nothing
+			for range 2 { // the first report may be of a frame before the piece; a head alone paints nothing
 				if n > 1 {
 					select {
 					case <-painted:

@@ -14,7 +14,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// signsIn signs an account in.
+// signsIn signs in to an account.
 func (b *tab) signsIn(name string) {
 	b.t.Helper()
 	b.open("/login")
@@ -38,8 +38,8 @@ func (b *tab) createsTask(agent string) (id string) {
 	return id
 }
 
-// Two accounts review one task: each sees what the other says where it belongs, without loading the page again. Nothing
-// that is read moves, and nothing that is typed is lost.
+// Two accounts review one task: each sees the other's verdicts in place, without reloading. Text that is being read
+// does not move, and text that is being typed is not lost.
 func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -71,7 +71,7 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 		b.do(chromedp.WaitVisible(".result:first-of-type .verdict [data-note]"))
 	}
 
-	// In sight a verdict waits on the edge of its card; it goes where it belongs when it is pressed.
+	// While its card is in sight, a verdict waits at the card's edge; pressing it moves it into place.
 	const first, third, last = ".result:nth-of-type(1) ", ".result:nth-of-type(3) ", ".result:nth-of-type(20) "
 	li.do(chromedp.Click(first+"[data-note]"), chromedp.SendKeys(first+".said-of textarea", "还没写完"))
 	han.do(chromedp.Click(first + ".verdict [data-verdict=FAIL]"))
@@ -87,7 +87,7 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 		b.evaluate(fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().top`, card), &top)
 		return top
 	}
-	// Out of sight it is in its list at once.
+	// Out of sight, the verdict appears in its list at once.
 	place := topOf(li, first)
 	han.do(chromedp.ScrollIntoView(last+".verdict [data-verdict=PASS]"),
 		chromedp.Click(last+".verdict [data-verdict=PASS]"))
@@ -105,7 +105,7 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	require.Equal(t, "还没写完", after.Note)
 	require.False(t, after.IsNewsOpen, "the page shows all that is new")
 
-	// The other way round, with a change and a withdrawal.
+	// The same in the other direction, with a change and a withdrawal.
 	place = topOf(han, last)
 	li.do(chromedp.Click(third + ".verdict [data-verdict=UNSURE]"))
 	han.awaits("a verdict above the window",
@@ -119,7 +119,7 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	han.requireSteady("verdicts above the window")
 	require.InDelta(t, place, topOf(han, last), 0.01, "the reader's place")
 
-	// A report says that it has changed, and stays as it is until its reader asks for the change.
+	// A report announces that it has changed, and stays as it is until its reader asks for the change.
 	han.open("/tasks/" + id + "/report")
 	han.awaits("the first news", `document.querySelector("#reviewed").textContent === "2/20"`)
 	li.do(chromedp.Click(third + ".verdict [data-verdict=FAIL]"))
@@ -131,8 +131,8 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	require.NotContains(t, p.stopped(t), "level=ERROR")
 }
 
-// asked are the requests that a page has made since it was loaded, without its own parts: how many, in how many
-// seconds.
+// asked counts the requests for news that a page has made since it was loaded, and the seconds over which it made
+// them.
 func (b *tab) asked() (count int, seconds float64) {
 	b.t.Helper()
 	var seen struct {
@@ -147,12 +147,12 @@ func (b *tab) asked() (count int, seconds float64) {
 	return seen.Count, seen.Seconds
 }
 
-// An open page asks for news at most once a second, whatever happens; less often once nothing happens any more, and not
-// at all while it is hidden.
+// An open page asks for news at most once a second, whatever happens: less often once nothing changes, and not at all
+// while it is hidden.
 func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		time.Sleep(20 * time.Millisecond) // an agent's time, so that there is always something new
+		time.Sleep(20 * time.Millisecond) // simulates a slow agent, so that there is always something new
 		agenttest.Stream(w, "回答 "+call.Question)
 	})
 	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",

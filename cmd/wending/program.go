@@ -45,7 +45,7 @@ import (
 // poolSize is how many connections to the database a process keeps; its lanes share them.
 const poolSize = 15
 
-// program holds the connected parts of a process.
+// program holds a process's parts, connected to each other.
 type program struct {
 	settings Settings
 	defaults tasks.Settings
@@ -193,7 +193,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 // its container: under heavy load it is better to respond slowly than to be killed. GOMEMLIMIT, if set, takes
 // precedence. It returns the limit in bytes.
 func limitMemory() int64 {
-	const share = 0.8 // the embedded servers are on the same machine
+	const share = 0.8 // leaves room for the embedded servers on the same machine
 	_, _ = memlimit.Set(memlimit.WithRatio(share),
 		memlimit.WithProvider(memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)))
 	return debug.SetMemoryLimit(-1)

@@ -183,9 +183,9 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	require.GreaterOrEqual(t, open, 100, "and what was open is open")
 }
 
-// A long question in which one fact differs takes a sixth of a screen, one with equal answers a line; the heading above
-// the fact stands beside the fold before it, and after the last fact of a page its key leads to the first question of
-// the next.
+// A long question in which one fact differs takes up a sixth of a screen, and one with equal answers a line. The
+// heading above the fact appears next to the fold before it, and after the last fact on a page, its key leads to the
+// first question of the next page.
 func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 	t.Parallel()
 	long := "## 概述\n\n" + strings.Repeat("本段说明办理的一般流程与注意事项，请当事人仔细阅读。\n\n", 25) +
@@ -238,7 +238,7 @@ func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 		`location.hash === "#first" && location.search.includes("page=2") && document.activeElement === document.querySelector(".result")`)
 }
 
-// While the server is unavailable, a single lasting message shows how old the figures are.
+// While the server is unavailable, a single persistent message shows how old the figures are.
 func TestAPageSaysThatTheServerIsAway(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

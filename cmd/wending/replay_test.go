@@ -30,7 +30,7 @@ type painter struct {
 	release func()
 }
 
-// newPainter starts a painter whose calls take this many steps.
+// newPainter starts a painter whose calls take the given number of steps.
 func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 	t.Helper()
 	var file bytes.Buffer
@@ -48,7 +48,7 @@ func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 		}
 		tell(`{"event":"node_started","data":{"title":"构思"}}`)
 		for n := range steps {
-			select { // also the first step: nothing is sent when the call begins
+			select { // also blocks the first step, because nothing is sent when the call begins
 			case <-r.Context().Done():
 				return
 			case <-time.After(between):
@@ -64,7 +64,7 @@ func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 	})
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)
-	t.Cleanup(p.release) // before the server's own cleanup: a blocked call would keep the server from stopping
+	t.Cleanup(p.release) // runs before the server's own cleanup, which a blocked call would hold up
 	return p
 }
 
@@ -84,7 +84,7 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	b.sees(".track .said", "1 2 3 ")
 	b.requireAccessible("a call under way")
 	agent.release()
-	// the page loads again at the same time
+	// the page is reloaded when the run ends
 	dbtest.Await(t, time.Minute, "the page to become that of the run", func() bool {
 		isThere := false
 		err := chromedp.Run(b.ctx, chromedp.Evaluate(`document.querySelector(".track header")?.textContent.includes("成功")`,
@@ -147,8 +147,8 @@ func TestARunIsWatchedAndReplayed(t *testing.T) {
 	b.requireAccessible("a picture in full")
 }
 
-// When the program is killed, the events of a call are kept except for those of the last second; the call is
-// repeated, and counts once.
+// When the program is killed, all but the last second of a call's events are kept; the call is repeated but counts
+// only once.
 func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 	t.Parallel()
 	agent := newPainter(t, 20, 200*time.Millisecond)
@@ -216,8 +216,8 @@ func TestAKilledProgramKeepsWhatItKnewOfACall(t *testing.T) {
 	})
 }
 
-// newOddPainter starts an agent whose files are not what it reports: one is missing, one is a web page, one cannot
-// be reached. The previews of all steps have the same address. If it is asked for a failure, it breaks off in the
+// newOddPainter starts an agent that reports files incorrectly: one is missing, one is a web page, one cannot be
+// reached. The previews of all steps have the same address. If it is asked for a failure, it breaks off in the
 // middle.
 func newOddPainter(t *testing.T) *httptest.Server {
 	t.Helper()
@@ -291,7 +291,7 @@ func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 	require.Empty(t, refused)
 	b.requireAccessible("a replay with a long answer")
 
-	var made string // it takes the preview's place once it is reported, at a step of its own if the other files come later
+	var made string // the file replaces the preview once it is reported, at its own step if the other files come later
 	b.evaluate(`document.querySelector(".made img").getAttribute("src")`, &made)
 	previews := map[string]bool{}
 	key := func(name string) {

@@ -133,7 +133,7 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 		reviewsOf(t, p.url, id)[0])
 }
 
-// Judging needs only the keyboard: the question with most at stake comes first, with the reasons that its facts
+// Judging needs only the keyboard: the question with the most at stake comes first, with the reasons that its facts
 // suggest; a verdict is stored with them and leads to the next question.
 func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	t.Parallel()
@@ -190,7 +190,7 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	b.do(chromedp.Reload(), chromedp.WaitVisible("[data-reason=format][aria-pressed=true]"))
 	b.do(chromedp.KeyEvent("2"))
 	at(second)
-	b.do(chromedp.KeyEvent("1")) // passes the question, so the suggested reason does not apply
+	b.do(chromedp.KeyEvent("1")) // this passes the question, so the suggested reason does not apply
 	at("q1")
 	require.Equal(t, map[string][]string{first: {found[first], "format"}, second: {}}, reasonsOf(t, p.url, id))
 	b.do(chromedp.KeyEvent("k"))

@@ -123,7 +123,7 @@ func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer,
 	return changed, values, nil
 }
 
-// giveUp lists the secrets sealed with a lost key and, if that is confirmed, gives them up.
+// giveUp lists the secrets sealed with a lost key and, once confirmed, gives them up.
 func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Store, stdout io.Writer) error {
 	if err := s.requireStopped(ctx, store,
 		"a running worker may still have the lost key: before you stop it, "+
@@ -231,7 +231,8 @@ func (s Settings) requireStopped(ctx context.Context, store *db.Store, why strin
 	return err
 }
 
-// addFreshKey adds a fresh key in front of those in the data folder. Running processes would not know it.
+// addFreshKey adds a fresh key in front of those in the data folder. The program must be stopped, because running
+// processes would not know the key.
 func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
 	if err := s.requireStopped(ctx, store, "stop all processes first: they would go on using the old key"); err != nil {
 		return err

@@ -28,7 +28,7 @@ const (
 	ofTestData = "data of tests"
 )
 
-// unscoped lists the declarations whose statements on projects' tables name no scope, with the reason.
+// unscoped maps the declarations whose statements on projects' tables name no scope to the reason.
 var unscoped = map[string]string{
 	"db/dbtest SeedVariants": ofTestData,
 
@@ -81,7 +81,7 @@ func projectTables(t *testing.T) *regexp.Regexp {
 		content, err := os.ReadFile(migration)
 		require.NoError(t, err)
 		for _, found := range added.FindAllStringSubmatch(string(content), -1) {
-			if found[1] != "spending" { // sums over projects, which nobody reads one by one
+			if found[1] != "spending" { // these are sums over projects, whose rows are never read one by one
 				tables = append(tables, found[1])
 			}
 		}

@@ -70,7 +70,7 @@ type Settings struct {
 
 func newLogger(w io.Writer, s Settings) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.LogLevel)) // the parser has checked it
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // the parser has already checked it
 	options := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))

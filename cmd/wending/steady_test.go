@@ -36,8 +36,8 @@ func (b *tab) watches() {
 	}))
 }
 
-// unseen is the layout shift score below which three decimals show zero. A button of which half has arrived, its icon
-// without its word, moves by a few pixels: wherever the network cuts a page, one such place cannot be excluded.
+// unseen is the layout shift score below which three decimals show zero. A page may arrive in pieces, and a button
+// whose icon arrives before its label moves by a few pixels, which cannot be avoided.
 const unseen = 0.0005
 
 // requireSteady waits until a page is at rest and requires that nothing has moved and nothing was forbidden.
@@ -68,7 +68,7 @@ func (b *tab) slowly() {
 	}))
 }
 
-// Nothing on a page moves while the page loads: scripts fill spaces that are reserved from the beginning.
+// Nothing on a page moves while it loads: scripts fill space that is reserved from the start.
 func TestPagesOpenWithoutMoving(t *testing.T) {
 	t.Parallel()
 	painter := newPainter(t, 5, 10*time.Millisecond)
@@ -110,7 +110,7 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 	}
 }
 
-// Pages that follow something change in place: the page of a running task, and of a running call.
+// Pages that follow something change in place: the pages of a running task and of a running call.
 func TestPagesUnderWayDoNotMove(t *testing.T) {
 	t.Parallel()
 	painter := newPainter(t, 5, 10*time.Millisecond)
@@ -316,7 +316,7 @@ func TestAComparisonFitsAPhone(t *testing.T) {
 	require.Less(t, name, 195.0, "half the screen is left")
 }
 
-// A question that is judged shows its text once what there is room for is unfolded: nothing moves by that.
+// When a judged question is unfolded, only the text that fits is shown, and nothing moves.
 func TestAQuestionIsUnfoldedBeforeItIsShown(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -346,7 +346,7 @@ func TestAQuestionIsUnfoldedBeforeItIsShown(t *testing.T) {
 	require.True(t, isUnfolded, "there was something to unfold")
 }
 
-// On a phone answers in other words have the width of their card, each below its letter.
+// On a phone, differently worded answers are as wide as their card, each below its letter.
 func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 	t.Parallel()
 	openings := []string{"您好，下面把您咨询的事情说明如下，请您仔细阅读。", "您好，现将您咨询的事情作如下说明，请您仔细阅读。", "您好，您咨询的事情逐项说明如下，请您仔细阅读。"}

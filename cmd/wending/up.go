@@ -23,7 +23,7 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the process
 	e := endpoints{databaseURL: s.DatabaseURL, redisURL: s.RedisURL}
-	var databaseExited, redisExited <-chan struct{} // nil, and so never ready, if the servers are not ours
+	var databaseExited, redisExited <-chan struct{} // nil, and so never ready, if the servers are external
 	if s.DatabaseURL == "" {
 		server, err := embedded.StartPostgres(ctx, filepath.Join(s.DataDir, "postgres"))
 		if err != nil {

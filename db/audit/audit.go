@@ -122,7 +122,7 @@ type Filter struct {
 	// Actor is a name, compared without regard to case; Action may be the beginning of one, such as task; Object is
 	// an id, a kind or a part of a name.
 	Actor, Action, Object string
-	// From is the first moment, To the moment after the last; nil leaves that end open.
+	// From is the earliest time, To the time just after the latest; nil leaves that end open.
 	From, To *time.Time
 }
 

@@ -25,7 +25,7 @@ func (l Log) Count(ctx context.Context, entry Entry) error {
 	return pg.Classify("count for the audit", err)
 }
 
-// counted is the part of an entry that holds how often something happened within an hour.
+// counted is the part of an entry that records how often something happened within an hour.
 type counted struct {
 	Count int64     `json:"count"`
 	Hour  time.Time `json:"hour"`

@@ -13,9 +13,9 @@ import (
 	"wending/db/pg"
 )
 
-// Begin durably stores an action that is about to be performed, and returns the id with which Complete adds its
-// entry or Drop discards it. If neither happens because the process dies, CloseLost adds an entry with an
-// unknown outcome, so no action that follows Begin goes without an entry.
+// Begin durably stores an action that is about to be performed, and returns the id with which Complete adds its entry
+// or Drop discards it. If neither happens because the process dies, CloseLost adds an entry with an unknown outcome,
+// so every action that follows Begin has an entry.
 func (l Log) Begin(ctx context.Context, entry Entry) (id uuid.UUID, err error) {
 	text, err := json.Marshal(entry)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"wending/db/dbtest"
 )
 
-// An action that was begun by a process that died gets an entry with an unknown outcome; one that its process
-// holds, completes or drops gets none.
+// An action begun by a process that has died gets an entry with an unknown outcome; an action that its process holds,
+// completes or drops does not.
 func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)

@@ -65,7 +65,7 @@ func (l Log) check(chain ends) error {
 	return nil
 }
 
-// lock reads the ends and keeps others from changing them until the transaction ends.
+// lock reads the ends and prevents other changes to them until the transaction ends.
 func lock(ctx context.Context, tx *sqlx.Tx) (chain ends, err error) {
 	const read = `SELECT first_seq, first_hash, last_seq, last_hash, seal, clock_timestamp() AS now
 		FROM audit_chain FOR UPDATE`
@@ -86,7 +86,7 @@ func (l Log) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (isUns
 	return isUnsealed, pg.Classify("store the audit's ends", err)
 }
 
-// SealAction is the action of the entry that seals a chain that was not sealed, or no longer.
+// SealAction is the action of the entry that seals a chain that has no seal or a broken one.
 const SealAction = "audit.seal"
 
 // Seal seals the chain with the current key if it is sealed with a previous key or, in an installation upgraded

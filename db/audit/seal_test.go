@@ -15,7 +15,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// sealer returns a sealer whose current key is key n; it also knows all keys before that.
+// sealer returns a sealer whose current key is key n and that also knows all earlier keys.
 func sealer(t testing.TB, n byte, previous ...byte) *secret.Sealer {
 	t.Helper()
 	text := func(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
@@ -171,7 +171,8 @@ func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	require.Equal(t, 13, found.Entries)
 }
 
-// Entries that are removed while Verify reads are still read: it sees the ends and the entries as of one moment.
+// Entries that are removed while Verify reads are still read, because it sees a single snapshot of the ends and the
+// entries.
 func TestRemovalWhileReadingIsNoBreak(t *testing.T) {
 	t.Parallel()
 	_, tables, log, _ := sealed(t)

@@ -22,8 +22,8 @@ import (
 	"wending/db/pg/embedded"
 )
 
-// SecretKey is a key for tests. It has its full length, because a passphrase would have to be stretched in each of
-// them.
+// SecretKey is a key for tests. It is full-length, because deriving a key from a passphrase in every test would be
+// slow.
 const SecretKey = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 
 // settings let the tests' PostgreSQL lose data when the machine fails, because its data need not survive that.
@@ -50,8 +50,8 @@ func Main(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// KeepConnections stops a test's server from closing, at its end, the connections that other tests are just making:
-// httptest closes those of http.DefaultTransport, which all of them share.
+// KeepConnections keeps a test's server, when it closes, from closing the connections that other tests are making:
+// httptest closes all connections of http.DefaultTransport, which the tests share.
 func KeepConnections() {
 	http.DefaultTransport = kept{http.DefaultTransport}
 }
@@ -78,8 +78,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// root returns the folder in which the tests' folders are made: in memory if there is room, because a database is
-// copied ten times as fast there as on a disk.
+// root returns the folder in which the tests' folders are made: in memory if there is room, because copying a
+// database is ten times faster there than on a disk.
 func root() string {
 	const memory, room = "/dev/shm", 8 << 30
 	var found syscall.Statfs_t
@@ -223,7 +223,7 @@ func Redis(t testing.TB) string {
 	return redis.URL()
 }
 
-// patience is how many times as long as on an idle machine tests wait on one that is busy with others: they wait for
+// patience is the factor by which tests on a busy machine wait longer than they need to on an idle one: they wait for
 // events, and measure nothing.
 const patience = 5
 

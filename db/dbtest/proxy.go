@@ -25,7 +25,7 @@ type Proxy struct {
 // Trap waits for a statement that contains Words, and then cuts the connection.
 type Trap struct {
 	Words string
-	// Pass lets the statement through, so that only its reply is lost.
+	// Pass lets the statement through, so that only the reply is lost.
 	Pass bool
 	// Act is called when the trap is sprung; it may be nil.
 	Act func()

@@ -19,7 +19,7 @@ func Targets(url string) []db.Target {
 // Variants returns the single variant of a plain task.
 func Variants() []db.Variant { return []db.Variant{{Number: 1, Target: 1}} }
 
-// Limits returns the limits of a plain task's launch whose calls are not limited.
+// Limits returns the limits of a plain task's launch, without a rate limit.
 func Limits(origin string) []db.LaunchTarget { return []db.LaunchTarget{{Number: 1, Origin: origin}} }
 
 // Seed stores tasks that have ended, each with questions and all runs of each question, and returns the id of the

@@ -9,7 +9,7 @@ import (
 	"wending/db/pg"
 )
 
-// ActiveLaunch is a launch that Reconcile may have to help.
+// ActiveLaunch is a launch that Reconcile may need to help along.
 type ActiveLaunch struct {
 	ID      uuid.UUID `db:"id"`
 	Started bool      `db:"started"`

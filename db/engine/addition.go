@@ -12,17 +12,17 @@ import (
 	"wending/db/pg"
 )
 
-// Additions reads and writes the additions to all tasks.
+// Additions adds questions to tasks that were started.
 type Additions struct{ db *pg.Pool }
 
-// NewAdditions returns the additions to a store's tasks.
+// NewAdditions returns the Additions of a store.
 func NewAdditions(store *db.Store) Additions { return Additions{store.Pool()} }
 
-// AdditionLimits bound a task after an addition: its items, and the bytes of their texts.
+// AdditionLimits bound a task's size after an addition: the number of its items, and the bytes of their texts.
 type AdditionLimits struct{ Items, Bytes int }
 
-// AdditionLimitError means that the additions would give the task more items than allowed, Items in all, or items
-// that are too long.
+// AdditionLimitError means that the additions would give the task more items than allowed, Items being the total, or
+// items that are too long.
 type AdditionLimitError struct {
 	Items     int
 	IsTooLong bool

@@ -15,10 +15,10 @@ import (
 	"wending/db/pg"
 )
 
-// Confirmations ask questions again that a comparison shows as changed.
+// Confirmations repeats questions that a comparison shows as changed.
 type Confirmations struct{ db *pg.Pool }
 
-// NewConfirmations returns the confirmations of a store's tasks.
+// NewConfirmations returns the Confirmations of a store.
 func NewConfirmations(store *db.Store) Confirmations { return Confirmations{store.Pool()} }
 
 // ConfirmedSide is one side of a comparison.
@@ -27,28 +27,28 @@ type ConfirmedSide struct {
 	Variant int
 	// Items are the questions, in the same order on both sides.
 	Items []int64
-	// IsAsked reports that they are asked again; otherwise the first runs_per_item runs count.
+	// IsAsked reports that the questions are repeated on this side; otherwise the first runs_per_item runs count.
 	IsAsked bool
 }
 
-// Confirmation asks some questions of a comparison again, to find out whether what changed holds.
+// Confirmation repeats some questions of a comparison, to find out whether their changes are real.
 type Confirmation struct {
 	A, B ConfirmedSide
-	// Runs is how many more runs each question gets on each side that is asked.
+	// Runs is how many more runs each question gets on each repeated side.
 	Runs int
 	// Launches are the launches to start, by task.
 	Launches map[uuid.UUID]db.NewLaunch
 }
 
-// firstRuns returns the questions $2 of a task with how many runs of theirs count.
+// firstRuns returns the questions $2 of a task, with the number of runs that count for each.
 const firstRuns = `
 	SELECT i.id, t.runs_per_item AS runs
 	FROM evaluation_items i
 	JOIN evaluation_tasks t ON t.id = i.task_id
 	WHERE i.task_id = $1 AND i.id = ANY ($2)`
 
-// conversationsOf are the questions $2 of a task and those of their conversations, with how many runs are planned of
-// each in the variant $3.
+// conversationsOf returns the questions $2 of a task and all other turns of their conversations, with the number of
+// runs planned for each in variant $3.
 const conversationsOf = `
 	SELECT DISTINCT turn.id, greatest(t.runs_per_item, p.runs) AS runs
 	FROM evaluation_items i
@@ -79,7 +79,7 @@ const storeConfirmations = `
 	created_at = now()`
 
 // Confirm plans the runs of a confirmation and starts them. It returns the launches by task. ErrConflict means that a
-// task that is to be asked has not succeeded, a *db.RunsLeftError that a question has no room for so many runs, and
+// task to be repeated has not succeeded, a *db.RunsLeftError that a question has no room for that many runs, and
 // ErrNotFound that there is no such task.
 func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 	c Confirmation) (launches map[uuid.UUID]uuid.UUID, err error) {
@@ -89,7 +89,7 @@ func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 		for id := range c.Launches {
 			asked = append(asked, id)
 		}
-		// two requests do not wait for each other
+		// locking in a fixed order prevents two requests from deadlocking
 		slices.SortFunc(asked, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 		for _, id := range asked {
 			task, err := db.LockTask(ctx, tx, scope, id)
@@ -122,7 +122,7 @@ func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 	return launches, err
 }
 
-// planConfirmed plans the runs of one side, and returns the first and the last run of each question that counts.
+// planConfirmed plans the runs of one side, and returns the first and last run that count for each question.
 func planConfirmed(ctx context.Context, tx *sqlx.Tx, side ConfirmedSide,
 	runs int) (firsts, lasts pq.Int64Array, err error) {
 	var known []struct {
@@ -147,7 +147,7 @@ func planConfirmed(ctx context.Context, tx *sqlx.Tx, side ConfirmedSide,
 	}
 	for _, item := range side.Items {
 		before, isKnown := byItem[item]
-		if !isKnown { // deleted since it was compared
+		if !isKnown { // the question was deleted since it was compared
 			return nil, nil, errors.Join(db.ErrConflict, &db.NotFoundError{Kind: db.KindQuestion})
 		}
 		first, last := 1, before

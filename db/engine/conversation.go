@@ -9,13 +9,13 @@ import (
 	"wending/db/pg"
 )
 
-// Conversations reads the conversations of all tasks.
+// Conversations reads the conversations of tasks.
 type Conversations struct{ db *pg.Pool }
 
-// NewConversations returns the conversations of a store's tasks.
+// NewConversations returns the Conversations of a store.
 func NewConversations(store *db.Store) Conversations { return Conversations{store.Pool()} }
 
-// NextTurn is the next turn of a conversation that a unit asks, with its history.
+// NextTurn is the next turn of a unit's conversation, with the history before it.
 type NextTurn struct {
 	Item db.Item
 	// Later are the items of the turns after this one, in order.
@@ -68,7 +68,7 @@ func (c Conversations) Next(ctx context.Context, unit db.Unit, limit int) (turn 
 // HistoryOf returns the history of a turn's run, as Next did when it was asked.
 func (c Conversations) HistoryOf(ctx context.Context, run db.Run, taskID uuid.UUID,
 	limit int) (turn NextTurn, isTooLong bool, err error) {
-	// A run that was replaced is found by its launch: no other index covers it.
+	// The condition on the launch lets an index find a run that was replaced: no other index covers it.
 	const before = `r.launch_id = ANY (ARRAY(SELECT id FROM launches WHERE task_id = $5)) AND r.id < $6`
 	turn.History, turn.ConversationID, isTooLong,
 		err = c.history(ctx, before, limit, run.ItemID, run.Variant, run.RunIndex, taskID, run.ID)

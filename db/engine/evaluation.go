@@ -11,10 +11,10 @@ import (
 	"wending/db/pg"
 )
 
-// Evaluations reads the evaluations of all tasks.
+// Evaluations reads the evaluations of runs.
 type Evaluations struct{ db *pg.Pool }
 
-// NewEvaluations returns the evaluations of a store's tasks.
+// NewEvaluations returns the Evaluations of a store.
 func NewEvaluations(store *db.Store) Evaluations { return Evaluations{store.Pool()} }
 
 // Subject returns a run to be judged, with at most limit+1 characters of its response: an extra character means
@@ -36,7 +36,7 @@ type Asked struct {
 	Evaluators pq.Int64Array `db:"evaluators"`
 }
 
-// Asked returns the scope of a launch, or ErrNotFound.
+// Asked returns the runs and evaluators of an EVALUATE launch, or ErrNotFound.
 func (e Evaluations) Asked(ctx context.Context, launchID uuid.UUID) (asked Asked, err error) {
 	const read = `SELECT task_id, coalesce(evaluators, '{}') AS evaluators FROM launches WHERE id = $1`
 	err = e.db.GetContext(ctx, &asked, read, launchID)

@@ -12,7 +12,7 @@ import (
 	"wending/db/pg"
 )
 
-// Grouping is what a model said about which answers to a question say the same.
+// Grouping holds a model's decision on which answers to a question say the same thing.
 type Grouping struct {
 	meaning.Grouping
 	// Raw is the model's output, call by call.
@@ -23,7 +23,7 @@ type Grouping struct {
 	ErrorCode, ErrorMessage                string
 }
 
-// DistinctAnswer is an answer to a question, of the first run that gave it.
+// DistinctAnswer is one of the different answers to a question; the run is the first that gave it.
 type DistinctAnswer struct {
 	Key  []byte `db:"answer_key"`
 	Text string `db:"text"`
@@ -65,7 +65,7 @@ const insertMeaning = `
 	JOIN task_targets t ON t.task_id = :task AND t.number = u.target
 	WHERE u.id = :unit`
 
-// groupings stores what models said about the answers to questions, each exactly once, and returns the units whose
+// groupings stores models' groupings of the answers to questions, each exactly once, and returns the units whose
 // claims still held.
 func (r Recorder) groupings(ctx context.Context, taskID uuid.UUID, results []Result) (stored []int64, err error) {
 	n := len(results)

@@ -10,13 +10,13 @@ import (
 	"wending/db/pg"
 )
 
-// History reads and removes the remains of past launches.
+// History reads past launches and removes their old runs.
 type History struct {
 	store *db.Store
 	db    *pg.Pool
 }
 
-// NewHistory returns the history of a store's tasks.
+// NewHistory returns the History of a store.
 func NewHistory(store *db.Store) History { return History{store, store.Pool()} }
 
 // PastLaunch is one launch of a task, as the task's history shows it.
@@ -26,7 +26,7 @@ type PastLaunch struct {
 	Kind   db.LaunchKind   `db:"kind"`
 	Status db.LaunchStatus `db:"status"`
 	// QuestionID identifies the one question that was retried, with its number (1-based, in the order of pages) and
-	// text; nil means that all were.
+	// text; nil means that all questions were.
 	QuestionID     *string `db:"question_id"`
 	QuestionNumber *int    `db:"question_number"`
 	Question       *string `db:"question"`
@@ -34,7 +34,7 @@ type PastLaunch struct {
 	RequestedVia   string  `db:"requested_via"`
 	StoppedBy      string  `db:"stopped_by"`
 	TotalUnits     int     `db:"total_units"`
-	// Variant is the number of the one variant that was retried; nil means that all were.
+	// Variant is the number of the one variant that was retried; nil means that all variants were.
 	Variant    *int       `db:"variant"`
 	CreatedAt  time.Time  `db:"created_at"`
 	StartedAt  *time.Time `db:"started_at"`
@@ -164,7 +164,7 @@ const listRepeats = `
 	ORDER BY l.number DESC, r.run_index
 	LIMIT $3`
 
-// maxRepeats is how many runs of a question are listed.
+// maxRepeats is the maximum number of listed runs of a question.
 const maxRepeats = 200
 
 // Repeats returns the runs of a question in one variant over all launches, the newest launch first.

@@ -24,7 +24,7 @@ type Judgement struct {
 	Reason    string
 	// Raw is the model's output, vote by vote.
 	Raw string
-	// LatencyMS, Attempts and the tokens cover all votes; nil means unknown.
+	// LatencyMS, Attempts and the tokens cover all votes; nil tokens are unknown.
 	LatencyMS, Attempts                    int
 	InputTokens, OutputTokens, TotalTokens *int
 	ErrorCode, ErrorMessage                string
@@ -125,9 +125,8 @@ type Ruled struct {
 	Evaluations []db.Evaluation
 }
 
-// Rules stores the rules' evaluations of a task's runs in a PENDING EVALUATE launch, up to the item through.
-// Runs that another process has judged in the meantime are left alone; ErrConflict means that the launch is no
-// longer PENDING.
+// Rules stores the rules' evaluations of a task's runs in a PENDING EVALUATE launch, up to the item through. Runs
+// that another process has already judged are left alone; ErrConflict means that the launch is no longer PENDING.
 func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through int64, ruled []Ruled) error {
 	const note = `UPDATE launches SET ruled_through = $2 WHERE id = $1 AND status = 'PENDING' AND ruled_through < $2`
 	const store = `

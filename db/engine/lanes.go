@@ -18,12 +18,12 @@ import (
 // Lanes reads and writes the lanes of all launches.
 type Lanes struct{ db *pg.Pool }
 
-// NewLanes returns the lanes of a store's launches.
+// NewLanes returns the Lanes of a store.
 func NewLanes(store *db.Store) Lanes { return Lanes{store.Pool()} }
 
 // sharing are the common table expressions that list the launches with lanes and those waiting for one: running
-// launches that have units to call at a target with a free slot of its rate limit, but no lane on a living
-// worker. A share is what each would get if all lanes were dealt out evenly.
+// launches that have units to call at a target with a free slot of its rate limit, but no lane on a living worker. A
+// launch's share is the number of lanes it would get if all lanes were dealt out evenly.
 const sharing = `
 		live AS (
 			SELECT id, lanes FROM workers WHERE beat_at > now() - :dead * interval '1 second'),
@@ -84,7 +84,7 @@ const enterLanes = `
 		WHERE l.id = :launch)
 	RETURNING id`
 
-// The origins are locked in order, as everywhere that several are locked.
+// The origins are locked in a fixed order, as in every statement that locks several.
 const noteServed = `
 	UPDATE origins
 	SET served_at = clock_timestamp()
@@ -96,9 +96,9 @@ const noteServed = `
 		ORDER BY o.origin
 		FOR UPDATE OF o)`
 
-// Enter admits lanes to a launch that is RUNNING, as many as its concurrency, the worker's capacity and other
-// waiting launches allow, and returns their ids. A lane makes one call at a time, so this keeps a launch within
-// its concurrency over all workers.
+// Enter gives a RUNNING launch as many lanes as its concurrency, the worker's capacity and other waiting launches
+// allow, and returns their ids. A lane makes one call at a time, so this keeps a launch within its concurrency over
+// all workers.
 func (l Lanes) Enter(ctx context.Context, lanes []uuid.UUID, launchID uuid.UUID,
 	lease db.Lease) (admitted []uuid.UUID, err error) {
 	// A separate statement takes the lock, so that the next one sees the lanes admitted in the meantime.
@@ -178,7 +178,7 @@ func (l Lanes) Yield(ctx context.Context, laneID, launchID uuid.UUID) (left bool
 	return left && err == nil, err
 }
 
-// The launch is locked before the lane, as everywhere that both are locked.
+// The launch is locked before the lane, as in every statement that locks both.
 const leaveLane = `
 	WITH launch AS (
 		SELECT id FROM launches WHERE id = (SELECT launch_id FROM lanes WHERE id = $1) FOR UPDATE),
@@ -189,7 +189,7 @@ const leaveLane = `
 	FROM gone
 	WHERE launches.id = gone.id AND NOT EXISTS (SELECT FROM lanes WHERE launch_id = gone.id AND id <> $1)`
 
-// Leave ends a lane. When its last lane ends, a launch begins to wait.
+// Leave ends a lane. A launch whose last lane ends starts to wait for another.
 func (l Lanes) Leave(ctx context.Context, laneID uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, leaveLane, laneID)
 	return pg.Classify("leave a lane", err)
@@ -216,7 +216,7 @@ const nextWaiting = `
 		WHERE own.launch_id = waiting.id) NULLS FIRST, waits_since, id
 	LIMIT 1`
 
-// NextWaiting returns the launch that is to get the next free lane; uuid.Nil if none waits.
+// NextWaiting returns the launch that should get the next free lane, or uuid.Nil if none is waiting.
 func (l Lanes) NextWaiting(ctx context.Context) (launchID uuid.UUID, err error) {
 	err = pg.GetNamed(ctx, l.db, &launchID, nextWaiting, sharingOf(uuid.Nil))
 	if pg.IsNoRows(err) {

@@ -10,10 +10,10 @@ import (
 	"wending/db/pg"
 )
 
-// Presence reads and writes which workers there are.
+// Presence registers and removes workers.
 type Presence struct{ db *pg.Pool }
 
-// NewPresence returns the workers of a store.
+// NewPresence returns the Presence of a store.
 func NewPresence(store *db.Store) Presence { return Presence{store.Pool()} }
 
 // Worker describes a worker process.
@@ -56,8 +56,8 @@ func (p Presence) Remove(ctx context.Context, id uuid.UUID) error {
 	return pg.Classify("remove the worker", err)
 }
 
-// RemoveAll removes every worker. Only the sole owner of an embedded database may call it, at its start: workers of
-// earlier processes are dead, and their units need not wait for the leases to expire.
+// RemoveAll removes every worker. Only the sole owner of an embedded database may call it, at startup: workers of
+// earlier processes are dead, so their units need not wait for their leases to expire.
 func (p Presence) RemoveAll(ctx context.Context) error {
 	_, err := p.db.ExecContext(ctx, `DELETE FROM workers`)
 	return pg.Classify("remove the workers", err)
@@ -72,8 +72,8 @@ func (p Presence) RemoveDead(ctx context.Context) error {
 // reconcileLock is the key of the advisory lock that elects the process that reconciles.
 const reconcileLock = 0x77656e64696e67 // "wending" in ASCII
 
-// leadFor is how long a leader that has disappeared keeps others from leading, so a leader's round should take
-// less time. A leader that takes longer continues without the lock: two leaders at once do no harm.
+// leadFor is how long a leader that has died keeps others from leading, so a round should take less time than that. A
+// leader that takes longer continues without the lock: two leaders at once do no harm.
 const leadFor = 2 * time.Second
 
 // AsLeader runs work unless another process is running it. It returns whether work ran, and the error of work.

@@ -13,10 +13,10 @@ import (
 	"wending/db/pg"
 )
 
-// Recorder stores results in one database.
+// Recorder stores the results of units.
 type Recorder struct{ db *pg.Pool }
 
-// NewRecorder returns a recorder of the store's database.
+// NewRecorder returns the Recorder of a store.
 func NewRecorder(store *db.Store) Recorder { return Recorder{store.Pool()} }
 
 // Result is the outcome of a unit that a worker records; for a conversation, the outcome of one of its turns.
@@ -31,7 +31,7 @@ type Result struct {
 	AnswerKey []byte
 	LatencyMS int
 	Attempts  int
-	// FailedAttempts are the attempts before the last.
+	// FailedAttempts holds all attempts before the last one.
 	FailedAttempts db.FailedAttempts
 	ErrorCode      string
 	ErrorMessage   string
@@ -41,15 +41,15 @@ type Result struct {
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
 	FirstTokenMS *int
-	// LongestSilenceMS is the longest time of the last attempt without any data; nil if unknown.
+	// LongestSilenceMS is the longest time in which the last attempt received no data; nil if unknown.
 	LongestSilenceMS *int
-	// Judgement is a judge's verdict; nil unless the unit calls a judge. If it is set, only Judgement and Unit are
+	// Judgement is a judge's verdict; nil unless the unit called a judge. If it is set, only Judgement and Unit are
 	// used.
 	Judgement *Judgement
-	// Grouping is what a model said about the question's answers; nil unless the unit has them grouped. If it is set, only
+	// Grouping is a model's grouping of the question's answers; nil unless the unit requested one. If it is set, only
 	// Grouping and Unit are used.
 	Grouping *Grouping
-	// HasJudges means that judges have yet to rate the answer.
+	// HasJudges means that judges still have to rate the answer.
 	HasJudges bool
 	// Turn is the next state of the conversation; nil for a single question.
 	Turn *Turn
@@ -66,7 +66,7 @@ type Result struct {
 type Turn struct {
 	// ConversationID is the agent's own id for the conversation; empty if it returned none.
 	ConversationID string
-	// Later are the items of the turns after it. If the conversation stops, they are not reached.
+	// Later holds the items of the turns after this one. If the conversation stops, they are not reached.
 	Later []int64
 	Stops bool
 }
@@ -82,8 +82,8 @@ func (t *Turn) NotReached() []int64 {
 	return t.Later
 }
 
-// Results without evaluations or turns, which most tasks produce, are recorded by a shorter statement: statements
-// are planned at each execution.
+// Results without evaluations or turns, which most tasks produce, are recorded by a shorter statement, because
+// statements are planned at each execution.
 const (
 	recordResults = ofUnits + doneUnits + db.Supersede + insertRuns + `
 	RETURNING unit_id`
@@ -128,7 +128,7 @@ const doneUnits = `
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- if the claim still holds
 		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index, CAST(NULL AS text) AS conversation_id),`
 
-// A turn may have been stored although the reply was lost: its unit still belongs to the worker.
+// A turn may have been stored although the reply was lost; in that case its unit still belongs to the worker.
 const doneTurns = `
 	turn AS (
 		SELECT * FROM unnest(

@@ -22,10 +22,10 @@ const (
 // Reasons lists all reasons.
 var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth, db.ReasonQuota}
 
-// Spending reads and stops the spending of an installation.
+// Spending computes what launches have spent, and stops those that exceed a ceiling.
 type Spending struct{ db *pg.Pool }
 
-// NewSpending returns the spending of a store.
+// NewSpending returns the Spending of a store.
 func NewSpending(store *db.Store) Spending { return Spending{store.Pool()} }
 
 // ofLaunch is the launch l's spending in each currency, on runs, judges and groupings.
@@ -75,7 +75,7 @@ func (s Spending) Settle(ctx context.Context) (launches int, err error) {
 	return pg.Affected("add up what launches spent", result, err)
 }
 
-// Standing is the amount that a launch has left of one of its ceilings, in one currency.
+// Standing is the amount that a launch has left under one of its ceilings, in one currency.
 type Standing struct {
 	// LaunchID is nil if the task has no active launch.
 	LaunchID *uuid.UUID `db:"launch_id"`
@@ -90,14 +90,14 @@ type Standing struct {
 	Ceiling decimal.Decimal `db:"ceiling"`
 	Left    decimal.Decimal `db:"remaining"`
 	// PerUnit is the mean cost so far of a unit of the task's most expensive target; 0 if no target costs anything.
-	// IsUnknown is true as long as no unit has reported the cost of some target's calls.
+	// IsUnknown is true while some target has had no call with a known cost.
 	PerUnit   decimal.Decimal `db:"per_unit"`
 	IsUnknown bool            `db:"is_unknown"`
 	// InFlight is how many units of the launch are claimed now, Claimed how many were ever claimed while the launch
 	// had an allowance.
 	InFlight int   `db:"in_flight"`
 	Claimed  int64 `db:"claimed"`
-	// IsWaiting reports that units of the launch wait to be claimed, have not been created yet, or wait to be planned.
+	// IsWaiting reports that the launch has units that have yet to be claimed, created or planned.
 	IsWaiting bool `db:"is_waiting"`
 }
 
@@ -111,7 +111,7 @@ const triedUnits = `3`
 // nobody is the Owner of the installation's monthly ceiling.
 const nobody = `'00000000-0000-0000-0000-000000000000'`
 
-// Every ceiling of the active launches, and of the task $2, with what all its launches have spent; $1 is the
+// Every ceiling that applies to the active launches or to the task $2, with what has been spent under it; $1 is the
 // installation's monthly ceiling, empty for none.
 const standings = `
 	WITH active AS (
@@ -195,7 +195,7 @@ type Verdict struct {
 	// Allowed is how many units launches may claim, including those already claimed. Launches missing from it
 	// have no limit.
 	Allowed map[uuid.UUID]int64
-	// Reached are the launches that have to stop, with the ceiling of each that is reached.
+	// Reached are the launches that have to stop, each with the ceiling that it has reached.
 	Reached map[uuid.UUID]Standing
 }
 

@@ -18,7 +18,7 @@ import (
 	"wending/db/pg"
 )
 
-// ErrNameTaken means that another entry of the kind, not archived, has the name.
+// ErrNameTaken means that another unarchived entry of the kind has the name.
 var ErrNameTaken = errors.New("the name is taken")
 
 // Entry holds the columns that all kinds have in common.
@@ -27,14 +27,14 @@ type Entry struct {
 	Name      string    `db:"name"`
 	CreatedAt time.Time `db:"created_at"`
 	UpdatedAt time.Time `db:"updated_at"`
-	// ArchivedAt is set for an entry that is kept because it was used, and no longer offered.
+	// ArchivedAt is set for an entry that is no longer offered, but kept because it was used.
 	ArchivedAt *time.Time `db:"archived_at"`
 }
 
 // Test is how the last test call of a target ended.
 type Test struct {
 	TestedAt *time.Time `db:"tested_at"`
-	// TestCode is the error code; nil means that the test succeeded, or that none was made.
+	// TestCode is the error code; nil means that the test succeeded or was never run.
 	TestCode *string `db:"test_code"`
 }
 
@@ -46,7 +46,7 @@ type Provider struct {
 	Entry
 	Protocol string `db:"protocol"`
 	BaseURL  string `db:"base_url"`
-	// SealedKey is the API key, SealedHeaders are further headers, both encrypted; nil means there is none.
+	// SealedKey is the API key, SealedHeaders are additional headers, both encrypted; nil means there are none.
 	SealedKey     []byte `db:"sealed_key"`
 	SealedHeaders []byte `db:"sealed_headers"`
 	// RateLimit is N/s, N/m or unlimited; nil means the default.
@@ -187,7 +187,7 @@ type Schedule struct {
 	AlertMetric *string  `db:"alert_metric"`
 	AlertBelow  *float64 `db:"alert_below"`
 	AlertsWorse bool     `db:"alerts_worse"`
-	// AlertMargin is by how much the metric may be worse than at the previous firings; 0 or more.
+	// AlertMargin is how much worse than at the previous firings the metric may be; 0 or more.
 	AlertMargin float64 `db:"alert_margin"`
 	// NextAt is when it fires next; nil while no firing is planned.
 	NextAt *time.Time `db:"next_at"`
@@ -210,15 +210,15 @@ func Recipients(c Channel) []string {
 	return strings.Split(c.Recipients, ",")
 }
 
-// table describes one kind of entry: its name, its columns in addition to the columns of Entry, the source of its rows,
-// and the uses of one of them (as a subquery over the id $1).
+// table describes one kind of entry: its name, its columns in addition to the columns of Entry, the source of its
+// rows, and the uses of one of them (a subquery that takes the id as $1).
 type table[T any] struct {
 	name     string
 	columns  []string
 	from     string
 	selected string
 	uses     string
-	// kept is a condition under which an unused entry may not be removed either; empty means never.
+	// kept is a further condition under which an unused entry may not be removed; empty means there is none.
 	kept string
 	// limit is the maximum number of entries in a project; nil means no limit.
 	limit *db.Cap
@@ -248,7 +248,7 @@ func newTable[T any](name string, columns []string, selected, from, uses string)
 	return t
 }
 
-// keptWhile sets the condition, over the id $1, under which entries may not be removed.
+// keptWhile sets a condition, on the id $1, under which entries may not be removed.
 func (t table[T]) keptWhile(condition string) table[T] {
 	t.kept = condition
 	return t
@@ -256,7 +256,7 @@ func (t table[T]) keptWhile(condition string) table[T] {
 
 const pricesOf = `trim_scale(e.input_price) AS input_price, trim_scale(e.output_price) AS output_price, e.currency`
 
-// within sets how many entries of the table a project may have.
+// within sets the maximum number of the table's entries in a project.
 func (t table[T]) within(limit db.Cap) table[T] {
 	t.limit = &limit
 	return t
@@ -366,8 +366,8 @@ func (k Kind[T]) Named(ctx context.Context, scope db.Scope, name string) (T, err
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Insert stores a new entry. It returns ErrNameTaken if another entry has its name, and a db.ProjectFullError if
-// the project has as many as it may have.
+// Insert stores a new entry. It returns ErrNameTaken if another entry has its name, and a db.ProjectFullError if the
+// project has reached its cap.
 func (k Kind[T]) Insert(ctx context.Context, scope db.Scope, entry T) error {
 	if k.limit == nil {
 		return k.insert(ctx, k.db, scope, entry)
@@ -449,7 +449,7 @@ func (k Kind[T]) Remove(ctx context.Context, scope db.Scope, id uuid.UUID) (isGo
 }
 
 // Restore offers an archived entry again. It returns ErrNameTaken if another entry has taken its name, and a
-// db.ProjectFullError if the project has as many as it may have.
+// db.ProjectFullError if the project has reached its cap.
 func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 	return k.db.InTx(ctx, "restore of "+k.name, func(tx *sqlx.Tx) error {
 		var of uuid.UUID
@@ -492,7 +492,7 @@ func (k Kind[T]) Uses(ctx context.Context, scope db.Scope, id uuid.UUID, most in
 	return uses, total, nil
 }
 
-// NoteTest stores how a test call of a target ended; an empty code means that it succeeded.
+// NoteTest records how a test call of a target ended; an empty code means that it succeeded.
 func (k Kind[T]) NoteTest(ctx context.Context, scope db.Scope, id uuid.UUID, code string) error {
 	_, err := k.db.ExecContext(ctx, `UPDATE `+k.name+` SET tested_at = now(), test_code = nullif($2, '') WHERE id = $1
 		AND `+db.Within("project_id", "$3"), id, code, scope)

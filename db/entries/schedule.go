@@ -65,7 +65,7 @@ type Schedules struct {
 	db    *pg.Pool
 }
 
-// NewSchedules returns the schedules of a store.
+// NewSchedules returns the Schedules of a store.
 func NewSchedules(store *db.Store) Schedules { return Schedules{store, store.Pool()} }
 
 // Now returns the time of the database's clock.
@@ -74,7 +74,7 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 	return now, pg.Classify("read the clock", err)
 }
 
-// Due returns the schedules whose time has come, and unpaused ones without a planned time.
+// Due returns the schedules that are due, and unpaused ones without a planned time.
 func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL
 		AND (NOT is_enabled OR archived_at IS NOT NULL)`
@@ -204,8 +204,8 @@ func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (foun
 	return found, pg.Classify("look for earlier firings", err)
 }
 
-// WithResults returns the firing of a schedule that made a task, or with uuid.Nil the newest one, if its results are
-// summed up; otherwise db.ErrNotFound.
+// WithResults returns the firing of a schedule that made a task, or with uuid.Nil the newest one, if it has a
+// summary; otherwise db.ErrNotFound.
 func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 	taskID uuid.UUID) (f Firing, err error) {
 	find := `
@@ -219,13 +219,12 @@ func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 	return f, pg.Classify("look for a firing", err)
 }
 
-// watched and learned are how many firings Watched returns at most: the newest ones, and the first ones of their
-// configuration, from which limits are learned.
+// watched and learned limit how many firings Watched returns: the newest ones, and the first ones of their
+// configuration, from which the limits are learned.
 const watched, learned = 400, 20
 
-// Watched returns the firings with results that a control chart covers, up to a planned time (nil means
-// all), the oldest first. Where not all
-// firings fit, those in between are left out: the moving average has long forgotten them.
+// Watched returns the firings with results that a control chart covers, up to a planned time (nil means all), oldest
+// first. If there are too many, those in between are left out: the moving average has long forgotten them.
 func (s Schedules) Watched(ctx context.Context, scope db.Scope, scheduleID uuid.UUID,
 	until *time.Time) (found []Firing, err error) {
 	list := `

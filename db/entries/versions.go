@@ -77,7 +77,7 @@ func addVersion[T any](ctx context.Context, scope db.Scope, kind Kind[T], id uui
 	return kind.Get(ctx, scope, id)
 }
 
-// touch locks an entry, so that versions are numbered one after another.
+// touch locks an entry, so that concurrent calls number their versions one after another.
 func touch(ctx context.Context, tx *sqlx.Tx, scope db.Scope, table string, id uuid.UUID) error {
 	result, err := tx.ExecContext(ctx, `UPDATE `+table+` SET updated_at = now() WHERE id = $1 AND `+
 		db.Within("project_id", "$2"), id, scope)
@@ -137,7 +137,7 @@ func (l Library) listVersions(ctx context.Context, scope db.Scope, versions any,
 	return pg.Classify("read the versions", err)
 }
 
-// notesMost is the maximum number of versions of a prompt that are listed.
+// notesMost is the maximum number of listed versions of a prompt.
 const notesMost = 200
 
 // PromptNotes returns the newest versions of prompts without their templates, newest first, keyed by prompt id.
@@ -164,7 +164,7 @@ func (l Library) PromptNotes(ctx context.Context, scope db.Scope,
 	return versions, nil
 }
 
-// datasetsMost is the maximum number of earlier versions of a dataset that are offered.
+// datasetsMost is the maximum number of offered earlier versions of a dataset.
 const datasetsMost = 50
 
 // EarlierDatasets returns the earlier versions of datasets without their contents, newest first, keyed by dataset

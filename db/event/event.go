@@ -1,5 +1,5 @@
-// Package event defines the common vocabulary for what agents of every protocol report during a call, and when,
-// and packs it compactly.
+// Package event defines a common vocabulary for what agents report during a call, regardless of protocol, and a
+// compact encoding for it.
 package event
 
 import (
@@ -24,7 +24,7 @@ const (
 	ErrorOccurred  Type = "error_occurred"
 	Retry          Type = "retry"
 	TaskCompleted  Type = "task_completed"
-	// Other is an event for which the vocabulary has no word.
+	// Other is an event that the vocabulary has no word for.
 	Other Type = "other"
 )
 
@@ -34,7 +34,7 @@ var Types = []Type{
 	TaskCompleted, Other,
 }
 
-// NotStreamed is the name of the Other event of a call that is made without streaming, because the agent does not
+// NotStreamed is the name of the Other event that marks a call made without streaming because the agent does not
 // stream.
 const NotStreamed = "not_streamed"
 
@@ -90,8 +90,8 @@ type Data struct {
 	// attempt.
 	Attempt int `json:"attempt,omitempty"`
 	WaitMS  int `json:"wait_ms,omitempty"`
-	// Kind is the kind of an asset, a preview or a tool's result. URL is its address at the agent: no page links to
-	// it.
+	// Kind is the kind of an asset, a preview or a tool's result. URL is its address on the agent's side; no page
+	// links to it.
 	Kind      string `json:"kind,omitempty"`
 	URL       string `json:"url,omitempty"`
 	MediaType string `json:"media_type,omitempty"`

@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// frame is the maximum time between two pieces of text that are merged into one event: no reader can tell them
-	// apart.
+	// frame is the maximum time, in milliseconds, between two pieces of text that are merged into one event: no
+	// reader notices the difference.
 	frame = 16
-	// thinFrame replaces frame, in milliseconds, once a run has many events or nothing can be stored.
+	// thinFrame replaces frame once a run has many events or nothing can be stored.
 	thinFrame = 1000
-	// manyEvents is the number of events from which a run's events are thinned; maxEvents and maxBytes limit how
-	// much of a run is kept.
+	// manyEvents is the number above which a run's events are thinned; maxEvents and maxBytes limit how much of a run
+	// is kept.
 	manyEvents = 20_000
 	maxEvents  = 40_000
 	maxBytes   = 20 << 20
-	// manyWaiting is the number of bytes waiting to be stored from which a log is thinned; from maxWaiting on it
+	// manyWaiting is the number of bytes waiting to be stored above which a log is thinned; above maxWaiting it
 	// accepts only ends.
 	manyWaiting = 512 << 10
 	maxWaiting  = 1 << 20
-	// maxTail is the length up to which further pieces are appended to a text: copying a longer one again and again
+	// maxTail is the length up to which further pieces are appended to a text: copying a longer text for every piece
 	// would be slow.
 	maxTail = 64 << 10
 	// maxEventsWaiting is the maximum number of waiting events, not counting ends: each takes about 400 bytes of
@@ -29,15 +29,16 @@ const (
 	maxEventsWaiting = 12_000
 )
 
-// Log holds the events of a unit's question that are not stored yet. A Log is safe for concurrent use, and its
-// methods wait only for each other.
+// Log holds the events of a unit's question that have not been stored yet. A Log is safe for concurrent use, and its
+// methods block only on each other.
 type Log struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	start   time.Time
 	waiting []Event
-	// tail is the text of the last event while pieces are still appended to it: a string would be copied each time.
+	// tail is the text of the last event while pieces are still appended to it, because a string would be copied each
+	// time.
 	tail    []byte
 	bytes   int // of the waiting events
 	seq     int
@@ -62,7 +63,7 @@ func (l *Log) Begin() {
 	l.add(TaskStarted, 0, Data{Attempt: 1})
 }
 
-// Again starts another attempt of the call: the wait before it does not count as silence of the agent.
+// Again starts another attempt of the call; the wait before it does not count as the agent's silence.
 func (l *Log) Again() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +111,7 @@ func isEnd(kind Type) bool {
 	return kind == TaskCompleted || kind == ErrorOccurred || kind == Retry || kind == Asset
 }
 
-// merge appends a piece of text to the previous one if the time between them does not matter.
+// merge appends a piece of text to the previous one if they arrived close enough together.
 func (l *Log) merge(kind Type, at int, data Data, isThin bool) bool {
 	if len(l.waiting) == 0 || l.isFull() {
 		return false
@@ -171,7 +172,7 @@ func (d Data) size() int {
 		len(d.URL) + len(d.MediaType) + len(d.Path) + len(d.Input) + len(d.Output) + len(d.Raw)
 }
 
-// Take returns the events that wait to be stored, oldest first, and removes them from the log.
+// Take removes the events that wait to be stored, and returns them, oldest first.
 func (l *Log) Take() []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +182,7 @@ func (l *Log) Take() []Event {
 	return waiting
 }
 
-// Waits reports whether events wait to be stored.
+// Waits reports whether any events are waiting to be stored.
 func (l *Log) Waits() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,8 +196,8 @@ func (l *Log) Waiting() int {
 	return l.bytes
 }
 
-// Progress returns the last progress that the agent reported, in per cent, and when the call began; a nil progress
-// means that it reported none.
+// Progress returns the last progress that the agent reported, in per cent, and when the call began; the progress is
+// nil if it reported none.
 func (l *Log) Progress() (progress *float64, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

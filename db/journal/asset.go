@@ -55,7 +55,7 @@ type FoundAsset struct {
 	AnnouncedAsset
 }
 
-// Files of a unit whose claim no longer holds are skipped, and rows that exist are left as they are.
+// Files of a unit whose claim no longer holds are skipped, and existing rows are left as they are.
 const insert = `
 	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview,
 	original_url, content)
@@ -113,7 +113,7 @@ type Asset struct {
 	SHA256       []byte  `db:"sha256"`
 	StorageKey   *string `db:"storage_key"`
 	ThumbnailKey *string `db:"thumbnail_key"`
-	// Error is why there is no copy yet, or why it was removed; nil means that nothing has failed.
+	// Error explains why there is no copy yet, or why it was removed; nil means that nothing has failed.
 	Error     *string    `db:"error"`
 	CreatedAt time.Time  `db:"created_at"`
 	StoredAt  *time.Time `db:"stored_at"`
@@ -125,10 +125,10 @@ func (a Asset) HashOf() string { return hex.EncodeToString(a.SHA256) }
 const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.attempt, a.path, a.kind, a.is_preview,
 		a.original_url, a.state, a.attempts, a.media_type, a.size, a.sha256, a.storage_key, a.thumbnail_key, a.error, a.created_at, a.stored_at`
 
-// Assets reads and writes the assets of an installation.
+// Assets reads and writes the assets of all tasks.
 type Assets struct{ db *pg.Pool }
 
-// NewAssets returns the assets in a store's database.
+// NewAssets returns the Assets of a store.
 func NewAssets(store *db.Store) Assets { return Assets{store.Pool()} }
 
 // PlacedAsset is an asset of a current run together with its place in the report.
@@ -166,8 +166,8 @@ const placed = `
 	AND ($4 = '' OR a.kind = $4)
 	  AND ($5::bigint[] IS NULL OR r.id = ANY ($5))`
 
-// List returns one page of the assets of a task's current runs, ordered by question, variant, run and number, and their
-// total.
+// List returns one page of the assets of a task's current runs, ordered by question, variant, run and number, and how
+// many there are in all.
 func (s Assets) List(ctx context.Context, taskID uuid.UUID, filter AssetFilter,
 	page db.Page) (list []PlacedAsset, total int, err error) {
 	const read = `SELECT ` + columns +
@@ -242,13 +242,13 @@ func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int
 	return list, pg.Classify("read the files of earlier turns", err)
 }
 
-// Any reports whether agents have produced files in a task.
+// Any reports whether agents have produced any files in a task.
 func (s Assets) Any(ctx context.Context, taskID uuid.UUID) (any bool, err error) {
 	err = s.db.GetContext(ctx, &any, `SELECT EXISTS (SELECT FROM assets WHERE task_id = $1 AND NOT is_preview)`, taskID)
 	return any, pg.Classify("look for assets", err)
 }
 
-// Items returns the items of a task for which a run produced a file.
+// Items returns the items of a task for which some run produced a file.
 func (s Assets) Items(ctx context.Context, taskID uuid.UUID) (items map[int64]bool, err error) {
 	var ids []int64
 	err = s.db.SelectContext(ctx, &ids, `SELECT DISTINCT item_id FROM assets WHERE task_id = $1
@@ -306,9 +306,9 @@ type ClaimedAsset struct {
 // ClaimFor is how long a claim lasts unless it is renewed.
 const ClaimFor = 30 * time.Second
 
-// Claim claims assets that are due for the free places of a process, previews last, and counts an attempt for
-// each. held counts the places that tasks already hold. A task takes a place only while more are free than it
-// holds, so that slow downloads leave places for other tasks (dynamic thresholds: Choudhury and Hahne, 1998).
+// Claim claims assets that are due, previews last, up to a process's free places, and counts an attempt for each.
+// held counts the places that tasks already hold. A task takes a place only while more are free than it holds, so
+// that slow downloads leave places for other tasks (dynamic thresholds: Choudhury and Hahne, 1998).
 func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (claimed []ClaimedAsset, err error) {
 	const claim = `
 		WITH due AS (
@@ -435,8 +435,8 @@ func (s Assets) Fail(ctx context.Context, claimed ClaimedAsset, reason string, r
 	return pg.Classify("record a failed copy", err)
 }
 
-// Keys returns the set of stored files that a task's assets refer to, copies and thumbnails; it is empty if the
-// task does not exist.
+// Keys returns the keys of the stored files that a task's assets refer to, copies and thumbnails; the set is empty if
+// the task does not exist.
 func (s Assets) Keys(ctx context.Context, taskID uuid.UUID) (keys map[string]bool, err error) {
 	const read = `
 		SELECT storage_key FROM assets WHERE task_id = $1 AND storage_key IS NOT NULL

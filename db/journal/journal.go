@@ -15,7 +15,7 @@ import (
 	"wending/db/pg"
 )
 
-// Journal reads and writes the events of an installation.
+// Journal reads and writes the events of all calls.
 type Journal struct{ db *pg.Pool }
 
 // New returns the journal in a store's database.
@@ -49,7 +49,7 @@ type Tool struct {
 	// Number counts the tool calls of a unit's epoch, from 1.
 	Number int    `db:"number"`
 	Tool   string `db:"tool"`
-	// ToolID is the agent's own id of the call. It may be empty, as may Provider and AssetType.
+	// ToolID is the agent's own id for the call. It may be empty, as may Provider and AssetType.
 	ToolID    string `db:"tool_id"`
 	Provider  string `db:"provider"`
 	AssetType string `db:"asset_type"`
@@ -146,7 +146,7 @@ func (j Journal) Append(ctx context.Context, entries []Entry) error {
 	})
 }
 
-// toolRows are tool calls as columns, for unnest.
+// toolRows holds tool calls column by column, for unnest.
 type toolRows struct {
 	units, epochs, items, numbers, started             pq.Int64Array
 	tasks, tools, ids, providers, assetTypes, statuses pq.StringArray
@@ -228,8 +228,8 @@ func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, aft
 }
 
 // OfRun returns the events of the call that led to a run, oldest first. A run that was given up may have no events
-// under its own claim, whose number is epoch; the events of the last earlier claim that has any are then returned. The
-// result is empty if the events are no longer kept.
+// under its own claim, numbered epoch; in that case, the events of the last earlier claim with events are returned.
+// The result is empty if the events are no longer kept.
 func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int64,
 	epoch int) (events []event.Event, err error) {
 	const read = `
@@ -252,8 +252,8 @@ func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int
 	return events, nil
 }
 
-// Tools returns the tool calls of a unit in the order in which they began. A claim's tool calls are left out if a
-// later claim has events of the same question.
+// Tools returns the tool calls of a unit in the order in which they began. Those of a claim are left out if a later
+// claim has events for the same question.
 func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]Tool, error) {
 	const read = `
 		SELECT unit_id, epoch, item_id, number, tool, tool_id, provider, asset_type, status, progress, input, output, error,
@@ -268,7 +268,7 @@ func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]T
 	return tools, pg.Classify("read tool calls", err)
 }
 
-// InFlight is a call that is under way.
+// InFlight is a call in progress.
 type InFlight struct {
 	UnitID   int64 `db:"unit_id"`
 	Variant  int   `db:"variant"`
@@ -282,7 +282,7 @@ type InFlight struct {
 	Seconds float64 `db:"seconds"`
 }
 
-// InFlight returns up to limit calls of a task that are under way, oldest first, and how many there are in all.
+// InFlight returns up to limit calls of a task that are in progress, oldest first, and how many there are in all.
 func (j Journal) InFlight(ctx context.Context, taskID uuid.UUID, limit int) (calls []InFlight, total int, err error) {
 	const list = `
 		SELECT u.id AS unit_id, u.variant, u.run_index, coalesce(u.progress, $3) AS progress,

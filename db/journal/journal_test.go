@@ -86,8 +86,8 @@ func TestEventsAreFencedAndReadOn(t *testing.T) {
 	require.ErrorIs(t, j.Append(ctx, []journal.Entry{entry(uuid.New(), unit, item, 2, 9, "x")}), db.ErrGone)
 }
 
-// Tool calls that a lost worker left open are ended; events are removed with their task, or when they are no longer
-// kept.
+// Tool calls that a lost worker left open are ended; events are removed with their task, or when their retention
+// ends.
 func TestLeftoversAreClosedAndOldEventsRemoved(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

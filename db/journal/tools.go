@@ -16,7 +16,7 @@ import (
 // ToolUse is how the current runs of a task used a tool.
 type ToolUse struct {
 	Tool string `db:"tool"`
-	// Calls are all calls, Failed those that failed; they belong to Runs runs.
+	// Calls counts all calls, Failed the failed ones; they belong to Runs runs.
 	Calls  int `db:"calls"`
 	Failed int `db:"failed"`
 	Runs   int `db:"runs"`
@@ -27,8 +27,8 @@ type ToolUse struct {
 }
 
 // PathDifference is a run whose path – the sequence of the tools that it called – differs from the most common one
-// among the answered runs of the same question and variant. A failed run whose path is the beginning of that one does
-// not count.
+// among the answered runs of the same question and variant. A failed run does not count if its path is the beginning
+// of the common one.
 type PathDifference struct {
 	RunID      int64  `db:"run_id"`
 	UnitID     int64  `db:"unit_id"`
@@ -36,34 +36,34 @@ type PathDifference struct {
 	QuestionID string `db:"question_id"`
 	Variant    int    `db:"variant"`
 	RunIndex   int    `db:"run_index"`
-	// Calls is how many tools the run called, UsualCalls how many the most common path has.
+	// Calls is how many tools the run called, UsualCalls how many tools the most common path has.
 	Calls      int `db:"calls"`
 	UsualCalls int `db:"usual_calls"`
 	// Step is the first call that differs, from 1. There the run called Tool and the others Usual; empty means that no
 	// further call followed.
 	Step        int
 	Tool, Usual string
-	// AtMS is when the difference shows, in milliseconds since the call's start.
+	// AtMS is when the difference occurs, in milliseconds since the call's start.
 	AtMS int
 }
 
-// ToolReport is how a task used tools.
+// ToolReport describes how a task used tools.
 type ToolReport struct {
 	Tools []ToolUse
-	// Differing are the first runs with a path of their own, in the order of questions and runs; DifferingTotal is how
-	// many there are.
+	// Differing are the first runs with a different path, in the order of questions and runs; DifferingTotal is the
+	// number of all such runs.
 	Differing      []PathDifference
 	DifferingTotal int
 }
 
 const (
-	// mostTools is how many tools are listed, mostDiffering how many runs; pathLength is how many calls of a run are
+	// mostTools limits the listed tools, mostDiffering the listed runs, and pathLength the calls of a run that are
 	// compared.
 	mostTools, mostDiffering, pathLength = 200, 1000, 200
 )
 
-// ToolReport reads how the current runs of a task used tools, summed up in the database: one row for each tool, and one
-// for each run that took another path.
+// ToolReport reads how the current runs of a task used tools, aggregated in the database: one row for each tool, and
+// one for each run whose path differs.
 func (j Journal) ToolReport(ctx context.Context, taskID uuid.UUID) (found ToolReport, err error) {
 	const use = `
 		SELECT t.tool, count(*) AS calls, count(*) FILTER (WHERE t.status = 'failed') AS failed, count(DISTINCT r.id) AS runs,
@@ -151,7 +151,7 @@ func (j Journal) pathDifferences(ctx context.Context, taskID uuid.UUID,
 	return differing, total, nil
 }
 
-// ToolReports reads how tasks used tools, and keeps the reports of the tasks that have ended and were asked for last.
+// ToolReports reads how tasks used tools, and caches the most recently requested reports of tasks that have ended.
 type ToolReports struct {
 	journal Journal
 	mu      sync.Mutex
@@ -164,13 +164,13 @@ type keptReport struct {
 	report  ToolReport
 }
 
-// keptReports is how many reports are kept: at most about 200 KB each.
+// keptReports is how many reports are cached, each of at most about 200 KB.
 const keptReports = 32
 
-// settled is how long after a task's end the last events are stored.
+// settled is how long after a task's end its last events may still be stored.
 const settled = time.Minute
 
-// NewToolReports returns reports of the tasks in a store.
+// NewToolReports returns the ToolReports of a store.
 func NewToolReports(store *db.Store) *ToolReports { return &ToolReports{journal: New(store)} }
 
 // Of returns the report of a task.

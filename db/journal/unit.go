@@ -23,7 +23,7 @@ type Unit struct {
 	// Number is the question's number, from 1, in the order of the report.
 	Number   int    `db:"number"`
 	Question string `db:"question"`
-	// IsOver reports that the unit will ask nothing more, IsWaiting that it is waiting for a worker.
+	// IsOver reports that the unit will ask nothing more, IsWaiting reports that it is waiting for a worker.
 	IsOver    bool `db:"is_over"`
 	IsWaiting bool `db:"is_waiting"`
 	// IsSettled reports that the unit ended long enough ago for all its events to be stored.
@@ -104,8 +104,8 @@ func (j Journal) OutcomesOf(ctx context.Context, taskID uuid.UUID, unitID int64)
 	return outcomes, pg.Classify("read the unit's runs", err)
 }
 
-// OutcomesBeside returns the current runs of the question with a number, which counts from 1 in the order of
-// the report, ordered by variant and index; or an empty result if there is no such question.
+// OutcomesBeside returns the current runs of the question with the given number (from 1, in the order of the report),
+// ordered by variant and index. The result is empty if there is no such question.
 func (j Journal) OutcomesBeside(ctx context.Context, taskID uuid.UUID, number int) (outcomes []Outcome, err error) {
 	const read = `
 		SELECT ` + outcomeColumns + `

@@ -6,21 +6,21 @@ import (
 	"wending/db/measure"
 )
 
-// Known is how alike the answers to an item are by meaning. Its fields are nil while that is not known.
+// Known describes how alike the answers to an item are by meaning. Its fields are nil while that is unknown.
 type Known struct {
 	By *By `db:"meaning_by"`
-	// MeaningLetters are like Letters, but answers that say the same have one letter, in all variants.
+	// MeaningLetters are like Letters, but answers that say the same thing share a letter across all variants.
 	MeaningLetters   *string  `db:"meaning_letters"`
 	MeaningAgreement *float64 `db:"meaning_agreement"`
 	MeaningGroups    *int     `db:"meaning_groups"`
-	// Unsure are the run_index of the answers whose group is not certain; Notes has a line for each letter.
+	// Unsure are the run indexes of the answers whose group is not certain; Notes has a line for each letter.
 	Unsure pq.Int64Array  `db:"meaning_unsure"`
 	Notes  pq.StringArray `db:"meaning_notes"`
-	// HasFailed reports that the model that was asked gave no usable grouping.
+	// HasFailed reports that the model gave no usable grouping.
 	HasFailed bool `db:"meaning_default"`
 }
 
-// Meaning is which answers to a question say the same.
+// Meaning describes which answers to a question say the same thing.
 type Meaning struct {
 	By By `json:"by" doc:"equal: the answers differ at most in format; model: the task's meaning_model said so; person: a person did" example:"model"`
 	// IsDefault reports that the model gave no usable grouping; then there are no groups, and the question does not count.
@@ -29,7 +29,7 @@ type Meaning struct {
 	Notes     []string `json:"notes" nullable:"false" doc:"A line for each group, which may be empty" example:"[\"30 日内答复\", \"35 日内答复\"]"`
 }
 
-// VariantMeaning is which answers of one variant to a question say the same.
+// VariantMeaning describes which of one variant's answers to a question say the same thing.
 type VariantMeaning struct {
 	Groups [][]int `json:"groups" nullable:"false" doc:"Groups of run_index of answers that say the same, in the order of the item's groups" example:"[[1, 3], [2]]"`
 	Unsure []int   `json:"unsure" nullable:"false" doc:"run_index of the answers whose group is not certain"`
@@ -39,9 +39,9 @@ type VariantMeaning struct {
 	Meaning
 }
 
-// OfVariant returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. notes
-// are the lines of the question's groups, which the statistics of its first variant have; groups are the places of the
-// variant's groups among these.
+// OfVariant returns the meaning of a variant's answers; nil while it is unknown, or if the task's answers are not
+// grouped. notes are the lines describing the question's groups, stored with the statistics of its first variant;
+// groups are the indexes of the variant's groups among them.
 func (of Known) OfVariant(notes []string) (one *VariantMeaning, groups []int) {
 	if of.By == nil && !of.HasFailed {
 		return nil, nil

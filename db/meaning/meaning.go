@@ -1,5 +1,4 @@
-// Package meaning stores which answers to a question say the same, and what follows from that for the question's
-// statistics.
+// Package meaning stores which answers to a question say the same thing, and the statistics that follow from that.
 package meaning
 
 import (
@@ -14,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// By is how it is known which answers to a question say the same.
+// By is how the groups of a question's answers were determined.
 type By string
 
 // The answers differ at most in format, a model grouped them, or a person did.
@@ -65,9 +64,10 @@ func Import(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said map[string]
 // Bys lists all of them.
 var Bys = []By{Equal, Model, Person}
 
-// Grouping is what a model said about which answers to a question say the same.
+// Grouping holds a model's decision on which answers to a question say the same thing.
 type Grouping struct {
-	// Keys are the keys of the answers; each has a group, from 0, and may be unsure. Notes has a line for each group.
+	// Keys are the keys of the answers; Groups are their groups, from 0, and Unsure marks uncertain ones. Notes has a
+	// line for each group.
 	Keys   pq.ByteaArray  `db:"keys"`
 	Groups pq.Int64Array  `db:"groups"`
 	Unsure pq.BoolArray   `db:"unsure"`
@@ -86,7 +86,7 @@ func (m *Grouping) Add(key []byte, group int, isUnsure bool) {
 	m.Keys, m.Groups, m.Unsure = append(m.Keys, key), append(m.Groups, int64(group)), append(m.Unsure, isUnsure)
 }
 
-// groups returns the groups by answer.
+// groups returns the group of each answer.
 func (m Grouping) groups() measure.Meanings {
 	of := measure.Meanings{Groups: map[string]int{}, Unsure: map[string]bool{}}
 	for n, key := range m.Keys {
@@ -95,12 +95,12 @@ func (m Grouping) groups() measure.Meanings {
 	return of
 }
 
-// Covers is the condition that the grouping m has every current answer to the item i.
+// Covers is the condition that the grouping m includes every current answer to the item i.
 const Covers = `NOT EXISTS (
 		SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.answer_key IS NOT NULL
 		AND r.answer_key <> ALL (m.keys))`
 
-// Supersede marks the current groupings of items as replaced, within the transaction that stores later ones.
+// Supersede marks the current groupings of items as replaced, within the transaction that stores newer ones.
 func Supersede(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	const supersede = `UPDATE meanings SET is_current = false WHERE item_id = ANY ($1) AND is_current`
 	_, err := tx.ExecContext(ctx, supersede, pq.Int64Array(itemIDs))
@@ -114,20 +114,21 @@ func LockItems(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	return pg.Classify("lock the questions", err)
 }
 
-// groupedItem is what the meanings of an item's answers follow from.
+// groupedItem holds everything that determines the meaning of an item's answers.
 type groupedItem struct {
 	ID          int64 `db:"id"`
 	RunsPerItem int   `db:"runs_per_item"`
 	Contents    int   `db:"contents"`
 	HasMeaning  bool  `db:"has_meaning"`
 	Grouping
-	// lengths are the numbers of runs by variant, from the statistics that are stored.
+	// Lengths are the numbers of runs by variant, from the stored statistics.
 	Lengths  pq.Int64Array `db:"lengths"`
 	variants [][]measure.Answer
 }
 
-// Apply stores in the statistics of items what follows from how their answers are grouped by meaning, in a transaction
-// that has locked them (LockItems). Items whose tasks have nobody group them, or that are not assessed, are left alone.
+// Apply updates the statistics of items to reflect how their answers are grouped by meaning, in a transaction that
+// has locked the items (LockItems). Items whose tasks do not group answers, or that are not assessed yet, are left
+// alone.
 func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	const read = `
 		SELECT i.id, t.runs_per_item, q.contents, m.id IS NOT NULL AS has_meaning,
@@ -183,7 +184,7 @@ func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	return store(ctx, tx, items)
 }
 
-// grouped returns the groups of an item's answers, and how they are known; empty if they are not.
+// grouped returns the groups of an item's answers, and how they were determined; empty if they are unknown.
 func (g groupedItem) grouped() (measure.Meanings, By) {
 	if g.Contents <= 1 {
 		same := measure.Meanings{Groups: map[string]int{}}
@@ -200,7 +201,7 @@ func (g groupedItem) grouped() (measure.Meanings, By) {
 	return measure.Meanings{}, ""
 }
 
-// hasFailed reports whether a model was asked about the present answers, and gave no usable grouping.
+// hasFailed reports whether a model was given the current answers and returned no usable grouping.
 func (g groupedItem) hasFailed() bool {
 	return g.Contents > 1 && g.HasMeaning && g.IsDefault && g.groups().Covers(g.variants)
 }
@@ -266,7 +267,7 @@ func arrayText(array driver.Valuer) *string {
 	return &text
 }
 
-// EndLost stores, with the code and message of that error, that a model gave no grouping because its calls were lost
+// EndLost records, with the code and message of the error, that a model gave no grouping because its calls were lost
 // too often.
 func EndLost(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
 	const items = `SELECT item_id FROM units WHERE id = ANY ($1)`

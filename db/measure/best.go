@@ -7,29 +7,29 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// By is a number of questions by which variants are ranked.
+// By is a number per question by which variants are ranked.
 type By struct {
-	// Of returns a question's number; nil if it is unknown.
+	// Of returns the number of a question; nil if it is unknown.
 	Of           func(ComparedQuestion) *float64
 	IsLessBetter bool
 	// IsOfAnswers reports that runs without an answer do not count, so that a variant with few answers could lead.
 	IsOfAnswers bool
-	// Limit is what limits differences that matter.
+	// Limit is how the differences that matter are limited.
 	Limit Limit
 }
 
-// Limit is what limits the differences of a number that matter.
+// Limit is how the differences of a number that matter are limited.
 type Limit string
 
-// The limits of differences that matter: none, a part of 1, or a part of the other's mean.
+// The kinds of limits: none, an absolute share, or a fraction of the other variant's mean.
 const (
 	NoLimit   Limit = ""
 	OfShares  Limit = "share"
 	OfAmounts Limit = "amount"
 )
 
-// Matters are the smallest differences that matter: Share of shares, and Part of times, tokens and costs, relative to
-// what they are compared with. Smaller ones decide nothing, however certain they are.
+// Matters holds the smallest differences that matter: Share for shares, and Part for times, tokens and costs,
+// relative to the value they are compared with. Smaller differences decide nothing, however certain they are.
 type Matters struct{ Share, Part float64 }
 
 // IsSmall reports that a change is known and too small to matter.
@@ -52,16 +52,16 @@ func (m Matters) areSmall(difference, mean float64, limit Limit) bool {
 type Ranking struct {
 	// Leader is the variant with the best mean.
 	Leader int
-	// Worse are the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted for
-	// all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a). Each are
-	// those that it beats by the same amount on every question, which has no interval. Alike are those whose
-	// difference may be due to chance; Tied are the ones among Alike with the same mean. Unknown are those that
-	// share no question with the leader on which the number is known.
+	// Worse are the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted
+	// for all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a). Each
+	// are the variants that it beats by the same amount on every question, so that there is no interval. Alike are
+	// those whose difference may be due to chance; Tied are the ones among Alike with the same mean. Unknown are
+	// those that share no question with the leader on which the number is known.
 	Worse, Each, Alike, Tied, Unknown []int
 	// Slight are the variants that the leader beats by less than what matters: they are not called worse.
 	Slight []int
-	// Seldom are the variants that answer less often than another. By a number of answers they neither lead nor
-	// equal the leader: unless they are worse, they are Unknown.
+	// Seldom are the variants that answer less often than another variant. In a ranking that covers only answers they
+	// can neither lead nor equal the leader: unless they are worse, they are Unknown.
 	Seldom []int
 }
 
@@ -69,12 +69,11 @@ type Ranking struct {
 type Lead struct {
 	// Over is the index of the variant with the second-best mean.
 	Over int
-	// Change is from that variant to the leader.
+	// Change is the change from Over to the leader.
 	Change Change
 }
 
-// LeadOf returns how far the leader of a ranking is ahead of the next best variant; nil if no variant can be
-// compared with it.
+// LeadOf returns how far the leader of a ranking is ahead of the runner-up; nil if no variant can be compared with it.
 func LeadOf(variants [][]ComparedQuestion, by By, ranking Ranking) *Lead {
 	sign := 1.0
 	if by.IsLessBetter {
@@ -106,8 +105,7 @@ func (r Ranking) ShowsNone() bool {
 }
 
 // Rank ranks variants, all of which have the same questions in the same order, by each of several numbers. All pairs
-// of variants and all numbers are one family of tests. A ranking is nil if none can lead because the number is unknown
-// for all variants.
+// of variants and all numbers form one family of tests. A ranking is nil if its number is unknown for all variants.
 func Rank(variants [][]ComparedQuestion, by []By, matters Matters) []*Ranking {
 	success := By{Of: func(q ComparedQuestion) *float64 { return q.SuccessRate }}
 	rounds := make([]round, 0, len(by)+1)
@@ -171,7 +169,7 @@ func adjust(rounds []round) {
 	}
 }
 
-// turned returns a number so that more of it is better.
+// turned returns a number with its sign changed if less of it is better, so that more is always better.
 func (r round) turned(number float64) float64 {
 	if r.IsLessBetter {
 		return -number
@@ -179,8 +177,8 @@ func (r round) turned(number float64) float64 {
 	return number
 }
 
-// beats compares a variant with another: by how much it is better, nil if unknown; whether this is beyond chance; and
-// whether the difference is the same on each of several questions.
+// beats compares a variant with another. It returns how much better it is, nil if unknown; whether this is beyond
+// chance; and whether the difference is the same on each of several questions.
 func (r round) beats(one, other int) (by *float64, isShown, isConstant bool) {
 	place := placeOfPair(one, other)
 	change := r.changes[place]
@@ -204,7 +202,7 @@ func (r round) meanBeside(n, other int) float64 {
 	return *change.MeanB
 }
 
-// isBeaten reports that another variant is better, beyond chance or by the same on each of several questions.
+// isBeaten reports that another variant is better, beyond chance or by the same amount on each of several questions.
 func (r round) isBeaten(n int) bool {
 	for other := range r.means {
 		if other == n {
@@ -217,7 +215,7 @@ func (r round) isBeaten(n int) bool {
 	return false
 }
 
-// rank finds the leader among all but those that answer seldom.
+// rank finds the leader among all variants but the Seldom ones.
 func (r round) rank(seldom []int, matters Matters) *Ranking {
 	leading := slices.Clone(r.means)
 	for _, n := range seldom {
@@ -254,7 +252,7 @@ func (r round) rank(seldom []int, matters Matters) *Ranking {
 	return &ranking
 }
 
-// column holds one number for all questions of a variant; NaN is unknown.
+// column holds one number for all questions of a variant; NaN means unknown.
 type column struct {
 	numbers  []float64
 	clusters []string
@@ -276,7 +274,7 @@ func (c column) mean() float64 {
 	return stat.Mean(slices.DeleteFunc(slices.Clone(c.numbers), math.IsNaN), nil)
 }
 
-// to compares with the same questions of another variant.
+// to compares the column with another variant's, question by question.
 func (c column) to(other column) Change {
 	a, b, clusters := make([]float64, 0, len(c.numbers)), make([]float64, 0, len(c.numbers)),
 		make([]string, 0, len(c.numbers))
@@ -323,12 +321,12 @@ func pairsOf(a, b []ComparedQuestion) []Pair {
 	return pairs
 }
 
-// Winner is the variant that beats every other beyond chance, and its lead over the next best.
+// Winner is the variant that beats all others beyond chance, with its lead over the next best.
 type Winner struct {
 	// Leader and RunnerUp are indexes of variants.
 	Leader, RunnerUp int
-	// Change is from the runner-up to the leader, Adjusted its p-value, adjusted for all pairs of variants (metrics.md,
-	// family a).
+	// Change is the change from the runner-up to the leader, Adjusted its p-value, adjusted for all pairs of variants
+	// (metrics.md, family a).
 	Change   Change
 	Adjusted float64
 }

@@ -14,8 +14,7 @@ type Between struct {
 	Similarity *float64
 	// Differ reports whether the answers state the same facts.
 	Differ facts.Differ
-	// Facts are the facts in which they differ, conflicts first. Run 1 is the first task's answer, run 2 the
-	// second's.
+	// Facts are the facts in which they differ, conflicts first. Run 1 is from the first task, run 2 from the second.
 	Facts []Fact
 }
 
@@ -30,7 +29,7 @@ func CompareAnswers(ctx context.Context, a, b Answer) (Between, error) {
 		return Between{}, err
 	}
 	between := Between{found.Level, found.Similarity, found.Differ, found.Facts}
-	if len(groups) > 1 && string(a.Text) == string(b.Text) { // they were cut before they part
+	if len(groups) > 1 && string(a.Text) == string(b.Text) { // both were cut off before they differ
 		between.Level = Wording
 	}
 	return between, nil
@@ -43,9 +42,9 @@ type ChangeGroup string
 const (
 	// Worse means that the question has a Loss.
 	Worse ChangeGroup = "worse"
-	// FactsChanged means that the most common answers contradict each other in a fact.
+	// FactsChanged means that the most common answers contradict each other on a fact.
 	FactsChanged ChangeGroup = "facts"
-	// ContentChanged means that they differ in more than words, or that one leaves out a fact.
+	// ContentChanged means that the most common answers differ in more than wording, or that one leaves out a fact.
 	ContentChanged ChangeGroup = "content"
 	WordingChanged ChangeGroup = "wording"
 	// NotComparable means that a task has no answer, or that the answers are not compared yet.
@@ -58,22 +57,21 @@ const (
 var ChangeGroups = []ChangeGroup{Worse, FactsChanged, ContentChanged, WordingChanged, NotComparable,
 	FormatChanged, Unchanged}
 
-// IsSame reports whether the questions of the group have answers of the same content.
+// IsSame reports whether questions in the group have answers with the same content.
 func (g ChangeGroup) IsSame() bool { return g == FormatChanged || g == Unchanged }
 
 // Loss is a way in which a question became worse.
 type Loss string
 
-// The losses, the gravest first.
+// The losses, most serious first.
 const (
-	// LostAnswer means that most runs of the first task had an answer, and not most of the second's.
+	// LostAnswer means that most runs of the first task had an answer, but most runs of the second task have none.
 	LostAnswer Loss = "failed"
-	// LostVerdict means that the question passed before, by people's verdict or by most evaluators' verdicts, and no
-	// longer does.
+	// LostVerdict means that the question passed before, by people's or most evaluators' verdicts, and no longer does.
 	LostVerdict Loss = "verdict"
-	// LostAccord means that answers contradict the standard answer, and did not before.
+	// LostAccord means that answers contradict the standard answer, which they did not do before.
 	LostAccord Loss = "expected"
-	// LostStability means that the answers were stable, or at least did not contradict each other, and are or do no more.
+	// LostStability means that the answers were stable, or at least free of contradictions, and no longer are.
 	LostStability Loss = "stability"
 	// LostRating means that the mean score fell by lostScore or more.
 	LostRating Loss = "rating"
@@ -85,7 +83,7 @@ var Losses = []Loss{LostAnswer, LostVerdict, LostAccord, LostStability, LostRati
 // lostScore is the fall of a mean score, on a scale from 0 to 1, that exceeds the usual variation of a judge.
 const lostScore = 0.1
 
-// Opinions of people about a question as a whole, beside their verdicts where all agree.
+// People's opinions about a question as a whole, besides the verdicts on which all agree.
 const (
 	opinionPass = "PASS"
 	// OpinionDivided means that people's verdicts differ.
@@ -145,8 +143,8 @@ func (p Pair) Group() ChangeGroup {
 	return WordingChanged
 }
 
-// ByRisk returns the pairs in the order in which a reader should see them: by group; within a group by the gravest
-// loss, then contradicting facts, then questions that people had passed, then the order of the first task.
+// ByRisk returns the pairs in the order in which a reader should see them: by group; within a group by the most
+// serious loss, then contradicting facts, then questions that people had passed, then the order of the first task.
 func (c Comparison) ByRisk() []Pair {
 	type ranked struct {
 		Pair

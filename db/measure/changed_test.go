@@ -19,7 +19,7 @@ func betweenThirty(t *testing.T, b string) *Between {
 	return &between
 }
 
-// A question is in the first group that fits: the loss before the fact, the fact before the words, the form last.
+// A question is in the first group that fits: losses come before facts, facts before words, and form last.
 func TestAQuestionIsInTheGroupThatMattersMost(t *testing.T) {
 	t.Parallel()
 	none, conflict := facts.None, facts.Conflict
@@ -85,8 +85,8 @@ func with(q ComparedQuestion, change func(*ComparedQuestion)) ComparedQuestion {
 	return q
 }
 
-// The most important questions come first: the gravest loss, then facts, then questions that people had passed;
-// differences in form come last.
+// The most important questions come first: the most serious losses, then facts, then questions that people had
+// passed; differences in form come last.
 func TestPairsComeByRisk(t *testing.T) {
 	t.Parallel()
 	none := facts.None

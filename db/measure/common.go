@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// mostCells limits the table that matches fills, in words of 64 cells: some milliseconds.
+// mostCells limits the table of matches, in words of 64 cells; filling it takes a few milliseconds.
 const mostCells = 1 << 22
 
-// match is a place in both of two texts, by token.
+// match is a token that two texts have in common, by its index in each.
 type match struct{ inA, inB int }
 
-// matches finds a longest sequence of tokens that two texts have in common, in order. It reports false if the texts are
-// too long for it. A bit of row j says whether one token more of a lets it have one token more in common with the first
-// j tokens of b (Hyyrö, "Bit-parallel LCS-length computation revisited", 2004). Rows are kept at intervals only, and
-// made anew between them.
+// matches finds a longest sequence of tokens that two texts have in common, in order. It reports false if the texts
+// are too long for it. A bit of row j is set if one more token of a gives one more token in common with the first j
+// tokens of b (Hyyrö, "Bit-parallel LCS-length computation revisited", 2004). Only some rows are kept, at intervals;
+// the rows between them are computed again.
 func matches(a, b []rune) ([]match, bool) {
-	var shared [2][]int // the places of tokens that the other text has, too: no other can match
+	var shared [2][]int // places of the tokens that both texts have: no others can match
 	inA, inB := make(map[rune]bool, len(a)), map[rune]bool{}
 	for _, r := range a {
 		inA[r] = true
@@ -49,10 +49,10 @@ func matches(a, b []rune) ([]match, bool) {
 	return t.trace(a, b, shared), true
 }
 
-// columns are the places of a token in the text along the rows.
+// columns holds the places of a token in the text along the rows.
 type columns struct {
 	places []int
-	mask   []uint64 // the same as bits, if there are many
+	mask   []uint64 // the same as a bit mask, if there are many
 }
 
 func (c *columns) spread(words int) {
@@ -68,11 +68,11 @@ func (c *columns) spread(words int) {
 // lcs is the table of a longest common sequence.
 type lcs struct {
 	words int
-	rows  []*columns // of the token of each row
+	rows  []*columns // the columns of each row's token
 	mask  []uint64
 }
 
-// below fills the row below another one; n is its number, from 0.
+// below computes the row below another one; n is its number, from 0.
 func (t *lcs) below(n int, row, next []uint64) {
 	token, mask := t.rows[n], t.mask
 	if token.mask != nil {

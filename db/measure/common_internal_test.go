@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What two texts are said to have in common, they have, in order, and no longer sequence is common; over several rows
-// of 64 cells and beyond the rows that are kept, with few and with many different tokens.
+// A common sequence is in the order of both texts, and no longer one exists: over several rows of 64 cells and beyond
+// the kept rows, with few and with many different tokens.
 func TestMatchesAreALongestCommonSequence(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(27, 1))
@@ -33,7 +33,7 @@ func TestMatchesAreALongestCommonSequence(t *testing.T) {
 	require.False(t, isFound, "the table would be too large")
 }
 
-// longestCommon is the length of a longest common sequence by its definition.
+// longestCommon computes the length of a longest common sequence by its definition.
 func longestCommon(a, b []rune) int {
 	above := make([]int, len(a)+1)
 	for _, r := range b {

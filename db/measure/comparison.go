@@ -13,12 +13,12 @@ type ComparedQuestion struct {
 	ID int64
 	// Cluster identifies the questions that this one is not independent of; empty means that it is independent.
 	Cluster string
-	// Number is the question's in its task, from 1.
+	// Number is the question's number in its task, from 1.
 	Number     int
 	QuestionID string
-	// Text identifies the question's text: equal for equal texts.
+	// Text identifies the question's text: equal texts have equal values.
 	Text string
-	// Standard does the same for its standard answer.
+	// Standard identifies its standard answer in the same way.
 	Standard string
 	Level    Level
 	// FactsDiffer, Facts and Expected are as in Question, except that FactsDiffer is nil if it is unknown.
@@ -30,14 +30,14 @@ type ComparedQuestion struct {
 	// SuccessRate is the share of its runs that succeeded. The others are means over those runs; TotalTokens and
 	// Cost cover only the runs that report them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
-	// Judged is how many of its runs have a verdict, Passes how many of these passed.
+	// Judged is how many of its runs have a verdict, Passes how many of those passed.
 	Judged, Passes int
 	// PassShare is the share of its judged runs that passed, Score the mean score of its runs.
 	PassShare, Score *float64
 	// Letters has one letter for each run, as in Question.
 	Letters string
-	// Opinion is people's verdict on the question as a whole, OpinionDivided where their verdicts differ; empty if nobody
-	// gave one.
+	// Opinion is people's verdict on the question as a whole, or OpinionDivided if their verdicts differ; empty if
+	// there is none.
 	Opinion string
 }
 
@@ -57,7 +57,7 @@ const (
 // Transitions are the transitions of questions whose levels are known.
 var Transitions = []Transition{StableStable, StableUnstable, UnstableStable, UnstableUnstable}
 
-// Pair is a question that is in both tasks.
+// Pair is a question that both tasks have.
 type Pair struct {
 	A, B       ComparedQuestion
 	Transition Transition
@@ -65,16 +65,16 @@ type Pair struct {
 	ByText bool
 	// Between describes how the most common answers differ; nil if a task has none, or they are not compared yet.
 	Between *Between
-	// IsPending reports that they are not compared yet.
+	// IsPending reports that the answers have not been compared yet.
 	IsPending bool
-	// Tested is the outcome of the test whether the question changed; nil if a side has too few runs, or it is not tested
-	// yet.
+	// Tested is the outcome of the test whether the question changed; nil if a side has too few runs, or the question
+	// has not been tested yet.
 	Tested *Tested
-	// Confirmed is what runs say that were made to confirm the change; nil if there are none.
+	// Confirmed is the result of the runs made to confirm the change; nil if there are none.
 	Confirmed *Confirmed
 }
 
-// Comparison lists the questions that two tasks have in common, and those that only one has.
+// Comparison lists the questions that two tasks have in common, and those that only one of them has.
 type Comparison struct {
 	// Pairs are in the order of the first task.
 	Pairs []Pair
@@ -84,7 +84,7 @@ type Comparison struct {
 	PassShare, Score                  Change
 }
 
-// Count returns how many questions have a transition.
+// Count returns how many questions have the given transition.
 func (c Comparison) Count(transition Transition) (count int) {
 	for _, pair := range c.Pairs {
 		if pair.Transition == transition {
@@ -98,7 +98,7 @@ func (c Comparison) Count(transition Transition) (count int) {
 // with the same text, in the order of the tasks. If one task asks a text more often than the other, the surplus
 // questions stay unpaired.
 func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
-	partners := map[int64]ComparedQuestion{} // the second task's questions, by the id of the first task's
+	partners := map[int64]ComparedQuestion{} // the second task's questions, keyed by the ids of the first task's
 	taken := map[int64]bool{}
 	pairBy := func(name func(ComparedQuestion) string) {
 		free := map[string][]ComparedQuestion{}
@@ -158,7 +158,7 @@ func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	return only
 }
 
-// Numbers are the numbers that a gate compares, by their names.
+// Numbers returns the numbers that a gate compares, by name.
 func (c Comparison) Numbers() map[string]Change {
 	return map[string]Change{
 		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare,

@@ -81,7 +81,7 @@ func TestQuestionsFindTheirPartners(t *testing.T) {
 	require.Equal(t, 4, c.Agreement.LeftOut)
 }
 
-// Every question is in exactly one place, and comparing in the other direction gives the mirrored counts.
+// Every question is in exactly one place, and comparing in the opposite direction mirrors the counts.
 func TestAComparisonIsCompleteAndMirrored(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -243,7 +243,7 @@ func TestHowFarALeaderIsAhead(t *testing.T) {
 	require.Nil(t, LeadOf(variants, by, Ranking{Leader: 0, Seldom: []int{1, 2}}), "the others answer seldom")
 }
 
-// A difference that is smaller than what matters makes nothing better, however certain it is.
+// A difference below what matters makes nothing better, however certain it is.
 func TestADifferenceThatDoesNotMatterMakesNothingBetter(t *testing.T) {
 	t.Parallel()
 	latency := By{Of: func(q ComparedQuestion) *float64 { return q.LatencyMS }, IsLessBetter: true, Limit: OfAmounts}

@@ -7,35 +7,35 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Basis is what the variances behind a detectable difference come from.
+// Basis is the source of the variances behind a detectable difference.
 type Basis string
 
-// The bases, the best first.
+// The bases, best first.
 const (
 	OfComparison Basis = "comparison"
 	OfTask       Basis = "task"
 	Assumed      Basis = "assumed"
 )
 
-// What is assumed of questions whose answers are not known yet (metrics.md, How many questions and runs).
+// Assumptions about questions whose answers are not known yet (metrics.md, How many questions and runs).
 const (
 	assumedWithin  = 1.0 / 6
 	assumedBetween = 1.0 / 9
 )
 
-// Design holds the variances that decide which difference a comparison of two versions can show.
+// Design holds the variances that determine which differences a comparison of two versions can detect.
 type Design struct {
-	// WithinA and WithinB are the variances of the verdicts on one question's runs, of either version; Between is the
-	// variance over questions of the true difference of their pass shares.
+	// WithinA and WithinB are the variances of the verdicts on one question's runs, in either version; Between is the
+	// variance, over questions, of the true difference of their pass shares.
 	WithinA, WithinB, Between float64
-	// OfAgreement is the variance over questions of the difference of their agreement.
+	// OfAgreement is the variance, over questions, of the difference of their agreement.
 	OfAgreement float64
 	// PassBasis is the basis of the first three variances, AgreementBasis the basis of OfAgreement.
 	PassBasis, AgreementBasis Basis
 }
 
-// NewDesign estimates the variances from a finished comparison of a with b, the newer one, from one finished task if b
-// is nil, or assumes them if both are.
+// NewDesign estimates the variances from a finished comparison of a with b, the newer one, or from the finished task
+// a if b is nil; if both are nil, it assumes them.
 func NewDesign(a, b []ComparedQuestion) Design {
 	d := Design{assumedWithin, assumedWithin, assumedBetween, assumedBetween, Assumed, Assumed}
 	withinA, ofMeansA := varianceWithin(a)
@@ -78,7 +78,7 @@ func varianceWithin(questions []ComparedQuestion) (ofRun, ofMean *float64) {
 	return &run, &mean
 }
 
-// spreadOf returns the variance over questions of the difference of a number; nil with fewer than two.
+// spreadOf returns the variance over questions of the difference of a number; nil with fewer than two questions.
 func spreadOf(c Comparison, number func(ComparedQuestion) *float64) *float64 {
 	var differences []float64
 	for _, pair := range c.Pairs {
@@ -101,15 +101,16 @@ func (d Design) Basis() Basis {
 	return d.PassBasis
 }
 
-// Detectable is the difference of two means over clusters questions that is shown in four of five cases, asked runs
-// times by either version (Miller 2024, arXiv:2411.00640, equation 9, solved for the difference).
+// Detectable is the difference of two means that is detected in four of five cases, with clusters independent
+// questions and runs runs of each in either version (Miller 2024, arXiv:2411.00640, equation 9, solved for the
+// difference).
 type Detectable struct {
-	// Agreement is nil with one run a question. Both are nil with fewer than two clusters.
+	// Agreement is nil with one run per question. Both are nil with fewer than two clusters.
 	PassRate  *float64 `json:"pass_rate" doc:"Smallest detectable difference between two pass rates; null with fewer than two clusters of questions" example:"0.11"`
 	Agreement *float64 `json:"agreement" doc:"Smallest detectable difference between two agreements; null with one run per question or fewer than two clusters of questions" example:"0.09"`
 }
 
-// Detectable returns what a comparison of this size can show.
+// Detectable returns the differences that a comparison of this size can detect.
 func (d Design) Detectable(clusters, runs int) (shown Detectable) {
 	if clusters < 2 || runs < 1 {
 		return shown

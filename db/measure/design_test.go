@@ -9,7 +9,8 @@ import (
 	"wending/db/measure"
 )
 
-// What a comparison of a given size can show, before anything is known, from a task, and from a comparison.
+// The differences that a comparison of a given size can detect: before anything is known, from a task, and from a
+// comparison.
 func TestWhatADesignCanShow(t *testing.T) {
 	t.Parallel()
 	assumed := measure.NewDesign(nil, nil)

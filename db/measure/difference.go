@@ -46,10 +46,10 @@ func CompareTexts(a, b string, within time.Duration) Difference {
 	return cutText(a).compare(cutText(b), within)
 }
 
-// wording is a text that is compared with others.
+// wording is a text to compare with others.
 type wording struct {
 	text   string
-	tokens []string // none of a text that is too long
+	tokens []string // empty if the text is too long
 	isLong bool
 }
 
@@ -76,7 +76,7 @@ func Words(text string) (tokens []string) {
 	return tokens
 }
 
-// CompareTokens finds how to turn the text of the tokens a into the text of the tokens b, without cutting a token.
+// CompareTokens finds how to turn the text of the tokens a into the text of the tokens b, without splitting tokens.
 func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	within = min(within, DifferenceTime)
 	codes := map[string]rune{}
@@ -105,7 +105,7 @@ func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	return d
 }
 
-// along returns the difference of two texts that match at their edges and in the given places between these.
+// along returns the difference of two texts that match at their edges and at the given places in between.
 func along(found []match, a, b []rune, head, tail int, lengths map[rune]int) (d Difference) {
 	sum := func(part []rune) (sum int) {
 		for _, r := range part {
@@ -127,7 +127,7 @@ func along(found []match, a, b []rune, head, tail int, lengths map[rune]int) (d 
 	return d
 }
 
-// sharedEdges returns how long the beginning and the end are that two texts have in common.
+// sharedEdges returns the lengths of the longest common beginning and end of two texts.
 func sharedEdges[T comparable](a, b []T) (head, tail int) {
 	for head < len(a) && head < len(b) && a[head] == b[head] {
 		head++
@@ -174,8 +174,8 @@ func code(tokens []string, codes map[string]rune, lengths map[rune]int) ([]rune,
 	return coded, lengths
 }
 
-// coarse finds the common beginning and end of two texts, in tokens or characters; length returns how many
-// characters of text one of these stands for.
+// coarse finds the common beginning and end of two texts, in tokens or characters; length returns the number of
+// characters in a part.
 func coarse[T comparable](from, to []T, length func(T) int) Difference {
 	begin, end := sharedEdges(from, to)
 	sum := func(part []T) (sum int) {
@@ -229,8 +229,8 @@ type Piece struct {
 	Text string
 }
 
-// Pieces cuts two texts at the steps of a difference, as far as both reach: deleted pieces come from the first text,
-// all others from the second.
+// Pieces cuts two texts at the steps of a difference, as far as the texts reach: deleted pieces come from the first
+// text, all others from the second.
 func (d Difference) Pieces(a, b string) (pieces []Piece) {
 	for _, step := range d.Steps {
 		text, from := "", &b

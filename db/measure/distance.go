@@ -6,7 +6,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxMeasured is the number of characters of each answer on which its similarity to others is measured.
+// maxMeasured is how many characters of each answer are used to measure its similarity to others.
 const maxMeasured = 2000
 
 // measured returns the part of an answer that is compared: the first maxMeasured characters of its trimmed text in
@@ -29,8 +29,8 @@ func similarityOf(a, b []rune) float64 {
 // alphabet numbers the characters of texts that are compared with each other.
 type alphabet struct {
 	codes  map[rune]int32
-	rows   []int32  // by code: the row of a character that is in the text being compared, plus 1
-	places []uint64 // by row: where the character is in that text, as bits
+	rows   []int32  // by code: the row of a character in the text being compared, plus 1
+	places []uint64 // by row: a bit for each place of the character in that text
 }
 
 // encode replaces characters by their numbers.
@@ -60,7 +60,7 @@ func (s *alphabet) similarity(a, b []int32) float64 {
 	return 1 - float64(s.distance(a, b))/float64(longer)
 }
 
-// place notes where the characters of a text are, and puts the bits of none into the first row.
+// place records where the characters of a text are; the first row, for characters that are not in it, has no bits.
 func (s *alphabet) place(text []int32, words int) {
 	s.places = append(s.places[:0], make([]uint64, words)...)
 	for n, code := range text {

@@ -9,16 +9,15 @@ type Verdict string
 const (
 	// NotWorse means that, beyond chance, the number is not worse than the baseline's by the margin or more.
 	NotWorse Verdict = "not_worse"
-	// IsWorse means that it is worse by more than the margin, beyond chance.
+	// IsWorse means that, beyond chance, the number is worse by more than the margin.
 	IsWorse Verdict = "worse"
-	// Undecided means that a comparison of this size shows neither; with fewer than two clusters, no comparison shows
-	// either.
+	// Undecided means that a comparison of this size shows neither; with fewer than two clusters, none shows either.
 	Undecided Verdict = "undecided"
 )
 
 // GateTest is one number of one variant, compared with the baseline's.
 type GateTest struct {
-	// Change is from the baseline to the new result.
+	// Change is the change from the baseline to the new result.
 	Change       Change
 	IsLessBetter bool
 	// Margin is the amount by which the number may be worse; 0 or more.
@@ -33,10 +32,10 @@ type GateResult struct {
 	Adjusted *float64
 }
 
-// GatedNumbers are the names of the numbers of a comparison that a gate decides (Comparison.Numbers).
+// GatedNumbers are the names of the numbers of a comparison (Comparison.Numbers) that a gate decides on.
 var GatedNumbers = []string{"agreement", "success_rate", "pass_share", "score", "latency_ms"}
 
-// Gated decides the numbers of a comparison, which are one gate, by their names; margins are by their names, too.
+// Gated decides on the numbers of a comparison, which form one gate. Results and margins are keyed by name.
 func (c Comparison) Gated(margins map[string]float64) map[string]GateResult {
 	numbers, tests, results := c.Numbers(), make([]GateTest, len(GatedNumbers)), map[string]GateResult{}
 	for n, name := range GatedNumbers {
@@ -51,7 +50,7 @@ func (c Comparison) Gated(margins map[string]float64) map[string]GateResult {
 // IsLessBetter reports whether less of a number is better.
 func IsLessBetter(name string) bool { return name == "latency_ms" || name == "cost" }
 
-// Gate decides each test of one gate: all variants × all numbers.
+// Gate decides on each test of one gate: all variants × all numbers.
 func Gate(tests []GateTest) []GateResult {
 	p := make([]*float64, len(tests))
 	for n, test := range tests {
@@ -64,7 +63,7 @@ func Gate(tests []GateTest) []GateResult {
 	return results
 }
 
-// turned returns the mean difference, in the direction in which more is better.
+// turned returns the mean difference, with its sign changed if less is better.
 func (t GateTest) turned() float64 {
 	if t.IsLessBetter {
 		return -*t.Change.Mean
@@ -103,7 +102,7 @@ func (t GateTest) verdict(adjusted *float64) Verdict {
 	return Undecided
 }
 
-// constant decides a test whose difference is the same on each of several questions.
+// constant decides on a test whose difference is the same on each of several questions.
 func (t GateTest) constant() Verdict {
 	if difference := t.turned(); difference > -noDeviation || difference > -t.Margin+noDeviation {
 		return NotWorse

@@ -22,7 +22,7 @@ const (
 	Identical Level = "identical"
 	// FormatOnly means that answers differ only in white space, case, punctuation, Markdown or the layout of JSON.
 	FormatOnly Level = "format_only"
-	// Facts means that two answers contradict each other on a fact, but are otherwise about the same: their mean
+	// Facts means that two answers contradict each other on a fact, but otherwise have the same subject: their mean
 	// similarity is at least sameSubject.
 	Facts Level = "facts"
 	// Wording means that the answers are alike: their mean similarity is at least sameWording.
@@ -41,8 +41,7 @@ var Levels = []Level{Identical, FormatOnly, Facts, Wording, Different, Empty, Un
 // IsStable reports whether all answers have the same content.
 func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
 
-// IsKnown reports whether the level measures likeness: there are at least two answers, and not all of them are
-// empty.
+// IsKnown reports whether the level measures likeness: there are at least two answers, not all empty.
 func (l Level) IsKnown() bool { return l != "" && l != Unknown && l != Empty }
 
 // sameWording is the minimum mean similarity of answers that count as differing only in wording, sameSubject that
@@ -52,8 +51,8 @@ const (
 	sameSubject = 0.5
 )
 
-// MaxCompared is the length in characters up to which answers are compared in full; of longer answers, only the
-// beginning and end are compared.
+// MaxCompared is the length, in characters, up to which answers are compared in full; only the beginning and end of
+// longer ones are compared.
 const MaxCompared = 400_000
 
 // levelOf returns the first level that fits the answers. distinct holds each distinct answer once, similarity is
@@ -103,8 +102,8 @@ func areEqual(texts []string, reduce func(string) string) bool {
 var fold = cases.Fold()
 
 // Plain returns a text without its format: compatibility forms (NFKC), case, white space, punctuation and the marks
-// of Markdown are removed. Characters that are part of a number stay – 1.5 is not 15, -5 not 5, and 1 2 not 12 –
-// except for thousands separators. It takes linear time.
+// of Markdown are removed. Characters that are part of a number stay, except for thousands separators: 1.5 is not 15,
+// -5 is not 5, and 1 2 is not 12. It takes linear time.
 func Plain(text string) string {
 	runes := folded(text)
 	kept := make([]byte, 0, len(text))
@@ -133,7 +132,7 @@ func Plain(text string) string {
 	return string(kept)
 }
 
-// isPlainLetter reports whether a rune is certainly not format: a digit, a small Latin letter, a Chinese character.
+// isPlainLetter reports whether a rune is certainly not format: a digit, lower-case Latin letter or Chinese character.
 func isPlainLetter(r rune) bool {
 	return r >= firstIdeograph && r <= lastIdeograph || r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
 }
@@ -212,8 +211,7 @@ func CanonicalJSON(text string) string {
 	return canonical.String()
 }
 
-// withPlainNumbers gives equal numbers the same spelling. Numbers that float64 cannot represent exactly keep
-// theirs.
+// withPlainNumbers gives equal numbers the same spelling. Numbers that float64 cannot represent exactly are left.
 func withPlainNumbers(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -13,7 +13,7 @@ import (
 // numbers begin at 0, in the order of first appearance. Texts that contradict each other on a fact never share one.
 func Contents(texts []string) (contents []int, count int) {
 	contents = make([]int, len(texts))
-	byForm := map[string][]int{} // the first texts of the contents with a form
+	byForm := map[string][]int{} // the first texts of the contents that have a form
 	for n, text := range texts {
 		contents[n] = -1
 		forms := formsOf(text)
@@ -34,7 +34,7 @@ func Contents(texts []string) (contents []int, count int) {
 	return contents, count
 }
 
-// formsOf returns what texts have in common that differ only in their format. Empty answers are alike.
+// formsOf returns the forms of a text: texts that differ only in format have one in common. Empty answers are alike.
 func formsOf(text string) (forms []string) {
 	if strings.TrimSpace(text) == "" {
 		return []string{""}
@@ -56,7 +56,8 @@ func contradict(a, b string) bool {
 	return slices.ContainsFunc(facts.Compare(a, b), func(d facts.Difference) bool { return d.IsConflict })
 }
 
-// Meanings are the groups of the answers to one question that say the same, over all its variants.
+// Meanings holds the groups of the answers to one question, over all its variants: the answers of a group say the
+// same thing.
 type Meanings struct {
 	// Groups has the group of each answer, by Key; Unsure are the answers whose group is not certain.
 	Groups map[string]int
@@ -75,23 +76,24 @@ func (m Meanings) Covers(variants [][]Answer) bool {
 	return true
 }
 
-// Meaning sums up the answers of one variant to a question by what they say. Its numbers are the namesakes of those of
-// Question.
+// Meaning sums up what the answers of one variant to a question say. Its numbers are the counterparts of those with
+// the same names in Question.
 type Meaning struct {
-	// Letters has a letter for each run; answers with the same letter say the same. - means that the run has no answer.
+	// Letters has a letter for each run; answers with the same letter say the same thing. - means that the run has no
+	// answer.
 	Letters string
 	// Agreement is nil if there is only one run for each question, or if a run is missing.
 	Agreement *float64
-	// Distinct is how many groups the answers form.
+	// Distinct is the number of groups that the answers form.
 	Distinct int
 	// Entropy is the entropy of the groups' sizes, in nats; nil without an answer.
 	Entropy *float64
-	// Unsure are the run_index of the answers whose group is not certain.
+	// Unsure are the run indexes of the answers whose group is not certain.
 	Unsure []int
 }
 
-// ByMeaning sums up the answers to a question for each variant. Answers of one group have the same letter in all
-// variants: A is the largest group; order has the group of each letter. The groups must cover all answers.
+// ByMeaning sums up the answers to a question for each variant. Answers in one group have the same letter in all
+// variants, and A is the largest group; order lists the groups by letter. The groups must cover all answers.
 func ByMeaning(variants [][]Answer, m Meanings) (all []Meaning, order []int) {
 	var keys [][]byte
 	for _, answers := range variants {

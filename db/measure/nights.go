@@ -17,14 +17,14 @@ type Night struct {
 }
 
 // Control is what the control chart shows at one night: an exponentially weighted moving average (Roberts 1959), with
-// limits that include the error of the mean that the first nights have (metrics.md, Nights).
+// limits that include the error of the mean of the first nights (metrics.md, Nights).
 type Control struct {
 	// Average, Low and High are the average and its limits; meaningless unless HasLimits.
 	Average, Low, High float64
 	// HasLimits is false for the first nights of a configuration, from which the limits are computed.
 	HasLimits bool
-	// IsOut reports that the average is beyond its limits, IsAlarm that it is so for the first night: the night before,
-	// it was within them.
+	// IsOut reports that the average is beyond its limits, IsAlarm that this is the first such night: the night
+	// before, it was within them.
 	IsOut, IsAlarm bool
 }
 
@@ -52,8 +52,8 @@ func (d Drift) IsSame(other Drift) bool {
 	return d.Variant == other.Variant && d.Metric == other.Metric
 }
 
-// Drifts returns the metrics whose moving averages leave their limits at the newest of some firings, which are listed
-// the oldest first. In later firings of the same excursion, there are none.
+// Drifts returns the metrics whose moving averages leave their limits at the newest of the given firings, which are
+// listed oldest first. Later firings of the same excursion return none.
 func Drifts(firings []FiringSummary) (drifts []Drift) {
 	if len(firings) == 0 {
 		return nil
@@ -75,12 +75,12 @@ func Drifts(firings []FiringSummary) (drifts []Drift) {
 	return drifts
 }
 
-// ControlsOf returns the control chart of a metric over firings, the oldest first; nil for firings in which the metric
-// is unknown. The variant is given by its place, from 0.
+// ControlsOf returns the control chart of a metric over firings, oldest first; nil for firings in which the metric is
+// unknown. The variant is given by its place, from 0.
 func ControlsOf(firings []FiringSummary, variant int, metric Metric) []*Control {
 	var nights []Night
 	var places []int
-	isRestart := false // until the metric is known again
+	isRestart := false // stays true until the metric is known again
 	for n, firing := range firings {
 		isRestart = isRestart || n > 0 && firing.IsRestart(firings[n-1])
 		if variant >= len(firing.Variants) {
@@ -97,8 +97,8 @@ func ControlsOf(firings []FiringSummary, variant int, metric Metric) []*Control 
 	return controls
 }
 
-// error returns the standard error of a point. Where all questions are equal, it is that of the Wilson interval: ten
-// nights without a failed call do not mean that no call ever fails.
+// error returns the standard error of a point. If all questions have equal values, it is taken from the Wilson
+// interval: ten nights without a failed call do not mean that no call ever fails.
 func (p Point) error() float64 {
 	switch {
 	case p.SE != nil && *p.SE > noDeviation:
@@ -109,7 +109,7 @@ func (p Point) error() float64 {
 	return 0
 }
 
-// The numbers of the control chart.
+// The parameters of the control chart.
 const (
 	// LearningNights are the nights from which mean and deviation are computed.
 	LearningNights = 10
@@ -117,7 +117,7 @@ const (
 	reach          = 4.0 // limits, in standard deviations of the average
 )
 
-// WatchNights follows nights, the oldest first.
+// WatchNights returns the control chart of the given nights, oldest first.
 func WatchNights(nights []Night) []Control {
 	controls := make([]Control, len(nights))
 	begin := 0
@@ -131,7 +131,7 @@ func WatchNights(nights []Night) []Control {
 	return controls
 }
 
-// follow watches the nights of one configuration.
+// follow computes the control chart for the nights of one configuration.
 func follow(nights []Night, controls []Control) {
 	if len(nights) <= LearningNights {
 		return

@@ -42,8 +42,8 @@ func TestNightsAreWatched(t *testing.T) {
 	require.Empty(t, measure.WatchNights(nil))
 }
 
-// A lasting change is a drift once, at the firing at which the average leaves its limits; another configuration starts
-// again.
+// A lasting change is reported as a drift once, at the firing at which the average leaves its limits; a new
+// configuration starts over.
 func TestADriftIsFoundOnce(t *testing.T) {
 	t.Parallel()
 	firing := func(configuration string, agreement, latency float64) measure.FiringSummary {
@@ -76,7 +76,7 @@ func TestADriftIsFoundOnce(t *testing.T) {
 	require.Len(t, measure.Drifts(append(again, firing("a", 0.4, 1005))), 1, "another excursion")
 	require.Empty(t, measure.Drifts(append(slices.Clone(firings[:11]), firing("b", 0.4, 500))), "another agent")
 
-	// One failure after ten nights without any is within what chance does.
+	// One failure after ten nights without any is within chance.
 	var failing []measure.FiringSummary
 	for n := range 12 {
 		questions := make([]measure.ComparedQuestion, 120)

@@ -9,20 +9,20 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Source is where differences between the scores of answers come from.
+// Source is a source of differences between the scores of answers.
 type Source string
 
 // The sources, from the widest to the narrowest.
 const (
 	FromQuestion Source = "question"
 	FromVariant  Source = "variant"
-	// FromMix is that variants rank differently on different questions.
+	// FromMix is the interaction of variant and question: variants rank differently on different questions.
 	FromMix  Source = "variant_by_question"
 	FromRun  Source = "run"
 	FromVote Source = "vote"
 )
 
-// NoiseReason is why a part of the noise is unknown.
+// NoiseReason explains why a part of the noise is unknown.
 type NoiseReason string
 
 // The reasons.
@@ -36,7 +36,7 @@ const (
 	NoVariation NoiseReason = "no_variation"
 )
 
-// Sources, NoiseReasons and Advices list all of each.
+// Sources, NoiseReasons and Advices list all values of their types.
 var (
 	Sources      = []Source{FromQuestion, FromVariant, FromMix, FromRun, FromVote}
 	NoiseReasons = []NoiseReason{NoScores, OneRun, OneCluster, OneVariant, OneVote, NoJudge, NoVariation}
@@ -52,7 +52,7 @@ type Scored struct {
 	Votes   []float64
 }
 
-// Part is one source's part of the noise. Its numbers are nil if they are unknown, for Reason.
+// Part is one source's part of the noise. Its numbers are nil if they are unknown; Reason explains why.
 type Part struct {
 	Source     Source       `json:"source" enum:"question,variant,variant_by_question,run,vote" doc:"question: questions differ; variant: variants differ; variant_by_question: variants rank differently on different questions; run: repeats of a question differ (with one vote, including the judge's own noise); vote: a judge's votes on one answer differ" example:"vote"`
 	Variance   *float64     `json:"variance" doc:"Estimated variance of a single score from this source (method of moments); estimates below 0 are 0" example:"0.012"`
@@ -61,8 +61,9 @@ type Part struct {
 	Reason     *NoiseReason `json:"reason" enum:"no_scores,one_run,one_cluster,one_variant,one_vote,no_judge,no_variation" doc:"Why a number is null" example:"one_vote"`
 }
 
-// Noise tells apart where differences between scores come from, by the method of moments for nested samples: votes
-// within runs, runs within questions, questions crossed with variants (Searle, Casella, McCulloch 1992, chapter 3).
+// Noise attributes the differences between scores to their sources, by the method of moments for nested samples:
+// votes within runs, runs within questions, questions crossed with variants (Searle, Casella, McCulloch 1992, chapter
+// 3).
 type Noise struct {
 	Parts []Part `json:"parts" nullable:"false" doc:"One part for each source"`
 	// ICC is the correlation of two scores of the same question and variant.
@@ -76,7 +77,7 @@ func (n Noise) Part(source Source) Part {
 	return n.Parts[slices.Index(Sources, source)]
 }
 
-// NoiseOf tells apart the noise in the scores of a task's runs; hasVotes reports that a judge gave them.
+// NoiseOf attributes the noise in the scores of a task's runs to its sources; hasVotes means that a judge gave them.
 func NoiseOf(all []Scored, hasVotes bool) Noise {
 	s := gather(all)
 	found := s.estimate(hasVotes)
@@ -95,15 +96,15 @@ func NoiseOf(all []Scored, hasVotes bool) Noise {
 	return noise
 }
 
-// share adds what follows from the variances of all sources.
+// share computes the parts' shares, and what else follows from the variances of all sources.
 func (s scores) share(noise *Noise) {
 	variance := func(source Source) float64 {
 		if of := noise.Part(source).Variance; of != nil {
 			return *of
 		}
-		return 0 // included in the part of the runs, or there is nothing to differ
+		return 0 // included in the part of the runs, or there is nothing that could differ
 	}
-	if without := noise.Part(FromQuestion).Reason; without != nil { // the shares are of all sources together
+	if without := noise.Part(FromQuestion).Reason; without != nil { // shares need the variances of all sources
 		for n := range noise.Parts {
 			if noise.Parts[n].Reason == nil {
 				noise.Parts[n].Reason = without
@@ -150,7 +151,7 @@ func (s scores) share(noise *Noise) {
 	}
 }
 
-// estimated is the estimated variance from a source, or why there is none.
+// estimated is the estimated variance from a source, or the reason why there is none.
 type estimated struct {
 	variance float64
 	reason   NoiseReason
@@ -158,14 +159,14 @@ type estimated struct {
 
 // cell holds the scores of one question and variant.
 type cell struct {
-	means []float64 // of the votes on each of its runs
+	means []float64 // the mean of the votes on each of its runs
 	// perVote is the mean over the runs of 1 / votes.
 	perVote float64
 }
 
 // scores are the scores of a task.
 type scores struct {
-	// cells are those of each variant, by question; items lists the questions in a fixed order.
+	// cells holds the cells of each variant, by question; items lists the questions in a fixed order.
 	cells    map[int]map[int64]*cell
 	items    []int64
 	clusters int
@@ -217,8 +218,8 @@ func (s scores) each(yield func(*cell)) {
 	}
 }
 
-// perMean returns the means over the cells of 1 / runs and of 1 / votes of all runs: what remains of the variance from
-// runs and from votes in the mean score of a question.
+// perMean returns the means over the cells of 1 / runs and of 1 / votes of all runs: the parts of the variances from
+// runs and votes that remain in a question's mean score.
 func (s scores) perMean() (runs, votes float64) {
 	cells := 0.0
 	s.each(func(of *cell) {
@@ -228,8 +229,8 @@ func (s scores) perMean() (runs, votes float64) {
 	return runs / cells, votes / cells
 }
 
-// estimate returns the variance from each source: mean squares, solved for the variances that they are expected to
-// have. It may be below 0.
+// estimate returns the variance from each source: it equates the mean squares with their expected values and solves
+// for the variances. A variance may be below 0.
 func (s scores) estimate(hasVotes bool) map[Source]estimated {
 	found := map[Source]estimated{}
 	unknown := func(reason NoiseReason, sources ...Source) map[Source]estimated {
@@ -268,11 +269,10 @@ func (s scores) estimate(hasVotes bool) map[Source]estimated {
 	return found
 }
 
-// crossed estimates the variances between the means of questions and variants, of the questions that every variant
-// has.
+// crossed estimates the variances between the means of questions and variants, from questions that all variants have.
 func (s scores) crossed(found map[Source]estimated, run, vote float64) {
 	variants := slices.Sorted(maps.Keys(s.cells))
-	var rows [][]float64 // a question's mean scores by variant
+	var rows [][]float64 // each question's mean scores, by variant
 	noise := 0.0         // the mean variance of such a mean
 	for _, item := range s.items {
 		row, own := make([]float64, 0, len(variants)), 0.0
@@ -319,9 +319,9 @@ func (s scores) crossed(found map[Source]estimated, run, vote float64) {
 	found[FromMix] = estimated{variance: ofMix - noise}
 }
 
-// Novelty estimates the chance that one more run says something new: the number of answers given once, over the number
-// of answered runs (Good–Turing; Good 1953). letters has a letter for each run, as in Question.Letters; it is nil if no
-// run has an answer.
+// Novelty estimates the chance that one more run says something new: the number of answers given only once, divided
+// by the number of answered runs (Good–Turing; Good 1953). letters has a letter for each run, as in Question.Letters;
+// it is nil if no run has an answer.
 func Novelty(letters string) *float64 {
 	counts, answered, once := map[rune]int{}, 0, 0
 	for _, letter := range letters {

@@ -20,9 +20,10 @@ func requirePart(t *testing.T, noise measure.Noise, source measure.Source, varia
 
 func TestNoiseFollowsTheExampleComputedByHand(t *testing.T) {
 	t.Parallel()
-	// The votes on a run differ by 0.2, 0, 0.2, 0: 0.04 with 4 degrees of freedom. The means of the runs have the
-	// variances (0.7, 0.4) 0.045 and (0.3, 0.1) 0.02, on average 0.0325, of which 0.01/2 come from the votes. The means of
-	// the questions are 0.55 and 0.2, with the variance 0.06125, of which 0.0325/2 come from the runs and their votes.
+	// The votes on a run differ by 0.2, 0, 0.2, 0: 0.04 with 4 degrees of freedom. The means of the runs, (0.7, 0.4)
+	// and (0.3, 0.1), have the variances 0.045 and 0.02, on average 0.0325, of which 0.01/2 come from the votes. The
+	// means of the questions are 0.55 and 0.2, with the variance 0.06125, of which 0.0325/2 come from the runs and
+	// their votes.
 	noise := measure.NoiseOf([]measure.Scored{
 		{Item: 1, Variant: 1, Votes: []float64{0.8, 0.6}}, {Item: 1, Variant: 1, Votes: []float64{0.4, 0.4}},
 		{Item: 2, Variant: 1, Votes: []float64{0.2, 0.4}}, {Item: 2, Variant: 1, Votes: []float64{0.1, 0.1}},

@@ -9,11 +9,11 @@ import (
 // Change describes the change of a number between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
-	// N is on how many questions the number is known in both, LeftOut on how many it is not, Clusters how many independent
-	// groups of questions the former are.
+	// N is the number of questions for which both tasks know the number, LeftOut the number of the others, Clusters
+	// the number of independent groups among the former.
 	N, LeftOut, Clusters int
-	// MeanA and MeanB are the tasks' own means on these questions, and Mean the mean of the differences, the second task's
-	// number minus the first's; nil if N is 0.
+	// MeanA and MeanB are the tasks' own means on these questions. Mean is the mean of the differences: the second
+	// task's number minus the first's; nil if N is 0.
 	MeanA, MeanB, Mean *float64
 	// SE is the standard error of Mean; nil if Clusters is below 2.
 	SE *float64
@@ -25,7 +25,7 @@ type Change struct {
 	P *float64
 }
 
-// IsShown reports whether the data show a difference: the interval does not contain 0.
+// IsShown reports whether the data show a difference, that is, whether the interval excludes 0.
 func (c Change) IsShown() bool { return c.Low != nil && (*c.Low > 0 || *c.High < 0) }
 
 // power is how many standard errors a difference must have to be shown in four of five cases: the quantiles of 0.975
@@ -45,11 +45,11 @@ func (c Change) Detectable() *float64 {
 // interval.
 func (c Change) IsConstant() bool { return c.SE != nil && c.Low == nil }
 
-// noDeviation is the standard deviation below which it counts as 0.
+// noDeviation is the standard deviation below which numbers count as equal.
 const noDeviation = 1e-12
 
-// paired compares the numbers of two tasks: a[n] and b[n] belong to a question in clusters[n]. One number is unknown
-// in leftOut pairs.
+// paired compares the numbers of two tasks: a[n] and b[n] belong to a question in clusters[n]. In leftOut other
+// pairs, a number is unknown.
 func paired(a, b []float64, clusters []string, leftOut int) Change {
 	change := Change{N: len(a), LeftOut: leftOut}
 	if change.N == 0 {

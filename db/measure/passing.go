@@ -9,7 +9,7 @@ import (
 
 // Judged sums up the evaluators' verdicts on the runs of one question.
 type Judged struct {
-	// Runs is how many of the expected runs exist, Judged how many have a verdict, Passes how many of these passed.
+	// Runs is the number of expected runs that exist, Judged how many have a verdict, Passes how many passed.
 	Runs, Judged, Passes int
 	// Score is the mean score of its runs; nil if none has a score.
 	Score *float64
@@ -72,7 +72,7 @@ func (r Rating) Interval() Interval {
 	return Interval{max(0, *r.Mean-half), min(100, *r.Mean+half)}
 }
 
-// NewRating sums the mean ratings of questions up.
+// NewRating sums up questions' mean ratings.
 func NewRating(means Sample) Rating {
 	return Rating{means.Mean(), means.SE(), len(means.Numbers()), means.Clusters()}
 }
@@ -145,7 +145,7 @@ func binomial(n, k int) float64 {
 }
 
 // passInterval returns the 95 % interval of a pass rate, from the questions' shares; nil with one cluster of several
-// questions. The repeats of one question are not independent: questions, or the clusters they belong to, are the
+// questions. The runs of one question are not independent: questions, or the clusters they belong to, are the
 // observations (Miller 2024, arXiv:2411.00640).
 func passInterval(shares Sample, last Judged) Interval {
 	if len(shares.Numbers()) == 1 {

@@ -48,7 +48,7 @@ func plainByTheBook(text string) string {
 	return kept.String()
 }
 
-// The short way through texts of ASCII and Chinese leads to the same as the tables of Unicode.
+// The fast path for ASCII and Chinese gives the same result as the Unicode tables.
 func TestPlainHasNoShortcutsThatShow(t *testing.T) {
 	t.Parallel()
 	alphabet := []string{"a", "Z", "0", "7", "1,200", " ", "\n", "\r\n", "\t", ".", ",", ":", "/", "%", "-", "−", ">", "+",
@@ -96,7 +96,7 @@ func BenchmarkPlain(b *testing.B) {
 	}
 }
 
-// timeOf is how long a function takes: the least of several times.
+// timeOf returns how long a function takes: the shortest of several measurements.
 func timeOf(run func(), times int) time.Duration {
 	least := time.Duration(1 << 62)
 	for range times {

@@ -17,8 +17,8 @@ type Answer struct {
 	Text []byte
 	// IsMissing reports that the run never took place.
 	IsMissing bool
-	// IsExtra reports that the question was asked this time because its earlier answers differed: such a run counts
-	// for letters and facts only, because it would bias all numbers.
+	// IsExtra reports that the question got this run because its earlier answers differed: such a run counts only for
+	// letters and facts, because it would bias all other numbers.
 	IsExtra bool
 }
 
@@ -69,8 +69,8 @@ type Value struct {
 	Runs  []int  `json:"runs" nullable:"false" doc:"run_index of each run whose answer states this value"`
 }
 
-// Revision is the revision of the rules that Assess applies. Questions assessed by an earlier revision are assessed
-// again.
+// Revision is the revision of the rules that Assess applies. Questions assessed under an earlier revision are
+// assessed again.
 const Revision = 8
 
 // Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs.
@@ -164,7 +164,7 @@ func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters
 	return q, nil
 }
 
-// conflictsWithin reports whether the first runs contradict each other, too.
+// conflictsWithin reports whether the first runs alone contradict each other.
 func (q Question) conflictsWithin(runs int) bool {
 	return slices.ContainsFunc(q.Facts, func(fact Fact) bool {
 		stated := 0
@@ -264,7 +264,7 @@ func (f *ExpectedFact) contradict(stated *facts.Fact, runs []int) {
 	f.Values[n].Runs = slices.Compact(all)
 }
 
-// Differing returns the statements on which answers differ; runs holds the run_index of each answer.
+// Differing returns the statements on which answers differ; runs holds the run index of each answer.
 func Differing(statements []facts.Statement, runs []int) []Fact {
 	runsOf := func(answers []int) []int {
 		list := make([]int, len(answers))
@@ -278,7 +278,7 @@ func Differing(statements []facts.Statement, runs []int) []Fact {
 		list[n] = Fact{Kind: one.Kind, Label: one.Label, Missing: runsOf(one.Missing)}
 		values := &list[n].Values
 		for _, value := range one.Values {
-			if len(*values) > 0 && !one.IsConflict { // also true for a value that is only more or less exact
+			if len(*values) > 0 && !one.IsConflict { // also true for a value that is merely more or less exact
 				(*values)[0].Runs = append((*values)[0].Runs, runsOf(value.Runs)...)
 				slices.Sort((*values)[0].Runs)
 				continue
@@ -289,7 +289,8 @@ func Differing(statements []facts.Statement, runs []int) []Fact {
 	return list
 }
 
-// meanSimilarity returns the mean over all pairs of answers; each pair of distinct answers is measured only once.
+// meanSimilarity returns the mean similarity over all pairs of answers; each pair of distinct answers is measured
+// only once.
 func meanSimilarity(distinct []string, groups []Group, answered int) float64 {
 	var by alphabet
 	texts := make([][]int32, len(distinct))

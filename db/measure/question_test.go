@@ -113,7 +113,7 @@ func TestTheLevelOfAQuestion(t *testing.T) {
 		{measure.Different, []string{"期限为 14 日。", long + "期限为 19 日。"}},
 		{measure.Different, []string{"北京", "上海"}},
 		{measure.Different, []string{"", "北京"}},
-		{measure.Different, []string{"!", "?!"}}, // nothing is left of either
+		{measure.Different, []string{"!", "?!"}}, // nothing is left of either text
 		{measure.Empty, []string{"", " \n", "✗"}},
 		{measure.Unknown, []string{"北京", "✗", "✗"}},
 		{measure.Unknown, []string{"✗", "✗"}},
@@ -283,7 +283,7 @@ func distance(a, b []rune) int {
 	return table[len(a)][len(b)]
 }
 
-// plain returns a text as it is compared.
+// plain returns a text in the form in which it is compared.
 func plain(text string) string { return strings.TrimSpace(norm.NFC.String(text)) }
 
 // For 1,000 random questions the numbers equal those of metrics.md, computed by going through all pairs of runs.

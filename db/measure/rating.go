@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 )
 
-// Alpha returns Krippendorff's α of nominal verdicts: 1 is perfect agreement, 0 is what chance alone would give. Each
-// unit holds the verdicts of the people who judged it; units with fewer than two do not count. It is nil if no unit
-// counts, or if all verdicts are the same, so that agreement by chance cannot be estimated. units is how many count.
-// (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.)
+// Alpha returns Krippendorff's α of nominal verdicts: 1 is perfect agreement, 0 is the agreement expected by chance.
+// Each unit holds the verdicts of the people who judged it; units with fewer than two do not count. It is nil if no
+// unit counts, or if all verdicts are the same, so that agreement by chance cannot be estimated. units is the number
+// of units that count. (Krippendorff 2011, Computing Krippendorff's Alpha-Reliability.)
 func Alpha[V comparable](verdicts [][]V) (alpha *float64, units int) {
 	totals := map[V]float64{}
 	values, observed := 0.0, 0.0 // pairs that disagree, weighted

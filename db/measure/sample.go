@@ -13,11 +13,11 @@ import (
 // observation (metrics.md, Clusters; Liang and Zeger 1986).
 type Sample struct {
 	numbers []float64
-	// clusters are the clusters of the numbers; an empty one means that the question is its own cluster.
+	// clusters are the clusters of the numbers; an empty one means that the question forms its own cluster.
 	clusters []string
 }
 
-// Add adds a question's number. An empty cluster means that the question is its own cluster.
+// Add adds a question's number. An empty cluster means that the question forms its own cluster.
 func (s *Sample) Add(number float64, cluster string) {
 	s.numbers, s.clusters = append(s.numbers, number), append(s.clusters, cluster)
 }
@@ -77,7 +77,7 @@ func (s Sample) spread() (*float64, int) {
 		return nil, count
 	}
 	mean := stat.Mean(s.numbers, nil)
-	sums := make([]float64, count) // of the deviations in each cluster
+	sums := make([]float64, count) // the sum of the deviations in each cluster
 	for n, number := range s.numbers {
 		sums[places[n]] += number - mean
 	}
@@ -111,7 +111,7 @@ func studentsT(clusters int) distuv.StudentsT {
 }
 
 // Percentile returns the number below which the given share of ordered numbers lies, interpolated linearly between
-// neighbours as percentile_cont of SQL does; nil without any number.
+// neighbours like SQL's percentile_cont; nil if there are no numbers.
 func Percentile(ordered []float64, share float64) *float64 {
 	if len(ordered) == 0 {
 		return nil

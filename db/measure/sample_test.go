@@ -53,7 +53,7 @@ func TestTheEdgesOfASample(t *testing.T) {
 }
 
 // The turns of a conversation share a common cause: over 2,000 samples of 20 conversations with 5 turns, the interval
-// over conversations contains the true value in about 95 %, the interval over turns far less often.
+// over conversations contains the true value in about 95 % of them, the interval over turns far less often.
 func TestIntervalsOverConversationsHoldTheTruth(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(21, 22))

@@ -12,7 +12,7 @@ const mostVotes = 20
 // the numbers of runs that gave its two most common answers. It is settled if I₀.₅(first + 1, second + 1) ≤ 1 −
 // confidence, the chance that the leader is not the most common answer (Adaptive-Consistency, arXiv:2305.11860).
 func IsSettled(first, second int, confidence float64) bool {
-	const noise = 1e-12 // of 1 − confidence, which has no exact binary fraction
+	const noise = 1e-12 // absorbs the rounding error of 1 − confidence, which has no exact binary representation
 	return chanceToTrail(max(first, second), min(first, second)) <= 1-confidence+noise
 }
 
@@ -26,8 +26,9 @@ func chanceToTrail(first, second int) float64 {
 	return ways / float64(uint64(1)<<throws)
 }
 
-// SettledFrom returns the number of votes for the most common answer that settles a question, indexed by the votes for
-// the second most common one. A number larger than a question can have means that it cannot be settled.
+// SettledFrom returns the number of votes for the most common answer that settles a question, indexed by the votes
+// for the second most common one. If a number exceeds the runs that a question can have, the question cannot be
+// settled.
 func SettledFrom(confidence float64) []int {
 	least := make([]int, mostVotes/2+1)
 	for second := range least {
@@ -39,8 +40,8 @@ func SettledFrom(confidence float64) []int {
 	return least
 }
 
-// Votes returns the numbers of runs that gave the two most common answers; letters has a letter for each run, as
-// Question.Letters has them.
+// Votes returns the numbers of runs that gave the two most common answers; letters has a letter for each run, as in
+// Question.Letters.
 func Votes(letters string) (first, second int) {
 	counts := map[rune]int{}
 	for _, letter := range letters {

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// Significance is the adjusted p-value up to which a statement is made; metrics.md defines the families of
+	// Significance is the largest adjusted p-value at which a statement is made; metrics.md defines the families of
 	// tests.
 	Significance = 0.05
-	// ListedShare is the share of a list of changed questions that may be there by chance (family e of metrics.md).
+	// ListedShare is the share of a list of changed questions that may be on it by chance (family e of metrics.md).
 	ListedShare = 0.10
 )
 
@@ -67,19 +67,19 @@ func Fisher(passesA, runsA, passesB, runsB int) (p float64) {
 	return min(1, p)
 }
 
-// Shift counts all relabelings up to mostRelabelings. Above that, the p-value is that of mostRelabelings draws: what
-// they give on average where relabelings can be counted in at most mostRelabelings groups, of those that divide equal
-// answers alike, and otherwise that of draws with a fixed seed. So the same answers always have the same p-value, in
-// bounded time.
+// Shift counts all relabelings up to mostRelabelings. Above that, the p-value is estimated from mostRelabelings
+// draws. If relabelings that divide equal answers alike form at most mostRelabelings groups, the estimate is the
+// expected result of such draws; otherwise the draws are made with a fixed seed. So the same answers always have the
+// same p-value, in bounded time.
 const (
 	mostRelabelings = 20_000
 	seed            = 20_000
 )
 
-// Shift returns the p-value of a permutation test of whether two groups of runs answer alike. Equal answers have equal
-// keys; a run without an answer has an empty one and agrees with none. The statistic is the agreement between the
-// groups minus the mean agreement within them; the p-value is the share of all divisions of the runs into groups of
-// these sizes whose statistic is at most the observed one. nil means that a group has fewer than two runs.
+// Shift returns the p-value of a permutation test of whether two groups of runs answer alike. Equal answers have
+// equal keys; a run without an answer has an empty one and agrees with none. The statistic is the agreement between
+// the groups minus the mean agreement within them; the p-value is the share of all divisions of the runs into groups
+// of these sizes whose statistic is at most the observed one. Shift returns nil if a group has fewer than two runs.
 func Shift(a, b []string) *float64 {
 	if len(a) < 2 || len(b) < 2 {
 		return nil
@@ -105,15 +105,14 @@ func Shift(a, b []string) *float64 {
 // division describes the runs of two groups, and how their answers are divided between them.
 type division struct {
 	sizeA, sizeB int
-	// totals holds, for each answer that several runs gave, how many did; alone is how many runs agree with no
-	// other: their group does not matter.
+	// totals holds, for each answer that several runs gave, how many did; alone counts the runs that agree with no
+	// other; their group does not matter.
 	totals []int
 	alone  int
-	// terms are the contributions to the statistic of each answer in totals, by how many of its runs are in the first
-	// group.
+	// terms are the contributions of each answer in totals to the statistic, by its number of runs in the first group.
 	terms [][]float64
-	// observed is the statistic of the actual groups. hits counts the divisions, out of all, whose statistic is at
-	// most that.
+	// observed is the statistic of the actual groups. hits is the number of divisions, out of all, whose statistic is
+	// at most observed.
 	observed, hits, all float64
 }
 
@@ -139,7 +138,7 @@ func newDivision(a, b []string) *division {
 		d.totals = append(d.totals, total)
 		d.observed += d.term(total, inA[key])
 	}
-	slices.Sort(d.totals) // map order is random, and floating-point sums depend on the order
+	slices.Sort(d.totals) // map iteration order is random, and floating-point sums depend on the order
 	for _, total := range d.totals {
 		terms := make([]float64, total+1)
 		for inA := range terms {
@@ -150,8 +149,7 @@ func newDivision(a, b []string) *division {
 	return d
 }
 
-// isCountable reports whether there are at most mostRelabelings ways to choose how many runs of each answer are in the
-// first group.
+// isCountable reports whether there are at most mostRelabelings ways to choose each answer's runs in the first group.
 func (d *division) isCountable() bool {
 	ways := 1
 	for _, total := range d.totals {
@@ -162,7 +160,8 @@ func (d *division) isCountable() bool {
 	return true
 }
 
-// term returns the contribution to the statistic of an answer that total runs gave, inA of them in the first group.
+// term returns the contribution to the statistic of an answer given by total runs, inA of which are in the first
+// group.
 func (d *division) term(total, inA int) float64 {
 	of, other, sizeA, sizeB := float64(inA), float64(total-inA), float64(d.sizeA), float64(d.sizeB)
 	return of*other/(sizeA*sizeB) - (of*(of-1)/(sizeA*(sizeA-1))+other*(other-1)/(sizeB*(sizeB-1)))/2
@@ -189,7 +188,7 @@ func (d *division) enumerate(place, left int, statistic, ways float64) {
 	}
 }
 
-// draw counts divisions that are drawn at random.
+// draw counts divisions drawn at random.
 func (d *division) draw() {
 	runs := make([]int, 0, d.sizeA+d.sizeB) // the answer of each run
 	for answer, total := range d.totals {

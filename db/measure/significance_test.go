@@ -19,7 +19,7 @@ func TestPValuesAreAdjustedTogether(t *testing.T) {
 		0.6528, 0.7590, 1}
 	var p []*float64
 	for n := range given {
-		p = append(p, &given[len(given)-1-n]) // the values come in another order
+		p = append(p, &given[len(given)-1-n]) // the same values in reverse order
 	}
 	p = append(p, nil)
 	adjusted := measure.Adjust(p)
@@ -73,7 +73,7 @@ func fisher(a, runsA, b, runsB int) float64 {
 	return float64(sum) / float64(combin.Binomial(runsA+runsB, a+b))
 }
 
-// answers makes the keys of runs, a letter each; - is a run without an answer.
+// answers makes the keys of runs from letters; - is a run without an answer.
 func runKeys(letters string) (keys []string) {
 	for _, letter := range letters {
 		keys = append(keys, strings.Trim(string(letter), "-"))
@@ -163,8 +163,8 @@ func relabelled(a, b []string) float64 {
 	return float64(hits) / float64(len(ways))
 }
 
-// The winner is better than each of the others, with p-values adjusted for all pairs, and its lead is measured
-// against the next best.
+// The winner is better than every other variant, with p-values adjusted for all pairs, and its lead is measured over
+// the runner-up.
 func TestTheWinnerIsMeasuredAgainstTheRunnerUp(t *testing.T) {
 	t.Parallel()
 	variant := func(shares ...float64) (questions []measure.ComparedQuestion) {

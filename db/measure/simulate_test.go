@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// simulated is one line of the table: a share of repetitions, and what it may be.
+// simulated is one line of the table: the share of repetitions in which something happens, and the accepted range.
 type simulated struct {
 	zh, en      string
 	share       float64
@@ -26,7 +26,7 @@ type simulated struct {
 
 const simulationSeed = 29
 
-// repetitions is how often each case is simulated: `make simulate` takes the full number.
+// repetitions is how often each case is simulated: `make simulate` uses the full number.
 func repetitions() int {
 	if os.Getenv("WENDING_SIMULATE") != "" {
 		return 4000
@@ -34,8 +34,8 @@ func repetitions() int {
 	return 200
 }
 
-// shareOf returns the share of repetitions in which happens is true, on all processors. Every repetition has its own
-// generator, so that the result does not depend on their number.
+// shareOf returns the share of repetitions in which happens returns true, using all processors. Every repetition has
+// its own generator, so the result does not depend on the number of processors.
 func shareOf(happens func(*rand.Rand) bool) float64 {
 	total := repetitions()
 	hits := make([]int, runtime.GOMAXPROCS(0))
@@ -125,7 +125,7 @@ var simulatedNumbers = []By{
 	}}, {Of: func(q ComparedQuestion) *float64 { return q.LatencyMS }, IsLessBetter: true},
 }
 
-// falseStars is the share of reports of equal variants that say of any that it is better than another.
+// falseStars is the share of reports on equal variants in which one variant is reported as better than another.
 func falseStars(variants int) float64 {
 	return shareOf(func(random *rand.Rand) bool {
 		for _, ranking := range Rank(equalVariants(random, variants, 60, 5), simulatedNumbers, Matters{}) {
@@ -137,7 +137,7 @@ func falseStars(variants int) float64 {
 	})
 }
 
-// falseWorse is the share of gates that find one of several variants, equal to the baseline, worse.
+// falseWorse is the share of gates in which one of several variants, all equal to the baseline, is found worse.
 func falseWorse(variants int) float64 {
 	return shareOf(func(random *rand.Rand) bool {
 		all := equalVariants(random, variants+1, 60, 5)
@@ -157,7 +157,8 @@ func falseWorse(variants int) float64 {
 	})
 }
 
-// falseAlarms is the mean number of alarms in a number of nights at which nothing changes but which questions pass.
+// falseAlarms is the mean number of alarms over a number of nights in which nothing changes except for which
+// questions pass.
 func falseAlarms(nights int, draw func(*rand.Rand) Night) float64 {
 	total := make([]int, repetitions())
 	next := 0
@@ -186,7 +187,7 @@ func falseAlarms(nights int, draw func(*rand.Rand) Night) float64 {
 	return float64(sum) / float64(len(total))
 }
 
-// nightOf is a night of questions that are asked afresh, with the standard error that is shown.
+// nightOf simulates a night on which the questions are asked again, with the standard error that pages show.
 func nightOf(questions, runs int) func(*rand.Rand) Night {
 	return func(random *rand.Rand) Night {
 		var shares Sample
@@ -197,7 +198,7 @@ func nightOf(questions, runs int) func(*rand.Rand) Night {
 	}
 }
 
-// rareFailures is the success rate of a night at which nearly all calls succeed: at many nights, all do.
+// rareFailures simulates the success rate of a night on which nearly all calls succeed; on many nights, all do.
 func rareFailures(random *rand.Rand) Night {
 	questions := make([]ComparedQuestion, 120)
 	for n := range questions {
@@ -271,8 +272,8 @@ func simulations() (lines []simulated) {
 	})
 }
 
-// The product's numbers hold what they promise, on made data whose truth is known. `make simulate` runs more
-// repetitions and writes the table into the help.
+// The product's statistics keep their promises on simulated data whose true values are known. `make simulate` runs
+// more repetitions and writes the table into the help.
 func TestSimulations(t *testing.T) {
 	t.Logf("seed %d, %d repetitions, %d processors", simulationSeed, repetitions(), runtime.GOMAXPROCS(0))
 	tables := map[string]*strings.Builder{"zh-CN": {}, "en": {}}
@@ -295,7 +296,7 @@ func TestSimulations(t *testing.T) {
 		t.Logf("%-90s %-12s %s", line.en, aim, written(line.share))
 		fmt.Fprintf(tables["zh-CN"], "| %s | %s | %s |\n", line.zh, aim, written(line.share))
 		fmt.Fprintf(tables["en"], "| %s | %s | %s |\n", line.en, aim, written(line.share))
-		slack := 3.5 * math.Sqrt(0.06/float64(repetitions())) // of a share of about 6 %
+		slack := 3.5 * math.Sqrt(0.06/float64(repetitions())) // allows for a share of about 6 %
 		require.GreaterOrEqual(t, line.share, line.least-slack, line.en)
 		require.LessOrEqual(t, line.share, line.most+slack, line.en)
 	}

@@ -18,7 +18,8 @@ func TestAnswersThatCountAsEqual(t *testing.T) {
 	require.NotEqual(t, measure.Key([]byte("a\xff")), measure.Key([]byte("a\xfe")))
 }
 
-// A is the most common answer, wherever it first appears; among equal counts the first to appear comes first.
+// A is the most common answer, wherever it first appears; among answers with equal counts, the one that appears first
+// comes first.
 func TestTheMostCommonAnswerIsA(t *testing.T) {
 	t.Parallel()
 	a, b, c := measure.Key([]byte("a")), measure.Key([]byte("b")), measure.Key([]byte("c"))

@@ -14,8 +14,8 @@ type Tested struct {
 	P, Q float64
 }
 
-// IsChanged reports whether the question belongs to the list of changed questions, of which about ListedShare may be
-// there by chance.
+// IsChanged reports whether the question belongs to the list of changed questions, of which a share of about
+// ListedShare may be on it by chance.
 func (p Pair) IsChanged() bool { return p.Tested != nil && p.Tested.Q <= ListedShare }
 
 // Changed returns the pairs that changed, in the order of risk.
@@ -28,9 +28,9 @@ func (c Comparison) Changed() (changed []Pair) {
 	return changed
 }
 
-// TestQuestions tests whether each question changed, and stores the outcomes in the pairs: all of them are one family.
-// The verdicts decide where both sides have some, otherwise the answers: keys returns their keys on both sides (Shift),
-// for the pair at an index, on all processors. The only error is the context's.
+// TestQuestions tests whether each question changed, and stores the outcomes in the pairs, which form one family. If
+// both sides have verdicts, they decide; otherwise the answers do. keys returns the answers' keys (Shift) on both
+// sides of the pair at an index. The tests use all processors. The only error is the context's.
 func TestQuestions(ctx context.Context, pairs []Pair, keys func(n int) (a, b []string)) error {
 	p := make([]*float64, len(pairs))
 	workers := runtime.GOMAXPROCS(0)
@@ -72,19 +72,19 @@ func AreVerdicts(pairs []Pair) bool {
 	return true
 }
 
-// Fresh are the runs of a question that were made to confirm a change, of one side.
+// Fresh holds the runs that were made on one side to confirm a question's change.
 type Fresh struct {
 	// First and Last are the numbers of these runs.
 	First, Last int
-	// Keys has a key for each run that is there, as Shift takes them.
+	// Keys has a key, as Shift takes them, for each of these runs that exists.
 	Keys []string
-	// Judged is how many of them have a verdict, Passes how many of these passed.
+	// Judged is how many of them have a verdict, Passes how many of those passed.
 	Judged, Passes int
 }
 
 func (f Fresh) missing() int { return f.Last - f.First + 1 - len(f.Keys) }
 
-// Confirmed is what the runs that were made to confirm a question's change say.
+// Confirmed is the result of the runs made to confirm a question's change.
 type Confirmed struct {
 	A, B Fresh
 	// Tested is the test of these runs alone, with Q adjusted for all confirmed questions; nil while runs are missing, or
@@ -93,14 +93,14 @@ type Confirmed struct {
 	Outcome Outcome
 }
 
-// Outcome is whether a change was confirmed.
+// Outcome is the outcome of a confirmation.
 type Outcome string
 
 // The outcomes.
 const (
 	// Held means that the fresh runs alone show the change again, in the same direction.
 	Held Outcome = "held"
-	// NotHeld means that they do not: it may have been chance, or is smaller than it looked.
+	// NotHeld means that they do not: the change may have been chance, or be smaller than it looked.
 	NotHeld Outcome = "not_held"
 	// IsAsking means that runs are missing.
 	IsAsking Outcome = "pending"
@@ -111,8 +111,8 @@ const (
 // Outcomes are all outcomes.
 var Outcomes = []Outcome{Held, NotHeld, IsAsking, Untested}
 
-// ConfirmQuestions decides for the pairs that were asked again whether their changes held, by their fresh runs alone:
-// all of these are one family, with the limit of changed questions.
+// ConfirmQuestions decides whether the changes of repeated pairs held, by their fresh runs alone. These pairs form
+// one family, with the same limit as the list of changed questions.
 func ConfirmQuestions(pairs []Pair) {
 	var p []*float64
 	var places []int
@@ -152,7 +152,8 @@ func ConfirmQuestions(pairs []Pair) {
 
 func (c Confirmed) isOfVerdicts() bool { return c.A.Judged > 0 && c.B.Judged > 0 }
 
-// isSameDirection reports that the passes of the fresh runs did not change against those of the first runs.
+// isSameDirection reports whether the passes of the fresh runs changed in the same direction as those of the first
+// runs.
 func (p Pair) isSameDirection() bool {
 	if !p.hasVerdicts() || !p.Confirmed.isOfVerdicts() {
 		return true
@@ -162,7 +163,7 @@ func (p Pair) isSameDirection() bool {
 	return of(p.A.Passes, p.A.Judged, p.B.Passes, p.B.Judged)*of(c.A.Passes, c.A.Judged, c.B.Passes, c.B.Judged) >= 0
 }
 
-// InOutcome returns how many questions' confirmations have an outcome.
+// InOutcome returns how many questions' confirmations have the given outcome.
 func (c Comparison) InOutcome(outcome Outcome) (count int) {
 	for _, pair := range c.Pairs {
 		if pair.Confirmed != nil && pair.Confirmed.Outcome == outcome {

@@ -47,7 +47,7 @@ func TestSingleQuestionsAreTested(t *testing.T) {
 	require.Len(t, measure.Comparison{Pairs: pairs}.Changed(), 2)
 }
 
-// A confirmation looks at the fresh runs alone: a change holds if they show it again, in the same direction.
+// A confirmation considers only the fresh runs: a change holds if they show it again, in the same direction.
 func TestAChangeIsConfirmedByItsFreshRunsAlone(t *testing.T) {
 	t.Parallel()
 	fresh := func(keys string, judged, passes int) measure.Fresh {

@@ -21,10 +21,10 @@ const (
 	MetricCost        Metric = "cost"
 )
 
-// Metrics lists all metrics in the order of pages.
+// Metrics lists all metrics in the order in which pages show them.
 var Metrics = []Metric{MetricAgreement, MetricPassRate, MetricSuccessRate, MetricLatency, MetricCost}
 
-// IsShare reports whether a metric lies between 0 and 1. More of a share is better; less of any other metric is.
+// IsShare reports whether a metric lies between 0 and 1. For shares, more is better; for other metrics, less is.
 func (m Metric) IsShare() bool { return m != MetricLatency && m != MetricCost }
 
 // of returns a question's value of the metric; nil if it is unknown.
@@ -42,8 +42,7 @@ func (m Metric) of(q ComparedQuestion) *float64 {
 	return q.Cost
 }
 
-// Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil if there is
-// none.
+// Point is a metric at one firing, with its 95 % interval over the questions; Low and High are nil without one.
 type Point struct {
 	Value float64  `json:"value" doc:"Value of the metric: a share from 0 to 1, milliseconds for latency_ms, or the total cost of the firing" example:"0.82"`
 	Low   *float64 `json:"low" doc:"Lower end of the 95 % interval over the questions; null with fewer than two questions and, for latency and cost, if all are equal"`
@@ -64,22 +63,23 @@ type FiringSummary struct {
 	Variants []VariantPoints `json:"variants"`
 	// Alerts are the reasons for an alert; empty if nothing was watched.
 	Alerts []Finding `json:"alerts,omitempty"`
-	// Drifts are the metrics whose moving averages left their limits at this firing, in the first firing of each
-	// excursion.
+	// Drifts are the metrics whose moving averages left their limits at this firing; only the first firing of an
+	// excursion lists them.
 	Drifts []Drift `json:"drifts,omitempty"`
-	// FactChanges are the questions whose facts changed since the previous firing; nil if there was none.
+	// FactChanges are the questions whose facts changed since the previous firing; nil without one.
 	FactChanges *FactChanges `json:"facts_changed,omitempty"`
-	// Configuration identifies what was asked, of whom, and how it is judged; empty for firings of older versions.
+	// Configuration identifies what is asked, which agents are asked, and how answers are judged; empty for firings
+	// recorded by older versions.
 	Configuration string `json:"configuration,omitempty"`
 }
 
-// IsRestart reports that a firing has another configuration than the one before.
+// IsRestart reports that a firing's configuration differs from that of the previous one.
 func (f FiringSummary) IsRestart(before FiringSummary) bool {
 	return before.Configuration != "" && f.Configuration != "" && before.Configuration != f.Configuration
 }
 
-// FactChanges are the questions of a firing whose most common answer contradicts, in a fact, the most common answer
-// at an earlier firing.
+// FactChanges are the questions of a firing whose most common answer contradicts the most common answer of an earlier
+// firing on a fact.
 type FactChanges struct {
 	Since     *uuid.UUID   `json:"since" doc:"Id of the earlier task of the comparison; null if stored by an older version"`
 	Questions int          `json:"questions" doc:"Number of questions that changed" example:"3"`
@@ -168,9 +168,9 @@ type Finding struct {
 	Value   float64 `json:"value"`
 	// Below is the limit if Value is below it; otherwise nil.
 	Below *float64 `json:"below,omitempty"`
-	// Baseline is the mean over the previous Firings that Value is worse than, beyond chance; nil if it is not
-	// worse. Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md, family
-	// d); nil if each question became worse by the same.
+	// Baseline is the mean over the previous Firings that Value is worse than, beyond chance; nil if it is not worse.
+	// Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md, family d); nil
+	// if each question became worse by the same amount.
 	Baseline *float64 `json:"baseline,omitempty"`
 	Firings  int      `json:"firings,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
@@ -188,14 +188,14 @@ type Alert struct {
 	Drifts   []Drift   `json:"drifts,omitempty"`
 }
 
-// Watched holds a variant's results at a firing, and at the firings before it.
+// Watched holds a variant's results at a firing, and at earlier firings.
 type Watched struct {
 	VariantPoints
 	Now    []ComparedQuestion
 	Before [][]ComparedQuestion
 }
 
-// Look compares the variants' results at a firing with the limit and with the firings before.
+// Look compares the variants' results at a firing with the limit and with earlier firings.
 func (w Watch) Look(variants []Watched) (found []Finding) {
 	tests := make([]GateTest, len(variants))
 	for n, variant := range variants {
@@ -225,8 +225,7 @@ func (w Watch) Look(variants []Watched) (found []Finding) {
 	return found
 }
 
-// mean combines firings: for each question, it is the mean of the metric over the firings in which the metric is
-// known.
+// mean combines firings: for each question, it is the mean over the firings in which the metric is known.
 func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
 	places, values := map[string]int{}, [][]float64{}
 	for _, questions := range firings {

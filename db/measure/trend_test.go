@@ -73,8 +73,8 @@ func TestWhatIsReasonForAnAlert(t *testing.T) {
 	require.Len(t, look(slower, variant(steady[0], now)), 1)
 }
 
-// Of twenty variants one is likely to look worse by chance: each is reported only if its p-value holds up after
-// adjusting for all others.
+// Of twenty variants one is likely to look worse by chance: each is reported only if its p-value is still significant
+// after adjustment for all of them.
 func TestManyVariantsAreTestedTogether(t *testing.T) {
 	t.Parallel()
 	before := questions(0.9, 0.8, 0.9, 0.8, 0.9, 0.8)

@@ -15,10 +15,10 @@ import (
 	"wending/db/pg"
 )
 
-// Event is a kind of news that a channel can subscribe to.
+// Event is the kind of a message that a channel can subscribe to.
 type Event string
 
-// The events. A channel receives the ones it subscribes to; Test is sent on request only.
+// The events. A channel receives the ones it subscribes to; Test is sent only on request.
 const (
 	Finished Event = "finished"
 	Failed   Event = "failed"
@@ -48,10 +48,10 @@ const (
 // States lists all states.
 var States = []State{Pending, Sent, GivenUp}
 
-// keptDays is for how many days deliveries that have ended are listed.
+// keptDays is for how many days finished deliveries are listed.
 const keptDays = 30
 
-// LongLaunch is the shortest launch that sends Progress.
+// LongLaunch is the minimum duration of a launch that sends Progress.
 const LongLaunch = 10 * time.Minute
 
 // claimFor is how long a delivery is left to the process that claimed it; sending takes less time.
@@ -81,7 +81,7 @@ type Delivery struct {
 	// NextAt is when a PENDING delivery is sent next; GiveUpAt is when attempts end.
 	NextAt   time.Time `db:"next_at"`
 	GiveUpAt time.Time `db:"give_up_at"`
-	// Body is the body that is sent; nil until it is written.
+	// Body is the body to send; nil until it has been rendered.
 	Body []byte `db:"body"`
 	// ResponseStatus is the HTTP status of the last attempt, nil without a response; Error is the reason it failed,
 	// nil without a failure.
@@ -149,9 +149,9 @@ func Ended(ctx context.Context, tx sqlx.ExtContext, launchID uuid.UUID) error {
 	return Announce(ctx, tx, launchID, launch.Event, 0, nil)
 }
 
-// Claim takes up to limit due deliveries, at most perChannel of each channel, and counts the attempt. The caller
-// owns them for a minute. The announcement of a launch's end waits until each of its results has been attempted
-// once: a receiver that closes its file at the end then has all results, and a failing receiver does not delay the
+// Claim takes up to limit due deliveries, at most perChannel per channel, and counts an attempt for each. The caller
+// owns them for a minute. The announcement of a launch's end waits until each of its results has been attempted once:
+// a receiver that closes its file at the end then has all results, and a failing receiver does not delay the
 // announcement for long.
 func (o Outbox) Claim(ctx context.Context, limit, perChannel int) (claimed []Delivery, err error) {
 	const claim = `

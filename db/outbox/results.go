@@ -16,7 +16,7 @@ const (
 	batchBytes = 4 << 20
 )
 
-// MarkPushing records, within the transaction that creates a launch, whether a channel subscribes to its results.
+// MarkPushing records, in the transaction that creates a launch, whether any channel subscribes to its results.
 func MarkPushing(ctx context.Context, tx sqlx.ExecerContext, launchID uuid.UUID) error {
 	const mark = `
 		UPDATE launches l
@@ -35,10 +35,10 @@ func (o Outbox) Pushing(ctx context.Context) (launches []uuid.UUID, err error) {
 	return launches, pg.Classify("look for results to push", err)
 }
 
-// PushBatch turns the next runs of a launch – those that have ended and that judges have rated – into a delivery
-// for each channel that subscribes to results, and returns how many runs these are. If the launch has ended and no
-// runs are left, PushBatch announces its end and marks it as pushed. Each run is in one batch: a second process
-// that pushes the launch at the same time changes nothing.
+// PushBatch turns the next runs of a launch – those that have ended and that judges have rated – into a delivery for
+// each channel that subscribes to results, and returns how many runs these are. If the launch has ended and no runs
+// are left, PushBatch announces its end and marks it as pushed. Each run is in exactly one batch, even if two
+// processes push the launch at the same time.
 func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, err error) {
 	const isEnded = `SELECT finished_at IS NOT NULL FROM launches WHERE id = $1`
 	// Runs do not become visible in the order of their ids, so no position in that order separates old from new. A

@@ -13,10 +13,10 @@ import (
 // MaxNameLength is the maximum length of a name in characters.
 const MaxNameLength = 64
 
-// TokenMark begins the name under which a token without an owner acts: no account's name begins with it.
+// TokenMark is the prefix of the name under which a token without an owner acts; no account's name begins with it.
 const TokenMark = "token:"
 
-// Why a name is refused.
+// Reasons for refusing a name.
 var (
 	ErrNameEmpty     = errors.New("a name needs at least one character")
 	ErrNameLong      = errors.New("a name has at most 64 characters")

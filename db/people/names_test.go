@@ -51,7 +51,7 @@ func TestNamesAreNormalisedOrRefused(t *testing.T) {
 	}
 }
 
-// A text from another system becomes a name that Check accepts, unless it is reserved or nothing is left of it.
+// A text from another system becomes a name that CheckName accepts, unless it is reserved or nothing is left of it.
 func TestNamesFromElsewhereAreCleaned(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -24,7 +24,7 @@ type Passkey struct {
 	CreatedAt  time.Time       `db:"created_at"`
 }
 
-// Passkeys returns the passkeys of an account, the oldest first.
+// Passkeys returns the passkeys of an account, oldest first.
 func (p People) Passkeys(ctx context.Context, userID uuid.UUID) (keys []Passkey, err error) {
 	err = p.db.SelectContext(ctx, &keys, `SELECT * FROM passkeys WHERE user_id = $1 ORDER BY created_at, id`, userID)
 	return keys, pg.Classify("list the passkeys", err)
@@ -44,7 +44,7 @@ func (p People) UsePasskey(ctx context.Context, key Passkey) error {
 	return pg.Classify("record a passkey's use", err)
 }
 
-// RemovePasskey removes a passkey of an account; without any passkey the account signs in with its password alone
+// RemovePasskey removes a passkey of an account; once the last one is removed, the account's password alone is enough
 // again.
 func (p People) RemovePasskey(ctx context.Context, userID uuid.UUID, id []byte) error {
 	return p.change(ctx, "remove a passkey", func(tx *sqlx.Tx) error {

@@ -1,6 +1,6 @@
-// Package people stores who may use the installation: accounts and their sessions, projects with their members
-// and quotas, tokens of programs, passkeys and links to shared reports. Secrets that authenticate somebody are
-// stored as hashes.
+// Package people stores who may use the installation: accounts and their sessions, projects with their members and
+// quotas, programs' tokens, passkeys and links to shared reports. Secrets that authenticate somebody are stored as
+// hashes.
 package people
 
 import (
@@ -15,7 +15,7 @@ import (
 	"wending/db/pg"
 )
 
-// The kinds of objects that errors name if they do not exist.
+// The kinds of objects that errors name if such an object does not exist.
 const (
 	KindUser    db.Kind = "user"
 	KindProject db.Kind = "project"
@@ -29,7 +29,7 @@ const (
 // Role is what a member of a project may do; each role includes the rights of the roles before it.
 type Role string
 
-// The roles, from the least to the most.
+// The roles, in ascending order.
 const (
 	Viewer   Role = "viewer"
 	Reviewer Role = "reviewer"
@@ -37,10 +37,10 @@ const (
 	Admin    Role = "admin"
 )
 
-// Roles lists all roles, from the least to the most.
+// Roles lists all roles, in ascending order.
 var Roles = []Role{Viewer, Reviewer, Editor, Admin}
 
-// rank returns the index of a role among the roles, from 1; 0 for anything that is not a role.
+// rank returns the position of a role among the roles, from 1; 0 for anything that is not a role.
 func (r Role) rank() int {
 	for n, role := range Roles {
 		if role == r {
@@ -56,7 +56,7 @@ func (r Role) IsKnown() bool { return r.rank() > 0 }
 // Allows reports whether the role includes the rights of another.
 func (r Role) Allows(need Role) bool { return r.IsKnown() && need.IsKnown() && r.rank() >= need.rank() }
 
-// Least returns the lesser of two roles.
+// Least returns the lower of two roles.
 func Least(a, b Role) Role {
 	if a.rank() < b.rank() {
 		return a
@@ -70,13 +70,13 @@ type People struct{ db *pg.Pool }
 // New returns the people in a store's database.
 func New(store *db.Store) People { return People{store.Pool()} }
 
-// changesChannel carries a notification when somebody's rights change through an account, a membership, a session,
-// a token or a link.
+// changesChannel carries a notification whenever rights change through an account, a membership, a session, a token
+// or a link.
 const changesChannel = "wending_access"
 
-// ListenForChanges calls changed when somebody's rights change, in any process, until ctx ends. It also calls
-// changed when listening begins and after every reconnect, because changes may have been missed. url must lead to
-// the server itself and not to a pooler.
+// ListenForChanges calls changed whenever rights change, in any process, until ctx ends. It also calls changed when
+// listening begins and after every reconnect, because changes may have been missed. url must lead to the server
+// itself, not to a pooler.
 func ListenForChanges(ctx context.Context, url string, changed func()) error {
 	return pg.Listen(ctx, url, changesChannel, func(string) { changed() })
 }
@@ -92,7 +92,7 @@ func (p People) change(ctx context.Context, doing string, work func(*sqlx.Tx) er
 	})
 }
 
-// changeRow is like change, for one statement that must affect a row; kind names the object in the error otherwise.
+// changeRow is like change, for one statement; if it affects no row, the error names an object of the given kind.
 func (p People) changeRow(ctx context.Context, kind db.Kind, doing, statement string, arguments ...any) error {
 	return p.change(ctx, doing, func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, statement, arguments...)
@@ -107,14 +107,14 @@ func (p People) changeRow(ctx context.Context, kind db.Kind, doing, statement st
 // NewSecret returns a secret of 130 random bits, made of letters and digits.
 func NewSecret() string { return rand.Text() }
 
-// hashOf returns the stored hash of a secret. It needs no salt: the secret is random.
+// hashOf returns the stored hash of a secret. It needs no salt, because the secret is random.
 func hashOf(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))
 	return sum[:]
 }
 
-// PutChallenge stores the state of a flow that a request began, until it expires, and returns the secret that
-// ends the flow.
+// PutChallenge stores the state of a flow that a request began, until it expires, and returns the secret with which
+// the flow is completed.
 func (p People) PutChallenge(ctx context.Context, kind string, detail []byte,
 	lasts time.Duration) (secret string, err error) {
 	const put = `
@@ -125,15 +125,15 @@ func (p People) PutChallenge(ctx context.Context, kind string, detail []byte,
 	return secret, pg.Classify("store a challenge", err)
 }
 
-// TakeChallenge returns the state that belongs to a secret and removes it, so the flow ends only once. It returns
-// db.ErrNotFound if there is no such flow or it has expired.
+// TakeChallenge returns the state that belongs to a secret and removes it, so the flow can be completed only once. It
+// returns db.ErrNotFound if there is no such flow or it has expired.
 func (p People) TakeChallenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
 	const take = `DELETE FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now() RETURNING detail`
 	err = p.db.GetContext(ctx, &detail, take, hashOf(secret), kind)
 	return detail, pg.Classify("take a challenge", err)
 }
 
-// Challenge is like TakeChallenge, without ending the flow.
+// Challenge is like TakeChallenge, but leaves the flow open.
 func (p People) Challenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
 	const read = `SELECT detail FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now()`
 	err = p.db.GetContext(ctx, &detail, read, hashOf(secret), kind)
@@ -164,8 +164,8 @@ func (p People) Now(ctx context.Context) (now time.Time, err error) {
 // failuresKept is how long a failed sign-in counts.
 const failuresKept = 15 * time.Minute
 
-// Attempt counts an attempt under a key before it is made, so that concurrent attempts count, too. If there were
-// more than the limit, it returns for how long none will be accepted; 0 means that the attempt may be made. A
+// Attempt counts an attempt under a key before it is made, so that concurrent attempts are also counted. If there are
+// more than the limit, it returns how long attempts will be refused; 0 means that the attempt may be made. A
 // successful attempt is refunded.
 func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Duration, err error) {
 	const count = `

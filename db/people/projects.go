@@ -20,7 +20,7 @@ type Project struct {
 	CreatedAt time.Time `db:"created_at"`
 	UpdatedAt time.Time `db:"updated_at"`
 	Quota
-	// ReviewReasons are the project's own reasons, besides those that every project has.
+	// ReviewReasons are the project's own reasons, in addition to those of every project.
 	ReviewReasons pq.StringArray `db:"review_reasons"`
 	// SmallestPoints is the smallest difference between shares that matters to the project, in percentage points;
 	// SmallestPercent is the smallest difference between times, tokens or costs, in percent.
@@ -28,7 +28,7 @@ type Project struct {
 	SmallestPercent float64 `db:"smallest_percent"`
 }
 
-// Quota is what a project may use; nil means any amount.
+// Quota is what a project may use; nil fields mean no limit.
 type Quota struct {
 	UploadsPerDay *int   `db:"uploads_per_day"`
 	DiskBytes     *int64 `db:"disk_bytes"`
@@ -52,7 +52,7 @@ func (p People) ProjectNamed(ctx context.Context, name string) (found Project, e
 	return found, db.NotFound(KindProject, pg.Classify("read a project", err))
 }
 
-// Projects returns all projects, the oldest first.
+// Projects returns all projects, oldest first.
 func (p People) Projects(ctx context.Context) (projects []Project, err error) {
 	err = p.db.SelectContext(ctx, &projects, `SELECT `+projectColumns+` FROM projects p ORDER BY created_at, id`)
 	return projects, pg.Classify("list the projects", err)
@@ -80,14 +80,14 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 	return taken(err)
 }
 
-// ProjectSettings are what a project's own administrators change; nil leaves a number as it is.
+// ProjectSettings holds the settings that a project's own administrators can change; nil leaves a number as it is.
 type ProjectSettings struct {
 	ReviewReasons                   []string
 	SmallestPoints, SmallestPercent *float64
 }
 
-// SetProjectSettings replaces what a project's own administrators change. It returns db.ErrNotFound if there is no such
-// project.
+// SetProjectSettings replaces the settings that a project's own administrators can change. It returns db.ErrNotFound
+// if there is no such project.
 func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings ProjectSettings) error {
 	const set = `
 		UPDATE projects
@@ -161,13 +161,13 @@ func setMember(ctx context.Context, tx *sqlx.Tx, projectID, userID uuid.UUID, ro
 	return err
 }
 
-// RemoveMember removes an account from a project. It returns db.ErrNotFound if it is not a member.
+// RemoveMember removes an account from a project. It returns db.ErrNotFound if the account is not a member.
 func (p People) RemoveMember(ctx context.Context, projectID, userID uuid.UUID) error {
 	return p.changeRow(ctx, KindUser, "remove a member", `DELETE FROM memberships WHERE project_id = $1
 		AND user_id = $2`, projectID, userID)
 }
 
-// places has, for each kind of object, the statement that finds its project and name.
+// places maps each kind of object to the statement that finds its project and name.
 var places = map[db.Kind]string{
 	db.KindTask: `SELECT project_id, task_name AS name FROM evaluation_tasks WHERE id = $1`,
 	KindProject: `SELECT id AS project_id, name FROM projects WHERE id = $1`,

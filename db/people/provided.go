@@ -11,7 +11,7 @@ import (
 	"wending/db/pg"
 )
 
-// Rights that were read from a provider are valid for RightsLast: a session that could not be renewed by then ends.
+// Rights that were read from a provider are valid for RightsLast: a session that has not been renewed by then ends.
 // Renewal begins renewAhead before that.
 const (
 	RightsLast = time.Hour
@@ -35,7 +35,7 @@ type Due struct {
 	Tokens  []byte `db:"tokens"`
 }
 
-// leaseFor is how long one process has to query the provider about a session; after that another one may.
+// leaseFor is how long one process has to query the provider about a session; after that, another process may do so.
 const leaseFor = time.Minute
 
 // TakeDue returns a session in use whose owner's rights must be read again soon, or db.ErrNotFound. No other

@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// The quotas that can be used up.
+// The quotas that can be exhausted.
 const (
 	QuotaUploads = "uploads"
 	QuotaDisk    = "disk"
@@ -21,7 +21,7 @@ const (
 	QuotaCost    = "cost"
 )
 
-// QuotaExceededError means that a project may not use more of something.
+// QuotaExceededError means that a project has exhausted a quota.
 type QuotaExceededError struct {
 	// What is Uploads, Disk or Calls.
 	What string
@@ -47,10 +47,10 @@ type QuotaUsed struct {
 	Cost []engine.Sum `db:"-"`
 }
 
-// nearly is the percentage from which a quota counts as nearly used up.
+// nearly is the percentage above which a quota counts as nearly exhausted.
 const nearly = 80
 
-// QuotaNear is a quota that is nearly or completely used up.
+// QuotaNear is a quota that is nearly or completely exhausted.
 type QuotaNear struct {
 	// What is Calls, Uploads, Disk or Cost.
 	What string
@@ -58,8 +58,8 @@ type QuotaNear struct {
 	Percent int
 }
 
-// Near returns the quotas that are nearly used up. Beyond the quota, work is refused, or stopped if the quota is
-// the cost.
+// Near returns the quotas that are nearly exhausted. Once a quota is exhausted, work is refused or, for the cost
+// quota, stopped.
 func (u QuotaUsed) Near(most Quota) (near []QuotaNear) {
 	add := func(what string, used, most float64) {
 		if percent := int(used / most * 100); most > 0 && percent >= nearly {
@@ -77,7 +77,7 @@ func (u QuotaUsed) Near(most Quota) (near []QuotaNear) {
 	}
 	if most.CostPerMonth != nil {
 		ceiling, highest := amount(*most.CostPerMonth), 0.0
-		for _, sum := range u.Cost { // the ceiling applies to each currency
+		for _, sum := range u.Cost { // the ceiling applies to each currency separately
 			highest = max(highest, amount(sum.Cost))
 		}
 		add(QuotaCost, highest, ceiling)
@@ -91,7 +91,7 @@ func amount(text string) float64 {
 	return number
 }
 
-// Near returns the quotas of a project that are nearly used up. Nothing is counted if it has no quotas.
+// Near returns the quotas of a project that are nearly exhausted. Nothing is counted if it has no quotas.
 func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]QuotaNear, error) {
 	project, err := New(q.store).Project(ctx, projectID)
 	if err != nil || project.CallsPerDay == nil && project.UploadsPerDay == nil && project.DiskBytes == nil &&
@@ -105,7 +105,7 @@ func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]QuotaNear, err
 // Quotas reads and counts the usage of projects.
 type Quotas struct{ store *db.Store }
 
-// NewQuotas returns the quotas in a store's database.
+// NewQuotas returns the Quotas of a store.
 func NewQuotas(store *db.Store) Quotas { return Quotas{store} }
 
 const readUsed = `
@@ -130,7 +130,7 @@ func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, 
 	return used, err
 }
 
-// Admits returns a QuotaExceededError unless a project may make the given number of further calls and use more
+// Admits returns a QuotaExceededError unless a project may make the given number of additional calls and use more
 // space. Nothing is counted if it has no quotas.
 func (q Quotas) Admits(ctx context.Context, projectID uuid.UUID, count func() (calls int, err error)) error {
 	project, err := New(q.store).Project(ctx, projectID)
@@ -187,8 +187,8 @@ func (q Quotas) TakeUpload(ctx context.Context, projectID uuid.UUID) error {
 	return nil
 }
 
-// TakeDisk counts bytes that a project is about to store, or returns a QuotaExceededError; a negative number gives
-// back bytes that were counted. The next measurement corrects the sum.
+// TakeDisk counts bytes that a project is about to store, or returns a QuotaExceededError; a negative number releases
+// bytes. The next measurement corrects the sum.
 func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) error {
 	const take = `
 		WITH taken AS (
@@ -214,7 +214,7 @@ func (q Quotas) TakeDisk(ctx context.Context, projectID uuid.UUID, bytes int64) 
 	return nil
 }
 
-// measureAge is the age at which a measurement is repeated.
+// measureAge is the age at which a measurement is renewed.
 const measureAge = 10 * time.Minute
 
 // Measure measures the project whose last measurement is oldest, and reports whether there may be another to

@@ -9,7 +9,7 @@ import (
 	"wending/db/people"
 )
 
-// From 80 % on a quota is nearly used up; a quota without a limit never is, and a ceiling of cost applies to each
+// A quota counts as nearly exhausted from 80 % on; one without a limit never does, and a cost ceiling applies to each
 // currency.
 func TestQuotasWarnBeforeTheyAreUsedUp(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"wending/db/pg"
 )
 
-// How long a session lasts: without use, and in total.
+// How long a session lasts: unused, and in total.
 const (
 	IdleLimit    = 12 * time.Hour
 	SessionLimit = 7 * 24 * time.Hour
@@ -27,7 +27,7 @@ type Session struct {
 	Browser   string    `db:"browser"`
 	CreatedAt time.Time `db:"created_at"`
 	SeenAt    time.Time `db:"seen_at"`
-	// IsProven reports that the owner was present when the session began: a provider may sign somebody in without
+	// IsProven reports that the owner was present when the session began: a provider may sign a person in without
 	// asking.
 	IsProven bool `db:"is_proven"`
 	// Provided is the state of a session at a provider; nil means that the session does not depend on one.
@@ -42,8 +42,8 @@ const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at 
 // maxBrowser is the maximum stored length of a browser's user agent.
 const maxBrowser = 300
 
-// SignIn begins a session and returns the secret that the browser keeps. Its previous session, if any, ends, so
-// nobody who knew the old secret gets into the new session.
+// SignIn begins a session and returns the secret that the browser keeps. The browser's previous session, if any,
+// ends, so knowing the old secret does not give access to the new session.
 func (p People) SignIn(ctx context.Context, session Session, before string) (secret string, err error) {
 	const insert = `
 		INSERT INTO sessions (hash, user_id, method, address, browser, is_proven)
@@ -72,7 +72,7 @@ func (p People) SignIn(ctx context.Context, session Session, before string) (sec
 	return secret, err
 }
 
-// FreshFor is how long after signing in people may change how they sign in.
+// FreshFor is how long after signing in people may change their sign-in settings.
 const FreshFor = 15 * time.Minute
 
 // Signed is the owner of a session.
@@ -129,7 +129,7 @@ func (p People) EndSession(ctx context.Context, userID, id uuid.UUID) error {
 		userID, id)
 }
 
-// EndSessions ends all sessions of an account, and revokes its tokens except those kept.
+// EndSessions ends all sessions of an account, and revokes its tokens except the ones in kept.
 func (p People) EndSessions(ctx context.Context, userID uuid.UUID, kept []uuid.UUID) error {
 	return p.change(ctx, "end the sessions", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID); err != nil {

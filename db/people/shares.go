@@ -11,7 +11,7 @@ import (
 	"wending/db/pg"
 )
 
-// Share is a link that shows one report to anybody who has it.
+// Share is a link that shows one report to anyone who has the link.
 type Share struct {
 	ID        uuid.UUID  `db:"id"`
 	TaskID    uuid.UUID  `db:"task_id"`
@@ -29,7 +29,7 @@ const readShares = `
 	s.expires_at <= now() AS is_expired
 	FROM shares s`
 
-// AddShare stores a new link to a task's report and returns its secret, which nobody can read again.
+// AddShare stores a new link to a task's report and returns its secret, which cannot be read again.
 func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) (secret string, err error) {
 	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at)
 		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second')`

@@ -13,13 +13,13 @@ import (
 	"wending/db/pg"
 )
 
-// TokenPrefix begins every token, so that scanners for leaked secrets find it.
+// TokenPrefix is the prefix of every token, by which scanners for leaked secrets find it.
 const TokenPrefix = "wnd_"
 
 // Reach is where a token's role applies.
 type Reach string
 
-// The reaches. Administrators' tokens that are older than installation tokens also manage accounts and projects.
+// The reaches. Administrators' tokens created before installation tokens existed also manage accounts and projects.
 const (
 	ReachProject      Reach = "project"
 	ReachAccounts     Reach = "accounts"
@@ -45,8 +45,7 @@ type Token struct {
 	UsedAt    *time.Time `db:"used_at"`
 	RevokedAt *time.Time `db:"revoked_at"`
 	CreatedAt time.Time  `db:"created_at"`
-	// ParentID is the token that created this one, and with which this one ends; nil means that a person created
-	// it.
+	// ParentID is the token that created this one, and ends together with it; nil means that a person created it.
 	ParentID *uuid.UUID `db:"parent_id"`
 	// IsExpired is determined by the database's clock.
 	IsExpired bool `db:"is_expired"`
@@ -63,7 +62,7 @@ const readTokens = `
 	JOIN projects p ON p.id = t.project_id
 	LEFT JOIN users u ON u.id = t.user_id`
 
-// AddToken stores a new token and returns its value, which nobody can read again. The token is valid for the given
+// AddToken stores a new token and returns its value, which cannot be read again. The token is valid for the given
 // duration; zero means that it never expires.
 func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) (value string, err error) {
 	const insert = `
@@ -89,7 +88,7 @@ func (p People) Token(ctx context.Context, id uuid.UUID) (token Token, err error
 	return token, db.NotFound(KindToken, pg.Classify("read a token", err))
 }
 
-// TokenOf returns the token with a value, with the role that its owner's rights leave it, or db.ErrNotFound. It
+// TokenOf returns the token with a value and with the role that its owner's rights allow, or db.ErrNotFound. It
 // records the time of use, at most once a minute.
 func (p People) TokenOf(ctx context.Context, value string) (token Token, err error) {
 	const read = readTokens + `
@@ -113,7 +112,7 @@ func (p People) TokenOf(ctx context.Context, value string) (token Token, err err
 	return token, pg.Classify("record a token's use", err)
 }
 
-// RoleIn returns an account's role in a project; empty means that it is not a member.
+// RoleIn returns an account's role in a project; empty if it is not a member.
 func (p People) RoleIn(ctx context.Context, userID, projectID uuid.UUID) (role Role, err error) {
 	const read = `
 		SELECT CASE WHEN u.is_admin THEN 'admin' ELSE coalesce(m.role, '') END
@@ -127,8 +126,8 @@ func (p People) RoleIn(ctx context.Context, userID, projectID uuid.UUID) (role R
 	return role, pg.Classify("read a role", err)
 }
 
-// Tokens returns a page of the tokens of a project, newest first, and their total number; if userID is not nil,
-// only the tokens of that account.
+// Tokens returns a page of the tokens of a project, newest first, and how many there are in all; if userID is not
+// nil, only the tokens of that account.
 func (p People) Tokens(ctx context.Context, projectID uuid.UUID, userID *uuid.UUID,
 	page db.Page) (tokens []Token, total int, err error) {
 	const where = ` WHERE project_id = $1 AND ($2::uuid IS NULL OR user_id = $2)`

@@ -15,7 +15,7 @@ import (
 // ErrNameTaken means that another account or project has the name, or that another account's name looks like it.
 var ErrNameTaken = errors.New("the name is taken, or looks like another account's")
 
-// ErrLastAdmin means that nobody would be left who may manage accounts.
+// ErrLastAdmin means that no account that may manage accounts would be left.
 var ErrLastAdmin = errors.New("this is the last administrator")
 
 // User is a row of users.
@@ -26,9 +26,9 @@ type User struct {
 	PasswordHash *string `db:"password_hash"`
 	// IsAdmin reports that the account may do everything, in all projects.
 	IsAdmin bool `db:"is_admin"`
-	// MustChangePassword reports that another person chose the password: its owner must first choose a new one.
+	// MustChangePassword reports that another person chose the password: the owner must choose a new one first.
 	MustChangePassword bool `db:"must_change_password"`
-	// NeedsPasskey reports that the password alone does not sign the account in.
+	// NeedsPasskey reports that the password alone is not enough to sign in.
 	NeedsPasskey bool `db:"needs_passkey"`
 	// Subject is the issuer and subject of an OpenID Connect provider; nil means a local account.
 	Subject    *string    `db:"subject"`
@@ -36,7 +36,7 @@ type User struct {
 	SignedInAt *time.Time `db:"signed_in_at"`
 	CreatedAt  time.Time  `db:"created_at"`
 	UpdatedAt  time.Time  `db:"updated_at"`
-	// Passkeys is how many passkeys the account has.
+	// Passkeys is the number of the account's passkeys.
 	Passkeys int `db:"passkeys"`
 }
 
@@ -77,7 +77,7 @@ func (p People) readUser(ctx context.Context, where string, arguments ...any) (U
 	return user, nil
 }
 
-// Users returns a page of the accounts whose names contain a text, ordered by name, and their total number.
+// Users returns a page of the accounts whose names contain a text, ordered by name, and how many there are in all.
 func (p People) Users(ctx context.Context, nameContains string, page db.Page) (users []User, total int, err error) {
 	const where = ` WHERE $1 = '' OR name ILIKE $1`
 	name := pg.Containing(nameContains)
@@ -122,8 +122,8 @@ func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
 	return has, pg.Classify("look for an administrator", err)
 }
 
-// SetPassword replaces the password of a signed-in account, ends the account's other sessions, and revokes its
-// tokens except those kept.
+// SetPassword replaces the password of a signed-in account, ends the account's other sessions, and revokes its tokens
+// except the ones in kept.
 func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID, kept []uuid.UUID) error {
 	const set = `UPDATE users SET password_hash = $2, must_change_password = false, updated_at = now() WHERE id = $1`
 	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {
@@ -151,7 +151,7 @@ type Change struct {
 	IsAdmin      *bool
 }
 
-// ChangeUser makes a change to an account completely or not at all. It returns ErrLastAdmin if no account that may
+// ChangeUser applies a change to an account, completely or not at all. It returns ErrLastAdmin if no account that may
 // manage accounts would be left.
 func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) error {
 	const set = `
@@ -199,8 +199,8 @@ func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 	return len(ids), pg.Classify("lock the administrators", err)
 }
 
-// Grant applies the groups that a provider reports to an account: they decide its name, whether it is an administrator,
-// and its memberships. Memberships given by people are kept.
+// Grant applies the groups that a provider reports to an account: they decide its name, whether it is an
+// administrator, and its memberships. Memberships granted by people are kept.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
 	return p.change(ctx, "apply the provider's groups", func(tx *sqlx.Tx) error {
 		const set = `

@@ -11,10 +11,11 @@ import (
 	"wending/db/pg"
 )
 
-// ViewKind is what a saved view selects.
+// ViewKind is the kind of page that a saved view filters.
 type ViewKind string
 
-// The kinds of saved views: questions of a task's results and of its review, and tasks of the list.
+// The kinds of saved views: of the questions in a task's results, of the questions in its review, and of the tasks in
+// the list.
 const (
 	QuestionViews ViewKind = "questions"
 	TaskViews     ViewKind = "tasks"
@@ -23,13 +24,13 @@ const (
 // ViewKinds lists all kinds.
 var ViewKinds = []ViewKind{QuestionViews, TaskViews}
 
-// View is the filters and the order of a page, saved under a name for a project.
+// View holds the filters and the order of a page, saved under a name for a project.
 type View struct {
 	ID        uuid.UUID `db:"id"`
 	ProjectID uuid.UUID `db:"project_id"`
 	Kind      ViewKind  `db:"kind"`
 	Name      string    `db:"name"`
-	// Query has the page's parameters, encoded as in its address.
+	// Query holds the page's parameters, encoded as in its address.
 	Query     string    `db:"query"`
 	CreatedBy string    `db:"created_by"`
 	CreatedAt time.Time `db:"created_at"`
@@ -41,7 +42,7 @@ const readViews = `
 	FROM saved_views
 	WHERE project_id = $1`
 
-// Views returns the views of a kind of a project, ordered by name.
+// Views returns a project's views of a kind, ordered by name.
 func (p People) Views(ctx context.Context, projectID uuid.UUID, kind ViewKind) (views []View, err error) {
 	err = p.db.SelectContext(ctx, &views, readViews+` AND kind = $2 ORDER BY lower(name), id`, projectID, kind)
 	return views, pg.Classify("list the saved views", err)
@@ -54,7 +55,7 @@ func (p People) View(ctx context.Context, projectID, id uuid.UUID) (view View, e
 }
 
 // AddView stores a new view. It returns ErrNameTaken if the project has a view of this kind with the name, and a
-// db.ProjectFullError if the project has as many views as it may have.
+// db.ProjectFullError if the project has reached the cap on views.
 func (p People) AddView(ctx context.Context, view View) error {
 	const insert = `
 		INSERT INTO saved_views (id, project_id, kind, name, query, created_by)

@@ -23,7 +23,7 @@ var (
 	// ErrUnstorable means that a text contains a NUL or is not valid UTF-8: PostgreSQL can neither store nor
 	// compare such texts.
 	ErrUnstorable = errors.New("PostgreSQL cannot store this text")
-	// ErrGone means that a row refers to another row that does not exist, or no longer does.
+	// ErrGone means that a row refers to another row that does not exist or has been deleted.
 	ErrGone = errors.New("a record that it refers to is gone")
 	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again
 	// later.
@@ -62,8 +62,8 @@ func Classify(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// isConnection reports whether an error was caused by the connection, so that another attempt may succeed, and not
-// by a statement or a value that cannot be scanned.
+// isConnection reports whether an error was caused by the connection, so that another attempt may succeed, rather
+// than by a statement or by a value that cannot be scanned.
 func isConnection(err error) bool {
 	var network net.Error
 	var unconnected connectError

@@ -10,8 +10,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// open returns a connector to a server. Every part of the program connects through it: connections are abandoned
-// after an error that may have left them out of step. A nil dialer means the driver's own.
+// open returns a connector to a server. Every part of the program connects through it, because it abandons
+// connections after errors that may have left them out of sync. A nil dialer means the driver's own.
 func open(config pq.Config, dialer pq.Dialer) (driver.Connector, error) {
 	connector, err := pq.NewConnectorConfig(config)
 	if err != nil {
@@ -52,9 +52,9 @@ type driverConn interface {
 	driver.Validator
 }
 
-// guardedConn is a connection that is abandoned after an error that did not come from the server. The driver takes
-// an error message of more than 30,000 bytes, such as one that quotes a long value, for plain text and leaves the
-// rest of it unread: its next read would interpret four letters of it as a length, and allocate a gigabyte. The
+// guardedConn is a connection that is abandoned after an error that did not come from the server. The driver takes an
+// error message of more than 30,000 bytes, such as one that quotes a long value, for plain text and leaves the rest
+// of it unread: its next read would interpret four letters of the rest as a length, and allocate a gigabyte. The
 // error is returned unchanged: after driver.ErrBadConn database/sql would run the statement again, although it may
 // have taken effect.
 type guardedConn struct {
@@ -75,16 +75,15 @@ func (c *guardedConn) check(err error) error {
 		return err
 	}
 	c.abandon()
-	// A server that cannot start sends plain text where a message's four bytes of length would be: its first byte
-	// is a letter.
+	// A server that cannot start sends plain text in place of a message's four length bytes: its first byte is a
+	// letter.
 	if text, isRefusal := strings.CutPrefix(err.Error(), "pq: server error: "); isRefusal && text != "" && text[0] < ' ' {
 		return ErrLongRefusal
 	}
 	return err
 }
 
-// abandon closes the connection. The ping fails without reading, which keeps the driver from reading its
-// buffer.
+// abandon closes the connection. The ping fails without reading, which keeps the driver from using its buffer.
 func (c *guardedConn) abandon() {
 	if c.isAbandoned {
 		return

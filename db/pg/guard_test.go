@@ -116,8 +116,8 @@ func copied(ctx context.Context, tx *sqlx.Tx, values ...string) (int64, error) {
 	return result.RowsAffected()
 }
 
-// A message that the driver cannot read costs one connection and nothing else: other statements on the same pool
-// return their results, at once and without allocating a gigabyte.
+// A message that the driver cannot read costs only one connection: other statements on the same pool return their
+// results at once, without allocating a gigabyte.
 func TestALongRefusalLeavesNoConnectionOutOfStep(t *testing.T) {
 	t.Parallel()
 	pool, err := pg.Open(t.Context(), dbtest.URL(t), 3)

@@ -8,9 +8,9 @@ import (
 	"github.com/lib/pq"
 )
 
-// Listen calls notified with the payload of every notification on a channel until ctx ends. It calls notified with
-// an empty payload when listening has begun and after every reconnect, because notifications may have been missed.
-// It keeps its own connection, so url must lead to the server itself and not to a pooler.
+// Listen calls notified with the payload of every notification on a channel until ctx ends. It calls notified with an
+// empty payload when listening has begun and after every reconnect, because notifications may have been missed. It
+// keeps its own connection, so url must lead to the server itself, not to a pooler.
 func Listen(ctx context.Context, url, channel string, notified func(payload string)) error {
 	if _, err := readURL(url); err != nil {
 		return err
@@ -39,7 +39,7 @@ func Listen(ctx context.Context, url, channel string, notified func(payload stri
 			}
 			notified(payload)
 		case <-probe.C:
-			go func() { _ = listener.Ping() }() // a dead connection is detected and replaced
+			go func() { _ = listener.Ping() }() // detects and replaces a dead connection
 		}
 	}
 }

@@ -17,8 +17,8 @@ type Step struct {
 }
 
 // Migrate applies the migrations in files, and the steps between them, that have not been applied to the PostgreSQL
-// at url. Several processes may call it at once: a session lock lets one of them work. A pooler in transaction mode
-// does not keep sessions, so url must lead to the server itself.
+// at url. Several processes may call it at once: a session lock lets only one of them work at a time. A pooler in
+// transaction mode does not keep sessions, so url must lead to the server itself.
 func Migrate(ctx context.Context, url string, files fs.FS, steps ...Step) error {
 	config, err := readURL(url)
 	if err != nil {

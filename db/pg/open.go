@@ -29,8 +29,8 @@ func Open(ctx context.Context, url string, maxConnections int) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Statement and arguments travel together: half the round trips, and no prepared statement that a pooler
-	// would look for on another connection.
+	// Statement and arguments travel together: this halves the round trips, and avoids prepared statements, which a
+	// pooler might look for on another connection.
 	config.BinaryParameters = true
 	connector, err := open(config, &patientDialer{Dialer: net.Dialer{Timeout: patience, KeepAlive: patience}})
 	if err != nil {
@@ -52,7 +52,7 @@ func (p *Pool) Ping(ctx context.Context) error {
 	return Classify("ping the database", p.PingContext(ctx))
 }
 
-// readURL parses an address. Its errors never contain the address: the driver's own would, with the password.
+// readURL parses an address. Its errors never contain the address: the driver's own do, including the password.
 func readURL(url string) (pq.Config, error) {
 	if _, err := neturl.Parse(url); err != nil && strings.Contains(url, "://") {
 		return pq.Config{},
@@ -91,9 +91,9 @@ func Addresses(url string) (addresses []string) {
 // would block forever.
 const patience = 12 * time.Second
 
-// patientDialer dials connections that time out after patience. After one connection times out, connections
-// opened before it are closed on their next use: the same network fault probably affects all of them, and each
-// would otherwise wait for its own timeout.
+// patientDialer dials connections that time out after patience. After one connection times out, all connections
+// opened earlier are closed on their next use: the same network fault probably affects them, and each would otherwise
+// wait for its own timeout.
 type patientDialer struct {
 	net.Dialer
 	generation atomic.Int64
@@ -149,7 +149,7 @@ func (c *patientConnection) Write(b []byte) (int, error) {
 }
 
 // ToolEnvironment returns an address for PostgreSQL's own programs, as environment variables: arguments would show
-// the password to everybody on the machine.
+// the password to every account on the machine.
 func ToolEnvironment(url string) ([]string, error) {
 	config, err := readURL(url)
 	if err != nil {

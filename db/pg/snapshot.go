@@ -11,9 +11,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Snapshot lends one connection of the pool as a separate pool, whose statements all see the database as of the
-// first of them, and cannot change it. They run one after another: none may be sent while the rows of another are
-// being read. release returns the connection to the pool; it is also called when ctx ends.
+// Snapshot lends one connection of the pool as a separate pool, whose statements all see the database as of the first
+// one, and cannot change it. They run one after another: none may be sent while the rows of another are being read.
+// release returns the connection to the pool; it is also called when ctx ends.
 func (p *Pool) Snapshot(ctx context.Context) (snapshot *Pool, release func(), err error) {
 	const doing = "begin a snapshot"
 	conn, err := p.Conn(ctx)
@@ -34,7 +34,7 @@ func (p *Pool) Snapshot(ctx context.Context) (snapshot *Pool, release func(), er
 	release = sync.OnceFunc(func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		_, err := own.ExecContext(ending, `ROLLBACK`) // once all rows are read
+		_, err := own.ExecContext(ending, `ROLLBACK`) // called once all rows are read
 		_ = own.Close()
 		if err != nil {
 			err = driver.ErrBadConn // the connection is not reused
@@ -51,7 +51,7 @@ func (p *Pool) Snapshot(ctx context.Context) (snapshot *Pool, release func(), er
 	return &Pool{sqlx.NewDb(own, "postgres")}, release, nil
 }
 
-// loan connects, once, to the connection that was lent.
+// loan is a connector that returns the lent connection, once.
 type loan struct {
 	mu   sync.Mutex
 	conn driverConn

@@ -48,7 +48,7 @@ func TestASnapshotIsAsOfOneMoment(t *testing.T) {
 	require.Equal(t, 3, count(pool))
 	require.Zero(t, pool.Stats().InUse)
 
-	// If nobody releases a snapshot, the end of its context does.
+	// If a snapshot is not released, the end of its context releases it.
 	ctx, cancel := context.WithCancel(t.Context())
 	_, _, err = pool.Snapshot(ctx)
 	require.NoError(t, err)

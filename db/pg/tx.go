@@ -10,9 +10,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// InTx runs work in its own transaction and rolls back if work fails. doing describes the transaction in
-// errors. If this machine disappeared mid-transaction, its locks would be held for hours, so the server aborts
-// transactions that stay idle.
+// InTx runs work in its own transaction and rolls back if work fails. doing describes the transaction in errors. The
+// server aborts transactions that stay idle: otherwise, if this machine disappeared in mid-transaction, its locks
+// would be held for hours.
 func (p *Pool) InTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
 	return p.InBareTx(ctx, doing, func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SET LOCAL idle_in_transaction_session_timeout = '15s'`); err != nil {
@@ -33,7 +33,7 @@ func (p *Pool) InBareTx(ctx context.Context, doing string, work func(*sqlx.Tx) e
 		return err
 	}
 	err = tx.Commit()
-	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil { // rolled back when ctx ended
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil { // it was rolled back when ctx ended
 		err = ctx.Err()
 	}
 	return Classify(doing, err)
@@ -113,7 +113,7 @@ func EachRow[T any](ctx context.Context, db sqlx.QueryerContext, doing, query st
 }
 
 // WithLock runs work unless another process holds the advisory lock. The lock ends with the transaction, so that it
-// works behind a pooler too, or after holdFor. WithLock returns whether work ran, and the error of work.
+// also works behind a pooler, or after holdFor. WithLock returns whether work ran, and the error of work.
 func (p *Pool) WithLock(ctx context.Context, key int64, holdFor time.Duration,
 	work func() error) (ran bool, err error) {
 	const tryLock = `

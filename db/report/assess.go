@@ -15,8 +15,8 @@ import (
 	"wending/db/pg"
 )
 
-// Assessor reads answers and stores how alike they are, each in its own statement or all in its caller's
-// transaction.
+// Assessor reads answers and stores how alike they are, either with each statement on its own or with all in its
+// caller's transaction.
 type Assessor struct{ db sqlx.ExtContext }
 
 // Assessor returns an assessor that works outside of transactions.
@@ -28,26 +28,26 @@ func AssessorIn(tx *sqlx.Tx) Assessor { return Assessor{tx} }
 // Assessed is the result of assessing the answers to an item.
 type Assessed struct {
 	ItemID int64
-	// NewestRunID and Runs identify the current runs of all variants from which the result was computed.
+	// NewestRunID and Runs identify the current runs, over all variants, from which the result was computed.
 	NewestRunID int64
 	Runs        int
 	// Variants are in the order of their numbers.
 	Variants []measure.Question
 	// Differences describe how to turn answer A into each of the others.
 	Differences []measure.Difference
-	// Contents is how many answers differ in more than format; nil for a task that nobody groups answers of.
+	// Contents is how many answers differ in more than format; nil for a task whose answers are not grouped.
 	Contents *int
 }
 
-// AnsweredRun is the part of a current run that assessing its question needs.
+// AnsweredRun holds the data about a current run that assessing its question requires.
 type AnsweredRun struct {
 	ItemID    int64  `db:"item_id"`
 	ID        int64  `db:"id"`
 	Variant   int    `db:"variant"`
 	RunIndex  int    `db:"run_index"`
 	AnswerKey []byte `db:"answer_key"`
-	// Text is the answer's beginning, of the first run that gave it; nil if all answers of the item are equal and there is
-	// no standard answer to compare them with.
+	// Text is the beginning of the answer, only on the first run that gave it; nil if all answers of the item are
+	// equal and there is no standard answer to compare them with.
 	Text *string `db:"text"`
 	// StandardAnswer is the beginning of the standard answer; it is only set on the item's first run.
 	StandardAnswer string `db:"standard_answer"`
@@ -80,7 +80,7 @@ func (a Assessor) EachAnsweredRun(ctx context.Context, itemIDs []int64, limit in
 	return pg.EachRow(ctx, a.db, "read the answers", readAnswers, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
-// Whole returns the items that have all the runs that are planned.
+// Whole returns those of the items that have all their planned runs.
 func (r Report) Whole(ctx context.Context, itemIDs []int64) (whole []int64, err error) {
 	const find = `
 		SELECT i.id
@@ -121,8 +121,8 @@ const storeAssessed = `
 	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision)
 	OR q.contents IS NULL AND excluded.contents IS NOT NULL`
 
-// StoreGrouped is like Store, for a task whose answers a model groups by meaning: it also stores what follows from
-// groupings that are known already.
+// StoreGrouped is like Store, for a task whose answers a model groups by meaning: it also stores the numbers that
+// follow from existing groupings.
 func (a Assessor) StoreGrouped(ctx context.Context, assessed []Assessed) error {
 	ids := make([]int64, len(assessed))
 	for n, one := range assessed {
@@ -168,7 +168,7 @@ func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 			agreements, consensuses, similarities = append(agreements, q.Agreement), append(consensuses, q.Consensus),
 				append(similarities, q.Similarity)
 			contents = append(contents, one.Contents)
-			shared = "" // stored once for all variants
+			shared = "" // shared values are stored only with the first variant
 		}
 	}
 	_, err := a.db.ExecContext(ctx, storeAssessed, ids, variants, newest, runs, levels, pq.Array(agreements),
@@ -196,7 +196,7 @@ type Question struct {
 	Variants []VariantLikeness
 	// Differences describe how to turn answer A into each of the others.
 	Differences *string `db:"differences"`
-	// NewestRunID and Runs identify the current runs of all variants from which the assessment was computed; nil
+	// NewestRunID and Runs identify the current runs, over all variants, from which the assessment was computed; nil
 	// until there is one.
 	NewestRunID *int64 `db:"newest_run_id"`
 	Runs        *int   `db:"runs"`
@@ -208,8 +208,8 @@ type VariantLikeness struct {
 	Likeness
 }
 
-// Likeness returns the likeness of the answers of the variant with a number; its fields are nil while the item is
-// not assessed.
+// Likeness returns how alike the answers of the variant with a number are; its fields are nil while the item is not
+// assessed.
 func (q Question) Likeness(variant int) Likeness {
 	for _, one := range q.Variants {
 		if one.Variant == variant {
@@ -219,7 +219,7 @@ func (q Question) Likeness(variant int) Likeness {
 	return Likeness{}
 }
 
-// Of reports whether the assessment was computed from these current runs of the item.
+// Of reports whether the assessment was computed from the given current runs of the item.
 func (q Question) Of(runs []db.Run) bool {
 	newest := int64(0)
 	for _, run := range runs {
@@ -269,7 +269,7 @@ func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64
 	for _, row := range rows {
 		question, isThere := byID[row.ID]
 		if !isThere {
-			question = row.Question // stored with the first variant
+			question = row.Question // shared values are stored with the first variant
 		}
 		if row.Variant > 0 {
 			question.Variants = append(question.Variants, row.VariantLikeness)
@@ -298,8 +298,8 @@ func (r Report) AgainstStandard(ctx context.Context, taskID uuid.UUID) (items ma
 	return items, nil
 }
 
-// UnassessedTask returns a task that ended before all its questions were assessed, because an earlier version or an
-// internal fault ended it; uuid.Nil if there is none.
+// UnassessedTask returns a task that ended before all its questions were assessed, because of an earlier version or
+// an internal fault; uuid.Nil if there is none.
 func (r Report) UnassessedTask(ctx context.Context) (taskID uuid.UUID, err error) {
 	const find = `
 		SELECT id

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// comparedText is how many characters of two answers are compared, comparedAtOnce how many pairs of answers are in
-	// memory at once.
+	// comparedText is how many characters of each answer are compared, comparedAtOnce how many pairs of answers are
+	// in memory at once.
 	comparedText   = 100_000
 	comparedAtOnce = 32
 )
 
-// given is the first run that gave the most common answer to a question.
+// given identifies the first run that gave the most common answer to a question.
 type given struct {
 	ItemID int64  `db:"item_id"`
 	RunID  int64  `db:"id"`
@@ -49,7 +49,7 @@ func commonRun(letters string) (first int) {
 	return first
 }
 
-// commonRuns returns the runs that gave the most common answers to questions of a variant, by the items' ids.
+// commonRuns returns the runs that gave the most common answers to a variant's questions, by item id.
 func (r Report) commonRuns(ctx context.Context, questions []measure.ComparedQuestion,
 	variant int) (map[int64]given, error) {
 	const read = `
@@ -91,18 +91,18 @@ const readBetween = `
 	FROM compared_answers
 	WHERE a_item_id = ANY ($1) AND b_item_id = ANY ($2) AND a_variant = $3 AND b_variant = $4 AND revision = $5`
 
-// comparing are pairs of questions whose most common answers are being compared.
+// comparing holds pairs of questions whose most common answers are being compared.
 type comparing struct {
 	report Report
 	a, b   Side
 	pairs  []measure.Pair
-	// ofA and ofB are the runs that gave them.
+	// ofA and ofB are the runs that gave the answers.
 	ofA, ofB map[int64]given
 }
 
-// Between compares the most common answers of pairs of questions and stores the results in the pairs. Results of
-// earlier comparisons are read, with the facts if withFacts is set; the other pairs are compared and stored, for at
-// most the time within; pairs that are left over stay pending.
+// Between compares the most common answers of pairs of questions and stores the results in the pairs. It reads the
+// results of earlier comparisons, with the facts if withFacts is set. It compares the other pairs for at most the
+// duration within; pairs that are left over stay pending.
 func (r Report) Between(ctx context.Context, a, b Side, pairs []measure.Pair, withFacts bool,
 	within time.Duration) error {
 	deadline := time.Now().Add(within)
@@ -134,7 +134,7 @@ func (r Report) Between(ctx context.Context, a, b Side, pairs []measure.Pair, wi
 	return nil
 }
 
-// findEarlier looks through the 500 tasks before a launch's.
+// findEarlier searches the 500 tasks before a launch's task.
 const findEarlier = `
 	SELECT t.id AS b, e.id AS a, least(t.total_variants, e.total_variants) AS variants
 	FROM launches l
@@ -153,8 +153,8 @@ const findEarlier = `
 		LIMIT 1) e
 	WHERE l.id = $1`
 
-// Earlier returns the newest task on the same dataset that was made before a launch's task, and the variants that both
-// have, as sides to compare; none if there is no such task.
+// Earlier returns the newest task on the same dataset created before a launch's task, and the variants that both
+// have, as sides to compare; empty if there is no such task.
 func (r Report) Earlier(ctx context.Context, launchID uuid.UUID) (sides [][2]Side, err error) {
 	var found []struct {
 		A, B     uuid.UUID
@@ -171,7 +171,7 @@ func (r Report) Earlier(ctx context.Context, launchID uuid.UUID) (sides [][2]Sid
 	return sides, nil
 }
 
-// readStored takes what is known of the pairs, and returns the places of those that must be compared.
+// readStored fills in the stored results of the pairs, and returns the indexes of those that still must be compared.
 func (c *comparing) readStored(ctx context.Context, withFacts bool) (open []int, err error) {
 	var itemsA, itemsB pq.Int64Array
 	for _, pair := range c.pairs {
@@ -205,7 +205,8 @@ func (c *comparing) readStored(ctx context.Context, withFacts bool) (open []int,
 	return open, nil
 }
 
-// compare compares the answers of some pairs and stores the results; pairs that the deadline leaves out stay pending.
+// compare compares the answers of some pairs and stores the results; pairs that it does not reach before the deadline
+// stay pending.
 func (c *comparing) compare(ctx context.Context, places []int, deadline time.Time) error {
 	const read = `SELECT id, coalesce(left(response_body, $2), '') AS text FROM evaluation_runs WHERE id = ANY ($1)`
 	var ids pq.Int64Array

@@ -68,7 +68,7 @@ func (s Slicing) bind(arguments map[string]any) {
 	arguments["min_cost"], arguments["max_cost"] = s.Cost.Min, s.Cost.Max
 }
 
-// Matching returns the items of a task that match a filter, regardless of its order, by their ids.
+// Matching returns the items of a task that match a filter, by their ids; it ignores the filter's order.
 func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (map[int64]bool, error) {
 	var ids []int64
 	if err := pg.SelectNamed(ctx, r.db, &ids, `SELECT i.id FROM evaluation_items i`+filter.where(),
@@ -143,13 +143,13 @@ func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, er
 type Slices struct {
 	// Values are ordered by frequency; a nil at the end represents all remaining values.
 	Values []*string
-	// Items is how many questions have each.
+	// Items are the numbers of questions that have each of the values.
 	Items []int
-	// of is the place in Values of each item.
+	// of maps each item to the index of its value in Values.
 	of map[int64]int
 }
 
-// arrays returns the items and, for each, the place of its value.
+// arrays returns the items and, for each, the index of its value.
 func (s Slices) arrays() (items, places pq.Int64Array) {
 	for item, place := range s.of {
 		items, places = append(items, item), append(places, int64(place))

@@ -147,8 +147,8 @@ func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID, variants ...in
 	return keys, err
 }
 
-// Test tests whether each of some questions changed from one side to the other, and whether the changes that were
-// confirmed hold, and stores the outcomes in the pairs: all of them are one family of tests.
+// Test tests whether the questions of the pairs changed from one side to the other, and whether the changes that were
+// confirmed hold. It stores the outcomes in the pairs. All tests form one family.
 func (r Report) Test(ctx context.Context, a, b Side, pairs []measure.Pair) error {
 	var keys [2]map[Asked][]string
 	if !measure.AreVerdicts(pairs) {

@@ -9,11 +9,11 @@ import (
 	"wending/db/pg"
 )
 
-// Asking is what identifies the questions of a task that does not exist yet.
+// Asking identifies the questions of a task that does not exist yet.
 type Asking struct {
 	// DatasetID is the saved dataset; nil means an upload.
 	DatasetID *uuid.UUID
-	// Questions is how many there are, First and Last their texts.
+	// Questions is the number of questions, First and Last are the texts of the first and the last.
 	Questions   int
 	First, Last string
 }
@@ -35,7 +35,7 @@ const sameQuestions = `
 	ORDER BY t.created_at DESC
 	LIMIT 2`
 
-// SameQuestions returns the newest two finished tasks with these questions, the newest first.
+// SameQuestions returns the newest two finished tasks with these questions, newest first.
 func (r Report) SameQuestions(ctx context.Context, scope db.Scope, asking Asking) (ids []uuid.UUID, err error) {
 	err = r.db.SelectContext(ctx, &ids, sameQuestions, scope, asking.DatasetID, asking.Questions, asking.First,
 		asking.Last)

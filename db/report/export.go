@@ -16,7 +16,7 @@ type Row struct {
 	// Variant is the variant's number.
 	Variant int
 	Likeness
-	// Planned is how many runs of it are planned.
+	// Planned is the number of planned runs of the item in this variant.
 	Planned int
 	Runs    []Run
 }

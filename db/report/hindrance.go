@@ -15,15 +15,15 @@ type Monitor struct{ db *pg.Pool }
 // NewMonitor returns a monitor of the store's database.
 func NewMonitor(store *db.Store) Monitor { return Monitor{store.Pool()} }
 
-// Hindrance is the reason that a running task does not call its agent as fast as its own settings allow.
+// Hindrance is the reason why a running task calls its agent more slowly than its own settings allow.
 type Hindrance struct {
 	// LimitingTaskID and the name and rate that follow belong to another task at the same origin whose stricter
 	// rate limit applies to this one too; nil means that the task's own limit applies.
 	LimitingTaskID   *uuid.UUID `db:"limiting_task_id"`
 	LimitingTaskName *string    `db:"limiting_task_name"`
 	LimitingRate     *string    `db:"limiting_rate"`
-	// TasksAhead is how many tasks hold lanes or have waited longer, if this one has no lane and no worker has a
-	// free one; 0 means that it does not wait for lanes.
+	// TasksAhead is the number of tasks that hold lanes or have waited longer, if this task has no lane and no worker
+	// has a free one; 0 means that it is not waiting for lanes.
 	TasksAhead int `db:"tasks_ahead"`
 }
 

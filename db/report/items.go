@@ -32,7 +32,7 @@ func (r Report) ItemsByID(ctx context.Context, ids []int64) ([]db.Item, error) {
 
 // Filter narrows and orders a task's items; its zero value selects all of them in the order of pages.
 type Filter struct {
-	// QuestionID keeps only the item that has it.
+	// QuestionID keeps only the item with this question id.
 	QuestionID string
 	// OnlyAssessed leaves out items whose runs have not all ended.
 	OnlyAssessed bool
@@ -48,7 +48,7 @@ type Filter struct {
 	Passed             *bool
 	MinScore, MaxScore *float64
 	// Evaluator is the number of the evaluator whose verdict counts, and which must have given one; 0 means the
-	// combined verdict of all.
+	// combined verdict of all evaluators.
 	Evaluator int
 	// Unstable keeps items that a variant answered in more than one way.
 	Unstable bool
@@ -66,7 +66,7 @@ func (f Filter) judges() bool {
 	return f.Passed != nil || f.MinScore != nil || f.MaxScore != nil || f.Evaluator != 0
 }
 
-// Outcome is how runs of an item ended; fields are empty if they are unknown or the runs have no error.
+// Outcome is how runs of an item ended; its fields are empty if unknown or if the runs have no error.
 type Outcome struct {
 	ItemID       int64  `db:"item_id"`
 	FinishReason string `db:"finish_reason"`
@@ -91,7 +91,7 @@ func (r Report) Outcomes(ctx context.Context, taskID uuid.UUID, variant int) (by
 	return byItem, nil
 }
 
-// sorts maps the names of orders to their SQL.
+// sorts maps the names of orders to SQL.
 var sorts = map[string]string{
 	"question_id": "i.sort_key",
 	"agreement": `(SELECT avg(q.agreement) FROM question_statistics q
@@ -109,8 +109,8 @@ var sorts = map[string]string{
 // Sorts are the names of the orders of items.
 var Sorts = []string{"question_id", "risk", "agreement", "pass_rate", "latency"}
 
-// riskOfQuestion orders question_statistics q by what a reader should see first: contradicting facts, then
-// other differences; among equals, contradictions of the standard answer, then the lower agreement.
+// riskOfQuestion orders question_statistics q by urgency for a reader: contradicting facts, then other differences;
+// among equals, contradictions of the standard answer, then the lower agreement.
 const riskOfQuestion = `
 	4 * CASE
 		WHEN q.facts_differ = 'conflict' THEN 0
@@ -165,7 +165,7 @@ func (f Filter) where() string {
 				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
 				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
 				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score)` + isWithinBounds + `)`
-		// missing runs have none of these
+		// runs that never took place have none of these
 		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() &&
 			len(f.FinishReasons)+len(f.ErrorCodes) == 0 {
 			where += `
@@ -183,7 +183,7 @@ func (f Filter) where() string {
 	return where
 }
 
-// arguments returns the parameters of where.
+// arguments returns the parameters of the condition that where returns.
 func (f Filter) arguments(taskID uuid.UUID) map[string]any {
 	arguments := map[string]any{
 		"task": taskID, "question": f.QuestionID, "assessed": f.OnlyAssessed, "variant": f.Variant,

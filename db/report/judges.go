@@ -27,7 +27,7 @@ type JudgeNumbers struct {
 	Scale int
 }
 
-// fewestForScale is the number of rated answers needed to suspect a judge's scale.
+// fewestForScale is the minimum number of rated answers for suspecting a judge's scale.
 const fewestForScale = 5
 
 // Judges returns the numbers of a task's judges, by evaluator number. Default ratings do not count towards the

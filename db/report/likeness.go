@@ -10,7 +10,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Likeness is how alike the answers to an item are; cards, exports, the API and comparisons all use it. Its fields
+// Likeness describes how alike the answers to an item are, for cards, exports, the API and comparisons. Its fields
 // are nil while the item is not assessed.
 type Likeness struct {
 	Level      *measure.Level `db:"level"`
@@ -27,8 +27,8 @@ type Likeness struct {
 	meaning.Known
 }
 
-// Novelty returns the estimated chance that one more run says something new: by meaning, if that is known. It is nil
-// while the item is not assessed.
+// Novelty returns the estimated chance that one more run says something new: by meaning if the groups are known. It
+// is nil while the item is not assessed.
 func (l Likeness) Novelty() *float64 {
 	if letters := cmp.Or(l.MeaningLetters, l.Letters); letters != nil {
 		return measure.Novelty(*letters)
@@ -57,7 +57,7 @@ func (f *ExpectedFacts) Scan(column any) error { return scanList(column, f) }
 // scanList reads a list of facts from a column of JSON, which may be null.
 func scanList(column, list any) error {
 	if column == nil {
-		return nil // each row needs a list of its own
+		return nil // each row needs its own list
 	}
 	text, ok := column.([]byte)
 	if !ok {

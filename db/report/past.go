@@ -8,15 +8,16 @@ import (
 	"wending/db/pg"
 )
 
-// Past is the average latency, tokens and cost of the last runs of a saved target; fields are nil if no run reports
-// them.
+// Past holds the average latency, tokens and cost of the most recent runs of a saved target; a field is nil if no run
+// reports it.
 type Past struct {
 	LatencyMS    *float64 `db:"latency_ms"`
 	InputTokens  *float64 `db:"input_tokens"`
 	OutputTokens *float64 `db:"output_tokens"`
 }
 
-// Past returns the means over the last successful runs of a saved model or agent, in the newest tasks that use it.
+// Past returns the means over the most recent successful runs of a saved model or agent, in the newest tasks that use
+// it.
 func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT avg(latency_ms) AS latency_ms, avg(input_tokens) AS input_tokens, avg(output_tokens) AS output_tokens
@@ -46,7 +47,7 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	return past, pg.Classify("read the usage of runs", err)
 }
 
-// PastOfJudge returns the means, per vote, over the last evaluations by judges that use a saved model.
+// PastOfJudge returns the means, per vote, over the most recent evaluations by judges that use a saved model.
 func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT avg(latency_ms / votes) AS latency_ms, avg(input_tokens / votes) AS input_tokens,

@@ -119,8 +119,8 @@ const countOutcomes = `
 	LEFT JOIN counts c USING (bar)
 	ORDER BY bar`
 
-// OutcomeBars returns how many runs of the task's newest launch ended – or, if it only ran judges, how many answers
-// they rated – over time: in at most maxBars bars of whole seconds, starting at its first call. It returns none if
+// OutcomeBars returns, over time, how many runs of the task's newest launch ended or, if it only ran judges, how many
+// answers they rated: in at most maxBars bars of whole seconds, starting at its first call. It returns none if
 // nothing has ended.
 func (m Monitor) OutcomeBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	var bars []Bar

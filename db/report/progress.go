@@ -130,7 +130,7 @@ func (m Monitor) TaskProgress(ctx context.Context, taskID uuid.UUID) (progress P
 
 // ListenForChanges calls changed with the id of every task whose state changes, in any process, until ctx ends. It
 // calls changed with uuid.Nil when listening has begun and after every reconnect, because changes may have been
-// missed. url must lead to the server itself and not to a pooler.
+// missed. url must lead to the server itself, not to a pooler.
 func ListenForChanges(ctx context.Context, url string, changed func(taskID uuid.UUID)) error {
 	return pg.Listen(ctx, url, db.ChangesChannel, func(payload string) {
 		id, _ := uuid.Parse(payload) // uuid.Nil if the payload is empty

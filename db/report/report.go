@@ -22,7 +22,7 @@ type Report struct{ db *pg.Pool }
 // New returns a Report that reads through a store's connections.
 func New(store *db.Store) Report { return Report{store.Pool()} }
 
-// Summary holds the data about one item that the overview of all questions, filters and orders need.
+// Summary holds the data about one item that the overview, filters and orders of all questions need.
 type Summary struct {
 	ID         int64  `db:"id"`
 	QuestionID string `db:"question_id"`
@@ -35,12 +35,12 @@ type Summary struct {
 	// Answers is how many different answers the successful current runs gave: with several variants, the
 	// highest count of any variant.
 	Answers int `db:"answers"`
-	// Runs is how many current runs there are: fewer than Planned if the task was stopped.
+	// Runs is the number of current runs, which is less than Planned if the task was stopped.
 	Runs    int `db:"runs"`
 	Planned int `db:"planned"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
-	// Judged is how many current runs have a verdict of every evaluator, Passes how many of them passed.
+	// Judged is how many current runs have a verdict from every evaluator, Passes how many of those passed.
 	Judged int `db:"judged"`
 	Passes int `db:"passes"`
 	// Score is the mean of the runs' scores; nil if no run has a score.
@@ -58,24 +58,24 @@ type Summary struct {
 	// answer contradicts the standard answer on a fact.
 	IsSame         bool `db:"is_same"`
 	IsContradicted bool `db:"is_contradicted"`
-	// Meanings is how many groups of answers say the same: with several variants, the highest count of any; nil while that
-	// is not known. IsUnsure reports that the group of an answer is not certain, or that the model gave no usable
-	// grouping.
+	// Meanings is the number of groups that the answers form by meaning: with several variants, the highest of any
+	// variant; nil while it is unknown. IsUnsure reports that the group of an answer is not certain, or that the
+	// model gave no usable grouping.
 	Meanings *int `db:"meanings"`
 	IsUnsure bool `db:"is_unsure"`
-	// Risk orders items by urgency for a reader, the least urgent first; nil while the item is not assessed.
+	// Risk orders items by urgency for a reader, least urgent first; nil while the item is not assessed.
 	Risk *float64 `db:"risk"`
 	// LatencyMS is the mean of the successful current runs, nil if there are none; Bytes is the length of the
 	// longest answer. Both are set only if measures are requested.
 	LatencyMS *float64 `db:"latency_ms"`
 	Bytes     int      `db:"bytes"`
-	// Matches reports whether the item matches the text that was searched for.
+	// Matches reports whether the item matches the search text.
 	Matches bool `db:"matches"`
 	// IsAssessed reports that Level, Agreement and Letters are known; Answers always is.
 	IsAssessed bool `db:"is_assessed"`
 }
 
-// IsSettled reports whether the item's most common answer is settled in every variant, with a confidence.
+// IsSettled reports whether the item's most common answer is settled in every variant, at the given confidence.
 func (s Summary) IsSettled(confidence float64) bool {
 	for letters := range strings.FieldsSeq(*s.AllLetters) {
 		if first, second := measure.Votes(letters); !measure.IsSettled(first, second, confidence) {
@@ -85,11 +85,11 @@ func (s Summary) IsSettled(confidence float64) bool {
 	return true
 }
 
-// IsUnstable reports whether the item was answered in more than one way.
+// IsUnstable reports whether the item got more than one answer.
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
 // Two sets of columns: data about an item's runs that is available without reading their rows, and data that is not.
-// The length of a text is available without reading the text.
+// The length of a text can be read without the text.
 const (
 	countRuns     = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
 	countVerdicts = `, count(passed) FILTER (WHERE run_index <= runs_per_item) AS judged,
@@ -99,8 +99,8 @@ const (
 		max(octet_length(response_body)) AS bytes`
 )
 
-// summariseItems reads the summaries of a task's items with the available data about their runs, and searches for a
-// text.
+// summariseItems reads the summaries of a task's items with the available data about their runs, and searches them
+// for a text.
 func summariseItems(isJudged, withMeasures bool, like string) string {
 	known, measures := "", ""
 	if withMeasures {
@@ -151,14 +151,14 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	ORDER BY i.sort_key`
 }
 
-// Summaries returns a summary of each of the task's items, in the order of pages and exports, based on the runs
-// of one variant, or of all if variant is 0. An item matches if its question_id, question, standard answer,
+// Summaries returns a summary of each of the task's items, in the order of pages and exports, based on the runs of
+// one variant, or of all variants if variant is 0. An item matches if its question_id, question, standard answer,
 // another of its columns or the beginning of one of its answers contains text, ignoring case. It returns
 // ErrSearchTooSlow if that takes longer than searchTime.
 func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string,
 	withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"
-	if strings.ToLower(text) == strings.ToUpper(text) { // Chinese has no case, and case-sensitive search is twice as fast
+	if strings.ToLower(text) == strings.ToUpper(text) { // Chinese has no case; case-sensitive search is twice as fast
 		like = "LIKE"
 	}
 	var summaries []Summary
@@ -234,7 +234,7 @@ var ErrSearchTooSlow = errors.New("the search took too long")
 // Retry is the progress of an item's runs in the task's active launch.
 type Retry struct {
 	ItemID int64 `db:"item_id"`
-	// Done of Total runs have ended; Total is 0 while the launch waits for its start.
+	// Done of Total runs have ended; Total is 0 while the launch waits to start.
 	Done  int `db:"done"`
 	Total int `db:"total"`
 }

@@ -7,7 +7,7 @@ import (
 	"wending/db/pg"
 )
 
-// Score is an evaluator's score of a current run.
+// Score is an evaluator's score for a current run.
 type Score struct {
 	Variant int
 	ItemID  int64  `db:"item_id"`

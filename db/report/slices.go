@@ -14,21 +14,21 @@ import (
 	"wending/db/pg"
 )
 
-// Numbers are the numbers of a task: of each variant as a whole, and of each value of a column.
+// Numbers holds the statistics of a task: of each variant as a whole, and for each value of a column.
 type Numbers struct {
 	Variants []VariantStatistics
-	// Levels and FactsDiffer count questions, and Passes are what evaluators say, by the variants' numbers; Passes is nil
-	// without evaluators.
+	// Levels and FactsDiffer count questions, and Passes are the statistics of the evaluators' verdicts, all by
+	// variant number; Passes is nil without evaluators.
 	Levels, FactsDiffer map[int]map[string]int
 	Passes              map[int]measure.Statistics
 	Slices              []Slice
 }
 
-// Slice holds the numbers of the questions with one value in a column.
+// Slice holds the statistics of the questions with one value in a column.
 type Slice struct {
-	// Value is nil for all values but the SliceMost most frequent.
+	// Value is nil for the slice of all values beyond the SliceMost most frequent ones.
 	Value *string
-	// Items is how many questions have it.
+	// Items is the number of questions in the slice.
 	Items    int
 	Variants []SliceVariant
 }
@@ -45,13 +45,13 @@ type SliceVariant struct {
 	Answered measure.Interval
 }
 
-// whole is the place of the slice that has all questions.
+// whole is the index of the slice that contains all questions.
 const whole = -1
 
-// readSliceStatistics returns the numbers of each variant over each slice and over all questions. It reads the runs of
-// the task $1 once, grouped by the slices $3 of the items $2; the groups are summed up to the whole. Percentiles, and
-// what intervals need of each question, follow from the numbers of the runs, which are collected in arrays in the same
-// order; -1 stands for an unknown one. Scores are collected if $4 is true, with default ratings if $5 is true.
+// readSliceStatistics returns the numbers of each variant over each slice and over all questions. It reads the runs
+// of the task $1 once, grouped by the slices $3 of the items $2; the whole is the sum of the groups. Percentiles and
+// intervals are computed later from the runs' numbers, which are collected in arrays in the same order; -1 stands for
+// an unknown one. Scores are collected if $4 is true, with default ratings if $5 is true.
 const readSliceStatistics = `
 	WITH sliced AS MATERIALIZED (
 		SELECT s.item_id, s.slice, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
@@ -142,7 +142,7 @@ const readSliceStatistics = `
 const unknownPercentiles = `NULL::float8 AS latency_p50_ms, NULL::float8 AS latency_p90_ms, NULL::float8 AS latency_p99_ms,
 			NULL::float8 AS first_token_p50_ms, NULL::float8 AS tokens_per_second, NULL::float8 AS longest_silence_p50_ms`
 
-// integers are an array of integers without NULLs; a NULL array is empty.
+// integers is an array of integers without NULLs; a NULL array is empty.
 type integers []int64
 
 // Scan implements sql.Scanner.
@@ -177,19 +177,19 @@ type collected struct {
 	ofRuns
 }
 
-// ofRuns are numbers of runs, in the same order; -1 stands for an unknown one.
+// ofRuns holds numbers of runs, in the same order; -1 stands for an unknown one.
 type ofRuns struct {
 	Items integers `db:"run_items"`
 	// Verdicts are 3 for a run that passed, 2 for one that did not, and 0 for one that was not judged; -1 for a run
 	// beyond runs_per_item, which does not count.
 	Verdicts integers `db:"run_verdicts"`
-	// Latencies are known of runs with an answer.
+	// Latencies are known for runs with an answer.
 	Latencies   integers `db:"run_latencies"`
 	FirstTokens integers `db:"run_first_tokens"`
 	// Tokens are the tokens of the answer, without reasoning.
 	Tokens   integers `db:"run_tokens"`
 	Silences integers `db:"run_silences"`
-	// Scores are empty if they were not asked for; NaN stands for an unknown one.
+	// Scores are empty if they were not requested; NaN stands for an unknown score.
 	Scores pq.Float64Array `db:"run_scores"`
 }
 
@@ -276,13 +276,13 @@ func (o ofRuns) verdicts(runsPerItem int) (said, answered variantVerdicts) {
 
 // ComparedSlice is a comparison of the questions with one value in a column of the second task's dataset.
 type ComparedSlice struct {
-	// Value is nil for all values but the SliceMost most frequent.
+	// Value is nil for the slice of all values beyond the SliceMost most frequent ones.
 	Value *string
 	measure.Comparison
 }
 
-// CompareBy returns the comparison of each value of a column of the second task's dataset, which is named by its place,
-// 1-based. Values of questions that the first task does not have are left out.
+// CompareBy returns the comparison of each value of a column of the second task's dataset, given by its 1-based
+// place. Values that occur only in questions missing from the first task are left out.
 func (r Report) CompareBy(ctx context.Context, second db.Task, place int,
 	c measure.Comparison) (compared []ComparedSlice, err error) {
 	values, err := r.Slices(ctx, second.ID, place)
@@ -302,8 +302,8 @@ func (r Report) CompareBy(ctx context.Context, second db.Task, place int,
 	return compared, nil
 }
 
-// NumbersBy returns the numbers of a task as a whole and of each value of a column, which is named by its place,
-// 1-based. Default ratings of judges count if withDefaults is true.
+// NumbersBy returns the numbers of a task as a whole and for each value of a column, given by its 1-based place.
+// Default ratings of judges count if withDefaults is true.
 func (r Report) NumbersBy(ctx context.Context, task db.Task, place int,
 	withDefaults bool) (numbers Numbers, err error) {
 	values, err := r.Slices(ctx, task.ID, place)
@@ -384,7 +384,7 @@ func (s Slices) clusters(all map[int64]string, slice int) map[int64]string {
 	return own
 }
 
-// itemErrors is how many evaluations of an item's answers failed or have a default rating.
+// itemErrors counts the evaluations of an item's answers that failed or have a default rating.
 type itemErrors struct {
 	Variant, Errors, Defaults int
 	ItemID                    int64 `db:"item_id"`
@@ -405,7 +405,7 @@ func (r Report) evaluationErrors(ctx context.Context, task db.Task) (errors []it
 	return errors, pg.Classify("count the evaluations with errors", err)
 }
 
-// addLevels adds how many questions have each level, and of how many the facts differ how.
+// addLevels adds the number of questions at each level, and the number for each way in which facts differ.
 func (r Report) addLevels(ctx context.Context, values Slices, numbers *Numbers) error {
 	const read = `
 		SELECT s.slice, q.variant, q.level, coalesce(q.facts_differ, '') AS facts_differ, count(*) AS count

@@ -11,8 +11,8 @@ import (
 // ItemState is the progress of a question's runs.
 type ItemState string
 
-// The states of a question. DONE and FAILED have all their runs recorded, FAILED at least one without an answer; of
-// a RUNNING one a call is under way; all others are WAITING.
+// The states of a question. DONE and FAILED have all their runs recorded, FAILED at least one without an answer; a
+// RUNNING question has a call in progress; all others are WAITING.
 const (
 	ItemWaiting ItemState = "waiting"
 	ItemRunning ItemState = "running"
@@ -24,9 +24,9 @@ const (
 var ItemStates = []ItemState{ItemWaiting, ItemRunning, ItemDone, ItemFailed}
 
 // itemStates begins a statement on "item": every question of the task $1 with its state, from the first second of its
-// first launch on. It reads mainly narrow tables, and reads runs for only a few questions: for questions that may have
-// failed and, until they are assessed, for questions that no launch is asking. A turn is open while its conversation
-// has not reached it, because a unit begins with the turn of its own question.
+// first launch on. It reads mainly narrow tables; it reads runs only for questions that may have failed and, until
+// they are assessed, for questions that no launch is asking. A turn is open while its conversation has not reached
+// it, because a unit begins with the turn of its own question.
 const itemStates = `
 	WITH asked AS ( -- the units of the active launch, by the question they begin with and how far they are
 		SELECT u.item_id, u.turns_done, count(*) FILTER (WHERE u.state <> 'DONE') AS open,
@@ -88,7 +88,7 @@ const boardLetters = "wrdf"
 // Len returns the number of questions.
 func (b Board) Len() int { return len(b.letters) }
 
-// State returns the state of the question with a number, from 1 to Len.
+// State returns the state of the question with the given number, from 1 to Len.
 func (b Board) State(number int) ItemState {
 	for n := range boardLetters {
 		if boardLetters[n] == b.letters[number-1] {
@@ -107,7 +107,7 @@ func (b Board) Counts() map[ItemState]int {
 	return counts
 }
 
-// Board returns the states of all questions of a task, by their numbers.
+// Board returns the states of all questions of a task, by question number.
 func (m Monitor) Board(ctx context.Context, task db.Task) (board Board, err error) {
 	const read = itemStates + `
 		SELECT coalesce(string_agg(left(state, 1), '' ORDER BY number), '') FROM item`
@@ -123,16 +123,16 @@ type ItemProgress struct {
 	Question   string    `db:"question"`
 	State      ItemState `db:"state"`
 	RunsDone   int       `db:"runs_done"`
-	// RunsExpected is how many runs of it are planned so far.
+	// RunsExpected is the number of runs planned for the question so far.
 	RunsExpected int `db:"runs_expected"`
-	// RunningSince is when the oldest of its calls under way was claimed; nil if there is none.
+	// RunningSince is when the oldest of its calls in progress was claimed; nil if there is none.
 	RunningSince *time.Time `db:"running_since"`
 }
 
 // ItemFilter selects questions; its zero value selects all.
 type ItemFilter struct {
 	State ItemState
-	// Query is looked for in their ids and texts, ignoring case.
+	// Query is searched for in the questions' ids and texts, ignoring case.
 	Query string
 }
 

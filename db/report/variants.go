@@ -61,8 +61,8 @@ type VariantStatistics struct {
 	Currency        *string `db:"currency" json:"currency" example:"USD"`
 	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" doc:"Number of runs that cost sums up" example:"500"`
 
-	// Settled is how many questions are settled, SettledAfter how many of them by their number of runs; nil unless
-	// the task is adaptive.
+	// Settled is how many questions are settled, SettledAfter how many are settled after each number of runs; nil
+	// unless the task is adaptive.
 	Settled      *int        `db:"-" json:"settled,omitempty" doc:"Number of questions whose most common answer is settled; absent unless the task is adaptive" example:"97"`
 	SettledAfter map[int]int `db:"-" json:"settled_after,omitempty" doc:"Number of settled questions by the number of runs it took; absent unless the task is adaptive"`
 }
@@ -159,7 +159,7 @@ const readVariantStatistics = `
 	WHERE t.id = $1
 	ORDER BY v.number`
 
-// VariantStatistics returns the numbers of each variant of a task, in their order.
+// VariantStatistics returns the statistics of each variant of a task, in variant order.
 func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (variants []VariantStatistics, err error) {
 	err = r.db.InTx(ctx, "compute the variants' statistics", func(tx *sqlx.Tx) error {
 		err := tx.SelectContext(ctx, &variants, readVariantStatistics, taskID)
@@ -256,7 +256,7 @@ type levelCount struct {
 	Count       int
 }
 
-// byVariant sums counts up, by the variants' numbers.
+// byVariant sums up counts by variant number.
 func byVariant(counts []levelCount) (levels, differ map[int]map[string]int) {
 	levels, differ = map[int]map[string]int{}, map[int]map[string]int{}
 	for _, one := range counts {
@@ -271,8 +271,8 @@ func byVariant(counts []levelCount) (levels, differ map[int]map[string]int) {
 	return levels, differ
 }
 
-// LevelsOfItems returns the level of each question for a variant, in the order of their numbers; empty where it is not
-// known yet.
+// LevelsOfItems returns the level of each question for a variant, in the order of the questions' numbers; empty where
+// it is unknown.
 func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID, variant int) (levels []measure.Level, err error) {
 	const read = `
 		SELECT coalesce(q.level, '')

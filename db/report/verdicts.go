@@ -15,16 +15,17 @@ import (
 
 // variantVerdicts are the evaluators' verdicts on one variant.
 type variantVerdicts struct {
-	// questions are the questions that have runs, by their items.
+	// questions holds the questions that have runs, by item id.
 	questions map[int64]measure.Judged
-	// errors is how many evaluations ended with an error, defaults how many of them have default ratings.
+	// errors is the number of evaluations that ended with an error, defaults the number of these that have default
+	// ratings.
 	errors, defaults int
-	// ratings are the mean ratings of questions, by the dimensions.
+	// ratings are the mean ratings of questions, by dimension.
 	ratings map[string]*measure.Sample
 }
 
-// isCounted is the condition for runs r of the task $1 that numbers are computed from: each question's first ones, of
-// all questions equally many. Further runs of questions that are not settled would bias all of them.
+// isCounted is the condition for the runs r of the task $1 from which numbers are computed: the same number of first
+// runs of every question. Additional runs of questions that are not settled would bias the numbers.
 const isCounted = `r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)`
 
 // PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant number.
@@ -105,7 +106,7 @@ func (r Report) clusters(ctx context.Context, task db.Task) (map[int64]string, e
 	return clusters, nil
 }
 
-// addRatings adds a judge's mean ratings of questions, by the dimensions.
+// addRatings adds a judge's mean ratings of questions, by dimension.
 func (r Report) addRatings(
 	ctx context.Context, taskID uuid.UUID, evaluator int, withDefaults bool, clusters map[int64]string,
 	verdicts map[int]variantVerdicts,

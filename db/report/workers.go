@@ -17,7 +17,8 @@ type Worker struct {
 	ProcessID int       `db:"process_id"`
 	Lanes     int       `db:"lanes"`
 	BusyLanes int       `db:"busy_lanes"`
-	// Units is how many units the worker holds: calls in flight or about to begin, and results being stored.
+	// Units is the number of units that the worker holds: calls in flight or about to begin, and results being
+	// stored.
 	Units     int       `db:"units"`
 	StartedAt time.Time `db:"started_at"`
 	// SilentSeconds is the time since the last heartbeat, by the database's clock.
@@ -25,14 +26,14 @@ type Worker struct {
 	IsAlive       bool    `db:"is_alive"`
 }
 
-// Lanes returns how many calls the living workers together make at once.
+// Lanes returns how many calls all living workers together make at once.
 func (m Monitor) Lanes(ctx context.Context) (lanes int, err error) {
 	const sum = `SELECT coalesce(sum(lanes), 0) FROM workers WHERE beat_at > now() - $1 * interval '1 second'`
 	err = m.db.GetContext(ctx, &lanes, sum, db.WorkerDeadAfter.Seconds())
 	return lanes, pg.Classify("count the lanes", err)
 }
 
-// Workers returns every worker that has not left, the living ones first.
+// Workers returns every worker that has not left, living ones first.
 func (m Monitor) Workers(ctx context.Context) ([]Worker, error) {
 	const query = `
 		SELECT w.id, w.host, w.process_id, w.lanes, w.started_at,

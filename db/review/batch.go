@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// Batch is a set of verdicts that were given, or taken over from an earlier task, together.
+// Batch is a set of verdicts that were given together, or taken over together from an earlier task.
 type Batch struct {
 	ID uuid.UUID `db:"batch"`
 	// Reviewer is the name of the person who gave the verdicts or took them over.
@@ -49,8 +49,8 @@ func lockTask(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (variants int,
 	return variants, pg.Classify("lock the task", err)
 }
 
-// PassAll passes questions of a task for all its variants, as one batch. Verdicts that the reviewer has given in
-// the meantime stay. It returns how many questions were passed.
+// PassAll passes questions of a task for all its variants, as one batch. Verdicts given by the reviewer in the
+// meantime stay. It returns how many questions were passed.
 func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
 	items []int64) (passed int, err error) {
 	const (
@@ -98,8 +98,8 @@ func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
 	return passed, err
 }
 
-// WithdrawBatch withdraws the verdicts of a reviewer's batch that are still current, and returns on how many
-// questions. It returns db.ErrNotFound if there are none.
+// WithdrawBatch withdraws the verdicts of a reviewer's batch that are still current, and returns the number of
+// questions concerned. It returns db.ErrNotFound if there are none.
 func (r Reviews) WithdrawBatch(ctx context.Context, taskID, batch uuid.UUID,
 	reviewer string) (withdrawn int, err error) {
 	const (
@@ -141,7 +141,7 @@ func (r Reviews) WithdrawBatch(ctx context.Context, taskID, batch uuid.UUID,
 // CarriedPair is a question of an earlier task, and the same question of a later one.
 type CarriedPair struct{ From, To int64 }
 
-// Carried are verdicts to take over from a variant of an earlier task.
+// Carried selects verdicts to take over from a variant of an earlier task.
 type Carried struct {
 	// TaskID is the later task, Variant its variant.
 	TaskID  uuid.UUID
@@ -149,15 +149,15 @@ type Carried struct {
 	// From is the earlier task, FromVariant its variant.
 	From        uuid.UUID
 	FromVariant int
-	// Pairs are the items of the questions.
+	// Pairs are the questions' items in both tasks.
 	Pairs []CarriedPair
-	// By is who takes them over.
+	// By is the name of the person who takes them over.
 	By string
 }
 
 const (
-	// What is taken over: verdicts that stand, on answers that were not replaced since, of questions that nobody has
-	// judged here.
+	// Verdicts to take over: current ones, on answers that have not been replaced since, of questions without a
+	// verdict here.
 	findCarried = `
 		WITH found AS (
 			SELECT w.to_item AS item_id, v.reviewer, v.verdict, v.reasons, v.note
@@ -187,9 +187,9 @@ const (
 		WHERE i.id = $1`
 )
 
-// Carry takes the verdicts of people on questions as a whole over to a later task, as one batch: each stays its
-// reviewer's. A question on which somebody has a verdict there keeps it. It returns the batch, with on how many
-// questions verdicts were taken over.
+// Carry copies people's verdicts on questions as a whole to a later task, as one batch; each keeps its reviewer.
+// Questions that already have a verdict there are skipped. It returns the batch, with the number of questions whose
+// verdicts were taken over.
 func (r Reviews) Carry(ctx context.Context, c Carried) (batch Batch, err error) {
 	const lock = `SELECT id FROM evaluation_items WHERE task_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE`
 	var from, to pq.Int64Array

@@ -9,8 +9,8 @@ import (
 	"wending/db/pg"
 )
 
-// ReasonsOf returns the reasons that verdicts on a task may have: the common ones, its project's own, and reasons
-// already used in the task although the project has since removed them.
+// ReasonsOf returns the reasons that verdicts on a task may have: the common ones, its project's own, and those used
+// in the task that the project has since removed.
 func (r Reviews) ReasonsOf(ctx context.Context, taskID uuid.UUID) ([]string, error) {
 	const read = `
 		SELECT own.reason

@@ -1,4 +1,4 @@
-// Package review stores people's verdicts on questions and answers, and who signed off a report.
+// Package review stores people's verdicts on questions and answers, and the sign-offs of reports.
 package review
 
 import (
@@ -69,8 +69,8 @@ type Review struct {
 	// IsOutdated reports that a judged run has since been replaced.
 	IsOutdated bool      `db:"is_outdated"`
 	CreatedAt  time.Time `db:"created_at"`
-	// CarriedBy is who took the verdict over from an earlier task, CarriedFrom; both are nil for a verdict that was given
-	// here.
+	// CarriedBy is the name of the person who took the verdict over from an earlier task, CarriedFrom; both are nil
+	// for a verdict that was given here.
 	CarriedBy   *string    `db:"carried_by"`
 	CarriedFrom *uuid.UUID `db:"carried_from"`
 }
@@ -86,7 +86,7 @@ func (e *ConflictError) Error() string { return "the review has another version"
 // Reviews stores the reviews of tasks.
 type Reviews struct{ db *pg.Pool }
 
-// New returns the reviews in a store's database.
+// New returns the Reviews of a store.
 func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 
 // judged selects the newest current run that a review is about: of the item, or the one with a run_index.
@@ -131,7 +131,7 @@ func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Op
 // reasons returns an opinion's reasons as they are stored: an empty list if there are none.
 func (o Opinion) reasons() pq.StringArray { return append(pq.StringArray{}, o.Reasons...) }
 
-// Withdraw withdraws a review. Its version counts as seen by the author of the next one.
+// Withdraw withdraws a review. The author of the next review is assumed to have seen its version.
 func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, version int) error {
 	return r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
 		const insert = `
@@ -146,7 +146,7 @@ func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, ve
 	})
 }
 
-// change stores the next version of a review if the present one is version. Only one change is made at a time.
+// change stores the next version of a review if the current one is version. Changes are made one at a time.
 func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int,
 	store func(tx *sqlx.Tx, item int64, current *stored) error) error {
 	const lock = `
@@ -217,8 +217,8 @@ func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string,
 	return reviews, pg.Classify("list the reviews", err)
 }
 
-// Withdrawn returns the reviews of a task that were withdrawn. Their versions count as seen by the authors of the
-// next ones.
+// Withdrawn returns the reviews of a task that were withdrawn. The authors of the next reviews are assumed to have
+// seen their versions.
 func (r Reviews) Withdrawn(ctx context.Context, taskID uuid.UUID) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, "", "", true)
 	return reviews, pg.Classify("list the withdrawn reviews", err)
@@ -250,10 +250,11 @@ type SignOff struct {
 	Passed   int    `db:"passed"`
 	Failed   int    `db:"failed"`
 	Unsure   int    `db:"unsure"`
-	// Open is how many questions nobody had judged; nil for sign-offs of earlier versions, which did not record it.
+	// Open is the number of questions without a verdict; nil for sign-offs of earlier versions, which did not record
+	// it.
 	Open      *int      `db:"open_questions"`
 	CreatedAt time.Time `db:"created_at"`
-	// IsChanged reports that verdicts have changed since.
+	// IsChanged reports that verdicts have changed since the sign-off.
 	IsChanged bool `db:"is_changed"`
 }
 
@@ -272,7 +273,7 @@ func (r Reviews) SignOff(ctx context.Context, taskID uuid.UUID, reviewer, note s
 	return signed, pg.Classify("sign off the report", err)
 }
 
-// Open returns how many questions of a task nobody has judged.
+// Open returns the number of a task's questions without a verdict.
 func (r Reviews) Open(ctx context.Context, taskID uuid.UUID) (count int, err error) {
 	const read = `
 		SELECT count(*)
@@ -284,16 +285,17 @@ func (r Reviews) Open(ctx context.Context, taskID uuid.UUID) (count int, err err
 	return count, pg.Classify("count the open questions", err)
 }
 
-// Presence is how far the review of a task is, as a reviewer sees it who watches what others do.
+// Presence describes the progress of a task's review, for one reviewer who watches the others.
 type Presence struct {
-	// Judged is how many questions have a verdict.
+	// Judged is the number of questions that have a verdict.
 	Judged int `db:"judged"`
-	// Latest grows with each verdict that others give, change or withdraw; By gave the newest one, empty means nobody.
+	// Latest grows with each verdict that others give, change or withdraw; By is the reviewer of the newest one,
+	// empty if there is none.
 	Latest int64  `db:"latest"`
 	By     string `db:"by"`
 }
 
-// Presence reads how far the review of a task is; others are all but reviewer.
+// Presence reads the progress of the review of a task; the others are all reviewers but the given one.
 func (r Reviews) Presence(ctx context.Context, taskID uuid.UUID, reviewer string) (seen Presence, err error) {
 	const read = `
 		SELECT count(DISTINCT v.item_id) FILTER (WHERE v.is_current AND NOT v.is_withdrawn AND v.run_index IS NULL) AS judged,
@@ -306,14 +308,14 @@ func (r Reviews) Presence(ctx context.Context, taskID uuid.UUID, reviewer string
 	return seen, pg.Classify("read how far the review is", err)
 }
 
-// Change is a current review, or its withdrawal, of an item.
+// Change is a current review of an item, or its withdrawal.
 type Change struct {
 	Version
 	ItemID int64 `db:"item_id"`
 }
 
-// Since returns the reviews that others than reviewer gave, changed or withdrew since a Presence whose Latest was
-// after, oldest first and at most most of them.
+// Since returns the reviews that reviewers other than the given one gave, changed or withdrew after a Presence with
+// Latest equal to after, oldest first and at most most of them.
 func (r Reviews) Since(ctx context.Context, taskID uuid.UUID, reviewer string, after int64,
 	most int) (changes []Change, err error) {
 	const list = `

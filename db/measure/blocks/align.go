@@ -21,7 +21,7 @@ type Answer struct {
 
 // Term is an answer's wording of one such fact; it is marked as a whole.
 type Term struct {
-	// Fact is the number of the fact: terms with the same number state the same fact.
+	// Fact is the number of the fact: terms with equal numbers are about the same fact.
 	Fact int
 	// Text is the term as it is written in the answer.
 	Text string
@@ -53,7 +53,7 @@ type Piece struct {
 type Other struct {
 	// Answers are the indexes of these answers in the list passed to Align.
 	Answers []int
-	// Text is the block; empty if the answers have none here.
+	// Text is the block; empty if these answers have none here.
 	Text   string
 	Degree Degree
 	// IsReworded reports that the block states the same facts in other words: only facts are marked.
@@ -70,7 +70,7 @@ type Unit struct {
 	Text string
 	// Head is the head of the table that a Row belongs to; empty if the row is itself the head.
 	Head string
-	// Sharing are the answers that have the block too, except perhaps in another form.
+	// Sharing are the answers that also have the block, except perhaps in another form.
 	Sharing []int
 	Others  []Other
 	// Degree is the greatest degree among Others.
@@ -98,7 +98,7 @@ type Reading struct {
 // apartBelow is the likeness below which marks would cover the whole answer.
 const apartBelow = 0.5
 
-// likeEnough is the minimum likeness of two blocks at the same place to be paired, likeElsewhere the minimum for
+// likeEnough is the minimum likeness of two blocks at the same place to be paired, likeElsewhere is the minimum for
 // blocks at different places.
 const (
 	likeEnough    = 0.4
@@ -140,8 +140,8 @@ func Align(answers []Answer) *Reading {
 	return r
 }
 
-// pair finds the block of other that corresponds to each block of base; -1 if there is none. If looking for the equal
-// ones takes longer than within, only those at the beginning and the end are found.
+// pair finds the block of other that corresponds to each block of base; -1 if there is none. If finding the equal
+// blocks takes longer than within, only those at the beginning and the end are found.
 func pair(base, other []Block, within time.Duration) []int {
 	pairs := make([]int, len(base))
 	for n := range pairs {
@@ -239,7 +239,8 @@ func pairGap(pairs []int, base, other []Block, from, fromOther, until, untilOthe
 	}
 }
 
-// pairMoved pairs the remaining blocks with blocks at other places: an answer may state the same in another order.
+// pairMoved pairs the remaining blocks with blocks at other places: an answer may state the same things in another
+// order.
 func pairMoved(pairs []int, base, other []Block) {
 	isTaken := make([]bool, len(other))
 	for _, to := range pairs {
@@ -389,7 +390,7 @@ func newBuilder(reading *Reading, base []Block) *builder {
 // add adds an answer, given the pairs of its blocks.
 func (b *builder) add(answer int, other []Block, pairs []int) {
 	b.theirs = byFact(b.reading.answers[answer].Terms)
-	before := make([]int, len(other)) // for each block, the block of base that it follows
+	before := make([]int, len(other)) // maps each block to the block of base that it follows
 	for n := range before {
 		before[n] = -1
 	}
@@ -460,7 +461,7 @@ func (b *builder) compare(place, answer int, other Block) {
 	unit.addOther(answer, found)
 }
 
-// isSentence reports that a term is too long to be marked as a whole: of a negated sentence, only the differing
+// isSentence reports whether a term is too long to be marked as a whole: in a negated sentence, only the differing
 // words are marked.
 func isSentence(term string) bool { return utf8.RuneCountInString(term) > longestTerm }
 
@@ -492,9 +493,9 @@ func contradicting(base string, mine []Term, other string, theirs map[int]string
 	return inBase, inOther
 }
 
-// Pieces divide the difference between a block and the most common answer's block; there are none if one of them has
-// no such block. Blocks that have less than half in common are not marked. If the search takes longer than within,
-// the difference is coarse: everything between the common beginning and end.
+// Pieces divide the difference between a block and the most common answer's block; there are none if one of the two
+// answers has no block here. Blocks that have less than half in common are not marked. If the search takes longer
+// than within, the difference is coarse: everything between the common beginning and end.
 func (r *Reading) Pieces(unit Unit, other Other, within time.Duration) []Piece {
 	if unit.Text == "" || other.Text == "" {
 		return nil
@@ -549,7 +550,7 @@ func (r *Reading) piecesOf(unit Unit, other Other, within time.Duration) (pieces
 	return pieces, isHurried
 }
 
-// within compares two texts word by word, with the terms of the blocks that they are from.
+// within compares two texts word by word, with the terms of the blocks that they come from.
 func (r *Reading) within(base, text string, other Other, within time.Duration) (pieces []Piece, isHurried bool) {
 	if base == text {
 		return []Piece{{Op: measure.Equal, Text: text}}, false
@@ -570,7 +571,7 @@ func (r *Reading) within(base, text string, other Other, within time.Duration) (
 	return pieces, difference.IsCoarse && within < blockTime
 }
 
-// reworded marks the terms of a block that states the same as the most common answer's block in other words, and the
+// reworded marks the terms of a block that states the same in other words as the most common answer's block, and the
 // terms of that block.
 func reworded(other string, mine, theirs []string) (pieces []Piece) {
 	rest := other
@@ -666,7 +667,7 @@ func (r *Reading) tokens(text string, terms []string) (tokens []string) {
 	return append(tokens, words(text[from:])...)
 }
 
-// isWhole reports whether a stretch of a text neither begins nor ends within a number.
+// isWhole reports whether a stretch of a text neither begins nor ends inside a number.
 func isWhole(text string, from, to int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:from])
 	first, _ := utf8.DecodeRuneInString(text[from:])

@@ -14,7 +14,7 @@ import (
 	"wending/db/measure/blocks"
 )
 
-// texts returns the texts of blocks, each after the first letter of its kind.
+// texts returns the texts of blocks, each prefixed with the first letter of its kind.
 func cut(answer string) (written []string) {
 	for _, block := range blocks.Cut(answer) {
 		written = append(written, string(block.Kind[0])+" "+block.Text)
@@ -153,7 +153,7 @@ func TestOneChangeInAJSONInAnotherOrderIsOneChange(t *testing.T) {
 	require.Equal(t, blocks.Member, unit.Kind)
 }
 
-// processorTime is the thread's CPU time, to which a busy machine does not add.
+// processorTime is the thread's CPU time, which does not grow while other work keeps the machine busy.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
@@ -161,7 +161,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// No output of an agent makes aligning slow, and none of its text is lost.
+// No agent output makes aligning slow, and none of its text is lost.
 func TestHostileAnswersAreAligned(t *testing.T) {
 	t.Parallel()
 	runtime.LockOSThread()
@@ -257,7 +257,7 @@ func BenchmarkAlignTwenty(b *testing.B) {
 	}
 }
 
-// Chinese is compared by words, a negation alone.
+// Chinese is compared by words, and a negation is a word of its own.
 func TestChineseIsMarkedByWords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ a, b, want string }{

@@ -38,9 +38,9 @@ type Block struct {
 	// Head is the head of the table that a Row belongs to; it is empty for the head itself.
 	Head string
 	// plain is the text without its format and without the number of its list item: blocks with equal plain texts
-	// state the same.
+	// state the same thing.
 	plain string
-	// shape has the pairs of neighbouring characters of plain, once they are needed.
+	// shape holds the pairs of neighbouring characters of plain, once they are needed.
 	shape *shape
 }
 
@@ -65,7 +65,7 @@ var (
 )
 
 const (
-	// blanks are the characters of white space that a line is indented with.
+	// blanks are the white space characters with which a line may be indented.
 	blanks = " \t\f\r\v"
 	// entryBegins are the characters with which the number or mark of a list item may begin.
 	entryBegins = "-*+•·0123456789（(一二三四五六七八九十"
@@ -90,7 +90,7 @@ func entryMark(line string) string {
 }
 
 // Cut cuts an answer into blocks. Blank lines and the rule below a table's head belong to no block; the values of a
-// JSON text are in the order of their keys.
+// JSON text are ordered by key.
 func Cut(answer string) []Block { return cutter{}.answer(answer) }
 
 // cutter cuts answers that have many blocks in common; known holds the blocks seen so far, by their texts.
@@ -103,7 +103,7 @@ func (c cutter) answer(answer string) []Block {
 	var cut []Block
 	var code, rest []string
 	isCode := false
-	head := "" // of the table that the current line may belong to
+	head := "" // the head of the table that the current line may belong to
 	for line := range strings.Lines(answer) {
 		line = strings.TrimRight(line, "\r\n")
 		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
@@ -297,6 +297,6 @@ func scalar(value any) string {
 	var written bytes.Buffer
 	encoder := json.NewEncoder(&written)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // cannot fail: the value was decoded from JSON
+	_ = encoder.Encode(value) // cannot fail, because the value was decoded from JSON
 	return strings.TrimSpace(written.String())
 }

@@ -9,7 +9,7 @@ import (
 
 // words cuts a text into the words by which it is compared: by the rules of UAX #29, and Chinese by the word list.
 func words(text string) (tokens []string) {
-	from := 0 // of a run of Chinese characters
+	from := 0 // where the current run of Chinese characters begins
 	at := 0
 	for _, token := range measure.Words(text) {
 		if r, size := utf8.DecodeRuneInString(token); !isHan(r) || size != len(token) {
@@ -23,8 +23,8 @@ func words(text string) (tokens []string) {
 
 func isHan(r rune) bool { return r >= 0x4E00 && r <= 0x9FFF }
 
-// ByWord widens the differences between two texts, base and text, to whole Chinese words, and joins those that a reader
-// sees as one. A text's other words are whole already.
+// ByWord widens the differences between two texts, base and text, to whole Chinese words, and joins those that a
+// reader sees as one. Other words are already whole.
 func ByWord(pieces []measure.Piece, base, text string) []measure.Piece {
 	from, to := &edges{text: base}, &edges{text: text}
 	var wide []measure.Piece
@@ -38,7 +38,7 @@ func ByWord(pieces []measure.Piece, base, text string) []measure.Piece {
 		}
 		deleted, inserted = "", ""
 	}
-	at, other := 0, 0 // in base and in text
+	at, other := 0, 0 // positions in base and in text
 	for n, piece := range pieces {
 		length := len(piece.Text)
 		switch piece.Op {
@@ -79,8 +79,8 @@ func ByWord(pieces []measure.Piece, base, text string) []measure.Piece {
 // edges finds where words of a text begin and end. It cuts only around the places that are asked for.
 type edges struct {
 	text     string
-	from, to int    // of the stretch that was cut last
-	at       []bool // by byte of the stretch
+	from, to int    // the stretch that was cut last
+	at       []bool // by byte offset in the stretch
 }
 
 // longestRun is how many Chinese characters on each side of a place are cut at most.

@@ -10,7 +10,7 @@ import (
 	"wending/db/measure"
 )
 
-// Texts that were compared by character are marked by word, also without a change of what they say.
+// Texts that were compared by character are marked by word, without changing what they say.
 func TestDifferencesAreWidenedToWords(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct{ base, text, marked string }{

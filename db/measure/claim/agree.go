@@ -12,7 +12,7 @@ func (f *Claim) Agrees(y *Claim) bool {
 	if f.isTransfer() && y.isTransfer() { // 500M, 500 Mbps
 		return f.Raw == y.Raw
 	}
-	if f.Class != y.Class { // a number whose unit is not written again
+	if f.Class != y.Class { // a number that omits its unit
 		return (f.IsBare() || y.IsBare()) && (f.Raw == y.Raw || f.Raw == inMonths(y) || y.Raw == inMonths(f))
 	}
 	switch f.Class {
@@ -90,7 +90,8 @@ func (f *Claim) IsName() bool {
 	return f.Class == ClassCode || f.Class == ClassURL || f.Class == ClassVersion
 }
 
-// AreFarApart reports whether one of two amounts is many times the other one: they hardly state the same thing.
+// AreFarApart reports whether one of two amounts is many times the other: they are unlikely to be about the same
+// thing.
 func AreFarApart(x, y *Claim) bool {
 	less, more := x.amount, y.amount
 	if x.Class == y.Class && x.Unit == y.Unit {
@@ -126,7 +127,7 @@ func (f *Claim) parseAmounts() {
 	}
 }
 
-// Token represents a claim among the words around another claim.
+// Token represents a claim in the context of another claim.
 func (f *Claim) Token() uint32 {
 	h := uint32(f.Class)*31 + 7
 	for i := range len(f.Key) {

@@ -101,7 +101,7 @@ var limitBegins = func() map[rune][]limit {
 	return begins
 }()
 
-// boundOf reads the phrases that limit the number of f, and takes their words.
+// boundOf reads the phrases that limit the number of f, and marks their words as taken.
 func (d *Document) boundOf(f *Claim, clause int) Bound {
 	i := f.From
 	f.Event = d.eventOf(f, clause)
@@ -156,7 +156,8 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 	return found
 }
 
-// verbPhrase returns the number of characters between a negation and the number at i whose comparison it denies.
+// verbPhrase returns the maximum number of characters between a negation and the number at i whose comparison it
+// reverses.
 func (d *Document) verbPhrase(i int) int {
 	if passage.IsLatin(d.At(i - 2)) {
 		return 2 * longestVerbPhrase
@@ -191,8 +192,7 @@ func (d *Document) beforeFiller(i int) int {
 	return i
 }
 
-// longestVerbPhrase is the maximum number of characters between a negation and the number whose comparison it
-// negates.
+// longestVerbPhrase is the result of verbPhrase in Chinese text; English phrases may be twice as long.
 const longestVerbPhrase = 16
 
 // events are words after a time that show whether the time is before or after an event.

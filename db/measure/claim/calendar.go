@@ -7,7 +7,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// date is a day of the calendar; parts that are not stated are 0.
+// date is a day of the calendar; parts that the text does not state are 0.
 type date struct {
 	year, month, day int
 	isEither         bool // day and month may be swapped: 03/11/2024

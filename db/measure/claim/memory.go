@@ -2,15 +2,15 @@ package claim
 
 import "wending/db/measure/passage"
 
-// Memory knows the sentences of answers to one question, and reads those that several of them have in common once. It
-// keeps the answers that it learnt.
+// Memory knows the sentences of the answers to one question, and reads sentences that several answers share only
+// once. It keeps the answers that it has learnt.
 type Memory struct {
 	known map[sentenceKey]sentencePlace
 }
 
-// sentenceKey is what the claims of a sentence depend on.
+// sentenceKey holds everything that determines the claims of a sentence.
 type sentenceKey struct {
-	text        string // its own and a little of what is before and behind it
+	text        string // the sentence, with a little of the text before and after it
 	place       int    // where it begins there
 	row, column string
 }
@@ -21,13 +21,13 @@ type sentencePlace struct {
 	sentence, from, to int // the sentence's number, and its claims
 }
 
-// How many characters around a sentence may matter for how it is read.
+// How many characters around a sentence can affect how it is read.
 const (
 	behindSentence = 8
 	beforeSentence = 16
 )
 
-// Learn reads what an answer states, and keeps it.
+// Learn reads the claims of an answer, and remembers its sentences.
 func (m *Memory) Learn(answer string) *Document {
 	d, keys, first := m.read(answer)
 	if m.known == nil {
@@ -41,13 +41,14 @@ func (m *Memory) Learn(answer string) *Document {
 	return d
 }
 
-// Read reads what an answer states.
+// Read reads the claims of an answer.
 func (m *Memory) Read(answer string) *Document {
 	d, _, _ := m.read(answer)
 	return d
 }
 
-// read reads an answer. It also returns the keys of the sentences that are worth keeping, and the first claim of each.
+// read reads an answer. It also returns the keys of the sentences that are worth remembering, and the first claim of
+// each.
 func (m *Memory) read(answer string) (*Document, []sentenceKey, []int) {
 	d := newDocument(answer)
 	keys := make([]sentenceKey, len(d.Sentences))
@@ -73,7 +74,7 @@ func (d *Document) keyOf(n int) sentenceKey {
 	return sentenceKey{d.Slice(around), x.From - around.From, d.Slice(x.Row), d.Slice(x.Column)}
 }
 
-// scanAlone reads a sentence and reports whether that has to do with no other one.
+// scanAlone reads a sentence and reports whether its claims are independent of all other sentences.
 func (d *Document) scanAlone(n int) bool {
 	before, turnedAt := len(d.Claims), d.turnedAt
 	var last Claim
@@ -84,7 +85,7 @@ func (d *Document) scanAlone(n int) bool {
 	return d.turnedAt == turnedAt && (before == 0 || d.Claims[before-1] == last)
 }
 
-// recall adds the claims of a sentence that another answer has, too, and reports whether one has it.
+// recall adds the claims of a sentence that another answer also has, and reports whether there is one.
 func (m *Memory) recall(d *Document, n int, key sentenceKey) bool {
 	known, isKnown := m.known[key]
 	if !isKnown {

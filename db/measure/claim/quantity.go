@@ -17,7 +17,7 @@ type number struct {
 	isWord  bool // written in English words
 	isPart  bool // 1/3, without a unit
 	isAbout bool // 两三: two or three
-	isLight bool // one Chinese character: a number only before a unit
+	isLight bool // a single Chinese character, which is a number only before a unit
 }
 
 // longestNumber is the maximum length of a number in Chinese characters.
@@ -207,7 +207,7 @@ func (d *Document) anyNumber(i, to int) (number, bool) {
 	return number{}, false
 }
 
-// fraction reads the /4 of 1/4, and the 1/2 of 1 1/2, if a unit follows: 1/4 alone may be a date or a page.
+// fraction reads the /4 of 1/4, and the 1/2 of 1 1/2, if a unit follows, because 1/4 alone may be a date or a page.
 func (d *Document) fraction(n *number, to int) {
 	whole, top, i := 0.0, *n, n.To
 	if d.At(i) == ' ' && passage.IsDigit(d.At(i+1)) {
@@ -378,7 +378,7 @@ func (d *Document) quantity(i, to, clause int) int {
 	return d.measured(start, n, to, clause)
 }
 
-// oneOf reads the article of a quantity, unless it means a rate: for a week, a gram of, within an hour.
+// oneOf reads an article as the number 1, unless it belongs to a rate: for a week, a gram of, within an hour.
 func (d *Document) oneOf(i, to int) int {
 	if passage.Lower(d.Runes[i]) != 'a' || passage.IsLatin(d.At(i-1)) {
 		return i
@@ -558,7 +558,7 @@ func (d *Document) part(i, from, to, clause int, size float64) int {
 	return end
 }
 
-// articles are the measure words with which 一 is an article and not a number.
+// articles are the measure words after which 一 is an article and not a number.
 var articles = set("个 台 家 位 名 户 所 座 部 篇 道")
 
 // measured reads a number with its unit, and the number before it that shares the unit: 5–10 mg/kg.
@@ -645,7 +645,7 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 	return f.To
 }
 
-// isMultiple reports whether times compares: three times the price, twice as much.
+// isMultiple reports whether "times" compares: three times the price, twice as much.
 func (d *Document) isMultiple(i int) bool {
 	i = d.Blanks(i)
 	for _, word := range []string{"the ", "as ", "more", "higher", "your ", "their ", "its ", "that ", "larger",
@@ -675,7 +675,7 @@ func (d *Document) restOfMetres(n number, i, to int) (float64, int) {
 	return float64(digit) / 10, at + 1
 }
 
-// unitBehindProduct returns the unit of a length that is given by its sides: 55 × 40 × 23 cm.
+// unitBehindProduct returns the unit of a length in a product of sides: 55 × 40 × 23 cm.
 func (d *Document) unitBehindProduct(i, to int, none unit) unit {
 	for range 2 {
 		i = d.Blanks(i)
@@ -694,7 +694,7 @@ func (d *Document) unitBehindProduct(i, to int, none unit) unit {
 	return none
 }
 
-// isRate reports whether one day, month … is the unit of time of a rate: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.
+// isRate reports whether one day, month … is the time unit of a rate: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.
 func (d *Document) isRate(start, i, to int) bool {
 	for at := start - 1; at >= start-4 && (passage.IsHan(d.At(at)) || d.At(at) == ' '); at-- {
 		if d.Runes[at] == '每' {
@@ -745,7 +745,7 @@ func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 	return n.value * smaller.factor, end
 }
 
-// LongestContext is the maximum length, in characters, of a claim's context that is read.
+// LongestContext is the maximum length, in characters, of the context that is read for a claim.
 const LongestContext = 200
 
 // unitOfCell returns the unit in brackets in the head of a column, the head of a row or a key: 电价（元/千瓦时）.

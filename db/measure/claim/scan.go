@@ -1,7 +1,6 @@
-// Package claim reads what an answer states, claim by claim, in one pass over its text: numbers with their units and
-// limits, money, dates, times, citations, codes, choices, words that exclude each other, and what is affirmed, allowed,
-// demanded or denied. It reads mixed Chinese and English, and recognises two claims that mean the same in different
-// notations.
+// Package claim reads the claims of an answer in one pass over its text: numbers with their units and limits, money,
+// dates, times, citations, codes, choices, mutually exclusive words, and what is affirmed, allowed, demanded or
+// denied. It reads mixed Chinese and English, and recognises two claims that mean the same in different notations.
 package claim
 
 import (
@@ -41,10 +40,10 @@ const (
 	ClassChoice
 	ClassVerdict
 	ClassPolarity
-	ClassSet // and those after it, one for each set of words that exclude each other
+	ClassSet // ClassSet and the classes after it are sets of mutually exclusive words
 )
 
-// A Bound is how a number limits.
+// A Bound is the kind of limit that a number states.
 type Bound uint8
 
 // How a number limits.
@@ -58,18 +57,18 @@ const (
 	before
 )
 
-// IsLower reports whether a limit is the least.
+// IsLower reports whether the bound is a minimum.
 func (b Bound) IsLower() bool { return b == AtLeast || b == MoreThan }
 
 func (b Bound) isUpper() bool { return b == AtMost || b == LessThan }
 
-// Completes reports whether of two limits at one number each begins where the other one ends.
+// Completes reports whether two limits on one number meet: each begins where the other ends.
 func (b Bound) Completes(o Bound) bool {
 	return b == AtMost && o == MoreThan || b == MoreThan && o == AtMost || b == AtLeast && o == LessThan ||
 		b == LessThan && o == AtLeast
 }
 
-// Contradicts reports whether two limits cannot both be meant.
+// Contradicts reports whether no number can be meant by both limits.
 func (b Bound) Contradicts(o Bound) bool {
 	switch {
 	case b == Exact || o == Exact:
@@ -92,19 +91,19 @@ type Claim struct {
 	per      string
 	Raw      string // the number as written, without its unit
 	Bound    Bound
-	Event    Bound // before or after an event
+	Event    Bound // whether a time is before or after an event
 	Polarity Polarity
-	Sentence int          // its number in the document
-	Clause   passage.Span // the part of the sentence that it is in
+	Sentence int          // the number of its sentence in the document
+	Clause   passage.Span // its clause within the sentence
 	date     date
 
-	amount, inUnit float64 // of a quantity: the number as written, and in its canonical unit
+	amount, inUnit float64 // for a quantity: the number as written, and in its canonical unit
 
-	IsLoose      bool // may state no number; of a negation: it only turns a comparison round
-	isShort      bool // its unit is a capital alone: 500M
+	IsLoose      bool // may be no number at all; for a negation: it only reverses a comparison
+	isShort      bool // its unit is a single capital letter: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
 
-	First, Last int  // of a range: the claims at its ends
+	First, Last int  // for a range: the claims at its ends
 	IsWorking   bool // is part of a calculation, but not its result
 }
 
@@ -114,17 +113,17 @@ func (f *Claim) IsRange() bool { return f.Last > f.First }
 // Document is an answer that has been read.
 type Document struct {
 	*passage.Text
-	Claims    []Claim // in the order of their places
+	Claims    []Claim // in the order of the text
 	isInRange bool    // the second number of a range is being read
 	Taken     []bool  // characters that belong to a fact
 	turnedAt  int     // where the last 并不等于 ended
 	reading   int     // the sentence that is being read
 	plainTo   int     // the position up to which a token is known to be neither an address nor a code
 
-	PairHashes, SingleHashes []uint32 // by character: what is not part of a fact
+	PairHashes, SingleHashes []uint32 // by character: hashes of what is not part of a fact
 }
 
-// Read reads what an answer states.
+// Read reads the claims of an answer.
 func Read(answer string) *Document {
 	d := newDocument(answer)
 	for i := range d.Sentences {
@@ -139,7 +138,7 @@ func newDocument(answer string) *Document {
 	return &Document{Text: t, Taken: make([]bool, len(t.Runes)), Claims: make([]Claim, 0, len(t.Runes)/16+4)}
 }
 
-// finishReading finds what claims beside each other are.
+// finishReading interprets claims that stand next to each other.
 func (d *Document) finishReading() {
 	d.letterAlone()
 	for k := range d.Claims {
@@ -179,7 +178,7 @@ func (d *Document) hasOperand(operator int) bool {
 
 func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r == '+' || r == '−' }
 
-// joinRanges makes one value of two claims with nothing but a dash, 至 or to between them.
+// joinRanges joins two claims with only a dash, 至 or to between them into one value.
 func (d *Document) joinRanges() {
 	for k := 0; k+1 < len(d.Claims); k++ {
 		x, y := &d.Claims[k], &d.Claims[k+1]
@@ -278,7 +277,7 @@ func (d *Document) IsClauseEnd(i int) bool {
 	return false
 }
 
-// close gives the claims since first their clause.
+// close sets the clause of the claims since first.
 func (d *Document) close(first int, clause passage.Span) {
 	for k := first; k < len(d.Claims); k++ {
 		d.Claims[k].Clause = clause
@@ -440,7 +439,7 @@ func (d *Document) path(i, to int) int {
 	return end
 }
 
-// longestToken is how many characters of an address or a code are read.
+// longestToken is the maximum number of characters of an address or code that are read.
 const longestToken = 512
 
 func (d *Document) isTokenPart(i int) bool {
@@ -460,7 +459,7 @@ func (d *Document) latin(i, to, clause int) int {
 	for end > i && strings.ContainsRune(".:-?/~", d.At(end-1)) {
 		end--
 	}
-	token := "" // if it can be an address or a code
+	token := "" // set if it can be an address or a code
 	switch {
 	case i < d.plainTo:
 	case isPlain:
@@ -565,7 +564,7 @@ func trimVersion(s string) string {
 	return s
 }
 
-// word returns the Latin word at i in small letters, if it is one of those that are looked for, and where it ends.
+// word returns the Latin word at i in lower case, if it is one of words, and where it ends.
 func (d *Document) word(i, to int) (string, int) {
 	var small [24]byte
 	n := 0
@@ -583,10 +582,10 @@ func (d *Document) word(i, to int) (string, int) {
 	return otherWord, i
 }
 
-// otherWord stands for all words that are not looked for.
+// otherWord stands for all words that are not in words.
 const otherWord = "?"
 
-// words are the words that are looked for, by themselves.
+// words maps the known words to themselves, so that looking one up needs no allocation.
 var words = func() map[string]string {
 	all := map[string]string{}
 	for _, list := range []map[string]string{currencies, dollars} {
@@ -635,7 +634,7 @@ func (d *Document) choice(from, i, to int) int {
 	return end
 }
 
-// letters reads the letters of what is chosen, in their order: C, ABD, A、C, B 和 D.
+// letters reads the letters of the chosen options, in order: C, ABD, A、C, B 和 D.
 func (d *Document) letters(i, to int) (letters string, end int) {
 	last := rune('A' - 1)
 	isNext := func(i int) bool { return i < to && d.Runes[i] > last && d.Runes[i] <= 'H' }
@@ -654,7 +653,7 @@ func (d *Document) letters(i, to int) (letters string, end int) {
 	return letters, end
 }
 
-// letterAlone makes a claim of an answer that is nothing but the letters of what is chosen: C.
+// letterAlone makes a claim of an answer that consists only of the letters of the chosen options: C.
 func (d *Document) letterAlone() {
 	if len(d.Sentences) != 1 || len(d.Claims) > 0 {
 		return
@@ -686,7 +685,7 @@ func set(words string) map[string]bool {
 	return all
 }
 
-// isOrdinalNoun reports whether r is what 第 and a number count: 第三章, 第二周.
+// isOrdinalNoun reports whether 第 and a number can count r: 第三章, 第二周.
 func isOrdinalNoun(r rune) bool {
 	return strings.ContainsRune("步章节页次届名位期级类版学年季周天阶", r)
 }

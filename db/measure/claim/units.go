@@ -7,14 +7,14 @@ import (
 	"wending/db/measure/passage"
 )
 
-// unit is the unit of a number; base is the unit into which equal quantities are converted, factor the conversion
+// unit is the unit of a number; base is the unit to which comparable quantities are converted, factor the conversion
 // factor.
 type unit struct {
 	name      string
 	class     Class
 	base      string
 	factor    float64
-	isIgnored bool // counts the points of the answer itself
+	isIgnored bool // only counts the points of the answer itself
 }
 
 var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"}
@@ -22,7 +22,7 @@ var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"
 var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD",
 	"jpy": "JPY"}
 
-// cents are subunits whose currency is stated elsewhere.
+// cents is the sign of a subunit whose currency is stated elsewhere.
 const cents = "¢"
 
 // dollars maps the letters before a dollar sign to currencies.

@@ -7,10 +7,10 @@ import (
 	"wending/db/measure/passage"
 )
 
-// A Polarity is what a statement does to its predicate.
+// A Polarity is how a statement treats its predicate.
 type Polarity uint8
 
-// What a statement does to its predicate.
+// The polarities.
 const (
 	Affirmed Polarity = iota
 	May
@@ -29,11 +29,11 @@ func (p Polarity) String() string {
 	return [...]string{"yes", "may", "must", "not", "must not", "need not", "", ""}[p]
 }
 
-// entry is a phrase that states something, or only looks as if it did.
+// entry is a phrase that states something, or only appears to.
 type entry struct {
 	letters  []rune
 	polarity Polarity
-	class    Class // in a set of words that exclude each other
+	class    Class // in a set of mutually exclusive words
 	member   string
 	isLatin  bool
 }
@@ -75,8 +75,8 @@ var latinPhrases = map[Polarity]string{
 		are not required;not need to`,
 }
 
-// sets are sets of words that exclude each other: ; separates members, | separates spellings of one member. The last
-// sets are quantifiers.
+// sets are sets of mutually exclusive words: ; separates members, | separates spellings of one member. The last sets
+// are quantifiers.
 var sets = append([]string{
 	"违约方|违约的一方|违约者|逾期方;守约方|非违约方|守约的一方",
 	"甲方;乙方;丙方",
@@ -142,7 +142,7 @@ var quantifiers = []string{
 // Classes is the number of classes.
 var Classes = int(ClassSet) + len(sets)
 
-// IsQuantifier reports whether the words of a class state how many things something holds for.
+// IsQuantifier reports whether the words of a class quantify a statement: all, some, none.
 func (c Class) IsQuantifier() bool { return int(c) >= int(ClassSet)+len(sets)-len(quantifiers) }
 
 // exceptions is the set of 所有 (all) and 除…外 (except).
@@ -304,7 +304,7 @@ func (d *Document) hasRunes(i int, word []rune) bool {
 	return true
 }
 
-// LongestScope is the maximum number of characters after a negation that name what it denies.
+// LongestScope is the maximum length, in characters, of what a negation denies.
 const LongestScope = 14
 
 // addPolarity adds a statement; a negation directly after another negation reverses it: 不可以不带.

@@ -13,8 +13,8 @@ import (
 	"wending/db/measure/facts"
 )
 
-// longPair returns two answers of about the given number of characters that state the same in other words, except for
-// the numbers in each section.
+// longPair returns two answers of about the given number of characters that state the same things in other words,
+// except for the numbers in each section.
 func longPair(b testing.TB, characters int) (string, string) {
 	b.Helper()
 	bases := readLines[base](b, "bases.jsonl")
@@ -70,7 +70,7 @@ func bareLoop(x, y string) int {
 	return digits
 }
 
-// The time for two answers of 1,000 characters, and as a multiple of a bare loop over their characters.
+// The time for comparing two answers of 1,000 characters, also as a multiple of a bare loop over their characters.
 func BenchmarkPairOf1000Characters(b *testing.B) {
 	x, y := longPair(b, 1000)
 	digits := 0
@@ -105,7 +105,7 @@ func question(b testing.TB, answers, characters int) []string {
 	return list
 }
 
-// The time for the facts of a question with 20 answers of 3,000 characters, and as a multiple of reading the
+// The time to find the facts of a question with 20 answers of 3,000 characters, also as a multiple of reading the
 // answers.
 func BenchmarkQuestionOf20Answers(b *testing.B) {
 	answers := question(b, 20, 3000)
@@ -140,7 +140,7 @@ func BenchmarkGrowthAt400000Characters(b *testing.B) {
 	}
 }
 
-// An answer four times as long takes about four times as long to read, no matter what it contains.
+// An answer four times as long takes about four times as long to read, regardless of its content.
 func TestLongAnswersAreReadInProportion(t *testing.T) { //nolint:paralleltest // it measures the time of the process
 	for _, shape := range longShapes {
 		took := func(characters int) time.Duration {
@@ -149,10 +149,10 @@ func TestLongAnswersAreReadInProportion(t *testing.T) { //nolint:paralleltest //
 		}
 		isInProportion := func() bool {
 			whole := took(80_000)
-			return whole <= 40*time.Millisecond || whole < 10*took(20_000) // less is too little to measure
+			return whole <= 40*time.Millisecond || whole < 10*took(20_000) // too short to measure
 		}
 		tries := 0
-		for tries < 5 && !isInProportion() { // beside other work a single measurement may be wrong
+		for tries < 5 && !isInProportion() { // on a busy machine a single measurement may be wrong
 			tries++
 		}
 		require.Less(t, tries, 5, shape.name)
@@ -215,7 +215,7 @@ var longShapes = []struct {
 	}},
 }
 
-// otherWords are words with digits, none of them twice.
+// otherWords returns distinct words with digits.
 func otherWords(characters int, letter string) string {
 	var b strings.Builder
 	for n := 0; b.Len() < characters; n++ {
@@ -270,7 +270,7 @@ func fiveAnswers(b testing.TB, areParaphrased bool) [][]string {
 	return questions
 }
 
-// The time for the facts of a question with five different answers, and as a multiple of a bare loop over them.
+// The time to find the facts of a question with five different answers, also as a multiple of a bare loop over them.
 func BenchmarkQuestionOf5Answers(b *testing.B) {
 	for _, areParaphrased := range []bool{false, true} {
 		b.Run(fmt.Sprintf("paraphrased=%v", areParaphrased), func(b *testing.B) {
@@ -305,8 +305,8 @@ func BenchmarkQuestionOf5Answers(b *testing.B) {
 	}
 }
 
-// megabytes are five different answers of 1 MB each, alike except for a few amounts, or every second one in other
-// words.
+// megabytes are five different answers of 1 MB each, alike except for a few amounts, or with every second one in
+// other words.
 func megabytes(b testing.TB, areParaphrased bool) []string {
 	b.Helper()
 	bases := append(readLines[base](b, "own_bases.jsonl"), readLines[base](b, "more_bases.jsonl")...)
@@ -328,7 +328,7 @@ func megabytes(b testing.TB, areParaphrased bool) []string {
 	return list
 }
 
-// The time for the facts of a question with five answers of 1 MB, and as a multiple of a bare loop over them.
+// The time to find the facts of a question with five answers of 1 MB, also as a multiple of a bare loop over them.
 func BenchmarkQuestionOf5Megabytes(b *testing.B) {
 	for _, areParaphrased := range []bool{false, true} {
 		b.Run(fmt.Sprintf("paraphrased=%v", areParaphrased), func(b *testing.B) {

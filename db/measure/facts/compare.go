@@ -13,34 +13,34 @@ const (
 	sameStatement = 0.20 // two values of one statement
 	sameRepeated  = 0.4  // one of the two values also occurs elsewhere in the other answer
 	sameStray     = 0.8  // both answers contain one of the two values
-	sameSet       = 0.60 // words that exclude each other
+	sameSet       = 0.60 // mutually exclusive words
 	sameLimit     = 0.50 // one value, limited in two directions
 	sameBare      = 0.10 // one value, without its unit in one answer
-	muchMore      = 0.30 // by how much the right counterpart of a matched fact must be more alike
+	muchMore      = 0.30 // how much more alike the right counterpart of a matched fact must be
 	onlyOne       = 0.17 // added if each answer has the value once
 	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
-	sameAllowed   = 0.48 // what one answer allows and the other one bans
+	sameAllowed   = 0.48 // what one answer allows and the other bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
 )
 
-// workspace is shared by the comparisons of a question's answers: the numbers of tokens, and memory that is reused
-// from comparison to comparison.
+// workspace is shared by the comparisons of a question's answers: the token numbers, and memory that is reused from
+// one comparison to the next.
 type workspace struct {
 	passage.Vocabulary
 	numbers passage.Numbers
 
-	sentences []int32 // by token: in how many sentences of the answer that is being read it occurs
-	last      []int32 // by token: the last sentence with it
+	sentences []int32 // by token: how many sentences of the answer that is being read contain it
+	last      []int32 // by token: the last sentence that contains it
 	places    []int32 // the tokens of the answer that is being read
 	sentence  int32   // the number of the sentence that is being read
 
 	sides    [2]side
-	isShared []bool    // by token: whether both answers that are compared contain it
-	weights  []float64 // by the number of sentences with a token
+	isShared []bool    // by token: whether both compared answers contain it
+	weights  []float64 // by the number of sentences that contain a token
 	byClass  []openFacts
 	words    [2][]word      // for the two sentences that are compared word by word
-	values   map[value]bool // the values of an answer's open claims: whether the other answer has them, too
+	values   map[value]bool // the values of an answer's open claims, and whether the other answer also has each
 	waiting  map[uint64]int32
 	behind   []int32
 }
@@ -52,7 +52,7 @@ type comparison struct {
 	found        []Difference
 	states       [2][]state
 	links        []link
-	counterparts []int32 // by claim of a: the number of the claim of b that states the same, plus 1
+	counterparts []int32 // by claim of a: the number of the claim of b that states the same thing, plus 1
 	settled      int     // how many links belong to settled sentences
 }
 
@@ -72,8 +72,8 @@ const (
 	repeated // the other answer has the value, but less often
 )
 
-// compare compares two answers, in time proportional to their length: passage.MostCandidates limits with how many
-// others a fact or sentence is compared. The next comparison overwrites the sides.
+// compare compares two answers, in time proportional to their length, because each fact or sentence is compared with
+// at most passage.MostCandidates others. The next comparison overwrites the sides.
 func (w *workspace) compare(a, b *answer) *comparison {
 	c := &comparison{workspace: w, a: &w.sides[0], b: &w.sides[1]}
 	c.a.reset(a)
@@ -81,7 +81,7 @@ func (w *workspace) compare(a, b *answer) *comparison {
 	c.states = [2][]state{make([]state, len(a.Claims)), make([]state, len(b.Claims))}
 	c.settle()
 	if !slices.Contains(c.a.isSettled, false) && !slices.Contains(c.b.isSettled, false) {
-		return c // they are equal but for form
+		return c // they are equal except for form
 	}
 	c.noteKnown()
 	c.settled = len(c.links)
@@ -118,7 +118,7 @@ func (c *comparison) settle() {
 	}
 	clear(c.waiting)
 	c.behind = cleared(c.behind, len(c.b.signatures))
-	for n := len(c.b.signatures) - 1; n >= 0; n-- { // lists of the sentences with a signature
+	for n := len(c.b.signatures) - 1; n >= 0; n-- { // lists the sentences that have each signature
 		c.behind[n] = c.waiting[c.b.signatures[n]]
 		c.waiting[c.b.signatures[n]] = int32(n) + 1
 	}
@@ -142,7 +142,7 @@ func (c *comparison) settle() {
 	}
 }
 
-// noteKnown notes the claims of parts whose counterparts are known.
+// noteKnown records the claims of parts whose counterparts are known.
 func (c *comparison) noteKnown() {
 	for k, s := range [2]*side{c.a, c.b} {
 		if s.part == nil {
@@ -156,7 +156,7 @@ func (c *comparison) noteKnown() {
 	}
 }
 
-// match notes that two facts state the same.
+// match records that two facts state the same thing.
 func (c *comparison) match(i, j int) {
 	c.states[0][i], c.states[1][j] = matched, matched
 	c.links = append(c.links, link{i: i, j: j})
@@ -186,16 +186,16 @@ type pair struct {
 	score float32
 }
 
-// openFacts are the facts of a class in the second answer that are still open.
+// openFacts holds the facts of a class in the second answer that are still open.
 type openFacts struct {
 	list []int
-	at   int // the first one that is not before the fact of the first answer for which nearby looked last
+	at   int // the first one that is not before the last fact passed to nearby
 
-	chosen []int32 // by place in the list: how many of those before it are chosen
+	chosen []int32 // by index in the list: how many of those before it are chosen
 }
 
 // nearby narrows a long list of the second answer's facts to those at about the same position as f, and to none if f
-// needs a chosen one and none of them is.
+// needs a chosen one and there is none among them.
 func (c *comparison) nearby(class claim.Class, f *claim.Claim, needsChosen bool) []int {
 	of := &c.byClass[class]
 	from, most := 0, passage.Candidates(len(c.b.Claims))
@@ -214,7 +214,7 @@ func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
 	isBehind := func(k int) bool {
 		return c.b.Claims[of.list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
 	}
-	for of.at < len(of.list) && !isBehind(of.at) { // facts are looked for in the order of their places
+	for of.at < len(of.list) && !isBehind(of.at) { // facts are looked up in the order of their positions
 		of.at++
 	}
 	for of.at > 0 && isBehind(of.at-1) {
@@ -223,8 +223,8 @@ func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
 	return of.at
 }
 
-// pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact. Unless
-// isChosen is nil, one of the two, and only one, must be chosen.
+// pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact.
+// Unless isChosen is nil, exactly one of the two must be chosen.
 func (c *comparison) pairs(isPair func(i, j int) bool, isOpen, isChosen func(k, i int) bool) []pair {
 	c.listByClass(isOpen, isChosen)
 	var pairs []pair
@@ -281,14 +281,14 @@ func (c *comparison) listByClass(isOpen, isChosen func(k, i int) bool) {
 	}
 }
 
-// score computes for each pair how alike the contexts of its facts are.
+// score computes how alike the contexts of each pair's facts are.
 func (c *comparison) score(pairs []pair) {
 	for n := range pairs {
 		pairs[n].score = c.similarity(pairs[n].i, pairs[n].j)
 	}
 }
 
-// sortPairs sorts pairs by score, the highest first.
+// sortPairs sorts pairs by score, highest first.
 func sortPairs(pairs []pair) {
 	slices.SortFunc(pairs, func(x, y pair) int {
 		switch {
@@ -317,7 +317,7 @@ func (c *comparison) equals() {
 		p := &pairs[n]
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 		if x.Class == y.Class && x.Bound == y.Bound && x.Event == y.Event && inA[p.i] == 1 && inB[p.j] == 1 {
-			continue // there is nothing else with which either could be matched
+			continue // neither has any other possible counterpart
 		}
 		p.score = c.similarity(p.i, p.j)
 		if x.Class != y.Class {
@@ -358,7 +358,7 @@ func (c *comparison) equals() {
 // reconsider separates equal facts that are about different things, if one of them has a counterpart with another
 // value: 24 小时 beside 48 小时 of the same test, and 一天 elsewhere.
 func (c *comparison) reconsider() {
-	byClass := map[claim.Class][]int{} // links by the class of their facts
+	byClass := map[claim.Class][]int{} // links, by the class of their facts
 	for n, l := range c.links[c.settled:] {
 		f := &c.a.Claims[l.i]
 		byClass[f.Class] = append(byClass[f.Class], c.settled+n)
@@ -428,7 +428,7 @@ func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 	return isOtherSide && isOnlyOne && p.score >= sameLimit || x.Bound.Contradicts(y.Bound) && p.score+0.2 >= sameLimit
 }
 
-// markRepeated marks facts that are open although the other answer has the value, too.
+// markRepeated marks open facts whose value the other answer also has.
 func (c *comparison) markRepeated(k int, s, other *side) {
 	if c.values == nil {
 		c.values = map[value]bool{}
@@ -475,7 +475,7 @@ type value struct {
 	key   string
 }
 
-// bareValue is the class of a number whose unit does not count, as a value.
+// bareValue is the class used in values for numbers regardless of their unit.
 const bareValue = claim.ClassPolarity
 
 // conflicts pairs the remaining facts: two values of one statement.
@@ -499,8 +499,8 @@ func (c *comparison) conflicts() {
 	}
 }
 
-// leastOf returns the similarity from which two facts count as being about the same thing, given the measures of which
-// each answer has only one open value.
+// leastOf returns the similarity above which two facts count as being about the same thing, given the measures for
+// which each answer has only one open value.
 func (c *comparison) leastOf(p pair, alone [2]map[measure]string) float32 {
 	least := c.least(p)
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
@@ -520,7 +520,7 @@ func (c *comparison) leastOf(p pair, alone [2]map[measure]string) float32 {
 	return least
 }
 
-// areSums reports whether one of two facts is money, and the other a number that may be money.
+// areSums reports whether one of two facts is money, and the other is a number that may be money.
 func areSums(x, y *claim.Claim) bool {
 	return (x.Class == claim.ClassMoney || y.Class == claim.ClassMoney) && min(x.Amount(), y.Amount()) >= 100 &&
 		!claim.AreFarApart(x, y)
@@ -529,7 +529,7 @@ func areSums(x, y *claim.Claim) bool {
 // measure is the quantity that a fact measures, without its value.
 type measure struct {
 	class claim.Class
-	unit  string // of counts, or of all values
+	unit  string // set for counts, or for all values
 }
 
 func measureOf(f *claim.Claim) measure {
@@ -539,7 +539,8 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone returns the measures, as of gives them, of which an answer has only one open value, with this value.
+// alone returns the measures for which an answer has only one open value, with that value; of returns the measure of
+// a fact.
 func (c *comparison) alone(k int, s *side, of func(*claim.Claim) measure) map[measure]string {
 	values := map[measure]string{}
 	for i := range s.Claims {
@@ -556,7 +557,7 @@ func (c *comparison) alone(k int, s *side, of func(*claim.Claim) measure) map[me
 	return values
 }
 
-// finelyOf returns the measure with the unit in which a value is written: 90 days beside 15 minutes.
+// finelyOf returns the measure together with the unit in which the value is written: 90 days beside 15 minutes.
 func finelyOf(f *claim.Claim) measure {
 	_, unit, _ := strings.Cut(f.Value, " ")
 	return measure{f.Class, unit}
@@ -577,7 +578,7 @@ func (c *comparison) isAlike() bool {
 	return 2*count >= len(c.a.Sentences)-1 && 2*count >= len(c.b.Sentences)-1 || c.isShort()
 }
 
-// isShort reports whether both answers are a sentence or two.
+// isShort reports whether both answers consist of only a sentence or two.
 func (c *comparison) isShort() bool { return c.a.length() <= 2 && c.b.length() <= 2 }
 
 // stray compares values that only one answer has with values that both have, because a statement may occur twice in
@@ -628,7 +629,7 @@ func (c *comparison) sideOf(k int) *side {
 	return c.b
 }
 
-// least returns the similarity from which two facts count as being about the same thing.
+// least returns the similarity above which two facts count as being about the same thing.
 func (c *comparison) least(p pair) float32 {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated

@@ -76,7 +76,7 @@ func sign(b claim.Bound) string {
 	return ""
 }
 
-// fewWords is the number of characters before a fact up to which its words are too few to describe it.
+// fewWords is the number of characters before a fact up to which they are too few to describe it.
 const fewWords = 5
 
 // about returns the words around a fact: its row and column, the clause of a statement, or the text before a value.
@@ -111,8 +111,8 @@ func (d *answer) about(f *claim.Claim) string {
 // markup removes the Markdown marks inside a label.
 var markup = strings.NewReplacer("`", "", "*", "")
 
-// label returns the words of a span without marks around them; a part cut from the text from – to begins and ends
-// with a word and, where possible, with a clause.
+// label returns the words of a span without the marks around them. Text cut out of from – to begins and ends at a
+// word boundary and, where possible, at a clause boundary.
 func (d *answer) label(s passage.Span, from, to int) string {
 	isPart := func(i int) bool { return passage.IsLatin(d.At(i)) || passage.IsDigit(d.At(i)) }
 	if s.From > from {
@@ -135,7 +135,7 @@ func (d *answer) label(s passage.Span, from, to int) string {
 	for s.To > s.From && isMark(d.Runes[s.To-1]) {
 		s.To--
 	}
-	return clip(markup.Replace(d.Slice(s))) // what HTML leaves out stands in the text
+	return clip(markup.Replace(d.Slice(s))) // the source still contains marks that the text leaves out
 }
 
 // isMark reports whether a label neither begins nor ends with r.
@@ -148,7 +148,7 @@ func isMark(r rune) bool {
 	return false
 }
 
-// head returns the bytes of the answer for the first characters of a span.
+// head returns the bytes of the answer that hold the first characters of a span.
 func (d *answer) head(s passage.Span, characters int) string {
 	return d.Slice(passage.Span{From: s.From, To: min(s.To, s.From+characters)})
 }

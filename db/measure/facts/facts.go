@@ -1,6 +1,6 @@
-// Package facts compares the claims of answers: which claims two answers share, where they contradict each
-// other, and what only one of them states. It is deterministic and offline. What counts as the same is written in
-// testdata/README.md, how well it is found in testdata/floors.json.
+// Package facts compares the claims of answers: which claims two answers share, where they contradict each other, and
+// what only one of them states. It is deterministic and offline. testdata/README.md defines what counts as the same,
+// and testdata/floors.json records how well the package finds it.
 package facts
 
 import (
@@ -35,10 +35,10 @@ var Kinds = []Kind{
 	Number, Percent, Money, Duration, Date, Time, Range, Bound, Citation, Code, Choice, Entity, Quantifier, Polarity,
 }
 
-// A Fact is one statement of an answer that a reader would check.
+// A Fact is a statement in an answer that a reader would check.
 type Fact struct {
 	Kind  Kind
-	Value string // canonical, with its unit: two facts that state the same have the same value
+	Value string // canonical, with its unit: facts that state the same thing have equal values
 	Unit  string // canonical; empty if there is none
 	Text  string // as written in the answer
 	About string // the words around it
@@ -63,18 +63,18 @@ func Read(answer string) []Fact {
 type answer struct {
 	*claim.Document
 	signatures []uint64 // by sentence
-	tokens     tokens   // none until a comparison needs them
+	tokens     tokens   // empty until a comparison needs them
 	part       *part    // nil for a whole answer
 }
 
-// part restricts an answer to the sentences that state something another answer, with which it was compared, does
+// part restricts an answer to the sentences that state something that another answer, already compared with it, does
 // not.
 type part struct {
-	isKnown []bool // by claim: the other answer has its counterpart
-	length  int    // how many sentences the whole answer has
+	isKnown []bool // by claim: whether the other answer has its counterpart
+	length  int    // number of sentences in the whole answer
 
 	left   map[measure]bool // of the other claims
-	denies bool             // one of them denies something
+	denies bool             // whether one of them denies something
 }
 
 func newAnswer(text string) *answer { return &answer{Document: claim.Read(text)} }

@@ -17,7 +17,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// pair is two answers with a label that says whether they agree.
+// pair is two answers, labelled by whether they agree.
 type pair struct {
 	id, a, b, kind, source string
 	isSame                 bool
@@ -43,7 +43,7 @@ func (b base) names() []string {
 	return []string{"text", "paraphrase1", "paraphrase2"}
 }
 
-// edited returns the answer in which a change is made.
+// edited returns the answer that the edit changes.
 func (b base) edited(c change) string { return strings.Replace(b.text(c.In), c.Old, c.New, 1) }
 
 // pairs expands a base as testdata/README.md describes.
@@ -144,14 +144,14 @@ func corpora(t testing.TB) map[string][]pair {
 	return all
 }
 
-// swap is a sentence in which a word is replaced, by one that means the same or by one that does not.
+// swap is a sentence in which a word is replaced by another, which means the same or not.
 type swap struct {
 	ID, Lang, Text, Old, New, Kind string
 	Same                           bool `json:"same_facts"`
 	HeldOut                        bool `json:"held_out"`
 }
 
-// pairs has the sentence alone, and amid an answer that is otherwise the same.
+// pairs returns the sentence alone, and within an otherwise unchanged answer.
 func (s swap) pairs() []pair {
 	around := [2]string{"您好，关于您的问题，答复如下。\n\n## 说明\n\n- 请先登录网站。\n- ", "\n- 办理地点在一楼大厅。\n\n如有其他问题，欢迎来电。"}
 	if s.Lang == "en" {
@@ -166,7 +166,7 @@ func (s swap) pairs() []pair {
 	}
 }
 
-// score counts pairs, and those among them in which a conflict is found.
+// score counts pairs, and those in which a conflict is found.
 type score struct{ pairs, called int }
 
 func (s score) rate() float64 {
@@ -176,7 +176,7 @@ func (s score) rate() float64 {
 	return float64(s.called) / float64(s.pairs)
 }
 
-// isPlaced reports whether a conflict is found where an answer was changed.
+// isPlaced reports whether a conflict is found at the place where an answer was changed.
 func isPlaced(p pair) bool {
 	for _, d := range facts.Compare(p.a, p.b) {
 		if d.IsConflict && d.A.Start < p.to && p.from < d.A.End {
@@ -266,7 +266,7 @@ func TestLabelledPairs(t *testing.T) {
 	}
 }
 
-// explain shows the facts read in a pair that was misjudged.
+// explain prints the facts read in a misjudged pair.
 func explain(p pair) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s same=%v kind=%s\n", p.id, p.isSame, p.kind)
@@ -291,7 +291,7 @@ func explain(p pair) string {
 	return b.String()
 }
 
-// Numbers with equal digits differ if there is a mark between the digits.
+// Numbers with equal digits differ if a mark separates their digits.
 func TestMarksBetweenDigitsCount(t *testing.T) {
 	t.Parallel()
 	for _, p := range [][2]string{{"请在 3~5 天内答复。", "请在 35 天内答复。"}, {"请在 3、5 天后答复。", "请在 35 天后答复。"}} {
@@ -343,8 +343,8 @@ func TestTheSameSaidInAnotherWay(t *testing.T) {
 	}
 }
 
-// A sentence that both answers contain is not contradicted by another one, and what is said of those below a limit does
-// not contradict what is said of those above it.
+// A sentence that both answers contain is not contradicted by another one, and a statement about values below a limit
+// does not contradict one about values above it.
 func TestASentenceThatBothShareIsNotContradicted(t *testing.T) {
 	t.Parallel()
 	const of8, below8 = "- D 项：八周岁以上的未成年人为限制民事行为能力人。\n", "- C 项：不满八周岁的未成年人为无民事行为能力人。\n"

@@ -19,14 +19,14 @@ import (
 
 var update = flag.Bool("update", false, "write what is found in the labelled pairs to testdata/found.json")
 
-// found is what a revision of the rules finds in the labelled pairs.
+// found holds everything that a revision of the rules finds in the labelled pairs.
 type found struct {
 	Revision int
 	Digest   string
 }
 
-// Making the reading faster changes nothing of what is found. What changes it raises measure.Revision, so that tasks
-// that have ended are assessed again; -update then writes the new digest.
+// Optimisations do not change what is found. A change that does must raise measure.Revision, so that tasks that have
+// ended are assessed again; -update then writes the new digest.
 func TestWhatIsFoundChangesOnlyWithTheRevision(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "found.json")
@@ -43,7 +43,7 @@ func TestWhatIsFoundChangesOnlyWithTheRevision(t *testing.T) {
 	require.Equal(t, before, now)
 }
 
-// digest is a hash of all that is read in the labelled answers, found between them, and stated about questions.
+// digest is a hash of everything read in the labelled answers, found between them, and stated about questions.
 func digest(t *testing.T) string {
 	t.Helper()
 	hash := sha256.New()
@@ -73,7 +73,7 @@ func digest(t *testing.T) string {
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// What a sentence states does not depend on whether another answer has it, too.
+// The claims of a sentence do not depend on whether another answer also contains it.
 func TestSentencesThatAnswersShareAreReadAlike(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"bases.jsonl", "own_bases.jsonl", "more_bases.jsonl", "fresh_bases.jsonl",
@@ -97,7 +97,7 @@ func TestSentencesThatAnswersShareAreReadAlike(t *testing.T) {
 	}
 }
 
-// answers are the answers of a base, each also with the first edits made in it.
+// answers are the answers of a base, each also with its first edits applied.
 func (b base) answers() []string {
 	var all []string
 	for _, name := range b.names() {

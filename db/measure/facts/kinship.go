@@ -55,12 +55,12 @@ func (c *comparison) beside(s *side, i int) *passage.Vector {
 	return s.besides[i]
 }
 
-// touching returns the share of words that the surroundings of two claims have in common, 0 to 1.
+// touching returns the share of words that the surroundings of two claims have in common, from 0 to 1.
 func (c *comparison) touching(i, j int) float32 {
 	return c.Shared(c.beside(c.a, i), c.beside(c.b, j))
 }
 
-// noteCounterparts records which claims state the same.
+// noteCounterparts records which claims state the same thing.
 func (c *comparison) noteCounterparts() {
 	c.counterparts = make([]int32, len(c.a.Claims))
 	for _, l := range c.links {
@@ -70,7 +70,7 @@ func (c *comparison) noteCounterparts() {
 	}
 }
 
-// What speaks for or against two claims with different values being about the same thing.
+// Evidence for or against two claims with different values being about the same thing.
 const (
 	always      = iota
 	similar     // the words around them
@@ -78,11 +78,11 @@ const (
 	companions  // the claims beside them
 	rivals      // how well each fits other claims without a counterpart
 	elsewhere   // how well each fits claims that have one
-	repetition  // how many of the two values the other answer has, too
+	repetition  // how many of the two values the other answer also has
 	otherUnit   // they are counts of different things
 	otherClass  // only one of them has a unit
-	uniqueness  // no other value of what they measure, or in their unit, is left in either answer
-	distance    // one of them is many times the other one
+	uniqueness  // no other value of the same measure, or in the same unit, is left in either answer
+	distance    // one of them is many times the other
 	oneRange    // only one of them is a range
 	bareDigits  // neither has a unit
 	resemblance // they are spelled alike
@@ -90,7 +90,7 @@ const (
 	evidences
 )
 
-// evidence is the amount of each kind of evidence.
+// evidence holds the amount of each kind of evidence.
 type evidence [evidences]float32
 
 // weights were fitted by logistic regression on two thirds of the labelled pairs.
@@ -107,7 +107,7 @@ func (e *evidence) total() float32 {
 	return sum
 }
 
-// leastEvidence is the evidence from which two claims count as being about the same thing.
+// leastEvidence is the evidence above which two claims count as being about the same thing.
 const leastEvidence = 0.6
 
 // isWeighed reports whether evidence decides about a claim's counterpart.
@@ -185,8 +185,8 @@ func (c *comparison) weighEvidence(pairs []pair) {
 	}
 }
 
-// elsewhere returns, for the claims of either answer that have no counterpart, how well they fit claims of the other
-// answer that have one.
+// elsewhere returns, for each claim of either answer without a counterpart, how well it fits those claims of the
+// other answer that have one.
 func (c *comparison) elsewhere() [2][]float32 {
 	best := [2][]float32{make([]float32, len(c.a.Claims)), make([]float32, len(c.b.Claims))}
 	isLeft := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }

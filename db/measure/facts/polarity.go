@@ -44,7 +44,7 @@ func (c *comparison) openPolarities(k int, s *side) []int {
 	return list
 }
 
-// polarities pairs statements with their counterparts and finds those that were reversed.
+// polarities pairs statements with their counterparts and finds the reversed ones.
 func (c *comparison) polarities() {
 	as, bs := c.openPolarities(0, c.a), c.openPolarities(1, c.b)
 	if len(as) == 0 && len(bs) == 0 {
@@ -102,8 +102,8 @@ func (c *comparison) polarities() {
 	c.plain(1, c.b, c.a)
 }
 
-// leastFor returns the score from which two polarities count as opposite. It is higher for a duty and a ban: "must be
-// at least two apart" and "cannot be closer than two" agree.
+// leastFor returns the score above which two polarities count as opposite. It is higher for a duty and a ban: "must
+// be at least two apart" and "cannot be closer than two" agree.
 func leastFor(x, y claim.Polarity) float32 {
 	if x == claim.Must && y == claim.Banned || x == claim.Banned && y == claim.Must {
 		return sameDuty
@@ -112,7 +112,7 @@ func leastFor(x, y claim.Polarity) float32 {
 }
 
 // areOpposite reports whether one of two polarities allows what the other bans, or requires what the other waives;
-// within one answer that is rarely true of the same thing.
+// one answer rarely does both about the same thing.
 func areOpposite(x, y claim.Polarity) bool {
 	return x == claim.May && y == claim.Banned || x == claim.Banned && y == claim.May || x == claim.Must &&
 		y == claim.Exempt || x == claim.Exempt && y == claim.Must
@@ -135,7 +135,7 @@ func (d *answer) isConsequence(f *claim.Claim) bool {
 	return false
 }
 
-// clearly is the score from which two predicates count as the same, regardless of the words around them.
+// clearly is the score above which two predicates count as the same, regardless of the words around them.
 const clearly = 0.9
 
 // areOfOneSubject reports whether two opposite polarities can belong to one statement: neither states a condition
@@ -160,8 +160,8 @@ func (c *comparison) areOfOneSubject(p pair) bool {
 // leastNamed is the part of a subject that another statement must mention to have the same subject.
 const leastNamed = 0.7
 
-// names reports whether the context of a fact mentions the subject of another one, as far as both answers use its
-// words.
+// names reports whether the context of a fact mentions the subject of another fact, considering only words that both
+// answers use.
 func (c *comparison) names(s *side, i int, other *side, j int) bool {
 	subject := c.subject(other, j)
 	return subject.Total == 0 || c.Overlap(subject, c.surroundings(s, i)) >= leastNamed*subject.Total
@@ -256,12 +256,12 @@ func (d *answer) isCondition(f *claim.Claim) bool {
 	return false
 }
 
-// proportion returns the approximate position in the other answer that corresponds to a character of an answer.
+// proportion returns the approximate position in the other answer that corresponds to a character of this one.
 func proportion(at int, s, other *side) int {
 	return at * len(other.Runes) / max(1, len(s.Runes))
 }
 
-// plain looks for the statements that a negation without counterpart negates: 会被调低 against 不会被调低.
+// plain looks for the statements that a negation without a counterpart negates: 会被调低 against 不会被调低.
 func (c *comparison) plain(k int, s, other *side) {
 	var index *passage.Index
 	least := float32(mostlyStated)
@@ -312,7 +312,7 @@ func (c *comparison) plain(k int, s, other *side) {
 	}
 }
 
-// isStated reports whether one clause of a sentence in the other answer states, about the same thing, what a
+// isStated reports whether one clause of a sentence in the other answer affirms, about the same thing, what a
 // negation negates.
 func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
 	x := other.Sentences[n]
@@ -369,8 +369,8 @@ func (s *side) hasAmount(i int) bool {
 	return false
 }
 
-// areOfOneThing reports whether two words that exclude each other can belong to one statement: both are negated or
-// neither is, as in 本人 and 别人不能, and each is about the other's subject.
+// areOfOneThing reports whether two mutually exclusive words can belong to one statement: both are negated or neither
+// is, as in 本人 and 别人不能, and each is about the other's subject.
 func (c *comparison) areOfOneThing(p pair) bool {
 	return c.a.isDenied(p.i) == c.b.isDenied(p.j) && c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
 }
@@ -406,10 +406,10 @@ const (
 	denies
 )
 
-// mostlyStated is the score from which on a sentence of a paraphrase states what the other answer denies.
+// mostlyStated is the score above which a sentence of a paraphrase states what the other answer denies.
 const mostlyStated = 0.8
 
-// surely is the score from which a statement is recognised although another clause of its sentence contains a
+// surely is the score above which a statement is recognised although another clause of its sentence contains a
 // negation.
 const surely = 0.7
 
@@ -488,7 +488,7 @@ func (s *side) hasDenial(x passage.Span) bool {
 	return s.hasEnding(x)
 }
 
-// hasEnding reports whether a span contains, without a negation, an end or an exception.
+// hasEnding reports whether a span contains a word for an end or an exception that is not negated.
 func (s *side) hasEnding(x passage.Span) bool {
 	for i := x.From; i < x.To; i++ {
 		if passage.IsLatin(s.Runes[i]) && passage.IsLatin(s.At(i-1)) {

@@ -9,7 +9,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// Differ is how much the facts of a question's answers differ.
+// Differ is the most serious way in which the facts of a question's answers differ.
 type Differ string
 
 // How the facts of answers differ, the most serious first.
@@ -22,13 +22,13 @@ const (
 // Differs lists all values of Differ.
 var Differs = []Differ{Conflict, Omission, None}
 
-// A Reading holds the statements of the answers to one question, and the differences between them.
+// A Reading holds the statements of the answers to one question, including those on which they differ.
 type Reading struct {
 	Differ     Differ
 	Statements []Statement // the statements on which the answers differ, conflicts first
 }
 
-// A Statement is something that answers state differently, or that some of them leave out.
+// A Statement is something that the answers state differently, or that some of them leave out.
 type Statement struct {
 	Kind       Kind
 	Label      string // the words around it, at most 20 characters
@@ -49,10 +49,10 @@ type Value struct {
 type Place struct{ Answer, Start, End int }
 
 // mostWork limits the bytes that are compared for a question. If comparing all answers with each other would exceed
-// it, each is compared only with the most frequent one.
+// it, each one is compared only with the most frequent answer.
 const mostWork = 4 << 20
 
-// A Reader compares the answers to one question. It reads an answer once, however often it is compared.
+// A Reader compares the answers to one question. It reads each answer only once, however often it compares it.
 type Reader struct {
 	workspace
 	answers map[string]*answer
@@ -60,8 +60,8 @@ type Reader struct {
 	kept    int // bytes
 }
 
-// mostKept limits the bytes of answers whose prepared form is kept, beside the first one; that form is about 20 times
-// as large.
+// mostKept limits the bytes of answers that are kept in prepared form, not counting the first one; the prepared form
+// is about 20 times as large as the answer.
 const mostKept = 1 << 20
 
 // read returns an answer in its prepared form.
@@ -115,7 +115,7 @@ func (r *Reader) Expected(standard, answer string) []Difference {
 type question struct {
 	*Reader
 	texts []string // by document
-	runs  [][]int  // by document: the answers that equal it
+	runs  [][]int  // by document: the runs whose answers equal it
 	nodes []node
 	known map[place]int // the node's number, by place
 	same  []equality
@@ -132,8 +132,8 @@ type equality [2]place
 type node struct {
 	Fact // only if the statement differs
 	place
-	equals, opposites []int // nodes of other documents that state the same, or the opposite
-	omitters          []int // documents that leave it out
+	equals, opposites []int // nodes of other documents that state the same thing, or the opposite
+	omitters          []int // documents that leave the statement out
 	isGrouped         bool
 }
 
@@ -193,7 +193,7 @@ func (q *question) compare(ctx context.Context) error {
 
 // restOfB returns the part of the second answer that states what the first one does not.
 func (c *comparison) restOfB() *answer {
-	document, text := *c.b.Document, *c.b.Text // copies: the whole answer keeps its sentences
+	document, text := *c.b.Document, *c.b.Text // copies, because the whole answer keeps its sentences
 	text.Sentences = nil
 	document.Text, document.Claims = &text, nil
 	rest := &answer{Document: &document, part: &part{length: len(c.b.Sentences), left: map[measure]bool{}}}
@@ -230,7 +230,7 @@ func (c *comparison) isKnown(n int, claims passage.Span) bool {
 	return c.b.isSettled[n] || claims.To > claims.From
 }
 
-// concerns reports whether two parts can contradict each other or state the same.
+// concerns reports whether two parts can contradict each other or state the same thing.
 func (p *part) concerns(o *part) bool {
 	if p.denies || o.denies {
 		return true
@@ -243,7 +243,7 @@ func (p *part) concerns(o *part) bool {
 	return false
 }
 
-// note notes a claim of the whole answer.
+// note records a claim of the whole answer.
 func (p *part) note(f *claim.Claim, isKnown bool) {
 	p.isKnown = append(p.isKnown, isKnown)
 	switch {
@@ -255,7 +255,7 @@ func (p *part) note(f *claim.Claim, isKnown bool) {
 	}
 }
 
-// relate notes how the statements of two documents are related.
+// relate records how the statements of two documents are related.
 func (q *question) relate(x, y int, c *comparison) {
 	for _, l := range c.links {
 		if !l.isCut {
@@ -345,8 +345,8 @@ func (q *question) statements() []Statement {
 	return list
 }
 
-// appendConflict adds the statement formed by a node and its opposites. Each document occurs in it with one value
-// only.
+// appendConflict adds the statement formed by a node and its opposites. Each document contributes only one value to
+// it.
 func (q *question) appendConflict(list []Statement, n int) []Statement {
 	anchor := &q.nodes[n]
 	s := q.begin(anchor)
@@ -407,7 +407,7 @@ func (q *question) begin(anchor *node) Statement {
 	return Statement{Kind: anchor.Kind, Label: anchor.About}
 }
 
-// say adds the answers of a node's document to a value.
+// say adds the runs of a node's document to a value.
 func (q *question) say(v *Value, n *node) {
 	for _, run := range q.runs[n.document] {
 		v.Runs = append(v.Runs, run)

@@ -17,7 +17,7 @@ func read(t testing.TB, answers ...string) facts.Reading {
 	return reading
 }
 
-// A statement lists its values, the most frequent first, with the answers that have each, and the places in them.
+// A statement lists its values, the most frequent first, each with the answers that have it, and the places in them.
 func TestAQuestionsConflictIsOneStatement(t *testing.T) {
 	t.Parallel()
 	answers := []string{
@@ -72,7 +72,7 @@ func TestAQuestionsNegationIsFound(t *testing.T) {
 	require.Equal(t, []int{2}, runs)
 }
 
-// A conflict between two answers is found although the most frequent answer does not mention the matter.
+// A conflict between two answers is found although the most frequent answer does not mention the fact.
 func TestAConflictBesideTheMostFrequentAnswer(t *testing.T) {
 	t.Parallel()
 	reading := read(t, "可以退款。", "可以退款。", "可以退款。手续费为 5 元。", "可以退款。手续费为 9 元。")
@@ -114,7 +114,7 @@ func TestExpectedFacts(t *testing.T) {
 	}
 }
 
-// Long answers are only compared with the most frequent one, and comparing stops when nobody waits for the result.
+// Long answers are only compared with the most frequent one, and the comparison stops when its context ends.
 func TestLongAnswersAreComparedWithTheMostFrequentOne(t *testing.T) {
 	t.Parallel()
 	answers := make([]string, 20)

@@ -10,14 +10,14 @@ import (
 // mostWidened is how many characters around a difference are cut into words, to find those in which it lies.
 const mostWidened = 12
 
-// swapped are the words of a sentence that another one replaces by others.
+// swapped holds the words of a sentence that the other sentence replaces by different ones.
 type swapped struct {
 	words []string
-	names []string // those that name something, in order
+	names []string // the words that name something, in order
 }
 
-// isWordingOnly reports whether what was replaced between two sentences can carry no fact: a fact is a value, a name or
-// one of two opposites, and none of these was replaced by another one. The sentences are equal but for
+// isWordingOnly reports whether the difference between two sentences cannot affect a fact: a fact is a value, a name
+// or one of two opposites, and none of these was replaced by another. The sentences are equal but for
 // x[head:len(x)-tail] and y[head:len(y)-tail].
 func (c *comparison) isWordingOnly(x, y []word, head, tail int) bool {
 	before, behind := 0, 0
@@ -67,7 +67,7 @@ func (s *side) wordEdges(words []word, from, to int) (int, int) {
 	return wide[0], wide[1]
 }
 
-// isJoined reports whether the words before and at a place are Chinese characters of one run.
+// isJoined reports whether the characters before and at a place belong to one run of Chinese characters.
 func (s *side) isJoined(words []word, at int) bool {
 	if at <= 0 || at >= len(words) {
 		return false
@@ -76,7 +76,7 @@ func (s *side) isJoined(words []word, at int) bool {
 	return !x.isFact && !y.isFact && x.To == y.From && passage.IsHan(s.At(x.From)) && passage.IsHan(s.At(y.From))
 }
 
-// piece is a word of a language, made of one or more words of a sentence.
+// piece is a word of the language, made of one or more words of a sentence.
 type piece struct {
 	text   string
 	count  int
@@ -111,7 +111,7 @@ func (s *side) cut(words []word) []piece {
 
 // swapped returns the words in a part of a sentence, and those that name something.
 func (s *side) swapped(words []word, from, to int) (all swapped) {
-	var unlisted []string // characters that are no words of the list make up one that is not in it
+	var unlisted []string // characters that form no listed word make up one unlisted word
 	flush := func() {
 		for len(unlisted) > 0 && passage.IsJoining(unlisted[0]) {
 			unlisted = unlisted[1:]
@@ -141,8 +141,8 @@ func (s *side) swapped(words []word, from, to int) (all swapped) {
 }
 
 // areSpelledAlike reports whether each name is a verb with a Chinese character in common with the words that replace
-// it, as synonyms have (损伤, 损坏); if those name nothing, an unlisted word may be, too (疑义, 疑问). Nouns with a character
-// in common are of one kind rather than synonyms: 原件, 复印件.
+// it, as synonyms often have (损伤, 损坏). If those words name nothing, an unlisted word may take the place of the verb
+// (疑义, 疑问). Nouns with a character in common name things of one kind rather than being synonyms: 原件, 复印件.
 func areSpelledAlike(names, words []string, nameNothing bool) bool {
 	all := strings.Join(words, "")
 	for _, name := range names {
@@ -154,7 +154,7 @@ func areSpelledAlike(names, words []string, nameNothing bool) bool {
 	return true
 }
 
-// withoutShared leaves out what two lists share.
+// withoutShared removes the elements that two lists share.
 func withoutShared(x, y []string) (left, right []string) {
 	rest := slices.Clone(y)
 	for _, one := range x {
@@ -167,7 +167,7 @@ func withoutShared(x, y []string) (left, right []string) {
 	return left, rest
 }
 
-// areOpposed reports whether one of the words is the opposite of one of the others.
+// areOpposed reports whether any of the words is the opposite of any of the others.
 func areOpposed(x, y []string) bool {
 	if passage.AreOpposed(strings.Join(x, ""), strings.Join(y, "")) {
 		return true

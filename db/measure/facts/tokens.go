@@ -7,7 +7,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// side is one of two answers that are compared.
+// side is one of two compared answers.
 type side struct {
 	*answer
 	isSettled      []bool // sentences that the other answer also contains
@@ -45,7 +45,7 @@ type tokens struct {
 	counts         []count // each token once
 }
 
-// count is in how many sentences a token occurs.
+// count is the number of sentences in which a token occurs.
 type count struct{ token, sentences int32 }
 
 // number numbers the tokens of an answer and counts the sentences that contain each.
@@ -82,7 +82,7 @@ func (w *workspace) number(d *answer) {
 func (w *workspace) note(hash uint32) int32 {
 	token := w.numbers.Of(hash)
 	if missing := int(token) + 1 - len(w.sentences); missing > 0 {
-		missing = max(missing, len(w.sentences)) // half of it is reserve
+		missing = max(missing, len(w.sentences)) // doubles the memory, to keep some in reserve
 		w.sentences, w.last = append(w.sentences, make([]int32, missing)...), append(w.last, make([]int32, missing)...)
 	}
 	if w.last[token] != w.sentence {
@@ -95,7 +95,8 @@ func (w *workspace) note(hash uint32) int32 {
 	return token
 }
 
-// weigh weighs the tokens of both answers: rare ones weigh more, and words that only one answer uses weigh little.
+// weigh computes the weights of the tokens of both answers: rare tokens weigh more, and words that only one answer
+// uses weigh little.
 func (c *comparison) weigh() {
 	c.number(c.a.answer)
 	c.number(c.b.answer)
@@ -134,7 +135,7 @@ func (w *workspace) weightOf(sentences int32, total int) float64 {
 	return w.weights[sentences]
 }
 
-// collect adds the tokens of a span to the vector that was begun.
+// collect adds the tokens of a span to the vector under construction.
 func (c *comparison) collect(s *side, part passage.Span, weight float32, self *claim.Claim) {
 	part.To = min(part.To, part.From+claim.LongestContext)
 	if part.IsEmpty() {

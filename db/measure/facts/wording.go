@@ -8,8 +8,8 @@ import (
 	"wending/db/measure/passage"
 )
 
-// Limits of comparing sentences that are equal except in one place: what was replaced there is a fact, unless both
-// words mean the same.
+// Limits of comparing sentences that are equal except in one place: the replaced words state a fact, unless both mean
+// the same.
 const (
 	nearlyEqual  = 0.75 // minimum share of a sentence's words that the other one must contain
 	shortReplace = 6    // characters or words
@@ -84,7 +84,7 @@ func (c *comparison) wording(n, m int) bool {
 	isLead := head == 0 && tail > 0 && tail < len(x) && c.a.At(x[len(x)-tail-1].To) == ':'
 	wholeX, wholeY := x, y
 	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
-	// whole: a character such as 一 of 一般 is no word
+	// whole words only: a single character such as 一 in 一般 is not a word
 	if len(x) > 0 && len(y) > 0 && areSynonyms(x, y) && !isPermutation(x, y) {
 		return true
 	}
@@ -206,7 +206,7 @@ func (s *side) wordFact(n int, words []word) Fact {
 	return s.export(&f)
 }
 
-// wordsOf appends the words, characters and facts of a sentence, without marks.
+// wordsOf appends the words, characters and facts of a sentence, skipping marks.
 func (s *side) wordsOf(n int, words []word) []word {
 	x := s.Sentences[n]
 	k := s.firstFact(x.From)
@@ -222,7 +222,7 @@ func (s *side) wordsOf(n int, words []word) []word {
 		}
 		r := s.Runes[i]
 		switch {
-		case s.Taken[i]: // for example a word that makes a number a limit
+		case s.Taken[i]: // a taken word, for example one that makes a number a limit
 			i++
 		case passage.IsHan(r):
 			words = append(words, word{passage.Span{From: i, To: i + 1}, s.Slice(passage.Span{From: i, To: i + 1}), false,
@@ -241,7 +241,7 @@ func (s *side) wordsOf(n int, words []word) []word {
 	return words
 }
 
-// isPermutation reports whether two lists have the same words in another order.
+// isPermutation reports whether two lists have the same words in a different order.
 func isPermutation(x, y []word) bool {
 	if len(x) != len(y) {
 		return false

@@ -29,10 +29,10 @@ type layout struct {
 	blocks       int
 }
 
-// mostBlocks limits the possible beginnings of a JSON text inside an answer that are tried.
+// mostBlocks limits how many possible beginnings of a JSON text inside an answer are tried.
 const mostBlocks = 16
 
-// block reads a JSON text that spans several lines and returns where it ends; from if there is none.
+// block reads a JSON text that spans several lines and returns where it ends, or from if there is none.
 func (l *layout) block(from int) int {
 	if l.Runes[from] != '{' && l.Runes[from] != '[' || l.blocks == mostBlocks {
 		return from
@@ -149,7 +149,7 @@ func (l *layout) isRow(line Span) bool {
 	return bars >= 2 || bars == 1 && l.isTable
 }
 
-// lastRow returns the cells of the row that was read last: the head of the table.
+// lastRow returns the cells of the row that was read last, which are the head of the table.
 func (l *layout) lastRow() []Span {
 	if len(l.sentences) == 0 {
 		return nil

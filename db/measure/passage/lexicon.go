@@ -1,24 +1,24 @@
 package passage
 
 import (
-	_ "embed" // for the list of words
+	_ "embed" // for wordList
 	"math"
 	"strings"
 	"sync"
 )
 
 // wordList has common Chinese words of up to four characters, the most frequent first. It is a part of the dictionary
-// of github.com/go-ego/gse, under the Apache License 2.0: without names, numbers, rare words and negated ones – 不能 is
-// two words, so that a 不 is marked alone –, and with some words of customer service added. The whole dictionary would
-// take tens of megabytes of memory. A + marks words that name nothing: adverbs, adjectives, conjunctions, prepositions,
-// pronouns, the commonest verbs, and nouns that are as general as these; a ~ marks other verbs.
+// of github.com/go-ego/gse, under the Apache License 2.0: without names, numbers, rare words and negated words (不能 is
+// two words, so that 不 can be marked alone), and with some customer service words added. The whole dictionary would
+// take tens of megabytes of memory. A + marks words that name nothing: adverbs, adjectives, conjunctions,
+// prepositions, pronouns, the commonest verbs, and nouns that are as general as these; a ~ marks other verbs.
 //
 //go:embed words.txt
 var wordList string
 
-// listed is what is known of a word of the list.
+// listed is the information about a word in the list.
 type listed struct {
-	cost      float32 // of cutting a text at both of its ends: the rarer a word, the higher
+	cost      float32 // cost of cutting a text at both ends of the word: the rarer the word, the higher
 	isJoining bool
 	isVerb    bool // of a certain action
 }
@@ -33,18 +33,18 @@ var lexicon = sync.OnceValue(func() map[string]listed {
 })
 
 const (
-	// perWord is what each word costs besides: the fewer words a text has, the better.
+	// perWord is an additional cost of each word, so that fewer words are better.
 	perWord = 3
-	// unknownWord is the cost of a character that is no word of the list.
+	// unknownWord is the cost of a character that is not a word in the list.
 	unknownWord = 11
 	// longestWord is the length of the longest words of the list.
 	longestWord = 4
 )
 
-// bytesPerHan is how many bytes a Chinese character has.
+// bytesPerHan is the length of a Chinese character in bytes.
 const bytesPerHan = 3
 
-// AppendWords appends the words of a run of Chinese characters: the division with the lowest total cost.
+// AppendWords appends the words of a run of Chinese characters: it chooses the division with the lowest total cost.
 func AppendWords(tokens []string, run string) []string {
 	count := len(run) / bytesPerHan
 	if count < 2 {
@@ -54,8 +54,8 @@ func AppendWords(tokens []string, run string) []string {
 		return tokens
 	}
 	words := lexicon()
-	best := make([]float32, count+1) // by character: the cost of what is behind it
-	length := make([]int, count)     // by character: of the word that begins with it
+	best := make([]float32, count+1) // by character: the cost of the text after it
+	length := make([]int, count)     // by character: the length of the word that begins with it
 	for i := count - 1; i >= 0; i-- {
 		for n := 1; n <= min(longestWord, count-i); n++ {
 			word, isKnown := words[run[bytesPerHan*i:bytesPerHan*(i+n)]]
@@ -76,7 +76,7 @@ func AppendWords(tokens []string, run string) []string {
 	return tokens
 }
 
-// IsVerb reports whether a Chinese word is a verb of a certain action.
+// IsVerb reports whether a Chinese word is a verb for a specific action.
 func IsVerb(word string) bool { return lexicon()[word].isVerb }
 
 // IsListed reports whether a Chinese word is in the list.
@@ -86,7 +86,7 @@ func IsListed(word string) bool {
 }
 
 // IsJoining reports whether a word names nothing, so that another word in its place hardly changes a fact unless the
-// two are opposites. English words come in small letters.
+// two are opposites. English words must be in lower case.
 func IsJoining(word string) bool {
 	if word == "" {
 		return true

@@ -2,7 +2,7 @@ package passage
 
 // Numbers assigns consecutive numbers, from 1 on, to tokens, which are hashes.
 type Numbers struct {
-	keys  []uint32 // by place: open addressing with linear probing, 0 is free
+	keys  []uint32 // open addressing with linear probing; 0 marks a free place
 	ids   []int32
 	count int32
 }
@@ -29,7 +29,7 @@ func (n *Numbers) Of(hash uint32) int32 {
 // find returns the place of a token, or the free place for it.
 func (n *Numbers) find(hash uint32) uint32 {
 	mask := uint32(len(n.keys) - 1)
-	place := hash * 2654435769 >> 7 & mask // hashes end with a one
+	place := hash * 2654435769 >> 7 & mask // the lowest bit of every hash is 1
 	for n.keys[place] != 0 && n.keys[place] != hash {
 		place = (place + 1) & mask
 	}

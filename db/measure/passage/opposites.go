@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// opposites are sets of words that exclude each other, in lines, and characters that do so in words that are equal
-// otherwise; a | stands between words that mean the same.
+// opposites are sets of mutually exclusive words, one set a line, and of characters that make otherwise equal words
+// exclude each other; | separates words with the same meaning.
 var opposites = func() map[string][]member {
 	all := map[string][]member{}
 	for n, line := range strings.Split(oppositeLines, "\n") {
@@ -279,8 +279,8 @@ raw cooked
 alive dead
 present absent`
 
-// AreOpposed reports whether two words exclude each other: they are opposites, differ only in characters that are, or
-// one is the other with a prefix that negates it.
+// AreOpposed reports whether two words exclude each other: they are opposites, they differ only in characters that
+// are opposites, or one is the other with a negating prefix.
 func AreOpposed(a, b string) bool {
 	if a == b || a == "" || b == "" {
 		return false

@@ -9,7 +9,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// told returns a sentence with its subject.
+// told returns a sentence together with its subject.
 func told(t *passage.Text, s passage.Sentence) string {
 	parts := []string{t.Slice(s.Span)}
 	for _, about := range []passage.Span{s.Heading, s.Label, s.Row, s.Column} {
@@ -51,8 +51,8 @@ func TestMarksAreNotRead(t *testing.T) {
 	require.Equal(t, "１００", text.Slice(passage.Span{From: 3, To: 6}))
 }
 
-// Sentences that are equal except for form have the same signature; sentences about another subject, or with other
-// numbers, do not.
+// Sentences that are equal except for form have the same signature; sentences about different subjects, or with
+// different numbers, do not.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	of := func(answer string) uint64 { return passage.Read(answer).Signatures()[0] }

@@ -218,7 +218,7 @@ func IsLatin(r rune) bool {
 // IsLetter reports whether r is a letter or a character of any script.
 func IsLetter(r rune) bool { return IsHan(r) || IsLatin(r) || r >= 0x80 && unicode.IsLetter(r) }
 
-// Lower returns the small letter for an ASCII capital, and any other character unchanged.
+// Lower returns the lower-case letter for an ASCII capital, and any other character unchanged.
 func Lower(r rune) rune {
 	if r >= 'A' && r <= 'Z' {
 		return r + 32

@@ -18,10 +18,10 @@ type Vector struct {
 	Total   float32
 }
 
-// A Vocabulary weighs the tokens of two answers and compares vectors of them. It can be used for one pair of answers
-// after another, and keeps its memory.
+// A Vocabulary weighs the tokens of two answers and compares vectors of them. It can be reused for further pairs of
+// answers, without allocating its memory again.
 type Vocabulary struct {
-	weights []float32 // by token: rare tokens weigh more
+	weights []float32 // by token; rare tokens weigh more
 
 	made    []int32 // by token: the last vector that contains it, and its index there
 	place   []int32
@@ -38,8 +38,8 @@ type Vocabulary struct {
 	index Index
 }
 
-// Reset forgets all vectors and makes room for tokens up to a number; the weights of those that will be used must be
-// set. Token 0 means none.
+// Reset forgets all vectors and makes room for the given number of tokens. The caller must then set the weights of
+// the tokens that it uses. Token 0 means none.
 func (v *Vocabulary) Reset(tokens int) {
 	if missing := tokens + 1 - len(v.weights); missing > 0 {
 		v.weights = append(v.weights, make([]float32, missing)...)
@@ -91,7 +91,7 @@ func (v *Vocabulary) Finished() *Vector {
 	return &v.vectors[len(v.vectors)-1]
 }
 
-// Overlap returns the weight that two vectors share. Comparing one x with many y in a row is cheapest.
+// Overlap returns the weight that two vectors share. It is cheapest to compare one x with many y in succession.
 func (v *Vocabulary) Overlap(x, y *Vector) float32 {
 	if v.loaded != x {
 		v.loaded = x
@@ -121,15 +121,15 @@ func (v *Vocabulary) Shared(x, y *Vector) float32 {
 // Size returns how many tokens the vector that is being built has.
 func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
 
-// MostCandidates limits with how many others one fact or sentence is compared; in very long answers it is a quarter of
-// that.
+// MostCandidates limits how many others a fact or sentence is compared with; in very long answers the limit is a
+// quarter of that.
 const MostCandidates = 48
 
-// longText is from how many facts or sentences on an answer is very long.
+// longText is the number of facts or sentences above which an answer is very long.
 const longText = 2000
 
-// Candidates returns the maximum number of an answer's size facts or sentences with which one of another answer is
-// compared.
+// Candidates returns how many facts or sentences of another answer one is compared with at most, if its own answer
+// has size of them.
 func Candidates(size int) int {
 	if size >= longText {
 		return MostCandidates / 4
@@ -140,7 +140,7 @@ func Candidates(size int) int {
 // An Index lists facts or sentences by the tokens in them, each list in ascending order.
 type Index struct {
 	lists    [][]int32
-	used     []int32 // the tokens with a list
+	used     []int32 // the tokens that have a list
 	seen     []int32 // by fact or sentence: the last search that found it
 	searches int32
 	found    []int
@@ -158,7 +158,7 @@ func (p *Index) Add(token int32, n int) {
 	}
 }
 
-// NewIndex returns an empty index. It takes the memory of the one before, which must not be used any more.
+// NewIndex returns an empty index. It reuses the memory of the previous index, which must not be used afterwards.
 func (v *Vocabulary) NewIndex(size int) *Index {
 	p := &v.index
 	p.most = Candidates(size)
@@ -175,8 +175,8 @@ func (v *Vocabulary) NewIndex(size int) *Index {
 	return p
 }
 
-// Near returns facts or sentences that share tokens with a vector: all that share a rare token, and of those that
-// share a frequent one only the ones at about the same position. It returns at most about four times as many as
+// Near returns facts or sentences that share tokens with a vector: all those that share a rare token and, of those
+// that share only a frequent one, the ones at about the same position. It returns at most about four times as many as
 // Candidates; the next search overwrites them.
 func (p *Index) Near(v *Vector, at int) []int {
 	p.searches++
@@ -227,7 +227,7 @@ var functionWords = func() map[string]bool {
 	return all
 }()
 
-// IsFunctionWord reports whether a word in small letters only joins other words.
+// IsFunctionWord reports whether a lower-case word only joins other words.
 func IsFunctionWord(word string) bool { return functionWords[word] }
 
 // IsFunctionCharacter reports whether a Chinese character only joins other words: 的, 和, 将.
@@ -254,7 +254,7 @@ func HashPair(a, b rune) uint32 {
 	return h | 1
 }
 
-// HashWord returns the hash of a word in small letters without its ending, or 0 for a function word.
+// HashWord returns the hash of a lower-case word without its ending, or 0 for a function word.
 func HashWord(word []byte) uint32 {
 	if functionWords[string(word)] {
 		return 0
@@ -266,7 +266,7 @@ func HashWord(word []byte) uint32 {
 	return h | 1
 }
 
-// stem drops the commonest endings of an English word.
+// stem drops the most common endings of an English word.
 func stem(word []byte) []byte {
 	for _, ending := range []string{"ing", "ed", "es", "s", "able", "e"} {
 		if n := len(word) - len(ending); n >= 3 && string(word[n:]) == ending {

@@ -22,7 +22,7 @@ func ChineseScale(r rune) float64 {
 	return 0
 }
 
-// EnglishNumbers maps numbers written as words, in small letters, to their values.
+// EnglishNumbers maps numbers written as words, in lower case, to their values.
 var EnglishNumbers = map[string]float64{
 	"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
 	"eleven": 11,
@@ -32,7 +32,7 @@ var EnglishNumbers = map[string]float64{
 	"hundred": 100, "thousand": 1000, "million": 1e6, "billion": 1e9, "zero": 0,
 }
 
-// EnglishMonths maps the names of months, full and abbreviated, in small letters, to their numbers.
+// EnglishMonths maps the names of months, full and abbreviated, in lower case, to their numbers.
 var EnglishMonths = map[string]int{
 	"january": 1, "february": 2, "march": 3, "april": 4, "may": 5, "june": 6, "july": 7, "august": 8, "september": 9,
 	"october": 10, "november": 11, "december": 12, "jan": 1, "feb": 2, "mar": 3, "apr": 4, "jun": 6, "jul": 7, "aug": 8,
@@ -43,8 +43,8 @@ var EnglishMonths = map[string]int{
 var Weekdays = [8]string{1: "Monday", 2: "Tuesday", 3: "Wednesday", 4: "Thursday", 5: "Friday", 6: "Saturday",
 	7: "Sunday"}
 
-// EnglishWeekdays maps the names of weekdays, full and abbreviated, in small letters, to their numbers. "sun" is
-// missing because it is also a star.
+// EnglishWeekdays maps the names of weekdays, full and abbreviated, in lower case, to their numbers. "sun" is left
+// out, because it is also a star.
 var EnglishWeekdays = map[string]int{
 	"monday": 1, "tuesday": 2, "wednesday": 3, "thursday": 4, "friday": 5, "saturday": 6, "sunday": 7,
 	"mondays": 1, "tuesdays": 2, "wednesdays": 3, "thursdays": 4, "fridays": 5, "saturdays": 6, "sundays": 7,
@@ -100,8 +100,8 @@ sunday sun
 周 星期 礼拜
 以上 上述 前述 上面`
 
-// AreSynonyms reports whether two phrases without blanks, in small letters, mean the same: they are equal,
-// synonyms, or consist of the same characters in another order.
+// AreSynonyms reports whether two lower-case phrases without blanks mean the same: they are equal, synonyms, or
+// consist of the same characters in another order.
 func AreSynonyms(a, b string) bool {
 	letters := func(s string) string {
 		runes := []rune(s)

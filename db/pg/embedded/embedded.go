@@ -1,6 +1,6 @@
-// Package embedded runs a private PostgreSQL and a private Redis for a program that was not configured with any,
-// from the binaries on the machine. Both listen on Unix sockets only, in folders that nobody else may enter, and
-// both stop when the program ends, for any reason.
+// Package embedded runs a private PostgreSQL and a private Redis for a program that was not configured with any, from
+// the binaries on the machine. Both listen on Unix sockets only, in folders that no other account may enter, and both
+// stop when the program ends, for any reason.
 package embedded
 
 import (
@@ -48,8 +48,8 @@ type child struct {
 	exited chan struct{}
 }
 
-// startChild starts cmd in its own process group (Ctrl-C reaches only this program, which drains first) and has the
-// kernel send it dieWith when the thread that started it ends. Pdeathsig follows the thread and not the process, so
+// startChild starts cmd in its own process group (so that Ctrl-C reaches only this program, which drains first) and
+// has the kernel send it dieWith when the starting thread ends. Pdeathsig follows the thread and not the process, so
 // the thread is kept for as long as the child lives.
 func startChild(cmd *exec.Cmd, dieWith syscall.Signal, credential *syscall.Credential) (*child, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: dieWith, Credential: credential}
@@ -85,8 +85,8 @@ func (c *child) stop(patience time.Duration, signals ...syscall.Signal) {
 	<-c.exited
 }
 
-// serverCredential returns the account under which servers run: nil means the program's own. If that is root, which
-// PostgreSQL refuses, it is postgres or nobody.
+// serverCredential returns the account under which servers run; nil means the program's own. If the program runs as
+// root, which PostgreSQL refuses, it is postgres or nobody.
 func serverCredential() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

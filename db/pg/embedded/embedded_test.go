@@ -19,7 +19,7 @@ import (
 	"wending/db/pg/embedded"
 )
 
-// TestMain acts as the program that is killed, if the test binary was started for that.
+// TestMain runs the program to be killed if the test binary was started for that.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("EMBEDDED_TEST_HOLD"); dir != "" {
 		if _, err := embedded.StartPostgres(context.Background(), filepath.Join(dir, "postgres")); err != nil {

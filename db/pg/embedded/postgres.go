@@ -81,8 +81,8 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	return p, nil
 }
 
-// prepareFolder creates the parent of the data folder, and returns the canonical name of dir, which identifies a
-// server that outlived its program. The account of credential may enter it.
+// prepareFolder creates the parent of the data folder, and returns the canonical name of dir, by which a server that
+// outlived its program is recognised. The credential's account may enter the folder.
 func prepareFolder(dir string, credential *syscall.Credential) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -137,7 +137,7 @@ func quotedFolder(dir string) string {
 // Exited is closed when the server has ended for any reason.
 func (p *Postgres) Exited() <-chan struct{} { return p.child.exited }
 
-// Stop ends the server: it rolls back transactions, and committed data is safe on disk.
+// Stop ends the server, rolling back open transactions; committed data is safe on disk.
 func (p *Postgres) Stop() {
 	p.child.stop(20*time.Second, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL)
 	_ = os.RemoveAll(p.sockets)
@@ -171,7 +171,8 @@ func (p *Postgres) lastLogLines() string {
 	return strings.Join(lines[max(0, len(lines)-5):], " | ")
 }
 
-// FindPostgres returns the folder that has initdb and postgres: on PATH, or the newest of Debian's folders.
+// FindPostgres returns the folder that contains initdb and postgres: one on PATH, or else Debian's folder for the
+// newest version.
 func FindPostgres() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if resolved, err := filepath.EvalSymlinks(path); err == nil {
@@ -240,9 +241,9 @@ func checkVersion(ctx context.Context, binaries, dir string) error {
 	return nil
 }
 
-// removeStalePID removes postmaster.pid unless the process it names still works on this folder. The caller holds
-// the lock of the data folder, so such a process is an orphan that is shutting down, and removeStalePID waits for
-// it. It does not wait for a zombie, or for an unrelated process that has the same number by now.
+// removeStalePID removes postmaster.pid unless the process it names still works on this folder. The caller holds the
+// lock of the data folder, so such a process is an orphan that is shutting down, and removeStalePID waits for it. It
+// does not wait for a zombie, or for an unrelated process that now has the same id.
 func removeStalePID(dir string) error {
 	path := filepath.Join(dir, "postmaster.pid")
 	deadline := time.Now().Add(30 * time.Second)

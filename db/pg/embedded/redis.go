@@ -59,7 +59,7 @@ func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	return r, nil
 }
 
-// URL returns the address in the form that asynq reads.
+// URL returns the address in the form that asynq expects.
 func (r *Redis) URL() string {
 	if r.mini != nil {
 		address := url.URL{Scheme: "redis", User: url.UserPassword("", r.password), Host: r.mini.Addr()}
