@@ -39,6 +39,7 @@ type MeaningNumbers struct {
 	MeaningIdenticalRate *float64 `db:"meaning_identical_rate" json:"meaning_identical_rate,omitempty" doc:"Share of questions whose answers are all there and all say the same" example:"0.75"`
 	MeaningDistinctMean  *float64 `db:"meaning_distinct_mean" json:"meaning_distinct_mean,omitempty" doc:"Mean number of groups of answers that say the same" example:"1.3"`
 	MeaningEntropy       *float64 `db:"meaning_entropy" json:"meaning_entropy,omitempty" doc:"Mean entropy of the groups of a question, in nats (semantic entropy)" example:"0.21"`
+	MeaningPeople        int      `db:"meaning_people" json:"meaning_people,omitempty" doc:"Of these: questions whose answers a person grouped" example:"12"`
 	MeaningUnsure        int      `db:"meaning_unsure" json:"meaning_unsure,omitempty" doc:"Questions with answers whose group is not certain" example:"3"`
 }
 
@@ -257,6 +258,7 @@ const computeStability = `
 		'meaning_identical_rate', avg(CAST(meaning_agreement = 1 AS int)::float8),
 		'meaning_distinct_mean', avg(meaning_groups::float8) FILTER (WHERE meaning_groups > 0),
 		'meaning_entropy', avg(meaning_entropy),
+		'meaning_people', count(*) FILTER (WHERE meaning_by = 'person'),
 		'meaning_unsure', count(*) FILTER (WHERE meaning_unsure <> '{}'))
 	FROM question_statistics q
 	JOIN evaluation_items i ON i.id = q.item_id
@@ -365,6 +367,17 @@ func StoreStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUI
 	}
 	_, err := tx.ExecContext(ctx, storeProcessed, taskID)
 	return pg.Classify("store the processed questions", err)
+}
+
+// RestateStability stores how alike the answers of a task are after people have grouped them, if its statistics are
+// final.
+func RestateStability(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
+	const restate = `
+		UPDATE evaluation_tasks
+		SET statistics = CAST(statistics AS jsonb) || (` + computeStability + `)
+		WHERE id = $1 AND statistics IS NOT NULL`
+	_, err := tx.ExecContext(ctx, restate, taskID)
+	return pg.Classify("store the task's stability", err)
 }
 
 // TaskStatistics returns the statistics of the task's current runs: final ones, or live ones while it is active.

@@ -90,6 +90,7 @@ func TestAnswersAreGroupedByMeaningThroughTheAPI(t *testing.T) {
 	require.InDelta(t, 2.0/3, variant["meaning_agreement"], 1e-12)
 
 	s.meaningIsOnPages(t, task.TaskID, model)
+	s.peopleCorrectMeanings(t, path)
 
 	copied := s.post(t, api+"/"+task.TaskID+"/clone", map[string]string{"start": "false"})
 	require.Equal(t, http.StatusCreated, copied.StatusCode, string(copied.body))
@@ -107,6 +108,51 @@ func TestAnswersAreGroupedByMeaningThroughTheAPI(t *testing.T) {
 	require.Len(t, grouper.Calls(), 3)
 	launches := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)
 	require.Equal(t, "MEANING", launches[0].(object)["kind"])
+	kept := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)[0].(object)["variants"].([]any)[0].(object)
+	require.Equal(t, "person", kept["meaning"].(object)["by"], "kept through later launches")
+}
+
+// peopleCorrectMeanings has people group the answers to the first question of a task, which a model has put into two
+// groups.
+func (s *site) peopleCorrectMeanings(t *testing.T, path string) {
+	t.Helper()
+	groups := path + "/items/q1/meaning"
+	one := object{"groups": [][]int{{1, 2}, {3}}, "reviewer": "李雷"}
+	first := s.entry(t, "PUT", groups, one, 200)
+	require.Equal(t, "person", first["by"])
+	require.EqualValues(t, 1, first["version"])
+	require.Equal(t, "李雷", first["reviewer"])
+	require.Equal(t, false, first["is_unsure"])
+	require.Len(t, first["groups"], 2)
+	conflict := s.entry(t, "PUT", groups, one, 409)
+	require.Equal(t, "REVIEW_CONFLICT", conflict["code"])
+	require.EqualValues(t, 1, conflict["current"].(object)["version"])
+
+	second := s.entry(t, "PUT", groups, object{"groups": [][]int{{3, 1, 2}}, "reviewer": "韩梅", "version": 1}, 200)
+	require.EqualValues(t, 2, second["version"])
+	require.Equal(t, []any{[]any{1.0, 2.0, 3.0}}, second["groups"])
+	require.EqualValues(t, 1, second["agreement"])
+	for problem, wrong := range map[string][][]int{
+		"没有回答": {{1, 2, 3, 4}}, "第 3 次运行的分组": {{1, 2}}, "只出现一次": {{1, 2}, {2, 3}},
+	} {
+		refused := s.entry(t, "PUT", groups, object{"groups": wrong, "reviewer": "x", "version": 2}, 422)
+		require.Contains(t, refused["message"], problem)
+	}
+	equal := object{"groups": [][]int{{1, 2}, {3}}, "reviewer": "x"}
+	require.Contains(t, s.entry(t, "PUT", path+"/items/q2/meaning", equal, 422)["message"], "最多只有格式不同")
+	s.entry(t, "PUT", groups, object{"groups": [][]int{{1}}, "reviewer": "x", "variant": 2}, 404)
+	s.entry(t, "PUT", groups, object{"groups": [][]int{{1}}}, 422)
+
+	item := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)[0].(object)
+	require.Equal(t, "person", item["meaning"].(object)["by"])
+	statistics := s.entry(t, "GET", path, nil, 200)["statistics"].(object)
+	require.EqualValues(t, 1, statistics["meaning_agreement"], "stored statistics follow")
+	require.EqualValues(t, 1, statistics["meaning_people"])
+	against := s.entry(t, "GET", path+"/statistics", nil, 200)["meaning_reliability"].(object)
+	require.EqualValues(t, 1, against["questions"])
+	require.EqualValues(t, 3, against["pairs"])
+	require.InDelta(t, 1.0/3, against["agreement"], 1e-12)
+	require.InDelta(t, 0.5, against["f1"], 1e-12)
 }
 
 // meaningIsOnPages checks what the pages of a task say whose first question has two meanings and whose second has one.
@@ -160,7 +206,8 @@ func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
 	require.NoError(t, err)
 	s.entry(t, "GET", "evaluation-tasks?lang=de", nil, 422)
 	from := slices.Index(rows[0], "meaning_letters")
-	require.Equal(t, []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure"}, rows[0][from:])
+	require.Equal(t, []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure", "meaning_reviewer"},
+		rows[0][from:])
 	require.Equal(t, said.Letters, rows[1][from])
 	require.Equal(t, "model", rows[1][from+2])
 	require.Equal(t, "equal", rows[2][from+2])

@@ -190,6 +190,7 @@ func (w *walk) tasks() {
 	w.awaitDone(t, draft)
 	w.do("POST", path+"/meanings", object{"model_id": w.ids["models"]}, 202)
 	w.awaitDone(t, draft)
+	w.group(path)
 	w.file(path+"/items", map[string]string{"file@q.csv": "question_id,question,standard_answer,level\nnew,新,1,2\n"}, 202)
 	w.awaitDone(t, draft)
 	w.readTask(draft)
@@ -353,6 +354,20 @@ func (w *walk) review(path string) {
 	w.do("GET", path+"/sign-offs", nil, 200)
 }
 
+// group puts all answers of the first variant to the first question into one group.
+func (w *walk) group(path string) {
+	item := w.do("GET", path+"/results", nil, 200)["items"].([]any)[0].(object)
+	var runs []any
+	for _, run := range item["runs"].([]any) {
+		if one := run.(object); one["variant"] == 1.0 && one["status"] == "SUCCEEDED" {
+			runs = append(runs, one["run_index"])
+		}
+	}
+	at, said := path+"/items/"+item["question_id"].(string)+"/meaning", object{"groups": []any{runs}, "reviewer": "李雷"}
+	w.do("PUT", at, said, 200)
+	w.do("PUT", at, said, 409)
+}
+
 func (w *walk) people() {
 	made := w.do("POST", "users", object{"name": "李雷", "password": goodPassword, "role": "editor"}, 201)
 	user := made["id"].(string)
@@ -389,6 +404,7 @@ var bodies = map[string]any{
 	"carry-reviews":        object{"from": uuid.NewString(), "reviewer": "x"},
 	"confirm-changes":      object{"against": uuid.NewString()},
 	"group-answers":        object{"model_id": uuid.NewString()},
+	"put-meaning":          object{"groups": [][]int{{1}}, "reviewer": "x"},
 	"put-project-settings": object{"review_reasons": []string{}},
 }
 

@@ -40,7 +40,7 @@ var unscoped = map[string]string{
 	"db/engine firstRuns": ofReadTask, "db/engine conversationsOf": ofReadTask, "db/engine planMore": ofReadTask,
 	"db computeVerdicts": ofReadTask, "db reopenTask": ofReadTask,
 	"db computeTaskStatistics": ofReadTask, "db computeStability": ofReadTask, "db computeRanges": ofReadTask,
-	"db computePassRateRange": ofReadTask, "db findUnassessed": ofReadTask,
+	"db computePassRateRange": ofReadTask, "db RestateStability": ofReadTask, "db findUnassessed": ofReadTask,
 	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask,
 	"db/outbox ChannelsOf":  ofReadTask,
 	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report summariseItems": ofReadTask,

@@ -18,11 +18,14 @@ type Known struct {
 	Notes  pq.StringArray `db:"meaning_notes"`
 	// HasFailed reports that the model gave no usable grouping.
 	HasFailed bool `db:"meaning_default"`
+	// Version counts people's groupings of the variant's answers; Reviewer gave the present one, nil unless By is Person.
+	Version  int     `db:"meaning_version"`
+	Reviewer *string `db:"meaning_reviewer"`
 }
 
 // Meaning describes which answers to a question say the same thing.
 type Meaning struct {
-	By By `json:"by" doc:"equal: the answers differ at most in format; model: the task's meaning_model said so; person: a person did" example:"model"`
+	By By `json:"by" doc:"equal: the answers differ at most in format; model: the task's meaning_model said so; person: a person did, of all variants together: of at least one" example:"model"`
 	// IsDefault reports that the model gave no usable grouping; then there are no groups, and the question does not count.
 	IsDefault bool     `json:"is_default" doc:"The model was asked and gave no usable grouping: there are no groups, and the question counts for nothing"`
 	IsUnsure  bool     `json:"is_unsure" doc:"The group of an answer is not certain: the model's replies disagree with each other or with the facts"`
@@ -35,18 +38,22 @@ type VariantMeaning struct {
 	Unsure []int   `json:"unsure" nullable:"false" doc:"run_index of the answers whose group is not certain"`
 	// Agreement is nil with one run, or where a run is missing.
 	Agreement *float64 `json:"agreement" doc:"Share of pairs of runs whose answers say the same; null with one run, or where a run is missing" example:"0.6"`
-	Letters   string   `json:"letters" doc:"As letters, but answers that say the same have one letter, in all variants" example:"AABAA"`
+	// Version is what the next grouping by a person must name.
+	Version  int     `json:"version" doc:"Number of people's groupings of these answers; the next one must name it; 0: none yet" example:"1"`
+	Reviewer *string `json:"reviewer" doc:"Name of the person who grouped these answers; null if nobody did, or if the answers are others by now" example:"李雷"`
+	Letters  string  `json:"letters" doc:"As letters, but answers that say the same have one letter, in all variants" example:"AABAA"`
 	Meaning
 }
 
-// OfVariant returns the meaning of a variant's answers; nil while it is unknown, or if the task's answers are not
-// grouped. notes are the lines describing the question's groups, stored with the statistics of its first variant;
-// groups are the indexes of the variant's groups among them.
+// OfVariant returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. notes
+// are the lines of the question's groups (report.Question.Notes); groups are the places of the
+// variant's groups among these.
 func (of Known) OfVariant(notes []string) (one *VariantMeaning, groups []int) {
 	if of.By == nil && !of.HasFailed {
 		return nil, nil
 	}
 	one = &VariantMeaning{Groups: [][]int{}, Unsure: []int{}, Agreement: of.MeaningAgreement,
+		Version: of.Version, Reviewer: of.Reviewer,
 		Meaning: Meaning{By: Model, IsDefault: of.HasFailed, IsUnsure: of.HasFailed, Notes: []string{}}}
 	if of.HasFailed {
 		return one, nil

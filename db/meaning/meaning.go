@@ -86,11 +86,11 @@ func (m *Grouping) Add(key []byte, group int, isUnsure bool) {
 	m.Keys, m.Groups, m.Unsure = append(m.Keys, key), append(m.Groups, int64(group)), append(m.Unsure, isUnsure)
 }
 
-// groups returns the group of each answer.
-func (m Grouping) groups() measure.Meanings {
-	of := measure.Meanings{Groups: map[string]int{}, Unsure: map[string]bool{}}
+// groups returns the groups by answer.
+func (m Grouping) groups() Groups {
+	of := Groups{Of: map[string]int{}, Unsure: map[string]bool{}}
 	for n, key := range m.Keys {
-		of.Groups[string(key)], of.Unsure[string(key)] = int(m.Groups[n]), m.Unsure[n]
+		of.Of[string(key)], of.Unsure[string(key)] = int(m.Groups[n]), m.Unsure[n]
 	}
 	return of
 }
@@ -124,6 +124,8 @@ type groupedItem struct {
 	// Lengths are the numbers of runs by variant, from the stored statistics.
 	Lengths  pq.Int64Array `db:"lengths"`
 	variants [][]measure.Answer
+	// corrections are what people said, by variant.
+	corrections map[int]Correction
 }
 
 // Apply updates the statistics of items to reflect how their answers are grouped by meaning, in a transaction that
@@ -162,10 +164,14 @@ func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	if err := tx.SelectContext(ctx, &runs, readRuns, pq.Int64Array(itemIDs)); err != nil {
 		return pg.Classify("read the keys of answers", err)
 	}
+	corrections, err := correctionsOf(ctx, tx, itemIDs)
+	if err != nil {
+		return err
+	}
 	byID := map[int64]*groupedItem{}
 	for n := range items {
 		item := &items[n]
-		byID[item.ID] = item
+		byID[item.ID], item.corrections = item, corrections[item.ID]
 		for _, length := range item.Lengths {
 			answers := make([]measure.Answer, length)
 			for place := range answers {
@@ -184,26 +190,37 @@ func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	return store(ctx, tx, items)
 }
 
-// grouped returns the groups of an item's answers, and how they were determined; empty if they are unknown.
-func (g groupedItem) grouped() (measure.Meanings, By) {
-	if g.Contents <= 1 {
-		same := measure.Meanings{Groups: map[string]int{}}
-		for _, answers := range g.variants {
+// grouped returns the groups of the answers of each variant, and how they are known; both are empty where they are not.
+func (g groupedItem) grouped() (of []Groups, by []By) {
+	of, by = make([]Groups, len(g.variants)), make([]By, len(g.variants))
+	known, next := g.groups(), len(g.Keys)
+	if !g.HasMeaning || g.IsDefault {
+		known = Groups{Of: map[string]int{}}
+	}
+	for v, answers := range g.variants {
+		switch {
+		case g.Contents <= 1:
+			of[v], by[v] = Groups{Of: map[string]int{}}, Equal
 			for _, answer := range answers {
-				same.Groups[string(answer.Key)] = 0
+				of[v].Of[string(answer.Key)] = 0
+			}
+			continue
+		case known.cover(answers):
+			of[v], by[v] = known, Model
+		}
+		if said, is := g.corrections[v+1]; is {
+			corrected, after, stands := said.corrected(answers, known, next)
+			if stands && corrected.cover(answers) {
+				of[v], by[v], next = corrected, Person, after
 			}
 		}
-		return same, Equal
 	}
-	if of := g.groups(); g.HasMeaning && !g.IsDefault && of.Covers(g.variants) {
-		return of, Model
-	}
-	return measure.Meanings{}, ""
+	return of, by
 }
 
-// hasFailed reports whether a model was given the current answers and returned no usable grouping.
-func (g groupedItem) hasFailed() bool {
-	return g.Contents > 1 && g.HasMeaning && g.IsDefault && g.groups().Covers(g.variants)
+// hasFailed reports whether a model was asked about the present answers of a variant, and gave no usable grouping.
+func (g groupedItem) hasFailed(variant int) bool {
+	return g.Contents > 1 && g.HasMeaning && g.IsDefault && g.groups().cover(g.variants[variant])
 }
 
 func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
@@ -212,10 +229,11 @@ func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
 		SET meaning_by = nullif(g.by, ''), meaning_letters = nullif(g.letters, ''), meaning_agreement = g.agreement,
 		meaning_groups = g.groups, meaning_entropy = g.entropy,
 			meaning_unsure = CAST(g.unsure AS smallint[]), meaning_notes = CAST(g.notes AS text[]),
-			meaning_default = g.has_failed
+			meaning_default = g.has_failed, meaning_version = g.version,
+			meaning_reviewer = CASE WHEN g.by = 'person' THEN g.reviewer END
 		FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::float8[], $8::text[],
-		$9::text[], $10::bool[])
-			AS g (item_id, variant, by, letters, agreement, groups, entropy, unsure, notes, has_failed)
+		$9::text[], $10::bool[], $11::int[], $12::text[])
+			AS g (item_id, variant, by, letters, agreement, groups, entropy, unsure, notes, has_failed, version, reviewer)
 		WHERE q.item_id = g.item_id AND q.variant = g.variant`
 	var ids, variants pq.Int64Array
 	var bys, letters pq.StringArray
@@ -223,24 +241,26 @@ func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
 	var groups []*int
 	var failed pq.BoolArray
 	var unsure, notes []*string // arrays of arrays of different lengths are passed as text
+	var versions pq.Int64Array
+	var reviewers pq.StringArray
 	for _, item := range items {
 		of, by := item.grouped()
-		all, order := make([]measure.Meaning, len(item.variants)), []int(nil)
-		if by != "" {
-			all, order = measure.ByMeaning(item.variants, of)
-		}
+		all, order := Sum(item.variants, of)
 		lines := make(pq.StringArray, len(order))
 		for n, group := range order {
-			if by == Model && group < len(item.Notes) {
+			if item.Contents > 1 && group < len(item.Notes) {
 				lines[n] = item.Notes[group]
 			}
 		}
 		for n, one := range all {
-			ids, variants, bys, letters = append(ids, item.ID), append(variants, int64(n+1)), append(bys, string(by)),
+			ids, variants, bys, letters = append(ids, item.ID), append(variants, int64(n+1)), append(bys, string(by[n])),
 				append(letters, one.Letters)
+			versions, reviewers = append(versions, int64(item.corrections[n+1].Version)),
+				append(reviewers, item.corrections[n+1].Reviewer)
 			agreements, entropies, failed = append(agreements, one.Agreement), append(entropies, one.Entropy),
-				append(failed, item.hasFailed())
-			if by == "" {
+				append(failed, by[n] == "" && item.hasFailed(n))
+			if by[n] == "" {
+				letters[len(letters)-1], agreements[len(agreements)-1], entropies[len(entropies)-1] = "", nil, nil
 				groups, unsure, notes = append(groups, nil), append(unsure, nil), append(notes, nil)
 				continue
 			}
@@ -253,7 +273,7 @@ func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
 		}
 	}
 	_, err := tx.ExecContext(ctx, store, ids, variants, bys, letters, pq.Array(agreements), pq.Array(groups),
-		pq.Array(entropies), pq.Array(unsure), pq.Array(notes), failed)
+		pq.Array(entropies), pq.Array(unsure), pq.Array(notes), failed, versions, reviewers)
 	return pg.Classify("store the meanings of answers", err)
 }
 

@@ -219,6 +219,16 @@ func (q Question) Likeness(variant int) Likeness {
 	return Likeness{}
 }
 
+// Notes are the lines of the question's groups of answers that say the same, over all its variants.
+func (q Question) Notes() []string {
+	for _, one := range q.Variants {
+		if one.By != nil {
+			return one.Known.Notes
+		}
+	}
+	return nil
+}
+
 // Of reports whether the assessment was computed from the given current runs of the item.
 func (q Question) Of(runs []db.Run) bool {
 	newest := int64(0)

@@ -40,7 +40,7 @@ func (l Likeness) Novelty() *float64 {
 const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts,
 	q.expected_facts,
 	q.meaning_by, q.meaning_letters, q.meaning_agreement, q.meaning_groups, q.meaning_unsure, q.meaning_notes,
-	coalesce(q.meaning_default, false) AS meaning_default`
+	coalesce(q.meaning_version, 0) AS meaning_version, q.meaning_reviewer, coalesce(q.meaning_default, false) AS meaning_default`
 
 // Facts are the facts on which the answers to a question differ.
 type Facts []measure.Fact

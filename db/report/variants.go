@@ -79,7 +79,7 @@ const (
 		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
 		coalesce(q.meaning_items, 0) AS meaning_items, q.meaning_agreement, q.meaning_identical_rate, q.meaning_distinct_mean,
 		q.meaning_entropy,
-		coalesce(q.meaning_unsure, 0) AS meaning_unsure,
+		coalesce(q.meaning_unsure, 0) AS meaning_unsure, coalesce(q.meaning_people, 0) AS meaning_people,
 		r.latency_avg_ms, r.latency_p50_ms, r.latency_p90_ms, r.latency_p99_ms, r.first_token_p50_ms, r.tokens_per_second,
 		r.longest_silence_p50_ms, r.longest_silence_max_ms,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens,
@@ -116,7 +116,8 @@ const (
 			avg(CAST(s.meaning_agreement = 1 AS int)::float8) AS meaning_identical_rate,
 			avg(s.meaning_groups::float8) FILTER (WHERE s.meaning_groups > 0) AS meaning_distinct_mean,
 			avg(s.meaning_entropy) AS meaning_entropy,
-			count(*) FILTER (WHERE s.meaning_unsure <> '{}') AS meaning_unsure`
+			count(*) FILTER (WHERE s.meaning_unsure <> '{}') AS meaning_unsure,
+			count(*) FILTER (WHERE s.meaning_by = 'person') AS meaning_people`
 )
 
 const readVariantStatistics = `

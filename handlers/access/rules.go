@@ -218,6 +218,7 @@ POST   /api/v1/evaluation-tasks/:task_id/extend          editor        task     
 GET    /api/v1/evaluation-tasks/:task_id/items           viewer        task
 GET    /api/v1/evaluation-tasks/:task_id/tools           viewer        task
 POST   /api/v1/evaluation-tasks/:task_id/items           editor        task            task.append
+PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/meaning  reviewer  task  review.group
 PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.put
 DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.withdraw
 GET    /api/v1/evaluation-tasks/:task_id/launches        viewer        task

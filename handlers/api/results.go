@@ -134,7 +134,7 @@ type ItemMeaning struct {
 
 // newItemMeaning returns the meaning of the answers to a question, over all variants.
 func newItemMeaning(q report.Question) *ItemMeaning {
-	notes := q.Likeness(1).Notes
+	notes, by := q.Notes(), meaning.Equal
 	all := &ItemMeaning{Groups: make([][][2]int, len(notes)), Unsure: [][2]int{}}
 	for _, variant := range q.Variants {
 		one, groups := variant.Known.OfVariant(notes)
@@ -142,8 +142,11 @@ func newItemMeaning(q report.Question) *ItemMeaning {
 			return nil
 		}
 		isUnsure := all.IsUnsure || one.IsUnsure
+		if by == meaning.Equal || one.By == meaning.Person {
+			by = one.By
+		}
 		all.Meaning = one.Meaning
-		all.IsUnsure, all.Notes = isUnsure, append([]string{}, notes...)
+		all.By, all.IsUnsure, all.Notes = by, isUnsure, append([]string{}, notes...)
 		for n, group := range groups {
 			for _, run := range one.Groups[n] {
 				all.Groups[group] = append(all.Groups[group], [2]int{variant.Variant, run})
@@ -206,7 +209,7 @@ type VariantLikeness struct {
 }
 
 func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int]float64) []VariantLikeness {
-	list, notes := make([]VariantLikeness, len(variants)), q.Likeness(1).Notes
+	list, notes := make([]VariantLikeness, len(variants)), q.Notes()
 	for n, variant := range variants {
 		one := q.Likeness(variant.Number)
 		said, _ := one.Known.OfVariant(notes)

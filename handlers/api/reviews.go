@@ -99,7 +99,7 @@ type ReviewPath struct {
 // decoded exactly once.
 func (p *ReviewPath) Resolve(ctx huma.Context) []error {
 	_, tail, _ := strings.Cut(humaecho.Unwrap(ctx).Request().URL.EscapedPath(), "/items/")
-	id, err := url.PathUnescape(strings.TrimSuffix(tail, "/review"))
+	id, err := url.PathUnescape(tail[:max(0, strings.LastIndex(tail, "/"))])
 	if err != nil {
 		return []error{rest.NewFailure(ctx.Context(), request.NewFault(request.CodeRequestInvalid).WithCause(err))}
 	}

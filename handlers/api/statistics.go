@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/report"
@@ -83,11 +84,13 @@ type EvaluatorVariant struct {
 
 type statisticsOutput struct {
 	Body struct {
-		IsFinal     bool                  `json:"is_final" doc:"False while a launch is active, because results may still change"`
-		Variants    []variantStatistics   `json:"variants"`
-		Evaluators  []evaluatorStatistics `json:"evaluators" doc:"Statistics of each evaluator, in the order of the task's evaluators"`
-		ItemsShared int                   `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
-		Slices      []slice               `json:"slices,omitempty" doc:"With by: statistics for each value of the column, most frequent values first"`
+		IsFinal    bool                  `json:"is_final" doc:"False while a launch is active, because results may still change"`
+		Variants   []variantStatistics   `json:"variants"`
+		Evaluators []evaluatorStatistics `json:"evaluators" doc:"Statistics of each evaluator, in the order of the task's evaluators"`
+		// Reliability is nil if the task has no model that groups answers, or nobody corrected it.
+		Reliability *meaning.Reliability `json:"meaning_reliability" doc:"How far the groupings of the task's meaning_model agree with those of people; null if nobody has grouped answers that it grouped"`
+		ItemsShared int                  `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
+		Slices      []slice              `json:"slices,omitempty" doc:"With by: statistics for each value of the column, most frequent values first"`
 	}
 }
 
@@ -123,6 +126,9 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	for _, one := range numbers.Variants {
 		body.Variants = append(body.Variants, newVariantStatistics(one, numbers.Levels[one.Number],
 			numbers.FactsDiffer[one.Number], numbers.Passes[one.Number]))
+	}
+	if body.Reliability, err = reliabilityOf(ctx, h.Store, task); err != nil {
+		return nil, err
 	}
 	reader := reading.New(h.Store, h.Tasks.Assets)
 	for _, evaluator := range task.Evaluators {

@@ -368,7 +368,7 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 	if said, _ := row.Known.OfVariant(row.Notes); said != nil {
 		item.Meaning = &export.Meaning{
 			By: string(said.By), IsDefault: said.IsDefault, Groups: said.Groups, Notes: said.Notes, Unsure: said.Unsure,
-			Letters: said.Letters, Agreement: said.Agreement,
+			Letters: said.Letters, Agreement: said.Agreement, Version: said.Version, Reviewer: said.Reviewer,
 		}
 	}
 	if row.Level != nil {

@@ -487,6 +487,7 @@ var sentinels = []struct {
 	{report.ErrSearchTooSlow, CodeServiceUnavailable, "error.SEARCH_TOO_SLOW"},
 	{db.ErrNotFound, CodeNotFound, ""},
 	{db.ErrNothingToRun, CodeTaskStateConflict, "error.NOTHING_TO_RETRY"},
+	{tasks.ErrNotGrouped, CodeTaskStateConflict, "error.NOT_GROUPED"},
 	{db.ErrConflict, CodeTaskStateConflict, ""},
 	{ErrStale, CodeForbidden, "error.stale"},
 	// the secret was given up, or another key is in use
@@ -515,6 +516,8 @@ func ofType(err error) *Fault {
 		variable *tasks.UnknownVariableError
 		refused  *tasks.InvalidError
 		left     *db.RunsLeftError
+		grouping *review.GroupingConflictError
+		regroup  *tasks.RegroupError
 	)
 	switch {
 	case errors.As(err, &left) && left.Left < 1:
@@ -540,6 +543,11 @@ func ofType(err error) *Fault {
 		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)
 	case errors.As(err, &conflict):
 		return NewFault(CodeReviewConflict).WithCause(err)
+	case errors.As(err, &grouping):
+		return NewFault(CodeReviewConflict).WithMessage("error.GROUPING_CONFLICT").WithCause(err)
+	case errors.As(err, &regroup):
+		return ParameterFault("groups", Limit{"error.range.groups." + string(regroup.Problem),
+			map[string]any{"Run": regroup.Run, "Other": regroup.Other}}).WithCause(err)
 	case errors.As(err, &variable):
 		return FieldFault("evaluators", Limit{"error.range.variable", map[string]any{
 			"Evaluator": variable.Evaluator, "Variable": variable.Variable, "Nearest": variable.Nearest,

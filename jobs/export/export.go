@@ -135,6 +135,9 @@ type Meaning struct {
 	Unsure    []int    `json:"unsure"`
 	Letters   string   `json:"letters"`
 	Agreement *float64 `json:"agreement"`
+	// Version counts people's groupings; Reviewer gave the present one, nil unless By is person.
+	Version  int     `json:"version"`
+	Reviewer *string `json:"reviewer"`
 }
 
 // meaningCells returns the cells about which answers say the same; empty where that is not known.
@@ -146,11 +149,15 @@ func (l Likeness) meaningCells() []string {
 	for _, run := range l.Meaning.Unsure {
 		unsure = append(unsure, strconv.Itoa(run))
 	}
-	by := l.Meaning.By
+	by, reviewer := l.Meaning.By, ""
+	if l.Meaning.Reviewer != nil {
+		reviewer = *l.Meaning.Reviewer
+	}
 	if l.Meaning.IsDefault {
 		by = "failed"
 	}
-	return []string{l.Meaning.Letters, decimal(l.Meaning.Agreement), by, strings.Join(unsure, ", ")}
+	return []string{l.Meaning.Letters, decimal(l.Meaning.Agreement), by, strings.Join(unsure, ", "),
+		reviewer}
 }
 
 // changes formats the facts on which answers contradict each other, the most common value first: 14 日 → 19 日.

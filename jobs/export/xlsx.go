@@ -169,8 +169,9 @@ var (
 	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity",
 		"distinct", "letters"}
 	// meaningColumns follow them, and the facts, if a model groups the answers.
-	meaningColumns = []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure"}
-	reviewColumns  = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note",
+	meaningColumns = []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure",
+		"meaning_reviewer"}
+	reviewColumns = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note",
 		"is_outdated", "created_at", "carried_by", "carried_from", "carried_from_id"}
 )
 

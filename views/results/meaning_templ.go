@@ -16,6 +16,7 @@ import (
 	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/report"
+	"wending/jobs/tasks"
 	"wending/views/marks"
 	"wending/views/text"
 	"wending/views/ui"
@@ -145,7 +146,7 @@ func meaningPart(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var6 string
 			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(known.name(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 75, Col: 91}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 76, Col: 91}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -158,7 +159,7 @@ func meaningPart(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var7 string
 			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(known.source(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 76, Col: 58}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 77, Col: 58}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -191,7 +192,7 @@ func meaningPart(report Report, card Card) templ.Component {
 					var templ_7745c5c3_Var8 string
 					templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(group.said(text.LocaleOf(ctx)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 85, Col: 45}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 86, Col: 45}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 					if templ_7745c5c3_Err != nil {
@@ -204,7 +205,7 @@ func meaningPart(report Report, card Card) templ.Component {
 					var templ_7745c5c3_Var9 string
 					templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(group.runs)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 86, Col: 39}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 87, Col: 39}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 					if templ_7745c5c3_Err != nil {
@@ -222,7 +223,7 @@ func meaningPart(report Report, card Card) templ.Component {
 						var templ_7745c5c3_Var10 string
 						templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "meaning.unsure.runs", "Runs", group.unsure))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 88, Col: 87}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 89, Col: 87}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 						if templ_7745c5c3_Err != nil {
@@ -254,7 +255,9 @@ func meaningPart(report Report, card Card) templ.Component {
 
 // knownMeaning is what is known of what a question's answers say.
 type knownMeaning struct {
-	by        meaning.By
+	by meaning.By
+	// reviewer is the person who grouped answers of a variant; empty if nobody did.
+	reviewer  string
 	isUnsure  bool
 	hasFailed bool
 	groups    []meaningGroup
@@ -268,20 +271,26 @@ type meaningGroup struct {
 
 // meaning returns what is known of what the answers say; nil if nobody has grouped them, or all are alike in content.
 func (c Card) meaning() *knownMeaning {
-	if len(c.Question.Variants) == 0 {
-		return nil
+	known := &knownMeaning{}
+	for _, variant := range c.Question.Variants {
+		known.hasFailed = known.hasFailed || variant.HasFailed
+		if variant.By != nil && known.by != meaning.Person {
+			known.by, known.reviewer = *variant.By, tasks.TextOf(variant.Reviewer)
+		}
 	}
-	first := c.Question.Variants[0].Likeness
-	if first.HasFailed {
+	switch {
+	case known.by == "" && known.hasFailed:
 		return &knownMeaning{by: meaning.Model, hasFailed: true, isUnsure: true}
-	}
-	if first.By == nil || *first.By == meaning.Equal {
+	case known.by == "" || known.by == meaning.Equal:
 		return nil
 	}
-	known := &knownMeaning{by: *first.By}
-	for n, note := range first.Notes {
+	known.isUnsure = known.hasFailed
+	for n, note := range c.Question.Notes() {
 		group := meaningGroup{letter: measure.Letter(n), note: note}
 		for _, variant := range c.Question.Variants {
+			if variant.By == nil {
+				continue
+			}
 			for place, letter := range []rune(*variant.MeaningLetters) {
 				if string(letter) != group.letter {
 					continue
@@ -322,7 +331,7 @@ func (m knownMeaning) class() string {
 
 func (m knownMeaning) name(locale text.Locale) string {
 	switch {
-	case m.hasFailed:
+	case m.hasFailed && len(m.groups) == 0:
 		return locale.Text("meaning.failed")
 	case m.isUnsure:
 		return locale.Text("meaning.unsure")
@@ -333,8 +342,11 @@ func (m knownMeaning) name(locale text.Locale) string {
 }
 
 func (m knownMeaning) source(locale text.Locale) string {
-	if m.hasFailed {
+	switch {
+	case len(m.groups) == 0:
 		return ""
+	case m.by == meaning.Person:
+		return locale.Text("meaning.by.person", "Name", m.reviewer)
 	}
 	return locale.Text("meaning.by." + string(m.by))
 }
@@ -376,7 +388,7 @@ func lettersWays(r Report, link func(name, value string) string) templ.Component
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.by.label"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 195, Col: 68}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 207, Col: 68}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -394,7 +406,7 @@ func lettersWays(r Report, link func(name, value string) string) templ.Component
 				var templ_7745c5c3_Var13 templ.SafeURL
 				templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(link("by", by)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 197, Col: 43}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 209, Col: 43}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 				if templ_7745c5c3_Err != nil {
@@ -407,7 +419,7 @@ func lettersWays(r Report, link func(name, value string) string) templ.Component
 				var templ_7745c5c3_Var14 string
 				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(by)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 197, Col: 58}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 209, Col: 58}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 				if templ_7745c5c3_Err != nil {
@@ -428,7 +440,7 @@ func lettersWays(r Report, link func(name, value string) string) templ.Component
 				var templ_7745c5c3_Var15 string
 				templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.by."+by))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 197, Col: 146}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 209, Col: 146}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 				if templ_7745c5c3_Err != nil {

@@ -212,7 +212,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("results.align.", results.Alignments...)
 	add("results.by.", results.LettersBy...)
 	add("results.filter.", results.FilterMeaningSame, results.FilterMeaningDifferent, results.FilterMeaningUnsure)
-	add("meaning.by.", string(meaning.Model), string(meaning.Person))
+	add("meaning.by.", string(meaning.Model))
 	add("review.reason.", review.Reasons...)
 	add("review.kind.", review.WrongNumber, review.WrongConclusion, review.WrongCitation)
 	add("review.same.without.", "judged", "failed", "against", "files")
@@ -302,6 +302,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("archive.", archive.Problems...)
 	add("error.range.", archive.Wanted...)
+	add("error.range.groups.", string(tasks.RunUnknown), string(tasks.RunMissing), string(tasks.RunRepeated),
+		string(tasks.RunApart))
 	add("quota.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, people.QuotaCost)
 	add("quota.exceeded.", people.QuotaUploads, people.QuotaDisk, people.QuotaCalls, db.ScheduleCap.What, db.ShareCap.What,
 		db.TokenCap.What, db.ViewCap.What)

@@ -1,0 +1,238 @@
+package meaning
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"math"
+	"slices"
+
+	"wending/db/measure"
+)
+
+// Groups are the groups of the answers of one variant to a question. Groups with the same number say the same in all
+// variants.
+type Groups struct {
+	// Of has the group of each answer, by Key; Unsure are the answers whose group is not certain.
+	Of     map[string]int
+	Unsure map[string]bool
+}
+
+// cover reports whether every answer has a group.
+func (g Groups) cover(answers []measure.Answer) bool {
+	return !slices.ContainsFunc(answers, func(answer measure.Answer) bool {
+		_, has := g.Of[string(answer.Key)]
+		return answer.Key != nil && !has
+	})
+}
+
+// Numbers sum up the answers of one variant to a question by what they say. They are the namesakes of those of
+// measure.Question.
+type Numbers struct {
+	// Letters has a letter for each run; answers with the same letter say the same. - means that the run has no answer.
+	Letters string
+	// Agreement is nil if there is only one run for each question, or if a run is missing.
+	Agreement *float64
+	// Distinct is how many groups the answers form.
+	Distinct int
+	// Entropy is the entropy of the groups' sizes, in nats; nil without an answer.
+	Entropy *float64
+	// Unsure are the run_index of the answers whose group is not certain.
+	Unsure []int
+}
+
+// Sum sums up the answers to a question for each variant. Answers of one group have the same letter in all variants:
+// A is the largest group; order has the group of each letter. Answers without a group count like runs without an
+// answer.
+func Sum(variants [][]measure.Answer, of []Groups) (all []Numbers, order []int) {
+	var keys [][]byte
+	for v, answers := range variants {
+		for _, answer := range answers {
+			keys = append(keys, of[v].keyOf(answer.Key)) //nolint:gosec // as many as variants
+		}
+	}
+	letters, groups := measure.Letters(keys)
+	order = make([]int, len(groups))
+	for n, key := range keys {
+		if key != nil {
+			at := slices.IndexFunc(groups, func(group measure.Group) bool { return group.Letter == letters[n] })
+			order[at] = int(binary.BigEndian.Uint16(key))
+		}
+	}
+	place := 0
+	for v, answers := range variants {
+		one := numbersOf(answers, keys[place:place+len(answers)])
+		for n, answer := range answers {
+			one.Letters += cmp.Or(letters[place+n], "-")
+			if answer.Key != nil && of[v].Unsure[string(answer.Key)] { //nolint:gosec // as many as variants
+				one.Unsure = append(one.Unsure, n+1)
+			}
+		}
+		all = append(all, one)
+		place += len(answers)
+	}
+	return all, order
+}
+
+// keyOf returns a key that all answers of a group have in common; nil for a run without an answer or a group.
+func (g Groups) keyOf(answer []byte) []byte {
+	group, has := g.Of[string(answer)]
+	if answer == nil || !has {
+		return nil
+	}
+	return binary.BigEndian.AppendUint16(nil, uint16(group))
+}
+
+// numbersOf computes the numbers of one variant; keys are equal for answers of one group.
+func numbersOf(answers []measure.Answer, keys [][]byte) (one Numbers) {
+	var counted [][]byte
+	missing, answered := false, 0
+	for n, answer := range answers {
+		if answer.IsExtra {
+			continue
+		}
+		counted = append(counted, keys[n])
+		missing = missing || answer.IsMissing
+		if keys[n] != nil {
+			answered++
+		}
+	}
+	_, groups := measure.Letters(counted)
+	one.Distinct = len(groups)
+	if runs := len(counted); runs > 1 && !missing {
+		one.Agreement = new(float64)
+		for _, group := range groups {
+			*one.Agreement += float64(group.Count*(group.Count-1)) / float64(runs*(runs-1))
+		}
+	}
+	if answered > 0 {
+		one.Entropy = new(float64)
+		for _, group := range groups {
+			share := float64(group.Count) / float64(answered)
+			*one.Entropy -= share * math.Log(share)
+		}
+		*one.Entropy = max(0, *one.Entropy) // not -0
+	}
+	return one
+}
+
+// corrected applies what a person said about a variant's answers to groups that are known so far, which have numbers
+// below next. Each of the person's groups keeps the number of the known group with which it has the most answers in
+// common, so that it keeps its letter in all variants and what a model said about it; others are new. The group of an
+// answer that no person has placed, because it came later, is not certain. ok is false if fewer than two of the answers
+// that the person placed are still there.
+func (c Correction) corrected(answers []measure.Answer, known Groups, next int) (of Groups, after int, ok bool) {
+	placed := map[string]int{}
+	for n, key := range c.Keys {
+		placed[string(key)] = int(c.Groups[n])
+	}
+	of = Groups{Of: map[string]int{}, Unsure: map[string]bool{}}
+	numbers, next := c.numbers(known, next)
+	standing := map[string]bool{}
+	for _, answer := range answers {
+		key := string(answer.Key)
+		if answer.Key == nil {
+			continue
+		}
+		if group, is := placed[key]; is {
+			of.Of[key], standing[key] = numbers[group], true
+		} else if group, has := known.Of[key]; has {
+			of.Of[key], of.Unsure[key] = group, true
+		}
+	}
+	return of, next, len(standing) > 1
+}
+
+// numbers returns the numbers of a person's groups, and the first number that is free after them.
+func (c Correction) numbers(known Groups, next int) (numbers map[int]int, after int) {
+	type pair struct{ own, known int }
+	common := map[pair]int{}
+	for n, key := range c.Keys {
+		if group, has := known.Of[string(key)]; has {
+			common[pair{int(c.Groups[n]), group}]++
+		}
+	}
+	pairs := slices.SortedFunc(maps.Keys(common), func(a, b pair) int {
+		return cmp.Or(common[b]-common[a], a.known-b.known, a.own-b.own)
+	})
+	numbers, taken := map[int]int{}, map[int]bool{}
+	for _, one := range pairs {
+		if _, has := numbers[one.own]; !has && !taken[one.known] {
+			numbers[one.own], taken[one.known] = one.known, true
+		}
+	}
+	for _, group := range c.Groups {
+		if _, has := numbers[int(group)]; !has {
+			numbers[int(group)] = next
+			next++
+		}
+	}
+	return numbers, next
+}
+
+// Reliability is how far a model's groupings agree with those of people, over pairs of answers that differ in more than
+// format (precision and recall of pairs that say the same).
+type Reliability struct {
+	Questions int `json:"questions" doc:"Questions and variants that a person grouped and the model as well" example:"24"`
+	Unchanged int `json:"unchanged" doc:"Of these: groupings that the person left as the model made them" example:"20"`
+	Pairs     int `json:"pairs" doc:"Pairs of answers to them that differ in more than format; pairs with an answer that the model was not certain of are not counted" example:"131"`
+	Unsure    int `json:"unsure" doc:"Pairs with an answer that the model was not certain of" example:"9"`
+	Same      int `json:"same" doc:"Pairs that both put into one group" example:"80"`
+	Joined    int `json:"joined" doc:"Pairs that only the model put into one group" example:"3"`
+	Parted    int `json:"parted" doc:"Pairs that only the person put into one group" example:"5"`
+
+	Agreement *float64 `json:"agreement" doc:"Share of the pairs on which both agree; null without pairs" example:"0.94"`
+	Precision *float64 `json:"precision" doc:"same / (same + joined)" example:"0.96"`
+	Recall    *float64 `json:"recall" doc:"same / (same + parted)" example:"0.94"`
+	F1        *float64 `json:"f1" doc:"Pairwise F1: 2 same / (2 same + joined + parted)" example:"0.95"`
+}
+
+// add counts a question that both have grouped: person and model have the group of each answer, unsure those of which
+// the model was not certain.
+func (r *Reliability) add(person, model []int64, unsure []bool) {
+	isSame := true
+	for a := range person {
+		for b := range a {
+			byPerson, byModel := person[a] == person[b], model[a] == model[b]
+			isSame = isSame && byPerson == byModel
+			switch {
+			case unsure[a] || unsure[b]:
+				r.Unsure++
+				continue
+			case byPerson && byModel:
+				r.Same++
+			case byModel:
+				r.Joined++
+			case byPerson:
+				r.Parted++
+			}
+			r.Pairs++
+		}
+	}
+	if r.Questions++; isSame {
+		r.Unchanged++
+	}
+}
+
+// computed adds the shares to the counts.
+func (r Reliability) computed() Reliability {
+	share := func(of, all int) *float64 {
+		if all == 0 {
+			return nil
+		}
+		part := float64(of) / float64(all)
+		return &part
+	}
+	r.Agreement, r.F1 = share(r.Pairs-r.Joined-r.Parted, r.Pairs), share(2*r.Same, 2*r.Same+r.Joined+r.Parted)
+	r.Precision, r.Recall = share(r.Same, r.Same+r.Joined), share(r.Same, r.Same+r.Parted)
+	return r
+}
+
+// Score returns how far groupings agree with labelled ones, question by question; each has a group for each answer.
+func Score(labelled, found [][]int64, unsure [][]bool) Reliability {
+	var r Reliability
+	for n, groups := range labelled {
+		r.add(groups, found[n], unsure[n])
+	}
+	return r.computed()
+}

@@ -1,0 +1,56 @@
+package measure
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"wending/db/measure/facts"
+)
+
+// Contents numbers texts so that those that differ at most in their format (FormatOnly) have the same number; the
+// numbers begin at 0, in the order of first appearance. Texts that contradict each other on a fact never share one.
+func Contents(texts []string) (contents []int, count int) {
+	contents = make([]int, len(texts))
+	byForm := map[string][]int{} // the first texts of the contents with a form
+	for n, text := range texts {
+		contents[n] = -1
+		forms := formsOf(text)
+		for _, form := range forms {
+			if at := slices.IndexFunc(byForm[form], func(first int) bool { return !contradict(texts[first], text) }); at >= 0 {
+				contents[n] = contents[byForm[form][at]]
+				break
+			}
+		}
+		if contents[n] < 0 {
+			contents[n] = count
+			count++
+			for _, form := range forms {
+				byForm[form] = append(byForm[form], n)
+			}
+		}
+	}
+	return contents, count
+}
+
+// formsOf returns what texts have in common that differ only in their format. Empty answers are alike.
+func formsOf(text string) (forms []string) {
+	if strings.TrimSpace(text) == "" {
+		return []string{""}
+	}
+	if utf8.RuneCountInString(text) > MaxCompared {
+		return nil
+	}
+	for kind, form := range map[string]string{"plain ": Plain(text), "json ": CanonicalJSON(text)} {
+		if form != "" {
+			forms = append(forms, kind+form)
+		}
+	}
+	slices.Sort(forms)
+	return forms
+}
+
+// contradict reports whether two texts contradict each other on a fact.
+func contradict(a, b string) bool {
+	return slices.ContainsFunc(facts.Compare(a, b), func(d facts.Difference) bool { return d.IsConflict })
+}
