@@ -65,25 +65,25 @@ type Statistics struct {
 	Currency    *string `json:"currency" example:"USD"`
 	// RunsWithCost is how many runs Cost sums up; it is 0 in statistics stored by earlier versions.
 	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Number of runs that cost sums up" example:"500"`
-	// The work of judges is counted separately from the runs: for a launch, all its calls to judges; for a task,
-	// the judges' verdicts on its current runs. JudgeErrors is how many answers judges could not rate.
+	// The work of judges is counted separately from the runs: for a launch, all its calls to judges; for a task, the
+	// judges' verdicts on its current runs. JudgeErrors is the number of answers that judges could not rate.
 	JudgeErrors   int     `json:"judge_errors,omitempty" doc:"Answers that a judge could not rate because its call failed or its reply was unreadable" example:"2"`
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
 	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Cost of the judges' calls, a decimal number; not part of cost; absent if unknown or if currencies differ" example:"0.08"`
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
-	// Groupings by meaning are counted in the same way. MeaningErrors is how many questions the model gave no
-	// grouping for.
+	// Groupings by meaning are counted in the same way. MeaningErrors is the number of questions for which the model
+	// gave no grouping.
 	MeaningErrors   int     `json:"meaning_errors,omitempty" doc:"Questions whose answers the model did not group: its call failed, or what it said cannot be read" example:"1"`
 	MeaningCalls    int     `json:"meaning_calls,omitempty" doc:"Calls that groupings by meaning took, without retries" example:"110"`
 	MeaningTokens   *int64  `json:"meaning_tokens,omitempty" doc:"Sum over these calls; not part of total_tokens" example:"81920"`
 	MeaningCost     *string `json:"meaning_cost,omitempty" doc:"Decimal number: what these calls cost, not part of cost; absent if unknown or currencies differ" example:"0.05"`
 	MeaningCurrency *string `json:"meaning_currency,omitempty" example:"USD"`
-	// Duration is the time from a launch's start to its end or, while it runs, to now, in seconds; for a task it is
-	// the sum over its launches.
+	// Duration is the time from a launch's start in seconds, to its end or, while it is running, to now; for a task
+	// it is the sum over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"Seconds from start to end, or to now while running; for a task, the sum over its launches" example:"104.31"`
 }
 
-// sumGroupings is what groupings m took, made by targets g, as pairs of a JSON object.
+// sumGroupings sums up the effort of the groupings m, made by the targets g, as key-value pairs for a JSON object.
 const sumGroupings = `
 				'meaning_calls', coalesce(sum(m.calls), 0),
 				'meaning_tokens', sum(m.total_tokens),
@@ -94,9 +94,9 @@ const sumGroupings = `
 type TaskStatistics struct {
 	Statistics
 	Stability
-	// JudgeMissing is how many answers a judge has not rated yet.
+	// JudgeMissing is the number of answers that a judge has not rated yet.
 	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that no judge has been asked about yet" example:"0"`
-	// MeaningMissing is how many questions the model has not been asked about yet.
+	// MeaningMissing is the number of questions for which the model has not been called yet.
 	MeaningMissing int `json:"meaning_missing,omitempty" doc:"Questions with different answers that the model which groups them was not asked about yet" example:"0"`
 	// The combined verdict of all evaluators, over all variants; nil without evaluators, or if nothing has been
 	// judged.
@@ -105,7 +105,7 @@ type TaskStatistics struct {
 	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator reached a verdict and at least one failed the answer" example:"49"`
 	// AgreementRange is the lowest and the highest mean agreement among the variants; nil if there is one variant.
 	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"Lowest and highest mean agreement among the variants; absent with one variant" example:"[0.72, 0.95]"`
-	// PassRateRange and FactsRange are the same of pass rates and of the number of questions at the level facts.
+	// PassRateRange and FactsRange are the same for pass rates and for the number of questions at the level facts.
 	PassRateRange []float64 `json:"pass_rate_range,omitempty" doc:"Lowest and highest pass rate among the variants; absent with one variant or without evaluators" example:"[0.8, 0.9]"`
 	FactsRange    []int     `json:"facts_range,omitempty" doc:"Lowest and highest number of questions at the level facts among the variants; absent with one variant" example:"[2, 9]"`
 	ScoreMean     *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs, 0–1; absent without evaluators" example:"0.87"`
@@ -114,12 +114,12 @@ type TaskStatistics struct {
 // LaunchStatistics are the statistics of a launch.
 type LaunchStatistics struct {
 	Statistics
-	// JudgeCalls is how many answers judges were to rate in the launch, JudgeStopped how many of them were not
-	// reached.
+	// JudgeCalls is the number of answers that judges were to rate in the launch, JudgeStopped how many of them were
+	// not reached.
 	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were to rate, each with one or more calls" example:"72"`
 	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges did not rate because the task was stopped or failed" example:"0"`
-	// MeaningQuestions is how many questions were to be grouped in the launch, MeaningStopped how many of them were not
-	// reached.
+	// MeaningQuestions is the number of questions that were to be grouped in the launch, MeaningStopped how many of
+	// them were not reached.
 	MeaningQuestions int `json:"meaning_questions,omitempty" doc:"Questions whose answers a model was asked to group by meaning" example:"88"`
 	MeaningStopped   int `json:"meaning_stopped,omitempty" doc:"Questions that were not reached because the task was stopped or failed" example:"0"`
 }
@@ -143,7 +143,7 @@ func (s *LaunchStatistics) Scan(column any) error {
 	return json.Unmarshal(text, s)
 }
 
-// The statistics that tasks and launches have in common: pairs of a JSON object, over the runs r.
+// The statistics that tasks and launches have in common, over the runs r, as key-value pairs for a JSON object.
 const (
 	countRuns = `
 		'runs', count(*),
@@ -159,7 +159,7 @@ const (
 		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED')`
 )
 
-// A task has runs that never took place only after it has ended: before that, they may still come.
+// Runs that never took place count only once a task has ended: before that, they may still be made.
 const computeTaskStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((

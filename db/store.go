@@ -17,8 +17,8 @@ import (
 // Store runs the statements of one database.
 type Store struct{ db *pg.Pool }
 
-// Open connects to the PostgreSQL at url (a URL or a key=value string) with at most maxConnections
-// connections. It returns ErrUnavailable if the server does not answer.
+// Open connects to the PostgreSQL at url (a URL or a key=value string) with at most maxConnections connections. It
+// returns ErrUnavailable if the server does not answer.
 func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
 	pool, err := pg.Open(ctx, url, maxConnections)
 	if err != nil {
@@ -36,8 +36,8 @@ func (s *Store) Outbox() outbox.Outbox { return outbox.New(s.db) }
 // Pool returns the store's pool. Only packages beneath db may use it.
 func (s *Store) Pool() *pg.Pool { return s.db }
 
-// Snapshot returns a store that shows the database as of one moment, to one statement after another
-// (pg.Pool.Snapshot). release ends it, as does the end of ctx.
+// Snapshot returns a store whose statements all see the database at the same point in time (pg.Pool.Snapshot); they
+// run one after another. release ends it, as does the end of ctx.
 func (s *Store) Snapshot(ctx context.Context) (snapshot *Store, release func(), err error) {
 	pool, release, err := s.db.Snapshot(ctx)
 	return &Store{pool}, release, err
@@ -54,7 +54,7 @@ const (
 	ViaUnknown  = ""
 )
 
-// Vias lists all of them.
+// Vias lists all values of Actor.Via.
 var Vias = []string{ViaPage, ViaAPI, ViaSchedule, ViaUnknown}
 
 // Actor is the account, token or address that makes a request.
@@ -68,7 +68,7 @@ type Actor struct {
 // Who returns the actor in the form that rows store.
 func (a Actor) Who() string { return cmp.Or(a.Name, a.Address) }
 
-// Page is a window of a list: numbers start at 1.
+// Page is a window of a list; page numbers start at 1.
 type Page struct {
 	Number, Size int
 }
@@ -76,7 +76,7 @@ type Page struct {
 // Offset returns how many rows come before the page.
 func (p Page) Offset() int { return (p.Number - 1) * p.Size }
 
-// OnPage returns the entries of a list that stand on a page.
+// OnPage returns the entries of a list that belong to a page.
 func OnPage[T any](all []T, page Page) []T {
 	first := min(page.Offset(), len(all))
 	return all[first:min(first+page.Size, len(all))]

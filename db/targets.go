@@ -18,7 +18,7 @@ import (
 type TargetKind string
 
 // The kinds of targets: a typed address, a copy of a saved agent, a copy of a saved model, and a copy of a saved
-// model that judges answers or groups them.
+// model that judges or groups answers.
 const (
 	TargetURL   TargetKind = "url"
 	TargetAgent TargetKind = "agent"
@@ -29,7 +29,7 @@ const (
 // TargetKinds lists all kinds.
 var TargetKinds = []TargetKind{TargetURL, TargetAgent, TargetModel, TargetJudge}
 
-// Target is a row of task_targets: an agent or model that a task calls, as it was when the task was created.
+// Target is a row of task_targets: an agent or model that a task calls, as configured when the task was created.
 type Target struct {
 	TaskID uuid.UUID  `db:"task_id"`
 	Number int        `db:"number"` // 1, 2, 3 …
@@ -185,8 +185,8 @@ type LaunchTarget struct {
 	CallInterval time.Duration `db:"call_interval"`
 }
 
-// ShownURL returns the task's typed address as users see it: of the query, which often holds keys, it only shows
-// that there is one.
+// ShownURL returns the task's typed address as users see it: without the query, which often contains keys, but with a
+// sign that there is one.
 func (t Task) ShownURL() string {
 	target := t.TypedTarget()
 	if target.SealedQuery != nil {

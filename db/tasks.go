@@ -18,7 +18,7 @@ import (
 // that has ended RUNNING again.
 type TaskStatus string
 
-// The states of a task. FAILED means an internal fault: a task all of whose calls failed still ends SUCCEEDED.
+// The states of a task. FAILED means an internal fault: a task whose calls have all failed still ends as SUCCEEDED.
 const (
 	TaskPending   TaskStatus = "PENDING"
 	TaskRunning   TaskStatus = "RUNNING"
@@ -69,11 +69,11 @@ type Task struct {
 	// upload.
 	DatasetID      *uuid.UUID `db:"dataset_id"`
 	DatasetVersion *int       `db:"dataset_version"`
-	// VariableNames are the dataset's further columns, in the file's order.
+	// VariableNames are the dataset's other columns, in the file's order.
 	VariableNames pq.StringArray `db:"variable_names"`
 	TotalItems    int            `db:"total_items"`
 	TotalVariants int            `db:"total_variants"`
-	// AppendedItems is how many items were added later, and so are not in the task's file.
+	// AppendedItems is the number of items that were added later and are therefore not in the task's file.
 	AppendedItems int `db:"appended_items"`
 	// TotalConversations is the number of conversations, OnTurnFailure what happens after a turn fails.
 	TotalConversations int           `db:"total_conversations"`
@@ -81,11 +81,12 @@ type Task struct {
 	// ClusterBy is the column whose values group questions that are not independent; nil means that only the turns of
 	// a conversation are grouped.
 	ClusterBy *string `db:"cluster_by"`
-	// Adaptive is how questions are asked again until they are settled; nil means that all are asked equally often.
-	// ExtraRuns is how many runs of single questions are planned beyond RunsPerItem.
+	// Adaptive holds the settings for repeating questions until they are settled; nil means that all questions get
+	// the same number of runs. ExtraRuns is the total number of runs planned beyond RunsPerItem.
 	Adaptive  *Adaptive `db:"adaptive"`
 	ExtraRuns int       `db:"extra_runs"`
-	// MeaningTarget is the number of the judge that groups answers by meaning; nil means that nobody does.
+	// MeaningTarget is the number of the judge that groups answers by meaning; nil means that answers are not
+	// grouped.
 	MeaningTarget *int `db:"meaning_target"`
 	// Targets are the agents and models that the task calls, Variants the variants that it compares, each in
 	// the order of their numbers, which begin at 1.
@@ -94,8 +95,7 @@ type Task struct {
 	// Judges are the targets of evaluators that are models, and of models that group answers; their numbers follow those
 	// of Targets.
 	Judges []Target `db:"-"`
-	// Evaluators judge the task's answers, in the order of their numbers; without evaluators answers are not
-	// judged.
+	// Evaluators judge the task's answers, in the order of their numbers; without evaluators, answers are not judged.
 	Evaluators []Evaluator `db:"-"`
 	// Processed is how many questions have all their runs: live while a launch runs, final after that.
 	Processed int `db:"processed"`
@@ -104,13 +104,13 @@ type Task struct {
 	// Unsuccessful is how many current runs did not succeed.
 	Unsuccessful int       `db:"-"`
 	ProjectID    uuid.UUID `db:"project_id"`
-	// ScheduleID is the schedule that made the task as a copy of another; nil for tasks that people made.
+	// ScheduleID is the schedule that made the task as a copy of another; nil for tasks that people created.
 	ScheduleID *uuid.UUID `db:"schedule_id"`
-	// MaxCost is the maximum cost in each currency, a decimal number; nil means any amount. StopReason is why the
+	// MaxCost is the maximum cost in each currency, a decimal number; nil means no limit. StopReason is why the
 	// newest launch was stopped; nil if it was not, or if a person stopped it.
 	MaxCost    *string `db:"max_cost"`
 	StopReason *string `db:"stop_reason"`
-	// CreatedBy is the name or, without accounts, the address of the task's creator; empty for tasks of older
+	// CreatedBy is the name or, without accounts, the address of the task's creator; empty for tasks created by older
 	// versions.
 	CreatedBy string    `db:"created_by"`
 	CreatedAt time.Time `db:"created_at"`
@@ -118,9 +118,9 @@ type Task struct {
 	UpdatedAt   time.Time  `db:"updated_at"`
 	StartedAt   *time.Time `db:"started_at"`
 	CompletedAt *time.Time `db:"completed_at"`
-	// IsLaunched reports whether the task was ever started; a PENDING task that was not is a draft.
+	// IsLaunched reports whether the task was ever started; a PENDING task that was never started is a draft.
 	IsLaunched bool `db:"is_launched"`
-	// IsStopping reports that a stop was requested and the last calls are still in flight.
+	// IsStopping reports that a stop was requested while the last calls are still in flight.
 	IsStopping bool `db:"is_stopping"`
 	// HasResults reports whether the task's results may be viewed and exported: a launch of it has ended. They
 	// are final unless the task is active again.
@@ -150,7 +150,7 @@ func (t Task) HasTypedAgent() bool {
 	return slices.ContainsFunc(t.Targets, func(target Target) bool { return target.Kind == TargetURL })
 }
 
-// Target returns the target or judge with a number, which must exist.
+// Target returns the target or judge with the given number, which must exist.
 func (t Task) Target(number int) Target {
 	if number <= len(t.Targets) {
 		return t.Targets[number-1]
@@ -251,7 +251,7 @@ type NewTask struct {
 	By     Actor
 }
 
-// row returns the task with the columns that are derived from the rest.
+// row returns the task with the columns that are derived from the other fields.
 func (n NewTask) row() Task {
 	task := n.Task
 	task.TotalItems, task.TotalVariants, task.TotalConversations = len(n.Items), len(task.Variants), 0

@@ -24,12 +24,12 @@ type Unit struct {
 	Variant  int `db:"variant"`
 	Target   int `db:"target"`
 	RunIndex int `db:"run_index"`
-	// Evaluator is the number of the judge that rates the run SubjectRunID; it is 0, and SubjectRunID nil, for a
-	// unit that asks a question, and Grouping for one that has the question's answers grouped.
+	// Evaluator is the number of the judge that rates the run SubjectRunID; it is 0 (and SubjectRunID is nil) for a
+	// unit that asks a question, and Grouping for a unit that groups the question's answers.
 	Evaluator    int    `db:"evaluator"`
 	SubjectRunID *int64 `db:"subject_run_id"`
-	// Resume is the state of an accepted job, as the previous holder of the unit stored it while waiting for it;
-	// nil means none.
+	// Resume is the state of an accepted job, as stored by the previous holder of the unit while it was waiting; nil
+	// means none.
 	Resume *json.RawMessage `db:"resume"`
 	Item
 	// Wait is how long to wait, once the claim returns, for the call's rate-limit slot.
@@ -56,8 +56,8 @@ type Claim struct {
 
 // Limit is how many units the rate limit of a target's origin allows.
 type Limit struct {
-	// RetryAfter is set if only the rate limit, or a budget, prevented a claim: the caller should try again after
-	// it.
+	// RetryAfter is set if only the rate limit or a budget prevented a claim: the caller should try again after that
+	// time.
 	RetryAfter time.Duration
 	// IsLimited reports whether a rate limit applies to the origin: this launch's own or a stricter one.
 	IsLimited bool
@@ -74,8 +74,8 @@ func (l *Limit) keepWithin(allowance *int) {
 	*allowance -= l.Allowed
 }
 
-// RateHorizon is the maximum distance in the future at which a claim may reserve a slot: a unit is claimed shortly
-// before its call, so that a stop or a crash finds only few of them waiting.
+// RateHorizon is how far in the future the slot that a claim reserves may be: a unit is claimed shortly before its
+// call, so that only few units are waiting when a stop or a crash comes.
 const RateHorizon = 500 * time.Millisecond
 
 // The rest of the transaction prefers indexes: the planner's statistics do not cover a launch that has just
@@ -122,8 +122,8 @@ const useAllowance = `UPDATE allowances SET claimed = claimed + $2 WHERE launch_
 // once a second.
 const allowanceAfter = 250 * time.Millisecond
 
-// ClaimUnits claims units of a RUNNING launch for a worker: of each target as many as are wanted, as far as they
-// get a rate-limit slot within the horizon. The launch's lanes limit how many calls it makes at once (Lanes.Enter).
+// ClaimUnits claims units of a RUNNING launch for a worker: for each target up to the wanted number, as long as there
+// are rate-limit slots within the horizon. The launch's lanes limit how many calls it makes at once (Lanes.Enter).
 //
 // ClaimUnits is one transaction that begins by locking the launch's row, so a stop either waits for the claim or is
 // seen by it. Under a rate limit it also locks the origins' rows, so that no slot is taken twice, and for a launch
@@ -210,7 +210,7 @@ func lockToClaim(ctx context.Context, tx *sqlx.Tx, call Call, lease Lease,
 		return free, nil, nil
 	}
 	if err := tx.GetContext(ctx, allowance, lockAllowance, call.LaunchID); pg.IsNoRows(err) {
-		allowance = nil // no longer in the allowances: the ceiling was lifted
+		allowance = nil // the ceiling was lifted, so there is no allowance any more
 	} else if err != nil {
 		return nil, nil, pg.Classify("lock the allowance", err)
 	}
@@ -297,8 +297,8 @@ func (s *Store) ReturnUnits(ctx context.Context, units []Unit) error {
 	return pg.Classify("return units", err)
 }
 
-// ReleaseStrays returns units that a living worker holds without knowing, because the reply to its claim was lost.
-// units are the units that it does know. The caller must not claim at the same time.
+// ReleaseStrays returns units that a living worker holds without knowing it, because the reply to its claim was lost.
+// units are the ones that it knows about. The caller must not claim at the same time.
 func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, units []int64) (released int, err error) {
 	result, err := s.db.ExecContext(ctx, returnUnitsOfWorker, workerID, pq.Int64Array(units))
 	return pg.Affected("release strays", result, err)
@@ -313,7 +313,7 @@ func (s *Store) ReleaseUnits(ctx context.Context, workerID uuid.UUID) (released 
 // maxLosses is how often a unit may lose its worker before it ends as FAILED.
 const maxLosses = 3
 
-// WorkerLostCode is the error code of a run whose worker died three times.
+// WorkerLostCode is the error code of a run whose worker was lost maxLosses times.
 const WorkerLostCode = "WORKER_LOST"
 
 const requeueLost = `
@@ -357,7 +357,7 @@ func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message
 	return pg.Classify("end the open turns", err)
 }
 
-// RequeueLostUnits returns the units of dead workers to the queue, under a new epoch. Units that were lost three
+// RequeueLostUnits returns the units of dead workers to the queue, under a new epoch. Units that were lost maxLosses
 // times end with a FAILED run or, for a judge, with default ratings or groups; units of a stopped launch are stopped.
 // It returns how many units were lost.
 func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int, err error) {
@@ -405,10 +405,10 @@ func (s *Store) RequeueLostUnits(ctx context.Context, unrated Unrated) (lost int
 const (
 	// BeatEvery is the time between two heartbeats of a worker.
 	BeatEvery = time.Second
-	// LeaseDuration is the silence after which a worker must not begin anything under its lease. It is shorter than
-	// WorkerDeadAfter, so the lease has ended when others take over the worker's units.
+	// LeaseDuration is the time without a heartbeat after which a worker must not begin anything under its lease. It
+	// is shorter than WorkerDeadAfter, so the lease has ended by the time other workers take over its units.
 	LeaseDuration = 15 * time.Second
-	// WorkerDeadAfter is the silence after which a worker's units go to others.
+	// WorkerDeadAfter is the time without a heartbeat after which a worker's units go to other workers.
 	WorkerDeadAfter = 20 * time.Second
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 // The cost of authentication: the time for a task's page and for the list, with a token and with a session, as
-// multiples of the same without accounts.
+// multiples of the time without accounts.
 func BenchmarkAccess(b *testing.B) {
 	database := dbtest.URL(b)
 	open := newSiteAt(b, database, 0, handlers.Access{})

@@ -37,8 +37,7 @@ func newGuardedSite(t testing.TB) *guarded {
 // goodPassword is the password of the accounts in tests.
 const goodPassword = "correct horse battery"
 
-// goodHash is its hash with the lowest cost. A hash contains its own cost, so signing in takes as long as the
-// account's hash says.
+// goodHash is its hash with the lowest cost. A hash contains its own cost, which makes signing in fast in tests.
 var goodHash = sync.OnceValues(func() (string, error) {
 	return argon2id.CreateHash(goodPassword,
 		&argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
@@ -114,7 +113,7 @@ func (s *guarded) made(t testing.TB, token, path string, body any) string {
 	return ""
 }
 
-// everything has one object of each kind in a project, by the collection in its path.
+// everything creates one object of each kind in a project, keyed by the collection in its path.
 func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]string {
 	t.Helper()
 	v1 := "/api/v1/"
@@ -158,7 +157,7 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 	return ids
 }
 
-// need returns who may use a route, independently of the rules: for most routes that follows from the method.
+// need returns which roles may use a route, independently of the rules: for most routes that follows from the method.
 func need(method, path string) string {
 	isRead := method == http.MethodGet || method == http.MethodHead
 	switch {
@@ -226,8 +225,8 @@ func pathOf(path string, ids map[string]string) (of string, hasObject bool) {
 	return strings.TrimSuffix(of, "*"), hasObject
 }
 
-// Every route is requested without credentials, with each role, and by the administrators of another project: those
-// who are not allowed learn nothing and change nothing. The router provides the list of routes.
+// Every route is requested without credentials, with each role, and by the administrators of another project: clients
+// without the right learn nothing and change nothing. The router provides the list of routes.
 func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	t.Parallel()
 	// without a worker nothing changes in the background
@@ -241,7 +240,7 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	tokens := map[string]string{}
 	for _, role := range roles {
 		owner := s.user(t, "member "+role, people.Role(role), db.DefaultProject)
-		tokens[role] = s.token(t, people.Admin, db.DefaultProject, &owner.ID) // its owner's rights limit it
+		tokens[role] = s.token(t, people.Admin, db.DefaultProject, &owner.ID) // its owner's rights limit the token
 	}
 	stranger := s.user(t, "stranger", people.Admin, other)
 	foreign := s.token(t, people.Admin, other, &stranger.ID)
@@ -311,7 +310,7 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 	require.Greater(t, count, 200)
 	require.Equal(t, before, s.tablesNow(t), "nothing was changed by those who may not")
 
-	// Those who have the required role are not refused.
+	// Clients that have the required role are not refused.
 	for _, isLast := range []bool{false, true} {
 		for _, route := range routes {
 			removes := route.Method == http.MethodDelete || strings.HasSuffix(route.Path, "/delete") ||
@@ -446,7 +445,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 		"/tasks/"+twins["evaluation-tasks"]+"?project="+db.DefaultProject.String()).StatusCode)
 }
 
-// Without accounts everybody sees everything, as before; a program may still limit itself to one project.
+// Without accounts every client sees everything, as before; a program may still limit itself to one project.
 func TestProjectsWithoutAccounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

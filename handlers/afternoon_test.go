@@ -50,7 +50,7 @@ func (s *site) as(t *testing.T, name, path string) response {
 	return s.do(t, request)
 }
 
-// Other columns of the dataset are searched, too, because in a task with prompts they may contain the question.
+// Other columns of the dataset are also searched, because in a task with prompts they may contain the question.
 func TestTheColumnsOfADatasetAreSearched(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -109,7 +109,7 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 }
 
 // A question is retried within the page: its card shows the progress and replaces itself, and the report stays open
-// for everybody.
+// for other readers.
 func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -127,7 +127,7 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 		}
 	})
 	answers := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(answers) // before the agent's own server, also after a failure
+	t.Cleanup(answers) // runs before the agent's own server is closed, also after a failure
 	id := s.create(t, fake.URL, map[string]string{"max_retries": "0",
 		"file@q.csv": "question_id,question,standard_answer\nq1,bad,a\nq2,fine,a\n"})
 	s.awaitDone(t, id)
@@ -162,8 +162,8 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 	require.Contains(t, done.Find(".verdict .level").Text(), "逐字相同")
 }
 
-// Reviewers judge in turn, the questions with most at stake first. Everyone can read a review and its history; the
-// summary is signed off, and shows what has changed since.
+// Reviewers judge in turn, the questions with the most at stake first. All of them can read a review and its history;
+// the report is signed off, and shows what has changed since.
 func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -206,7 +206,7 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Contains(t, history.Eq(0).Text(), "存疑")
 	require.Contains(t, history.Eq(2).Text(), "不通过")
 
-	// Questions are distributed, and each reviewer sees whose turn a question is.
+	// Questions are assigned, and each reviewer sees who is to judge a question.
 	answer := s.send(t, http.MethodPut, api+"/"+id+"/review-assignments",
 		map[string]any{"reviewers": []string{"李雷", "韩梅梅", "李雷"}, "overlap": 0.25})
 	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", answer.body)

@@ -19,13 +19,14 @@ import (
 )
 
 const (
-	// answersBudget is what a page of long answers may take on the server, worstBudget what a page of hostile ones may.
+	// answersBudget is how long a page of long answers may take on the server, worstBudget how long a page of hostile
+	// ones.
 	answersBudget = 60 * time.Millisecond
 	worstBudget   = 500 * time.Millisecond
 )
 
-// longAnswer is an answer of about 3,000 characters to a question, with headings, lists and a table. Of the variants of
-// an answer each states one number in its own way, and is worded differently in some places.
+// longAnswer is an answer of about 3,000 characters to a question, with headings, lists and a table. Each variant of
+// an answer states one number differently, and is worded differently in some places.
 func longAnswer(question, variant int) string {
 	var text strings.Builder
 	for part := range 8 {
@@ -46,7 +47,7 @@ func longAnswer(question, variant int) string {
 	return text.String()
 }
 
-// otherWords is an answer of 3,000 characters that has no sentence in common with those to other questions and of other
+// otherWords is an answer of 3,000 characters that shares no sentence with those to other questions or of other
 // variants.
 func otherWords(question, variant int) string {
 	words := []rune("应当可以收到申请答复处理结果通知机关投诉合同约定违约责任期限金额费用争议管辖法院仲裁解除终止生效签字盖章附件条款双方甲乙")
@@ -62,7 +63,7 @@ func otherWords(question, variant int) string {
 	return text.String()
 }
 
-// hostile are the shapes of answers that a page must show without delay.
+// hostile lists shapes of answers that a page must show without delay.
 var hostile = []struct {
 	name            string
 	questions, runs int
@@ -141,9 +142,10 @@ func (s *site) answered(b *testing.B, questions, runsOfEach, kinds int,
 	return "/tasks/" + id.String() + "/results"
 }
 
-// What a page of 20 questions with 20 long answers each takes: 4 different ones, as usual; and in shapes that agents
-// should not send. first-ms is the page that nobody has opened before, ms the least that it takes later; cpu-ms is the
-// process's time for it, with that of the client, and x-escaping how often its answers could be escaped in that time.
+// The time for a page of 20 questions with 20 long answers each: with 4 different ones, as usual, and in shapes that
+// agents should not send. first-ms is the time for the first visit, ms the shortest time of later ones; cpu-ms is the
+// process's CPU time, including the client's, and x-escaping how many times the answers could be escaped in that
+// time.
 func BenchmarkPagesOfLongAnswers(b *testing.B) {
 	s := newSite(b, false)
 	b.Run("usual", func(b *testing.B) { s.measureAnswers(b, 20, 20, 4, longAnswer, answersBudget) })
@@ -193,7 +195,7 @@ func (s *site) measureAnswers(b *testing.B, questions, runs, kinds int, answer f
 	}
 }
 
-// processTime is how long the process has been running on a processor.
+// processTime returns the CPU time that the process has used.
 func processTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -201,7 +203,7 @@ func processTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// escaping is how long it takes to escape answers.
+// escaping returns how long it takes to escape answers.
 func escaping(questions, runs int, answer func(question, variant int) string) time.Duration {
 	var all []string
 	for question := range questions {

@@ -137,7 +137,7 @@ func rowsOfCity(count int) string {
 	return rows.String()
 }
 
-// Rows that arrive just as a launch ends are each run once, by that launch or by the next.
+// Rows that arrive just as a launch ends are each run exactly once, by that launch or by the next one.
 func TestQuestionsAddedAtTheEndOfALaunchAreAskedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -163,7 +163,7 @@ func TestQuestionsAddedAtTheEndOfALaunchAreAskedOnce(t *testing.T) {
 		all.Go(func() {
 			for _, request := range requests {
 				answer, err := s.exchange(request)
-				for err == nil && answer.StatusCode == http.StatusConflict { // another request's launch began at the same moment
+				for err == nil && answer.StatusCode == http.StatusConflict { // another request's launch had just begun
 					request.Body, _ = request.GetBody()
 					answer, err = s.exchange(request)
 				}

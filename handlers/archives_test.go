@@ -61,7 +61,7 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	require.NoError(t, err)
 	for _, one := range files.File {
 		if strings.HasPrefix(one.Name, "report.") || strings.HasPrefix(one.Name, "dataset.") {
-			continue // they would take most of the test's time and are not imported
+			continue // they would take most of the test's time, and are not imported
 		}
 		content, err := one.Open()
 		require.NoError(t, err)
@@ -118,8 +118,8 @@ func altered(t *testing.T, text, path, value string) string {
 	return out.String()
 }
 
-// wrongValue is a value that is not valid at a position of an archive. column is the position that the error must
-// name; empty means the path.
+// wrongValue is a value that is invalid at a position in an archive. column is the position that the error must name;
+// empty means the path.
 type wrongValue struct {
 	file   string
 	line   int
@@ -147,7 +147,7 @@ func listOf(n int, value string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + "]"
 }
 
-// wrongValues are values that broke pages, or would, and values beyond the limits of forms.
+// wrongValues are values that broke pages in the past, or would, and values beyond the limits of forms.
 func wrongValues() (all []wrongValue) {
 	header := func(path string, values ...string) {
 		for _, value := range values {
@@ -329,8 +329,7 @@ func TestWrongValuesOfArchivesAreRefused(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// Files that are missing, damaged, too large or of the wrong kind are refused, too, with the name of the faulty
-// file.
+// Files that are missing, damaged, too large or of the wrong kind are also refused, with the name of the faulty file.
 func TestArchivesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -417,7 +416,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
 	require.Equal(t, 1, tasks)
 
-	// A page shows the error, too, in the reader's language.
+	// A page also shows the error, in the reader's language.
 	changed := maps.Clone(parts)
 	changed["runs.jsonl"] = altered(t, lineOf("runs.jsonl", 1), "score", "7")
 	for lang, message := range map[string]string{"zh-CN": "runs.jsonl 第 1 行的 score 应为：0 到 1 的数",
@@ -460,7 +459,7 @@ func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// Imports count as uploads, and are refused if the disk quota has no room for their unpacked content.
+// Imports count as uploads, and are refused if their unpacked content does not fit into the disk quota.
 func TestImportsKeepToQuotas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -488,8 +487,8 @@ func TestImportsKeepToQuotas(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, s.importForm(t, "/tasks/import", content).StatusCode)
 }
 
-// Imports have places of their own: slow imports do not keep anybody from uploading, and release their places when
-// their clients disconnect.
+// Imports have places of their own: slow imports do not block uploads, and release their places when their clients
+// disconnect.
 func TestImportsHaveTheirOwnPlaces(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

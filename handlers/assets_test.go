@@ -89,7 +89,7 @@ func pngOf(t *testing.T, width, height int, shade uint8) []byte {
 	return file.Bytes()
 }
 
-// huge returns a PNG that claims to have this many pixels.
+// huge returns a PNG that claims to have the given number of pixels.
 func huge(t *testing.T, width, height uint32) []byte {
 	t.Helper()
 	file := pngOf(t, 3, 3, 9)
@@ -99,7 +99,7 @@ func huge(t *testing.T, width, height uint32) []byte {
 	return file
 }
 
-// Whatever an agent claims to have produced, it is copied with its real type, or the report shows why not; the run
+// Anything that an agent claims to have produced is copied with its real type, or the report shows why not; the run
 // keeps its answer.
 func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 			_, _ = w.Write(content)
 		})
 	}
-	serveFile("/picture.png", "text/plain", picture) // the content decides, and not the type that a server reports
+	serveFile("/picture.png", "text/plain", picture) // the content decides, not the type that a server reports
 	serveFile("/sound.wav", "audio/wav", wav)
 	serveFile("/drawing.svg", "image/svg+xml",
 		[]byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`))
@@ -196,7 +196,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	s.awaitAssets(t, id)
 
 	drawn := s.assetsOf(t, id, "question_id=a")
-	require.Len(t, drawn, 6) // of two runs each: the image, the one in the answer, the sound
+	require.Len(t, drawn, 6) // two runs each: the image, the one in the answer, the sound
 	require.Equal(t, "etc/画 1.png", drawn[0].Path)
 	require.Equal(t, []string{"STORED", "image/png", "image"}, []string{drawn[0].State, drawn[0].MediaType, drawn[0].Type})
 	require.Equal(t, []string{"hopped.png", "sound.wav"}, []string{drawn[1].Path, drawn[2].Path})
@@ -311,7 +311,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	require.Empty(t, s.storedFiles(t))
 }
 
-// A file is copied by another process if the one that began has died, and a run's files are known even if its
+// A file is copied by another process if the one that began has died, and a run's files are recorded even if its
 // events were never stored.
 func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	t.Parallel()

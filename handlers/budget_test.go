@@ -165,8 +165,8 @@ func TestAProjectHasACeiling(t *testing.T) {
 	require.Greater(t, len(fake.Calls()), asked)
 }
 
-// An adaptive task plans its rounds only as far as its ceiling and the project's daily quota reach, and continues when
-// they are raised.
+// An adaptive task plans its rounds only as far as its ceiling and the project's daily quota allow, and continues
+// when they are raised.
 func TestRoundsStayWithinTheCeilingAndTheQuota(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -20,12 +20,12 @@ import (
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// receiver records the messages sent to a webhook, and answers as the test sets.
+// receiver records the messages sent to a webhook, and responds as the test specifies.
 type receiver struct {
 	URL    string
 	mu     sync.Mutex
 	calls  []received
-	answer func(n int) int // the status that call n gets, from 1
+	answer func(n int) int // the status for call n, from 1
 }
 
 type received struct {
@@ -172,7 +172,7 @@ func TestAChannelIsToldOnceHowATaskEnded(t *testing.T) {
 	require.EqualValues(t, 3, delivery["attempts"])
 	require.Equal(t, calls[0].id, delivery["webhook_id"])
 
-	// A message that is sent again has the same id.
+	// A message that is sent again keeps its id.
 	s.entry(t, "POST", fmt.Sprintf("channels/%s/deliveries/%v/send", told, delivery["id"]), nil, 202)
 	dbtest.Await(t, 20*time.Second, "it is sent again", func() bool { return len(hook.all()) == 4 })
 	require.Equal(t, calls[0].id, hook.all()[3].id)
@@ -201,7 +201,7 @@ func TestReceiversThatAreDown(t *testing.T) {
 	require.Contains(t, s.deliveries(t, goneID)[0]["error"], "HTTP 410")
 	dbtest.Await(t, 20*time.Second, "down was tried", func() bool { return len(down.all()) >= 2 })
 
-	// The page of the task's settings shows the state of each message, and sends it again.
+	// The page of the task's settings shows the state of each message, and can send it again.
 	told := s.get(t, "/tasks/"+id+"/settings").page(t).Find("#deliveries tbody tr")
 	require.Equal(t, 2, told.Length())
 	failed := told.FilterFunction(func(_ int, row *goquery.Selection) bool {

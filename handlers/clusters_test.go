@@ -10,7 +10,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// Questions about one document are one observation: intervals say so, and become wider.
+// Questions about one document count as one observation: the statistics report that, and their intervals become
+// wider.
 func TestIntervalsAreComputedOverClusters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -18,7 +19,7 @@ func TestIntervalsAreComputedOverClusters(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		asked[call.Question]++
 		answer := "same"
-		if call.Question < "q5" && asked[call.Question]%2 == 0 { // what is asked of the first document is unstable
+		if call.Question < "q5" && asked[call.Question]%2 == 0 { // answers about the first document are unstable
 			answer = "other"
 		}
 		agenttest.Stream(w, answer)

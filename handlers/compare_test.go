@@ -46,7 +46,7 @@ func createForm(page *goquery.Document) map[string]string {
 	return fields
 }
 
-// A comparison is composed in its form: it is estimated while the form is filled in, saved as a draft, changed,
+// A comparison is composed in its form: it is estimated while the user fills in the form, saved as a draft, changed,
 // started and copied.
 func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestAComparisonIsPutTogetherInItsForm(t *testing.T) {
 
 	form := createForm(s.get(t, "/compare").page(t))
 	require.Equal(t, "compare", form["form"])
-	// newest first, as they are listed
+	// newest first, as in the list
 	form["task_name"], form["models"], form["prompts"] = "which", second+","+first, prompt+"@2,"+prompt+"@1"
 	page := s.post(t, "/compare/estimate", form).page(t)
 	require.Equal(t, 4, page.Find("#estimate ol li").Length())
@@ -152,8 +152,8 @@ func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	require.Contains(t, s.get(t, path).page(t).Find(".uses").Text(), "saved", "where the dataset is used")
 }
 
-// What failed its last test is at the end of its list, the estimate lists every variant, and one entrance leads to both
-// comparisons.
+// Entries that failed their last test come last in their list, the estimate lists every variant, and one entrance
+// leads to both kinds of comparison.
 func TestTheFormForVariantsOffersWhatWorksFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -167,7 +167,7 @@ func TestTheFormForVariantsOffersWhatWorksFirst(t *testing.T) {
 	var agents []string
 	for n := range 12 {
 		query := "good"
-		if n == 11 { // the newest, which would be first
+		if n == 11 { // the newest one, which would otherwise come first
 			query = "bad"
 		}
 		made := s.entry(t, "POST", "agents", object{"name": fmt.Sprintf("智能体 %d", n), "protocol": "default",

@@ -44,7 +44,7 @@ type toldComparison struct {
 	}
 }
 
-// answering makes an agent that returns the answers to each question in turn, endlessly; "" fails.
+// answering returns a handler that gives the answers to each question in turn, endlessly; "" fails.
 func answering(answers map[string][]string) func(http.ResponseWriter, agenttest.Call) {
 	var mu sync.Mutex
 	given := map[string]int{}
@@ -160,7 +160,7 @@ func with(fields map[string]string, name, value string) map[string]string {
 	return added
 }
 
-// Answers are compared as a whole, even if the page only shows their beginnings.
+// Answers are compared in full, even if the page shows only their beginnings.
 func TestLongAnswersAreComparedAsAWhole(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -181,7 +181,7 @@ func TestLongAnswersAreComparedAsAWhole(t *testing.T) {
 	require.Contains(t, page.Find("article").Text(), "两边最常见的回答相同")
 }
 
-// toldPairs are the questions of a comparison as the API tells them, with what it says of the groups.
+// toldPairs are a comparison's questions as the API returns them, with their groups.
 type toldPairs struct {
 	Items []struct {
 		QuestionID  string `json:"question_id"`
@@ -231,8 +231,8 @@ func twoVersions(t *testing.T, s *site) (a, b string) {
 	return a, b
 }
 
-// What became worse and whose facts changed comes first, what kept its content last, each with its count, and the same
-// from the API.
+// Questions that became worse or whose facts changed come first, and those that kept their content last, each group
+// with its count; the API agrees.
 func TestWhatBecameWorseComesFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -278,7 +278,7 @@ func TestWhatBecameWorseComesFirst(t *testing.T) {
 	require.Zero(t, page.Find("[data-question-id=q2] .answers").Length(), "a line is enough")
 	require.Equal(t, 1, s.get(t, path+"&show=facts").page(t).Find("article").Length())
 
-	// What is folded comes by itself, or without a script on the question's own page.
+	// Folded questions are loaded on demand or, without scripts, shown on their own page.
 	fold := changed.Find("summary[hx-get]").First().AttrOr("hx-get", "")
 	require.Contains(t, string(s.fragment(t, fold).body), "查询进度")
 	require.Contains(t, s.get(t, fold).page(t).Find("article").Text(), "35 日")
@@ -289,7 +289,7 @@ func TestWhatBecameWorseComesFirst(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, s.get(t, path+"&question="+number).StatusCode, number)
 	}
 
-	// Compared with itself nothing changed; the other way round what was lost is found again.
+	// Compared with itself, a task has not changed; in the opposite direction, losses become gains.
 	s.get(t, "/api/v1/comparison?a="+a+"&b="+a).into(t, &told)
 	require.Equal(t, 8, told.Groups["identical"])
 	s.get(t, "/api/v1/comparison?a="+b+"&b="+a+"&sort=risk").into(t, &told)
@@ -297,7 +297,7 @@ func TestWhatBecameWorseComesFirst(t *testing.T) {
 	require.Equal(t, "35 日", told.Items[0].Facts[0].Values[0].Text)
 }
 
-// What was compared is kept as long as the answers are those that were compared.
+// The results of a comparison are stored as long as the compared answers stay the same.
 func TestAComparisonFollowsItsAnswers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -325,8 +325,8 @@ func TestAComparisonFollowsItsAnswers(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get(t, "/comparison?a="+a+"&b="+b).StatusCode)
 }
 
-// Verdicts go along where the answers kept their content, as their reviewers', marked, and back as one; a verdict of
-// the later task stays.
+// Verdicts can be carried over where answers kept their content: they keep their reviewers, are marked, and can be
+// withdrawn as one batch; existing verdicts of the later task stay.
 func TestVerdictsAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -392,7 +392,7 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 	require.Zero(t, s.get(t, "/tasks/"+b+"/review/same").page(t).Find(".batch").Length(),
 		"it is not what was passed together")
 
-	// Once somebody judges it, the verdict is their own.
+	// Once a reviewer judges the question, the verdict becomes that reviewer's own.
 	told := s.send(t, http.MethodPut, api+"/"+b+"/items/q2/review",
 		object{"reviewer": "韩梅", "verdict": "PASS", "version": 1})
 	require.Equal(t, http.StatusOK, told.StatusCode, "%s", told.body)
@@ -418,8 +418,8 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 	}
 }
 
-// Programs carry verdicts over as people do: they see what holds, take it over as one, and withdraw it as one; files
-// name where each is from.
+// Programs carry verdicts over as people do: they list what can be carried, take it over as one batch, and withdraw
+// it as one; exports name the origin of each verdict.
 func TestProgramsCarryVerdictsOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -484,7 +484,8 @@ func TestProgramsCarryVerdictsOver(t *testing.T) {
 	}
 }
 
-// A comparison goes out as CSV, as a workbook and on paper, in the order of risk; nothing in it runs as a formula.
+// A comparison can be exported as CSV, as a workbook and for printing, in the order of risk; no cell can run as a
+// formula.
 func TestAComparisonIsExported(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -541,7 +542,7 @@ func TestAComparisonIsExported(t *testing.T) {
 	}
 }
 
-// Each question is tested; the page, the API and the files say the same, and the gate's verdicts are those of the API.
+// Each question is tested; the page, the API and the files agree, and the gate's verdicts match the API's.
 func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -646,11 +647,12 @@ func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 	}), "%v", summary)
 }
 
-// What changed is asked again, on both sides or on the later one, and the fresh runs alone say what holds.
+// Changed questions are repeated, on both sides or only on the later one, and the fresh runs alone decide which
+// changes hold.
 func TestChangesAreConfirmed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	// the second agent answers 二 differently at first only, 一 for good
+	// the second agent answers 二 differently only at first, 一 permanently
 	first := agenttest.New(t, answering(map[string][]string{"一": {"甲"}, "二": {"甲"}, "三": {"丙"}}))
 	second := agenttest.New(t,
 		answering(map[string][]string{"一": {"乙"}, "二": {"乙", "乙", "乙", "乙", "乙", "甲", "甲", "甲", "甲", "甲"}, "三": {"丙"}}))
@@ -707,7 +709,7 @@ func TestChangesAreConfirmed(t *testing.T) {
 		"再问了 2 题：1 题的变化成立，1 题没有再现")
 	require.Len(t, s.entry(t, "GET", "evaluation-tasks/"+a+"/launches", nil, 200)["items"], 2)
 
-	// Two tasks that ask the same agent in the same way differ in time: only the later one is asked again.
+	// Two tasks that call the same agent in the same way differ only in time: only the later one is repeated.
 	confirmed := s.entry(t, "POST", "evaluation-tasks/"+same+"/confirm",
 		object{"against": a, "question_ids": []string{"q1"}, "runs": 2}, 202)
 	require.Equal(t, "b", confirmed["sides"])

@@ -46,7 +46,7 @@ var levelWords = map[string]string{
 	"unknown": "无法判断",
 }
 
-// inWords are the counts of an object of levels, by the names that pages have.
+// inWords returns an object's counts of levels, keyed by the names shown on pages.
 func inWords(levels any) map[string]int {
 	counts := map[string]int{}
 	for level, count := range levels.(object) {
@@ -57,8 +57,8 @@ func inWords(levels any) map[string]int {
 	return counts
 }
 
-// A task has one set of words and counts, wherever they are read: list, overview, report, statistics, results, files
-// and messages. Failures are counted apart from them, the same everywhere.
+// The words and counts for a task are the same everywhere: list, overview, report, statistics, results, files and
+// messages. Failures are counted separately, and also the same everywhere.
 func TestATaskHasOneSetOfCounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -142,7 +142,7 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 		require.Equal(t, want, counts, where)
 	}
 
-	// The chat's numbers lead to as many questions as they say.
+	// The numbers in the chat link to exactly as many questions as they claim.
 	leading := regexp.MustCompile(`\[(\S+) (\d+) 题\]\(https://wending\.example([^)]+)\)`).FindAllStringSubmatch(chat, -1)
 	require.Len(t, leading, len(want))
 	for _, link := range leading {
@@ -186,10 +186,11 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 	require.Equal(t, "1 题", report.Find(".decision a[href*='filter=failed']").Text())
 }
 
-// maxFirstVisit is how many bytes the first visit of a page may cost on the wire, scripts and styles included.
+// maxFirstVisit is the maximum number of bytes that the first visit to a page may transfer, scripts and styles
+// included.
 const maxFirstVisit = 110_000
 
-// The first visit of any page of a task with 1,000 questions costs little on the wire.
+// The first visit to any page of a task with 1,000 questions transfers little data.
 func TestAFirstVisitIsSmallAtAThousandQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

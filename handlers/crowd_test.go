@@ -39,7 +39,7 @@ func fill(t *testing.T, gate *request.Gate) (empty func()) {
 	}
 }
 
-// While as many requests of a kind run as may run at once, further ones are asked to retry later, and a form loses
+// While the maximum number of requests of a kind is running, clients are asked to retry later, and a form loses
 // nothing.
 func TestACrowdIsToldToComeAgain(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,8 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/metrics").body), `wending_refused_total{kind="files"}`)
 }
 
-// Reports that wait for their turn hold nothing that others need, in particular no connection to the database.
+// Reports that wait for their turn hold nothing that other requests need, in particular no connection to the
+// database.
 func TestWaitingReportsHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -138,7 +139,7 @@ func TestWaitingReportsHoldNoConnection(t *testing.T) {
 	}
 }
 
-// Tests of an agent use slots of its rate limit: those that get a slot soon are made, at the agent's pace, and the
+// Tests of an agent use its rate-limit slots: those that get a slot soon are made, at the allowed rate, and the
 // others are refused.
 func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	t.Parallel()
@@ -170,7 +171,7 @@ func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	require.Len(t, calls, counts[http.StatusOK])
 	require.GreaterOrEqual(t, len(calls), 2)
 	for n, call := range calls {
-		// A call may arrive late on a busy machine, so that the next one follows it closely; none may arrive early.
+		// A call may arrive late on a busy machine, so that the next one follows closely; none may arrive early.
 		require.Greater(t, call.Sub(started), time.Duration(n)*time.Second-10*time.Millisecond, "one call a second")
 	}
 	require.Zero(t, s.reports.Load())
@@ -182,7 +183,7 @@ func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	require.Contains(t, answer.page(t).Find("#probe .error").Text(), "调用频率已达上限")
 }
 
-// When many clients upload at once, all get a response, and for all that were accepted there is a task.
+// When many clients upload at once, all of them get a response, and every accepted upload has a task.
 func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -245,7 +246,7 @@ func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 }
 
 // A page holds a limited amount of text: the more answers there are, the less it shows of each, with a link to the
-// whole.
+// whole text.
 func TestAPageHasABudgetOfBytes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -290,8 +291,8 @@ func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, create(one, token))
 }
 
-// Forms that anybody may send are small, have no file, and take no place. All other fields of forms fit into
-// memory, however many forms arrive.
+// Forms that any client may send are small, contain no file, and occupy no place. All other forms' fields fit into
+// memory, regardless of how many forms arrive.
 func TestFormsHaveBounds(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

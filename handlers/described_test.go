@@ -208,7 +208,7 @@ func (d *described) fits(a answer, place ...string) error {
 	return schema.Validate(value)
 }
 
-// witness compares every response of a site's API with the document, whichever test made the request.
+// witness compares every response of a site's API with the document, regardless of the test that made the request.
 type witness struct {
 	http.Handler
 	t        testing.TB

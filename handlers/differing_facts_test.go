@@ -13,8 +13,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// A number that differs in one of five answers is prominent: in the question's level, with its values, and in every
-// order, filter, count and export that concerns it.
+// A number that differs in one of five answers is prominent: it shows in the question's level, with its values, and
+// in every order, filter, count and export that it affects.
 func TestTheFactThatDiffersIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

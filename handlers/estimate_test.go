@@ -46,14 +46,14 @@ func TestAnEstimateCountsJudges(t *testing.T) {
 	s.post(t, api, fields).into(t, &task)
 	s.awaitDone(t, task.TaskID)
 	after := estimate()
-	require.Equal(t, "0.154", after["cost"]) // 4 calls and 12 votes of 55 tokens, at 100 and 200 a million
+	require.Equal(t, "0.154", after["cost"]) // 4 calls and 12 votes of 55 tokens, at 100 and 200 per million
 	require.EqualValues(t, 16*55, after["total_tokens"])
 	require.NotNil(t, after["duration_seconds"])
 	statistics := s.entry(t, "GET", "evaluation-tasks/"+task.TaskID, nil, 200)["statistics"].(object)
 	require.Equal(t, "0.022", statistics["cost"])
 	require.Equal(t, "0.132", statistics["judge_cost"], "the task spent what is estimated for the next")
 
-	// Of an adaptive task, also what it takes at most.
+	// For an adaptive task, the estimate also includes the maximum.
 	require.Nil(t, after["calls_at_most"])
 	fields["adaptive"] = `{"max_runs": 10, "confidence": 0.95}`
 	adaptive := estimate()
@@ -65,7 +65,8 @@ func TestAnEstimateCountsJudges(t *testing.T) {
 	require.Contains(t, string(shown.body), "加问后最多调用 80 次（含打分），约 0.77 CNY")
 }
 
-// Before the start, the estimate and the form say what a task of this size can show, and on what that is based.
+// Before the start, the estimate and the form show which difference a task of this size can detect, and the basis of
+// that.
 func TestAnEstimateSaysWhatCanBeShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -134,7 +135,7 @@ func TestAnUnknownVariableIsNamedWhenATaskIsMade(t *testing.T) {
 	require.Empty(t, created["warnings"])
 }
 
-// Before there are runs, an estimate is based on the last successful test of each target, and says so. Tests of
+// While there are no runs, an estimate is based on the last successful test of each target, and says so. Tests of
 // other entries do not count.
 func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 	t.Parallel()

@@ -310,7 +310,7 @@ func TestAnEvaluatorIsMadeAndTriedOnItsPage(t *testing.T) {
 	require.Equal(t, 2, s.get(t, path).page(t).Find(".panel ol.uses li").Length())
 }
 
-// Both forms for tasks offer evaluators, a copy keeps its own, and pages show their verdicts.
+// Both forms for tasks offer evaluators, a copy keeps those of its task, and pages show their verdicts.
 func TestEvaluatorsAreChosenAndShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -353,8 +353,8 @@ func TestEvaluatorsAreChosenAndShown(t *testing.T) {
 	require.Equal(t, 1, compare.Find("fieldset a[href='/library/evaluators/new']").Length())
 }
 
-// The report in numbers: sentences about what the data show and do not show, for one variant and for several, on
-// its page, in the document and on the first sheet of the workbook.
+// The report in numbers: sentences that state what the data show and what they do not, for one variant and for
+// several, on its page, in the document and on the first sheet of the workbook.
 func TestTheReportSaysWhatTheDataShow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -446,7 +446,7 @@ func TestAnUnknownVariableOfAnExpressionIsRefused(t *testing.T) {
 	require.Contains(t, later["message"], "variables.cty")
 }
 
-// The copies that a schedule makes do not displace other tasks from the list on which an evaluator can be tried.
+// The copies that a schedule makes do not crowd other tasks out of the list on which an evaluator can be tried.
 func TestCopiesOfASchedulesTaskAreOfferedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

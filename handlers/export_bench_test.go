@@ -18,9 +18,9 @@ import (
 	"wending/jobs/tasks"
 )
 
-// BenchmarkExport writes the report of 1,000 questions × 5 runs × 100 KB (0.5 GB) over real HTTP. It prints the
-// time to the first byte, how much the process's memory grew, and how long the download took compared with sending
-// the same number of bytes through the same HTTP server.
+// BenchmarkExport writes the report of 1,000 questions × 5 runs × 100 KB (0.5 GB) over real HTTP. It prints the time
+// to the first byte, the growth of the process's memory, and how long the download took compared with sending the
+// same number of bytes through the same HTTP server.
 func BenchmarkExport(b *testing.B) {
 	const questions, runs, size = 1000, 5, 100_000
 	s := newSite(b, false)
@@ -94,7 +94,7 @@ func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	return task.Task.ID.String()
 }
 
-// bareDownload returns the time to send size bytes over HTTP on this machine and nothing else.
+// bareDownload returns how long it takes merely to send size bytes over HTTP on this machine.
 func bareDownload(b *testing.B, size int64) time.Duration {
 	b.Helper()
 	mux := http.NewServeMux()

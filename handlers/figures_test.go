@@ -13,7 +13,7 @@ import (
 	"wending/views/text"
 )
 
-// Figures lead to the sections of the guide that explain them, and every place in the guide to which a page leads
+// Figures lead to the sections of the guide that explain them, and every section of the guide that a page links to
 // exists, in each language.
 func TestFiguresAreExplained(t *testing.T) {
 	t.Parallel()
@@ -58,8 +58,9 @@ func TestFiguresAreExplained(t *testing.T) {
 	require.Zero(t, document.Find("a.why").Length(), "a document is read away from the guide")
 }
 
-// The page of a run shows where its answer stands: its letter among those of the other runs, which lead to theirs, the
-// standard answer, the facts in which answers differ, and how this one differs from the most common one.
+// The page of a run shows how its answer compares: its letter among the letters of the other runs, which link to
+// their pages; the standard answer; the facts on which answers differ; and its differences from the most common
+// answer.
 func TestARunShowsWhereItsAnswerStands(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -51,7 +51,7 @@ func TestAFaultOfTheServerKeepsTheFormAndItsFile(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks", fields).StatusCode)
 }
 
-// If there is no room for files, all typed values stay, and the page asks for the file to be chosen again.
+// If files cannot be stored, all typed values stay, and the page asks the user to choose the file again.
 func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -70,7 +70,7 @@ func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
 	require.Zero(t, tasks, "nothing is left half done")
 }
 
-// Headers that cannot be parsed stay in their field to be corrected, also beside others that were typed before.
+// Headers that cannot be parsed stay in their field to be corrected, even next to headers typed earlier.
 func TestHeadersWithATypoStayInTheirField(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -276,8 +276,8 @@ func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 	}
 }
 
-// A file whose columns have other names is read once somebody has assigned them: the page offers the likely ones,
-// the API has fields for them.
+// A file whose columns have other names is read once the user has assigned them: the page offers the likely ones, the
+// API has fields for them.
 func TestColumnsMayHaveOtherNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -409,7 +409,7 @@ func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	require.Contains(t, hint("/"), "EVALUATION_CONCURRENCY=18", "the remedy is more than there is")
 }
 
-// Screen readers read a hint together with its field, and every page has a single heading that names it.
+// Screen readers read a hint together with its field, and every page has exactly one main heading that names it.
 func TestHintsBelongToTheirFields(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -56,7 +56,7 @@ type site struct {
 	store   *db.Store
 	tables  *sqlx.DB
 	uploads string
-	// database is the address of its database.
+	// database is the address of the site's database.
 	database string
 	client   *http.Client
 	routes   []*echo.Route
@@ -74,7 +74,7 @@ type site struct {
 	told diary
 }
 
-// diary is text that several goroutines write.
+// diary collects text written by several goroutines.
 type diary struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -92,14 +92,14 @@ func (d *diary) String() string {
 	return d.text.String()
 }
 
-// maxAsset is the maximum size of a file that the sites of tests copy.
+// maxAsset is the maximum size of the files that tests' sites copy.
 const maxAsset = 8 << 20
 
 func newSite(t testing.TB, withWorker bool) *site {
 	t.Helper()
 	lanes := 0
 	if withWorker {
-		lanes = 5 // four for one task, because the last is kept for another
+		lanes = 5 // four lanes for one task, because the last is kept for another
 	}
 	return newSiteWith(t, lanes)
 }
@@ -110,7 +110,7 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	return newSiteAt(t, dbtest.URL(t), lanes, handlers.Access{})
 }
 
-// newSiteAt starts a site on a database, with the given way of signing in.
+// newSiteAt starts a site on a database, with the given sign-in configuration.
 func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access) *site {
 	t.Helper()
 	s := &site{uploads: t.TempDir(), database: database}
@@ -188,7 +188,7 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 }
 
 // listening returns the address at which a site listens for changes; empty unless people sign in, because only then
-// can rights end.
+// can rights expire.
 func listening(database string, access handlers.Access) string {
 	if access.HasAccounts {
 		return database
@@ -422,7 +422,7 @@ func TestTheWholeStoryByTheAPI(t *testing.T) {
 	s.requireExports(t, id)
 }
 
-// requireExports opens each report as its users would.
+// requireExports opens each report the way its users would.
 func (s *site) requireExports(t *testing.T, id string) {
 	t.Helper()
 	answer := s.get(t, api+"/"+id+"/export")
@@ -822,7 +822,7 @@ func TestTheDemoAndHealthAndMetrics(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/metrics").body), "wending_requests_total")
 }
 
-// Strings that strangers make up are not kept in memory: ten thousand odd requests hardly change the metrics.
+// Strings invented by clients are not kept in memory: ten thousand odd requests hardly change the metrics.
 func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -837,7 +837,7 @@ func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 	for n := range 100 {
 		ask(n)
 	}
-	s.get(t, "/metrics") // the request for metrics is measured too
+	s.get(t, "/metrics") // the request for the metrics is measured too
 	before := len(s.get(t, "/metrics").body)
 	for n := range 1000 {
 		ask(n)
@@ -846,7 +846,7 @@ func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 	require.NotContains(t, string(s.get(t, "/metrics").body), "odd-")
 }
 
-// An id that a client gives its request is kept if it is short and has only plain characters.
+// A request id sent by a client is kept if it is short and has only plain characters.
 func TestOddRequestIDsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -859,7 +859,7 @@ func TestOddRequestIDsAreReplaced(t *testing.T) {
 	}
 }
 
-// Responses stay out of caches and other sites' pages, and no other site's script can read from the API or cause it
+// Responses stay out of caches and other sites' pages, and no other site's script can read from the API or make it
 // work.
 func TestResponsesAreKeptFromOtherSites(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func (s *site) states(t *testing.T, id, query string) (items []itemState) {
 	return list.Items
 }
 
-// leashed is an agent whose calls wait until they are released, to an answer or to a failure.
+// leashed is an agent whose calls wait until the test lets them answer or fail.
 func leashed(t *testing.T) (fake *agenttest.Agent, goOn chan<- bool) {
 	t.Helper()
 	leash := make(chan bool)
@@ -47,13 +47,13 @@ func leashed(t *testing.T) (fake *agenttest.Agent, goOn chan<- bool) {
 				agenttest.Stream(w, "answer")
 				return
 			}
-		case <-call.Abandoned: // by a stop, or because the test failed
+		case <-call.Abandoned: // released by a stop, or because the test failed
 		}
 		http.Error(w, "down", http.StatusBadGateway)
 	}), leash
 }
 
-// brief writes states in a line, as "1 waiting 0/2".
+// brief writes states in a line, such as "1 waiting 0/2".
 func brief(items []itemState) (lines []string) {
 	for _, one := range items {
 		lines = append(lines, fmt.Sprintf("%d %s %d/%d", one.Number, one.State, one.RunsDone, one.RunsExpected))
@@ -61,7 +61,7 @@ func brief(items []itemState) (lines []string) {
 	return lines
 }
 
-// awaitStates waits until the questions of a task are as far as the lines say.
+// awaitStates waits until the questions of a task have the states in the lines.
 func (s *site) awaitStates(t *testing.T, id, what string, lines []string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -104,7 +104,7 @@ func TestEveryQuestionHasAStateFromTheFirstSecondOn(t *testing.T) {
 	await("the third question", "1 failed 2/2", "2 done 2/2", "3 running 0/2")
 	require.Equal(t, []report.ItemState{report.ItemFailed, report.ItemDone, report.ItemRunning}, s.board(t, id))
 	s.act(t, id, "stop")
-	for s.state(t, id).Status == "RUNNING" { // one call or two had begun
+	for s.state(t, id).Status == "RUNNING" { // one or two calls had begun
 		select {
 		case goOn <- false:
 		case <-time.After(20 * time.Millisecond):
@@ -115,7 +115,7 @@ func TestEveryQuestionHasAStateFromTheFirstSecondOn(t *testing.T) {
 	require.Contains(t, []string{"3 waiting 1/2", "3 failed 2/2"}, brief(stopped)[2])
 	require.Equal(t, stopped[2].State, string(s.board(t, id)[2]))
 
-	// A retry repeats what failed and asks what was stopped: the rest keeps its state.
+	// A retry repeats what failed and runs what was stopped; the rest keeps its state.
 	s.act(t, id, "retry")
 	await("the retry", "1 running 1/2", "2 done 2/2", "3 waiting 0/2")
 	goOn <- true

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// chatting plays a model that answers with what script returns for the last message, as one JSON object.
+// chatting plays a model that answers with the JSON object that script returns for the last message.
 func chatting(script func(prompt string) string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, call agenttest.Call) {
 		messages := call.Body["messages"].([]any)
@@ -43,7 +43,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	model, _ := s.chatTarget(t, "judge", judging.URL)
 	s.entry(t, "PATCH", "models/"+model, object{"input_price": "2", "output_price": "10", "currency": "CNY"}, 200)
 
-	// The fault is shown at the field.
+	// The fault is shown next to the field.
 	wrong := s.entry(t, "POST", "evaluators",
 		object{"name": "j", "kind": "judge", "config": object{"model_id": model, "votes": 2}}, 422)
 	require.Equal(t, "config.votes", wrong["details"].([]any)[0].(object)["column"])
@@ -165,7 +165,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Equal(t, 1, s.get(t, "/tasks/"+task.TaskID+"/results?filter=unpassed-2").page(t).Find(
 		"article.result").Length(), "by one evaluator alone")
 
-	// Later: the judge has another threshold, and all its earlier verdicts are kept.
+	// Later, the judge gets a different threshold, and all its earlier verdicts are kept.
 	s.entry(t, "PATCH", "evaluators/"+judge, object{"config": object{"model_id": model, "threshold": 30}}, 200)
 	s.entry(t, "POST", path+"/evaluate", object{"evaluators": []string{"nothing"}}, 422)
 	s.entry(t, "POST", path+"/evaluate", object{"evaluators": []string{judge}}, 202)
@@ -193,7 +193,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.NotEmpty(t, s.get(t, "/tasks/"+task.TaskID).page(t).Find(".plots .panel").First().Find("rect.good").Nodes,
 		"outcomes over time")
 
-	// A retry calls a judge again that had stopped answering. An evaluation that names no evaluators uses all of
+	// A retry calls a judge again after it had stopped answering. An evaluation that names no evaluators uses all of
 	// the task's own.
 	isMute.Store(true)
 	s.entry(t, "POST", path+"/evaluate", object{}, 202)
@@ -246,7 +246,7 @@ func TestAJudgeOnAScaleOfItsOwnIsNoticed(t *testing.T) {
 	}
 }
 
-// Rules judge a finished task, too; a running task is left alone, and a task has at most ten evaluators.
+// Rules can also judge a finished task; a running task is refused, and a task has at most ten evaluators.
 func TestAFinishedTaskIsEvaluatedFromItsPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

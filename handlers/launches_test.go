@@ -227,7 +227,7 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get(t, "/tasks/"+id+"/launches/"+uuid.NewString()).StatusCode)
 }
 
-// gate is an agent that answers once it is opened.
+// gate is an agent that answers only once it is opened.
 func gate(t *testing.T) (fake *agenttest.Agent, open func()) {
 	release := make(chan struct{})
 	fake = agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -297,7 +297,7 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	for question, runs := range s.runs(t, id) {
 		require.Len(t, runs, 5)
 		for _, run := range kept[question] {
-			if run.Status == "STOPPED" { // it had not taken place
+			if run.Status == "STOPPED" { // the run had not taken place
 				require.Nil(t, run.ResponseBody)
 				continue
 			}
@@ -366,7 +366,8 @@ func (s *site) delete(t *testing.T, id string) response {
 	return s.do(t, request)
 }
 
-// Whenever a crash happens, a file follows its task's rows: it exists as long as they do, and is removed with them.
+// Whenever a crash happens, a file stays consistent with its task's rows: it exists as long as they do, and is
+// removed with them.
 func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -43,7 +43,7 @@ func formOf(page *goquery.Document) map[string]string {
 	return fields
 }
 
-// Values typed into a form of the library survive its faults, and secrets do so without being shown.
+// Values typed into a form of the library survive errors in the form, and secrets survive them without being shown.
 func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -62,7 +62,7 @@ func TestNothingTypedIntoTheLibraryIsLost(t *testing.T) {
 	require.NotEmpty(t, page.page(t).Find("#name-error").Text())
 	require.NotEmpty(t, page.page(t).Find("#rate_limit-error").Text())
 
-	// Switching the language keeps them, too.
+	// Switching the language also keeps them.
 	form["lang"] = "en"
 	page = s.post(t, "/library/providers", form)
 	require.Contains(t, string(page.body), "Add a provider")

@@ -65,7 +65,8 @@ func TestProvidersAndModelsAreSaved(t *testing.T) {
 	require.Equal(t, "gpt-4.1", call.Body["model"])
 	require.EqualValues(t, 0.2, call.Body["temperature"])
 
-	// A change keeps fields that are not sent; a key that is sent empty is removed; another origin gets no secrets.
+	// A change keeps fields that are not sent; an empty key removes the stored one; secrets are not sent to another
+	// origin.
 	changed := s.entry(t, "PATCH", "providers/"+id, object{"name": "OpenAI 2", "retry_on": []string{"429"}}, 200)
 	require.Equal(t, "OpenAI 2", changed["name"])
 	require.Equal(t, true, changed["has_api_key"])
@@ -76,7 +77,7 @@ func TestProvidersAndModelsAreSaved(t *testing.T) {
 	require.Equal(t, false, moved["has_api_key"])
 	require.Empty(t, moved["header_names"])
 
-	// A provider with a model is archived, because the model needs it. The model was not used, so it is removed.
+	// A provider with a model is archived, because the model needs it. The unused model itself is removed.
 	s.entry(t, "DELETE", "providers/"+id, nil, 204)
 	require.NotNil(t, s.entry(t, "GET", "providers/"+id, nil, 200)["archived_at"])
 	require.Empty(t, s.entry(t, "GET", "providers", nil, 200)["items"])

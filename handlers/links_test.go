@@ -20,8 +20,8 @@ import (
 // counted matches a number with its unit: questions (题) or runs (次).
 var counted = regexp.MustCompile(`^(?:.*\D)?(\d+)(?: (题|次).*)?$`)
 
-// Every number that leads to answers leads to as many as it says: the questions that the page of answers then has or,
-// of numbers of runs, the runs of those questions that meet what the address asks for.
+// Every number that links to answers leads to exactly as many as it states: the questions on the page of answers or,
+// for numbers of runs, those runs of these questions that match the address.
 func TestNumbersLeadToWhatTheyCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -58,7 +58,7 @@ func (s *site) followNumbers(t *testing.T, id string, at map[string]string) (see
 				shown = strings.Join(strings.Fields(link.Find("title").Text()), " ")
 			}
 			match := counted.FindStringSubmatch(shown)
-			if match == nil || query.Get("error_code") != "" && match[1] != shown || // HTTP 502 is a name
+			if match == nil || query.Get("error_code") != "" && match[1] != shown || // in HTTP 502 it is a name
 				strings.ContainsAny(shown, "%.") || strings.Contains(shown, "ms") && query.Get("min_latency_ms") == "" {
 				return
 			}
@@ -68,7 +68,7 @@ func (s *site) followNumbers(t *testing.T, id string, at map[string]string) (see
 			isOfRuns := match[2] == "次" || match[2] == "" && (query.Get("error_code") != "" || query.Get("min_latency_ms") != "")
 			if query.Get("sort") != "" && query.Get("min_latency_ms") == "" || match[2] == "次" && query.Get("filter") == "" &&
 				query.Get("min_latency_ms") == "" {
-				return // the number describes all runs
+				return // the number is about all runs
 			}
 			page := s.get(t, address.RequestURI())
 			require.Equal(t, http.StatusOK, page.StatusCode, what)
@@ -87,7 +87,7 @@ func (s *site) followNumbers(t *testing.T, id string, at map[string]string) (see
 	return seen
 }
 
-// Numbers of variants and cells of the matrix lead to the answers of that variant.
+// Numbers of variants and cells of the matrix link to the answers of that variant.
 func TestNumbersOfVariantsLeadToWhatTheyCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -106,7 +106,7 @@ func TestNumbersOfVariantsLeadToWhatTheyCount(t *testing.T) {
 		require.Equal(t, http.StatusOK, s.get(t, opened).StatusCode)
 	})
 
-	// The board shows the levels of a variant, whose squares open that variant's answers.
+	// The board shows the levels of a variant, and its squares open that variant's answers.
 	plain, first, second := s.get(t, path).page(t), s.get(t, path+"?variant=1").page(t),
 		s.get(t, path+"?variant=2").page(t)
 	require.Equal(t, 3, plain.Find("#board a.b-d").Length())
@@ -152,8 +152,8 @@ func (s *site) twoVariants(t *testing.T) (id string) {
 // shownNumber matches the last number of a text.
 var shownNumber = regexp.MustCompile(`(\d+)\D*$`)
 
-// Every number of a comparison leads to as many questions: the parts, the four fields, the heads of groups, and the
-// counts of a column's values.
+// Every number in a comparison links to exactly as many questions: the parts, the four fields, the heads of groups,
+// and the counts of a column's values.
 func TestNumbersOfAComparisonLeadToWhatTheyCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -178,7 +178,7 @@ func TestNumbersOfAComparisonLeadToWhatTheyCount(t *testing.T) {
 	}
 }
 
-// runsOf counts the runs that an address of the page of answers asks for.
+// runsOf counts the runs that match an address of the page of answers.
 func (s *site) runsOf(t *testing.T, id string, query url.Values) (count int) {
 	t.Helper()
 	asked := url.Values{}

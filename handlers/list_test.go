@@ -73,7 +73,7 @@ func TestDraftsHaveAChipAndAnEmptyResultOffersToClearTheFilter(t *testing.T) {
 	require.Equal(t, "/tasks", none.Find("#rows a").AttrOr("href", ""))
 }
 
-// A task all of whose calls failed does not look healthy, neither in the list nor on its page.
+// A task whose calls have all failed does not look healthy, neither in the list nor on its page.
 func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -104,7 +104,7 @@ func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	require.Equal(t, []string{"message", "remedy", "detail"}, order, "the reader's words come first")
 }
 
-// The page of a task shows whose limit slows it down.
+// The page of a task shows which limit slows it down, and whose.
 func TestAPageSaysWhatHoldsTheTaskBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -224,7 +224,7 @@ func TestATaskIsUpdatedByEachOfItsRuns(t *testing.T) {
 	require.False(t, task.UpdatedAt.Before(*task.CompletedAt))
 }
 
-// People choose the columns of the list: their browser keeps them, and the address names them.
+// People choose the list's columns: their browser remembers the choice, and the address contains it.
 func TestPeopleChooseTheColumnsOfTheList(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -270,8 +270,8 @@ func TestPeopleChooseTheColumnsOfTheList(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 }
 
-// A list is grouped by agent or by questions, or shows the newest task on each set of questions with those before it in
-// short.
+// A list is grouped by agent or by questions, or shows only the newest task on each set of questions, with a summary
+// of the earlier ones.
 func TestTheListIsArranged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -312,7 +312,7 @@ func TestTheListIsArranged(t *testing.T) {
 		"the rows are asked for in the same arrangement")
 }
 
-// All tasks on a dataset, a file, of an agent or an address have a page of their own, with their numbers over time.
+// All tasks on a dataset, on a file, of an agent or at an address have a common page, with their numbers over time.
 func TestDatasetsAndAgentsHaveAHistory(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -155,7 +155,7 @@ func (s *site) peopleCorrectMeanings(t *testing.T, path string) {
 	require.InDelta(t, 0.5, against["f1"], 1e-12)
 }
 
-// meaningIsOnPages checks what the pages of a task say whose first question has two meanings and whose second has one.
+// meaningIsOnPages checks the pages of a task whose first question has two meanings and whose second has one.
 func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
 	t.Helper()
 	answers := "/tasks/" + id + "/results"

@@ -17,7 +17,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// of returns the bodies of a type that a webhook received.
+// of returns the bodies of the messages of a type that a webhook received.
 func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
 	t.Helper()
 	for _, call := range r.all() {
@@ -29,7 +29,7 @@ func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
 	return bodies
 }
 
-// nights plays a model whose answers to each question fail as often as the test sets for the night.
+// nights plays a model whose answers to each question fail at the rate that the test sets for the night.
 type nights struct {
 	mu     sync.Mutex
 	faults map[string]int
@@ -51,8 +51,8 @@ func (n *nights) answer(question string) string {
 	return "right"
 }
 
-// fire makes a schedule due, and returns the webhook's message about the end of its copy, once the copy's numbers
-// are stored.
+// fire makes a schedule due, waits until the copy's numbers are stored, and returns the webhook's message about the
+// copy's end.
 func (s *site) fire(t *testing.T, schedule string, hook *receiver) object {
 	t.Helper()
 	before := len(hook.of(t, "task.finished"))
@@ -68,8 +68,8 @@ func (s *site) fire(t *testing.T, schedule string, hook *receiver) object {
 	return hook.of(t, "task.finished")[before]
 }
 
-// A night counts as worse only if the tests of metrics.md show it, for any variant, as the schedule's page
-// explains; one run of five is not enough. Everything found is one alert.
+// A night counts as worse only if the tests of metrics.md show a decline of any variant, as the schedule's page
+// explains; one run of five is not enough. All findings form one alert.
 func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -136,7 +136,7 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	require.Less(t, alert["p_adjusted"], 0.05)
 	require.InDelta(t, 0.05, alert["value"], 1e-9)
 
-	// The page marks the alerted firing, and shows the changes at any other firing that is chosen.
+	// The page marks the firing with the alert, and shows the changes at any other selected firing.
 	shown := s.get(t, page).page(t)
 	require.Equal(t, 1, shown.Find("svg .alarm").Length())
 	require.Equal(t, 1, shown.Find("svg .limit").Length())
@@ -148,7 +148,7 @@ func TestANightIsWorseOnlyBeyondChance(t *testing.T) {
 	require.Zero(t, s.get(t, earlier).page(t).Find(".shifts li").Length())
 }
 
-// Without evaluators the answers themselves are tested.
+// Without evaluators, the answers themselves are tested.
 func TestAnswersThatChangedAreWorseBeyondChance(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -171,8 +171,8 @@ func TestAnswersThatChangedAreWorseBeyondChance(t *testing.T) {
 	require.Contains(t, worse[0], "id2：一致率 100.0% → 0.0%")
 }
 
-// A receiver of results gets all of them, with the verdicts of judges, before the message about the end; a receiver
-// that fails at a batch does not delay that message.
+// A receiver of results gets all of them, with the verdicts of judges, before the message about the end; a batch that
+// the receiver rejects does not delay that message.
 func TestResultsComeBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -280,11 +280,12 @@ func TestAComparisonsMessageNamesTheWinner(t *testing.T) {
 	same := finish(models[0], models[0])
 	require.Nil(t, same["winner"], "the same twice")
 	stats := same["stats"].(object)
-	require.Equal(t, "0.176", stats["cost"]) // 2 · 8 · 2 calls of 55 tokens at 100 a million
+	require.Equal(t, "0.176", stats["cost"]) // 2 · 8 · 2 calls of 55 tokens at 100 per million
 	require.NotNil(t, stats["variants"].([]any)[0].(object)["score_mean"])
 }
 
-// What changed in its facts between two nights is told by message, webhook, API and page; other words alone are not.
+// Facts that changed between two nights are reported by message, webhook, API and page; changes of wording alone are
+// not.
 func TestChangedFactsOfANightAreTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -335,14 +336,14 @@ func TestChangedFactsOfANightAreTold(t *testing.T) {
 		require.Equal(t, http.StatusOK, s.get(t, value.AttrOr("href", "")).StatusCode, value.Text())
 	})
 	require.Contains(t, page.Find("#changes .fact-line").Text(), "30 日 → 35 日")
-	for _, at := range []string{"none", uuid.NewString(), task} { // task is the one that the nights are copies of
+	for _, at := range []string{"none", uuid.NewString(), task} { // task is the original of the copies
 		_, left := s.nearest(t, "/library/schedules/"+schedule+"?at="+at)
 		require.Contains(t, left, "at="+at, "no firing of this schedule")
 	}
 }
 
-// A number whose level has changed is announced once for each excursion, even by a schedule without alerts of its own:
-// in chats, webhooks, the API and on the page. A firing whose failed runs are retried does not announce it again.
+// A metric whose level has changed is announced once per excursion, even by a schedule without its own alerts: in
+// chats, webhooks, the API and on the page. It is not announced again if a firing's failed runs are retried.
 func TestANumberThatLeavesItsLimitsIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -400,7 +401,7 @@ func TestANumberThatLeavesItsLimitsIsTold(t *testing.T) {
 
 	model.begin(all)
 	s.fire(t, schedule, hook)
-	s.tables.MustExec(`UPDATE firings SET launch_id = NULL WHERE task_id = $1`, told["task_id"]) // as a later launch does
+	s.tables.MustExec(`UPDATE firings SET launch_id = NULL WHERE task_id = $1`, told["task_id"]) // like a later launch
 	dbtest.Await(t, 60*time.Second, "it is summed up again", func() bool {
 		var open int
 		require.NoError(t, s.tables.Get(&open, `SELECT count(*) FROM firings WHERE launch_id IS NULL`))

@@ -47,7 +47,7 @@ func methodOf(r *http.Request) string {
 // change.
 const settledAfter = 2048
 
-// errHeadSent stops making the response to a HEAD request.
+// errHeadSent stops the production of a response to a HEAD request.
 var errHeadSent = errors.New("the headers have been sent, and HEAD has no body")
 
 // headWriter accepts only as much of a body as is needed to determine the headers.
@@ -83,10 +83,10 @@ func (w *headWriter) FlushError() error {
 // Unwrap is for http.ResponseController.
 func (w *headWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// methods are all methods that routes have.
+// methods are all methods that routes use.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// findMethods finds the other methods that a path has, which the router does not: it lets a group's middleware
+// findMethods finds the methods of each path. The router cannot do that here, because it lets a group's middleware
 // answer all requests without a route.
 func (s *Server) findMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {

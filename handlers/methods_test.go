@@ -21,7 +21,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// heading sends a request and returns the head of the response; it does not read the body, which may have no end.
+// heading sends a request and returns the head of the response; it does not read the body, which may never end.
 func (s *site) heading(t testing.TB, token, method, path string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequest(method, s.URL+path, nil)
@@ -142,7 +142,7 @@ func TestEveryPathAnswersHeadAndNamesItsMethods(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, s.heading(t, "", http.MethodOptions, "/api/v1/evaluation-tasks").StatusCode)
 }
 
-// Endless streams and long reports end after their headers, without any failure.
+// Endless streams and long reports end after their headers, without an error.
 func TestHeadEndsWhatItBegins(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

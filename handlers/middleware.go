@@ -75,8 +75,8 @@ func loggedPath(c echo.Context) string {
 	return c.Request().URL.Path
 }
 
-// stuckAfter is how long a client may read nothing of a response before it is considered gone: the response holds
-// resources – memory, a database connection – that others need.
+// stuckAfter is how long a client may read nothing before it is considered gone: the response holds resources –
+// memory, a database connection – that others need.
 const stuckAfter = 30 * time.Second
 
 // endStuckReaders gives every write of a response a deadline. It must come before every middleware that may write.
@@ -96,7 +96,7 @@ type patientWriter struct {
 	set        time.Time
 }
 
-// Write writes in pieces: a slow client reads one piece of a large text in time, if not all of the text.
+// Write writes in pieces: a slow client can read one piece of a large text in time, even if not the whole text.
 func (w *patientWriter) Write(b []byte) (written int, err error) {
 	const piece = 64 << 10
 	for {
@@ -131,8 +131,8 @@ func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // maxRequestID is the maximum length of a request id from a client.
 const maxRequestID = 64
 
-// dropOddRequestID removes a client's request id unless it is short and has only plain characters, because the id
-// is logged and sent back.
+// dropOddRequestID removes a client's request id, which is logged and sent back, unless it is short and has only
+// plain characters.
 func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Request().Header
@@ -147,8 +147,8 @@ func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// keepPrivate sets headers that keep responses out of caches and other sites' pages, and a site with HTTPS on
-// HTTPS. Compiled-in files with a version in their address set their own headers.
+// keepPrivate sets headers that keep responses out of caches and other sites' pages and, on a site with HTTPS, keep
+// browsers on HTTPS. Compiled-in files with a version in their address set their own headers.
 func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Response().Header()
@@ -166,8 +166,8 @@ func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// measureRequests counts requests by route. Values that a client may invent – unknown paths, methods and hosts
-// – share one label, because every label stays in memory.
+// measureRequests counts requests by route. Values that a client may invent (unknown paths, methods and hosts) share
+// one label, because every label stays in memory.
 func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
 	known := append([]string{http.MethodHead, http.MethodOptions}, methods...)
 	return echoprometheus.NewMiddlewareWithConfig(echoprometheus.MiddlewareConfig{

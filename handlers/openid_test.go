@@ -49,7 +49,7 @@ func (b *browser) throughProvider(t *testing.T, provider *mockoidc.MockOIDC, use
 	return b.backFrom(t, begun)
 }
 
-// backFrom follows a sign-in that has begun, to the provider and back.
+// backFrom follows a sign-in from its start to the provider and back.
 func (b *browser) backFrom(t *testing.T, begun response) response {
 	t.Helper()
 	back := b.follow(t, begun.Header.Get("Location"))
@@ -107,7 +107,7 @@ func TestSigningInAtAProvider(t *testing.T) {
 	require.True(t, known.IsAdmin)
 	require.Equal(t, "li.lei", known.Name)
 
-	// A name that a local account has is not given to anybody else.
+	// The name of a local account is not given to another user.
 	local := s.user(t, "admin", people.Admin, db.DefaultProject)
 	twin := &mockoidc.MockUser{Subject: "18", PreferredUsername: "admin", Email: "admin@evil.example",
 		Groups: []string{"testers"}}
@@ -274,7 +274,7 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 	}
 }
 
-// changeBegun changes the state of a sign-in at a provider that a browser keeps, and seals it as this site would.
+// changeBegun changes the state of a sign-in that a browser keeps, and seals it as this site would.
 func (b *browser) changeBegun(t *testing.T, kind string, change func(until *time.Time, detail map[string]any)) {
 	t.Helper()
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
@@ -306,7 +306,7 @@ func mustQuery(t *testing.T, address, name string) string {
 	return u.Query().Get(name)
 }
 
-// age makes the last reading of the rights of all the provider's accounts appear to be this long ago.
+// age makes the last reading of the rights of all the provider's accounts appear to be the given time ago.
 func (s *guarded) age(t *testing.T, by string) {
 	t.Helper()
 	s.tables.MustExec(`UPDATE provider_sessions SET checked_at = now() - $1::interval`, by)
@@ -349,7 +349,7 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	s.tables.MustExec(`UPDATE provider_sessions SET tokens = $1, checked_at = now() - interval '55 min'`, sealed)
 	dbtest.Await(t, 30*time.Second, "the groups of the user info", isOperator)
 
-	// If the provider cannot be queried, or not in time, the user signs in again without noticing.
+	// If the provider cannot be queried, or not in time, the user is signed in again without noticing.
 	s.age(t, "61 min")
 	away := b.get(t, "/workers?x=1")
 	require.Equal(t, "/login?next=%2Fworkers%3Fx%3D1", away.Header.Get("Location"))
@@ -628,7 +628,7 @@ func TestPasskeys(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
 	require.NoError(t, s.people.ChangeUser(t.Context(), user.ID, people.Change{IsDisabled: ptr(false)}))
 
-	// Without passkeys the password alone signs in again. A browser that has been open for long cannot change this.
+	// Without passkeys the password alone signs in again. A session that began long ago cannot change this.
 	p.signIn(t, nil).mustBe(t, 200)
 	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
 	require.Equal(t, http.StatusForbidden, p.register(t).StatusCode)
@@ -646,7 +646,7 @@ func TestPasskeys(t *testing.T) {
 	}
 }
 
-// If everybody needs a second factor, an account without one must register it right after the password and can do
+// If a second factor is mandatory, an account without one must register it right after the password and can do
 // nothing else until then; afterwards the password alone does not sign in, and the last passkey stays.
 func TestASecondFactorForEverybody(t *testing.T) {
 	t.Parallel()

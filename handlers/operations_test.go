@@ -26,7 +26,7 @@ type walk struct {
 	t     *testing.T
 	hook  *receiver
 	agent string
-	// ids has the ids of the created objects, by kind.
+	// ids maps each kind to the id of the created object.
 	ids map[string]string
 }
 
@@ -104,7 +104,7 @@ func (w *walk) canAnswer(one *operation, status string) bool {
 		return strings.Contains(one.path, "{") || one.id == "compare-tasks" || one.id == "list-shares"
 	case "413": // an archive may be as large as a gigabyte
 		return one.id != "import-task"
-	case "429": // 429 has other reasons here than busy gates; TestAProjectHasSoManyOfEach fills a project
+	case "429": // 429 here also has other reasons than busy gates; TestAProjectHasSoManyOfEach fills a project
 		return !slices.Contains([]string{"evaluate-task", "group-answers", "import-task", "change-dataset", "create-token",
 			"create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
 	}
@@ -272,7 +272,7 @@ func (w *walk) talk() {
 	require.NotNil(w.t, items[0]["runs"].([]any)[0].(object)["session_id"])
 }
 
-// readTask requests everything that can be read of a task that has ended.
+// readTask requests all data that can be read about a task that has ended.
 func (w *walk) readTask(id string) {
 	w.t.Helper()
 	path := "evaluation-tasks/" + id
@@ -453,7 +453,7 @@ func (w *walk) wrong() {
 	}
 }
 
-// inTheWay requests actions that conflict with the present state.
+// inTheWay requests actions that conflict with the current state.
 func (w *walk) inTheWay() {
 	finished, draft := "evaluation-tasks/"+w.ids["evaluation-tasks"], "evaluation-tasks/"+w.ids["drafts"]
 	w.do("POST", finished+"/run", nil, 409)
@@ -577,7 +577,7 @@ func TestUnknownNamesAreRefusedWithTheNearestKnownOne(t *testing.T) {
 	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
 	require.Equal(t, 1, tasks, "nothing was made")
 
-	// Free-form members stay free, and parameters that every operation accepts stay valid.
+	// Free-form members accept any name, and parameters that every operation accepts stay valid.
 	s.entry(t, "POST", "evaluation-tasks", object{
 		"task_name": "t", "agent_api_url": "http://127.0.0.1:1/", "dataset": s.savedDataset(t), "start": false,
 		"agent_api_headers": object{"X-Any": "1"}, "extra_payload": object{"any": object{"thing": 1}},

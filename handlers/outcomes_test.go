@@ -18,7 +18,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// chunks answers in OpenAI's protocol with these deltas; the last one has a finish reason.
+// chunks answers in OpenAI's protocol with the given deltas; the last one has a finish reason.
 func chunks(reason string, deltas ...string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, _ agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -32,7 +32,7 @@ func chunks(reason string, deltas ...string) func(http.ResponseWriter, agenttest
 }
 
 // Finish reasons are stored, shown, filtered, counted and exported; a refusal is not a success, and is never
-// praised.
+// presented as good.
 func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -161,7 +161,7 @@ func TestAnAgentsTokensCostWhatItsPricesSay(t *testing.T) {
 	released := make(chan struct{})
 	release := sync.OnceFunc(func() { close(released) })
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
-		if calls.Add(1) > 8 { // until the budget is found to be used up
+		if calls.Add(1) > 8 { // until the budget is found to be exhausted
 			<-released
 		}
 		_,
@@ -225,8 +225,8 @@ func TestAProvidersAddressHasAnExampleOfItsProtocol(t *testing.T) {
 		s.get(t, "/library/providers/"+saved["id"].(string)).page(t).Find("#base_url").AttrOr("placeholder", ""))
 }
 
-// An agent that does not stream is called once more without streaming, with a rate-limit slot of its own and
-// without counting as a retry. The task records that, and shows it.
+// An agent that does not stream is called once more without streaming, with its own rate-limit slot, which does not
+// count as a retry. The task records this and shows it.
 func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -287,7 +287,7 @@ func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 	require.Greater(t, streamed(), refused, "another task tries again: agents learn")
 }
 
-// A refusal that has nothing to do with streaming stays a failure, after a single call.
+// A refusal unrelated to streaming stays a failure, after a single call.
 func TestAFailureIsNotRepeatedWithoutStreaming(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -26,7 +26,7 @@ import (
 // pageBudget is the maximum time that a page may take on the server.
 const pageBudget = 50 * time.Millisecond
 
-// The pages at 10,000 tasks and 1,000,000 runs: forty tasks of 20,000 runs, the others of 20.
+// Pages with 10,000 tasks and 1,000,000 runs: forty tasks have 20,000 runs, the others 20.
 func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 	s := newSite(b, false)
 	dbtest.Seed(b, s.tables, 9960, 4, 5)
@@ -43,7 +43,7 @@ func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 	}
 }
 
-// The pages of a task with 1,000 questions, 8 variants and 5 runs, judged by an evaluator.
+// Pages of a task with 1,000 questions, 8 variants and 5 runs, judged by an evaluator.
 func BenchmarkPagesOfEightVariants(b *testing.B) {
 	s := newSite(b, false)
 	id := s.seedEightVariants(b)
@@ -80,8 +80,8 @@ func (s *site) seedEightVariants(b *testing.B) uuid.UUID {
 	return id
 }
 
-// The numbers of a report and of a comparison of that size, and the part of their time that plain ones take: means,
-// standard deviations over questions, and unadjusted p-values from the same rows.
+// The numbers of a report and of a comparison of that size, and the share of their time that plain numbers would
+// take: means, standard deviations over questions, and unadjusted p-values from the same rows.
 func BenchmarkNumbersOfEightVariants(b *testing.B) {
 	s := newSite(b, false)
 	ctx := b.Context()
@@ -143,7 +143,8 @@ func plainNumbers(matrix [][]measure.ComparedQuestion) {
 	}
 }
 
-// ratio runs both alternately, and reports the median time of the first and its ratio to that of the second.
+// ratio runs both functions alternately, and reports the median time of the first and its ratio to that of the
+// second.
 func ratio(b *testing.B, whole, plain func()) {
 	b.Helper()
 	var took [2][]time.Duration

@@ -20,7 +20,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// into parses a response of the API that must have a status.
+// into parses a response of the API that must have the given status.
 func (r response) mustBe(t testing.TB, status int) object {
 	t.Helper()
 	require.Equal(t, status, r.StatusCode, "%s", r.body)
@@ -76,7 +76,7 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	require.Len(t, s.ask(t, lead, "GET", v1+"projects/"+law+"/members", nil).mustBe(t, 200)["items"], 3)
 	s.ask(t, lead, "POST", v1+"users", object{"name": "x", "password": goodPassword}).mustBe(t, 403)
 
-	// A token is shown once, has the rights of its role in its project, and none after it was revoked.
+	// A token is shown once, has the rights of its role in its project, and loses them when it is revoked.
 	b := s.signedIn(t, "李雷")
 	request, err := http.NewRequest(http.MethodPost, s.URL+v1+"tokens",
 		strings.NewReader(`{"name": "pipeline", "role": "editor", "expires_in_days": 30}`))
@@ -114,7 +114,7 @@ func TestADepartmentByTheAPI(t *testing.T) {
 	s.ask(t, lead, "DELETE", v1+"tokens/"+made["id"].(string), nil).mustBe(t, 204)
 	s.ask(t, token, "GET", v1+"prompts", nil).mustBe(t, 401)
 
-	// Removing a member removes the rights of the member's tokens, too.
+	// Removing a member also removes the rights of the member's tokens.
 	own := s.token(t, people.Editor, uuid.MustParse(law), ptr(uuid.MustParse(han["id"].(string))))
 	s.ask(t, own, "GET", v1+"prompts", nil).mustBe(t, 200)
 	s.ask(t, lead, "PUT", v1+"projects/"+law+"/members/"+han["id"].(string), object{"role": "viewer"}).mustBe(t, 200)
@@ -163,8 +163,8 @@ func TestNamesThatLookLikeAnothersAreRefused(t *testing.T) {
 	s.ask(t, root, "POST", "/api/v1/users", object{"name": "admins", "password": goodPassword}).mustBe(t, 201)
 }
 
-// Every action is recorded, with who did it, from where, and what changed, but without secrets. Entries outlive the
-// objects they describe.
+// Every action is recorded with the person who did it, the address and the changes, but without secrets. Entries
+// outlive the objects they describe.
 func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -230,7 +230,7 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, found.Entries)
 
-	// For people there is a page with filters that verifies the chain and exports.
+	// A page for people has filters, verifies the chain and exports the entries.
 	s.tables.MustExec(`UPDATE users SET is_admin = true WHERE name = '李雷'`)
 	page := b.get(t, "/admin/audit?check=1&action=task.delete").page(t)
 	require.Equal(t, 1, page.Find("table.audit tbody tr").Length())
@@ -247,7 +247,7 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	require.Contains(t, b.get(t, "/admin/audit?check=1").page(t).Find(".alert").Text(), "第 3 条")
 }
 
-// A link shows one report, and nothing else, to anybody who has it, until it expires or is revoked.
+// A link shows one report, and nothing else, to anyone who has the link, until it expires or is revoked.
 func TestAReportIsSharedByALink(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -314,7 +314,7 @@ func TestAReportIsSharedByALink(t *testing.T) {
 	require.Len(t, s.ask(t, token, "GET", "/api/v1/shares?task_id="+id, nil).mustBe(t, 200)["items"], 2)
 }
 
-// A project may use its quotas, is warned before they run out, and is refused more; running work continues.
+// A project may use up its quotas, is warned before they are exhausted, and is refused more; running work continues.
 func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -402,7 +402,7 @@ func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	require.Equal(t, "many", wrong.page(t).Find("[name=lanes]").AttrOr("value", ""))
 }
 
-// Reviews and signatures carry the account's name, even if a request gives another one.
+// Reviews and signatures carry the account's name, even if a request states a different one.
 func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -440,7 +440,7 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 	}
 }
 
-// Only administrators can replace stored secrets, by API and page alike; editors can change everything else of an
+// Only administrators can replace stored secrets, by API and page alike; editors can change all other fields of an
 // entry.
 func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 	t.Parallel()
@@ -497,7 +497,7 @@ func TestEntriesOfTheAuditWait(t *testing.T) {
 	require.NoError(t, s.tables.Select(&begun, `SELECT entry FROM audit_intents`))
 	require.Empty(t, begun)
 
-	// Requests without effect have no entry, and leave nothing behind.
+	// Requests without effect get no entry and leave nothing behind.
 	s.ask(t, root, "POST", "/api/v1/prompts", object{"name": "", "user": "x"}).mustBe(t, 422)
 	require.NoError(t, s.tables.Select(&begun,
 		`SELECT action FROM audit_entries WHERE status = 422 UNION SELECT entry FROM audit_intents`))

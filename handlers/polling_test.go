@@ -31,7 +31,7 @@ func newStudio(t *testing.T) *studio {
 		var call struct{ Question string }
 		_ = json.NewDecoder(r.Body).Decode(&call)
 		n := s.asked.Add(1)
-		if call.Question == "立即" { // it may also answer directly
+		if call.Question == "立即" { // the agent may also answer directly
 			_, _ = w.Write([]byte(`{"code":0,"data":{"output":"马上"}}`))
 			return
 		}
@@ -117,8 +117,8 @@ func TestAnAcceptedJobIsPolled(t *testing.T) {
 	require.Zero(t, kept)
 }
 
-// A worker that shuts down or dies leaves the job to another worker, which does not ask again. A stop is reported
-// to the agent.
+// A worker that shuts down or dies leaves the job to another worker, which does not call the agent again. A stop is
+// reported to the agent.
 func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 	t.Parallel()
 	s, of := newSite(t, false), newStudio(t)
@@ -156,7 +156,7 @@ func TestAnotherWorkerWaitsForAnAcceptedJob(t *testing.T) {
 	dbtest.Await(t, 45*time.Second, "the agent to be told", func() bool { return of.cancelled.Load() == 1 })
 }
 
-// Incomplete polling settings are refused, with the missing part.
+// Incomplete polling settings are refused; the error names the missing part.
 func TestAPollMustBeWhole(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -12,7 +12,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// The tabs of a task have counts, and the pages of one reviewer learn what others said, but not what she said herself.
+// The tabs of a task show counts, and the pages of one reviewer are notified of others' verdicts, but not of the
+// reviewer's own.
 func TestPagesLearnOfTheVerdictsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -53,8 +54,8 @@ func TestPagesLearnOfTheVerdictsOfOthers(t *testing.T) {
 	require.Equal(t, judgedOf(total, 0)[:1], results.Find(".task-tabs .tab-count").First().Text(), "how many can be read")
 }
 
-// A page takes over what others have said since it asked before, each verdict for its own place; more than it can take
-// over are left out. Changes of the task are told from verdicts.
+// A page updates itself with the verdicts given since its last request, each in its own place; if there are too many,
+// the rest is left out. Changes of the task are distinguished from verdicts.
 func TestPagesTakeOverTheVerdictsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -29,7 +29,7 @@ func clauses(different string) string {
 	return text.String()
 }
 
-// A word that an answer lacks is marked at the place where it is missing, also in columns, and a fold ends after
+// A word that an answer lacks is marked at the place where it is missing, also in columns, and the fold ends after
 // it.
 func TestAMissingWordIsMarkedInColumns(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestAMissingWordIsMarkedInColumns(t *testing.T) {
 	require.Equal(t, before+"但可以停止"+behind, marked.Find(".fold > .text").Clone().Find("del").Remove().End().Text())
 }
 
-// The shortened beginning of a formatted answer contains no number that the answer does not have.
+// The shortened beginning of a formatted answer contains only numbers that are in the answer.
 func TestAFormattedBeginningHasWholeRows(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -319,7 +319,8 @@ func TestAnswersTakeTheRoomThatTheirDifferencesNeed(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, s.get(t, results+"?align=some").StatusCode)
 }
 
-// Of many long answers the page contains the places where facts differ; the rest is loaded when it is opened.
+// If a question has many long answers, the page contains only the places where facts differ; the rest is loaded when
+// it is opened.
 func TestFoldsOfLongQuestionsComeWhenTheyAreOpened(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -350,7 +351,7 @@ func TestFoldsOfLongQuestionsComeWhenTheyAreOpened(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.fragment(t, "/tasks/"+id+"/results/1?units=x").StatusCode)
 }
 
-// When judging the answers of a prompt, a reviewer sees the columns of the row from which the prompt was made.
+// When judging the answers to a prompt, a reviewer sees the columns of the row from which the prompt was made.
 func TestACardHasTheVariablesOfItsRow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -74,7 +74,7 @@ func (s *site) followUnit(t *testing.T, task string, unit int64, lastID string, 
 	return ""
 }
 
-// awaitUnit waits until a unit of the task is under way and returns its id.
+// awaitUnit waits until a unit of the task is running, and returns its id.
 func (s *site) awaitUnit(t *testing.T, task string) (unit int64) {
 	t.Helper()
 	dbtest.Await(t, 20*time.Second, "a call in flight", func() bool {
@@ -98,7 +98,7 @@ func say(w http.ResponseWriter, lines ...string) {
 	w.(http.Flusher).Flush()
 }
 
-// A call can be followed while it runs; a client that reconnects continues where it stopped; afterwards the run has
+// A call can be followed while it runs; a client that reconnects continues where it stopped; afterwards, the run has
 // the same events.
 func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 			`{"event":"task_progress","data":{"percent":1,"message":"排队中"}}`, `{"event":"reasoning_chunk","data":{"text":"想"}}`)
 		<-goOn
 		say(w, `{"event":"task_progress","data":{"percent":40}}`, `{"event":"llm_chunk","data":{"text":"一只"}}`)
-		time.Sleep(30 * time.Millisecond) // two frames: pieces that arrive within one frame become one event
+		time.Sleep(30 * time.Millisecond) // two frames, because pieces that arrive within one frame become one event
 		say(w, `{"event":"llm_chunk","data":{"text":"猫"}}`, `{"event":"strange","data":{"a":1}}`,
 			`{"event":"tool_finished","data":{"tool":"midjourney","id":"j1","percent":100,"output":{"ok":true}}}`,
 			`{"event":"node_finished","data":{"title":"画","node_id":"n1","output":"一只猫"}}`)
@@ -280,8 +280,8 @@ func takePiece(t *testing.T, log *goquery.Selection, piece string) {
 	log.Find(".lines").AppendSelection(fragment.Find("body > li"))
 }
 
-// The log of a running call arrives in pieces: new lines follow the shown ones, each once, however often the
-// connection breaks; together they are the log of the run.
+// The log of a running call arrives in pieces: new lines follow the shown ones, each exactly once, even if the
+// connection breaks repeatedly; together they are the log of the run.
 func TestALogComesInPieces(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -340,7 +340,7 @@ func TestALogComesInPieces(t *testing.T) {
 	require.Greater(t, len(shown), 600)
 	require.Less(t, 2*largest, len(s.get(t, path).body), "a piece is not the whole")
 
-	// A call that another worker repeats has another log, so the page is loaded again.
+	// A call that another worker repeats has a new log, so the page is reloaded.
 	_, err := s.tables.Exec(`UPDATE run_events SET epoch = epoch + 1 WHERE unit_id = $1`, unit)
 	require.NoError(t, err)
 	require.Equal(t, "true", s.fragment(t, next()).Header.Get("HX-Refresh"))

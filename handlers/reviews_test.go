@@ -42,8 +42,8 @@ type toldReview struct {
 	Current    *toldReview
 }
 
-// Two reviewers never overwrite each other's verdict, and a page that is out of date does not overwrite a newer one
-// of the same reviewer.
+// Two reviewers never overwrite each other's verdict, and an outdated page does not overwrite the same reviewer's
+// newer verdict.
 func TestReviewsKeepWhatEverybodySaid(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -247,8 +247,8 @@ func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
 	require.Contains(t, printed.Find(".cover").Text(), "待评 2")
 }
 
-// Questions whose answers have the same content are passed at once, except those with a reason against it. This can
-// be undone as one step, which leaves verdicts that have changed since.
+// Questions whose answers have the same content are passed together, except those with a reason against it. This can
+// be undone in one step, which leaves verdicts that have changed since.
 func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -289,8 +289,7 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	refused := s.post(t, same, map[string]string{"numbers": "1", "reviewer": " "})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 	require.Equal(t, 1, refused.page(t).Find("[name=numbers][checked]").Length(), "what was ticked stays")
-	// 4 contradicts the standard answer, and 2 is judged: they are not passed although they are sent. 7 was left
-	// out.
+	// 4 contradicts the standard answer, and 2 is judged: they are not passed although they are sent. 7 was unticked.
 	require.Equal(t, http.StatusSeeOther, s.post(t, same,
 		map[string]string{"numbers": "1,2,4,6", "reviewer": "李雷"}).StatusCode)
 	require.Equal(t, "q1 PASS, q2 FAIL, q6 PASS", verdicts())
@@ -311,7 +310,7 @@ func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	require.Equal(t, "q1 PASS, q2 FAIL, q6 FAIL", verdicts())
 }
 
-// The administrators of a project write its own reasons on its page, one per line; reviewers find them beside the
+// The administrators of a project write its own reasons on its page, one per line; reviewers find them next to the
 // common ones.
 func TestAProjectHasReasonsOfItsOwn(t *testing.T) {
 	t.Parallel()

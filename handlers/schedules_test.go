@@ -78,8 +78,7 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	require.Equal(t, 2, next.In(cron.Beijing).Hour())
 	require.True(t, next.After(time.Now()) && next.Before(time.Now().Add(25*time.Hour)))
 
-	// The schedule is due: it makes one copy, named by the planned time, with the secrets and the questions of the
-	// task.
+	// The schedule is due: it makes one copy, named by the planned time, with the task's secrets and questions.
 	planned := s.due(t, id, 0)
 	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 1 })
 	first := s.listed(t, "schedules/"+id+"/tasks")[0]
@@ -135,7 +134,7 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	}).Length())
 }
 
-// While the previous copy runs, a firing is skipped, and the page says so.
+// While the previous copy is running, a firing is skipped, and the page shows it.
 func TestAScheduleWaitsForItsCopy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -160,7 +159,7 @@ func TestAScheduleWaitsForItsCopy(t *testing.T) {
 	release()
 }
 
-// After a day without any process it fires once, late, and counts the firings it missed.
+// After a day without any process, the schedule fires once, late, and counts the firings that it missed.
 func TestADayOfDowntimeIsOneFiring(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -177,7 +176,7 @@ func TestADayOfDowntimeIsOneFiring(t *testing.T) {
 	require.Contains(t, s.get(t, "/library/schedules/"+id).page(t).Text(), "期间错过 24 次")
 }
 
-// A schedule whose task is gone says so; a schedule that is disabled or archived does not fire.
+// If a schedule's task is gone, its page shows it; a schedule that is disabled or archived does not fire.
 func TestSchedulesThatCannotFire(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -219,8 +218,8 @@ func TestSchedulesThatCannotFire(t *testing.T) {
 		map[string]string{"cron": "30 9 * * 1-5", "timezone": "Asia/Shanghai"}).page(t).Text(), "周一至周五 09:30")
 }
 
-// A schedule's times must be as far apart as the operator requires, on every route by which a schedule can be
-// saved; a schedule that fires too often can still be ended.
+// A schedule's times must be as far apart as the operator requires, by whichever route it is saved; a schedule that
+// fires too often can still be ended.
 func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -244,8 +243,8 @@ func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	s.entry(t, "PATCH", "schedules/"+id, object{"is_enabled": true}, 422)
 }
 
-// askUntilServed posts a body for a token, again as long as the server asks for that because it is busy, and returns
-// the status and the text of the reply. A test's goroutine may call it.
+// askUntilServed posts a body with a token and, while the server replies that it is busy, retries as asked. It
+// returns the status and the text of the reply, and may be called on any goroutine.
 func (s *site) askUntilServed(t *testing.T, token, path string, body object) (status int, said string) {
 	text, _ := json.Marshal(body)
 	for {
@@ -265,8 +264,8 @@ func (s *site) askUntilServed(t *testing.T, token, path string, body object) (st
 	}
 }
 
-// However many requests arrive at once, a project has no more schedules, links, views and tokens than its caps allow;
-// ended ones make room.
+// Regardless of the number of concurrent requests, a project has no more schedules, links, views and tokens than its
+// caps allow; ended ones make room.
 func TestAProjectHasSoManyOfEach(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -341,7 +340,7 @@ func TestAProjectHasSoManyOfEach(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, restore())
 }
 
-// Any two firings of a schedule can be compared, on its page and through the API, whichever is named first.
+// Any two firings of a schedule can be compared, on its page and through the API, in either order.
 func TestAnyTwoFiringsCanBeCompared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

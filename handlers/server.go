@@ -72,14 +72,14 @@ type Config struct {
 	Defaults tasks.Settings
 	// RateCeiling is the rate limit that no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
-	// MaxActiveTasks is how many tasks run at once; zero means any number.
+	// MaxActiveTasks is how many tasks may run at once; zero means no limit.
 	MaxActiveTasks int
-	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means any amount.
+	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means no limit.
 	MonthCost string
 	// ScheduleMinutes is the minimum interval between the times of a schedule; 0 means no minimum.
 	ScheduleMinutes int
-	// HistoryDays is how long replaced runs, UploadDays how long the files of tasks that have ended are kept; 0
-	// means forever.
+	// HistoryDays is how many days replaced runs are kept, UploadDays how many days the files of tasks that have
+	// ended are kept; 0 means forever.
 	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
@@ -89,8 +89,8 @@ type Config struct {
 	// Hosts are the names of this site, besides local names and IP addresses. If it is empty, requests that do not
 	// come over loopback may use any name.
 	Hosts []string
-	// DatabaseURL leads to the database itself, past a pooler: changes of tasks are announced over it. If it is
-	// empty they are not announced, and live pages are a little slower.
+	// DatabaseURL leads to the database itself, bypassing any pooler: changes of tasks are announced over it. If it
+	// is empty, they are not announced, and live pages are a little slower.
 	DatabaseURL string
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing  <-chan struct{}
@@ -103,7 +103,7 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Access configures sign-in. Its zero value means no accounts: everybody may do everything.
+// Access configures sign-in. Its zero value means that there are no accounts: every client may do everything.
 type Access struct {
 	// HasAccounts reports that people sign in, with passwords or, with OpenID, at a provider.
 	HasAccounts bool
@@ -113,11 +113,11 @@ type Access struct {
 	NeedsSecond bool
 	// Trusted are the proxies that are trusted to report the client's address and protocol.
 	Trusted []netip.Prefix
-	// PublicURL is the public address of this site; empty means the address of the request.
+	// PublicURL is the public address of this site; if it is empty, the address of the request is used.
 	PublicURL string
 	// HSTSWithoutSubdomains excludes subdomains from HSTS.
 	HSTSWithoutSubdomains bool
-	// AuditDays is how long the audit is kept; 0 means forever.
+	// AuditDays is how many days audit entries are kept; 0 means forever.
 	AuditDays int
 }
 
@@ -352,14 +352,14 @@ func (s *Server) health(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
 }
 
-// answerError turns an error into a response; nothing else does.
+// answerError turns an error into a response, and is the only place that does.
 func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
 	f := request.FaultOf(err)
 	if request.IsInternal(err) {
 		s.failed(r.Context(), err)
 	}
-	if c.Response().Committed { // a download failed midway: it must not look complete to the client
+	if c.Response().Committed { // a download failed midway, and must not look complete to the client
 		panic(http.ErrAbortHandler)
 	}
 	if f.Status() == http.StatusServiceUnavailable {

@@ -101,7 +101,7 @@ func (b *browser) setCookie(t testing.TB, name, value string) {
 	b.client.Jar.SetCookies(site, []*http.Cookie{{Name: name, Value: value, Path: "/"}})
 }
 
-// The first administrator is created with a link that works once. After that people sign in, return to the page
+// The first administrator is created with a link that works once. After that, people sign in, return to the page that
 // they requested, and sign out.
 func TestSigningInAndOut(t *testing.T) {
 	t.Parallel()
@@ -173,7 +173,7 @@ func TestSigningInAndOut(t *testing.T) {
 	require.NotContains(t, s.told.String(), session)
 }
 
-// A session that somebody planted in a browser does not become the session of the person who signs in there. A
+// A session planted in a browser by somebody else does not become the session of the person who signs in there. A
 // cookie is not enough without proof that a page of this site makes the request, and tokens are never read from a
 // cookie or an address.
 func TestCookiesNeedProof(t *testing.T) {
@@ -249,8 +249,7 @@ func (s *guarded) draft(t testing.TB, b *browser) string {
 	return created.TaskID
 }
 
-// Guessing is stopped without affecting others: neither the account's owner elsewhere, nor in a browser that the
-// account knows.
+// Guessing is stopped without affecting the account's owner elsewhere or in a browser that the account knows.
 func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	t.Parallel()
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0,
@@ -299,7 +298,7 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.1.0.100", "李雷", goodPassword),
 		"others' accounts are as before")
 
-	// The address is the one that the trusted proxy reports, not what a client writes before it.
+	// The recorded address is the one that the trusted proxy reports, not one that a client adds to the header.
 	var told []string
 	require.NoError(t, s.tables.Select(&told,
 		`SELECT DISTINCT address FROM audit_entries WHERE action = 'sign-in' ORDER BY address`))
@@ -330,7 +329,7 @@ func TestSessionsEnd(t *testing.T) {
 	require.NoError(t, s.tables.Get(&isFresh, `SELECT max(seen_at) > now() - interval '1 min' FROM sessions`))
 	require.True(t, isFresh, "a session that is used goes on")
 
-	// A changed password ends the others.
+	// A changed password ends the other sessions.
 	elsewhere := s.signedIn(t, "李雷")
 	changed := b.send(t, "/account/password", url.Values{"current": {"wrong"}, "password": {"a much better one"}})
 	require.Equal(t, http.StatusUnprocessableEntity, changed.StatusCode)
@@ -342,7 +341,7 @@ func TestSessionsEnd(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.get(t, "/tasks").StatusCode)
 }
 
-// Only people who have just signed in can create tokens: somebody who finds a browser open cannot, and typed values
+// Only people who have just signed in can create tokens: someone who finds a browser open cannot, and typed values
 // survive the sign-in.
 func TestTokensAskForAFreshSignIn(t *testing.T) {
 	t.Parallel()
@@ -376,8 +375,8 @@ func TestTokensAskForAFreshSignIn(t *testing.T) {
 	s.ask(t, made.page(t).Find("#new-token").Text(), http.MethodGet, api, nil).mustBe(t, 200)
 }
 
-// Only an administrator who has just signed in can create and change accounts: somebody who finds the browser open
-// can neither make anybody an administrator nor set a password. The values typed for a new account survive the
+// Only an administrator who has just signed in can create and change accounts: someone who finds the browser open can
+// neither promote an account to administrator nor set a password. The values typed for a new account survive the
 // sign-in, except the password.
 func TestAccountsAskForAFreshSignIn(t *testing.T) {
 	t.Parallel()
@@ -456,7 +455,7 @@ func TestTokensEndWithThePassword(t *testing.T) {
 	require.Equal(t, http.StatusOK, status(root))
 }
 
-// An administrator's token is limited to its project; a token of the installation reaches everything.
+// An administrator's token is limited to its project; a token with the reach of the installation covers everything.
 func TestTokensReachWhatTheySay(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -540,7 +539,7 @@ func TestAFirstPasswordIsChanged(t *testing.T) {
 	b.get(t, api).mustBe(t, 200)
 	require.Equal(t, "/tasks", b.get(t, "/account/password").Header.Get("Location"), "nothing is left to do")
 
-	// Accounts created on the page have to do that unless the option is unticked.
+	// The same applies to accounts created on the page, unless the option is unticked.
 	s.tables.MustExec(`UPDATE users SET is_admin = true`)
 	require.Equal(t, 1, b.get(t, "/admin/users").page(t).Find("[name=must_change_password][checked]").Length())
 	kept := b.send(t, "/admin/users", url.Values{"name": {"b"}, "password": {"short"}})
@@ -551,7 +550,8 @@ func TestAFirstPasswordIsChanged(t *testing.T) {
 	require.Equal(t, "/login", leaver.send(t, "/logout", nil).Header.Get("Location"), "one can always leave")
 }
 
-// With two processes on one database, a session that begins at one is valid at the other, and so is its end.
+// With two processes on one database, a session begun on one is valid on the other, and ending it on one ends it on
+// the other.
 func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	database := dbtest.URL(t)
@@ -567,7 +567,7 @@ func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, there.get(t, "/tasks").StatusCode)
 }
 
-// When users lose a right, everything they are reading by it ends, including open streams.
+// When users lose a right, every response that they are reading by it ends, including open streams.
 func TestStreamsEndWithTheRight(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -624,7 +624,7 @@ func TestStreamsEndWithTheRight(t *testing.T) {
 	}
 }
 
-// Behind a proxy that speaks HTTPS only this site can set the cookie; other clients' claims about the protocol do
+// Behind a proxy that speaks HTTPS, only this site can set the cookie; other clients' claims about the protocol do
 // not count.
 func TestCookiesBehindAProxy(t *testing.T) {
 	t.Parallel()
@@ -663,8 +663,8 @@ func TestCookiesBehindAProxy(t *testing.T) {
 	}
 }
 
-// Choices in cookies from before the prefix count until they are made again; cookies that authenticate never had to
-// be accepted without it.
+// Choices in cookies without the prefix, from older versions, count until they are made again; cookies that
+// authenticate are never accepted without it.
 func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	access := handlers.Access{HasAccounts: true, Trusted: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
@@ -711,7 +711,8 @@ func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 		nil).StatusCode, "another name of the site could have set it")
 }
 
-// However many sign-ins are begun from one address, others can still begin one, and nothing is stored for them.
+// Regardless of how many sign-ins are begun from one address, other clients can still begin one, and nothing is
+// stored for unfinished ones.
 func TestBegunSignInsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	keys, err := access.NewPasskeys("http://localhost:1234")
@@ -731,8 +732,8 @@ func TestBegunSignInsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Wrong passkeys do not count as attempts, so that nobody is locked out because of a neighbour. Of many from one
-// address most are only counted, because anybody could otherwise fill the audit.
+// Wrong passkeys do not count as attempts, so that nobody is locked out because of a neighbour. If there are many
+// from one address, most of them are only counted, because anyone could otherwise fill the audit.
 func TestWrongPasskeysAreCounted(t *testing.T) {
 	t.Parallel()
 	const origin = "http://localhost:1234"
@@ -770,7 +771,8 @@ func TestWrongPasskeysAreCounted(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.send(t, "/login/passkey", nil).StatusCode, "neighbours may try")
 }
 
-// Guesses that are sent at once count individually: the right one among them does not get in because of the crowd.
+// Concurrent guesses count individually: the correct one among them does not get in just because they arrive
+// together.
 func TestGuessesAtOnceCount(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

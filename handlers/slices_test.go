@@ -37,7 +37,7 @@ func (s *site) sliced(t *testing.T) (id string) {
 	return id
 }
 
-// found lists the questions that the results have for a query.
+// found lists the questions in the results that match a query.
 func (s *site) found(t *testing.T, id string, query url.Values) (ids []string) {
 	t.Helper()
 	for _, one := range s.entry(t, "GET", "evaluation-tasks/"+id+"/results?"+query.Encode(), nil, 200)["items"].([]any) {
@@ -46,7 +46,8 @@ func (s *site) found(t *testing.T, id string, query url.Values) (ids []string) {
 	return ids
 }
 
-// Results are narrowed by the columns of the dataset and by the numbers of runs; what there is not is refused by name.
+// Results are narrowed by the columns of the dataset and by the numbers of runs; anything that does not exist is
+// refused by name.
 func TestResultsAreNarrowedByColumnsAndNumbers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -75,7 +76,7 @@ func TestResultsAreNarrowedByColumnsAndNumbers(t *testing.T) {
 	require.Contains(t, string(s.get(t, api+"/"+id+"/results?column.categry=x").body), "column.category")
 }
 
-// Statistics by a column are given for each of its values, with levels, failures and intervals of its own.
+// Statistics by a column are given for each of its values, each with its own levels, failures and intervals.
 func TestStatisticsByAColumn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -101,8 +102,8 @@ func TestStatisticsByAColumn(t *testing.T) {
 	require.Contains(t, string(refused.body), "category")
 }
 
-// What the report's page narrows to is what its file and its print have; a value that does not exist is left out and
-// said.
+// The file and the print version contain what the report's page is narrowed to; a value that does not exist is left
+// out, and the page reports it.
 func TestAFilteredReportIsExportedAndPrintedAsItIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -126,7 +127,8 @@ func TestAFilteredReportIsExportedAndPrintedAsItIsShown(t *testing.T) {
 
 }
 
-// nearest follows an address to the page that is shown in the end, and returns what it says it left out.
+// nearest follows redirects from an address to the final page, and returns the parameters that the page reports as
+// left out.
 func (s *site) nearest(t *testing.T, address string) (path, left string) {
 	t.Helper()
 	answer := s.get(t, address)
@@ -138,8 +140,8 @@ func (s *site) nearest(t *testing.T, address string) (path, left string) {
 	return path, answer.page(t).Find("#left-out").Text()
 }
 
-// A page that is asked for a filter, a column, an order, a page or a view that does not exist shows the nearest that
-// does, and names every such parameter; so does a file, on the page whose file it is.
+// If an address names a filter, column, order, page or view that does not exist, the nearest existing page is shown,
+// with the names of all such parameters; for a file, it is the page that offers the file.
 func TestWhatDoesNotExistIsLeftOutByName(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -192,7 +194,7 @@ func TestWhatDoesNotExistIsLeftOutByName(t *testing.T) {
 	require.True(t, strings.HasPrefix(path, task+"/results?filter=failed&"), path)
 }
 
-// No list answers an odd address with an error of the server's own, and none refuses it: the nearest page is shown.
+// No list responds to an odd address with an internal error or a refusal: the nearest page is shown.
 func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -219,8 +221,8 @@ func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
 	}
 }
 
-// A report is grouped by a column, and its numbers lead to the questions that they count; what was sent for a question
-// is one click from its answers.
+// A report is grouped by a column, and its numbers link to the questions that they count; the request sent for a
+// question is one click away from its answers.
 func TestAReportIsGroupedByAColumn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -15,13 +15,13 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// tabsOfTask are the addresses of a task's tabs behind its own, with their names.
+// tabsOfTask are the addresses of a task's tabs, relative to the task's own address, with their names.
 var tabsOfTask = []struct{ path, name string }{
 	{"", "概览"}, {"/results", "回答"}, {"/review", "评审"}, {"/report", "报告"}, {"/gallery", "过程与文件"}, {"/settings", "设置"},
 }
 
 // Each page of a task has the same head: its name and state, one primary button, the export with one click, and all
-// tabs, of which the one that is shown is marked.
+// tabs, with the current one marked.
 func TestEveryTabOfATaskHasTheSameHead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -54,7 +54,7 @@ func TestEveryTabOfATaskHasTheSameHead(t *testing.T) {
 		"the variant is kept")
 }
 
-// Addresses of older versions lead to where their content is now.
+// Addresses of older versions redirect to the current place of their content.
 func TestOldAddressesOfATaskStillLead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -73,7 +73,7 @@ func TestOldAddressesOfATaskStillLead(t *testing.T) {
 		"past the last page of launches")
 }
 
-// What one may not do is not shown.
+// Actions that a user may not perform are not shown.
 func TestTheHeadOfATaskFollowsRights(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -93,8 +93,8 @@ func TestTheHeadOfATaskFollowsRights(t *testing.T) {
 	require.Zero(t, viewer.get(t, "/workers").page(t).Find(`.subnav a[href="/admin/users"]`).Length())
 }
 
-// The overview of a running task has a square for each question that leads to it: to its answers if it is done,
-// otherwise to what is there of it.
+// The overview of a running task has a square for each question, which links to its answers if it is done, and
+// otherwise to its progress.
 func TestABoardShowsEveryQuestionWhileTheTaskRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -15,8 +15,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// The use of tools is counted over a task, and a run that called other tools than most of its question is shown with
-// the first difference: on the page, in the API, in the workbook and on its replay.
+// The use of tools is counted over a task, and a run that called different tools than most runs of its question is
+// shown with the first difference: on the page, in the API, in the workbook and on its replay.
 func TestToolsAreCountedAndOtherPathsAreFound(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -44,8 +44,8 @@ func (s *site) importForm(t *testing.T, path string, content []byte, cookies ...
 	return s.do(t, request)
 }
 
-// A task is exported with its questions, answers and verdicts but without its secrets, and imported into another
-// installation.
+// A task is exported with its questions, answers and verdicts but without its secrets, and can be imported into
+// another installation.
 func TestATaskGoesToAnotherInstallation(t *testing.T) {
 	t.Parallel()
 	from, to := newSite(t, true), newSite(t, true)

@@ -38,7 +38,7 @@ func migrateTo(t *testing.T, database, last string) {
 	require.NoError(t, pg.Migrate(t.Context(), database, os.DirFS(older)))
 }
 
-// Accounts whose names looked alike before such names were refused stay; no new account can resemble them, and
+// Accounts with similar-looking names from before such names were refused stay; no new account can resemble them, and
 // administrators' tokens keep their reach.
 func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	t.Parallel()
@@ -65,8 +65,8 @@ func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	s.ask(t, "wnd_pipeline", http.MethodGet, "/api/v1/users", nil).mustBe(t, 403)
 }
 
-// After the upgrade, objects of an installation without accounts belong to the first project and to the first user
-// who follows the set-up link.
+// After the upgrade, the objects of an installation without accounts belong to the first project, which the first
+// user who follows the set-up link joins.
 func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Empty(t)

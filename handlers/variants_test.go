@@ -264,7 +264,7 @@ func TestWhatATaskNamesMustBeInTheLibrary(t *testing.T) {
 		"prompts": s.entry(t, "POST", "prompts", object{"name": "x", "user": "{{nowhere}} {{question}}"}, 201)["id"]}, 200)
 	require.Equal(t, "UNKNOWN_VARIABLES", warned["warnings"].([]any)[0].(object)["code"])
 
-	// The same through a form, in which fields are repeated.
+	// The same works through a form, in which fields are repeated.
 	answer := s.post(t, api, map[string]string{"task_name": "f", "dataset": c.dataset,
 		"models": strings.Join(c.models, ","), "start": "false"})
 	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
@@ -321,7 +321,7 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	require.Equal(t, "/comparison?a="+id+"%3A1&b="+id+"%3A2",
 		s.get(t, "/comparison?task="+id+":1&task="+id+":2").Header.Get("Location"))
 
-	// The report shows the numbers, too, without the questions; each number leads to its runs.
+	// The report also shows the numbers, without the questions; each number links to its runs.
 	part := s.fragment(t, path+"/variants").page(t)
 	require.Equal(t, 2, part.Find(".variants-table tbody tr").Length())
 	require.Zero(t, part.Find(".variants-questions").Length())
@@ -402,7 +402,7 @@ func TestTheReportAsksMore(t *testing.T) {
 		s.post(t, path+"/extend", map[string]string{"runs_per_item": "21"}).StatusCode)
 }
 
-// chatTarget saves a provider with a model at an address, and returns the model's id and the provider's.
+// chatTarget saves a provider with a model at an address, and returns the ids of the model and the provider.
 func (s *site) chatTarget(t *testing.T, name, address string) (model, provider string) {
 	t.Helper()
 	provider = s.entry(t, "POST", "providers",
@@ -411,7 +411,7 @@ func (s *site) chatTarget(t *testing.T, name, address string) (model, provider s
 	return s.entry(t, "POST", "models", object{"provider_id": provider, "model_id": name}, 201)["id"].(string), provider
 }
 
-// A target that is down for a while, one that asks clients to wait, and one with a wrong key do not keep other
+// A target that is down for a while, one that asks clients to wait, and one with a wrong key do not stop other
 // targets from answering, and runs that can still succeed are made later.
 func TestFaultyTargetsDisturbNoOther(t *testing.T) {
 	t.Parallel()
@@ -556,8 +556,8 @@ func TestVariantsAreJudgedAndCopied(t *testing.T) {
 	}
 }
 
-// Variants are also compared by cost. A star beside a median points out that the comparison uses means, and with
-// one run per question there are no empty plots.
+// Variants are also compared by cost. A star next to a median points out that the comparison uses means. With one run
+// per question, there are no empty plots.
 func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -566,7 +566,7 @@ func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 		slow := name == "long"
 		fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 			if slow {
-				time.Sleep(400 * time.Millisecond) // the agent's latency, far beyond what a busy machine adds to the other
+				time.Sleep(400 * time.Millisecond) // slower than any delay of a busy machine
 			}
 			openAIChat(answer)(w, call)
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A view saved on one page is offered on the others of its kind, opens what it was saved with, and is renamed and
-// removed.
+// A view saved on one page is offered on the other pages of its kind, opens the questions it was saved with, and can
+// be renamed and removed.
 func TestSavedViewsKeepFiltersAndOrder(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -46,7 +46,7 @@ func TestSavedViewsKeepFiltersAndOrder(t *testing.T) {
 	s.entry(t, "GET", "views/"+one, nil, 404)
 }
 
-// A view narrows the queue of a review: what follows a question is the next one that the view has.
+// A view narrows the queue of a review: the next question is the next one in the view.
 func TestAReviewFollowsAView(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -70,7 +70,7 @@ func TestAReviewFollowsAView(t *testing.T) {
 		200)
 }
 
-// A view that does not exist, or asks for a column that a task does not have, leads to the page without it, with a
+// If a view does not exist, or names a column that the task does not have, the page is shown without it, with a
 // notice.
 func TestAViewThatDoesNotExistLeadsToThePageWithoutIt(t *testing.T) {
 	t.Parallel()
@@ -95,7 +95,7 @@ func TestAViewThatDoesNotExistLeadsToThePageWithoutIt(t *testing.T) {
 	}
 }
 
-// What a view may not be is refused, with the reason, on the page as in the API.
+// An invalid view is refused, with the reason, on the page and in the API.
 func TestViewsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -121,6 +121,6 @@ func TestViewsAreChecked(t *testing.T) {
 		}
 		require.Equal(t, http.StatusUnprocessableEntity, s.post(t, "/views", fields).StatusCode, name)
 	}
-	// names are of a kind
+	// names are unique within a kind
 	s.entry(t, "POST", "views", object{"name": "a", "kind": "questions", "query": "sort=number"}, 201)
 }

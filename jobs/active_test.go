@@ -15,7 +15,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// Of five tasks two run at once, however they were started, and the others follow in order.
+// Of five tasks, two run at once, regardless of how they were started, and the others follow in order.
 func TestNoMoreTasksRunThanMay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

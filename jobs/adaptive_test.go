@@ -19,7 +19,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// adaptive makes a task ask its questions up to most times.
+// adaptive makes a task repeat its questions, up to most runs each.
 func adaptive(runs, most int, change func(*db.NewTask)) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		n.Task.RunsPerItem, n.Task.Adaptive = runs, &db.Adaptive{MaxRuns: most, Confidence: 0.95}
@@ -107,7 +107,7 @@ func TestVariantsAreSettledEachForItself(t *testing.T) {
 	b.requireComplete(t, task)
 }
 
-// A conversation is asked again whole as long as one of its turns is not settled.
+// A whole conversation is repeated as long as one of its turns is not settled.
 func TestAConversationIsAskedAgainWhole(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -188,7 +188,7 @@ func TestRoundsPlannedAtOnceAreNotDoubled(t *testing.T) {
 	require.Len(t, b.claim(t, launchID, lease, 64), 20)
 }
 
-// Rounds that a stop left out are planned by the next launch.
+// Rounds that a stop prevented are planned by the next launch.
 func TestAStoppedTaskResumesItsRounds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -217,7 +217,7 @@ func TestAStoppedTaskResumesItsRounds(t *testing.T) {
 	require.Equal(t, 3, task.Processed)
 }
 
-// A run without an answer votes for none; a retry that answers may settle its question or leave it open.
+// A run without an answer is a vote for none; a retry that answers may settle its question or leave it open.
 func TestARetryPlansFurtherRounds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -276,8 +276,8 @@ func TestChosenQuestionsAreExtended(t *testing.T) {
 	require.InDelta(t, 1.0, *statistics.SuccessRate, 0)
 }
 
-// The leader of 20 prepared answers is found with half the calls: seven of ten questions always answer alike, three 70
-// : 30.
+// The most common of 20 prepared answers is found with half the calls: seven of ten questions always get the same
+// answer, three are split 70 : 30.
 func TestTheLeaderIsFoundWithHalfTheCalls(t *testing.T) {
 	t.Parallel()
 	const questions, most = 200, 20

@@ -14,9 +14,9 @@ type purse struct {
 	currency string
 }
 
-// state is the part of Allow's working state that belongs to one purse.
+// state is Allow's working state for one purse.
 type state struct {
-	// free is the amount left if each call in flight costs the average.
+	// free is the amount left if each call in flight has the average cost.
 	free     decimal.Decimal
 	inFlight int
 	// sharers are the launches that have not received their share.
@@ -58,7 +58,7 @@ func Allow(standings []engine.Standing) engine.Verdict {
 }
 
 // spentOf returns a ceiling that a launch has reached before beginning all its calls; nil if there is none. While
-// calls in flight may cost less than is reserved for them, a ceiling counts as reached only if it is already spent.
+// calls in flight may cost less than their reservations, a ceiling counts as reached only if it is already spent.
 func spentOf(own []engine.Standing, purses map[purse]*state) *engine.Standing {
 	for n, one := range own {
 		if !one.IsWaiting {
@@ -74,7 +74,7 @@ func spentOf(own []engine.Standing, purses map[purse]*state) *engine.Standing {
 // many is more units than any launch has.
 const many = 1 << 40
 
-// unitsIn returns how many units of a cost fit into an amount, at most many; negative if the amount is.
+// unitsIn returns how many units of a cost fit into an amount, at most many; negative if the amount is negative.
 func unitsIn(amount, perUnit decimal.Decimal) int64 {
 	fits, most := amount.Div(perUnit).Floor(), decimal.NewFromInt(many)
 	switch {

@@ -72,11 +72,11 @@ func TestLaunchesShareACeiling(t *testing.T) {
 	allowed, reached := allow(shared(a, "1", "0.1", 1), shared(b, "1", "0.1", 1))
 	require.Empty(t, reached)
 	require.Equal(t, map[uuid.UUID]int64{a: 2, b: 3}, allowed, "eight are left for both")
-	// One call fits: one of the launches may make it, and none is stopped as long as one may.
+	// One call fits: one of the launches may make it, and neither is stopped while one may.
 	allowed, reached = allow(shared(a, "0.1", "0.1", 0), shared(b, "0.1", "0.1", 0))
 	require.Empty(t, reached)
 	require.Equal(t, map[uuid.UUID]int64{a: 1, b: 0}, allowed)
-	// Of several ceilings the narrowest holds.
+	// Of several ceilings, the lowest applies.
 	allowed, _ = allow(standing(a, "0.2", "0.1", 0), shared(a, "5", "0.1", 0), shared(b, "5", "0.1", 0))
 	require.EqualValues(t, 1, allowed[a])
 	require.EqualValues(t, 25, allowed[b])

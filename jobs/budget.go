@@ -16,7 +16,7 @@ import (
 // Budget watches the cost of launches. Several processes may each run one.
 type Budget struct {
 	Store *db.Store
-	// Month is the maximum cost of a month in each currency, a decimal number; empty means any amount.
+	// Month is the maximum cost of a month in each currency, a decimal number; empty means no limit.
 	Month string
 	Log   *slog.Logger
 
@@ -25,12 +25,11 @@ type Budget struct {
 	next time.Time
 }
 
-// share is the maximum part of the time that is spent on adding up.
+// share limits the time spent on adding up to one part in share.
 const share = 20
 
-// Watch stores the spending of launches that have ended, stops active launches that have reached a ceiling, and
-// sets how many calls the others may begin until the next time. Calls in flight finish, and their cost counts,
-// too.
+// Watch stores the spending of launches that have ended, stops active launches that have reached a ceiling, and sets
+// how many calls the others may begin until the next round. Calls in flight finish, and their cost also counts.
 func (k *Budget) Watch(ctx context.Context) error {
 	for settled := 1; settled > 0; {
 		var err error
@@ -49,8 +48,8 @@ func (k *Budget) Watch(ctx context.Context) error {
 	return err
 }
 
-// Admits reports whether a launch that is about to begin may do so; otherwise it stops the launch. From then on a
-// launch with a ceiling has its allowance.
+// Admits reports whether a launch that is about to begin may do so; otherwise it stops the launch. If the launch has
+// a ceiling, it has an allowance from then on.
 func (k *Budget) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

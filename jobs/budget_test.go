@@ -32,7 +32,7 @@ func priced(ceiling string, change func(*db.NewTask)) func(*db.NewTask) {
 	}
 }
 
-// told is a log that can be read while it is written.
+// told is a log that can be read while it is being written.
 type told struct {
 	mu   sync.Mutex
 	text strings.Builder

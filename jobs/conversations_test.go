@@ -50,7 +50,7 @@ func (b *bench) outcomes(t testing.TB, taskID uuid.UUID) []string {
 	return rows
 }
 
-// requireWhole checks that every question has each of its runs once, and that the counts agree.
+// requireWhole checks that every question has each of its runs exactly once, and that the counts agree.
 func (b *bench) requireWhole(t testing.TB, task db.Task) {
 	t.Helper()
 	var runs, open int
@@ -194,8 +194,8 @@ func TestAConversationMayContinueAfterAFailedTurn(t *testing.T) {
 		agenttest.HistoryOf(calls[4]))
 }
 
-// If a worker dies in the middle of a conversation, the finished turns stay; another worker asks the turn in flight
-// again and continues.
+// If a worker dies in the middle of a conversation, the finished turns stay; another worker repeats the turn in
+// flight and continues.
 func TestAnotherWorkerContinuesAConversation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -274,7 +274,7 @@ func TestAConversationThatLostThreeWorkersEndsWithWhatItHas(t *testing.T) {
 		b.outcomes(t, taskID))
 }
 
-// A stop takes effect between two turns; turns that were not asked are asked when the task is resumed.
+// A stop takes effect between two turns; turns that were not reached run when the task is resumed.
 func TestAConversationIsStoppedBetweenTurnsAndResumed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -323,11 +323,11 @@ func TestEveryTurnWaitsForTheRateLimitAndIsRetried(t *testing.T) {
 	var moments []time.Time
 	var failed atomic.Bool
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		moments = append(moments, time.Now()) // one conversation makes one call at a time
+		moments = append(moments, time.Now()) // a conversation makes one call at a time
 		if call.Question == "s1 turn 2" && !failed.Swap(true) {
 			panic(http.ErrAbortHandler)
 		}
-		w.Header().Set("Connection", "close") // on a reused connection the client itself would repeat the call
+		w.Header().Set("Connection", "close") // on a reused connection, the client itself would repeat the call
 		answer(w, call)
 	})
 	b.startWorker(t, 4)
@@ -352,7 +352,7 @@ func TestEveryTurnWaitsForTheRateLimitAndIsRetried(t *testing.T) {
 	})), 5)
 }
 
-// Agents that keep conversations themselves receive their own id of the conversation from the second turn on.
+// Agents that keep conversations themselves receive their own id for the conversation from the second turn on.
 func TestTheConversationOfAnAgentIsContinued(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

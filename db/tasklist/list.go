@@ -12,16 +12,16 @@ import (
 	"wending/db/pg"
 )
 
-// List reads the list of tasks.
+// List reads lists of tasks.
 type List struct{ store *db.Store }
 
-// New returns the list of a store.
+// New returns the List of a store.
 func New(store *db.Store) List { return List{store} }
 
 // Filter narrows a list of tasks; its zero value matches all.
 type Filter struct {
 	Statuses []db.TaskStatus
-	// Drafts adds drafts; WithoutDrafts keeps them out of PENDING.
+	// Drafts adds drafts; WithoutDrafts excludes drafts from PENDING.
 	Drafts, WithoutDrafts bool
 	// NameContains matches anywhere in the name, without regard to case.
 	NameContains string
@@ -91,7 +91,7 @@ func (f Filter) where(scope db.Scope) string {
 	if len(kinds) > 0 {
 		condition = "(" + strings.Join(kinds, " OR ") + ")"
 	}
-	if !scope.IsAll() { // with one condition for both cases, the index of projects would not always be used
+	if !scope.IsAll() { // a single condition for both cases would not always use the index on projects
 		condition += ` AND t.project_id = :project`
 	}
 	if f.NameContains != "" {
@@ -127,7 +127,7 @@ func (f Filter) where(scope db.Scope) string {
 	return condition
 }
 
-// arguments are the values of the parameters of where.
+// arguments returns the values of the parameters of where.
 func (f Filter) arguments(scope db.Scope, page db.Page) map[string]any {
 	return map[string]any{
 		"project": scope, "statuses": pq.Array(f.Statuses), "name": pg.Containing(f.NameContains), "except": f.Except,
@@ -146,7 +146,7 @@ func (l List) Tasks(ctx context.Context, scope db.Scope, filter Filter,
 	if filter.NameContains != "" {
 		once = "MATERIALIZED"
 	}
-	// The ids come first: computing a task's state takes several look-ups, which only the page's own rows need.
+	// The ids come first, because a task's state takes several look-ups, which only the page's own rows need.
 	list := `
 		WITH found AS ` + once + ` (
 			SELECT t.id, t.created_at FROM evaluation_tasks t WHERE ` + filter.where(scope) + `)

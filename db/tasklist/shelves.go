@@ -13,10 +13,11 @@ import (
 	"wending/db/pg"
 )
 
-// Shelving is what the tasks of a list are grouped by.
+// Shelving is the way in which the tasks of a list are grouped.
 type Shelving string
 
-// Tasks are grouped by the agent or model that they call, those that call several together, or by their questions.
+// Tasks are grouped by the agent or model that they call (those that call several form one group), or by their
+// questions.
 const (
 	ByAgent   Shelving = "agent"
 	ByDataset Shelving = "dataset"
@@ -25,29 +26,29 @@ const (
 // Shelvings lists both.
 var Shelvings = []Shelving{ByAgent, ByDataset}
 
-// Arrangement is how a list shows its tasks; its zero value shows all, newest first.
+// Arrangement is how a list shows its tasks; its zero value shows all tasks, newest first.
 type Arrangement struct {
-	// By groups the tasks, the group with the newest task first; empty does not group them.
+	// By is how the tasks are grouped, the group with the newest task first; empty means not at all.
 	By Shelving
-	// NewestOfDataset lists only the newest task on each set of questions, with the ones before it in short.
+	// NewestOfDataset lists only the newest task on each set of questions, with a summary of the earlier ones.
 	NewestOfDataset bool
 }
 
 // Shelf is the group that a task belongs to.
 type Shelf struct {
-	// Key identifies the group: equal for neighbours of the same group.
+	// Key identifies the group; neighbours in the same group have equal keys.
 	Key string
-	// Tasks is how many tasks of the list belong to it.
+	// Tasks is the number of listed tasks in the group.
 	Tasks int
 }
 
-// EarlierTasks are the tasks on the same questions before one, of those that match the list's filter.
+// EarlierTasks are the tasks on the same questions before a given one, among those that match the list's filter.
 type EarlierTasks struct {
 	Count  int
 	Newest []EarlierTask // at most earlierShown, newest first
 }
 
-// EarlierTask is an earlier task in short. Agreement and PassRate are nil if they are unknown.
+// EarlierTask is the summary of an earlier task. Agreement and PassRate are nil if they are unknown.
 type EarlierTask struct {
 	ID        uuid.UUID     `db:"id"`
 	Name      string        `db:"task_name"`
@@ -57,19 +58,19 @@ type EarlierTask struct {
 	PassRate  *float64      `db:"pass_rate"`
 }
 
-// earlierShown is how many earlier tasks are shown in short.
+// earlierShown is how many earlier tasks are shown.
 const earlierShown = 6
 
 // Arranged is a page of an arranged list, and how many tasks it lists in all.
 type Arranged struct {
 	Tasks []db.Task
 	Total int
-	// Shelves and Earlier have an entry for each task, by its id; Earlier only if an arrangement asks for it.
+	// Shelves and Earlier map each task's id to its entry; Earlier only if the arrangement requests it.
 	Shelves map[uuid.UUID]Shelf
 	Earlier map[uuid.UUID]EarlierTasks
 }
 
-// The keys of groups, of the tasks t.
+// The keys of groups, for tasks t.
 const (
 	keyOfDataset = `coalesce(CAST(t.dataset_id AS text), 'file ' || t.dataset_name)`
 	keyOfAgent   = `(
@@ -78,7 +79,7 @@ const (
 		WHERE g.task_id = t.id AND g.kind <> 'judge')`
 )
 
-// Arranged returns one page of the tasks that match, in an arrangement.
+// Arranged returns one page of the tasks that match, arranged as requested.
 func (l List) Arranged(ctx context.Context, scope db.Scope, filter Filter, arrangement Arrangement,
 	page db.Page) (Arranged, error) {
 	if arrangement == (Arrangement{}) {
@@ -136,8 +137,8 @@ func (l List) Arranged(ctx context.Context, scope db.Scope, filter Filter, arran
 	return arranged, err
 }
 
-// shelvedTask is a task of an arranged page. OfShelf and OfDataset count the listed tasks of its group and all that
-// match on its questions.
+// shelvedTask is a task of an arranged page. OfShelf counts the listed tasks in its group, OfDataset all matching
+// tasks on its questions.
 type shelvedTask struct {
 	ID                 uuid.UUID
 	Shelf              string
@@ -178,7 +179,7 @@ func (l List) shelve(ctx context.Context, scope db.Scope, rows []shelvedTask) (a
 	return arranged, nil
 }
 
-// inShort reads tasks in short, by their ids.
+// inShort reads summaries of tasks, by their ids.
 func (l List) inShort(ctx context.Context, scope db.Scope, ids []uuid.UUID) (map[uuid.UUID]EarlierTask, error) {
 	read := `
 		SELECT id, task_name, status, created_at, CAST(statistics ->> 'agreement' AS float8) AS agreement,
@@ -199,7 +200,7 @@ func (l List) inShort(ctx context.Context, scope db.Scope, ids []uuid.UUID) (map
 	return tasks, nil
 }
 
-// ReviewProgress is how many of a task's questions people have judged, and how many of them failed somebody's
+// ReviewProgress holds how many of a task's questions people have judged, and how many of them failed a reviewer's
 // judgement.
 type ReviewProgress struct {
 	TaskID uuid.UUID `db:"task_id"`
@@ -207,7 +208,7 @@ type ReviewProgress struct {
 	Failed int       `db:"failed"`
 }
 
-// ReviewProgress reads how far the reviews of tasks are, by task id; tasks that nobody has judged are left out.
+// ReviewProgress reads the progress of the reviews of tasks, by task id; tasks without any verdict are left out.
 func (l List) ReviewProgress(ctx context.Context, scope db.Scope,
 	tasks []db.Task) (map[uuid.UUID]ReviewProgress, error) {
 	read := `

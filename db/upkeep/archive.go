@@ -20,10 +20,10 @@ import (
 // Archives reads and stores whole tasks.
 type Archives struct{ db *pg.Pool }
 
-// NewArchives returns the archives of a store.
+// NewArchives returns the Archives of a store.
 func NewArchives(store *db.Store) Archives { return Archives{store.Pool()} }
 
-// Meanings returns what models said about which answers to a task's questions say the same, by item.
+// Meanings returns models' groupings of the answers to a task's questions by meaning, by item.
 func (a Archives) Meanings(ctx context.Context, taskID uuid.UUID) (map[int64]meaning.Grouping, error) {
 	return meaning.Current(ctx, a.db, taskID)
 }
@@ -170,7 +170,7 @@ const insertRuns = `
 type Imported struct {
 	Task   db.NewTask
 	Status db.TaskStatus
-	// CreatedAt and the fields that follow are nil if they are not known.
+	// CreatedAt and the fields that follow are nil if unknown.
 	CreatedAt, StartedAt, CompletedAt *time.Time
 	// Next returns the next run and its approximate size in bytes, and nil after the last run. Runs belong to
 	// questions and variants of the task, and each place occurs only once.
@@ -233,7 +233,7 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 	})
 }
 
-// planRuns stores how many runs of single questions were planned beyond the task's runs_per_item, and returns the sum.
+// planRuns records the runs planned for single questions beyond the task's runs_per_item, and returns their total.
 func planRuns(ctx context.Context, tx *sqlx.Tx, n db.NewTask) (extra int, err error) {
 	const store = `
 		INSERT INTO planned_runs (item_id, variant, runs)

@@ -51,7 +51,7 @@ func Restore(ctx context.Context, url string, dump io.Reader) error {
 		"--single-transaction", "--exit-on-error", "--dbname="+database)
 }
 
-// ofFreshSchema has, for each table, the number of rows it may have while the installation is unused: rows
+// ofFreshSchema has, for each table, the number of rows that it may have while the installation is unused: rows
 // inserted by migrations, and rows written by processes on their start.
 var ofFreshSchema = map[string]int{"goose_db_version": math.MaxInt, "installation": 1, "audit_chain": 1, "projects": 1,
 	"workers": math.MaxInt, "origins": math.MaxInt}

@@ -36,9 +36,9 @@ type lostValue struct {
 	Sealed []byte    `db:"sealed"`
 }
 
-// FindLost returns the owners of secrets that isLost reports as unreadable. isLost is called with a sealed value
-// and the owner for which it was sealed, as in ResealLibrary; for targets of tasks and for sessions it is called
-// with the value alone.
+// FindLost returns the owners of secrets that isLost reports as unreadable. isLost is called with a sealed value and
+// the owner for which it was sealed, as in ResealLibrary; for tasks' targets and for sessions it is called with the
+// value alone.
 func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner string) bool,
 	isTargetLost func(db.Target) bool) (found []Lost, err error) {
 	if found, err = s.lostEntries(ctx, isLost); err == nil {
@@ -144,13 +144,14 @@ func addLost(found []Lost, one Lost, place string) []Lost {
 	return append(found, one)
 }
 
-// givenUp is stored in a task in place of a secret that was given up: with nothing in its place the agent would be
-// called as if there had never been a secret.
+// givenUp is stored in a task in place of a secret that was given up: otherwise the agent would be called as if there
+// had never been a secret.
 var givenUp = []byte("wnd\x00given up")
 
-// GiveUp removes what FindLost found from the library and the sessions, marks it in tasks, and replaces the secret
-// key's check value was with fresh; the library shows code as the last test result of entries whose secrets must be
-// entered again. It returns db.ErrConflict if the check value has changed in the meantime.
+// GiveUp removes the secrets that FindLost found from the library and the sessions, marks them in tasks, and replaces
+// the secret key's check value, which must equal was, with fresh. The library shows code as the last test result of
+// entries whose secrets must be entered again. GiveUp returns db.ErrConflict if the check value has changed in the
+// meantime.
 func (s Secrets) GiveUp(ctx context.Context, lost []Lost, code string, was, fresh []byte) error {
 	return s.db.InTx(ctx, "give up secrets that no key opens", func(tx *sqlx.Tx) error {
 		for _, one := range lost {
@@ -185,7 +186,7 @@ func giveUp(ctx context.Context, tx *sqlx.Tx, one Lost, code string) error {
 		}
 	}
 	note := `UPDATE ` + table + ` SET tested_at = now(), test_code = $2 WHERE id = $1`
-	if one.Kind == "provider" { // providers have no test of their own; their models do
+	if one.Kind == "provider" { // providers are not tested; their models are
 		note = `UPDATE models SET tested_at = now(), test_code = $2 WHERE provider_id = $1`
 	}
 	_, err := tx.ExecContext(ctx, note, one.ID, code)

@@ -17,7 +17,7 @@ type Secrets struct{ db *pg.Pool }
 // NewSecrets returns the secrets of a store.
 func NewSecrets(store *db.Store) Secrets { return Secrets{store.Pool()} }
 
-// Salt returns the installation's salt for keys that are phrases.
+// Salt returns the installation's salt for keys that are passphrases.
 func (s Secrets) Salt(ctx context.Context) (salt []byte, err error) {
 	err = s.db.GetContext(ctx, &salt, `SELECT key_salt FROM installation`)
 	return salt, pg.Classify("read the installation's salt", err)
@@ -133,9 +133,9 @@ const replaceSecrets = `
 		sealed_template = :sealed_template
 	WHERE task_id = :task_id AND number = :number`
 
-// Reseal replaces the secrets of targets that do not begin with head with the result of again; if that is nil, a
-// secret is left unchanged. progress is called after each batch with the number of targets changed and left in all.
-// Each batch is one transaction, so an interrupted run can be repeated.
+// Reseal calls again with each secret of targets that does not begin with head, and stores the result; if that is
+// nil, the secret is left unchanged. progress is called after each batch with the number of targets changed so far
+// and the number left. Each batch is one transaction, so an interrupted run can be repeated.
 func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) (*db.Target, error),
 	progress func(changed, left int)) error {
 	last, changed, left := db.Target{}, 0, 0

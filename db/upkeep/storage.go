@@ -39,7 +39,7 @@ type SpaceUsage struct {
 	// Database is the total size, Tables are the largest tables.
 	Database int64
 	Tables   []TableSize
-	// Tasks are the tasks with the most answers, TaskCount is the number of all tasks.
+	// Tasks are the tasks with the largest answers, TaskCount is the number of all tasks.
 	Tasks     []TaskSize
 	TaskCount int
 }

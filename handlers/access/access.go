@@ -1,4 +1,4 @@
-// Package access lets people and programs in: it has the pages for signing in, and one check that authorizes every
+// Package access authenticates people and programs: it has the sign-in pages, and one check that authorizes every
 // request to pages and API.
 package access
 
@@ -30,7 +30,7 @@ import (
 // Config holds the dependencies of a Guard.
 type Config struct {
 	People people.People
-	// HasAccounts reports that people sign in; otherwise everybody may do everything.
+	// HasAccounts reports that people sign in; otherwise every client may do everything.
 	HasAccounts bool
 	// NeedsSecond reports that every local account must have a passkey.
 	NeedsSecond bool
@@ -51,12 +51,12 @@ type Config struct {
 type Guard struct {
 	Config
 	routes map[string]bool
-	// publicPaths are the paths with a public method: their methods need not be kept secret.
+	// publicPaths are the paths that have a public method: for them, it is no secret which methods exist.
 	publicPaths map[string]bool
 
 	mu   sync.Mutex
 	open map[*admitted]struct{}
-	// begun are the intents of the audit that this process holds, late the entries that could not be added in time.
+	// begun are the audit intents that this process holds, late the entries that could not be added in time.
 	begun map[uuid.UUID]struct{}
 	late  []unsettled
 }
@@ -99,8 +99,8 @@ func (g *Guard) Require(routes []*echo.Route) error {
 // ruleName returns the name that the rules use for a route.
 func ruleName(method, path string) string { return method + " " + path }
 
-// ask holds the credentials of a request and the object it is about. It can be checked again while the request
-// is being answered.
+// ask holds the credentials of a request and the object it is about. The request can be checked again while it is
+// being answered.
 type ask struct {
 	rule Rule
 	// token and session are the credentials; empty means none.
@@ -108,7 +108,7 @@ type ask struct {
 	// project is the id or name of the requested project, kept the project that the browser used last; both may be
 	// empty.
 	project, kept string
-	// object is the id of the object in the path; isOptional means that the object may belong to another project.
+	// object is the id of the object in the path; isOptional means that the object may be in another project.
 	object     string
 	isOptional bool
 }
@@ -116,7 +116,7 @@ type ask struct {
 // errUnknown means that nobody has signed in.
 var errUnknown = request.NewFault(request.CodeUnauthenticated)
 
-// errDuty means that the account's owner must fulfil a duty first.
+// errDuty means that the account's owner must complete another step first.
 var errDuty = errors.New("the account must complete another step first")
 
 // Check lets a request through, with the principal and the project in its context, if its route's rule allows it.
@@ -126,7 +126,7 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		name := ruleName(r.Method, c.Path())
 		rule, hasRule := rules[name]
 		if !hasRule || !g.routes[name] {
-			rule = Rule{right: account} // no such route: signed-in users get a 404
+			rule = Rule{right: account} // there is no such route: signed-in users get a 404
 			if g.publicPaths[c.Path()] {
 				rule.right = public
 			}
@@ -139,7 +139,7 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		info.HasAccounts = g.HasAccounts
 		ctx, recorded := g.record(c, rule)
 		ctx = request.With(ctx, info)
-		c.SetRequest(r.WithContext(ctx)) // errors are shown within a page's frame, which needs them
+		c.SetRequest(r.WithContext(ctx)) // errors are shown within a page's frame, which needs the context
 		info, err = g.admit(ctx, info, asked)
 		g.describe(ctx, &recorded.AuditEntry, info, asked)
 		if err != nil {
@@ -172,12 +172,12 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 		defer g.watch(asked, info, cancel)()
 		c.SetRequest(r.WithContext(revocable))
 		err = next(c)
-		c.SetRequest(r.WithContext(ctx)) // the handler for errors answers after this returns
+		c.SetRequest(r.WithContext(ctx)) // the error handler runs after this returns
 		return err
 	}
 }
 
-// turnAway answers a request that may not be served. Users who must sign in, or do something else first, are
+// turnAway answers a request that may not be served. Users who must first sign in or complete another step are
 // redirected there.
 func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info, err error) error {
 	if errors.Is(err, errUnknown) {
@@ -193,7 +193,7 @@ func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info,
 	return err
 }
 
-// visitor returns the name under which a request takes places at the gates: the account or, without one, the token
+// visitor returns the name under which a request occupies places at the gates: the account or, without one, the token
 // or the address.
 func visitor(info request.Info) string {
 	switch {
@@ -242,8 +242,8 @@ func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	return asked, nil
 }
 
-// isFromThisSite reports whether a request that carries a cookie comes from a page of this site: requests that
-// change something must prove it, and reading requests must not be embedded in another site's page.
+// isFromThisSite reports whether a request that carries a cookie comes from a page of this site: requests that change
+// something must prove it, and requests that read must not be embedded in another site's page.
 func isFromThisSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	switch r.Method {
@@ -341,10 +341,10 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 	return who, nil
 }
 
-// dutyOf returns the duty of an account's owner; empty means none.
+// dutyOf returns the step that an account's owner must complete first; empty means none.
 func (g *Guard) dutyOf(user people.User) request.Duty {
 	switch {
-	case user.Subject != nil: // the provider is responsible for that
+	case user.Subject != nil: // the provider takes care of that
 		return ""
 	case user.MustChangePassword:
 		return request.DutyPassword
@@ -354,7 +354,7 @@ func (g *Guard) dutyOf(user people.User) request.Duty {
 	return ""
 }
 
-// projectsOf returns the projects that an account may choose from, its own first.
+// projectsOf returns the projects that an account may choose from, with its own first.
 func (g *Guard) projectsOf(ctx context.Context, user people.User) ([]people.Membership, error) {
 	own, err := g.People.MembershipsOf(ctx, user.ID)
 	if err != nil || !user.IsAdmin {
@@ -363,7 +363,7 @@ func (g *Guard) projectsOf(ctx context.Context, user people.User) ([]people.Memb
 	return g.withAll(ctx, own)
 }
 
-// withAll returns all projects, each with an administrator's rights, the account's own first.
+// withAll returns all projects, each with an administrator's rights; the account's own come first.
 func (g *Guard) withAll(ctx context.Context, own []people.Membership) ([]people.Membership, error) {
 	all, err := g.People.Projects(ctx)
 	for n := range own {
@@ -435,7 +435,7 @@ func membershipIn(memberships []people.Membership, project string) (found *peopl
 	return found
 }
 
-// chooseAny is like choose, without accounts: everything is visible, unless one project is requested.
+// chooseAny is like choose, for sites without accounts: everything is visible, unless one project is requested.
 func (g *Guard) chooseAny(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	info.Role = people.Admin
 	if asked.project == "" {
@@ -479,7 +479,8 @@ func keepsProject(c echo.Context, asked ask, info request.Info) bool {
 		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !request.IsAPI(c.Request())
 }
 
-// lead answers a request whose sender must do something else first: it redirects pages there and, afterwards, back.
+// lead answers a request whose sender must complete another step first: it redirects pages there and, afterwards,
+// back.
 func lead(c echo.Context, err error, there func(back string) string) error {
 	r := c.Request()
 	if request.IsAPI(r) {
@@ -533,7 +534,7 @@ func SessionOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// errRevoked ends a request whose sender lost the right to it while it was being answered.
+// errRevoked ends a request whose sender lost the right to make it while it was being answered.
 var errRevoked = errors.New("the right to make the request was revoked")
 
 // watch registers a request that is being answered, until the returned function is called.
@@ -549,8 +550,8 @@ func (g *Guard) watch(asked ask, info request.Info, cancel context.CancelCauseFu
 	}
 }
 
-// Recheck ends the requests being answered that are no longer allowed: streams and exports do not outlive a revoked
-// session or token.
+// Recheck ends requests in progress that are no longer allowed: streams and exports do not outlive a revoked session
+// or token.
 func (g *Guard) Recheck(ctx context.Context) {
 	g.mu.Lock()
 	open := make([]*admitted, 0, len(g.open))
@@ -577,8 +578,8 @@ func (g *Guard) Recheck(ctx context.Context) {
 // recheckEvery is how often rights are checked again, because rights can expire without a notification.
 const recheckEvery = 5 * time.Second
 
-// Run rechecks the requests being answered whenever rights change, until ctx ends. databaseURL must lead to the
-// database itself; if it is empty, changes take effect a little later.
+// Run rechecks requests in progress whenever rights change, until ctx ends. databaseURL must lead to the database
+// itself; if it is empty, changes take effect a little later.
 func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 	changed := make(chan struct{}, 1)
 	var listening sync.WaitGroup

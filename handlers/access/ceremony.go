@@ -10,8 +10,8 @@ import (
 	"wending/views/paths"
 )
 
-// begun is the state of a flow that begins in one request and ends in another. The browser keeps it, sealed, so
-// that unfinished flows need no storage here and nobody can block others.
+// begun is the state of a flow that begins in one request and ends in another. The browser keeps it, sealed, so that
+// unfinished flows need no storage here and no visitor can block others.
 type begun struct {
 	// Until is when the flow must have ended, by the database's clock.
 	Until  time.Time       `json:"until"`
@@ -32,8 +32,8 @@ func (h *handler) seal(ctx context.Context, kind string, detail any, lasts time.
 	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
-// open reads what seal returned for the same kind. A foreign or expired state is a fault that asks to begin
-// again.
+// open reads what seal returned for the same kind. If the state is foreign or has expired, the fault asks the user to
+// start over.
 func (h *handler) open(ctx context.Context, kind, kept string, detail any) error {
 	again := request.NewFault(request.CodeForbidden).WithMessage("login.provider.again")
 	sealed, err := base64.RawURLEncoding.DecodeString(kept)

@@ -32,7 +32,7 @@ import (
 
 // Grant is the role that members of a provider's group get.
 type Grant struct {
-	// Group is the name of the group; * means everybody.
+	// Group is the name of the group; * means every user.
 	Group string
 	Role  people.Role
 	// Project is the name of the project in which they get the role; empty means the first project or, for
@@ -77,8 +77,8 @@ type discovered struct {
 	config   *oauth2.Config
 }
 
-// connect fetches the provider's metadata once; if that fails, the next sign-in tries again. A request that ends in
-// the meantime does not wait for it.
+// connect fetches the provider's metadata once; if that fails, the next sign-in tries again. A request stops waiting
+// when its context ends.
 func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	o.mu.Lock()
 	found := o.found
@@ -87,7 +87,7 @@ func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, e
 		return found.provider, found.config, nil
 	}
 	asked := o.asking.DoChan("", func() (any, error) {
-		found, err := o.discover(context.WithoutCancel(ctx)) // others wait for the metadata, too
+		found, err := o.discover(context.WithoutCancel(ctx)) // others also wait for the metadata
 		if err == nil {
 			o.mu.Lock()
 			defer o.mu.Unlock()
@@ -147,7 +147,7 @@ type pending struct {
 	IsAgain bool `json:"again"`
 }
 
-// The sign-in at the provider, bound to the browser by a cookie, must end in this time.
+// The sign-in at the provider, bound to the browser by a cookie, must be completed within this time.
 const (
 	openIDKind   = "oidc"
 	openIDCookie = "oidc"
@@ -173,7 +173,7 @@ func (h *handler) toProvider(c echo.Context) error {
 	pages.SetCookie(c, openIDCookie, kept, openIDLasts)
 	options := []oauth2.AuthCodeOption{oidc.Nonce(began.Nonce), oauth2.S256ChallengeOption(began.Verifier)}
 	if began.IsAgain {
-		// The browser could change the parameters on the way. With max_age the ID token contains the time of
+		// The user could change the parameters in the browser. With max_age the ID token contains the time of
 		// authentication, which is checked.
 		options = append(options, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
@@ -313,8 +313,8 @@ func (o *OpenID) read(ctx context.Context, provider *oidc.Provider, raw, nonce s
 	return said, o.check(proof, said)
 }
 
-// complete asks the provider for the claims that its ID token leaves out: the groups, or all claims if there is no
-// ID token.
+// complete asks the provider for the claims that its ID token leaves out: the groups or, if there is no ID token, all
+// claims.
 func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, said *claims) error {
 	if said.Subject != "" && (len(said.Groups)+len(said.Roles) > 0 || provider.UserInfoEndpoint() == "") {
 		return nil
@@ -334,7 +334,7 @@ func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *o
 // clockSkew is how far the provider's clock may be ahead.
 const clockSkew = time.Minute
 
-// check refuses an ID token that does not state its audience and times, beyond what the library checks (OpenID
+// check refuses an ID token that does not state its audience and times, which the library does not check (OpenID
 // Connect Core 1.0, section 3.1.3.7).
 func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 	refused := request.NewFault(request.CodeForbidden)
@@ -351,7 +351,7 @@ func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 	return nil
 }
 
-// names returns possible names for an account, the best first; all of them follow the rules for typed names.
+// names returns possible names for an account, best first; all of them follow the rules for typed names.
 func (c claims) names() (names []string) {
 	subject := people.CleanName(c.Subject)
 	base := ""
@@ -383,7 +383,7 @@ func (h *handler) take(ctx context.Context, said claims) (user people.User, err 
 	})
 }
 
-// granted returns the rights of members of groups.
+// granted returns the rights that a user's groups grant.
 func (h *handler) granted(ctx context.Context,
 	groups []string) (isAdmin bool, memberships []people.Membership, err error) {
 	byProject := map[uuid.UUID]people.Role{}

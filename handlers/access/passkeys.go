@@ -100,7 +100,7 @@ func (h *handler) holderOf(ctx context.Context, id uuid.UUID) (found holder, err
 // ceremony is the state of a request for a passkey.
 type ceremony struct {
 	Session webauthn.SessionData `json:"session"`
-	// User is the account whose password was right, or which gets a new passkey; uuid.Nil means that the passkey
+	// User is the account whose password was correct, or which gets a new passkey; uuid.Nil means that the passkey
 	// identifies its owner.
 	User uuid.UUID `json:"user"`
 	Next string    `json:"next"`
@@ -117,7 +117,7 @@ const (
 // keyBytes is the maximum size of a passkey's response.
 const keyBytes = 64 << 10
 
-// secondStep asks for the passkey of an account whose password was right.
+// secondStep requests a passkey of an account whose password was correct.
 func (h *handler) secondStep(c echo.Context, login accounts.Login, user people.User) error {
 	if !h.hasPasskeys(c.Request()) {
 		return request.NewFault(request.CodeForbidden).WithMessage("login.passkey.elsewhere")
@@ -263,7 +263,7 @@ func (h *handler) takePasskey(c echo.Context) error {
 	return c.JSON(http.StatusOK, map[string]string{"next": began.Next})
 }
 
-// newPasskey begins to add a passkey to the account that is signed in.
+// newPasskey begins adding a passkey to the signed-in account.
 func (h *handler) newPasskey(c echo.Context) error {
 	ctx := c.Request().Context()
 	if !h.hasPasskeys(c.Request()) {
@@ -292,7 +292,7 @@ func (h *handler) newPasskey(c echo.Context) error {
 	return h.sendCeremony(c, newKeyKind, ceremony{Session: *session, User: whose.user.ID, Next: next}, options)
 }
 
-// addPasskey adds a passkey to the account that is signed in.
+// addPasskey adds a passkey to the signed-in account.
 func (h *handler) addPasskey(c echo.Context) error {
 	ctx := c.Request().Context()
 	began, err := h.takeCeremony(c, newKeyKind)

@@ -15,7 +15,7 @@ import (
 	"wending/handlers/request"
 )
 
-// recordedWithin is how long a request, and its response, wait for their entry in the audit.
+// recordedWithin is how long a request, and its response, may wait for their audit entry.
 const recordedWithin = 3 * time.Second
 
 // recording is the audit record of one request in progress.

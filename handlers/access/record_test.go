@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// Intents of a process that died get an entry from another process, which first makes sure that the database was
-// available all the time: during an outage no process could hold its intents.
+// Intents of a process that died get an entry from another process, once the database has been available long enough:
+// during an outage, no process could hold its intents.
 func TestOthersRecordWhatWasLost(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -47,7 +47,7 @@ func TestOthersRecordWhatWasLost(t *testing.T) {
 	guard.keepAudit(t.Context(), &steadySince)
 	require.Equal(t, []string{"task.delete 0"}, told())
 
-	// An entry that could not be added when its request ended is held until it can be.
+	// An entry that could not be added when its request ended is kept until it can be added.
 	guard.settleLater(t.Context(), own, audit.Entry{Actor: "李雷", Action: "task.run", Status: 202})
 	guard.keepAudit(t.Context(), &steadySince)
 	require.Len(t, told(), 2)

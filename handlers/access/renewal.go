@@ -139,7 +139,7 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 	if err != nil {
 		return refuseLogout(c)
 	}
-	// unsigned requests would make us ask the provider for its keys
+	// unsigned requests would make us fetch the provider's keys
 	key := "back-channel from " + network(request.From(ctx).Actor.Address)
 	wait, err := h.People.Attempt(ctx, key, maxFailuresOfAddress)
 	if err != nil {
@@ -186,8 +186,8 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 // maxLogout is the maximum size of the provider's request in bytes.
 const maxLogout = 64 << 10
 
-// logoutTokenOf reads the token from a form. It refuses a token that no provider can have signed before that costs
-// anything.
+// logoutTokenOf reads the token from a form. It refuses a token that no provider can have signed before checking it
+// costs anything.
 func logoutTokenOf(c echo.Context) (raw string, err error) {
 	r := c.Request()
 	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxLogout)

@@ -12,16 +12,16 @@ import (
 // right is the right that a route requires.
 type right string
 
-// The rights in addition to the roles of a project's members, whose names are rights, too.
+// Rights in addition to the roles of a project's members, whose names are also rights.
 const (
-	// public means everybody, signed in or not.
+	// public means every client, signed in or not.
 	public right = "public"
 	// account means any signed-in account.
 	account right = "account"
 	// session means a signed-in browser, as opposed to a token.
 	session right = "session"
-	// leaving means a session, regardless of its owner's duty; passwordDuty and passkeyDuty mean a session whose owner
-	// has just that duty.
+	// leaving means a session, regardless of its owner's pending steps; passwordDuty and passkeyDuty mean a session
+	// whose owner must complete exactly that step.
 	leaving      right = "leaving"
 	passwordDuty       = right(request.DutyPassword)
 	passkeyDuty        = right(request.DutyPasskey)

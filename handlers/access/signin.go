@@ -36,8 +36,8 @@ type SignInConfig struct {
 	Sealer *secret.Sealer
 	// OpenID is the provider that people sign in with; nil means passwords.
 	OpenID *OpenID
-	// Passkeys handles passkeys, used in addition to or instead of passwords; nil means that this site cannot
-	// have any.
+	// Passkeys handles passkeys, used in addition to or instead of passwords; nil means that this site does not
+	// support them.
 	Passkeys *Passkeys
 	Version  string
 	Log      *slog.Logger
@@ -63,7 +63,7 @@ func RegisterSignIn(group *echo.Group, config SignInConfig) {
 	group.POST(paths.OwnPasskeys+"/done", h.addPasskey)
 }
 
-// How often a sign-in may fail within a quarter of an hour: for one account from one address or known browser, for one
+// How many sign-ins may fail within a quarter of an hour: for one account from one address or known browser, for one
 // account from all addresses and browsers that it does not know, and from one address.
 const (
 	maxFailures          = 5
@@ -161,9 +161,9 @@ func (h *handler) signIn(c echo.Context) error {
 // refusedAction is the audit's action for a refused sign-in.
 const refusedAction = "sign-in.refused"
 
-// noteRefusal records that a passkey or the provider did not authenticate somebody; name is the name of the
-// account, if there is one. Such refusals do not count as attempts, because an office could otherwise lock itself
-// out. Beyond a number per address they only increase a counter, because anybody could otherwise fill the audit.
+// noteRefusal records that a passkey or the provider did not authenticate a user; name is the name of the account, if
+// there is one. Such refusals do not count as attempts, because an office could otherwise lock itself out. Above a
+// limit per address they only increase a counter, because anyone could otherwise fill the audit.
 func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	info := request.From(ctx)
 	address := network(info.Actor.Address)
@@ -181,16 +181,16 @@ func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	})
 }
 
-// attemptKeys returns the keys under which a sign-in counts: the account and this browser, if the account has
-// signed in with it before; otherwise the account and this address, the account from all addresses, and the
-// address. So nobody can lock an account for the browsers that it knows.
+// attemptKeys returns the keys under which a sign-in counts: the account and this browser, if the account has signed
+// in with it before; otherwise the account and this address, the account from all addresses, and the address. So
+// nobody can lock an account's owner out of a browser that the account has used.
 func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []string {
 	if device := h.device(c, user.ID); device != "" {
 		return []string{"device " + device}
 	}
 	account := "account " + strings.ToLower(name)
 	if user.ID != uuid.Nil {
-		account = "account " + user.ID.String() // in every spelling of its name
+		account = "account " + user.ID.String() // the same key for every spelling of the name
 	}
 	address := network(request.From(c.Request().Context()).Actor.Address)
 	return []string{account + " from " + address, account, "address " + address}
@@ -273,7 +273,7 @@ func (h *handler) begin(c echo.Context, user people.User, session people.Session
 	return nil
 }
 
-// askToLeave answers links to the sign-out, which needs a click.
+// askToLeave answers links to the sign-out, which requires a click.
 func (h *handler) askToLeave(c echo.Context) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("logout.do"), "")
 	frame.Styles = []string{"form.css", "people.css"}

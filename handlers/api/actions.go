@@ -113,7 +113,7 @@ func (h *handler) registerAdditions(api huma.API) {
 	}, h.extendTask)
 }
 
-// registerGrouping registers the endpoint that has answers grouped by meaning.
+// registerGrouping registers the endpoint that groups answers by meaning.
 func (h *handler) registerGrouping(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/meanings", ID: "group-answers", Tag: "tasks",
@@ -129,7 +129,7 @@ func (h *handler) registerGrouping(api huma.API) {
 	}, h.groupAnswers)
 }
 
-// formOrJSON accepts a body as a form or as JSON although it is described as only one of the two.
+// formOrJSON accepts a body as a form or as JSON, although it is described as only one of the two.
 func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
 	for _, content := range body.Content {
 		body.Content = map[string]*huma.MediaType{"multipart/form-data": content, "application/json": content}
@@ -137,7 +137,7 @@ func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
 	return body
 }
 
-// onTask acts on the task in a path and returns the task's new state.
+// onTask acts on the task that a path names, and returns the task's new state.
 func (h *handler) onTask(ctx context.Context, id string,
 	do func(task db.Task) (db.Task, error)) (*createdOutput, error) {
 	task, err := request.Task(ctx, h.Store, id)

@@ -49,7 +49,7 @@ func (h *handler) registerCarry(api huma.API) {
 	}, h.withdrawCarried)
 }
 
-// LaterTask names the task that takes verdicts over.
+// LaterTask names the task to which verdicts are carried over.
 type LaterTask struct {
 	TaskID string `path:"task_id" doc:"Id of the later task" example:"0b9e7a55-1c1d-4a37-8f4e-6f2f5f0f9a02"`
 }
@@ -68,7 +68,7 @@ type CarriableReviews struct {
 }
 
 // NotCarriable counts the questions judged in the earlier task whose verdicts are left out, each for the first reason
-// that it has.
+// that applies.
 type NotCarriable struct {
 	Judged   int `json:"judged" doc:"Questions already judged in the later task" example:"2"`
 	Changed  int `json:"changed" doc:"Questions whose text or answers have changed" example:"5"`
@@ -85,7 +85,7 @@ type carriableOutput struct {
 	}
 }
 
-// carriable are the verdicts that a request is about.
+// carriable holds the verdicts that a request may take over.
 type carriable struct {
 	a, b     report.Side
 	compared reading.Compared

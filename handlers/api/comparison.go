@@ -66,7 +66,7 @@ func newComparedQuestion(q measure.ComparedQuestion) ComparedQuestion {
 		newFacts(q.FactsDiffer, q.Facts, q.Expected)}
 }
 
-// ComparedFact is a fact in which the most common answers of two tasks differ.
+// ComparedFact is a fact on which the most common answers of two tasks differ.
 type ComparedFact struct {
 	Kind    facts.Kind      `json:"kind" example:"duration"`
 	Label   string          `json:"label" doc:"The words around the fact, at most 20 characters" example:"答复期限为"`
@@ -74,13 +74,13 @@ type ComparedFact struct {
 	Missing []int           `json:"missing" nullable:"false" doc:"run_index of each of the other task's runs whose answer does not state the fact"`
 }
 
-// ComparedValue is what the most common answer of one task states.
+// ComparedValue is the value that one task's most common answer states.
 type ComparedValue struct {
 	Side string `json:"side" doc:"The task whose answer states the value: a is the first, b the second" enum:"a,b" example:"a"`
 	measure.Value
 }
 
-// newComparedFacts describes the facts in which the most common answers differ; the runs are those that gave them.
+// newComparedFacts describes the facts on which the most common answers differ; the runs are those that gave them.
 func newComparedFacts(pair measure.Pair) []ComparedFact {
 	list := []ComparedFact{}
 	if pair.Between == nil {
@@ -105,7 +105,7 @@ func newComparedFacts(pair measure.Pair) []ComparedFact {
 	return list
 }
 
-// commonRuns returns the run_index of each run that gave the most common answer.
+// commonRuns returns the run index of each run that gave the most common answer.
 func commonRuns(letters string) []int {
 	byLetter, best := map[rune][]int{}, []int(nil)
 	index := 0
@@ -128,7 +128,7 @@ type ComparedPair struct {
 	Group      measure.ChangeGroup `json:"group" doc:"The first that applies: worse; facts (the most common answers contradict each other in a fact); content; wording; unanswered (a task has no answer); format_only; identical" example:"facts"`
 	Worse      []measure.Loss      `json:"worse" nullable:"false" doc:"What became worse, most serious first: failed, verdict, expected (contradicts the standard answer), stability, rating"`
 	TestOfPair
-	// Level and what follows compare the most common answers.
+	// Level and the fields that follow compare the most common answers.
 	Level       *measure.Level     `json:"level" doc:"How alike the two most common answers are; null if a task has none" example:"facts"`
 	Similarity  *float64           `json:"similarity" doc:"Similarity of the two most common answers, 0–1; null if they are equal or a task has none" example:"0.97"`
 	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two answers contradict each other in a fact; omission: one omits a fact that the other states; none: neither; null if a task has no answer" example:"conflict"`
@@ -151,13 +151,13 @@ type Change struct {
 	P          *float64   `json:"p" doc:"Two-sided p-value" example:"0.003"`
 	PAdjusted  *float64   `json:"p_adjusted" doc:"p adjusted for all measures of the comparison (Benjamini–Hochberg); a difference is reported if it is at most 0.05" example:"0.012"`
 	Detectable *float64   `json:"detectable" doc:"The smallest difference that a comparison of this size detects with 80 % power: 2.802 · se" example:"0.11"`
-	// Verdict is the verdict of a gate on this comparison.
+	// Verdict is a gate's verdict on this comparison.
 	Verdict measure.Verdict `json:"verdict" enum:"not_worse,worse,undecided" doc:"Verdict on the second task for a gate with this margin: not_worse: it is not worse by the margin or more; worse: it is worse by more than the margin; undecided: a comparison of this size shows neither" example:"not_worse"`
 	Margin  float64         `json:"margin" doc:"How much worse the second task may be, in the unit of the measure" example:"0.05"`
 }
 
-// newChanges describes the differences of comparisons, by their measures: all of them are one family of tests. margins
-// are the margins of a gate.
+// newChanges describes the differences of comparisons, by measure; all of them form one family of tests. margins are
+// the margins of a gate.
 func newChanges(margins map[string]float64, comparisons ...map[string]measure.Change) []map[string]Change {
 	type place struct {
 		of   int
@@ -283,7 +283,7 @@ type comparisonOutput struct {
 	}
 }
 
-// comparedTime limits how long the answers of two tasks are compared for a response.
+// comparedTime limits how long comparing two tasks' answers for one response may take.
 const comparedTime = 10 * time.Minute
 
 // sidesOf returns the tasks that a request compares.
@@ -296,7 +296,7 @@ func (h *handler) sidesOf(ctx context.Context, input ComparedSides) (sides [2]su
 	return sides, nil
 }
 
-// sideOf returns the task, with its variant, that a parameter names.
+// sideOf returns the task and variant that a parameter names.
 func (h *handler) sideOf(ctx context.Context, name, value string) (side summary.ComparedSide, err error) {
 	if value == "" {
 		return side, request.ParameterFault(name, request.NonEmpty())
@@ -367,7 +367,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	return output, nil
 }
 
-// questions returns the pairs that a request asks for, in its order.
+// questions returns the pairs that a request asks for, in the requested order.
 func (i comparisonInput) questions(compared reading.Compared) ([]measure.Pair, error) {
 	groups, differs := listed(i.Group), listed(i.Facts)
 	for _, test := range []struct {

@@ -23,8 +23,8 @@ import (
 	"wending/views/text"
 )
 
-// enums lists the types of fields that have few values, and the lists that fields name with the tag `values`. The
-// document takes the values from the lists beside the constants.
+// enums maps the types of fields with few values, and the names in the tag `values`, to lists of values. The document
+// takes the values from these lists, which stand next to the constants.
 func enums() []rest.Enum {
 	var ofModels []string
 	for _, one := range protocol.All {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every constant of a type is in its list, from which the document takes the values.
+// Every constant of a type is in the list from which the document takes the type's values.
 func TestEveryConstantIsInTheListOfItsType(t *testing.T) {
 	t.Parallel()
 	for _, enum := range enums() {

@@ -15,7 +15,7 @@ import (
 )
 
 // maxFactsBytes limits the body of POST /facts, and maxAnswersBytes the text of the answers in it: reading and
-// comparing that much takes a few seconds of one core.
+// comparing such an amount takes a few seconds on one core.
 const (
 	maxFactsBytes   = 4 << 20
 	maxAnswersBytes = 2<<20 + 64<<10

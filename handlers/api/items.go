@@ -11,7 +11,7 @@ import (
 	"wending/handlers/rest"
 )
 
-// itemProgress is how far one question is.
+// itemProgress is the progress of one question.
 type itemProgress struct {
 	Number       int              `json:"number" doc:"Position of the question on the task's pages, from 1" example:"1"`
 	QuestionID   string           `json:"question_id" example:"q1"`

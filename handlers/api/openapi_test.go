@@ -35,7 +35,7 @@ func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 	require.Equal(t, string(document), strings.TrimSuffix(string(written), "\n"), "run 'make generate' and commit")
 }
 
-// Every operation describes what it does and which errors it may return, and has an example of its response.
+// Every operation describes what it does and which errors it may return, and has an example of the response.
 func TestEveryOperationIsDescribed(t *testing.T) {
 	t.Parallel()
 	e := echo.New()

@@ -125,14 +125,14 @@ type Likeness struct {
 	FactsOfAnswers
 }
 
-// ItemMeaning is which answers to a question say the same, over all variants.
+// ItemMeaning describes which answers to a question say the same thing, over all variants.
 type ItemMeaning struct {
 	Groups [][][2]int `json:"groups" nullable:"false" doc:"Groups of answers that say the same, the largest first, each answer as [variant, run_index]" example:"[[[1, 1], [1, 3]], [[1, 2]]]"`
 	Unsure [][2]int   `json:"unsure" nullable:"false" doc:"The answers whose group is not certain"`
 	meaning.Meaning
 }
 
-// newItemMeaning returns the meaning of the answers to a question, over all variants.
+// newItemMeaning describes the meaning of the answers to a question, over all variants.
 func newItemMeaning(q report.Question) *ItemMeaning {
 	notes, by := q.Notes(), meaning.Equal
 	all := &ItemMeaning{Groups: make([][][2]int, len(notes)), Unsure: [][2]int{}}
@@ -333,7 +333,7 @@ func names[T ~string](values []T) []string {
 	return list
 }
 
-// listed returns the values of a parameter that may be repeated, or hold several values separated by commas.
+// listed returns the values of a parameter that may be repeated, or may hold several values separated by commas.
 func listed(given []string) (values []string) {
 	for _, list := range given {
 		for value := range strings.SplitSeq(list, ",") {
@@ -375,8 +375,8 @@ func (q *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
 	return nil
 }
 
-// getResults streams a page of results, one answer at a time: a hundred questions with twenty answers of megabytes
-// would not fit into memory.
+// getResults streams a page of results, one answer at a time, because a hundred questions with twenty answers of
+// several megabytes each would not fit into memory.
 func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.StreamResponse, error) {
 	task, err := h.resultsTask(ctx, input.TaskID, input.Partial)
 	if err != nil {
@@ -460,7 +460,7 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i s
 	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newItemMeaning(i.question),
 		newVariantLikeness(i.question, task.Variants, i.shares)})
 	stream.Text(`,"runs":[`)
-	place, isFirst := 0, true // counted among all runs that the question should have
+	place, isFirst := 0, true // the place among all runs that the question should have
 	write := func(r db.Run) {
 		if place++; variant != 0 && r.Variant != variant {
 			return

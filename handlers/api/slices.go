@@ -15,11 +15,11 @@ import (
 
 // ColumnsQuery narrows questions by the columns of their dataset.
 type ColumnsQuery struct {
-	// values is the whole query, which has the columns.
+	// values is the whole query, including the columns.
 	values url.Values
 }
 
-// Resolve implements huma.Resolver: the names of columns are not known before the task is.
+// Resolve implements huma.Resolver. It is needed because the names of columns are unknown until the task is known.
 func (q *ColumnsQuery) Resolve(ctx huma.Context) []error {
 	address := ctx.URL()
 	q.values = address.Query()
@@ -37,7 +37,7 @@ type SlicingQuery struct {
 	MaxCost    string `query:"max_cost" doc:"Only questions with a run that cost at most this much, a decimal number in the variant's currency"`
 }
 
-// slicing returns what the query asks for.
+// slicing returns the filter that the query describes.
 func (q *SlicingQuery) slicing(task db.Task) (report.Slicing, error) {
 	return request.Slicing(q.values, task)
 }
@@ -55,7 +55,7 @@ type sliceStatistics struct {
 	Answered measure.Interval `json:"success_rate_interval" doc:"95 % interval of success_rate, with questions as clusters: [low, high]" example:"[0.95,1]"`
 }
 
-// newSlices describes the numbers of each value of a column.
+// newSlices describes the numbers for each value of a column.
 func newSlices(found []report.Slice) []slice {
 	list := make([]slice, len(found))
 	for n, of := range found {

@@ -16,7 +16,7 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// TaskEvaluator is an evaluator of a task, as it was when the task was created.
+// TaskEvaluator is an evaluator of a task, as configured when the task was created.
 type TaskEvaluator struct {
 	ID      uuid.UUID     `json:"id"`
 	Version int           `json:"version" example:"1"`
@@ -71,7 +71,7 @@ type evaluatorStatistics struct {
 	Variants []EvaluatorVariant `json:"variants"`
 	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; otherwise nil.
 	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"For a judge that seems to rate up to 1 or 10 instead of 100: at least five answers were rated, none above this number. Its prompt should ask for ratings from 0 to 100. Null if there is nothing to suspect"`
-	// Noise tells apart what makes the scores differ.
+	// Noise attributes the differences between the scores to their sources.
 	Noise measure.Noise `json:"noise" doc:"Where the differences between the evaluator's scores come from"`
 }
 

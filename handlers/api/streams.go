@@ -67,7 +67,7 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.getRunText)
 }
 
-// getRunText sends an answer. Answers may have megabytes, so only a few are in memory at once.
+// getRunText sends an answer. Answers may be megabytes long, so only a few are in memory at once.
 func (h *handler) getRunText(ctx context.Context, input *RunPath) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
@@ -185,9 +185,9 @@ type followInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that the client received"`
 }
 
-// followProgress sends a task's progress as server-sent events: its present state, every change, and its end, which
-// closes the stream. Every event contains the whole state, so a client that reconnects misses nothing. A client
-// that has seen the end gets 204, so that it does not reconnect.
+// followProgress sends a task's progress as server-sent events: the current state, every change and, finally, the
+// end, which closes the stream. Every event contains the whole state, so a client that reconnects misses nothing. A
+// client that has seen the end gets a 204, so that it does not reconnect.
 func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {

@@ -55,8 +55,8 @@ func newSummary(task db.Task) Summary {
 
 func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(), Status: task.Status} }
 
-// detail is a task with its settings and statistics. Headers and the extra payload may contain secrets, so it only
-// shows whether they exist.
+// detail is a task with its settings and statistics. Headers and the extra payload may contain secrets, so only their
+// presence is shown.
 type detail struct {
 	Summary
 	Variants        []Variant         `json:"variants"`
@@ -140,7 +140,7 @@ type librarySelection struct {
 	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
 	Models  []string `json:"models,omitempty" doc:"Ids of saved models"`
 	Agents  []string `json:"agents,omitempty" doc:"Ids of saved agents"`
-	// Evaluators are at most ten in number.
+	// Evaluators are at most ten evaluators.
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
 	Meaning    string   `json:"meaning_model,omitempty" doc:"Saved model, by its id, that groups the answers to each question by meaning; empty: none does"`
 	Channels   []string `json:"channels,omitempty" doc:"Ids of saved channels; absent means the default channels"`

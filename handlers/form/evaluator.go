@@ -16,8 +16,8 @@ import (
 	"wending/jobs/library"
 )
 
-// Evaluator checks a form for an evaluator; absent fields keep base's values. A form written as JSON has the
-// configuration as one object, a page has a field for each member.
+// Evaluator checks a form for an evaluator; absent fields keep base's values. JSON forms have the configuration as
+// one object; on pages, each member has its own field.
 func Evaluator(ctx context.Context, form *Upload,
 	base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
 	c, e := fields{form: form}, base

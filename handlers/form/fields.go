@@ -40,7 +40,7 @@ func (c *fields) isText(field string) bool {
 	return true
 }
 
-// text reads a text of at most most characters; if required, it must not be empty.
+// text reads a text of at most most characters; if isRequired is set, it must not be empty.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if !c.isText(field) {
 		return
@@ -62,7 +62,7 @@ func (c *fields) line(field string, most int, isRequired bool, text string) {
 	}
 }
 
-// long is like text, for several lines.
+// long is like text, for texts of several lines.
 func (c *fields) long(field string, most int, to *string) {
 	if !c.isText(field) {
 		return

@@ -28,8 +28,8 @@ func replaced(f *Upload) (names []string) {
 	return names
 }
 
-// guarded saves an entry and records the changes in the audit. It refuses a form that replaces a secret its sender
-// may not replace.
+// guarded saves an entry and records the changes in the audit. It refuses a form that replaces a secret which its
+// sender may not replace.
 func guarded[T any](
 	ctx context.Context, kind entries.Kind[T], row *T, f *Upload,
 	save func(context.Context, *T, *Upload) (uuid.UUID, []FieldFault, error),
@@ -78,7 +78,7 @@ func (s Saver) Agent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.U
 	return guarded(ctx, s.Library.Entries.Agents, row, f, s.saveAgent)
 }
 
-// Prompt saves a prompt's name and description; templates that differ from the newest version's create a new
+// Prompt saves a prompt's name and description; templates that differ from those of the newest version create a new
 // version.
 func (s Saver) Prompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Prompts, row, f, s.savePrompt)
@@ -89,7 +89,7 @@ func (s Saver) Dataset(ctx context.Context, row *entries.Dataset, f *Upload) (uu
 	return guarded(ctx, s.Library.Entries.Datasets, row, f, s.saveDataset)
 }
 
-// Evaluator saves an evaluator; a kind or configuration that differs from the newest version's creates a new
+// Evaluator saves an evaluator; a kind or configuration that differs from that of the newest version creates a new
 // version.
 func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Evaluators, row, f, s.saveEvaluator)
@@ -100,7 +100,7 @@ func (s Saver) Channel(ctx context.Context, row *entries.Channel, f *Upload) (uu
 	return guarded(ctx, s.Library.Entries.Channels, row, f, s.saveChannel)
 }
 
-// Schedule saves a schedule and plans its next time.
+// Schedule saves a schedule and plans its next firing.
 func (s Saver) Schedule(ctx context.Context, row *entries.Schedule, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Schedules, row, f, s.saveSchedule)
 }

@@ -15,7 +15,7 @@ import (
 const maxJSONBytes = 4 << 20
 
 // readJSON reads a JSON object as a form: strings as they are, numbers and booleans in JSON notation, objects as
-// JSON, lists of strings joined by commas, null as an empty text. A body of null is an empty form.
+// JSON, lists of strings joined by commas, null as an empty text. A body that is null is an empty form.
 func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, nulls: map[string]bool{}, IsJSON: true,
 		leave: func() {}}

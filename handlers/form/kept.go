@@ -37,7 +37,7 @@ func (k Keeper) Keep(browser, address string, value any) string {
 	return base64.StdEncoding.EncodeToString(sealed)
 }
 
-// Open opens a text that Keep returned into value, and reports whether that succeeded.
+// Open decrypts a text that Keep returned into value, and reports whether that succeeded.
 func (k Keeper) Open(browser, address, field string, value any) bool {
 	sealed, err := base64.StdEncoding.DecodeString(field)
 	if err != nil || len(sealed) == 0 {

@@ -40,8 +40,8 @@ func RetryScope(r *http.Request, submitted *Upload) (db.Selection, error) {
 	return scope, nil
 }
 
-// Extended reads the number of runs of each question to which a task is to be extended, and the questions that are; no
-// question means all. It returns a fault while the task is active.
+// Extended reads the number of runs of each question to which a task is to be extended, and the ids of the questions
+// to extend; no ids mean all questions. It returns a fault while the task is active.
 func Extended(submitted *Upload, task db.Task) (ids []string, runs int, err error) {
 	if task.Status.IsActive() {
 		return nil, 0, request.NewFault(request.CodeTaskStateConflict)

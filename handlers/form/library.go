@@ -174,7 +174,7 @@ func Provider(form *Upload, base library.Provider,
 	return p, c.faults
 }
 
-// Model checks a form for a model. find returns a provider.
+// Model checks a form for a model. find looks up a provider.
 func Model(form *Upload, base library.Model,
 	find func(uuid.UUID) (entries.Provider, error)) (m library.Model, faults []FieldFault, err error) {
 	c, m := fields{form: form}, base

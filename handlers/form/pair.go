@@ -15,7 +15,7 @@ const (
 	PairAt    = "at"
 )
 
-// ReadPair reads the two firings of a schedule that are to be compared; which is named first does not matter.
+// ReadPair reads the two firings of a schedule that are to be compared; their order does not matter.
 func ReadPair(since, at string) (pair schedules.Pair, err error) {
 	for _, side := range []struct {
 		name, text string
@@ -31,7 +31,8 @@ func ReadPair(since, at string) (pair schedules.Pair, err error) {
 	return pair, nil
 }
 
-// PairFault returns the fault of the parameter that a comparison of two firings was refused for, or err itself.
+// PairFault returns the fault of the parameter because of which a comparison of two firings was refused, or err
+// itself.
 func PairFault(err error) error {
 	switch {
 	case errors.Is(err, schedules.ErrSince):

@@ -12,7 +12,7 @@ import (
 )
 
 // PersonFaults converts the field errors of a use case of people into faults of a form, and returns any other err
-// unchanged. renamed maps the use case's values to form fields that have other names.
+// unchanged. renamed maps fields of the use case to form fields with different names.
 func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	all := []error{err}
 	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {

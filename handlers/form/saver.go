@@ -18,7 +18,7 @@ import (
 type Check struct {
 	// URL, Model and Channel check the addresses of agents, models and channels.
 	URL, Model, Channel func(*url.URL) error
-	// Task checks the address of a task's agent. The task may be a copy of the demo, which its headers show.
+	// Task checks the address of a task's agent. The headers show whether the task is a copy of the demo.
 	Task func(u *url.URL, headers map[string]string) error
 }
 

@@ -19,7 +19,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// DefaultTimezone is used by schedules that name none.
+// DefaultTimezone is used by schedules that do not name a time zone.
 const DefaultTimezone = "Asia/Shanghai"
 
 // maxChannels is the maximum number of channels of a task.

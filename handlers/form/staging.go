@@ -23,8 +23,8 @@ const (
 	stagedKey = "staged"
 	// stagedFor is how long a staged file waits for its form.
 	stagedFor = 24 * time.Hour
-	// maxStaged is how many files of all browsers may wait, maxStagedOfOne how many of one browser, whose oldest
-	// file is removed to make room.
+	// maxStaged is how many files may wait in total, maxStagedOfOne how many per browser; a browser's oldest file is
+	// removed to make room.
 	maxStaged, maxStagedOfOne = 1000, 20
 )
 
@@ -39,7 +39,7 @@ func IsToken(text string) bool { return tokenPattern.MatchString(text) }
 
 func keyOf(browser, token string) string { return stagedKey + "/" + browser + "-" + token }
 
-// errStagingFull means that no further file can wait for its form.
+// errStagingFull means that no more files can be staged.
 var errStagingFull = errors.New("too many files are waiting for their forms")
 
 // stagedHead is the first line of a staged file; the content follows.

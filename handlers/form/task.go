@@ -128,8 +128,8 @@ func visibleName(typed string) string {
 	}, strings.ToValidUTF8(typed, "\uFFFD")), func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
 }
 
-// url checks the agent's address and returns its origin. The query of the base's address, which pages do not
-// show, is added if the form asks for it.
+// url checks the agent's address and returns its origin. Pages do not show the query of the base's address; url adds
+// it if the form asks for it.
 func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	if typed, isThere := c.form.Values["agent_api_url"]; isThere {
 		c.n.AgentURL = withQueryOf(strings.TrimSpace(typed), base.AgentURL, c.form.Value("keep_query") == "true")
@@ -292,8 +292,8 @@ func (c *checker) choices() {
 	}
 }
 
-// adaptive reads the settings of adaptive runs, a JSON object; empty or null means that all questions are asked equally
-// often.
+// adaptive reads the settings of adaptive runs, a JSON object; empty or null means that all questions get the same
+// number of runs.
 func (c *checker) adaptive() {
 	c.n.Adaptive = nil
 	typed := strings.TrimSpace(c.form.Value("adaptive"))
@@ -310,7 +310,7 @@ func (c *checker) adaptive() {
 	c.n.Adaptive = &given
 }
 
-// cost reads a maximum cost; empty means any amount.
+// cost reads a maximum cost; empty means no limit.
 func (c *fields) cost(field string, to *string) {
 	if !c.form.Has(field) {
 		return
@@ -320,15 +320,15 @@ func (c *fields) cost(field string, to *string) {
 	}
 }
 
-// Ceiling reads a new maximum cost of a task; empty means any amount.
+// Ceiling reads a new maximum cost of a task; empty means no limit.
 func Ceiling(submitted *Upload) (string, []FieldFault) {
 	c, ceiling := fields{form: submitted}, ""
 	c.cost("max_cost", &ceiling)
 	return ceiling, c.faults
 }
 
-// ofDemo adds the demo's ticket to a target if the task that the form copies has it for the same entry at the same
-// address.
+// ofDemo adds the demo's ticket to a target if the task that the form copies has the ticket for the same entry at the
+// same address.
 func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 	for _, one := range before {
 		ticket := guard.Ticket(one.Secrets.Headers[guard.TicketHeader])
@@ -346,7 +346,7 @@ func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
 func (c *checker) references(ctx context.Context, saved *library.Service) {
 	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants,
 		"agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
-		if len(c.form.List(field)) > most { // before the database is queried
+		if len(c.form.List(field)) > most { // checked before the database is queried
 			c.fail(field, request.NewFault(request.CodeTaskTooLarge))
 			return
 		}
@@ -481,7 +481,7 @@ func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found 
 	return found
 }
 
-// meaningModel resolves the model that is to group answers by meaning; nil if none is named.
+// meaningModel resolves the model to group answers by meaning; nil if the form names none.
 func (c *fields) meaningModel(ctx context.Context, saved *library.Service, field string) *tasks.NewTarget {
 	text := c.form.Value(field)
 	if !c.isText(field) || text == "" {
@@ -502,7 +502,7 @@ func (c *fields) meaningModel(ctx context.Context, saved *library.Service, field
 	return &model
 }
 
-// Evaluators reads the evaluators that are to judge a task that has ended; none means the task's own.
+// Evaluators reads the evaluators to judge a task that has ended; none means the task's own.
 func Evaluators(ctx context.Context, submitted *Upload, saved *library.Service) ([]tasks.NewEvaluator, []FieldFault) {
 	c := fields{form: submitted}
 	if len(submitted.List("evaluators")) > tasks.MaxEvaluators {

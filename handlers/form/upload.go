@@ -33,13 +33,13 @@ type Upload struct {
 	nulls map[string]bool
 	// File is nil if no file was sent.
 	File *File
-	// Refused is why the form's file may not be processed now.
+	// Refused is the reason why the form's file cannot be processed now.
 	Refused  error
 	hasPlace bool
 	leave    func()
 }
 
-// New returns a form with these fields that nobody submitted.
+// New returns a form that contains the given fields but was not submitted.
 func New(values map[string]string) *Upload { return &Upload{Values: values, leave: func() {}} }
 
 // With returns a copy of the form with another value of a field.
@@ -68,25 +68,25 @@ type File struct {
 const (
 	maxFieldBytes = 256 << 10
 	maxFields     = 256
-	// maxTextBytes limits the names and values of all fields, which stay in memory, however slowly the rest
-	// arrives.
+	// maxTextBytes limits the names and values of all fields, which stay in memory while the rest arrives, possibly
+	// slowly.
 	maxTextBytes = 4 * maxFieldBytes
-	// maxPublicBytes is the maximum size of a form that anybody may send, signed in or not.
+	// maxPublicBytes is the maximum size of a form that any client may send, signed in or not.
 	maxPublicBytes = 64 << 10
 	// maxBodyBytes limits how much of a request is read. A file that is too large is read up to this limit and
-	// dropped, so that the form's other fields are not lost.
+	// dropped, to keep the form's other fields.
 	maxBodyBytes = 64 << 20
 )
 
-// ReadText reads a form that anybody may send and that has no file.
+// ReadText reads a form without a file, which any client may send.
 func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxPublicBytes)
 	return Read(w, r, nil)
 }
 
-// Read reads a form as a stream. A repeated field keeps its last value, and without a body the form is empty. A
-// file waits on disk for a place at the gate, so slow clients take no place, and only files with a place are in
-// memory. If gate is nil, the form has no file.
+// Read reads a form as a stream. A repeated field keeps its last value, and without a body, the form is empty. A file
+// waits on disk for a place at the gate, so slow clients occupy none, and only files with a place are in memory. If
+// gate is nil, the form has no file.
 func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, leave: func() {}}
 	if r.ContentLength == 0 {
@@ -233,7 +233,7 @@ func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 // drop closes the spooled file of a form that cannot be read.
 func (u *Upload) drop() {
 	if u.File != nil {
-		_ = u.File.spooled.Close() // it has no name, so nothing is left
+		_ = u.File.spooled.Close() // it has no name, so nothing is left behind
 	}
 }
 

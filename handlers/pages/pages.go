@@ -55,15 +55,16 @@ func Done(c echo.Context, path, what string) error {
 }
 
 const (
-	// leftOut is the parameter that names what a page left out of the address that led to it, once for each.
+	// leftOut is the query parameter that names a parameter which was left out on the way to this page; it may be
+	// repeated.
 	leftOut = "left_out"
-	// leftOutMost is how many of them a page names, each with at most leftOutText characters.
+	// leftOutMost is how many of these names a page shows, each with at most leftOutText characters.
 	leftOutMost, leftOutText = 10, 100
 )
 
-// Nearest redirects from a page whose address asks for something that does not exist – an old link, a column that
-// another dataset has – to the same page without that parameter, with a notice; from a file, to the page that offers
-// it. isAny reports that the address has such a parameter.
+// Nearest redirects from a page whose address asks for something that does not exist (an old link, a column of
+// another dataset) to the same page without that parameter, with a notice; for a file, it redirects to the page that
+// offers the file. isAny reports that the address has such a parameter.
 func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	name := f.Parameter()
 	query := c.QueryParams()
@@ -83,7 +84,7 @@ func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	return true, c.Redirect(http.StatusSeeOther, noticing(paths.WithQuery(path, kept), name, query.Get(name)))
 }
 
-// noticing returns an address whose page says that it left out a parameter.
+// noticing returns an address with a notice that a parameter was left out.
 func noticing(address, name, value string) string {
 	if value != "" && name != paths.SavedParameter {
 		name += "=" + value
@@ -103,7 +104,7 @@ func KeepNotice(c echo.Context, address string) string {
 	return address
 }
 
-// noticed returns what the address of a page says was left out.
+// noticed returns the parameters that were left out, according to a page's address.
 func noticed(c echo.Context) (names []string) {
 	for _, name := range c.QueryParams()[leftOut] {
 		if name = text.Cut(request.StorableText(name), leftOutText); name != "" && !slices.Contains(names, name) &&
@@ -115,7 +116,7 @@ func noticed(c echo.Context) (names []string) {
 }
 
 // OpenView redirects from a page whose address names a saved view to the same page with the filters and the order of
-// the view. isAsked reports that the address names one; a view that does not exist is a fault of the parameter.
+// the view. isAsked reports that the address names a view; if it does not exist, the parameter is at fault.
 func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAsked bool, err error) {
 	query := c.QueryParams()
 	if !query.Has(paths.SavedParameter) {
@@ -192,7 +193,7 @@ func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...
 		}
 	}
 	route := c.Path()
-	if route == paths.Tasks && c.Request().Method == http.MethodPost { // a form, with its faults
+	if route == paths.Tasks && c.Request().Method == http.MethodPost { // a form, together with its errors
 		route = paths.Create
 	}
 	frame := ui.Frame{Title: title, Section: section, Here: here, Help: help.Page(route), Crumbs: crumbs, Version: version}
@@ -253,7 +254,7 @@ func Render(c echo.Context, status int, component templ.Component) error {
 	return component.Render(c.Request().Context(), c.Response())
 }
 
-// DefaultSize is how many entries a page of a list has unless page_size sets another number.
+// DefaultSize is how many entries a page of a list has unless page_size sets a different number.
 const DefaultSize = 20
 
 // Window reads page and page_size.
@@ -312,7 +313,7 @@ func Browser(c echo.Context) string {
 	} else {
 		SetCookie(c, browserCookie, id, Year)
 	}
-	// not another user's, even in a shared browser
+	// keeps a shared browser's users apart
 	if user := request.From(c.Request().Context()).Who.UserID; user != uuid.Nil {
 		sum := sha256.Sum256([]byte(id + user.String()))
 		id = base32.StdEncoding.EncodeToString(sum[:])[:len(id)]
@@ -321,11 +322,11 @@ func Browser(c echo.Context) string {
 	return id
 }
 
-// Year is how long browsers keep choices, in seconds.
+// Year is how long browsers keep choices.
 const Year = 365 * 24 * time.Hour
 
-// SetCookie sets a cookie that scripts cannot read and other sites do not send; a cookie with no lifetime is
-// removed. Over HTTPS it replaces an older cookie without the prefix.
+// SetCookie sets a cookie that scripts cannot read and other sites do not send; a cookie with no lifetime is removed.
+// Over HTTPS, it replaces an older cookie without the prefix.
 func SetCookie(c echo.Context, name, value string, lasts time.Duration) {
 	isSecure := request.From(c.Request().Context()).IsSecure
 	set := func(name, value string, lasts time.Duration) {

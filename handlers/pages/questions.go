@@ -31,7 +31,7 @@ type Chosen struct {
 	// IsKept reports that the file belongs to a saved dataset or another task, so its columns were confirmed
 	// when it was uploaded.
 	IsKept bool
-	// Fault is the fault of the file; nil means that it has none.
+	// Fault is what is wrong with the file; nil means nothing.
 	Fault *request.Fault
 }
 
@@ -39,8 +39,8 @@ type Chosen struct {
 const firstRows = 5
 
 // Preview shows what a form's file contains and keeps the file for the form; nil if there is no file. A file that
-// came with the form replaces the one staged before. A file with other column names is read again with the columns
-// that are probably meant, or as GB18030; chosen then holds that layout.
+// came with the form replaces the one staged before. If the file cannot be read as it is, Preview reads it with the
+// columns that are probably meant, or as GB18030, and chosen then holds that layout.
 func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ui.Preview {
 	if chosen.File.Name == "" || f.Refused != nil {
 		return nil
@@ -101,7 +101,7 @@ func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, layout)
 	again := (*dataset.Error)(nil)
 	if errors.As(err, &again) && again.Code == dataset.CodeEncodingInvalid {
-		return // it is in another encoding
+		return // it is in a different encoding
 	}
 	chosen.Layout, chosen.Set, chosen.Fault = layout, set, nil
 	if err != nil {
@@ -142,7 +142,7 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 	preview.Choices, preview.Chosen = columns, guess
 }
 
-// columnsToChoose returns the columns of a file whose columns may have other names; none if there is nothing to
+// columnsToChoose returns the columns of a file whose columns may have other names; empty if there is nothing to
 // choose.
 func (q Questions) columnsToChoose(chosen *Chosen) []string {
 	refused := (*dataset.Error)(nil)
@@ -166,7 +166,7 @@ func (q Questions) isWorthAsking(chosen *Chosen) bool {
 }
 
 // stage keeps the file that came with a form and returns its token, or the token of the file staged before. If it
-// returns none, the file must be chosen again.
+// returns no token, the file must be chosen again.
 func (q Questions) stage(c echo.Context, f *form.Upload) string {
 	ctx, token := c.Request().Context(), f.Value("dataset_token")
 	if f.File == nil {

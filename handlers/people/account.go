@@ -59,7 +59,7 @@ func (h *handler) renderAccount(c echo.Context, status int, user people.User, er
 	return pages.Render(c, status, accounts.AccountPage(frame, account))
 }
 
-// duty shows the page of a user's duty; users without a duty are redirected.
+// duty shows the page of the step that a user must complete first; other users are redirected.
 func (h *handler) duty(c echo.Context, which request.Duty, render func(next string) error) error {
 	next := request.LocalPath(c.QueryParam("next"), paths.Tasks)
 	if request.From(c.Request().Context()).Who.Duty != which {
@@ -82,7 +82,7 @@ func (h *handler) renderPassword(c echo.Context, status int, next string, proble
 		next, problems))
 }
 
-// showPasskeys asks for a passkey if everybody needs one.
+// showPasskeys asks for a passkey if passkeys are mandatory.
 func (h *handler) showPasskeys(c echo.Context) error {
 	return h.duty(c, request.DutyPasskey, func(next string) error {
 		frame := h.frame(c, pages.Locale(c).Text("duty.passkey"))
@@ -156,7 +156,7 @@ func (h *handler) changePassword(c echo.Context) error {
 	return pages.Done(c, paths.Account, "saved")
 }
 
-// isPassword reports whether a text is the account's password; few are compared at once.
+// isPassword reports whether a text is the account's password; only few are compared at a time.
 func isPassword(c echo.Context, typed string, user people.User) (bool, error) {
 	leave, err := pages.Gates(c).SignIns.Enter(c.Request().Context())
 	if err != nil {
@@ -178,7 +178,7 @@ func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 	return kept
 }
 
-// maxGuesses is how often, within a quarter of an hour, a session may guess the password with which it began.
+// maxGuesses is how often a session may guess its account's password within a quarter of an hour.
 const maxGuesses = 5
 
 // setSecond sets whether the password alone is enough.

@@ -31,9 +31,9 @@ type Config struct {
 	Passkeys *access.Passkeys
 	// HasPasswords reports that accounts are created here, and not by a provider.
 	HasPasswords bool
-	// PublicURL is the public address of this site; empty means the address of the request.
+	// PublicURL is the public address of this site; if it is empty, the address of the request is used.
 	PublicURL string
-	// AuditDays is how long the audit is kept; 0 means forever.
+	// AuditDays is how many days audit entries are kept; 0 means forever.
 	AuditDays int
 	Version   string
 	Failed    rest.Failed
@@ -43,7 +43,7 @@ type handler struct {
 	Config
 	people people.People
 	quotas people.Quotas
-	// identity implements the changes of what people reads.
+	// identity implements changes to the data that people reads.
 	identity identity.Service
 }
 

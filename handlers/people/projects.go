@@ -98,7 +98,7 @@ func (h *handler) showProject(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	typed := map[string]string{} // to return to after signing in again
+	typed := map[string]string{} // restored in the form after signing in again
 	for _, name := range []string{"token", "token_role", "token_days"} {
 		typed[name] = c.QueryParam(name)
 	}
@@ -131,8 +131,8 @@ func (h *handler) renderProject(c echo.Context, status int, project people.Proje
 	return pages.Render(c, status, accounts.ProjectPage(frame, view))
 }
 
-// ownerShown returns the account whose tokens a user sees: the user's own; nil means everybody's, for managers of
-// the project.
+// ownerShown returns the account whose tokens a user sees: the user's own account or, for managers of the project,
+// nil for all accounts.
 func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 	info := request.From(ctx)
 	if info.Role.Allows(people.Admin) {
@@ -141,7 +141,7 @@ func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 	return &info.Who.UserID
 }
 
-// quotaView returns a project's settings in the form that the audit and the API show.
+// quotaView returns a project's settings in the form used by the audit and the API.
 func quotaView(p people.Project) map[string]any {
 	return map[string]any{
 		"name": p.Name, "calls_per_day": p.CallsPerDay, "uploads_per_day": p.UploadsPerDay, "disk_bytes": p.DiskBytes,
@@ -266,8 +266,8 @@ func (s Settings) view() map[string]any {
 		"smallest_percent": *s.SmallestPercent}
 }
 
-// changeSettings changes what a project's own administrators may: its reasons, one per line, and the smallest
-// differences that matter.
+// changeSettings changes the settings that a project's own administrators may change: its reasons, one per line, and
+// the smallest differences that matter.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {
@@ -390,7 +390,7 @@ const usualTokenDays = 90
 func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload,
 	field string) (token people.Token, value string, faults []form.FieldFault, err error) {
 	info := request.From(ctx)
-	// somebody who finds the browser open must not make a token, which outlives the session
+	// somebody who finds the browser open must not create a token, because it outlives the session
 	if err := request.RequireFresh(ctx); err != nil {
 		return token, "", nil, err
 	}
@@ -446,7 +446,7 @@ func (h *handler) addToken(c echo.Context) error {
 	return h.renderProject(c, http.StatusCreated, project, accounts.Project{NewToken: value})
 }
 
-// revoke revokes a token of a project: the user's own or, for managers of the project, anybody's.
+// revoke revokes a token of a project: one of the user's own or, for managers of the project, any token.
 func (h *handler) revoke(ctx context.Context, projectID, id uuid.UUID) error {
 	token, err := h.identity.RevokeToken(ctx, projectID, h.ownerShown(ctx), id)
 	if err == nil {
@@ -470,8 +470,8 @@ func (h *handler) revokeToken(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "revoked")
 }
 
-// typedNumber returns the number in a field; nil if the form has no such field. What is not a number is none that a
-// setting may have.
+// typedNumber returns the number in a field; nil if the form has no such field. A text that is not a number becomes a
+// number that no setting accepts.
 func typedNumber(values map[string]string, field string) *float64 {
 	typed, isTyped := values[field]
 	if !isTyped {

@@ -50,7 +50,7 @@ type Workspace struct {
 	UpdatedAt     rest.Moment `json:"updated_at"`
 }
 
-// Settings are the settings of a project that its own administrators change.
+// Settings are the settings of a project that its own administrators can change.
 type Settings struct {
 	ReviewReasons   []string `json:"review_reasons" nullable:"false" maxItems:"10" doc:"Reasons for verdicts in addition to number, conclusion, omission, citation and format: at most 10 texts of at most 40 characters each" example:"[\"语气不当\"]"`
 	SmallestPoints  *float64 `json:"smallest_points,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between shares that matters, in percentage points; unchanged if absent" example:"1"`

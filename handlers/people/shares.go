@@ -112,8 +112,8 @@ func (h *handler) revokeShare(c echo.Context) error {
 	return pages.Done(c, paths.Shares(task.ID), "unshared")
 }
 
-// showShared shows a report to anybody who has a link to it, and nothing else. The link is checked again while
-// a long report is sent.
+// showShared shows a report, and nothing else, to anyone who has a link to it. The link is checked again while a long
+// report is being sent.
 func (h *handler) showShared(c echo.Context) error {
 	header := c.Response().Header()
 	header.Set("X-Robots-Tag", "noindex, nofollow, noarchive")

@@ -23,7 +23,7 @@ import (
 )
 
 func (h *handler) listUsers(c echo.Context) error {
-	var typed map[string]string // to return to after signing in again
+	var typed map[string]string // restored in the form after signing in again
 	if c.QueryParams().Has(fieldsOfUser[0]) {
 		typed = map[string]string{}
 		for _, name := range fieldsOfUser {
@@ -91,7 +91,7 @@ func (h *handler) addUser(c echo.Context) error {
 // makeUser creates the account that a form or an endpoint's body describes.
 func (h *handler) makeUser(ctx context.Context,
 	submitted *form.Upload) (user people.User, faults []form.FieldFault, err error) {
-	// somebody who finds the browser open must not make an account, which outlives the session
+	// somebody who finds the browser open must not create an account, because it outlives the session
 	if err := request.RequireFresh(ctx); err != nil {
 		return user, nil, err
 	}

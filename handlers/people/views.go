@@ -17,7 +17,7 @@ import (
 	"wending/views/paths"
 )
 
-// View is the filters and the order of a page, saved for a project.
+// View holds the filters and the order of a page, saved for a project.
 type View struct {
 	ID        uuid.UUID       `json:"id"`
 	Name      string          `json:"name" example:"法务：关键信息不同"`
@@ -130,7 +130,7 @@ func (h *handler) makeView(ctx context.Context, submitted *form.Upload) (people.
 	return view, nil
 }
 
-// reviseView changes what a form names of a view.
+// reviseView changes those fields of a view that a form names.
 func (h *handler) reviseView(ctx context.Context, text string, submitted *form.Upload) (people.View, error) {
 	id, err := request.ID(text, people.KindView)
 	if err != nil {

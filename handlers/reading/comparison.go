@@ -23,9 +23,9 @@ type Compared struct {
 	OfA, OfB Reviews
 }
 
-// Compare compares two variants by their answers and by people's verdicts. The most common answers that were not
-// compared before are compared for at most the time within; the other questions stay pending. Facts are read if
-// withFacts is set.
+// Compare compares two variants by their answers and by people's verdicts. Most common answers that have not been
+// compared before are compared for at most the duration within; the remaining questions stay pending. Facts are read
+// if withFacts is set.
 func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool,
 	within time.Duration) (c Compared, err error) {
 	group, reads := errgroup.WithContext(ctx)
@@ -43,9 +43,9 @@ func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool,
 	return c, r.report.Between(ctx, a, b, c.Pairs, withFacts, within)
 }
 
-// Narrow keeps the questions whose rows in the second task's dataset have what a query asks for of its columns
-// (request.ColumnValues), and tests which of these changed. Of questions that only the first task has, its own rows
-// count.
+// Narrow keeps the questions whose rows in the second task's dataset match the columns that a query asks for
+// (request.ColumnValues), and tests which of these questions changed. For questions that only the first task has, its
+// own rows count.
 func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url.Values,
 	c measure.Comparison) (measure.Comparison, error) {
 	c, err := r.narrowed(ctx, a.Task, b.Task, asked, c)
@@ -69,7 +69,7 @@ func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values,
 		return c, err
 	}
 	ofA := map[int64]bool{}
-	if slicing, err := request.Slicing(asked, a); err == nil { // otherwise it does not have the columns
+	if slicing, err := request.Slicing(asked, a); err == nil { // otherwise the first task does not have the columns
 		if ofA, err = r.report.Matching(ctx, a.ID, report.Filter{Slicing: slicing}); err != nil {
 			return c, err
 		}
@@ -80,7 +80,7 @@ func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values,
 	), nil
 }
 
-// RequireValues returns a fault that names a column of a query whose values no question of the task has.
+// RequireValues returns a fault that names a column in a query whose requested values no question of the task has.
 func (r Reader) RequireValues(ctx context.Context, task db.Task, asked url.Values) error {
 	for name, values := range request.ColumnValues(asked) {
 		slicing, err := request.Slicing(url.Values{name: values}, task)
@@ -122,7 +122,7 @@ func opinionOf(verdicts []review.Review) (opinion string) {
 	return opinion
 }
 
-// Carriable are verdicts of the first task that can be taken over to the second.
+// Carriable holds the verdicts of the first task that can be carried over to the second.
 type Carriable struct {
 	Pairs []measure.Pair
 	// Judged, Changed, Failed, Standard, Files and Replaced count the questions judged in the first task that are

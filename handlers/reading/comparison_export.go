@@ -25,7 +25,8 @@ import (
 const (
 	// compareTime limits how long the answers of two tasks are compared for an export.
 	compareTime = 10 * time.Minute
-	// comparedAtOnce is how many questions are in memory at once, comparedText how many characters of an answer a CSV has.
+	// comparedAtOnce is how many questions are in memory at once, comparedText how many characters of an answer a CSV
+	// file has.
 	comparedAtOnce = 5
 	comparedText   = 1_000_000
 )
@@ -81,7 +82,7 @@ type comparedReport struct {
 	compared Compared
 	pairs    []measure.Pair
 	locale   text.Locale
-	// isTable selects names for programs; otherwise texts for people are written.
+	// isTable selects names for programs; otherwise, texts for people are written.
 	isTable bool
 	limit   int
 }
@@ -253,7 +254,7 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 		ReviewsOf(c.compared.OfB.OfQuestions[pair.B.QuestionID], c.b.Variant))...)
 	for n := range c.b.VariableNames {
 		value := ""
-		if n < len(item.Variables) { // an item that was appended has none
+		if n < len(item.Variables) { // an appended item has no columns
 			value = item.Variables[n]
 		}
 		cells = append(cells, value)
@@ -261,7 +262,7 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 	return cells
 }
 
-// testedCells returns the test whether the question changed: p, q, and what they say.
+// testedCells returns the cells for the test of whether the question changed: p, q, and their meaning.
 func (c comparedReport) testedCells(pair measure.Pair) []string {
 	switch {
 	case pair.Tested == nil:
@@ -288,7 +289,7 @@ func (c comparedReport) sideCells(q measure.ComparedQuestion, answer string, rev
 	}
 }
 
-// word returns a name as it is for programs, or its text for people.
+// word returns a name unchanged for programs, or its text for people.
 func (c comparedReport) word(prefix, name string) string {
 	if c.isTable {
 		return name

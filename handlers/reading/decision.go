@@ -14,7 +14,7 @@ import (
 	"wending/views/summary"
 )
 
-// differingMost is how many questions with differing facts a report names.
+// differingMost is how many questions with differing facts a report lists.
 const differingMost = 200
 
 // decision sums up a task for a reader who has to decide about it.

@@ -12,13 +12,13 @@ import (
 	"wending/views/results"
 )
 
-// documentPictures is the maximum number of bytes of small images in a document; further images are only named.
+// documentPictures is the maximum number of bytes of small images in a document; all other images are only named.
 const documentPictures = 32 << 20
 
 // enclosure embeds images in a standalone document.
 type enclosure struct {
 	files blob.Store
-	// room is how many bytes are left.
+	// room is how many bytes are left for images.
 	room int
 }
 

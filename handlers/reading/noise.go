@@ -9,7 +9,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Noise tells apart where the differences between an evaluator's scores of a task's runs come from.
+// Noise attributes the differences between an evaluator's scores of a task's runs to their sources.
 func (r Reader) Noise(ctx context.Context, task db.Task, evaluator db.Evaluator) (measure.Noise, error) {
 	judge := tasks.JudgesOf(task)[evaluator.Number]
 	hasVotes := evaluator.IsJudge() && judge.Votes > 1

@@ -1,5 +1,5 @@
-// Package reading collects what a report shows about questions (their answers, how similar these are, and people's
-// verdicts) for its pages and for files in every format.
+// Package reading collects the data that reports show about questions (their answers, how similar these are, and
+// people's verdicts), for pages and for files in every format.
 package reading
 
 import (
@@ -33,7 +33,7 @@ type Reader struct {
 // layoutBytes is the memory for cached layouts of answers.
 const layoutBytes = 64 << 20
 
-// New returns a reader; files are those that agents produced.
+// New returns a reader; files holds the files that agents produced.
 func New(store *db.Store, files blob.Store) Reader {
 	return Reader{store, report.New(store), journal.NewAssets(store), files, marks.NewLayouts(layoutBytes)}
 }
@@ -84,7 +84,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
-	// This is read before the runs: if a retry ends in between, its new runs are shown, and never the old ones
+	// This is read before the runs: if a retry ends in between, its new runs are shown, but never the old ones
 	// without the retry.
 	retrying := map[int64]report.Retry{}
 	if task.HasResults && task.Status.IsActive() {
@@ -124,7 +124,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
 		card.Withdrawn, card.Assets = reviews.Withdrawn[item.QuestionID], produced
 		card.Layouts, card.Allowance = r.layouts, allowance
-		// Likeness is only shown once the new runs are assessed.
+		// Likeness is shown only once the new runs are assessed.
 		if retry, is := retrying[item.ID]; is &&
 			(retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
 			card.Retry = &retry
@@ -179,10 +179,10 @@ const (
 type Contents struct {
 	// IsShared makes the document suitable for people without an account.
 	IsShared bool
-	// OnlyDiffering leaves out a question if all its runs have answers with the same content that agree with the
+	// OnlyDiffering leaves out questions whose runs all have answers with the same content that agree with the
 	// standard answer. The remaining questions are in the order of risk.
 	OnlyDiffering bool
-	// Only are the items that the document has; nil means all.
+	// Only holds the items to include; nil means all.
 	Only map[int64]bool
 }
 
@@ -210,7 +210,8 @@ func (r Reader) Document(ctx context.Context, task db.Task,
 	}, nil
 }
 
-// contained returns the questions that a document contains, and notes in it how many were left out and chosen.
+// contained returns the questions that a document contains, and records in it how many were left out and how many
+// chosen.
 func (r Reader) contained(ctx context.Context, d *results.Document,
 	contents Contents) (found []report.Summary, err error) {
 	found = d.All

@@ -42,7 +42,7 @@ type Reports struct {
 	reader Reader
 }
 
-// NewReports returns the reports of a store's tasks; files are those that agents produced.
+// NewReports returns the Reports of a store; files holds the files that agents produced.
 func NewReports(store *db.Store, files blob.Store) Reports {
 	return Reports{store, journal.NewAssets(store), New(store, files)}
 }
@@ -61,7 +61,7 @@ type Order struct {
 	// Format is one of the formats in ReportTypes.
 	Format        string
 	IncludeErrors bool
-	// Only are the items that the report has; nil means all.
+	// Only holds the items to include; nil means all.
 	Only map[int64]bool
 }
 
@@ -328,7 +328,7 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 	return reviews, nil
 }
 
-// nameOf returns the name of a task, and keeps it among the known ones; empty if the task was deleted.
+// nameOf returns the name of a task, and caches it in known; empty if the task was deleted.
 func (r Reports) nameOf(ctx context.Context, id uuid.UUID, known map[uuid.UUID]string) (string, error) {
 	name, isKnown := known[id]
 	if isKnown {
@@ -342,7 +342,7 @@ func (r Reports) nameOf(ctx context.Context, id uuid.UUID, known map[uuid.UUID]s
 	return task.Name, nil
 }
 
-// levelCounts lists how many questions have each level.
+// levelCounts lists the number of questions at each level.
 func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
 	var parts []string
 	for _, level := range measure.Levels {

@@ -11,7 +11,7 @@ import (
 	"wending/views/text"
 )
 
-// slicedMost is how many columns of a dataset the sheet of their numbers has.
+// slicedMost is how many columns of a dataset the sheet of slices covers.
 const slicedMost = 10
 
 // slicesSheet returns a sheet with a row for each value of each column by which a task's questions can be grouped, and

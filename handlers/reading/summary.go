@@ -86,7 +86,7 @@ func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (ju
 	return judges, nil
 }
 
-// matrixMost is how many questions the table of questions and variants has.
+// matrixMost is the maximum number of questions in the table of questions and variants.
 const matrixMost = 200
 
 // shareOf returns a variant's result for a question: the share of passes or, without verdicts, of equal answers.
@@ -150,8 +150,8 @@ func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measu
 	return known
 }
 
-// Rank ranks the variants of a task by each measure, by the measures' names; measures without known values are left
-// out. Differences that do not matter rank nothing.
+// Rank ranks the variants of a task by each measure; the rankings are keyed by measure, and measures without known
+// values are left out. Differences that are too small to matter are ignored.
 func Rank(task db.Task, matrix [][]measure.ComparedQuestion, matters measure.Matters) map[string]measure.Ranking {
 	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0)),
 		func(m summary.Measure) bool {
@@ -180,8 +180,8 @@ func sameCurrency(targets []db.Target) bool {
 	return true
 }
 
-// worst returns the questions with the lowest share of passes or, without verdicts, of equal answers; total is how
-// many questions are below 1.
+// worst returns the questions with the lowest share of passes or, without verdicts, of equal answers; total is the
+// number of questions below 1.
 func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 	isJudged bool) (worst []summary.Worst, total int, err error) {
 	type place struct {

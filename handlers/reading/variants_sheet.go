@@ -63,7 +63,7 @@ func variantRow(row report.VariantStatistics, target string, verdicts measure.St
 	return append(cells, orBlank(tokens(row.TotalTokens)), orBlank(row.Cost), orBlank(row.Currency))
 }
 
-// number formats a number for a cell; empty if it is not known.
+// number formats a number for a cell; empty if it is unknown.
 func number(value *float64) string {
 	if value == nil {
 		return ""
@@ -87,8 +87,8 @@ func tokens(count *int64) *string {
 	return &written
 }
 
-// toolSheets returns the sheets about the tools that a task's runs called, and about the runs that went another way;
-// none without tools.
+// toolSheets returns the sheets on the tools that a task's runs called, and on the runs that took a different path;
+// empty without tools.
 func toolSheets(locale text.Locale, tools journal.ToolReport) (sheets []*export.Sheet) {
 	if len(tools.Tools) == 0 {
 		return nil

@@ -30,7 +30,7 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.GET("/tasks/:taskId/launches/:launchId", h.showLaunch)
 }
 
-// showFlights lists the calls under way for a part of the task's page.
+// showFlights lists the calls in progress, as part of the task's page.
 func (h *handler) showFlights(c echo.Context) error {
 	task, err := request.Task(c.Request().Context(), h.Store, c.Param("taskId"))
 	if err != nil {
@@ -43,10 +43,10 @@ func (h *handler) showFlights(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.InFlight(task, flights))
 }
 
-// flightsShown is the maximum number of calls under way that are listed.
+// flightsShown is the maximum number of calls in progress that are listed.
 const flightsShown = 20
 
-// Flights reads a task's calls under way.
+// Flights reads a task's calls in progress.
 func Flights(ctx context.Context, store *db.Store, task db.Task) (flights replay.Flights, err error) {
 	if !task.Status.IsActive() {
 		return flights, nil
@@ -64,8 +64,8 @@ func (h *handler) showUnit(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.Page(h.frame(c, view.Task, title), view))
 }
 
-// showLog continues the log of a call under way: it returns the events after the position in the query, at most
-// one read's worth.
+// showLog continues the log of a call in progress: it returns the events after the position in the query, at most as
+// many as one read returns.
 func (h *handler) showLog(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, unit, err := h.unit(c)
@@ -93,7 +93,7 @@ func (h *handler) showLog(c echo.Context) error {
 	track := replay.Track{UnitID: unit.ID, ItemID: asked.ItemID}
 	for _, part := range parts {
 		if part.ItemID == asked.ItemID && part.Epoch != view.Last.Epoch && tail.Events+len(track.Events) > 0 {
-			// its worker was lost and it was asked again, so there is another log
+			// its worker was lost and the question was repeated, so there is a new log
 			c.Response().Header().Set("HX-Refresh", "true")
 			return c.NoContent(http.StatusOK)
 		}
@@ -133,7 +133,7 @@ func (h *handler) unit(c echo.Context) (task db.Task, unit journal.Unit, err err
 	return task, unit, err
 }
 
-// showFiles lists the files that a unit's calls have reported so far, for a part of its page.
+// showFiles lists the files that a unit's calls have reported so far, as part of its page.
 func (h *handler) showFiles(c echo.Context) error {
 	task, unit, err := h.unit(c)
 	if err != nil {
@@ -220,7 +220,7 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	return view, h.readFiles(ctx, &view)
 }
 
-// eventsByTurn returns the events of a unit by question, from the last claim that has any for the question. A unit
+// eventsByTurn returns the events of a unit by question, from the last claim that has events for the question. A unit
 // does not repeat a question that has a run, so these are also the run's events. last is the position of the last
 // event that was read.
 func (h *handler) eventsByTurn(ctx context.Context, task db.Task,
@@ -258,7 +258,7 @@ func (h *handler) showBeside(c echo.Context) error {
 	}
 	locale := pages.Locale(c)
 	view := replay.View{Task: task, Number: number}
-	if task.TotalVariants > 1 { // of too many runs, only those of one variant
+	if task.TotalVariants > 1 { // if there are too many runs, only those of one variant
 		if view.Shown, err = shownVariant(c, task, len(runs)); err != nil {
 			return err
 		}
@@ -293,7 +293,8 @@ func (h *handler) showBeside(c echo.Context) error {
 // maxTracks is the maximum number of runs shown side by side.
 const maxTracks = 20
 
-// shownVariant returns the number of the variant whose runs are shown; 0 means all, if there are not too many.
+// shownVariant returns the number of the variant whose runs are shown; 0 means all variants, if they do not have too
+// many runs.
 func shownVariant(c echo.Context, task db.Task, runs int) (number int, err error) {
 	number, err = pages.Variant(c, task)
 	if err == nil && number == 0 && runs > maxTracks {

@@ -28,7 +28,8 @@ const (
 	launchRunCut = 300
 )
 
-// showProcess shows how a task came about: its launches, its newest calls, and the files that they produced.
+// showProcess shows how a task's results were produced: its launches, its newest calls, and the files that they
+// produced.
 func (h *handler) showProcess(c echo.Context) error {
 	ctx, history := c.Request().Context(), engine.NewHistory(h.Store)
 	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
@@ -110,7 +111,7 @@ func (h *handler) files(c echo.Context, task db.Task) (view replay.FilesView, er
 	return view, err
 }
 
-// showLaunch shows one start of a task with its runs, including those that were repeated later.
+// showLaunch shows a launch with its runs, including those that were repeated later.
 func (h *handler) showLaunch(c echo.Context) error {
 	ctx, history := c.Request().Context(), engine.NewHistory(h.Store)
 	task, err := request.Task(ctx, h.Store, c.Param("taskId"))

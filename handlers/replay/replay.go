@@ -1,5 +1,4 @@
-// Package replay shows what agents reported during calls, live while they are under way and again afterwards, and the
-// files that they produced.
+// Package replay shows what agents reported during calls, live and afterwards, and the files that they produced.
 package replay
 
 import (
@@ -180,7 +179,8 @@ type followInput struct {
 // endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
 const endID = "end"
 
-// positionOf parses an event's id: its claim and its number; a number alone belongs to the first claim.
+// positionOf parses an event's id, which consists of its claim and its number; a number alone belongs to the first
+// claim.
 func positionOf(id string) (at journal.Position) {
 	epoch, seq, hasEpoch := strings.Cut(id, ".")
 	if !hasEpoch {

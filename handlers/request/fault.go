@@ -48,7 +48,7 @@ func StatusOf(code string) int { return statuses[code] }
 
 func notFoundCode(kind db.Kind) string { return strings.ToUpper(string(kind)) + "_NOT_FOUND" }
 
-// notFound returns the fault of an object that does not exist; kinds without a code of their own share one.
+// notFound returns the fault of an object that does not exist; kinds without their own code share one.
 func notFound(kind db.Kind) *Fault {
 	if _, hasOwn := statuses[notFoundCode(kind)]; hasOwn {
 		return NewFault(notFoundCode(kind))
@@ -69,7 +69,7 @@ type Fault struct {
 	// field is the invalid field; empty means that the code implies it. row is its line in an archive.
 	field string
 	row   int
-	// others are about further fields.
+	// others are faults of other fields.
 	others []*Fault
 	status int
 	cause  error
@@ -90,7 +90,7 @@ func (f Fault) WithCause(cause error) *Fault {
 	return &f
 }
 
-// WithMessage returns the fault with another message of the catalogue.
+// WithMessage returns the fault with a different message from the catalogue.
 func (f Fault) WithMessage(key string) *Fault {
 	f.key = key
 	return &f
@@ -106,7 +106,7 @@ func (f Fault) With(name string, value any) *Fault {
 	return &f
 }
 
-// withStatus returns the fault with another status than its code's.
+// withStatus returns the fault with a status that differs from its code's.
 func (f Fault) withStatus(status int) *Fault {
 	f.status = status
 	return &f
@@ -260,13 +260,13 @@ func Existing() Limit { return Limit{key: "error.range.existing"} }
 // Unlike allows a name that does not look like another account's.
 func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
 
-// OtherThan allows something else than what another parameter names.
+// OtherThan allows any value except the one that another parameter has.
 func OtherThan(name string) Limit { return Limit{"error.range.other", map[string]any{"Name": name}} }
 
 // VisibleName allows a name whose characters are all visible.
 func VisibleName(most int) Limit { return Limit{"error.range.name", map[string]any{"Max": most}} }
 
-// UnreservedName allows a name that is neither an address nor like a token's.
+// UnreservedName allows a name that is neither an address nor like the name of a token.
 func UnreservedName() Limit { return Limit{key: "error.range.name.unreserved"} }
 
 // ValidAddress allows an http or https address.
@@ -314,7 +314,7 @@ func ValidCronField(field, value string) Limit {
 // CronNever describes a cron expression that fires at some time.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
-// CronOften describes a cron expression whose times are at least that many minutes apart.
+// CronOften describes a cron expression whose times are at least least minutes apart.
 func CronOften(least int) Limit {
 	return Limit{"error.range.cron_often", map[string]any{"Min": least}}
 }
@@ -328,8 +328,8 @@ func ValidAlertLimit() Limit { return Limit{key: "error.range.alert"} }
 // ValidMargin allows the margins of a comparison.
 func ValidMargin() Limit { return Limit{key: "error.range.margin"} }
 
-// ValidPassword allows a good password; problem is the fault of the rejected one: short, long, common, different
-// (from the repetition) or wrong.
+// ValidPassword allows a good password; problem is what is wrong with the rejected one: short, long, common,
+// different (from the repetition) or wrong.
 func ValidPassword(problem string, least int) Limit {
 	return Limit{"error.range.password." + problem, map[string]any{"Min": least}}
 }
@@ -357,8 +357,7 @@ func FieldFault(name string, limit Limit) *Fault {
 	return f
 }
 
-// UnknownFieldFault returns the fault of a field that an operation does not know, with the known field most like
-// it.
+// UnknownFieldFault returns the fault of a field that an operation does not know, with the most similar known field.
 func UnknownFieldFault(name string, known []string) *Fault {
 	name = shortened(name)
 	f := NewFault(CodeParameterInvalid).WithMessage("error.unknown.field").With("Name", name)
@@ -378,7 +377,7 @@ func (f *Fault) Parameter() string {
 	return name
 }
 
-// UnknownParameterFault is like UnknownFieldFault, for query parameters, some of which every operation accepts.
+// UnknownParameterFault is like UnknownFieldFault, for query parameters; some are accepted by every operation.
 func UnknownParameterFault(name string, known []string) *Fault {
 	name = shortened(name)
 	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With("Near",
@@ -396,7 +395,7 @@ func shortened(name string) string {
 	return string(runes)
 }
 
-// nearest returns the name that is most like another, by edit distance.
+// nearest returns the name that is most similar to another, by edit distance.
 func nearest(name string, known []string) string {
 	likeness := func(other string) float64 { return measure.Similarity([]byte(strings.ToLower(name)), []byte(other)) }
 	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int {
@@ -404,7 +403,7 @@ func nearest(name string, known []string) string {
 	})
 }
 
-// JoinFaults returns the first of faults, with the details of all others that concern further fields.
+// JoinFaults returns the first of faults, with the details of all others that are about other fields.
 func JoinFaults(faults ...*Fault) *Fault {
 	first := *faults[0]
 	for _, other := range faults[1:] {
@@ -419,7 +418,7 @@ func JoinFaults(faults ...*Fault) *Fault {
 func DatasetFault(err error) *Fault {
 	var refused *dataset.Error
 	if !errors.As(err, &refused) {
-		if errors.Is(err, context.Canceled) { // nobody waits for a response
+		if errors.Is(err, context.Canceled) { // the client no longer waits for a response
 			return NewFault(CodeRequestInvalid).WithCause(err)
 		}
 		return NewFault(CodeInternalError).WithCause(err)
@@ -479,7 +478,7 @@ func FaultOf(err error) *Fault {
 	return NewFault(CodeInternalError).WithCause(err)
 }
 
-// sentinels are the errors without values; the first match counts. The default message is the code's.
+// sentinels are the errors without values; the first match counts. The default message is the one of the code.
 var sentinels = []struct {
 	err           error
 	code, message string

@@ -39,7 +39,7 @@ const (
 	CodeInternalError       = "INTERNAL_ERROR"
 )
 
-// statuses has the HTTP status of every code.
+// statuses maps every code to its HTTP status.
 var statuses = map[string]int{
 	CodeTaskNameRequired:          http.StatusUnprocessableEntity,
 	CodeTaskNameTooLong:           http.StatusUnprocessableEntity,

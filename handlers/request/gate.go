@@ -15,9 +15,8 @@ import (
 const Patience = 3 * time.Second
 
 // Gates are the limits of each kind of costly work, each with a number of places, so that heavy load cannot bring the
-// process down:
-// work that cannot begin soon is refused. One visitor gets at most half of the places, so that nobody can lock out the
-// others.
+// process down: work that cannot begin soon is refused. One visitor gets at most half of the places, so that no
+// visitor can lock out the others.
 type Gates struct {
 	// Files is for reading uploaded files and comparing the facts of answers: one place per core.
 	Files *Gate
@@ -77,8 +76,8 @@ func NewGates(registry prometheus.Registerer) *Gates {
 
 type visitor struct{}
 
-// WithVisitor returns the context of work for a visitor: an account, a token, or the address of somebody who
-// has neither. Visitors share places fairly; work without a visitor is only limited by the total.
+// WithVisitor returns the context of work for a visitor: an account, a token, or the address of a client that has
+// neither. Visitors share places fairly; work without a visitor is only limited by the total.
 func WithVisitor(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, visitor{}, name)
 }
@@ -87,14 +86,14 @@ func WithVisitor(ctx context.Context, name string) context.Context {
 type Gate struct {
 	places  *semaphore.Weighted
 	refused prometheus.Counter
-	// share is how many places one visitor gets.
+	// share is how many places one visitor can have.
 	share int64
 
 	mu     sync.Mutex
 	shares map[string]*share
 }
 
-// share are the places of a visitor who holds or waits for some.
+// share holds the places of a visitor who has places or waits for some.
 type share struct {
 	places *semaphore.Weighted
 	users  int // guarded by Gate.mu

@@ -15,7 +15,8 @@ import (
 	"wending/handlers/request"
 )
 
-// As many enter as there are places; the next one waits for its turn, and is refused if no place becomes free.
+// As many callers enter as there are places; the next one waits for its turn, and is refused if no place becomes
+// free.
 func TestAGateLetsOnlySoManyThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +55,8 @@ func TestAGateLetsOnlySoManyThrough(t *testing.T) {
 	})
 }
 
-// One visitor gets half of the places, however many requests it makes; the other half is left to other visitors.
+// One visitor gets half of the places, regardless of its number of requests; the other half is left to other
+// visitors.
 func TestNobodyKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

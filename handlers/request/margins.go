@@ -20,13 +20,13 @@ func Amount(text string) (number float64, isValid bool) {
 	return number, err == nil && number >= 0 && !math.IsInf(number, 0)
 }
 
-// Margin reads by how much a number of a comparison may be worse.
+// Margin reads how much worse a number of a comparison may be.
 func Margin(name, text string) (margin float64, isValid bool) {
 	margin, isValid = Amount(text)
 	return margin, isValid && (measure.IsLessBetter(name) || margin <= 1)
 }
 
-// Margins reads the margins of a page's query; blank fields are not given.
+// Margins reads the margins in a page's query; blank fields are ignored.
 func Margins(query url.Values) (map[string]float64, error) {
 	margins := map[string]float64{}
 	for _, name := range measure.GatedNumbers {

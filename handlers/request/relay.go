@@ -17,12 +17,13 @@ const (
 	piece = 64 << 10
 	// maxPieces is how many pieces of one response wait in memory.
 	maxPieces = 16
-	// patience is how long in total the maker of a response waits for its reader before it writes to disk instead:
-	// a reader that keeps up costs nothing extra.
+	// patience is how long, in total, the producer of a response waits for its reader before it writes to disk: a
+	// reader that keeps up causes no extra cost.
 	patience = 2 * time.Second
 )
 
-// RelayPool limits the data that waits for slow readers, for whom the resources that make a response are not held.
+// RelayPool limits the data that waits for slow readers, so that they do not hold the resources that produce a
+// response.
 type RelayPool struct{ memory, disk room }
 
 // room is a budget of bytes.
@@ -51,8 +52,8 @@ func newRelayPool(memory, disk int64) *RelayPool {
 // Waiting returns how many bytes wait for slow readers in memory and on disk.
 func (p *RelayPool) Waiting() (memory, disk int64) { return p.memory.taken.Load(), p.disk.taken.Load() }
 
-// Through makes a response through a relay, which replaces *w in the meantime. It calls made when the response is
-// complete, possibly before the client has read it. It returns when the client has read it, with the first failure.
+// Through runs produce with a relay in place of *w. It calls made when the response is complete, possibly before the
+// client has read it. It returns when the client has read the response, with the first failure.
 func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made func()) error {
 	direct, failure := *w, errors.New("no response was written")
 	r := p.open(direct)
@@ -73,8 +74,8 @@ func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made f
 	return r.close(nil)
 }
 
-// relay is a response that is made at its own pace and read at the client's. Unread data waits in memory, then
-// in a temporary file; if there is room in neither, the maker waits.
+// relay is a response that is produced at its own pace and read at the client's. Unread data waits in memory, then in
+// a temporary file; if there is no room in either, the producer waits.
 type relay struct {
 	to         http.ResponseWriter
 	connection *http.ResponseController
@@ -90,7 +91,7 @@ type relay struct {
 	onDisk   int
 	isEnded  bool
 	failure  error // the client's failure
-	// came wakes the reader, went wakes the maker, after a change.
+	// came wakes the reader and went the producer, after a change.
 	came, went chan struct{}
 	// sent are pieces whose memory can be reused.
 	sent chan []byte
@@ -138,7 +139,7 @@ func (r *relay) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// FlushError lets the client read what has been written so far.
+// FlushError lets the client read everything written so far.
 func (r *relay) FlushError() error {
 	if len(r.unsent) == 0 {
 		r.mu.Lock()
@@ -221,8 +222,8 @@ func (r *relay) useAgain(b []byte) {
 	}
 }
 
-// close ends the response. If failure is nil, close returns when the client has taken everything, with the client's
-// failure. Otherwise it drops what was not sent and returns failure.
+// close ends the response. If failure is nil, close waits until the client has read everything, and returns the
+// client's failure. Otherwise it drops unsent data and returns failure.
 func (r *relay) close(failure error) error {
 	if failure == nil {
 		failure = r.FlushError()
@@ -290,8 +291,8 @@ func (r *relay) send() {
 	}
 }
 
-// next takes the next piece, which is empty if none waits. isLast means that none follows yet; ok means that there
-// is a piece, or that one may still arrive.
+// next takes the next piece, which is empty if none is waiting. isLast means that no other piece is waiting; ok means
+// that there is a piece, or that one may still arrive.
 func (r *relay) next() (next part, isLast, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -301,7 +302,7 @@ func (r *relay) next() (next part, isLast, ok bool) {
 	if len(r.waiting) == 0 {
 		return part{}, false, !r.isEnded
 	}
-	next, r.waiting[0] = r.waiting[0], part{} // the memory of sent pieces is not kept
+	next, r.waiting[0] = r.waiting[0], part{} // the memory of sent pieces is not retained
 	r.waiting = r.waiting[1:]
 	if next.memory != nil {
 		r.inMemory--

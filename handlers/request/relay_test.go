@@ -53,7 +53,7 @@ func writeAll(w http.ResponseWriter, text []byte) error {
 	return nil
 }
 
-// requireReturned checks that all of the pool is free again.
+// requireReturned checks that the whole pool is free again.
 func requireReturned(t *testing.T, pool *RelayPool) {
 	t.Helper()
 	memory, disk := pool.Waiting()
@@ -78,7 +78,7 @@ func TestAQuickReaderGetsEverythingInOrder(t *testing.T) {
 	requireReturned(t, pool)
 }
 
-// A reader that reads nothing delays the maker for the patience and no longer, and still gets everything.
+// A reader that reads nothing delays the producer for patience at most, and still gets everything.
 func TestAStuckReaderHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAStuckReaderHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// If there is no room, the maker waits for the reader.
+// If there is no room, the producer waits for the reader.
 func TestWithoutRoomTheReaderIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, pool := range map[string]*RelayPool{"on disk": newRelayPool(9*piece, 3*piece),
@@ -175,7 +175,7 @@ func TestWhatFailsMidwaySendsNothingMore(t *testing.T) {
 	}
 }
 
-// The temporary file has no name, so a crash leaves nothing.
+// The temporary file has no name, so nothing is left behind after a crash.
 func TestNothingIsLeftOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

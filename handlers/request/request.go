@@ -1,6 +1,6 @@
-// Package request has what every request goes through, from its arrival to its failure: the data it carries in its
-// context – the principal, the language, the request id and the audit record –, the limits on costly work that runs at
-// once, and the errors that users and API clients see, one table of codes with their status.
+// Package request holds what all requests have in common: the data in their context (the principal, the language, the
+// request id and the audit record), the limits on concurrent costly work, and the errors that users and API clients
+// see, with one table of codes and their status.
 package request
 
 import (
@@ -38,17 +38,16 @@ type Info struct {
 	IsSecure bool
 	// ID is the request's id, as in the log.
 	ID string
-	// TakeUpload counts an upload of the project, or returns why the project accepts no more.
+	// TakeUpload counts an upload of the project, or returns the reason why the project accepts no more.
 	TakeUpload func(context.Context) error
-	// Gates limit costly work; the request must pass them first.
+	// Gates limit costly work.
 	Gates *Gates
 }
 
-// Duty is something that a user must do in a browser before anything else.
+// Duty is a step that a user must complete in a browser before anything else.
 type Duty string
 
-// The duties: choosing a password to replace one that another person chose, and registering a passkey if everybody
-// needs one.
+// The duties: replacing a password that another person chose, and registering a passkey if passkeys are mandatory.
 const (
 	DutyPassword Duty = "password"
 	DutyPasskey  Duty = "passkey"
@@ -64,15 +63,15 @@ type Principal struct {
 	Name string
 	// IsAdmin reports that the principal may do everything in all projects.
 	IsAdmin bool
-	// IsFresh reports that the browser was signed in a moment ago.
+	// IsFresh reports that the user signed in a moment ago.
 	IsFresh bool
-	// Duty is the duty to fulfil first; empty means none.
+	// Duty is the step that must be completed first; empty means none.
 	Duty Duty
 	// Projects are the projects that the principal is a member of; for an administrator, all projects.
 	Projects []people.Membership
 }
 
-// IsKnown reports that somebody has signed in, or that signing in is not required.
+// IsKnown reports whether a user has signed in, or signing in is not required.
 func (p Principal) IsKnown() bool { return p.IsAdmin || p.UserID != uuid.Nil || p.TokenID != uuid.Nil }
 
 type key struct{}
@@ -95,12 +94,12 @@ func ScopeOf(ctx context.Context) db.Scope { return From(ctx).Scope }
 const (
 	LanguageCookie = "lang"
 	ThemeCookie    = "theme"
-	// ProjectCookie keeps the project that was last used in a browser.
+	// ProjectCookie keeps the browser's last project.
 	ProjectCookie = "project"
 )
 
-// hostPrefix begins the names of cookies over HTTPS: browsers let no other site, and no subdomain or parent domain
-// of this one, set such a cookie.
+// hostPrefix begins the names of cookies over HTTPS: browsers do not let other sites, including subdomains and the
+// parent domain, set such a cookie.
 const hostPrefix = "__Host-"
 
 // CookieName returns the name of a cookie in browsers.
@@ -111,8 +110,8 @@ func CookieName(isSecure bool, name string) string {
 	return name
 }
 
-// Kept returns a choice that the browser keeps; empty means none. An old cookie without the prefix is accepted
-// until the choice is made again, because it does not authenticate anybody.
+// Kept returns a choice that the browser keeps; empty means none. An old cookie without the prefix is accepted until
+// the choice is made again, because it does not authenticate anyone.
 func Kept(r *http.Request, name string) string {
 	for _, one := range []string{hostPrefix + name, name} {
 		if cookie, err := r.Cookie(one); err == nil {
@@ -156,7 +155,7 @@ func StorableText(text string) string {
 }
 
 // SearchText prepares a parameter that is compared with texts: it trims the text and removes characters that
-// PostgreSQL refuses.
+// PostgreSQL rejects.
 func SearchText(parameter string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(parameter, "\x00", ""), ""))
 }
@@ -210,7 +209,7 @@ func HasVariant(task db.Task, variant int) error {
 	return nil
 }
 
-// RequireFresh returns ErrStale if the browser was signed in too long ago: somebody who finds it open must not
+// RequireFresh returns ErrStale if the user signed in too long ago: someone who finds the browser open must not
 // change how an account signs in. A token has no session, and authenticates each request.
 func RequireFresh(ctx context.Context) error {
 	if who := From(ctx).Who; who.IsFresh || who.SessionID == uuid.Nil {
@@ -219,7 +218,7 @@ func RequireFresh(ctx context.Context) error {
 	return ErrStale
 }
 
-// ErrStale means that somebody must sign in again first.
+// ErrStale means that the user must sign in again first.
 var ErrStale = errors.New("signed in too long ago")
 
 // LocalPath returns a path that a request names, or a default path if the path could lead to another site.

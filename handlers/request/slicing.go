@@ -54,7 +54,8 @@ func ColumnValues(query url.Values) url.Values {
 	return values
 }
 
-// ColumnPlace returns the place of the column by which a request groups questions, 1-based; 0 if it names none.
+// ColumnPlace returns the 1-based place of the column by which a request groups questions; 0 if the request names
+// none.
 func ColumnPlace(task db.Task, by string) (int, error) {
 	place := slices.Index(task.VariableNames, by)
 	if by != "" && place < 0 {
@@ -63,8 +64,8 @@ func ColumnPlace(task db.Task, by string) (int, error) {
 	return place + 1, nil
 }
 
-// Slicing reads which questions a query asks for by the columns of the task's dataset and the numbers of their runs.
-// What it asks for wrongly is left out, and is the error.
+// Slicing reads the part of a query that selects questions by the columns of the task's dataset and by the numbers of
+// their runs. It leaves out invalid parameters and returns them as the error.
 func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error) {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		column, isColumn := strings.CutPrefix(name, ColumnPrefix)
@@ -101,7 +102,7 @@ func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error)
 	return slicing, err
 }
 
-// unknownColumn names the nearest column that there is.
+// unknownColumn names the existing column with the most similar name.
 func unknownColumn(name string, task db.Task) error {
 	known := make([]string, len(task.VariableNames))
 	for n, column := range task.VariableNames {

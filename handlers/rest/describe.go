@@ -44,7 +44,7 @@ func describeFaults(operation *huma.Operation, schemas huma.Registry, e Endpoint
 	}
 }
 
-// unexpectedFirst sorts huma's errors: an unknown name comes before a missing one.
+// unexpectedFirst sorts huma's errors, so that unknown names come before missing ones.
 func unexpectedFirst(errs []error) []error {
 	isUnexpected := func(err error) bool {
 		detail := (*huma.ErrorDetail)(nil)

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// ReadEvery is the time between two reads of a topic that is watched and does not announce changes.
+// ReadEvery is the time between two reads of a watched topic that does not announce changes.
 const ReadEvery = 500 * time.Millisecond
 
-// Hub holds the watched topics, each of which is read once for all its watchers. K identifies a topic, V is its
-// state.
+// Hub holds the watched topics, reading each only once for all its watchers. K identifies a topic, V is its state.
 type Hub[K comparable, V any] struct {
 	read   func(context.Context, K) (V, error)
 	mu     sync.Mutex
@@ -77,7 +76,7 @@ type Watcher[K comparable, V any] struct {
 // Changed returns a channel that is closed when the state changes, after the last call of Fresh.
 func (w *Watcher[K, V]) Changed() <-chan struct{} { return w.changed }
 
-// Fresh reads the state now.
+// Fresh reads the current state.
 func (w *Watcher[K, V]) Fresh(ctx context.Context) (V, error) {
 	w.hub.mu.Lock()
 	w.changed = w.topic.changed
@@ -87,7 +86,7 @@ func (w *Watcher[K, V]) Fresh(ctx context.Context) (V, error) {
 	return w.read(ctx)
 }
 
-// Latest returns a state that is at most ReadEvery/2 old, or the last one while another watcher is reading.
+// Latest returns a state that is at most ReadEvery/2 old or, while another watcher is reading, the last one.
 func (w *Watcher[K, V]) Latest(ctx context.Context) (V, error) {
 	latest := w.topic.latest.Load()
 	if latest == nil {

@@ -1,5 +1,5 @@
 // Package rest holds what the API's endpoints have in common: registration and description, errors, pages, times,
-// forms, and streams of changes, each read once for all its watchers.
+// forms, and streams of changes, which are read once for all watchers.
 package rest
 
 import (
@@ -32,7 +32,7 @@ func NewConflict(err error, current any) *Conflict { return &Conflict{err, curre
 // Unwrap returns the error.
 func (c *Conflict) Unwrap() error { return c.error }
 
-// failure is the body of every error. Details are the errors in rows of a dataset.
+// failure is the body of every error. Details are errors in rows of a dataset.
 type failure struct {
 	status  int
 	Code    string              `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
@@ -74,7 +74,7 @@ func newFailure(ctx context.Context, err error) *failure {
 	return body
 }
 
-// InstallErrors makes huma's own errors – about a parameter outside its limits – look like all others.
+// InstallErrors makes huma's own errors, such as those about a parameter outside its limits, look like all others.
 var InstallErrors = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		for _, err := range unexpectedFirst(errs) {
@@ -97,9 +97,9 @@ type Endpoint struct {
 	Method, Path, ID, Summary, Description, Tag string
 	// Status is the status of a success; 0 means 200.
 	Status int
-	// Faults are its error codes, in addition to the common ones and those that follow from its body.
+	// Faults are its error codes, in addition to the common ones and those that its body implies.
 	Faults []string
-	// MaxBytes is the maximum size of a JSON body; 0 means a megabyte.
+	// MaxBytes is the maximum size of a JSON body; 0 means one megabyte.
 	MaxBytes int64
 	// HasColumns adds the parameters that filter by a column of the dataset.
 	HasColumns bool
@@ -134,7 +134,8 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 		}
 		return output, nil
 	})
-	// Only after registration: huma reads the bodies that it knows of, and these are read as streams.
+	// This comes after registration, because huma reads the bodies that it knows about, and these are read as
+	// streams.
 	if e.Body != nil {
 		item := api.OpenAPI().Paths[operation.Path]
 		switch e.Method {
@@ -235,10 +236,10 @@ func OptionalBody[T any](schemas huma.Registry) *huma.RequestBody {
 	return body
 }
 
-// Stream runs write once it has a place. It releases the place when everything is read from the database, even if
-// the client is slow, so anything that needs a database connection or much memory belongs in write. A failure
-// before the response begins is answered like any other; a failure midway breaks the connection, so that no client
-// mistakes a partial response for a complete one.
+// Stream runs write once it has a place. It releases the place when write returns, even if the client is slow, so
+// anything that needs a database connection or much memory belongs in write. A failure before the response begins is
+// answered like any other; a failure midway breaks the connection, so that no client mistakes a partial response for
+// a complete one.
 func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		c, gates := humaecho.Unwrap(ctx), request.From(ctx.Context()).Gates

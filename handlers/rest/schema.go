@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Enum returns the values of a type that has few, or of the fields whose tag `values` has its name.
+// Enum holds the values of a type that has few values, or of the fields whose tag `values` has its name.
 type Enum struct {
 	Type   reflect.Type
 	Name   string
@@ -32,10 +32,10 @@ func EnumNamed[T ~string](name string, values []T) Enum {
 }
 
 // CompleteSchemas adds what huma leaves out of the schemas of types, so that they describe the output of
-// encoding/json: the fields of embedded types that are not exported, null for pointers and maps that have no
-// omitempty, and the values of enumerated types.
+// encoding/json: the fields of unexported embedded types, null for pointers and maps without omitempty, and the
+// values of enumerated types.
 func CompleteSchemas(schemas huma.Registry, enums ...Enum) {
-	// An added field may have a type without a schema so far.
+	// An added field may have a type that has no schema yet.
 	for done := map[string]bool{}; len(done) < len(schemas.Map()); {
 		for name, schema := range schemas.Map() {
 			if done[name] {
@@ -74,7 +74,7 @@ func completeStruct(schemas huma.Registry, schema *huma.Schema, t reflect.Type, 
 	schema.PrecomputeMessages()
 }
 
-// addValues lists the values of a property, or of its items, if there are few, unless its own tag does.
+// addValues lists the values of a property, or of its items, if there are few, unless its own tag lists them.
 func addValues(property *huma.Schema, field reflect.StructField, enums []Enum) {
 	t := field.Type
 	for property != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {

@@ -19,7 +19,7 @@ func NewStreamWriter(w http.ResponseWriter) *StreamWriter {
 	return &StreamWriter{to: w, connection: http.NewResponseController(w)}
 }
 
-// Err returns the first failure; nil means that there was none so far. After a failure the client is considered
+// Err returns the first failure; nil means that there has been none so far. After a failure, the client is considered
 // gone.
 func (s *StreamWriter) Err() error { return s.err }
 
@@ -54,7 +54,7 @@ func (s *StreamWriter) marshal(value any) []byte {
 	return text
 }
 
-// Flush sends what was written.
+// Flush sends everything written so far.
 func (s *StreamWriter) Flush() {
 	if s.err == nil {
 		s.err = s.connection.Flush()

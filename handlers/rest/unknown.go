@@ -70,7 +70,7 @@ func unknownParameter(ctx huma.Context) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if strings.HasPrefix(name, request.ColumnPrefix) && slices.Contains(known, ColumnsParameter) {
-			continue // the task knows which there are
+			continue // the task knows which columns exist
 		}
 		if !slices.Contains(known, name) && !slices.Contains(everywhere, name) {
 			return request.UnknownParameterFault(name, append(known, everywhere...))

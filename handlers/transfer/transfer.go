@@ -37,7 +37,7 @@ type handler struct{ Config }
 // maxArchive is the maximum size of an archive in bytes.
 const maxArchive = 1 << 30
 
-// RegisterPages adds the route of the form in the list.
+// RegisterPages adds the route of the import form on the list of tasks.
 func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
 	group.POST(paths.Import, func(c echo.Context) error {
@@ -171,7 +171,7 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return id, err
 }
 
-// read imports an archive, if the project's quota has room for it.
+// read imports an archive, unless the project's quotas are exhausted.
 func (h *handler) read(ctx context.Context, file io.ReaderAt, size int64) (uuid.UUID, error) {
 	quotas, projectID, taken := people.NewQuotas(h.Archiver.Store), request.From(ctx).Scope.Home(), int64(0)
 	id, err := h.Archiver.Read(ctx, projectID, request.From(ctx).Actor, file, size, func(bytes int64) error {

@@ -19,8 +19,8 @@ import (
 	"wending/views/ui"
 )
 
-// carryBetween returns the later task that the path names, with its variant, and the earlier one that a form or a query
-// names.
+// carryBetween returns the later task that the path names, with its variant, and the earlier task, with its variant,
+// that a form or a query names.
 func (p *Pages) carryBetween(c echo.Context, from, variant string) (f summary.CarryOver, err error) {
 	if f.A, err = p.comparedTask(c, from); err != nil {
 		return f, err
@@ -52,7 +52,7 @@ func (p *Pages) listCarriable(c echo.Context) error {
 	return p.renderCarry(c, f, http.StatusOK)
 }
 
-// carriable finds the verdicts that the later task can take over.
+// carriable finds the verdicts that can be carried over to the later task.
 func (p *Pages) carriable(c echo.Context, f *summary.CarryOver) (compared reading.Compared, err error) {
 	ctx := c.Request().Context()
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
@@ -112,7 +112,7 @@ func (p *Pages) renderCarry(c echo.Context, f summary.CarryOver, status int) err
 	return pages.Render(c, status, summary.CarryPage(frame, f))
 }
 
-// carryReviews takes over the verdicts on the questions that are ticked, if they still hold.
+// carryReviews carries over the verdicts on the ticked questions, if they can still be carried.
 func (p *Pages) carryReviews(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {

@@ -115,10 +115,10 @@ func (p *Pages) chooseCompared(c echo.Context, a summary.ComparedSide) error {
 }
 
 const (
-	// comparingTime limits how long the answers of two tasks are compared for a page: the remaining ones are compared
-	// for the next page.
+	// comparingTime limits how long the answers of two tasks are compared for one page; the remaining ones are
+	// compared for the next page.
 	comparingTime = 1500 * time.Millisecond
-	// documentTime is the same for a document, carryTime for verdicts that are taken over.
+	// documentTime is the limit for a document, carryTime the limit for carrying verdicts over.
 	documentTime = time.Minute
 	carryTime    = 20 * time.Second
 	// pairsAtOnce is how many questions of a document are read at once.
@@ -181,7 +181,7 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 	return p.renderCompared(c, shown, leave)
 }
 
-// confirmChanges asks the questions of a comparison that changed again, to find out which changes hold.
+// confirmChanges repeats the changed questions of a comparison, to find out which changes hold.
 func (p *Pages) confirmChanges(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
@@ -209,14 +209,14 @@ func (p *Pages) confirmChanges(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Comparison, query)+"#changed")
 }
 
-// offer reads what a reader can do with a comparison: take verdicts over, confirm changes, and compare by columns.
+// offer reads what a reader can do with a comparison: carry verdicts over, confirm changes, and compare by columns.
 func (p *Pages) offer(ctx context.Context, shown *summary.Comparison, compared reading.Compared) error {
 	carriable, err := p.reader.Carriable(ctx, shown.A.Side(), shown.B.Side(), compared)
 	if err != nil {
 		return err
 	}
 	shown.Carriable = len(carriable.Pairs)
-	// A lost key keeps the tasks from being asked at all.
+	// If a key is lost, the tasks cannot be run at all.
 	shown.Asks, err = p.Tasks.SidesToAsk(shown.A.Task, shown.A.Variant, shown.B.Task, shown.B.Variant)
 	if err != nil && !errors.Is(err, secret.ErrKey) {
 		return err
@@ -224,8 +224,8 @@ func (p *Pages) offer(ctx context.Context, shown *summary.Comparison, compared r
 	return p.compareBy(ctx, shown)
 }
 
-// compareBy reads the columns that the second task's questions can be grouped by, and compares the tasks by the one
-// that is named.
+// compareBy reads the columns by which the second task's questions can be grouped, and compares the tasks by the one
+// that the query names.
 func (p *Pages) compareBy(ctx context.Context, shown *summary.Comparison) (err error) {
 	if shown.Columns, err = p.report.Columns(ctx, shown.B.Task); err != nil {
 		return err
@@ -246,8 +246,7 @@ func (p *Pages) renderCompared(c echo.Context, shown summary.Comparison, leave f
 	}, leave)
 }
 
-// showPair shows one question of a comparison: as a page, or only the answers or the fold that a page requests when a
-// reader opens them.
+// showPair shows one question of a comparison: as a page or, when a reader opens them, only its answers or its fold.
 func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared reading.Compared, text string,
 	leave func()) error {
 	number, err := strconv.Atoi(text)
@@ -270,7 +269,7 @@ func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared read
 	return pages.Render(c, http.StatusOK, pair.Laid.Fold(from))
 }
 
-// printComparison shows a comparison as one document, for paper.
+// printComparison shows a comparison as one document, for printing.
 func (p *Pages) printComparison(c echo.Context) error {
 	ctx := c.Request().Context()
 	shown, err := p.bothSides(c)

@@ -24,7 +24,8 @@ import (
 // tasksDrawn is how many tasks the plots of a history show.
 const tasksDrawn = 60
 
-// showHistory shows all tasks on the dataset or file that the address names, or of the agent, model or address.
+// showHistory shows all tasks on the dataset or file that the address names, or all tasks of the agent, model or
+// address.
 func (p *Pages) showHistory(c echo.Context) error {
 	ctx := c.Request().Context()
 	history, filter, err := p.subjectOf(ctx, c.QueryParams())
@@ -61,7 +62,7 @@ func (p *Pages) showHistory(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.HistoryPage(frame, history))
 }
 
-// subjectOf returns what a history is about, and the filter for its tasks.
+// subjectOf returns the subject of a history, and the filter for its tasks.
 func (p *Pages) subjectOf(ctx context.Context,
 	query url.Values) (history taskpages.History, filter tasklist.Filter, err error) {
 	saves, scope := p.Library.Entries, request.ScopeOf(ctx)

@@ -89,7 +89,7 @@ func (p *Pages) showReport(c echo.Context) error {
 		})
 }
 
-// renderReport renders a page with answers; leave releases the request's place once the page is made.
+// renderReport renders a page with answers; leave releases the request's place once the page is complete.
 func (p *Pages) renderReport(c echo.Context, title string, leave func(), page func(ui.Frame) templ.Component) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"},
@@ -102,7 +102,7 @@ func (p *Pages) renderReport(c echo.Context, title string, leave func(), page fu
 // onlyDiffering requests a document with only the questions that differ or failed.
 const onlyDiffering = "differing"
 
-// printReport shows a task's report as one document, for paper.
+// printReport shows a task's report as one document, for printing.
 func (p *Pages) printReport(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -273,7 +273,7 @@ func (p *Pages) viewsOf(c echo.Context, path string, query results.Query) (ui.Vi
 	return pages.Views(c, p.people, people.QuestionViews, path, query.Values())
 }
 
-// sliced returns the items of a task that the slice of a query asks for; nil if it does not ask.
+// sliced returns the items of a task that the slice of a query selects; nil if the query has no slice.
 func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (map[int64]bool, error) {
 	slicing, err := request.Slicing(query.Slice, task)
 	if err != nil || len(query.Slice) == 0 {
@@ -289,7 +289,7 @@ func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (
 	return p.report.Matching(ctx, task.ID, filter)
 }
 
-// viewOfPage returns the view of the page that requests one of its cards; empty if the request does not name it.
+// viewOfPage returns the view of the page that requests one of its cards; empty if the request names none.
 func viewOfPage(c echo.Context) string {
 	if view := c.Request().Header.Get(results.ViewHeader); slices.Contains(results.Views, view) {
 		return view
@@ -297,7 +297,7 @@ func viewOfPage(c echo.Context) string {
 	return ""
 }
 
-// choiceOf returns the choice in the request, which is then kept in the browser, or the kept choice.
+// choiceOf returns the choice in the request, which is then remembered in the browser, or else the remembered choice.
 func choiceOf(c echo.Context, name string, choices []string, otherwise string) (string, error) {
 	if asked := c.QueryParam(name); asked != "" {
 		if !slices.Contains(choices, asked) {
@@ -359,10 +359,10 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return p.followRetry(c, task, item.ID)
 	}
 	query := url.Values{}
-	if !task.HasResults { // those that are done can be read
+	if !task.HasResults { // questions that are done can be read
 		return p.findPartial(c, task, item, number)
 	}
-	if task.TotalItems > pages.DefaultSize { // the position of a number is known only in their order
+	if task.TotalItems > pages.DefaultSize { // the position follows from the number only in the order of numbers
 		query.Set("sort", results.SortNumber)
 	}
 	if page := (number-1)/pages.DefaultSize + 1; page > 1 {
@@ -457,7 +457,7 @@ func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant in
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
-// openSent shows the request that each variant got for a question, for the first of its runs that took place.
+// openSent shows the request that each variant received for a question, for the first of its runs that took place.
 func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	ctx := c.Request().Context()
 	runs, err := p.report.CurrentRuns(ctx, []int64{item}, 0)
@@ -507,7 +507,8 @@ func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string)
 	return pages.Render(c, http.StatusOK, r.Aligned(card).Fold(unit))
 }
 
-// followRetry shows how far a question's retry is. Once the retry has ended, the response replaces the whole card.
+// followRetry shows the progress of a question's retry. Once the retry has ended, the response replaces the whole
+// card.
 func (p *Pages) followRetry(c echo.Context, task db.Task, item int64) error {
 	r, card, err := p.readCard(c, task, item)
 	if err != nil {

@@ -34,8 +34,8 @@ func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
 	return task, err
 }
 
-// nextReview redirects to the next question that waits for the reader's verdict. Questions with most at stake come
-// first; after a question that was judged or skipped, the ones after it follow. If none waits, it redirects to the
+// nextReview redirects to the next question that waits for the reader's verdict: the one with the most at stake or,
+// after a question that was judged or skipped, the next one in the queue. If none is left, it redirects to the
 // summary.
 func (p *Pages) nextReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
@@ -104,7 +104,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 		return err
 	}
 	if task.TotalVariants == 1 {
-		j.View = cmp.Or(j.View, results.Merged) // short answers, too, because differences come first
+		j.View = cmp.Or(j.View, results.Merged) // also for short answers, because differences come first
 	}
 	j.Settle(cards)
 	if j.Reasons, err = p.reviews.ReasonsOf(ctx, task.ID); err != nil {
@@ -252,7 +252,8 @@ func (p *Pages) listVersions(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.History(versions))
 }
 
-// showReview shows the progress of a task's review. Addresses of older versions lead through it to the next question.
+// showReview shows the progress of a task's review. Addresses of older versions use it to redirect to the next
+// question.
 func (p *Pages) showReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -353,7 +354,7 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
-// showPresence reports to a task's pages how far its review is, and that others have given verdicts.
+// showPresence notifies a task's pages of the progress of its review, and of other reviewers' new verdicts.
 func (p *Pages) showPresence(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)

@@ -21,7 +21,7 @@ import (
 type StorageConfig struct {
 	Store *db.Store
 	Files *blob.Disk
-	// HistoryDays is how long replaced runs, UploadDays how long files are kept; 0 means forever.
+	// HistoryDays is how many days replaced runs are kept, UploadDays how many days files are kept; 0 means forever.
 	HistoryDays, UploadDays int
 	Version                 string
 }
@@ -29,11 +29,11 @@ type StorageConfig struct {
 type storagePage struct {
 	StorageConfig
 	mu sync.Mutex
-	// measured is the last measurement, which is shown for a while, because measuring reads every run.
+	// measured is the last measurement, which is reused for a while, because measuring reads every run.
 	measured system.Storage
 }
 
-// storageIsFresh is how long a measurement is shown.
+// storageIsFresh is how long a measurement is reused.
 const storageIsFresh = time.Minute
 
 // How many tables and tasks are listed.

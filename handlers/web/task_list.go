@@ -101,7 +101,7 @@ const columnsCookie = "task_columns"
 // foldOlder is the value of older that lists only the newest task on each set of questions.
 const foldOlder = "fold"
 
-// arrange reads group, older and columns. Columns that the address does not name are those that were chosen last.
+// arrange reads group, older and columns. If the address names no columns, the last chosen ones are used.
 func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
 	switch by := tasklist.Shelving(c.QueryParam("group")); {
 	case by == "":
@@ -127,7 +127,7 @@ func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
 		query.Set("columns", taskpages.ColumnNames(list.Columns))
 		return nil
 	}
-	// a column of an older version is left out
+	// columns from an older version are left out
 	list.Columns, _ = taskpages.ReadColumns(request.Kept(c.Request(), columnsCookie))
 	return nil
 }
@@ -200,7 +200,8 @@ func (p *Pages) listTasks(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.ListPage(frame, list))
 }
 
-// taskRows renders the rows of the list, for a page that shows an older version of them; 204 if they are unchanged.
+// taskRows renders the rows of the list, for a page that shows an older version of them; the response is 204 if they
+// are unchanged.
 func (p *Pages) taskRows(c echo.Context) error {
 	list, err := p.readList(c)
 	if err != nil {

@@ -89,8 +89,8 @@ func (p *Pages) liveTask(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.LivePart(p.overviewFrame(c, task), live))
 }
 
-// readLive reads the current state for a task's page, whose board shows the levels of a variant; 0 means none of
-// several.
+// readLive reads the current state for a task's page. variant is the one whose levels the board shows; 0 means none,
+// if there are several.
 func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live taskpages.Live, err error) {
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)
@@ -123,7 +123,7 @@ func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live t
 }
 
 // board reads the state of every question, and the level of those that are assessed: in a task with several variants,
-// of the chosen one.
+// the level of the chosen one.
 func (p *Pages) board(ctx context.Context, task db.Task, variant int) (taskpages.Board, error) {
 	states, err := p.monitor.Board(ctx, task)
 	if err != nil {
@@ -322,7 +322,7 @@ func (p *Pages) retryTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the report continues from where it was
+	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the report stays where it was
 		items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{QuestionID: scope.QuestionID},
 			db.Page{Number: 1, Size: 1})
 		if err != nil || len(items) == 0 {

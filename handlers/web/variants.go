@@ -146,8 +146,8 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQues
 	return questions, nil
 }
 
-// spread returns the difference between the highest and lowest agreement of a question's variants; −1 if fewer
-// than two are known.
+// spread returns the difference between the highest and lowest agreement of a question's variants; −1 if fewer than
+// two agreements are known.
 func spread(matrix [][]measure.ComparedQuestion, place int) float64 {
 	var known []float64
 	for _, questions := range matrix {

@@ -40,7 +40,7 @@ type Client struct {
 	apiKey string
 }
 
-// NewClient returns a client that only connects to addresses that allowed allows. apiKey, if it is not empty, is
+// NewClient returns a client that only connects to addresses permitted by allowed. apiKey, if it is not empty, is
 // sent as a bearer token to agents that the guard's allowlist names.
 func NewClient(allowed *guard.Guard, apiKey string) *Client {
 	return &Client{guard: allowed, apiKey: apiKey, http: allowed.Client(64, func(transport *http.Transport) {
@@ -105,7 +105,7 @@ func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
 	}
 }
 
-// watch returns the function that passes an answer to the request's sink while it arrives; nil if there is no sink.
+// watch returns the function that passes an answer to the request's sink as it arrives; nil if there is no sink.
 func (c *Client) watch(q protocol.Request) *observe.Watcher {
 	if q.Events == nil {
 		return nil
@@ -143,7 +143,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 	if err != nil {
 		return protocol.Failure(protocol.CodeNetwork, "The agent's URL cannot be used")
 	}
-	request.GetBody = nil // otherwise net/http would send the body again on another connection, without a rate-limit slot
+	request.GetBody = nil // otherwise net/http might resend the body, without a rate-limit slot
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "wending")
 	request.Header.Set("Accept", "application/json")
@@ -207,8 +207,8 @@ func connectionFailure(err error) protocol.Answer {
 	return protocol.Failure(protocol.CodeNetwork, networkReason(err))
 }
 
-// networkReason describes a connection failure. It leaves out resolved addresses, name servers and anything that
-// another server than the agent may have sent, because all of these may belong to an internal network.
+// networkReason describes a connection failure. It leaves out resolved addresses, name servers and anything that a
+// server other than the agent may have sent, because they may belong to an internal network.
 func networkReason(err error) string {
 	var (
 		lookup   *net.DNSError
@@ -240,7 +240,7 @@ func networkReason(err error) string {
 	case strings.Contains(err.Error(), "malformed"):
 		return "The response is not HTTP"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "readLoopPeekFail"):
-		return "The agent closed the connection" // net/http reports the last for bytes that arrive before the request is sent
+		return "The agent closed the connection" // net/http reports this for bytes sent too early
 	case errors.As(err, &broken):
 		return "The connection failed"
 	}
@@ -250,7 +250,7 @@ func networkReason(err error) string {
 	return protocol.Excerpt([]byte(err.Error()))
 }
 
-// lingerTime is how long data after an answer's end is read: the connection can then be reused, and some servers
+// lingerTime is how long reading continues after an answer's end: the connection can then be reused, and some servers
 // send usage only at that point.
 const lingerTime = 250 * time.Millisecond
 

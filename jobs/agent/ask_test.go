@@ -115,7 +115,7 @@ func TestMessagesNameNoInnerAddress(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = connection.Read(make([]byte, 1)) // bytes before the request are a fault of the connection
+			_, _ = connection.Read(make([]byte, 1)) // bytes before the request are the connection's fault
 			_, _ = io.WriteString(connection, "SSH-2.0-OpenSSH_9.2p1 inner-host\r\n")
 			_ = connection.Close()
 		}

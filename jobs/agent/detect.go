@@ -13,10 +13,9 @@ import (
 const maxDetect = 5
 
 // Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an
-// answer. Detect returns that protocol with the answer. If none does but a server answered, Detect returns the
+// answer. Detect returns that protocol with the answer. If none does although a server answered, Detect returns the
 // protocol that the address suggests, with its failure; the name is empty if the address suggests none. Before each
-// call but the first, including a call repeated without streaming, Detect waits for mayGoOn, which may end the
-// search.
+// call but the first, including calls repeated without streaming, Detect waits for mayGoOn, which may end the search.
 func (c *Client) Detect(ctx context.Context, q protocol.Request,
 	mayGoOn func() bool) (name string, answer protocol.Answer) {
 	queue := suggestedBy(q.URL)
@@ -54,7 +53,7 @@ func (c *Client) Detect(ctx context.Context, q protocol.Request,
 	return name, answer
 }
 
-// suggestedBy returns the protocols whose usual addresses resemble this one, the most likely first.
+// suggestedBy returns the protocols whose usual addresses resemble this one, most likely first.
 func suggestedBy(address string) (names []string) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Each status other than success becomes an error code of its own, with the agent's message if there is one.
+// Each status other than success has its own error code, with the agent's message if there is one.
 func TestEveryOtherStatusIsAFailure(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -72,7 +72,7 @@ func TestRetryAfterIsSecondsOrADate(t *testing.T) {
 	require.Equal(t, "0.5s", formatSeconds(500*time.Millisecond))
 }
 
-// A task may have up to the maximum number and size of headers, and no more.
+// A task may have headers up to the maximum number and size, and no more.
 func TestHeadersHaveLimits(t *testing.T) {
 	t.Parallel()
 	many := func(n int) string {

@@ -68,7 +68,7 @@ func TestTheEventsOfEveryRecordingAmountToItsAnswer(t *testing.T) {
 	require.Greater(t, tested, 110)
 }
 
-// The events of the recordings besides their text, in the common vocabulary, one per line.
+// The events of the recordings apart from their text, in the common vocabulary, one per line.
 func TestWhatRecordingsReportOnTheWay(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

@@ -22,7 +22,7 @@ const (
 	// maxStatus is how many bytes of an accepted job's status are read: the status may hold the result.
 	maxStatus = 2*protocol.MaxText + 64<<10
 	// leastInterval is the minimum time between two polls of a job's status, statusTimeout the maximum duration of
-	// one.
+	// one poll.
 	leastInterval = time.Second
 	statusTimeout = time.Minute
 	cancelTimeout = 5 * time.Second
@@ -86,7 +86,7 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// absolute resolves an address relative to another; it returns "" if the result is not an address.
+// absolute resolves an address relative to another; it returns "" if the result is not a valid address.
 func absolute(base, address string) string {
 	from, err := url.Parse(base)
 	if err != nil || address == "" {
@@ -99,8 +99,8 @@ func absolute(base, address string) string {
 	return to.String()
 }
 
-// await polls an accepted job until it is done, has failed, or the time is up. If a poll fails, the job has not
-// failed.
+// await polls an accepted job until it is done, has failed, or the time is up. A failed poll does not mean that the
+// job has failed.
 func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job,
 	watcher *observe.Watcher) protocol.Answer {
 	interval := max(time.Duration(q.Poll.IntervalSeconds)*time.Second, leastInterval)

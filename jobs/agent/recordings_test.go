@@ -81,8 +81,8 @@ func requireError(t *testing.T, want string, recording agenttest.Recording, answ
 	}
 }
 
-// protocolOf returns the protocol of a recording: its label in the index may be more precise, and ends with the way
-// the question was asked.
+// protocolOf returns the protocol of a recording: its label in the index may be more specific, and ends with the way
+// in which the question was sent.
 func protocolOf(recording agenttest.Recording) (name string, isStream bool) {
 	label, isWhole := strings.CutSuffix(recording.Protocol, "-nonstream")
 	for prefix, protocol := range map[string]string{
@@ -150,7 +150,7 @@ func TestRecordingsOfEveryProtocolAreReadAsTheIndexSays(t *testing.T) {
 	require.Len(t, tested, len(protocol.All)-1, "%v", tested)
 }
 
-// An answer in another protocol than the target's is a failure whose message names the protocol that it resembles.
+// An answer in a protocol other than the target's is a failure whose message names the protocol that it resembles.
 func TestAnAnswerInAnotherProtocolIsAFailureThatNamesIt(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

@@ -102,7 +102,7 @@ func TestTheRequestOfA2A(t *testing.T) {
 	}
 }
 
-// Every protocol has a place for all texts of a prompt: none is lost.
+// Every protocol transmits all texts of a prompt: none is lost.
 func TestThePromptReachesTheAgentInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	system, background := "SYSTEM TEXT", "BACKGROUND TEXT"
@@ -162,8 +162,8 @@ func TestAKeyGoesWhereTheProtocolHasIt(t *testing.T) {
 	require.Equal(t, "https://a.example/v1/chat/completions", openai.ModelURL("https://a.example/v1/"))
 }
 
-// The second turn of a conversation in each protocol: with the history, or with the agent's id of the conversation,
-// and always as the same user.
+// The second turn of a conversation in each protocol: with the history or the agent's id for the conversation, and
+// always as the same user.
 func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
 	t.Parallel()
 	system := "SYSTEM"
@@ -219,7 +219,7 @@ func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
 	}
 }
 
-// If an agent keeps the conversation, its answer contains the conversation's id; there is a recorded answer of each
+// If an agent keeps the conversation, its answer contains the conversation's id; there is a recorded answer for each
 // such protocol.
 func TestAnswersTellTheirConversation(t *testing.T) {
 	t.Parallel()

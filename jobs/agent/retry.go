@@ -15,7 +15,7 @@ const (
 	RetryServerError = "5xx"
 )
 
-// RetryKinds lists all of them: saved targets retry all of them by default.
+// RetryKinds lists all kinds of failures, which saved targets retry by default.
 var RetryKinds = []string{RetryTimeout, RetryNetwork, RetryTooMany, RetryServerError}
 
 // RetryTyped lists the kinds that are retried for a typed address.

@@ -15,8 +15,8 @@ var refusals = []int{
 	http.StatusUnprocessableEntity, http.StatusNotImplemented,
 }
 
-// Matches the text of a refusal to stream: one sentence mentions streaming and denies it. Names that merely contain
-// the word, such as upstream and stream_options, do not count.
+// These match the text of a refusal to stream: a sentence that mentions streaming and denies it. Names that merely
+// contain the word, such as upstream and stream_options, do not count.
 var (
 	namesStreaming  = regexp.MustCompile(`(?i)\b(stream|streams|streaming|streamed|event-stream|sse)\b|流式`)
 	refusesToStream = regexp.MustCompile(`(?i)` +
@@ -43,8 +43,8 @@ func isStreamRefused(answer protocol.Answer) bool {
 		refusesToStream.MatchString(answer.ErrorMessage)
 }
 
-// AskEither makes a call, and repeats it without streaming if the agent answers that it does not stream. Before
-// that second call it waits for mayGoOn, which may prevent it.
+// AskEither makes a call, and repeats it without streaming if the agent reports that it does not stream. Before that
+// second call it waits for mayGoOn, which may prevent it.
 func (c *Client) AskEither(ctx context.Context, q protocol.Request, mayGoOn func() bool) protocol.Answer {
 	answer := c.Ask(ctx, q)
 	if answer.RefusesStream && mayGoOn() {

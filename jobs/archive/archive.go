@@ -124,12 +124,13 @@ type item struct {
 	Series         *string     `json:"series"`
 	Turn           *int        `json:"turn"`
 	Variables      list[value] `json:"variables"`
-	// PlannedRuns are the numbers of its runs by variant; absent if none has more than the task's runs_per_item.
+	// PlannedRuns are the question's numbers of runs by variant; absent if none has more than the task's
+	// runs_per_item.
 	PlannedRuns list[plannedRuns] `json:"planned_runs,omitempty"`
 	Meaning     *grouped          `json:"meaning,omitempty"`
 }
 
-// grouped is what a model said about which answers to a question say the same.
+// grouped is a model's grouping of the answers to a question by meaning.
 type grouped struct {
 	Answers   list[groupedAnswer] `json:"answers"`
 	Notes     list[groupNote]     `json:"notes"`
@@ -143,10 +144,10 @@ type groupedAnswer struct {
 	IsUnsure bool   `json:"is_unsure"`
 }
 
-// Texts that are members of lists.
+// Texts of limited length, as members of lists.
 type (
 	variable string
-	// plannedRuns is a number of runs.
+	// plannedRuns is the number of runs planned for one variant.
 	plannedRuns int
 	retryKind   string
 	value       string
@@ -287,7 +288,7 @@ func groupedOf(said meaning.Grouping) *grouped {
 	return line
 }
 
-// plannedOf returns the numbers of an item's runs by variant; nil if none has more than the task's runs_per_item.
+// plannedOf returns an item's numbers of runs by variant; nil if none has more than the task's runs_per_item.
 func plannedOf(task db.Task, planned db.Planned, itemID int64) (runs list[plannedRuns]) {
 	hasMore := false
 	for _, variant := range task.Variants {
@@ -316,12 +317,12 @@ type produced struct {
 	Error *string `json:"error,omitempty"`
 }
 
-// writeAssets writes the files that agents produced in the current runs, storing equal content only once, and a
-// list of them. A copy that has vanished is listed without its file.
+// writeAssets writes the files that agents produced in the current runs, storing equal content only once, and a list
+// of these files. A copy that has vanished is listed without its file.
 func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Writer, now time.Time) error {
 	const atOnce = 200
 	var list []produced
-	names := map[string]string{} // the copies that are written, by key
+	names := map[string]string{} // maps the keys of the copies written so far to their names
 	for page := 1; ; page++ {
 		found, total, err := journal.NewAssets(a.Store).List(ctx, task.ID, journal.AssetFilter{},
 			db.Page{Number: page, Size: atOnce})

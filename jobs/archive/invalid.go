@@ -116,7 +116,7 @@ func (c *checker) require(is bool, member, want string, arguments ...any) {
 	c.wrong = valueError(member, want, arguments...)
 }
 
-// accept records the fault in a member that is a field of tasks; a nil err means that there is none.
+// accept records the fault of a member that is a field of tasks; a nil err means that there is none.
 func (c *checker) accept(member string, wrong *tasks.InvalidError) {
 	switch {
 	case wrong == nil:
@@ -303,8 +303,8 @@ type object struct {
 	expectName bool
 }
 
-// checkNames returns an *Error if an object of a valid JSON text has a duplicate name, of which the decoder
-// would use the last, or a name that differs from a known one only in case, which the decoder would accept.
+// checkNames returns an *Error if an object of a valid JSON text has a duplicate name, where the decoder would use
+// the last one, or a name that differs from a known one only in case, which the decoder would accept.
 func checkNames(text []byte) error {
 	within := []object{{isList: true}}
 	for n := 0; n < len(text); n++ {

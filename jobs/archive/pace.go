@@ -2,5 +2,5 @@
 
 package archive
 
-// pace is the factor by which this build increases the CPU time of reading.
+// pace is the factor by which this build slows down reading, in CPU time.
 const pace = 1

@@ -2,6 +2,6 @@
 
 package archive
 
-// pace is the factor by which this build increases the CPU time of reading: the race detector checks every access
-// to memory.
+// pace is the factor by which this build slows down reading, in CPU time: the race detector checks every memory
+// access.
 const pace = 10

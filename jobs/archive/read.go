@@ -45,9 +45,9 @@ const (
 	maxAnswer = protocol.MaxText + 1000
 )
 
-// Read stores the task of an archive in a project, under a new id, which it returns. The task gets its results but
-// no secrets, and no channel is notified. Before storing it, Read calls admit, which decides whether the project
-// may store that many bytes. A fault in the archive is an *Error.
+// Read stores the task of an archive in a project, under a new id, which it returns. The task gets its results but no
+// secrets, and no channel is notified. Before storing it, Read calls admit, which decides whether the project may
+// store the given number of bytes. A fault in the archive is an *Error.
 func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, file io.ReaderAt, size int64,
 	admit func(bytes int64) error) (uuid.UUID, error) {
 	runtime.LockOSThread() // the thread whose CPU time is counted
@@ -184,7 +184,7 @@ func (h header) addTargets(c *checker, task *db.Task) {
 	c.require(h.MeaningTarget == nil || isJudge(task.Judges, *h.MeaningTarget), "meaning_target", wantKnown)
 }
 
-// isJudge reports whether a number is that of a judge.
+// isJudge reports whether a number is the number of a judge.
 func isJudge(judges []db.Target, number int) bool {
 	return slices.ContainsFunc(judges, func(judge db.Target) bool { return judge.Number == number })
 }
@@ -372,7 +372,7 @@ func (i *item) check(h header, seen map[string]bool) error {
 	return c.err()
 }
 
-// check checks what a model said about a question's answers; nil is valid.
+// check checks a model's grouping of a question's answers; nil is valid.
 func (g *grouped) check(c *checker) {
 	if g == nil {
 		return
@@ -392,7 +392,7 @@ func (g *grouped) check(c *checker) {
 // keyBytes is the length of an answer's key.
 const keyBytes = 16
 
-// stored returns what a model said in the form that the store takes.
+// stored returns the grouping in the form that the store expects.
 func (g *grouped) stored() *meaning.Grouping {
 	if g == nil {
 		return nil
@@ -432,8 +432,8 @@ func (i *item) stored() db.NewItem {
 // runs reads the runs of a task.
 type runs struct {
 	*lines
-	// places maps the ids of the task's questions to their indexes; isThere marks the runs already read, by
-	// question, variant and repeat.
+	// places maps the ids of the task's questions to their indexes; isThere marks the runs already read, by question,
+	// variant and run index.
 	places     map[string]int
 	isThere    []bool
 	task       db.NewTask
@@ -469,7 +469,7 @@ func (r *runs) next() (*upkeep.ArchivedRun, int, error) {
 	return one.stored(), len(text), r.at(c.err())
 }
 
-// checkPlace checks the question, variant and repeat to which a run belongs.
+// checkPlace checks the question, variant and run index to which a run belongs.
 func (r *runs) checkPlace(c *checker, one runLine) {
 	place, isKnown := r.places[one.QuestionID]
 	c.require(isKnown, "question_id", wantKnown)

@@ -22,13 +22,13 @@ const (
 	maxDirectory = 8 << 20
 	maxManifest  = 64 << 10
 	maxHeader    = 32 << 20
-	// maxItems and maxRuns limit the total size of questions and of runs, maxItem and maxRun the size of one line:
-	// an answer and its reasoning may have 8 MiB each.
+	// maxItems and maxRuns limit the total size of questions and of runs, maxItem and maxRun the size of one line: an
+	// answer and its reasoning may be 8 MiB long each.
 	maxItems = 128 << 20
 	maxRuns  = 2 << 30
 	maxItem  = 16 << 20
 	maxRun   = 24 << 20
-	// maxTime is how much CPU time reading may take; for every bytesPerSecond bytes another second is allowed.
+	// maxTime is how much CPU time reading may take; for every bytesPerSecond bytes, another second is allowed.
 	maxTime        = pace * 2 * time.Second
 	bytesPerSecond = 16 << 20 / pace
 )
@@ -47,11 +47,11 @@ func newReader(ctx context.Context, file io.ReaderAt, size int64) (*reader, erro
 	if err != nil {
 		return nil, &Error{Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
 	}
-	directory.left = math.MaxInt64 // bytes read from here on are counted after unpacking
+	directory.left = math.MaxInt64 // from here on, bytes are counted after unpacking
 	return &reader{ctx: ctx, files: files, began: dataset.ProcessorTime()}, nil
 }
 
-// boundedReader fails once more bytes have been read than are left.
+// boundedReader fails when more bytes are read than are left.
 type boundedReader struct {
 	io.ReaderAt
 	left int64
@@ -166,8 +166,7 @@ func lineOf(content []byte, member string) int {
 	return 1 + bytes.Count(content[:at], []byte("\n"))
 }
 
-// isAt moves a decoder within an object or a list to the value of a step of the path, and reports whether it
-// exists.
+// isAt moves a decoder within an object or a list to the value at a step of the path, and reports whether it exists.
 func isAt(decoder *json.Decoder, opening json.Token, step string) bool {
 	for place := 1; decoder.More(); place++ {
 		name := strconv.Itoa(place)

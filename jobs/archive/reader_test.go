@@ -104,7 +104,7 @@ func TestNamesAreThereOnceAndAsTheyAre(t *testing.T) {
 	require.Error(t, decode([]byte(`{"QUESTION": "x"}`), &one))
 }
 
-// The last valid moment is the end of the year 9999 in Beijing time.
+// The last valid time is the end of the year 9999 in Beijing time.
 func TestMomentsOfFourDigits(t *testing.T) {
 	t.Parallel()
 	for text, isWrong := range map[string]bool{

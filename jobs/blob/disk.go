@@ -49,7 +49,7 @@ func (d *Disk) Put(_ context.Context, key string, content io.Reader, size int64)
 	defer func() {
 		if err != nil {
 			_ = os.Remove(file.Name())
-			_ = os.Remove(filepath.Dir(path)) // only succeeds if the folder is empty
+			_ = os.Remove(filepath.Dir(path)) // this succeeds only if the folder is empty
 		}
 	}()
 	written, err := io.Copy(file, content)
@@ -122,7 +122,7 @@ func renameNew(source, target string) error {
 	return os.Remove(source)
 }
 
-// Sweep removes unfinished files older than age, which crashes left behind.
+// Sweep removes unfinished files that are older than age; crashes leave them behind.
 func (d *Disk) Sweep(ctx context.Context, age time.Duration) error {
 	unfinished, err := d.List(ctx, writing)
 	if err != nil {
@@ -188,12 +188,12 @@ func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Usage is the disk usage of files; Folders has the bytes of each top-level folder.
+// Usage is the disk usage of files; Folders holds the bytes used by each top-level folder.
 type Usage struct {
 	Files   int
 	Bytes   int64
 	Folders map[string]int64
-	// Free is how many bytes are left for this account.
+	// Free is the number of bytes still available to this account.
 	Free uint64
 }
 

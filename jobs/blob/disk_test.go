@@ -68,7 +68,7 @@ func TestAFailedPutLeavesNothing(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-// Files and folders can be given other keys, but never replace anything.
+// Files and folders can be given new keys, but never replace anything.
 func TestMovingReplacesNothing(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

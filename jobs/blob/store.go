@@ -1,5 +1,5 @@
-// Package blob stores files under keys – paths with slashes –: the datasets of tasks, uploads that wait for their form,
-// and what agents produce.
+// Package blob stores files under keys, which are paths with slashes: the datasets of tasks, uploads that wait for
+// their form, and the files that agents produce.
 package blob
 
 import (

@@ -84,8 +84,8 @@ func TestStoresKeepFilesInTheSameWay(t *testing.T) {
 	}
 }
 
-// A service that vanishes in the middle of an upload leaves no file, and the next attempt stores it. A browser that
-// opens a file in the bucket itself gets its media type, unless it might run the file.
+// A service that vanishes in the middle of an upload leaves no file behind, and the next attempt succeeds. A browser
+// that opens a file directly in the bucket gets its media type, unless it might execute the file.
 func TestABucketKnowsWhatItsFilesAre(t *testing.T) {
 	t.Parallel()
 	endpoint := blobtest.Start(t)

@@ -170,7 +170,7 @@ func (c *Collector) mark(ctx context.Context) bool {
 	case err == nil && !isOurs:
 		c.Log.InfoContext(ctx, "BLOB_URL is not this installation's file store; this process copies no files",
 			"is_owner", c.IsOwner)
-		select { // the processes that mark it may not have started yet
+		select { // the process that marks the store may not have started yet
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):
 		}
@@ -195,7 +195,7 @@ const orphanAge = time.Hour
 func (s Sweeper) Sweep(ctx context.Context) error {
 	isOurs, err := markStore(ctx, s.Store, s.Files, false)
 	if err != nil || !isOurs {
-		return err // in another store everything would seem to be lost
+		return err // in another installation's store, all files would seem to be lost
 	}
 	assets := journal.NewAssets(s.Store)
 	if err := assets.PruneOld(ctx, s.Keep); err != nil {
@@ -235,7 +235,7 @@ func (s Sweeper) Sweep(ctx context.Context) error {
 func (s Sweeper) removeOrphans(ctx context.Context, assets journal.Assets, orphans []string) error {
 	for _, key := range orphans {
 		id, _ := taskOf(key)
-		keys, err := assets.Keys(ctx, id) // checked again, because another process may just have referred to it
+		keys, err := assets.Keys(ctx, id) // checked again, because another process may just have added a reference
 		if err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func states(t *testing.T, tables *sqlx.DB, task uuid.UUID) map[string]int {
 	return counts
 }
 
-// keys returns the keys of the files in a store, without its mark and thumbnails.
+// keys returns the keys of the files in a store, without the mark and thumbnails.
 func keys(t *testing.T, files blob.Store) (list []string) {
 	t.Helper()
 	require.NoError(t, files.Walk(t.Context(), func(entry blob.Entry) error {
@@ -108,7 +108,7 @@ func keys(t *testing.T, files blob.Store) (list []string) {
 	return list
 }
 
-// Two machines that share a bucket copy everything, and each content only once, although both claim as many files
+// Two machines that share a bucket copy all files, storing equal content only once, although both claim as many files
 // as they can.
 func TestTwoMachinesShareABucket(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,7 @@ func TestFilesThatDripLeavePlacesToOthers(t *testing.T) {
 	stop()
 }
 
-// A machine with another folder leaves the files to the other machines.
+// A machine with a different folder leaves the files to the other machines.
 func TestAnotherFolderIsNotUsed(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -226,8 +226,7 @@ func (f *fullDisk) Put(ctx context.Context, key string, content io.Reader, size 
 	return f.Store.Put(ctx, key, content, size)
 }
 
-// A full disk costs no answer: the files wait, the problem is reported, and the files are copied once there is
-// space.
+// A full disk loses no answer: the files wait, the problem is reported, and the files are copied once there is space.
 func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -250,8 +249,8 @@ func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	dbtest.Await(t, 30*time.Second, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
 }
 
-// The sweep removes files that no asset refers to and records which are missing; files that are too young, or not
-// ours, stay.
+// The sweep removes files that no asset refers to and records which are missing; files that are too young, or belong
+// to others, stay.
 func TestTheSweepFindsOrphansBothWays(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -291,7 +290,7 @@ func storedKey(t *testing.T, tables *sqlx.DB) (key string) {
 	return key
 }
 
-// older is a store in which all files but one are two hours old.
+// older is a store that reports all files but one as two hours old.
 type older struct {
 	blob.Store
 	young string

@@ -25,7 +25,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// markStore reports whether the file store belongs to the installation: if isOwner, a store without a mark is
+// markStore reports whether the file store belongs to the installation: if isOwner is set, a store without a mark is
 // marked. A store of another installation is never taken over: all of its files would look unreferenced.
 func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner bool) (isOurs bool, err error) {
 	salt, err := upkeep.NewSecrets(store).Salt(ctx)
@@ -191,7 +191,7 @@ func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error
 	return kind, mediaType, nil
 }
 
-// raster has the image types from which thumbnails can be made.
+// raster lists the image types from which thumbnails can be made.
 var raster = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // thumbnail stores a small version of an image and returns its key; empty if none can be made.

@@ -1,5 +1,5 @@
-// Package courier carries what falls due between the product and the outside: messages about tasks to channels, and the
-// files that agents produce to the store. It polls for both, and retries what fails.
+// Package courier delivers what is due: messages about tasks to channels, and files that agents produce to the store.
+// It polls for both, and retries failures.
 package courier
 
 import (
@@ -17,19 +17,19 @@ import (
 	"wending/jobs/secret"
 )
 
-// Courier delivers messages for one process: it writes those for the deliveries in the outbox, sends them, and retries
-// until they are accepted or a day has passed. Several may work at once.
+// Courier delivers messages for one process: it renders the messages of deliveries in the outbox, sends them, and
+// retries until they are accepted or a day has passed. Several couriers may work at once.
 type Courier struct {
 	Store  *db.Store
 	Sealer *secret.Sealer
 	Sender *notify.Sender
-	// Write writes the message of a delivery, in the channel's language.
+	// Write renders the message of a delivery, in the channel's language.
 	Write func(context.Context, outbox.Delivery, entries.Channel) (notify.Message, error)
 	Log   *slog.Logger
 }
 
 // atOnce is how many deliveries are sent at once, perChannel how many of them to one channel: a channel that hangs
-// leaves room for the others.
+// leaves room for others.
 const (
 	atOnce     = 16
 	perChannel = 2
@@ -109,7 +109,7 @@ func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent n
 const pushFor = 500 * time.Millisecond
 
 // Announcer does the work that one process does for all processes, once a second: it announces the progress of
-// launches, puts ended runs into batches for channels that subscribe to results, and tidies up.
+// launches, collects ended runs in batches for channels that subscribe to results, and tidies up.
 type Announcer struct {
 	*Courier
 	tidiedAt, progressAt time.Time
@@ -118,7 +118,7 @@ type Announcer struct {
 // progressEvery is how often progress is checked.
 const progressEvery = 5 * time.Second
 
-// Round does one round of the announcer's work.
+// Round performs one round of the announcer's work.
 func (a *Announcer) Round(ctx context.Context) error {
 	box := a.Store.Outbox()
 	launches, err := box.Pushing(ctx)

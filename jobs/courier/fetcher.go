@@ -20,7 +20,7 @@ type Fetcher struct{ http *http.Client }
 // maxRedirects is how many redirects Fetch follows, each through the guard. Fetch decides which headers to pass on.
 const maxRedirects = 3
 
-// NewFetcher returns a client that only connects to addresses that allowed allows.
+// NewFetcher returns a client that only connects to addresses permitted by allowed.
 func NewFetcher(allowed *guard.Guard) *Fetcher {
 	return &Fetcher{allowed.Client(4, func(transport *http.Transport) {
 		transport.ResponseHeaderTimeout = time.Minute
@@ -32,7 +32,7 @@ func NewFetcher(allowed *guard.Guard) *Fetcher {
 // Close drops idle connections.
 func (c *Fetcher) Close() { c.http.CloseIdleConnections() }
 
-// fetchError is a failure after which another attempt may succeed, with a message that may be shown.
+// fetchError is a failure after which another attempt may succeed, with a message that users may see.
 type fetchError struct {
 	why   string
 	cause error
@@ -57,7 +57,7 @@ func (l lively) Write(p []byte) (int, error) {
 
 var errTooLarge = errors.New("too large")
 
-// Fetch downloads the file at an address, at most limit bytes. headers are sent to origin only.
+// Fetch downloads the file at an address, at most limit bytes. headers are sent only to origin.
 func (c *Fetcher) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64,
 	to io.Writer) (size int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)

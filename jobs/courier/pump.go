@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Pump processes one kind of work that falls due in the database: it polls at regular intervals, and processes as many
-// pieces at once as there are places. All fields must be set.
+// Pump processes one kind of work that falls due in the database: it polls at regular intervals, and processes up to
+// Places pieces at once. All fields must be set.
 type Pump[T any] struct {
 	// Places is how many pieces are processed at once.
 	Places int
@@ -16,7 +16,7 @@ type Pump[T any] struct {
 	Every time.Duration
 	// Claim claims up to free pieces that are due; working are the pieces that are being processed.
 	Claim func(ctx context.Context, free int, working []T) ([]T, error)
-	// Failed is called with an error of Claim; the next regular call is the retry.
+	// Failed is called with an error of Claim, which is retried at the next regular call.
 	Failed func(ctx context.Context, err error)
 	// Work processes a piece.
 	Work func(ctx context.Context, piece T)

@@ -14,8 +14,7 @@ import (
 	"wending/jobs/courier"
 )
 
-// At most as many pieces as places are processed at once, Claim receives those that are being processed, and Run
-// waits for them.
+// At most Places pieces are processed at once, Claim receives those in progress, and Run waits for them.
 func TestAPumpKeepsToItsPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

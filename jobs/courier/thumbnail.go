@@ -31,7 +31,7 @@ const (
 // ErrPictureTooLarge means that an image has too many pixels to be decoded.
 var ErrPictureTooLarge = errors.New("the picture has too many pixels")
 
-// decoding allows one image to be decoded at a time, because each takes up to maxMemory.
+// decoding allows one image to be decoded at a time, because each may take maxMemory.
 var decoding sync.Mutex
 
 // decodeFor is the maximum duration of decoding: a small file can require hours of work.

@@ -13,15 +13,15 @@ import (
 	"wending/jobs/tasks"
 )
 
-// codeCut marks, among the events, a call that was cut, and so has no outcome.
+// codeCut marks, among the events, a call that was cut off and so has no outcome.
 const codeCut = "CALL_CUT"
 
 // asking sends a unit's question, or the turns of its conversation one after another, to its target.
 type asking struct {
-	// notes record the events of the question's call; nil until its first attempt. In a conversation they belong to
-	// the turn that was asked last.
+	// notes record the events of the question's call; nil until its first attempt. In a conversation, they belong to
+	// the most recent turn.
 	notes *Call
-	// turn is the turn of a conversation that is asked next; nil for a single question, and until it is read.
+	// turn is the next turn of the conversation; nil for a single question, and until it is read.
 	turn *openTurn
 	// conversationID is the agent's own id for the conversation, from the last answer.
 	conversationID string
@@ -114,7 +114,7 @@ func failedAttempt(unit *claimed, answer protocol.Answer, started time.Time) db.
 	return one
 }
 
-// tellEnd records how an attempt has ended.
+// tellEnd records how an attempt ended.
 func (a *asking) tellEnd(unit *claimed, answer protocol.Answer) {
 	if answer.Status == protocol.Succeeded {
 		a.notes.Emit(event.TaskCompleted, event.Data{Code: string(answer.Status), Attempt: unit.attempt})
@@ -124,7 +124,7 @@ func (a *asking) tellEnd(unit *claimed, answer protocol.Answer) {
 		Attempt: unit.attempt})
 }
 
-// end decides about the answer, and prepares the next turn of a conversation.
+// end decides on the answer, and prepares the next turn of a conversation.
 func (a *asking) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	outcome := newResult(unit.Unit, answer, unit.attempt)
 	outcome.FailedAttempts = a.attempts

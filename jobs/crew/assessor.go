@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// assessEvery is the time between two rounds of assessing: assessing many questions at once costs little more than
+// assessEvery is the time between two rounds of assessment: assessing many questions at once costs little more than
 // assessing one.
 const assessEvery = 200 * time.Millisecond
 

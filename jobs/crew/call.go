@@ -32,7 +32,7 @@ func newRetry() retryClock {
 }
 
 // attempt makes one call for a unit. It returns the outcome, or parks the unit for its next attempt. If it does
-// neither, the call was cut and the unit must be returned.
+// neither, the call was cut off and the unit must be returned.
 func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	ctx, started := c.calls, time.Now()
 	answer := unit.errand.call(ctx, c, unit)
@@ -72,10 +72,9 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 // begin prepares a unit for the first attempt of another question to its target.
 func (c *claimed) begin() { c.attempt, c.retry = 1, nil }
 
-// mayAttempt waits until a unit's call may begin, and reserves a rate-limit slot unless it is the unit's first
-// call. If no slot is near, the unit is parked again. In all other cases in which a unit may not be called it must
-// be returned: the launch was stopped, the worker is shutting down, or the unit may already belong to another
-// worker.
+// mayAttempt waits until a unit's call may begin, and reserves a rate-limit slot unless it is the unit's first call.
+// If no slot is near, it parks the unit again. If the call may not begin for any other reason, the unit must be
+// returned: the launch was stopped, the worker is shutting down, or the unit may already belong to another worker.
 func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	if may, isParked := unit.errand.prepare(c, unit); !may {
 		return false, isParked

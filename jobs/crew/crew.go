@@ -1,11 +1,11 @@
-// Package crew runs a launch's units in one process: lanes that call the agent one unit after another, and what
-// the lanes of a launch share – the supply of claimed units, the gate that every call passes, the recorder of
-// results and the scribe of events.
+// Package crew runs a launch's units in one process: lanes that call the agent one unit after another, and the parts
+// that a launch's lanes share: the supply of claimed units, the gate that every call passes, the recorder of results
+// and the scribe of events.
 //
-// Units are claimed and results recorded for all lanes of a crew together: one transaction serves as many lanes
-// as are ready when it begins, so throughput depends on the batch size and not on the duration of a commit. A
-// lane begins its next call when its last result is committed, so a crash costs at most one call per lane. Only
-// if calls are shorter than commits does a lane run a little ahead.
+// Units are claimed and results recorded for all lanes of a crew together: one transaction serves all lanes that are
+// ready when it begins, so throughput depends on the batch size, not on the duration of a commit. A lane begins its
+// next call once its last result is committed, so a crash costs at most one call per lane. Only if calls are shorter
+// than commits does a lane run slightly ahead.
 package crew
 
 import (
@@ -39,12 +39,12 @@ type Config struct {
 	Observer Observer
 	// Scribe records what agents report.
 	Scribe *Scribe
-	// AssetURL returns the address at which agents find a task's file on this site; nil if the address of the site
-	// is not known.
+	// AssetURL returns the address at which agents find a task's file on this site; nil if the address of the site is
+	// unknown.
 	AssetURL func(taskID, assetID uuid.UUID) string
 	// Leaving is closed when no further unit may be claimed.
 	Leaving <-chan struct{}
-	// Calls is the context of calls: it ends when calls in flight must be cut.
+	// Calls is the context of calls: it ends when calls in flight must be cut off.
 	Calls context.Context
 	// Report reports an internal error to the operators; nil means errors are only logged.
 	Report func(error)
@@ -57,7 +57,7 @@ type Observer interface {
 	LateResult()
 }
 
-// Crews are the crews of one worker, one for each launch that its lanes work on.
+// Crews holds a worker's crews, one for each launch on which its lanes work.
 type Crews struct {
 	config Config
 	mu     sync.Mutex
@@ -90,7 +90,7 @@ type crew struct {
 	Config
 	lease db.Lease
 	Launch
-	// calls is the context of the crew's calls: it ends when calls in flight must be cut.
+	// calls is the context of the crew's calls: it ends when calls in flight must be cut off.
 	calls context.Context
 	cut   context.CancelFunc
 
@@ -202,8 +202,8 @@ func (c *crew) claim(wants []db.Want) (db.Claim, error) {
 	})
 }
 
-// watch confirms the gate while the launch runs, closes it when the launch stops, and cuts calls that are still in
-// flight long after a stop.
+// watch confirms the gate while the launch runs, closes it when the launch stops, and cuts off calls that are still
+// in flight long after a stop.
 func (c *crew) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -250,7 +250,7 @@ func (c *crew) isLeaving() bool {
 	}
 }
 
-// pause waits; it returns false if the worker began to shut down.
+// pause waits; it returns false if the worker has begun to shut down.
 func (c *crew) pause(wait time.Duration) bool {
 	if wait <= 0 {
 		return !c.isLeaving()
@@ -265,7 +265,7 @@ func (c *crew) pause(wait time.Duration) bool {
 	}
 }
 
-// returnUnits returns units that were not begun, or whose call was cut.
+// returnUnits returns units that were not begun, or whose call was cut off.
 func (c *crew) returnUnits(units []db.Unit) {
 	if len(units) == 0 {
 		return
@@ -276,7 +276,7 @@ func (c *crew) returnUnits(units []db.Unit) {
 	c.Holdings.release(units, c.Store.ReturnUnits(ctx, units))
 }
 
-// planRounds plans the next round of the questions whose units have ended, if the task is adaptive.
+// planRounds plans the next round of those questions whose units have ended, if the task is adaptive.
 func (c *crew) planRounds(ended []db.Unit) {
 	if c.Task.Adaptive == nil {
 		return
@@ -296,7 +296,7 @@ func (c *crew) planRounds(ended []db.Unit) {
 	}
 }
 
-// planGroupings has the answers to those of the questions grouped by meaning that have all their runs and are assessed.
+// planGroupings groups answers by meaning, for those of the questions that have all their runs and are assessed.
 func (c *crew) planGroupings(itemIDs []int64) {
 	grouper := c.Task.Grouper()
 	if grouper == nil {

@@ -8,11 +8,11 @@ import (
 const (
 	// gateFreshFor is how long a confirmation is valid: no call begins later than this after a stop.
 	gateFreshFor = 800 * time.Millisecond
-	// claimFreshFor is the longest a claimed unit may wait before its call begins. It is far below
-	// db.WorkerDeadAfter, so a process that was frozen never begins a unit that another worker has claimed since.
+	// claimFreshFor is how long a claimed unit may wait before its call begins. It is far below db.WorkerDeadAfter,
+	// so a process that was frozen never begins a unit that another worker has claimed since.
 	claimFreshFor = 5 * time.Second
-	// limitedClaimFreshFor applies under a rate limit: after it, the reserved slot has passed, and several calls
-	// would begin at the same time.
+	// limitedClaimFreshFor is the same under a rate limit: after that time, the reserved slot has passed, and several
+	// calls would begin at once.
 	limitedClaimFreshFor = 250 * time.Millisecond
 )
 

@@ -10,8 +10,8 @@ import (
 	"wending/db"
 )
 
-// A claimed unit's call begins only while its launch is known to run and its claim is recent: a process that was
-// frozen in between must not begin a unit that another worker runs by now.
+// A claimed unit's call begins only while its launch is known to be running and its claim is recent: a process that
+// was frozen in between must not begin a unit that another worker is running by now.
 func TestACallBeginsOnlyUnderAFreshClaimOfARunningLaunch(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

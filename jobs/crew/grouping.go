@@ -10,19 +10,19 @@ import (
 	"wending/jobs/tasks"
 )
 
-// grouping has a model group a question's answers by meaning, with one call, and a second one if the first reply is not
-// certain.
+// grouping groups a question's answers by meaning, with one call to a model and, if the reply is not certain, a
+// second one.
 type grouping struct {
 	plain
 	// grouper groups the answers; nil until they are read.
 	grouper *evaluate.Grouper
 	replies []evaluate.Reply
-	// result sums up the calls; its keys are those of the answers.
+	// result sums up the calls; its keys are the keys of the answers.
 	result engine.Grouping
 	said   said
 }
 
-// prepare reads the answers to group, once. A unit whose question has none any more must be returned.
+// prepare reads the answers to group, once. A unit whose question no longer has any must be returned.
 func (g *grouping) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	if g.grouper != nil {
 		return true, false
@@ -45,13 +45,13 @@ func (g *grouping) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	return true, false
 }
 
-// call asks for the groups, the second time with the answers in reverse order.
+// call requests the groups; the second call has the answers in reverse order.
 func (g *grouping) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
 	request := tasks.AskGrouper(c.Task, c.Targets[unit.Target], g.grouper, c.LaunchID, unit.Unit, g.result.Calls > 0)
 	return c.send(ctx, c.Models, request)
 }
 
-// end reads a model's output, and decides unless a second call is needed: then it parks the unit for it.
+// end reads a model's output and decides, or parks the unit if a second call is needed.
 func (g *grouping) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	isAgain := g.result.Calls > 0
 	g.result.Calls++

@@ -47,7 +47,7 @@ func (h *Holdings) claim(claim func() (db.Claim, error)) (db.Claim, error) {
 	return got, nil
 }
 
-// release forgets units that are recorded or returned. If returning them failed, they will be found as strays.
+// release forgets units that are recorded or returned. If returning them failed, they are later found as strays.
 func (h *Holdings) release(units []db.Unit, failed error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *Holdings) setLane(lane uuid.UUID, isHeld bool) {
 }
 
 // ReleaseStrays releases units and lanes that the database assigns to the worker without its knowledge. It returns
-// how many units were released. It does nothing unless the reply to a transaction may have been lost.
+// how many units were released. It does nothing unless a transaction's reply may have been lost.
 func (h *Holdings) ReleaseStrays(ctx context.Context, store *db.Store, workerID uuid.UUID) (released int, err error) {
 	if !h.mayDiffer.Swap(false) {
 		return 0, nil

@@ -12,13 +12,13 @@ import (
 // acceptedJob is a job that an agent has accepted for a unit, as the database stores it.
 type acceptedJob struct {
 	protocol.Job
-	// ItemID is the question that the job answers; in a conversation, that turn.
+	// ItemID is the question that the job answers; in a conversation, the turn.
 	ItemID  int64 `json:"item_id"`
 	request protocol.Request
 }
 
 // followJob prepares a request to an agent that accepts jobs: the request continues the job of an earlier holder of
-// the unit, and a new job is stored, so that another worker can continue to wait for it instead of asking again.
+// the unit, and a new job is stored, so that another worker can wait for it instead of repeating the question.
 func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 	request.Leaving = c.Leaving
 	if a.job == nil && unit.Resume != nil {
@@ -46,7 +46,7 @@ func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 	}
 }
 
-// forgetJob removes the job of a failed attempt, because the next attempt asks again.
+// forgetJob removes the job of a failed attempt, because the next attempt sends the question again.
 func (a *asking) forgetJob(c *crew, unit *claimed) {
 	if a.job == nil {
 		return
@@ -58,7 +58,7 @@ func (a *asking) forgetJob(c *crew, unit *claimed) {
 }
 
 // cancelJob cancels the job of a unit, if the agent supports that, once the launch was stopped or the time is up. A
-// worker that shuts down cancels nothing, because another one continues to wait for the job.
+// worker that is shutting down cancels nothing, because another worker will wait for the job.
 func (a *asking) cancelJob(c *crew, unit *claimed) {
 	if a.job == nil || c.isLeaving() {
 		return

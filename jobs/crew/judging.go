@@ -28,7 +28,7 @@ type judging struct {
 	judge evaluate.LLMJudge
 	// values are the values for the judge's template, including the answer; nil until they are read.
 	values map[string]string
-	// votes are the readable votes among those asked for.
+	// votes are the readable votes among the ones requested.
 	votes []evaluate.Vote
 	asked int
 	// result sums up the calls.
@@ -54,7 +54,7 @@ func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	return true, false
 }
 
-// call asks for a vote.
+// call requests a vote.
 func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
 	request := tasks.AskJudge(c.Task, c.Task.Target(unit.Target), c.Targets[unit.Target], j.judge, j.values, c.LaunchID,
 		unit.ID, j.asked+1)
@@ -79,7 +79,7 @@ func (s *said) add(answer protocol.Answer) {
 
 func (s *said) text() string { return strings.ToValidUTF8(s.all.String(), "\uFFFD") }
 
-// end reads a judge's output and decides once all votes are in; until then it parks the unit for the next vote.
+// end reads a judge's output and, once all votes are in, decides; until then it parks the unit for the next vote.
 func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	j.asked++
 	j.result.Attempts += unit.attempt

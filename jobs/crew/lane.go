@@ -18,7 +18,7 @@ type End int
 
 // The reasons why lanes stop.
 const (
-	// NothingLeft means that the lane found no more units: Reconcile adds lanes when there are some again.
+	// NothingLeft means that the lane found no more units: Reconcile adds lanes when there are units again.
 	NothingLeft End = iota
 	// Leaving means that the worker is shutting down, and others should continue the launch.
 	Leaving
@@ -33,8 +33,8 @@ type Lane struct {
 	crew  *crew
 }
 
-// Enter requests up to n of a launch's lanes in one transaction, and returns those it gets. All of them join the
-// crew before the first one claims, so that one claim serves all.
+// Enter requests up to n of a launch's lanes in one transaction, and returns the ones it gets. All of them join the
+// crew before the first one claims, so that one claim serves them all.
 func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int) ([]*Lane, error) {
 	admitted, err := s.config.Holdings.enterLanes(n, func(ids []uuid.UUID) ([]uuid.UUID, error) {
 		return engine.NewLanes(s.config.Store).Enter(ctx, ids, launch.LaunchID, lease)
@@ -49,8 +49,8 @@ func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int)
 	return entered, nil
 }
 
-// Work works in the lane until an End, and leaves the lane. isLast reports that the crew's last lane has left, so
-// that the launch may have ended.
+// Work works in the lane until there is an End, and then leaves the lane. isLast reports that the crew's last lane
+// has left, so the launch may have ended.
 func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	c := l.crew
 	//nolint:contextcheck // units are returned after the lane's own context has ended
@@ -61,7 +61,7 @@ func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	return end, l.crews.leave(c), err //nolint:contextcheck // as above
 }
 
-// work runs units until none is left for the lane, fewer lanes suffice for the rate limit, other launches need the
+// work runs units until no unit is left for the lane, fewer lanes suffice for the rate limit, other launches need the
 // lane, or the worker shuts down.
 func (c *crew) work(lane uuid.UUID) (End, error) {
 	var unrecorded []<-chan struct{} // each is closed once one of the lane's results is recorded

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// drainedFor is how long claims leave a target out after one of them found no units left. Units that are
-	// requeued later, because a worker died, get new lanes.
+	// drainedFor is how long claims skip a target after one of them found no units left. Units that are requeued
+	// later, because a worker died, get new lanes.
 	drainedFor = time.Second
 	// besideOthers is how far in the future a rate-limit slot may be while other targets could use the lane.
 	besideOthers = 50 * time.Millisecond
@@ -24,15 +24,15 @@ type line struct {
 	isLimited bool
 	// drainedAt is when a claim returned fewer units than the limit allowed, so that none was left.
 	drainedAt time.Time
-	// claimedAt is when a claim last returned units of the target.
+	// claimedAt is when a claim last returned units for the target.
 	claimedAt time.Time
-	// blockedUntil is when the next rate-limit slot is near.
+	// blockedUntil is when the next rate-limit slot will be near.
 	blockedUntil time.Time
 	// ready and parked count units that are not in a lane.
 	ready, parked int
-	// begun are the units in lanes, with the times at which they entered them.
+	// begun maps the units in lanes to the times at which they entered them.
 	begun map[int64]time.Time
-	// hasEnded reports that a unit has left its lane; took is the running mean of the time units spent there.
+	// hasEnded reports that a unit has left its lane; took is the running mean of the time that units spent there.
 	hasEnded bool
 	callTime time.Duration
 }
@@ -43,7 +43,7 @@ func (l *line) isDrained() bool { return time.Since(l.drainedAt) < drainedFor }
 
 func (l *line) begin(unit int64) { l.begun[unit] = time.Now() }
 
-// end records that a unit has left its lane, and reports whether another one had before.
+// end records that a unit has left its lane, and reports whether another unit had done so before.
 func (l *line) end(unit int64, took time.Duration) (hadEnded bool) {
 	delete(l.begun, unit)
 	hadEnded = l.hasEnded
@@ -51,7 +51,7 @@ func (l *line) end(unit int64, took time.Duration) (hadEnded bool) {
 	return hadEnded
 }
 
-// learn records a claim's results for the target, from which it got some units.
+// learn records the results of a claim that returned units for the target.
 func (l *line) learn(limit db.Limit, got int, now time.Time) {
 	l.isLimited = limit.IsLimited
 	if got < limit.Allowed {
@@ -74,14 +74,14 @@ func (l *line) pace() time.Duration {
 	return pace
 }
 
-// plan returns how many of count units to claim from each target for the given number of lanes, some of which wait.
-// The shorter a target's calls, the more lanes it gets: a target that is slow or hangs must not hold up the others.
-// Until one of its calls has ended, a target gets at most a sixteenth of the lanes, and all such targets together
-// at most a quarter. The target from which units were claimed longest ago comes first, so that targets that share a
-// rate limit take turns.
+// plan divides a claim of at most count units among the targets, for the given number of lanes, some of which are
+// waiting. The shorter a target's calls, the more lanes it gets: a target that is slow or hangs must not hold up the
+// others. Until one of its calls has ended, a target gets at most a sixteenth of the lanes, and all such targets
+// together at most a quarter. The target from which units were claimed longest ago comes first, so that targets that
+// share a rate limit take turns.
 func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	var open []*line
-	left := 0 // the targets that may have more units
+	left := 0 // the number of targets that may have more units
 	for _, line := range lines {
 		if line.isDrained() {
 			continue
@@ -127,8 +127,8 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 }
 
 // cheapest returns the index of the open line whose next unit costs least, measured by the time its calls occupy
-// lanes; -1 if isFull returns true for all of them. isFull is called with a line, the number of units already
-// wanted of it, and the number of lanes that it would use.
+// lanes; -1 if isFull returns true for all of them. isFull is called with a line, the number of its units already
+// planned, and the number of lanes that it would use.
 func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(line *line, units, used int) bool,
 	lanes int) int {
 	best, least := -1, time.Duration(0)
@@ -138,7 +138,7 @@ func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(
 			continue
 		}
 		cost := time.Duration(used+1) * paces[n]
-		if used == 0 && len(open) <= lanes/2 { // so that every target makes progress
+		if used == 0 && len(open) <= lanes/2 { // lets every target make progress
 			cost = 0
 		}
 		if best < 0 || cost < least {

@@ -10,7 +10,7 @@ import (
 	"wending/db"
 )
 
-// counts returns how many units a plan wants of each line, by line number from 1.
+// counts returns how many units a plan takes from each line, by line number from 1.
 func counts(wants []db.Want, lines int) []int {
 	list := make([]int, lines)
 	for _, want := range wants {
@@ -19,7 +19,7 @@ func counts(wants []db.Want, lines int) []int {
 	return list
 }
 
-// linesOf makes lines whose calls take these times.
+// linesOf makes lines whose calls have the given durations.
 func linesOf(paces ...time.Duration) (lines []*line) {
 	for n, pace := range paces {
 		line := newLine(n + 1)
@@ -70,7 +70,7 @@ func TestWhatATargetCannotGiveIsNotWanted(t *testing.T) {
 	lines := linesOf(time.Second, time.Second, time.Second, time.Second)
 	lines[0].learn(db.Limit{Allowed: 3}, 2, now)              // the target is drained
 	lines[1].learn(db.Limit{RetryAfter: time.Minute}, 0, now) // the next slot is postponed
-	// under a rate limit only as many units are claimed as lanes wait
+	// under a rate limit, only as many units are claimed as lanes are waiting
 	lines[2].learn(db.Limit{IsLimited: true, Allowed: 1}, 1, now)
 	// as many units wait for another attempt as there are lanes
 	lines[3].parked = 8

@@ -19,7 +19,7 @@ const (
 	maxBatchBytes = 4 << 20
 )
 
-// recorder records results in batches: one transaction for as many lanes as are ready when it begins.
+// recorder records results in batches: one transaction for all lanes that are ready when it begins.
 type recorder struct {
 	store  resultStore
 	taskID uuid.UUID
@@ -91,8 +91,8 @@ func sizeOf(result engine.Result) int { return len(result.Response) + len(result
 
 // recordBatch records results, retrying as long as the database is unavailable, because an outage must not lose
 // answers that have arrived. If the database refuses a batch, its results are recorded one by one; a result that is
-// refused again is recorded as a failure, so that no answer blocks its launch. recordBatch gives up when the
-// worker's time to shut down is over.
+// refused again is recorded as a failure, so that no answer blocks its launch. recordBatch gives up when the worker's
+// time for shutting down is over.
 func (r *recorder) recordBatch(batch []engine.Result) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 2*time.Second
@@ -123,7 +123,7 @@ func (r *recorder) recordBatch(batch []engine.Result) {
 	}
 }
 
-// isReplaced reports whether a result is what unrecordable returns.
+// isReplaced reports whether a result was replaced by unrecordable.
 func isReplaced(result engine.Result) bool {
 	switch {
 	case result.Judgement != nil:
@@ -148,7 +148,7 @@ func unrecordable(result engine.Result) engine.Result {
 			ErrorMessage: "The judgement could not be stored because of an internal error",
 		}}
 	}
-	if result.Turn != nil { // later turns would be asked as if this one had been answered
+	if result.Turn != nil { // otherwise later turns would be asked as if this one had been answered
 		result.Turn.Stops = true
 	}
 	return engine.Result{

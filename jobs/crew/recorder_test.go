@@ -16,7 +16,7 @@ import (
 	"wending/db/engine"
 )
 
-// scriptedStore is a store whose answers a script decides.
+// scriptedStore is a store whose responses are scripted.
 type scriptedStore struct {
 	record func(call int, results []engine.Result) (refused []db.Unit, err error)
 	mu     sync.Mutex
@@ -31,12 +31,12 @@ func (s *scriptedStore) Record(_ context.Context, _ uuid.UUID, results []engine.
 	return s.record(call, results)
 }
 
-// recorded is what a recorder reported about its units.
+// recorded holds what a recorder reported about its units.
 type recorded struct {
 	stored, refused, abandoned []int64
 }
 
-// recordAll records one result per unit and returns once all are decided.
+// recordAll records one result per unit and returns once all are recorded, refused or abandoned.
 func recordAll(t *testing.T, ctx context.Context, store *scriptedStore, n int) recorded {
 	t.Helper()
 	var got recorded
@@ -116,7 +116,7 @@ func TestResultsAreGivenUpWhenTheTimeToLeaveIsOver(t *testing.T) {
 	require.Equal(t, recorded{abandoned: []int64{1, 2}}, recordAll(t, ctx, store, 2))
 }
 
-// The units of a batch that is given up are requeued, their lanes continue, and the next batch is recorded.
+// The units of a batch that is abandoned are requeued, their lanes continue, and the next batch is recorded.
 func TestAPanicWhileRecordingRequeuesTheUnits(t *testing.T) {
 	t.Parallel()
 	store := &scriptedStore{record: func(call int, _ []engine.Result) ([]db.Unit, error) {

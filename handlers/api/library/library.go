@@ -1,5 +1,5 @@
-// Package library implements the endpoints of the library: what is saved to be used in tasks, its versions, tests,
-// channels and schedules.
+// Package library implements the endpoints of the library: the entries saved for use in tasks with their versions and
+// tests, channels, and schedules.
 package library
 
 import (
@@ -83,7 +83,7 @@ type Agent struct {
 	LastTest
 }
 
-// LastTest is how the last test of a target ended.
+// LastTest is the outcome of a target's last test.
 type LastTest struct {
 	TestedAt *rest.Moment `json:"tested_at"`
 	TestCode *string      `json:"test_error_code" doc:"Error code of the last test; null if it succeeded or there was none"`
@@ -354,7 +354,7 @@ func (r resource[T, B]) store(ctx context.Context, row *T, submitted *form.Uploa
 	return r.get(ctx, &entryInput{EntryPath{id.String()}})
 }
 
-// removing returns the Remove of a kind whose entries consist of their rows alone.
+// removing returns the Remove function of a kind whose entries consist only of their rows.
 func removing[T any](kind entries.Kind[T]) func(context.Context, db.Scope, uuid.UUID) error {
 	return func(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 		_, err := kind.Remove(ctx, scope, id)
@@ -362,7 +362,7 @@ func removing[T any](kind entries.Kind[T]) func(context.Context, db.Scope, uuid.
 	}
 }
 
-// entryFields are the fields of all entries of the library; each kind uses its own.
+// entryFields are the fields of all entries of the library; each kind uses some of them.
 type providerFields struct {
 	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
 	Protocol  string            `json:"protocol" values:"model protocols"`
@@ -521,7 +521,7 @@ func (h *handler) registerEntries(api huma.API) {
 	}.register(api, h.Failed)
 }
 
-// pageOf returns a page of a list of total rows.
+// pageOf returns a page of a list with total rows.
 func pageOf[T, B any](page db.Page, rows []T, total int, view func(T) B) *entriesOutput[B] {
 	output := &entriesOutput[B]{}
 	output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(page, total)

@@ -79,7 +79,7 @@ type ScheduledTask struct {
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
 	// Drifts are the metrics whose level has changed.
 	Drifts []measure.Drift `json:"drifts" nullable:"false" doc:"The metrics whose moving average left its limits at this firing; a change is listed (and announced) once, until the average has been back within its limits"`
-	// FactsChanged are the questions that answer otherwise than at the firing before.
+	// FactsChanged lists the questions whose facts changed since the previous firing.
 	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts, in a fact, that of the previous firing; null while the copy runs and for the first firing"`
 }
 

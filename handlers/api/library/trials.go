@@ -19,7 +19,7 @@ import (
 	"wending/views/paths"
 )
 
-// testResult is how a test call ended.
+// testResult is the outcome of a test call.
 type testResult struct {
 	Status       protocol.Status `json:"status"`
 	Output       string          `json:"output" example:"巴黎"`

@@ -61,7 +61,7 @@ func Register(compressed *echo.Group, config Config) *Forms {
 	return h
 }
 
-// switchLanguage sets the language and shows the form from which the user switched, with all typed values.
+// switchLanguage sets the language and shows the form in which the user switched, with all typed values.
 func (h *Forms) switchLanguage(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {

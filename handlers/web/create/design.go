@@ -6,7 +6,7 @@ import (
 	"wending/views/ui"
 )
 
-// designOf describes what the task of a form can show.
+// designOf describes the differences that the task of a form can detect.
 func designOf(n tasks.New, e tasks.Estimate) *ui.Design {
 	if n.Dataset == nil || len(n.Dataset.Rows) == 0 || e.Calls == 0 {
 		return nil

@@ -30,28 +30,28 @@ import (
 	"wending/views/ui"
 )
 
-// submission is a form for a task, and what the form is based on.
+// submission is a form for a task, with the data on which it is based.
 type submission struct {
 	*form.Upload
 	// source is the task that the form copies, or the draft that it edits; nil means neither.
 	source  *db.Task
 	isDraft bool
-	// headers are the headers that came back with the form in sealed form; nil if there are none, or they must be
+	// headers are the headers that came back with the form in sealed form; nil if there are none, or if they must be
 	// typed again.
 	headers map[string]string
 	// task is the task that the form describes, faults are the form's faults.
 	task   tasks.New
 	faults []form.FieldFault
-	// gone are the names of entries that the source uses and the library no longer offers.
+	// gone are the names of entries that the source uses but the library no longer offers.
 	gone []string
-	// system is why the source could not be read; nil means that it was, or that there is none.
+	// system is why the source could not be read; nil means that it was read, or that there is none.
 	system error
 }
 
-// isComparison reports whether it is the form for prompts, models and agents.
+// isComparison reports whether this is the form for prompts, models and agents.
 func (s *submission) isComparison() bool { return s.Value("form") == taskpages.CompareForm }
 
-// agentProblem returns why the form's agent cannot be called; empty if it can.
+// agentProblem returns why the form's agent cannot be called; empty if it can be.
 func (s *submission) agentProblem(locale text.Locale) string {
 	for _, f := range s.faults {
 		if f.Field != "task_name" && f.Field != "dataset_file" {
@@ -134,8 +134,8 @@ func (h *Forms) newTask(c echo.Context) error {
 	return h.showForm(c, submitted, gone)
 }
 
-// formValues returns the fields of a form that shows a task. Values that may be secret – headers, payload, the
-// URL's query – stay on the server.
+// formValues returns the fields of a form that shows a task. Values that may be secret (headers, payload, the URL's
+// query) stay on the server.
 func formValues(n tasks.New) map[string]string {
 	var channels []string
 	if n.Channels != nil {
@@ -155,7 +155,7 @@ func formValues(n tasks.New) map[string]string {
 	}
 }
 
-// adaptiveText returns the settings of adaptive runs as a form has them.
+// adaptiveText returns the settings of adaptive runs in the form's notation.
 func adaptiveText(adaptive *db.Adaptive) string {
 	if adaptive == nil {
 		return ""
@@ -173,7 +173,8 @@ func (h *Forms) readSubmission(c echo.Context) (*submission, error) {
 	return h.check(c, submitted)
 }
 
-// check finds what a form is based on – its source, the staged file, the sealed headers – and checks the form.
+// check finds the data on which a form is based (its source, the staged file, the sealed headers), and checks the
+// form.
 func (h *Forms) check(c echo.Context, submitted *form.Upload) (*submission, error) {
 	ctx := c.Request().Context()
 	s := &submission{Upload: submitted, headers: h.openHeaders(c, submitted)}
@@ -206,8 +207,8 @@ func (h *Forms) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	return s, nil
 }
 
-// base returns what a form changes: the draft that it edits, the task that it copies, or the defaults. It records
-// the source in s, or why the source cannot be read.
+// base returns the task that a form changes: the draft that it edits, the task that it copies, or the defaults. It
+// records the source in s, or why the source cannot be read.
 func (h *Forms) base(ctx context.Context, s *submission) (base tasks.New) {
 	base = tasks.New{Settings: h.Defaults}
 	id := s.Value("draft") + s.Value("from")
@@ -218,7 +219,7 @@ func (h *Forms) base(ctx context.Context, s *submission) (base tasks.New) {
 	switch {
 	case errors.Is(err, db.ErrNotFound) && s.Value("draft") != "":
 		s.system = request.NewFault(request.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
-	case errors.Is(err, db.ErrNotFound): // deleted in the meantime: the form contains all values that were copied openly
+	case errors.Is(err, db.ErrNotFound): // deleted in the meantime: the form has all openly copied values
 	case err != nil:
 		s.system = err
 	default:
@@ -241,8 +242,8 @@ func (h *Forms) openHeaders(c echo.Context, submitted *form.Upload) (headers map
 	return headers
 }
 
-// createTask handles the submitted form: it redirects to the list, or shows the form again with an error beside
-// each field. If the fault is the server's, all typed values and the file stay in the form, too.
+// createTask handles the submitted form: it redirects to the list, or shows the form again with an error beside each
+// field. If the fault is the server's, the form also keeps all typed values and the file.
 func (h *Forms) createTask(c echo.Context) error {
 	ctx := c.Request().Context()
 	s, err := h.readSubmission(c)
@@ -299,8 +300,8 @@ func statusOf(faults []form.FieldFault) int {
 	return status
 }
 
-// showForm shows a form as it was submitted, without complaining about fields that are not filled in yet. gone are
-// the names of entries that its source uses and the library no longer offers.
+// showForm shows a form as it was submitted, without errors for fields that are not filled in yet. gone are the names
+// of entries that its source uses and the library no longer offers.
 func (h *Forms) showForm(c echo.Context, submitted *form.Upload, gone []string) error {
 	s, err := h.check(c, submitted)
 	if err != nil {
@@ -360,7 +361,7 @@ func (h *Forms) formFrame(c echo.Context, title string, section ui.Section) ui.F
 	return frame
 }
 
-// emptyForm returns the form as it opens.
+// emptyForm returns the form as it is first opened.
 func (h *Forms) emptyForm() taskpages.Form {
 	d := h.Defaults
 	return taskpages.Form{
@@ -371,8 +372,8 @@ func (h *Forms) emptyForm() taskpages.Form {
 	}
 }
 
-// formView returns the view of a form as it was submitted, so that no typed value is lost. Headers that were
-// understood come back sealed: a secret is never rendered, not even for the user who entered it.
+// formView returns the view of a submitted form, in which no typed value is lost. Headers that were understood are
+// returned sealed: a secret is never rendered, not even for the user who entered it.
 func (h *Forms) formView(c echo.Context, s *submission) (taskpages.Form, error) {
 	view := h.emptyForm()
 	var err error
@@ -486,7 +487,7 @@ func (h *Forms) preview(c echo.Context, s *submission) (read *submission, previe
 		calls := len(chosen.Set.Rows) * s.task.RunsPerItem
 		preview.Estimate = ui.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
 		ctx := c.Request().Context()
-		// else the form says what is wrong
+		// otherwise the form shows what is wrong
 		if estimate, err := h.Tasks.Estimate(ctx, request.ScopeOf(ctx), understood.task); err == nil {
 			preview.Design = designOf(understood.task, estimate)
 			preview.AtMost = atMost(pages.Locale(c), estimate)

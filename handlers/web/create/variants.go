@@ -87,7 +87,7 @@ func (h *Forms) addReferences(ctx context.Context, source db.Task,
 
 // addSaved adds the saved agents and datasets that a form offers.
 func (h *Forms) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskpages.Form) error {
-	if !s.isComparison() { // where they are listed with checkboxes
+	if !s.isComparison() { // these are listed with checkboxes
 		agents, _, err := h.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (h *Forms) addSaved(ctx context.Context, locale text.Locale, s *submission,
 }
 
 // savedDatasets returns the saved datasets with their versions, the newest first if there are several. The chosen
-// version is included, however old it is.
+// version is always included.
 func (h *Forms) savedDatasets(ctx context.Context, locale text.Locale, chosen string) (choices []ui.Choice, err error) {
 	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
@@ -287,15 +287,15 @@ func (h *Forms) renderComparison(c echo.Context, status int, s *submission, form
 		view.Agents = append(view.Agents, targetChoice(one.Entry, detail, one.Test, s.List("agents")))
 	}
 	for _, choices := range [][]taskpages.TargetChoice{view.Models, view.Agents} {
-		slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { // what failed its test is at the end
+		slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { // entries that failed come last
 			return cmp.Or(chosenFirst(a.IsChosen, b.IsChosen), chosenFirst(b.HasFailed, a.HasFailed))
 		})
 	}
 	return pages.Render(c, status, taskpages.ComparePage(h.compareFrame(c, s), view))
 }
 
-// listedVariants is how many variants an estimate lists: more than a task may have, so that one can see which are too
-// many.
+// listedVariants is how many variants an estimate lists: more than a task may have, so that the surplus ones are
+// visible.
 const listedVariants = 100
 
 // chosenFirst orders chosen entries before the others.
@@ -390,7 +390,7 @@ func (h *Forms) estimateComparison(c echo.Context) error {
 	return h.renderForm(c, http.StatusOK, s, view)
 }
 
-// estimated returns the estimate for the task of a form, as far as the form is filled in.
+// estimated returns the estimate for the task of a form, using the fields filled in so far.
 func (h *Forms) estimated(c echo.Context, s *submission) (taskpages.Estimated, error) {
 	l, n := pages.Locale(c), s.task
 	e := taskpages.Estimated{Runs: n.RunsPerItem, Calls: n.Calls(), JudgeCalls: n.JudgeCalls()}
@@ -431,7 +431,7 @@ func (h *Forms) estimated(c echo.Context, s *submission) (taskpages.Estimated, e
 	return e, nil
 }
 
-// atMost returns the text about what an adaptive task takes if no question is ever settled; empty for other tasks.
+// atMost returns the text about the maximum calls and cost of an adaptive task; empty for other tasks.
 func atMost(l text.Locale, e tasks.Estimate) string {
 	if e.AtMost == nil {
 		return ""

@@ -101,7 +101,7 @@ func (h *handler) testChannel(c echo.Context) error {
 	return pages.Done(c, path, "tested")
 }
 
-// sendAgain makes a delivery due now, and returns to the page of the channel, or to the task named in the form.
+// sendAgain makes a delivery due now, and returns to the page of the channel, or of the task named in the form.
 func (h *handler) sendAgain(c echo.Context) error {
 	row, err := h.channels().named(c, c.Param("id"))
 	if err != nil {

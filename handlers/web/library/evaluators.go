@@ -188,7 +188,7 @@ const (
 	triedQuestions = 10
 	triedAnswers   = 30
 	triedText      = 20_000
-	// triedByJudge is how many answers a judge is tried on, because each takes a call.
+	// triedByJudge is how many answers a judge is tried on; each takes a call.
 	triedByJudge = 3
 )
 
@@ -233,7 +233,7 @@ func (h *handler) tryOnTask(
 	if err != nil {
 		return nil, 0, err
 	}
-	seen := map[uuid.UUID]bool{} // an answer that was given several times is judged once
+	seen := map[uuid.UUID]bool{} // an answer that was given several times is judged only once
 	for _, run := range runs {
 		item := byID[run.ItemID]
 		key := uuid.NewSHA1(uuid.Nil, append([]byte(item.QuestionID+"\x00"), run.AnswerKey...))

@@ -48,7 +48,7 @@ type handler struct {
 	keeper form.Keeper
 }
 
-// usesShown is how many of an entry's uses its page lists.
+// usesShown is how many of an entry's uses are listed on its page.
 const usesShown = 10
 
 // Register adds the routes: pages to compressed, files to plain.
@@ -93,7 +93,8 @@ type kind[T any] struct {
 	entry func(T) entries.Entry
 	// cells returns an entry's cells in a list, in the columns of its kind.
 	cells func(c echo.Context, row T) []saved.Cell
-	// fill adds the values of the entry, nil for a new one, and of the library to the form. Typed values stay.
+	// fill adds the values of the entry, nil for a new one, and of the library to the form. It does not overwrite
+	// typed values.
 	fill func(c echo.Context, f *saved.Form, row *T) error
 	// save stores the values of a form in the entry row, or in a new entry if row is nil.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
@@ -150,7 +151,7 @@ func (k kind[T]) named(c echo.Context, text string) (*T, error) {
 	return &row, err
 }
 
-// removing returns the Remove of a kind whose entries consist of their rows alone.
+// removing returns the Remove function of a kind whose entries consist only of their rows.
 func removing[T any](rows entries.Kind[T]) func(context.Context, db.Scope, uuid.UUID) error {
 	return func(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 		_, err := rows.Remove(ctx, scope, id)

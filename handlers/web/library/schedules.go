@@ -62,7 +62,7 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []saved.Ce
 // tasksOffered is how many tasks a schedule's form offers.
 const tasksOffered = 50
 
-// marginText writes the margin of a schedule's alert as its form takes it.
+// marginText formats the margin of a schedule's alert in the form's notation.
 func marginText(row *entries.Schedule) string {
 	if row.AlertMetric != nil && measure.Metric(*row.AlertMetric).IsShare() {
 		return strconv.FormatFloat(row.AlertMargin*100, 'f', -1, 64) + "%"
@@ -139,7 +139,7 @@ func (h *handler) choicesOfTasks(ctx context.Context, filter tasklist.Filter, mo
 	}
 	for _, task := range found {
 		label := task.Name
-		if task.DatasetVersion != nil { // the task decides what a copy asks
+		if task.DatasetVersion != nil { // the task determines what a copy asks
 			label += " · " + task.DatasetName + " v" + strconv.Itoa(*task.DatasetVersion)
 		}
 		choices = append(choices, ui.Choice{Value: task.ID.String(), Label: label})
@@ -253,7 +253,7 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage,
 	return page, h.changes(c, page, row.ID)
 }
 
-// firings returns firings as the page shows them, with the states of their tasks.
+// firings prepares firings for the page, with the states of their tasks.
 func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []saved.Firing, err error) {
 	var ids []uuid.UUID
 	for _, firing := range found {
@@ -284,7 +284,7 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 	return shown, nil
 }
 
-// changes adds what changed between the two firings that the address names, or else at the newest firing.
+// changes adds the changes between the two firings that the address names or, by default, at the newest firing.
 func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid.UUID) error {
 	pair, err := form.ReadPair(c.QueryParam(form.PairSince), c.QueryParam(form.PairAt))
 	if err != nil {
@@ -306,8 +306,8 @@ func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid
 	return h.showChanges(ctx, page, between.Questions[:min(len(between.Questions), shiftsShown)])
 }
 
-// comparable returns the firings that are offered for a comparison, newest first: those in the plots and in the table,
-// and those that are compared.
+// comparable returns the firings offered for a comparison, newest first: those in the plots and in the table, and
+// those being compared.
 func comparable(page *saved.TrendPage, between *schedules.Between) (choices []ui.Choice) {
 	times := map[uuid.UUID]time.Time{between.BeforeTask.ID: between.Before.PlannedAt,
 		between.NowTask.ID: between.Now.PlannedAt}
@@ -327,7 +327,7 @@ func comparable(page *saved.TrendPage, between *schedules.Between) (choices []ui
 func (h *handler) showChanges(ctx context.Context, page *saved.TrendPage, changes []schedules.Change) error {
 	results := report.New(h.Library.Tasks.Store)
 	ids := make([]int64, len(changes))
-	answers := map[int][2]map[int64]report.CommonAnswer{} // for each variant, before and now
+	answers := map[int][2]map[int64]report.CommonAnswer{} // for each variant: before and now
 	for n, change := range changes {
 		ids[n] = change.Now.ID
 		answers[change.Variant] = [2]map[int64]report.CommonAnswer{}

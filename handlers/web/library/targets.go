@@ -205,7 +205,7 @@ func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error 
 	return h.render(c, http.StatusOK, view)
 }
 
-// note stores how a test ended, if the tested target equals the saved one.
+// note stores the outcome of a test, if the tested target equals the saved one.
 func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, error), target V,
 	tested library.Tested) error {
 	if row == nil {
@@ -218,7 +218,7 @@ func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, err
 	return nil
 }
 
-// asked makes a call with the form's question, once there is a place for it.
+// asked makes a call with the form's question, once it has a place for the call.
 func (h *handler) asked(c echo.Context, submitted *form.Upload,
 	ask func(question string) (library.Tested, error)) (library.Tested, error) {
 	leave, err := pages.Gates(c).Probes.Enter(c.Request().Context())

@@ -84,7 +84,7 @@ func writeEvent(w http.ResponseWriter, event any) {
 	}
 }
 
-// wire holds recorded answers; its README says where each comes from.
+// wire holds recorded answers; the README there states the source of each.
 //
 //go:embed testdata/wire
 var wire embed.FS
@@ -157,7 +157,7 @@ func (r Recording) Chunks(t testing.TB) [][]byte {
 	return chunks
 }
 
-// Plain returns the body without its Content-Encoding.
+// Plain returns the body with its Content-Encoding decoded.
 func (r Recording) Plain(t testing.TB) []byte {
 	t.Helper()
 	body := r.Body(t)

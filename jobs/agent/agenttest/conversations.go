@@ -8,9 +8,8 @@ import (
 	"sync"
 )
 
-// Conversations plays an agent of the default protocol that takes part in conversations. It remembers its
-// answers, and checks that each history consists of answers that it gave before to the questions of the same
-// series.
+// Conversations plays an agent of the default protocol that takes part in conversations. It remembers its answers,
+// and checks that each history consists of answers that it gave earlier to questions of the same series.
 type Conversations struct {
 	mu   sync.Mutex
 	said map[string]said // by answer
@@ -18,13 +17,13 @@ type Conversations struct {
 	wrong []string
 }
 
-// said is the context of an answer: the question and the history it was given.
+// said is the context of an answer: the question and the history that the agent was given.
 type said struct {
 	question string
 	history  []string
 }
 
-// Answer checks the history of a call and returns an answer that differs from every other.
+// Answer checks the history of a call and returns an answer that differs from all others.
 func (c *Conversations) Answer(call Call) string {
 	c.mu.Lock()
 	answer := fmt.Sprintf("answer %d to %s", len(c.said)+1, call.Question)
@@ -69,8 +68,8 @@ func (c *Conversations) Wrong() []string {
 	return slices.Clone(c.wrong)
 }
 
-// HistoryOf returns the history in a call of the default protocol: alternating questions and answers. It checks
-// that the roles alternate, too.
+// HistoryOf returns the history in a call of the default protocol: alternating questions and answers. It also checks
+// that the roles alternate.
 func HistoryOf(call Call) (history []string) {
 	text, _ := json.Marshal(call.Body["history"])
 	var messages []struct{ Role, Content string }

@@ -20,14 +20,14 @@ import (
 )
 
 // Guard decides which addresses may be called. It checks the address to which a connection is actually made, after
-// the name was resolved, so that the name cannot be repointed in between.
+// name resolution, so that the name cannot be repointed in between.
 type Guard struct {
 	variable      string
 	rules         []rule // empty means no allowlist
 	allowLoopback bool
 	public        *ssrf.Guardian
-	// own are the addresses of this program's own servers, ownPorts the ports of those on this machine: if one of
-	// the machine's addresses leads to such a server, its other addresses may, too.
+	// own are the addresses of this program's own servers, ownPorts the ports of those on this machine: if one of the
+	// machine's addresses leads to such a server, its other addresses may do so, too.
 	own      []netip.AddrPort
 	ownPorts []uint16
 	// local are the addresses of this machine.
@@ -42,8 +42,8 @@ type Guard struct {
 type Config struct {
 	// Variable is the name of the setting that holds the allowlist; errors mention it.
 	Variable string
-	// Allowlist is a comma-separated list of host, host:port, *.domain, IP or CIDR. Empty means every public
-	// address.
+	// Allowlist is a comma-separated list of host, host:port, *.domain, IP or CIDR. If it is empty, all public
+	// addresses are allowed.
 	Allowlist string
 	// AllowLoopback allows loopback addresses if there is no allowlist.
 	AllowLoopback bool
@@ -63,7 +63,7 @@ type rule struct {
 	port   uint16 // 0 means any
 }
 
-// NotAllowedError names the address that the guard refused in its original form: the address that it resolves to
+// NotAllowedError names the address that the guard refused, in its original form: the address to which it resolves
 // may be internal and must not be disclosed.
 type NotAllowedError struct {
 	Address string
@@ -346,7 +346,7 @@ func embeddedIPv4(ip netip.Addr) (embedded []netip.Addr) {
 	switch {
 	case compatibleIPv4.Contains(ip) && !ip.IsLoopback() && !ip.IsUnspecified(), nat64.Contains(ip):
 		add(12, 13, 14, 15)
-	case localNAT64.Contains(ip): // only the network knows the length of its own prefix (RFC 6052 2.2)
+	case localNAT64.Contains(ip): // only the network itself knows the length of its prefix (RFC 6052 2.2)
 		add(6, 7, 9, 10)
 		add(7, 9, 10, 11)
 		add(9, 10, 11, 12)

@@ -35,7 +35,7 @@ func TestTheGuardDecidesByAddress(t *testing.T) {
 		{"", true, "http://0.0.0.0:9000/", false},
 		{"", true, "http://127.0.0.1:8080/", false}, // one of our own servers
 		{"127.0.0.0/8", false, "http://127.0.0.1:8080/", false},
-		{"127.0.0.0/8", false, "http://127.0.0.2:8080/", false}, // leads to our own server, too
+		{"127.0.0.0/8", false, "http://127.0.0.2:8080/", false}, // also leads to our own server
 		{"127.0.0.0/8, ::1", false, "http://[::1]:8080/", false},
 		{"127.0.0.0/8", false, "http://127.0.0.2:9000/", true},
 		{"", false, "http://[64:ff9b::a9fe:a9fe]/", false}, // 169.254.169.254 in IPv6

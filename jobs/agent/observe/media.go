@@ -67,7 +67,7 @@ var (
 		`(?m)^[ \t]*(?:[-*+][ \t]+)?(?:\[[^\]\n]{0,1000}\]\()?<?(https?://[^\s<>)"']+)>?\)?[ \t]*\r?$`)
 )
 
-// Answer reports the files that an answer's text names: images in Markdown, and URLs of media alone on a line.
+// Answer reports the files that an answer's text names: images in Markdown, and media URLs alone on a line.
 func (w *Watcher) Answer(text []byte) {
 	for _, found := range markdownImage.FindAllSubmatch(text, maxAssets) {
 		w.file(false, event.Data{Kind: event.Image, URL: string(found[1])})

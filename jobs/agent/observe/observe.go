@@ -1,5 +1,5 @@
-// Package observe reports the events of a call, in the vocabulary of package event, while the agent works on
-// its answer. It never decides what the answer is.
+// Package observe reports the events of a call, in the vocabulary of package event, while the agent produces its
+// answer. It never decides what the answer is.
 package observe
 
 import (
@@ -22,7 +22,7 @@ type Watcher struct {
 	read func(*Watcher, string, wire.Value)
 	// mask redacts the request's secrets.
 	mask func(string) string
-	// made holds the URLs and hashed contents of the files so far, previews is the number of previews so far.
+	// made holds the URLs and content hashes of the files so far, previews is the number of previews so far.
 	made     map[string]bool
 	assets   int
 	previews int
@@ -48,7 +48,7 @@ type call struct {
 	input    strings.Builder
 }
 
-// The maximum number of files and of previews that are reported of one attempt.
+// The maximum number of files, and of previews, that are reported for one attempt.
 const (
 	maxAssets   = 200
 	maxPreviews = 500
@@ -248,7 +248,7 @@ func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
 // maxPath is the maximum length of a path in bytes.
 const maxPath = 200
 
-// CleanPath returns a path that stays within its folder and that can be shown and written on any system; empty if
+// CleanPath returns a path that stays within its folder and that can be displayed and written on any system; empty if
 // nothing is left of it.
 func CleanPath(given string) string {
 	given = strings.Map(func(r rune) rune {

@@ -31,7 +31,7 @@ func watch(t *testing.T, values ...string) told {
 	return list
 }
 
-// Whatever an agent sends as progress can be stored, and long names are cut.
+// Any progress value that an agent sends can be stored, and long names are cut.
 func TestHostileValuesAreTamed(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 100_000)
@@ -64,7 +64,7 @@ func TestProgressStaysBetween0And100(t *testing.T) {
 	}
 }
 
-// A file that is reported several times – by its address, or with the same content – is one file.
+// A file that is reported several times, by its address or with the same content, counts as one file.
 func TestTheSameFileIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	list := watch(t, `{"event":"asset","data":{"b64_json":"AAAA","type":"image"}}`,
@@ -74,8 +74,8 @@ func TestTheSameFileIsToldOfOnce(t *testing.T) {
 	require.Len(t, list, 3)
 }
 
-// A member whose name stands for a video, a sound or, in a job's result, an image announces one, whatever its
-// address looks like.
+// A member whose name denotes a video, a sound or, in a job's result, an image, reports such a file regardless of its
+// address.
 func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	list := watch(t, `{"event":"tool_finished","data":{"tool":"speak","output":{"audioUrl":"https://x/a/42"}}}`)

@@ -8,8 +8,8 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// readers maps the names of protocols to functions that read the values which are neither answer nor reasoning.
-// Unlisted protocols are read by custom. The event names come from the sources that package protocol cites.
+// readers maps the names of protocols to functions that read values other than the answer and the reasoning. Unlisted
+// protocols are read by custom. The event names come from the sources that package protocol cites.
 var readers = map[string]func(*Watcher, string, wire.Value){
 	"openai": (*Watcher).openAI, "openai-responses": (*Watcher).responses, "anthropic": (*Watcher).anthropic,
 	"ollama":    (*Watcher).ollama,
@@ -19,7 +19,7 @@ var readers = map[string]func(*Watcher, string, wire.Value){
 	"langserve": (*Watcher).nothing, "langgraph": (*Watcher).langGraph, "a2a": (*Watcher).a2a, "ag-ui": (*Watcher).agUI,
 }
 
-// nothing serves protocols whose events contain nothing but text.
+// nothing serves protocols whose events contain only text.
 func (w *Watcher) nothing(string, wire.Value) {}
 
 func (w *Watcher) openAI(_ string, v wire.Value) {
@@ -277,7 +277,7 @@ func (w *Watcher) langGraph(name string, v wire.Value) {
 	}
 }
 
-// langMessage reports the tools that a message of LangChain calls, or the result of a tool.
+// langMessage reports the tools that a LangChain message calls, or the result of a tool.
 func (w *Watcher) langMessage(message wire.Value) {
 	if message.TextOf("type") == "tool" {
 		w.emit(event.Tool, event.Data{

@@ -8,7 +8,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// A protocol that nobody entered here would be read as the default one.
+// A protocol missing from this list would be read as the default one.
 func TestEveryProtocolHasAReader(t *testing.T) {
 	t.Parallel()
 	for _, one := range protocol.All {

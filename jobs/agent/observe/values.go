@@ -30,7 +30,7 @@ func firstOf(v wire.Value, names ...string) wire.Value {
 	return wire.Value{}
 }
 
-// numberOf returns v as a number, also if it is a text such as "50%"; nil if v is not a number.
+// numberOf returns v as a number, even if it is a text such as "50%"; nil if v is not a number.
 func numberOf(v wire.Value) *float64 {
 	if v.Kind != wire.Number && v.Kind != wire.String {
 		return nil
@@ -42,8 +42,8 @@ func numberOf(v wire.Value) *float64 {
 	return &number
 }
 
-// percentOf returns progress in per cent; nil if v holds none. An agent that reports 0.5 counts up to 1: from then
-// on 1 means complete.
+// percentOf returns progress in per cent; nil if v holds none. An agent that has reported a value such as 0.5 counts
+// up to 1, so 1 means complete from then on.
 func (w *Watcher) percentOf(v wire.Value) *float64 {
 	for _, name := range []string{"percent", "progress", "percentage"} {
 		if number := numberOf(v.At(name)); number != nil {
@@ -58,7 +58,7 @@ func (w *Watcher) percentOf(v wire.Value) *float64 {
 	if done == nil || total == nil || *total <= 0 {
 		return nil
 	}
-	percent := min(max(100**done / *total, 0), 100) // also refuses the infinite result of dividing by almost nothing
+	percent := min(max(100**done / *total, 0), 100) // also rejects the infinite result of dividing by almost nothing
 	return &percent
 }
 
@@ -128,7 +128,7 @@ func (w *Watcher) custom(name string, v wire.Value) {
 			w.fileOf(data, "")
 		}
 		w.files(data)
-	// reported when the call ends
+	// this is reported when the call ends
 	case word == "error", strings.HasSuffix(word, "_error"), strings.HasSuffix(word, "_failed"):
 	default:
 		w.other(name, v)
@@ -144,7 +144,7 @@ func firstWord(words ...string) string {
 	return ""
 }
 
-// tool reads an event about a tool call, which is the record of spec/003.
+// tool reads an event about a tool call, in the format of spec/003.
 func (w *Watcher) tool(word string, data wire.Value) {
 	name, id := firstText(data, "tool", "tool_name", "toolName", "toolId", "tool_id", "name"),
 		firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id")
@@ -206,7 +206,7 @@ func (w *Watcher) files(v wire.Value) {
 	}
 }
 
-// namedFiles maps members that hold the address of one file to the kind of that file, which the address alone may
+// namedFiles maps members that hold the address of one file to the kind of that file, which the address alone might
 // not reveal. An image counts as a preview until the call is done.
 var namedFiles = []struct {
 	kind  string
@@ -265,7 +265,7 @@ func (w *Watcher) Polled(state string, v wire.Value) {
 	w.files(data)
 	result := firstOf(data, "result", "output")
 	w.files(result)
-	if address := firstText(result, "image_url", "imageUrl"); address != "" { // next to a result it is a preview
+	if address := firstText(result, "image_url", "imageUrl"); address != "" { // next to a result, it is a preview
 		w.file(false, event.Data{Kind: event.Image, URL: address})
 	}
 }

@@ -125,7 +125,7 @@ func (r *a2aReader) state(status wire.Value, isFinal bool) {
 		r.replace(text)
 		r.finishAs(state)
 		r.close()
-	case "rejected": // the agent decided not to do it; its message is the reason
+	case "rejected": // the agent refused; its message is the reason
 		r.replace(r.said)
 		r.finishAs("refusal")
 		r.close()
@@ -136,7 +136,7 @@ func (r *a2aReader) state(status wire.Value, isFinal bool) {
 			r.failWith("The task ended as " + state)
 		}
 	case "input-required":
-		if isFinal || len(r.said) > 0 { // the agent asks a question in return: that is its answer
+		if isFinal || len(r.said) > 0 { // the agent asks a question in return, which is its answer
 			r.replace(r.said)
 			r.close()
 		}

@@ -32,7 +32,7 @@ const (
 	CodeRefused           = "REFUSED"
 	CodeFiltered          = "CONTENT_FILTERED"
 	CodeNoAnswer          = "NO_ANSWER"
-	// CodeInterrupted means that another worker continues the call, so that it has no outcome here.
+	// CodeInterrupted means that another worker continues the call, so it has no outcome here.
 	CodeInterrupted = "CALL_INTERRUPTED"
 )
 
@@ -51,8 +51,8 @@ type Request struct {
 	Variables map[string]string
 	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation, History
 	// holds the earlier turns, oldest first, and ConversationID is the agent's own id for the conversation, empty
-	// until it is known. BegunIn is the session in which the agent's conversation began, which is another one if an
-	// earlier launch asked the first turns.
+	// until it is known. BegunIn is the session in which the agent's conversation began, which differs if an earlier
+	// launch asked the first turns.
 	IsTurn         bool
 	SessionID      string
 	ConversationID string
@@ -64,8 +64,8 @@ type Request struct {
 	// Template is a JSON object that replaces the protocol's body: its strings may contain {{question}},
 	// {{session_id}} and other names; nil means that there is none.
 	Template json.RawMessage
-	// ExtraPayload is a JSON object whose members are merged into the body, overriding the fields above; nil
-	// means there are none.
+	// ExtraPayload is a JSON object whose members are merged into the body, overriding the fields above; nil means
+	// that there is none.
 	ExtraPayload json.RawMessage
 	// IsTooLong reports that a prompt became too long once its variables were filled in, so that no request can be
 	// made.
@@ -74,14 +74,14 @@ type Request struct {
 	IdempotencyKey string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
-	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly. Accepted is
-	// called with the accepted job; a later request continues the job as Job, where nil means that none was accepted.
-	// The waiting ends when Leaving is closed; with a nil Leaving it is never cut short.
+	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly. Accepted
+	// is called with the accepted job; a later request continues the job as Job, where nil means that none was
+	// accepted. The waiting ends when Leaving is closed; if Leaving is nil, it is never cut short.
 	Poll     *Poll
 	Accepted func(Job)
 	Job      *Job
 	Leaving  <-chan struct{}
-	// Events receives the events of the call; nil means that nobody needs them.
+	// Events receives the events of the call; nil means that they are discarded.
 	Events event.Sink
 	// RawLimit is how many bytes of the raw body are kept in Answer.Raw.
 	RawLimit int
@@ -99,7 +99,7 @@ type Poll struct {
 	DoneValues   []string `json:"done_values" doc:"States that mean that the job is done"`
 	FailedValues []string `json:"failed_values" doc:"States that mean that the job failed; any other state means that it is still running"`
 	ResultPath   string   `json:"result_path" doc:"Path of the answer in the status of a job that is done"`
-	// CancelURLPath is where the response holds a URL to which a POST cancels the job; empty means that jobs cannot
+	// CancelURLPath is where the response holds the URL to which a POST cancels the job; empty means that jobs cannot
 	// be cancelled.
 	CancelURLPath string `json:"cancel_url_path,omitempty" doc:"Path of an address in the response to which a POST cancels the job; absent if jobs cannot be cancelled"`
 }
@@ -138,7 +138,7 @@ type Answer struct {
 	Usage      Usage
 	// ConversationID is the agent's own id for the conversation from now on; empty means that it returned none.
 	ConversationID string
-	// RetryAfter is how long the agent asked clients to wait; zero means it did not ask.
+	// RetryAfter is how long the agent asked clients to wait; zero means that it did not ask.
 	RetryAfter time.Duration
 	// RefusesStream reports that the agent does not stream, and reported that instead of answering.
 	RefusesStream bool

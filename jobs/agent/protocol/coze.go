@@ -81,7 +81,7 @@ func (r *cozeReader) take(e wire.Event) {
 	}
 }
 
-// takeVerbose reads the reason why a bot's answer ended: 0 is a normal end; no other number is documented.
+// takeVerbose reads the reason why a bot's answer ended: 0 means a normal end; no other value is documented.
 func (r *cozeReader) takeVerbose(content []byte) {
 	said, _ := wire.Parse(content)
 	if said.TextOf("msg_type") != "generate_answer_finish" {

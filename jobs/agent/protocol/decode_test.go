@@ -18,7 +18,7 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// decodeBytes reads a body as if it came in one piece.
+// decodeBytes reads a body as if it had arrived in one piece.
 func decodeBytes(body []byte) Answer {
 	return All[0].Read(bytes.NewReader(body), time.Now(), func() {}, error.Error, nil)
 }
@@ -157,8 +157,7 @@ func TestAnAnswerBehindTooManyPartsIsNotLost(t *testing.T) {
 	require.Equal(t, strings.Repeat("a\n", wire.MaxItems-1)+"b", string(answer.Text))
 }
 
-// The time for reading lines that each begin a value without ending it must not grow with the square of their
-// number.
+// The time for reading lines that each begin a value without ending it must not grow quadratically with their number.
 func TestHostileBracketsAreReadInLinearTime(t *testing.T) {
 	t.Parallel()
 	done := make(chan Answer, 1)

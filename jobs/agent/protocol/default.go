@@ -16,7 +16,7 @@ type defaultReader struct {
 
 	sawFinal     bool   // a node_finished has arrived
 	final        []byte // the text of the last node_finished that had any
-	isFinalBlank bool   // whether the very last one had none: then the chunks, if any, are the answer
+	isFinalBlank bool   // set if the very last node_finished had none: then the chunks, if any, are the answer
 
 	sawEnvelope bool   // whether a bare JSON value that is not an event holds an answer
 	envelope    []byte // that answer
@@ -47,7 +47,7 @@ func (d *defaultReader) take(e wire.Event) {
 	case eventName == "node_finished":
 		text := finalText(v)
 		d.takeMeta(v)
-		if len(text) == 0 && d.IsPassedOver() { // the answer may be in the part that was not kept
+		if len(text) == 0 && d.IsPassedOver() { // the answer may be in a part that was not kept
 			d.TooLarge = true
 			return
 		}
@@ -64,7 +64,7 @@ func (d *defaultReader) take(e wire.Event) {
 	}
 }
 
-// holdsOutputs recognises the node_finished of workflow engines, which have named "outputs".
+// holdsOutputs recognises the node_finished of workflow engines, which have named outputs.
 func holdsOutputs(v wire.Value) bool {
 	data, _ := v.Get("data")
 	return holdsAny(v, "outputs") || holdsAny(data, "outputs")
@@ -93,7 +93,7 @@ func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 	d.TooLarge = d.TooLarge || d.IsPassedOver()
 }
 
-// takeMeta reads the metadata of an event or a body: why the answer ended, and the usage. Both are at the top,
+// takeMeta reads the metadata of an event or a body: the finish reason and the usage. Both are at the top level,
 // under data, or under the output.
 func (d *defaultReader) takeMeta(v wire.Value) {
 	for _, of := range []wire.Value{v, v.At("data"), v.At("output"), v.At("data", "output"), v.At("data", "data")} {
@@ -115,7 +115,7 @@ func (d *defaultReader) takeMeta(v wire.Value) {
 }
 
 // chunkText returns the text of an llm_chunk or reasoning_chunk: in content, text, delta, output or
-// choices[0].delta.content, at the top or under data.
+// choices[0].delta.content, at the top level or under data.
 func chunkText(v wire.Value) []byte {
 	if text := flatChunkText(v); text != nil {
 		return text
@@ -156,8 +156,8 @@ func firstChoice(v wire.Value) (wire.Value, bool) {
 	return choices.Items[0], true
 }
 
-// finalText returns the text that a node_finished has in output or content, at the top or under data; nil if there
-// is none.
+// finalText returns the text that a node_finished has in output or content, at the top level or under data; nil if
+// there is none.
 func finalText(v wire.Value) []byte {
 	if text, ok := namedText(v, 0, "output", "content"); ok {
 		return text
@@ -207,7 +207,7 @@ func namedText(v wire.Value, depth int, names ...string) ([]byte, bool) {
 	return nil, false
 }
 
-// joined joins a list of strings by LF; it returns false if the list holds anything else.
+// joined joins the strings of a list with LF; it returns false if the list contains anything else.
 func joined(list wire.Value) ([]byte, bool) {
 	lines := make([][]byte, len(list.Items))
 	for n, item := range list.Items {
@@ -221,7 +221,7 @@ func joined(list wire.Value) ([]byte, bool) {
 }
 
 // holdsAny reports whether v has a member with one of the names, even an empty one: {"output": ""} means "no text",
-// not "not this object".
+// not "a different object".
 func holdsAny(v wire.Value, names ...string) bool {
 	for _, name := range names {
 		if _, ok := v.Get(name); ok {
@@ -265,7 +265,7 @@ func envelopeText(v wire.Value, depth int) ([]byte, bool) {
 	return nil, false
 }
 
-// isOnlyData reports whether an envelope's only text is in data. In a failure that text is the reason and not an
+// isOnlyData reports whether an envelope's only text is in data. In a failure, that text is the reason, not an
 // answer.
 func isOnlyData(v wire.Value) bool {
 	data, _ := v.Get("data")

@@ -34,8 +34,8 @@ func difyMode(stream bool) string {
 	return "blocking"
 }
 
-// caller returns the user name for platforms that require one. It is new for each call or conversation, because a
-// platform that remembers its users must not let one answer influence the next.
+// caller returns the user name for platforms that require one. It is new for each call or conversation, so that a
+// platform that remembers its users does not let one answer influence the next.
 func caller(q Request) string {
 	if q.IsTurn {
 		return "wending-" + q.BegunIn

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The reason for an agent's failure is found wherever the agent puts it, and nothing else is mistaken for it.
+// The reason for an agent's failure is found wherever the agent puts it, and no other text is mistaken for it.
 func TestFailuresAreReadWhereverTheyStand(t *testing.T) {
 	t.Parallel()
 	for body, message := range map[string]string{
@@ -38,7 +38,7 @@ func TestFailuresAreReadWhereverTheyStand(t *testing.T) {
 	}
 }
 
-// Reasoning and answer share one limit, and no character is cut in half at it.
+// Reasoning and answer share one limit, and the cut does not split a character.
 func TestReasoningAndAnswerShareTheirLimit(t *testing.T) {
 	t.Parallel()
 	stream := func(reasoning, chunks int, last string) []byte {

@@ -21,7 +21,7 @@ var fastGPT = Protocol{
 
 type fastGPTReader struct {
 	openAIReader
-	// flow is the summed usage of the run's nodes.
+	// flow is the total usage of the run's nodes.
 	flow Usage
 }
 
@@ -48,8 +48,8 @@ func (r *fastGPTReader) take(e wire.Event) {
 	}
 }
 
-// takeFlow reads the nodes of a run. Their tokens are the complete usage: the usage field beside them is not
-// measured.
+// takeFlow reads the nodes of a run. Their tokens are the complete usage: the separate usage field is not based on
+// measurement.
 func (r *fastGPTReader) takeFlow(nodes wire.Value) {
 	flow := flowUsage{finish: func(word string) { r.finishAs(word) }}
 	flow.add(nodes, 0)

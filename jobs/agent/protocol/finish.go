@@ -39,7 +39,7 @@ var finishes = map[string]Finish{
 	"tool_calls":           FinishTools, "tool_use": FinishTools, "function_call": FinishTools,
 }
 
-// interruptions are the words of agents that could not finish their answer, which is therefore incomplete.
+// interruptions are the words for an answer that the agent could not finish, and which is therefore incomplete.
 var interruptions = map[string]bool{
 	"error": true, "insufficient_system_resource": true, "network_error": true, "abort": true, "aborted": true,
 }
@@ -58,7 +58,7 @@ func (t *transcript) finishAs(word string) {
 	}
 }
 
-// finishLangChain records the finish reason that a message of LangChain passes on from its model.
+// finishLangChain records the finish reason that a LangChain message passes on from its model.
 func (t *transcript) finishLangChain(message wire.Value) {
 	for _, name := range []string{"finish_reason", "stop_reason", "done_reason"} {
 		t.finishIn(message.At("response_metadata"), name)

@@ -320,7 +320,7 @@ func TestTokensAreCountedAsTheProtocolMeansThem(t *testing.T) {
 	}
 }
 
-// A provider's base address works as its documents give it, with or without the version.
+// A provider's base address works as given in its documentation, with or without the version.
 func TestABaseAddressWorksWithItsVersionOrWithout(t *testing.T) {
 	t.Parallel()
 	for base, want := range map[string]string{

@@ -7,8 +7,8 @@ import (
 )
 
 // foreignProtocol names the well-known protocol that a value belongs to if that is not the default one; "" if it
-// cannot be identified. The name only serves to explain why an answer could not be read. The distinguishing marks
-// are from the vendors' documents, listed in agenttest/testdata/wire/README.md.
+// cannot be identified. The name only serves to explain why an answer could not be read. The distinguishing marks are
+// taken from the vendors' documents, listed in agenttest/testdata/wire/README.md.
 func foreignProtocol(eventName string, v wire.Value) string {
 	for _, protocol := range foreignProtocols {
 		if protocol.fits(eventName, v) {

@@ -19,11 +19,11 @@ import (
 // Default is the name of the protocol of spec/004.
 const Default = "default"
 
-// Protocol is one way of talking to an agent or a model.
+// Protocol is a way of talking to an agent or a model.
 type Protocol struct {
 	// Name is the protocol's name in the API and the database, Label the name shown to people.
 	Name, Label string
-	// path is appended to the base URL of a provider of models, such as exampleBase; if it is empty, providers
+	// path is appended to the base URL of a model provider, such as exampleBase; if path is empty, model providers
 	// cannot use the protocol.
 	path, exampleBase string
 	// paths are fragments of the protocol's usual URLs, by which it is recognised.
@@ -72,14 +72,14 @@ func LabelOf(name string) string {
 	return name
 }
 
-// IsOfModels reports whether providers of models can use the protocol.
+// IsOfModels reports whether model providers can use the protocol.
 func (p Protocol) IsOfModels() bool { return p.path != "" }
 
 // ExampleBase returns an example of a base URL from a provider's documents; empty if providers cannot use the
 // protocol.
 func (p Protocol) ExampleBase() string { return p.exampleBase }
 
-// NamesContext reports whether the body has a field for the row's context beside the question.
+// NamesContext reports whether the body has a separate field for the row's context.
 func (p Protocol) NamesContext() bool { return p.namesContext }
 
 // ModelURL returns the address of a model at a provider's base URL. If the base already ends with the version that
@@ -121,7 +121,7 @@ func (u *Usage) set(v wire.Value, input, output, total string) {
 	}
 }
 
-// setLangChain reads the usage of a message of LangChain.
+// setLangChain reads the usage of a LangChain message.
 func (u *Usage) setLangChain(message wire.Value) {
 	u.set(message.At("usage_metadata"), "input_tokens", "output_tokens", "total_tokens")
 	if reasoning := numberOf(message.At("usage_metadata", "output_token_details"), "reasoning"); reasoning != nil {
@@ -166,7 +166,7 @@ func (q Request) User() string {
 // system returns the system prompt; empty means that there is none.
 func (q Request) system() string { return stringOf(q.SystemPrompt) }
 
-// whole returns the whole text for protocols that have no system prompt either.
+// whole returns the entire text, for protocols that also have no system prompt.
 func (q Request) whole() string {
 	if q.system() == "" {
 		return q.User()
@@ -216,7 +216,7 @@ func (q Request) said() string {
 	return string(text)
 }
 
-// inputs returns the texts besides the question, for platforms with named inputs.
+// inputs returns the texts other than the question, for platforms with named inputs.
 func (q Request) inputs() map[string]string {
 	inputs := map[string]string{}
 	for name, text := range map[string]string{"system_prompt": q.system(), "user_context": stringOf(q.UserContext)} {
@@ -346,17 +346,17 @@ func render(template any, values map[string]string, room *int) any {
 	return template
 }
 
-// strict is what all protocols except the default one share: the answer is the text up to the protocol's own end
-// marker.
+// strict is the state shared by all protocols except the default one: the answer is the text up to the protocol's own
+// end marker.
 type strict struct {
 	*transcript
 	// end is the name of the protocol's end marker in error messages.
 	end string
 	// isOwn reports that a value of the protocol has arrived.
 	isOwn bool
-	// hasEnded reports that the protocol's end marker has arrived: after it only usage counts.
+	// hasEnded reports that the protocol's end marker has arrived: after it, only usage counts.
 	hasEnded bool
-	// final replaces the pieces as the answer; nil means that the pieces are the answer.
+	// final is the answer if the protocol sends one as a whole; nil means that the pieces are the answer.
 	final []byte
 	// isBody reports that the first value was not part of a stream.
 	isBody bool
@@ -407,7 +407,7 @@ func (s *strict) close() {
 	s.transcript.ended()
 }
 
-// body reports whether a value may be the whole answer in one JSON value; it is the answer if nothing else follows.
+// body reports whether a value may be an entire answer in one JSON value; it is the answer if nothing else follows.
 func (s *strict) body(e wire.Event) bool {
 	isBody := !e.IsPrefixed && s.Values == 1
 	s.isBody = s.isBody || isBody
@@ -437,8 +437,8 @@ func (s *strict) answer(broken error) Answer {
 	return s.unread()
 }
 
-// contentText returns the text of parts: a string, or a list of objects with or without text, the form in which
-// chat protocols write content.
+// contentText returns the text of parts: a string, or a list of objects with or without text, as in the content of
+// chat protocols.
 func contentText(v wire.Value) []byte {
 	if v.Kind == wire.String {
 		return v.Text
@@ -476,10 +476,10 @@ func defaultBody(q Request) map[string]any {
 	return body
 }
 
-// TakesSession reports whether the agent knows a conversation by the session's id from the first turn on.
+// TakesSession reports whether the agent identifies a conversation by its session id from the first turn on.
 func (p Protocol) TakesSession() bool { return p.takesSession }
 
-// Address returns the URL to call: the request's URL with the protocol's additions to its query.
+// Address returns the URL to call: the request's URL with the protocol's query parameters added.
 func (p Protocol) Address(q Request) (*url.URL, error) {
 	address, err := url.Parse(q.URL)
 	if err != nil || p.query == nil {
@@ -506,8 +506,8 @@ func (p Protocol) Suggests(path string) (length int) {
 	return length
 }
 
-// Read reads the body of an answer. onEnd is called when the protocol's own end has arrived; data after that is
-// still read for a short time. reason describes what broke the connection, if anything did. tap may be nil.
+// Read reads the body of an answer. onEnd is called when the protocol's end marker has arrived; data after that is
+// still read for a short time. reason describes the error that broke the connection, if any. tap may be nil.
 func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason func(error) string, tap Tap) Answer {
 	t := newTranscript(p)
 	t.onEnd, t.tap = onEnd, tap

@@ -68,8 +68,7 @@ func (r *responsesReader) failResponse(response wire.Value) {
 	r.failWith("The response has failed")
 }
 
-// takeResponse reads a response that has ended: the output that it lists is the answer; if it lists none, the
-// pieces are.
+// takeResponse reads a response that has ended: the listed output is the answer or, if there is none, the pieces are.
 func (r *responsesReader) takeResponse(response wire.Value) {
 	r.isOwn = true
 	r.usage.set(response.At("usage"), "input_tokens", "output_tokens", "total_tokens")

@@ -36,7 +36,7 @@ func Render(template string, values map[string]string) string {
 	return rendered.String()
 }
 
-// places yields the placeholders of a template: each with its whole text and its name.
+// places yields the placeholders of a template, each with its full text and its name.
 func places(template string) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		for from := 0; ; {

@@ -33,7 +33,7 @@ func TestValuesTakeThePlacesOfTheirNames(t *testing.T) {
 	require.Equal(t, []string{"b", "c"}, protocol.MissingNames(values, "{{b}} {{answer}}", "{{c}}{{b}}"))
 }
 
-// A template can neither expand its values to any number of bytes, nor make finding its names take long.
+// A template cannot expand its values beyond a limit, nor make finding its names slow.
 func TestATemplateIsBounded(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("x", 40_000)

@@ -22,11 +22,11 @@ const BrokenBefore = "The connection broke before the answer's end: "
 type reader interface {
 	// take processes the next value.
 	take(wire.Event)
-	// answer returns the answer once the whole response is read. broken is the transport's error, if any.
+	// answer returns the answer once the whole response is read. broken is the transport's error, if there is one.
 	answer(broken error) Answer
 }
 
-// Tap receives the parts of an answer while they arrive. Its arguments are only valid during the call.
+// Tap receives the parts of an answer as they arrive. Its arguments are valid only during the call.
 type Tap interface {
 	// Text and Reasoning take the next pieces; Rewrite takes a text that replaces the whole answer so far.
 	Text(piece []byte)
@@ -68,15 +68,15 @@ type transcript struct {
 
 	// isEnvelope reports that the last value is a JSON object with an answer, as agents without a protocol send it.
 	isEnvelope bool
-	looksLike  string // the protocol that the values belong to; "" means no known one
+	looksLike  string // the protocol to which the values belong; "" means no known one
 
-	// finish is why the answer ended; calledTools reports that the agent called tools on the way.
+	// finish is the reason why the answer ended; calledTools reports that the agent called tools before that.
 	finish      Finish
 	calledTools bool
 
 	failure   string // the agent's own error message
 	hasFailed bool
-	// failureCode is the error code of the failure.
+	// failureCode is the failure's error code.
 	failureCode string
 }
 
@@ -141,7 +141,7 @@ func (t *transcript) failAs(code, message string) {
 	t.hasFailed = true
 }
 
-// add appends text to chunks or reasoning as far as MaxText goes for both, never cutting a character.
+// add appends text to chunks or reasoning, up to MaxText for both together, without splitting a character.
 func (t *transcript) add(to *[]byte, text []byte) {
 	if len(text) > 0 && t.firstAt.IsZero() && to != &t.reasoning {
 		t.firstAt = time.Now()
@@ -199,8 +199,8 @@ func (t *transcript) fit(to, text []byte, room int) []byte {
 	return append(to, kept...)
 }
 
-// longText is the length at which a text gets its maximum capacity immediately: most texts that reach it never end, and
-// growing them step by step would leave a copy behind each time.
+// longText is the length at which a text gets its maximum capacity immediately: most texts that reach it never end,
+// and every step of growing them would leave a copy behind.
 const longText = 1 << 20
 
 // cutMark ends a text that was cut because it is too large.
@@ -262,7 +262,7 @@ func (t *transcript) foreign() string {
 	return label
 }
 
-// Excerpt returns the beginning of a text as one line that can be shown.
+// Excerpt returns the beginning of a text as one displayable line.
 func Excerpt(text []byte) string {
 	beginning := wire.Cut(text, wire.ExcerptBytes)
 	shown := strings.ToValidUTF8(string(bytes.TrimSpace(beginning)), "\uFFFD")

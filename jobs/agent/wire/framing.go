@@ -1,5 +1,5 @@
-// Package wire reads what agents send, in any framing – server-sent events, NDJSON, one JSON value, or a mixture of
-// them – as JSON values, one after another.
+// Package wire reads what agents send, as a sequence of JSON values, in any framing: server-sent events, NDJSON, a
+// single JSON value, or a mixture of them.
 package wire
 
 import (
@@ -33,7 +33,7 @@ type Handler interface {
 	TakeText(event string, text []byte)
 }
 
-// Stream describes a source after it was read.
+// Stream describes a source that has been read.
 type Stream struct {
 	w       *window
 	handler Handler
@@ -71,7 +71,7 @@ func Parse(text []byte) (v Value, ok bool) {
 	return v, !hasMore
 }
 
-// Read reads src to its end. An error is the transport's; nil means a clean end.
+// Read reads src to its end. An error comes from the transport; nil means a clean end.
 func (t *Stream) Read(src io.Reader, handler Handler) error {
 	t.w, t.handler = newWindow(src), handler
 	w := t.w
@@ -165,7 +165,7 @@ func (t *Stream) payload(eventName string, isPrefixed bool) {
 			return
 		}
 		w.skipBlanks()
-		isPrefixed = true // if a second value is on the line, the line is not a bare body
+		isPrefixed = true // a second value on the line means that the line is not a bare body
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Agents write JSON that standard parsers refuse: raw line feeds and tabs inside strings, bytes that are not UTF-8,
-// numbers that no float can hold, values split over several "data:" lines. This reader accepts all of that, works
-// on a stream in one pass, and keeps only the current value in memory.
+// Agents write JSON that standard parsers reject: raw line feeds and tabs inside strings, bytes that are not UTF-8,
+// numbers that no float can hold, values split over several "data:" lines. This reader accepts all of that, works on
+// a stream in one pass, and keeps only the current value in memory.
 
-// Why a value could not be read.
+// Reasons why a value could not be read.
 var (
 	errSyntax   = errors.New("not JSON")
 	errCut      = errors.New("truncated inside a JSON value")
@@ -24,8 +24,8 @@ const (
 	// maxValueBytes limits one JSON value: MaxText bytes of Chinese, written as \u escapes, become twice as long.
 	maxValueBytes = 2*MaxText + 64<<10
 	// maxNodes is how many parts of a value are kept: further lists and objects are skipped, and a value with more
-	// than twice as many parts is too large. Of a list the first MaxItems are kept; a list with more texts is too
-	// large, because one of the skipped texts could be the answer.
+	// than twice as many parts is too large. The first MaxItems of a list are kept; a list with more texts than that
+	// is too large, because one of the skipped texts could be the answer.
 	maxNodes = 100_000
 	// MaxItems is how many items of a list are kept.
 	MaxItems = 10_000
@@ -51,7 +51,7 @@ const (
 // Value is one JSON value, valid until the next one is read. If an object repeats a key, the first one counts.
 type Value struct {
 	Kind   Kind
-	Text   []byte // a string's characters; for all others the source text
+	Text   []byte // for strings, the characters; for other kinds, the source text
 	Fields []Field
 	Items  []Value
 }
@@ -100,7 +100,7 @@ type window struct {
 	pos  int // the next byte to read
 	mark int // the first byte to keep; -1 means none
 	err  error
-	// reread counts the bytes that were read again: hostile text could make that quadratic (see rewind).
+	// reread counts the bytes that were read again: hostile text could make rereading quadratic (see rewind).
 	read, reread int
 	// begin is the beginning of the source for error messages, a little longer than they show.
 	begin []byte
@@ -132,7 +132,7 @@ func (w *window) more(ahead int) bool {
 			w.pos -= keep
 		}
 		if len(w.buf) == cap(w.buf) {
-			// Parts of the current value point into the buffer, so the old buffer is left unchanged.
+			// Parts of the current value point into the old buffer, so it is left unchanged.
 			w.buf = append(make([]byte, 0, max(4096, 2*(len(w.buf)-keep))), w.buf[keep:]...)
 			w.pos -= keep
 			if w.mark >= 0 {
@@ -155,7 +155,7 @@ func (w *window) more(ahead int) bool {
 	return true
 }
 
-// peek returns the next byte without taking it.
+// peek returns the next byte without consuming it.
 func (w *window) peek() (byte, bool) {
 	if w.pos >= len(w.buf) && !w.more(0) {
 		return 0, false
@@ -163,8 +163,8 @@ func (w *window) peek() (byte, bool) {
 	return w.buf[w.pos], true
 }
 
-// hasPrefix reports whether the next bytes are prefix (lower case), without regard to case. It reads no more bytes
-// than the decision requires.
+// hasPrefix reports whether the next bytes equal prefix (which is in lower case), ignoring case. It reads no more
+// bytes than necessary.
 func (w *window) hasPrefix(prefix string) bool {
 	for n := range len(prefix) {
 		if !w.more(n) {
@@ -181,7 +181,7 @@ func (w *window) hasPrefix(prefix string) bool {
 	return true
 }
 
-// rewind goes back to the mark. It refuses once the text has been read eight times over: otherwise an answer whose
+// rewind goes back to the mark. It refuses once the text has been reread eight times over: otherwise an answer whose
 // lines each begin a value without ending it would take hours.
 func (w *window) rewind() bool {
 	w.reread += w.pos - w.mark
@@ -484,8 +484,7 @@ func (w *window) string() ([]byte, error) {
 	}
 }
 
-// pairWith consumes the surrogate that follows, if there is one, and joins it with this one; otherwise it returns
-// U+FFFD.
+// pairWith consumes the surrogate that follows, if there is one, and combines the two; otherwise it returns U+FFFD.
 func (w *window) pairWith(high rune) (rune, error) {
 	if !w.more(1) {
 		return 0, w.cut()

@@ -20,7 +20,7 @@ type Passage struct {
 	IsCut bool
 }
 
-// maxTried is how many brackets of a text are tried, so that a text that consists of brackets does not take long.
+// maxTried is how many brackets of a text are tried, so that a text consisting of brackets does not take long.
 const maxTried = 400
 
 // The marks that reasoning models put around their thoughts.
@@ -29,7 +29,7 @@ const (
 	thoughtEnds   = "</think>"
 )
 
-// AfterThoughts returns a reply without the thoughts at its beginning. If the thoughts do not end, nothing is left.
+// AfterThoughts returns a reply without the thoughts at its beginning, or an empty text if the thoughts do not end.
 func AfterThoughts(reply string) string {
 	rest, isThinking := strings.CutPrefix(strings.TrimSpace(reply), thoughtBegins)
 	if !isThinking {
@@ -270,7 +270,7 @@ func closersOf(c rune) string {
 }
 
 // quoted parses a quoted text. A plain double quote always ends the text; other quotes may occur within it, as in
-// 'it's', and end it only if what follows does not continue it.
+// 'it's', and end it only if the following text does not continue it.
 func (r *looseReader) quoted(isName bool) (text string, ok bool) {
 	var read strings.Builder
 	closers := closersOf(r.next())

@@ -44,11 +44,11 @@ const (
 // Fact is a line of a message.
 type Fact struct {
 	Name, Value string
-	// Links are words of the value, in its order, that lead to what they count.
+	// Links are words of the value, in order, that link to what they count.
 	Links []Link
 }
 
-// Link is a text that leads to an address.
+// Link is a text with an address.
 type Link struct{ Text, Address string }
 
 // Message is a message to a channel, in the channel's language.
@@ -63,7 +63,7 @@ type Message struct {
 	// Worse lists what got worse, one sentence each, under the heading WorseTitle.
 	WorseTitle string
 	Worse      []string
-	// Link leads to the report; empty if PUBLIC_URL is not set. LinkText is the text of the link.
+	// Link is the address of the report; empty if PUBLIC_URL is not set. LinkText is the text of the link.
 	Link, LinkText string
 	// Colon separates a fact's name from its value.
 	Colon string
@@ -71,7 +71,7 @@ type Message struct {
 	Data any
 }
 
-// Body writes a message in the format of a kind of channel. Send adds the signature.
+// Body renders a message in the format of a kind of channel. Send adds the signature.
 func Body(kind Kind, m Message) ([]byte, error) {
 	switch kind {
 	case Webhook:
@@ -123,12 +123,12 @@ type letter struct {
 	Text    string `json:"text"`
 }
 
-// format is how a program writes lists and links.
+// format defines how a program writes lists and links.
 type format struct {
 	bullet string
 	escape func(string) string
 	link   func(text, address string) string
-	// areLinksApart reports that links cannot be words of a line; they follow it, each on a line of its own.
+	// areLinksApart reports that links cannot be part of a line; they follow it, each on its own line.
 	areLinksApart bool
 	// hasButton reports that the link to the report is a button beside the list.
 	hasButton bool
@@ -159,7 +159,7 @@ func (m Message) list(f format) string {
 	return text.String()
 }
 
-// value writes the value of a fact with the links that are words of it.
+// value renders the value of a fact, with its words as links.
 func (f format) value(fact Fact) string {
 	if f.areLinksApart {
 		return f.escape(fact.Value)
@@ -177,7 +177,7 @@ func (f format) value(fact Fact) string {
 	return text.String() + f.words(rest)
 }
 
-// words escapes a part of a line, and keeps the blanks at its ends.
+// words escapes a part of a line, preserving the blanks at its ends.
 func (f format) words(part string) string {
 	if strings.TrimSpace(part) == "" {
 		return part
@@ -189,8 +189,8 @@ func (f format) words(part string) string {
 
 func markdownLink(text, address string) string { return "[" + plain(text) + "](" + address + ")" }
 
-// plain keeps names from being read as markup: chat programs support different parts of Markdown, and there is no
-// escape that all of them understand.
+// plain keeps names from being read as markup: chat programs support different parts of Markdown, and no escape works
+// in all of them.
 func plain(text string) string { return markup.Replace(oneLine(text)) }
 
 var markup = strings.NewReplacer("<", "＜", ">", "＞", "[", "［", "]", "］", "*", "＊", "`", "｀")

@@ -41,7 +41,7 @@ var message = notify.Message{
 	Link: "https://wending.example/tasks/1", LinkText: "查看结果", Data: map[string]any{"task_id": "1"},
 }
 
-// Messages have the members that each chat program's documents require, and nothing in a name is read as markup.
+// Messages have the members that each chat program's documentation requires, and nothing in a name is read as markup.
 func TestMessagesHaveTheFormatsOfTheirVendors(t *testing.T) {
 	t.Parallel()
 	written := func(kind notify.Kind) (read map[string]any) {
@@ -90,7 +90,8 @@ func TestMessagesHaveTheFormatsOfTheirVendors(t *testing.T) {
 	require.NotContains(t, read.Markdown.Content, "\uFFFD")
 }
 
-// Numbers of a message are links where the program can have them in a line; an e-mail has them below it.
+// Numbers in a message are links if the program supports links within a line; in an e-mail, the links follow the
+// line.
 func TestNumbersOfMessagesAreLinks(t *testing.T) {
 	t.Parallel()
 	counted := message
@@ -160,7 +161,7 @@ func TestTheReferenceLibraryTakesOurSignature(t *testing.T) {
 	require.Equal(t, []error{nil}, failed)
 }
 
-// Signatures are sent where each program expects them, and a refusal with HTTP 200 is a failure.
+// Signatures are sent where each program expects them, and a refusal with HTTP 200 counts as a failure.
 func TestHowChatProgramsAnswer(t *testing.T) {
 	t.Parallel()
 	var asked *http.Request
@@ -237,7 +238,7 @@ func TestTheTimesOfRetries(t *testing.T) {
 	require.InDelta(t, 33, attempts, 2)
 }
 
-// mailbox is a small SMTP server that keeps the mail it receives.
+// mailbox is a small SMTP server that keeps the mail that it receives.
 func mailbox(t *testing.T) (address string, letters func() []string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -61,7 +61,7 @@ type mailServer struct {
 	isSMTPS                    bool
 }
 
-// NewSender returns a sender that only connects to addresses that allowed allows. smtpURL is smtp:// or
+// NewSender returns a sender that only connects to addresses permitted by allowed. smtpURL is smtp:// or
 // smtps://user:password@host:port and is not checked against allowed, because the operator set it; empty means that
 // no e-mail can be sent.
 func NewSender(allowed *guard.Guard, smtpURL, smtpFrom string) (*Sender, error) {
