@@ -50,7 +50,9 @@ release: ## Build dist/ for linux amd64 and arm64, with checksums
 	cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 .PHONY: test
-test: tools tidy-check generate-check format-check lint test-race test-old-postgres ## Everything CI runs
+test: tools tidy-check generate-check format-check ## Everything CI runs
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target lint test-race test-race-program test-plain
+	@$(MAKE) --no-print-directory test-old-postgres
 
 .PHONY: t
 t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
@@ -59,7 +61,6 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 .PHONY: test-race
 test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
 	go test $(CHECKED) -race -skip '^($(LARGE))$$' $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$')
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-race-program test-plain
 
 .PHONY: test-race-program
 test-race-program: # tests that mostly wait for the program, and so leave the processors to others
