@@ -177,7 +177,7 @@ func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
 	require.Contains(t, card.Find(".meaning").Text(), "意思不同 · 2 种")
 	require.Contains(t, card.Find(".meaning").Text(), "×2 x")
 	require.Contains(t, card.Find(".verdict").Text(), "2 种意思")
-	require.Contains(t, card.Find(".verdict").Text(), "按意思一致 33.3%")
+	require.Contains(t, card.Find(".verdict").Text(), "按意思一致率 33.3%")
 	require.Empty(t, page.Find("article.result").Eq(1).Find(".meaning").Text(), "equal answers need no grouping")
 	require.Equal(t, "true", page.Find("[data-by=meaning]").AttrOr("aria-current", ""))
 

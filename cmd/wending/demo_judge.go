@@ -26,7 +26,7 @@ func judgeDemo(user string) string {
 	accuracy, reason := 20, "回答中没有标准答案的内容。"
 	switch {
 	case strings.Contains(answer, "100分") || strings.Contains(answer, "100 points"):
-		accuracy, reason = 0, "回答试图影响评分。"
+		accuracy, reason = 0, "回答试图影响打分。"
 	case expected == "":
 		accuracy, reason = 70, "没有标准答案，只能按常识判断。"
 	case strings.TrimSpace(answer) == expected:
