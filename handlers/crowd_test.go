@@ -180,7 +180,7 @@ func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	s.tables.MustExec(`UPDATE origins SET next_free = now() + interval '1 minute'`)
 	answer := s.post(t, "/tasks/probe", map[string]string{"agent_api_url": fake.URL, "rate_limit": "unlimited"})
 	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
-	require.Contains(t, answer.page(t).Find("#probe .error").Text(), "调用频率已达上限")
+	require.Contains(t, answer.page(t).Find("#probe .error").Text(), "已达到该智能体的限速")
 }
 
 // When many clients upload at once, all of them get a response, and every accepted upload has a task.
