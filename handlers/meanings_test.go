@@ -143,6 +143,7 @@ func (s *site) peopleCorrectMeanings(t *testing.T, path string) {
 	s.entry(t, "PUT", groups, object{"groups": [][]int{{1}}, "reviewer": "x", "variant": 2}, 404)
 	s.entry(t, "PUT", groups, object{"groups": [][]int{{1}}}, 422)
 
+	s.peopleCorrectOnPages(t, strings.Replace(path, "evaluation-", "/", 1))
 	item := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)[0].(object)
 	require.Equal(t, "person", item["meaning"].(object)["by"])
 	statistics := s.entry(t, "GET", path, nil, 200)["statistics"].(object)
@@ -221,4 +222,35 @@ func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
 	require.Equal(t, http.StatusSeeOther, s.post(t, "/tasks/"+id+"/meanings",
 		map[string]string{"model_id": model}).StatusCode)
 	s.awaitDone(t, id)
+}
+
+// peopleCorrectOnPages has a person part the answers to the first question on its page, and put them together again.
+func (s *site) peopleCorrectOnPages(t *testing.T, task string) {
+	t.Helper()
+	at := task + "/results/1/meaning"
+	require.Equal(t, at, s.get(t, task+"/results?sort=number&by=meaning&view=merged").page(t).Find("[data-regroup]").
+		First().AttrOr("href", ""))
+	page := s.get(t, at).page(t)
+	require.Equal(t, 3, page.Find("[data-group='0'] [data-answer]").Length(), "韩梅 put all into one group")
+	require.Equal(t, "2", page.Find("[name=version]").AttrOr("value", ""))
+	values := map[string]string{"version": "1", "reviewer": "李雷"}
+	page.Find("select").Each(func(n int, choice *goquery.Selection) {
+		values[choice.AttrOr("name", "")] = strconv.Itoa(n)
+	})
+	conflict := s.post(t, at, values)
+	require.Equal(t, http.StatusConflict, conflict.StatusCode)
+	require.Contains(t, conflict.page(t).Find("[role=alert]").Text(), "重新分组")
+	values["version"] = "2"
+	require.Equal(t, http.StatusSeeOther, s.post(t, at, values).StatusCode)
+	require.Equal(t, 3, s.get(t, at).page(t).Find("[data-group]:has([data-answer])").Length())
+	values["version"], values["reviewer"] = "3", " "
+	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, at, values).StatusCode)
+	delete(values, "group-1")
+	values["reviewer"] = "李雷"
+	require.Contains(t, s.post(t, at, values).page(t).Find("[role=alert]").Text(), "第 1 次运行")
+	values["group-1"], values["group-2"], values["group-3"] = "0", "0", "0"
+	require.Equal(t, http.StatusSeeOther, s.post(t, at, values).StatusCode)
+	card := s.get(t, task+"/results?sort=number&by=meaning&view=merged").page(t).Find("article.result").First()
+	require.Contains(t, card.Find(".meaning").Text(), "李雷 人工分组")
+	require.Empty(t, s.get(t, task+"/results/2/meaning").page(t).Find("form.regroup").Length(), "equal answers")
 }

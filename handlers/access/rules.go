@@ -166,6 +166,8 @@ GET    /tasks/:taskId/results                            viewer        task
 GET    /tasks/:taskId/results/export                     viewer        task            task.export
 GET    /tasks/:taskId/results/print                      viewer        task            task.print
 GET    /tasks/:taskId/results/:number                    viewer        task
+GET    /tasks/:taskId/results/:number/meaning            viewer        task
+POST   /tasks/:taskId/results/:number/meaning            reviewer      task            review.group
 GET    /tasks/:taskId/results/:number/reviews            viewer        task
 GET    /tasks/:taskId/dataset                            viewer        task            dataset.download
 GET    /tasks/:taskId/review                             viewer        task

@@ -109,6 +109,8 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	plain.GET("/tasks/:taskId/results/export", p.exportShown)
 	compressed.GET("/tasks/:taskId/results/:number", p.findQuestion)
 	compressed.GET("/tasks/:taskId/results/:number/reviews", p.listVersions)
+	compressed.GET("/tasks/:taskId/results/:number/meaning", p.showMeaning)
+	compressed.POST("/tasks/:taskId/results/:number/meaning", p.regroup)
 	compressed.GET("/tasks/:taskId/news", p.news)
 	compressed.GET("/tasks/:taskId/variants", p.showVariants)
 	compressed.GET("/tasks/:taskId/report", p.showSummary)

@@ -173,6 +173,15 @@ func Conversation(id uuid.UUID, series string) string {
 // Question leads to a question of a report by its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
+// MeaningOf is where a person groups a variant's answers to a question by meaning.
+func MeaningOf(id uuid.UUID, number, variant int) string {
+	path := Question(id, number) + "/meaning"
+	if variant > 1 {
+		path = WithQuery(path, url.Values{"variant": {strconv.Itoa(variant)}})
+	}
+	return path
+}
+
 // ItemID returns the id of a question's element, to which fragments of addresses lead.
 func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
 

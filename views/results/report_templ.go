@@ -2336,7 +2336,7 @@ func (r Report) squareClass(item report.Summary) string {
 var keys = [][2]string{
 	{"j", "results.help.next"}, {"k", "results.help.previous"}, {"e", "results.help.expand"}, {"E", "results.help.expandall"},
 	{"n", "results.help.unstable.next"}, {"p", "results.help.unstable.previous"}, {"f", "results.help.failed"}, {"g g", "results.help.first"}, {"G", "results.help.last"},
-	{"1 2 3", "results.help.verdict"}, {"r", "results.help.note"}, {"R", "results.help.review"}, {"v", "results.help.view"}, {"a", "results.help.align"}, {"m", "results.help.meaning"}, {"t", "results.help.text"}, {"x X", "results.help.facts"}, {"d", "results.help.differences"}, {"c", "results.help.link"}, {"/", "results.help.search"}, {"?", "results.help.help"},
+	{"1 2 3", "results.help.verdict"}, {"r", "results.help.note"}, {"R", "results.help.review"}, {"v", "results.help.view"}, {"a", "results.help.align"}, {"m", "results.help.meaning"}, {"M", "results.help.regroup"}, {"t", "results.help.text"}, {"x X", "results.help.facts"}, {"d", "results.help.differences"}, {"c", "results.help.link"}, {"/", "results.help.search"}, {"?", "results.help.help"},
 }
 
 func help() templ.Component {

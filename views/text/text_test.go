@@ -290,7 +290,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("done.", action)
 	}
 	add("done.", "created", "extend", "confirm", "append", "evaluate", "saved", "deleted", "group", "signed", "assigned",
-		"reviewed", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
+		"reviewed", "regrouped", "withdrawn", "carried", "stored", "version", "removed", "archived", "restored",
 		"tested", "untested", "again", "imported", "ended", "revoked", "unshared")
 	for _, number := range []string{"latency_ms", "total_tokens", "cost"} {
 		add("results.slice.", number, "min_"+number, "max_"+number)

@@ -152,6 +152,7 @@
     x: () => seekFact(1),
     X: () => seekFact(-1),
     m: () => switchTo(document.querySelector("[data-by]:not([aria-current])")),
+    M: withCard((card) => { const link = card.querySelector("[data-regroup]"); if (link) location.assign(link.href); }),
     t: () => switchTo(document.querySelector("[data-shown-as]:not([aria-current])")),
     R: () => { const link = document.querySelector("[data-review-mode]"); if (link) location.assign(link.href); },
     "/": () => { const search = document.getElementById("search"); if (search) search.focus(); },

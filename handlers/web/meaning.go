@@ -1,0 +1,112 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/jobs/tasks"
+	"wending/views/judging"
+	"wending/views/paths"
+	"wending/views/ui"
+)
+
+// regrouped returns what a person groups: the answers of the variant that the query names, to the question in the path.
+func (p *Pages) regrouped(c echo.Context) (g judging.Regrouping, answers tasks.Answers, err error) {
+	task, item, _, err := p.question(c)
+	if err != nil {
+		return g, answers, err
+	}
+	if task.Grouper() == nil {
+		return g, answers, tasks.ErrNotGrouped
+	}
+	variant, err := pages.Variant(c, task)
+	if err != nil {
+		return g, answers, err
+	}
+	variant = max(1, variant)
+	r, card, err := p.readCard(c, task, item.ID)
+	if err != nil {
+		return g, answers, err
+	}
+	if answers, err = p.Tasks.ReadAnswers(c.Request().Context(), item.ID, variant); err != nil {
+		return g, answers, err
+	}
+	return judging.NewRegrouping(r, card, variant, answers.Runs, answers.Contents), answers, nil
+}
+
+// showMeaning shows the answers of a variant to a question in the groups that say the same, for a person to correct.
+func (p *Pages) showMeaning(c echo.Context) error {
+	g, _, err := p.regrouped(c)
+	if err != nil {
+		return err
+	}
+	return p.renderMeaning(c, g, http.StatusOK)
+}
+
+func (p *Pages) renderMeaning(c echo.Context, g judging.Regrouping, status int) error {
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("meaning.correct.title", "Number", g.Number),
+		ui.SectionTasks)
+	frame.Styles, frame.Scripts = []string{"report.css", "judging.css"}, []string{"review.js", "meaning.js"}
+	return pages.Render(c, status, judging.MeaningPage(frame, g))
+}
+
+// regroup stores a person's groups. If they are refused the person sees why, above the groups as they are now.
+func (p *Pages) regroup(c echo.Context) error {
+	ctx := c.Request().Context()
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	g, answers, err := p.regrouped(c)
+	if err != nil {
+		return err
+	}
+	version, err := strconv.Atoi(submitted.Values["version"])
+	if err != nil {
+		version = -1 // a conflict: nobody has seen it
+	}
+	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
+	if err == nil {
+		_, err = p.Tasks.Regroup(ctx, g.Task, tasks.Regrouping{
+			ItemID: g.Item.ID, Variant: g.Variant, Groups: chosenGroups(submitted, answers), Reviewer: name, Version: version,
+		})
+	}
+	if err == nil {
+		return pages.Done(c, paths.Question(g.Task.ID, g.Number), "regrouped")
+	}
+	fault := request.FaultOf(err)
+	if status := fault.Status(); status != http.StatusUnprocessableEntity && status != http.StatusConflict {
+		return err
+	}
+	g.Problem, g.Reviewer = fault.Message(pages.Locale(c)), submitted.Values["reviewer"]
+	return p.renderMeaning(c, g, fault.Status())
+}
+
+// chosenGroups returns the groups of run_index that a form has: the choice of an answer counts for all runs that gave
+// it. An answer without a choice is in no group, and is refused.
+func chosenGroups(submitted *form.Upload, answers tasks.Answers) (groups [][]int) {
+	var names []string
+	chosen := map[int]string{}
+	for n, run := range answers.Runs {
+		choice, has := chosen[answers.Contents[n]]
+		if !has {
+			choice = submitted.Values["group-"+strconv.Itoa(run)]
+			chosen[answers.Contents[n]] = choice
+		}
+		if choice == "" {
+			continue
+		}
+		at := slices.Index(names, choice)
+		if at < 0 {
+			at, names, groups = len(names), append(names, choice), append(groups, nil)
+		}
+		groups[at] = append(groups[at], run)
+	}
+	return groups
+}
