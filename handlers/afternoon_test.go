@@ -94,11 +94,14 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 		require.Equal(t, numbers, shownNumbers(s.get(t, results+query).page(t)), query)
 	}
 	page := s.get(t, results+"?filter=unstable&sort=agreement").page(t)
-	require.Equal(t, 4, page.Find(".squares a").Length(), "the map has all")
-	require.Equal(t, 2, page.Find(".squares .is-left-out").Length())
-	require.NotContains(t, page.Find(".squares a").First().AttrOr("href", ""), "filter",
+	squares := s.fragment(t, page.Find(".map-sheet").AttrOr("hx-get", "")).page(t)
+	require.Equal(t, 4, squares.Find(".squares a").Length(), "the map has all")
+	require.Equal(t, 2, squares.Find(".squares .is-left-out").Length())
+	require.NotContains(t, squares.Find(".squares a").First().AttrOr("href", ""), "filter",
 		"what the filter hides is shown without it")
-	require.Contains(t, page.Find(".squares a").Eq(1).AttrOr("href", ""), "filter=unstable&sort=agreement")
+	require.Contains(t, squares.Find(".squares a").Eq(1).AttrOr("href", ""), "filter=unstable&sort=agreement")
+	require.Equal(t, results+"?filter=unstable&sort=agreement",
+		s.get(t, page.Find(".map-sheet").AttrOr("hx-get", "")).Header.Get("Location"), "the map is a part of a page")
 	require.Equal(t, "有多种回答（2）", page.Find("[name=filter] [selected]").Text())
 	require.Equal(t, "最不一致的在前", page.Find("[name=sort] [selected]").Text())
 	for _, bad := range []string{"?filter=x", "?review=x", "?sort=x", "?view=x", "?text=x"} {

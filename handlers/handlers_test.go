@@ -719,7 +719,7 @@ func TestTheReportShowsAnswersSideBySide(t *testing.T) {
 		strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(cards.Last().Find("h2").First().Text()), "2.")))
 	require.Zero(t, page.Find(".result script, .result img").Length(), "agent output is text")
 	require.Equal(t, 4, cards.Last().Find("details.fold").Length(), "long answers are folded")
-	require.Equal(t, 2, page.Find(".squares a").Length())
+	require.Equal(t, 2, s.fragment(t, "/tasks/"+id+"/results/map").page(t).Find(".squares a").Length())
 
 	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/results?filter=unstable").page(t).Find(".result").Length())
 	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/results?filter=failed").page(t).Find(".result").Length())

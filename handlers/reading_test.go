@@ -179,7 +179,9 @@ func TestWhatIsDoneCanBeReadWhileATaskRuns(t *testing.T) {
 	require.Equal(t, 1, page.Find(".result").Length())
 	require.Contains(t, page.Find(".partial").Text(), "1 / 2 题")
 	require.Zero(t, page.Find("[data-export]").Length())
-	page.Find(".squares a, .report-bar .segments a, .pager a").Each(func(_ int, link *goquery.Selection) {
+	squares := s.fragment(t, page.Find(".map-sheet").AttrOr("hx-get", "")).page(t).Find(".squares a")
+	require.Equal(t, 2, squares.Length())
+	page.Find(".report-bar .segments a, .pager a").AddSelection(squares).Each(func(_ int, link *goquery.Selection) {
 		require.Contains(t, link.AttrOr("href", ""), "partial=1")
 	})
 	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Find("a[href*=partial]").Text(), "先看已完成的 1 题")

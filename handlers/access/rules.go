@@ -164,6 +164,7 @@ GET    /tasks/:taskId/gallery                            viewer        task
 GET    /tasks/:taskId/report                             viewer        task
 GET    /tasks/:taskId/results                            viewer        task
 GET    /tasks/:taskId/results/export                     viewer        task            task.export
+GET    /tasks/:taskId/results/map                        viewer        task
 GET    /tasks/:taskId/results/print                      viewer        task            task.print
 GET    /tasks/:taskId/results/:number                    viewer        task
 GET    /tasks/:taskId/results/:number/meaning            viewer        task

@@ -37,44 +37,25 @@ func (p *Pages) showReport(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	isPartial := !task.HasResults && c.QueryParam("partial") == "1"
-	if !task.HasResults && !isPartial {
-		return request.NewFault(request.CodeTaskNotFinished)
-	}
 	if isAsked, err := pages.OpenView(c, p.people, people.QuestionViews); isAsked {
 		return err
 	}
-	page, err := pages.Window(c)
-	if err != nil {
-		return err
-	}
-	report := results.Report{Task: task}
-	if report.Query, err = queryOf(c, task); err != nil {
-		return err
-	}
-	report.IsPartial = isPartial
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	reviews, err := p.readReport(c, &report)
+	report, page, reviews, err := p.selectedReport(c, task)
 	if err != nil {
 		return err
 	}
 	if report.Views, err = p.viewsOf(c, paths.Results(task.ID), report.Query); err != nil {
 		return err
 	}
-	shown := report.Shown(report.Query)
-	report.Pager = pages.NewPager(paths.Results(task.ID), report.Values(), page, len(shown))
 	if redirected, err := pages.RedirectPastEnd(c, report.Pager); redirected {
 		return err
 	}
-	report.Places = make(map[int64]int, len(shown))
-	for place, item := range shown {
-		report.Places[item.ID] = place
-	}
-	here := db.OnPage(shown, page)
+	here := db.OnPage(report.Shown(report.Query), page)
 	ids := make([]int64, len(here))
 	for n, item := range here {
 		ids[n] = item.ID
@@ -87,6 +68,49 @@ func (p *Pages) showReport(c echo.Context) error {
 		func(frame ui.Frame) templ.Component {
 			return results.ReportPage(frame, report)
 		})
+}
+
+// selectedReport reads the page of a task's report that a request asks for, without the answers.
+func (p *Pages) selectedReport(c echo.Context,
+	task db.Task) (report results.Report, page db.Page, reviews reading.Reviews, err error) {
+	isPartial := !task.HasResults && c.QueryParam("partial") == "1"
+	if !task.HasResults && !isPartial {
+		return report, page, reviews, request.NewFault(request.CodeTaskNotFinished)
+	}
+	if page, err = pages.Window(c); err != nil {
+		return report, page, reviews, err
+	}
+	report.Task = task
+	if report.Query, err = queryOf(c, task); err != nil {
+		return report, page, reviews, err
+	}
+	report.IsPartial = isPartial
+	if reviews, err = p.readReport(c, &report); err != nil {
+		return report, page, reviews, err
+	}
+	shown := report.Shown(report.Query)
+	report.Pager = pages.NewPager(paths.Results(task.ID), report.Values(), page, len(shown))
+	report.Places = make(map[int64]int, len(shown))
+	for place, item := range shown {
+		report.Places[item.ID] = place
+	}
+	return report, page, reviews, nil
+}
+
+// showMap shows the squares of all questions, for a page of the report that a reader wants to leave for another.
+func (p *Pages) showMap(c echo.Context) error {
+	task, err := p.task(c)
+	if err != nil {
+		return err
+	}
+	if !request.IsFragment(c.Request()) {
+		return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), c.QueryParams()))
+	}
+	report, _, _, err := p.selectedReport(c, task)
+	if err != nil {
+		return err
+	}
+	return pages.Render(c, http.StatusOK, results.MapPart(report))
 }
 
 // renderReport renders a page with answers; leave releases the request's place once the page is complete.

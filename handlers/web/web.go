@@ -105,6 +105,7 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.GET("/tasks/:taskId/presence", p.showPresence)
 	compressed.GET("/tasks/:taskId/launches", p.moved(launchesMoved))
 	compressed.GET("/tasks/:taskId/results", p.showReport)
+	compressed.GET("/tasks/:taskId/results/map", p.showMap)
 	compressed.GET("/tasks/:taskId/results/print", p.printReport)
 	plain.GET("/tasks/:taskId/results/export", p.exportShown)
 	compressed.GET("/tasks/:taskId/results/:number", p.findQuestion)

@@ -30,6 +30,9 @@ const (
 	// foldedHere limits the bytes of differently worded answers that a page holds folded for one question; the rest
 	// is loaded when it is opened.
 	foldedHere = 40_000
+	// heldFolds is up to how many bytes of answers a page holds folded content; that of the remaining questions is loaded
+	// when it is opened, so that most of a page is what can be seen of it.
+	heldFolds = 60_000
 )
 
 // laidOut is the layout of a question's distinct answers, block by block. Once made it does not change.
@@ -80,8 +83,10 @@ type Question struct {
 	IsWritten, IsDocument bool
 	// Layouts caches the layouts of answers; nil means no cache.
 	Layouts *Layouts
-	// Allowance is what the question's page may still lay out; nil means no limit.
-	Allowance *Allowance
+	// Allowance is what the question's page may still lay out; nil means no limit. IsSearched reports that readers look for
+	// a text, which a fold may have.
+	Allowance  *Allowance
+	IsSearched bool
 }
 
 // Aligned are the answers to a question, beside each other.
@@ -127,7 +132,8 @@ func Align(q Question) *Aligned {
 		q.Layouts.keep(key, a.laidOut)
 	}
 	a.written = Answers{Reading: a.Reading, IsWritten: q.IsWritten, Timed: a.timed}
-	a.comesLater = a.folded > foldedHere && !q.IsDocument
+	isHeld := q.Allowance.holds(a.laidOut.length) || q.IsSearched
+	a.comesLater = (a.folded > foldedHere || !isHeld) && !q.IsDocument
 	return &a
 }
 

@@ -91,7 +91,7 @@ func (q Question) layoutKey() layoutKey {
 
 // Allowance is how many bytes of answers have been laid out for one page so far. What a page shows depends only on its
 // answers, not on how busy the machine is.
-type Allowance struct{ laid int }
+type Allowance struct{ laid, held int }
 
 // allows reports whether a question with answers of the given number of bytes is laid out with the page. Long answers
 // may take a third of a page's allowance, so that they do not keep the others from being laid out.
@@ -107,4 +107,14 @@ func (a *Allowance) Take(length int) {
 	if a != nil {
 		a.laid += length
 	}
+}
+
+// holds reports whether a page holds the folded content of a further question, whose answers have the given number of
+// bytes.
+func (a *Allowance) holds(length int) bool {
+	if a == nil {
+		return true
+	}
+	a.held += length
+	return a.held <= heldFolds || a.held == length
 }

@@ -36,3 +36,16 @@ func TestAnAllowanceIsShared(t *testing.T) {
 	require.False(t, (&Allowance{laid: mostLaid - 1}).allows(usualAnswers+1), "long questions leave room for the others")
 	require.True(t, (*Allowance)(nil).allows(5_000_000))
 }
+
+// A page holds the folds of its first questions; those of the others are loaded when they are opened.
+func TestAPageHoldsTheFirstFolds(t *testing.T) {
+	t.Parallel()
+	page := &Allowance{}
+	require.True(t, page.holds(heldFolds+1), "the first question's, however long it is")
+	require.False(t, page.holds(1))
+	page = &Allowance{}
+	require.True(t, page.holds(heldFolds/2))
+	require.True(t, page.holds(heldFolds/2))
+	require.False(t, page.holds(1))
+	require.True(t, (*Allowance)(nil).holds(5_000_000))
+}

@@ -165,6 +165,9 @@ func Results(id uuid.UUID) string { return Task(id) + "/results" }
 // PartialResults leads to the questions of a report that are finished before the others.
 func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
 
+// ResultsMap has a square for each question of a report.
+func ResultsMap(id uuid.UUID, query url.Values) string { return WithQuery(Results(id)+"/map", query) }
+
 // Conversation leads to the turns of one conversation in a report.
 func Conversation(id uuid.UUID, series string) string {
 	return WithQuery(Results(id), url.Values{"series": {series}})

@@ -135,7 +135,7 @@ func (r Report) question(c Card) marks.Question {
 		Task: r.Task, ID: paths.ItemID(c.Item.ID), Href: paths.Question(r.Task.ID, c.Number), Answers: c.distincts(), Alike: c.Question,
 		Relation:  c.relation,
 		About:     func(one marks.Distinct) templ.Component { return aboutAnswer(r, one) },
-		IsWritten: r.Format == nil, IsDocument: r.IsDocument, Layouts: c.Layouts, Allowance: c.Allowance,
+		IsWritten: r.Format == nil, IsDocument: r.IsDocument, Layouts: c.Layouts, Allowance: c.Allowance, IsSearched: r.Search != "",
 	}
 }
 

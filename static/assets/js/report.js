@@ -52,15 +52,33 @@
   if (location.hash === "#last" && atLoad.length) window.addEventListener("load", () => show(atLoad[atLoad.length - 1]));
   if (location.hash === "#first" && atLoad.length) atLoad[0].focus({ preventScroll: true });
 
-  // The bar and the map show the reader's position.
-  const squares = map ? [...map.querySelectorAll(".squares a")] : [];
-  const inOrder = squares.filter((square) => square.dataset.place).sort((a, b) => a.dataset.place - b.dataset.place);
+  // The bar and the map show the reader's position. The squares of the map come when they are needed.
+  const sheet = map && map.querySelector(".map-sheet");
+  const places = new Map(atLoad.map((card) => [card.id, card.dataset.place])); // a card that is replaced has none
+  let squares = [];
+  let inOrder = [];
+  let arriving = null;
   const squareOf = (card) => card && squares.find((square) => square.hash === "#" + card.id);
   function showPlace() {
-    const square = squareOf(current());
-    if (!square) return;
-    squares.forEach((one) => { if (one === square) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current"); });
-    map.querySelector("summary [data-place]").textContent = square.dataset.place || "–";
+    const card = current();
+    if (!card) return;
+    map.querySelector("summary [data-place]").textContent = places.get(card.id) || "–";
+    const here = squareOf(card);
+    squares.forEach((one) => { if (one === here) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current"); });
+  }
+  function withSquares(act) {
+    if (!sheet) return;
+    arriving = arriving || new Promise((resolve) => {
+      sheet.addEventListener("htmx:afterRequest", () => {
+        squares = [...sheet.querySelectorAll(".squares a")];
+        inOrder = squares.filter((square) => square.dataset.place).sort((a, b) => a.dataset.place - b.dataset.place);
+        if (!squares.length) arriving = null; // to be asked for again
+        showPlace();
+        resolve();
+      }, { once: true });
+      sheet.dispatchEvent(new CustomEvent("map"));
+    });
+    arriving.then(act);
   }
   if (map) {
     let isAsked = false;
@@ -71,8 +89,11 @@
     }, { passive: true });
     showPlace();
     map.addEventListener("toggle", () => {
-      const here = map.open && map.querySelector("[aria-current]");
-      if (here) here.scrollIntoView({ block: "center", behavior: "instant" });
+      if (!map.open) return;
+      withSquares(() => {
+        const here = map.querySelector("[aria-current]");
+        if (here) here.scrollIntoView({ block: "center", behavior: "instant" });
+      });
     });
     document.addEventListener("click", (event) => { if (map.open && !map.contains(event.target)) map.open = false; });
   }
@@ -93,10 +114,12 @@
   }
   // Leads to the next question of a kind among those shown, on any page: the map has them all.
   function seek(by, kind) {
-    const here = inOrder.indexOf(squareOf(current()));
-    for (let at = here + by; at >= 0 && at < inOrder.length; at += by) {
-      if (inOrder[at].matches(kind)) return follow(inOrder[at]);
-    }
+    withSquares(() => {
+      const here = inOrder.indexOf(squareOf(current()));
+      for (let at = here + by; at >= 0 && at < inOrder.length; at += by) {
+        if (inOrder[at].matches(kind)) return follow(inOrder[at]);
+      }
+    });
   }
   function follow(square) {
     const card = square && document.getElementById(square.hash.slice(1));
@@ -139,8 +162,8 @@
     n: () => seek(1, unstable),
     p: () => seek(-1, unstable),
     f: () => seek(1, ".is-failed"),
-    g: () => lastKey === "g" && follow(inOrder[0]),
-    G: () => follow(inOrder[inOrder.length - 1]),
+    g: () => lastKey === "g" && withSquares(() => follow(inOrder[0])),
+    G: () => withSquares(() => follow(inOrder[inOrder.length - 1])),
     d: nextMarks,
     c: withCard(copyLink),
     j: () => step(1),
