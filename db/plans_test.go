@@ -97,7 +97,10 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 			_, _, err := engine.NewHistory(store).Launches(ctx, large, db.Page{Number: 1, Size: 20})
 			return err
 		}},
-		{"LaunchRuns", func() error { _, _, err := engine.NewHistory(store).Runs(ctx, launch, 100, page); return err }},
+		{"LaunchRuns", func() error {
+			_, _, err := engine.NewHistory(store).Runs(ctx, launch, engine.RunFilter{}, 100, page)
+			return err
+		}},
 		{"NewestRuns", func() error { _, err := engine.NewHistory(store).Newest(ctx, large, 100, 8); return err }},
 		{"LatencyBars", func() error { _, err := report.NewMonitor(store).LatencyBars(ctx, large); return err }},
 		{"OutcomeBars", func() error { _, err := report.NewMonitor(store).OutcomeBars(ctx, large); return err }},

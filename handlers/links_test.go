@@ -38,6 +38,43 @@ func TestNumbersLeadToWhatTheyCount(t *testing.T) {
 	require.GreaterOrEqual(t, seen["answers"], 2, seen)
 	require.GreaterOrEqual(t, seen["review"], 4, seen)
 	require.GreaterOrEqual(t, seen["report"], 15, seen)
+
+	// Bars of runs over time and the numbers of a launch lead to the launch's runs.
+	ended := 0
+	s.get(t, path).page(t).Find("svg.plot a[href*='/launches/']").Each(func(_ int, bar *goquery.Selection) {
+		title := bar.Find("title").Text()
+		numbers := regexp.MustCompile(`(\d+) 次`).FindAllStringSubmatch(title, -1)
+		require.Len(t, numbers, 2, title)
+		runs := 0
+		for _, number := range numbers {
+			count, err := strconv.Atoi(number[1])
+			require.NoError(t, err)
+			runs += count
+		}
+		require.Equal(t, runs, s.launchRuns(t, bar.AttrOr("href", "")), title)
+		ended += runs
+	})
+	require.Equal(t, 24, ended, "all runs of the launch")
+	links := s.get(t, path+"/gallery").page(t).Find("td.number a[href*='/launches/']")
+	require.Equal(t, 3, links.Length(), "its runs, and those that succeeded and failed")
+	links.Each(func(_ int, link *goquery.Selection) {
+		require.Equal(t, link.Text(), strconv.Itoa(s.launchRuns(t, link.AttrOr("href", ""))), link.AttrOr("href", ""))
+	})
+	launch := links.First().AttrOr("href", "")
+	for _, bad := range []string{"?outcome=x", "?since=yesterday", "?until=99999-01-01T00:00:00Z"} {
+		require.Equal(t, http.StatusSeeOther, s.get(t, launch+bad).StatusCode, bad)
+	}
+}
+
+// launchRuns is how many runs the page of a launch lists.
+func (s *site) launchRuns(t *testing.T, address string) int {
+	t.Helper()
+	page := s.get(t, address)
+	require.Equal(t, http.StatusOK, page.StatusCode, address)
+	listed := page.page(t)
+	total, err := strconv.Atoi(regexp.MustCompile(`\d+`).FindString(listed.Find(".pager > .quiet").Text()))
+	require.NoError(t, err, address)
+	return total
 }
 
 // followNumbers follows the numbers on pages of a task that lead to its answers, and returns how many it followed on

@@ -116,25 +116,41 @@ type PastRun struct {
 	IsCurrent bool `db:"is_current"`
 }
 
+// RunFilter selects runs of a launch; its zero value selects all.
+type RunFilter struct {
+	// Succeeded selects by the outcome; nil means any.
+	Succeeded *bool
+	// Since (inclusive) and Until limit when the runs ended.
+	Since, Until *time.Time
+}
+
+// IsZero reports whether the filter selects all runs.
+func (f RunFilter) IsZero() bool { return f == RunFilter{} }
+
+const selectedLaunchRuns = `
+	WHERE r.launch_id = $1 AND ($2::boolean IS NULL OR (r.status = 'SUCCEEDED') = $2)
+	AND ($3::timestamptz IS NULL OR r.created_at >= $3) AND ($4::timestamptz IS NULL OR r.created_at < $4)`
+
+const countLaunchRuns = `SELECT count(*) FROM evaluation_runs r` + selectedLaunchRuns
+
 const listLaunchRuns = `
-	SELECT ` + db.RunColumns + `, r.is_current, left(r.response_body, $2) AS response_body,
+	SELECT ` + db.RunColumns + `, r.is_current, left(r.response_body, $5) AS response_body,
 		i.question_id, i.question, i.series, i.turn
 	FROM evaluation_runs r
-	JOIN evaluation_items i ON i.id = r.item_id
-	WHERE r.launch_id = $1
+	JOIN evaluation_items i ON i.id = r.item_id` + selectedLaunchRuns + `
 	ORDER BY r.id -- runs are listed in the order in which they ended
-	LIMIT $3 OFFSET $4`
+	LIMIT $6 OFFSET $7`
 
-// Runs returns one page of a launch's runs in the order they ended, with at most limit characters of each
-// response, and how many there are. Runs that a later launch replaced are listed as long as their history is
+// Runs returns one page of the selected runs of a launch in the order they ended, with at most limit characters of
+// each response, and how many there are. Runs that a later launch replaced are listed as long as their history is
 // kept.
-func (h History) Runs(ctx context.Context, launchID uuid.UUID, limit int,
+func (h History) Runs(ctx context.Context, launchID uuid.UUID, filter RunFilter, limit int,
 	page db.Page) (runs []PastRun, total int, err error) {
-	if err := h.db.GetContext(ctx, &total, `SELECT count(*) FROM evaluation_runs WHERE launch_id = $1`, launchID); err !=
-		nil {
+	selected := []any{launchID, filter.Succeeded, filter.Since, filter.Until}
+	if err := h.db.GetContext(ctx, &total, countLaunchRuns, selected...); err != nil {
 		return nil, 0, pg.Classify("count the launch's runs", err)
 	}
-	err = h.db.SelectContext(ctx, &runs, listLaunchRuns, launchID, limit, page.Size, page.Offset())
+	err = h.db.SelectContext(ctx, &runs, listLaunchRuns, append(selected, limit, page.Size, page.Offset())...)
 	return runs, total, pg.Classify("list the launch's runs", err)
 }
 

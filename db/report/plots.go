@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"math"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,6 +16,11 @@ type Bar struct {
 	To        float64 `db:"to_value"`
 	Succeeded int     `db:"succeeded"`
 	Failed    int     `db:"failed"`
+	// LaunchID is the launch whose runs these are, Since and Until limit when they ended, nil without a limit; all are
+	// nil if they are not the runs of one launch.
+	LaunchID *uuid.UUID `db:"launch_id"`
+	Since    *time.Time `db:"since"`
+	Until    *time.Time `db:"until"`
 }
 
 // maxBars is the maximum number of bars in a plot.
@@ -113,7 +119,10 @@ const countOutcomes = `
 			SELECT created_at, is_rated FROM judged) r
 		GROUP BY 1)
 	SELECT bar * w.seconds AS from_value, (bar + 1) * w.seconds AS to_value,
-		coalesce(c.succeeded, 0) AS succeeded, coalesce(c.failed, 0) AS failed
+		coalesce(c.succeeded, 0) AS succeeded, coalesce(c.failed, 0) AS failed,
+		CASE WHEN NOT EXISTS (SELECT FROM judged) THEN w.id END AS launch_id,
+		CASE WHEN bar > 0 THEN w.call + bar * w.seconds * interval '1 second' END AS since,
+		CASE WHEN bar < w.bars - 1 THEN w.call + (bar + 1) * w.seconds * interval '1 second' END AS until
 	FROM width w
 	CROSS JOIN generate_series(0, w.bars - 1) bar
 	LEFT JOIN counts c USING (bar)

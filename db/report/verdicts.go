@@ -219,6 +219,24 @@ func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (ma
 	return items, nil
 }
 
+// Unrated returns the items of a task with an answer that a judge could not rate; variant 0 means any variant.
+func (r Report) Unrated(ctx context.Context, taskID uuid.UUID, variant int) (map[int64]bool, error) {
+	const read = `
+		SELECT DISTINCT r.item_id
+		FROM evaluation_runs r
+		JOIN evaluations e ON e.run_id = r.id AND (e.status = 'FAILED' OR e.is_default)
+		WHERE r.task_id = $1 AND r.is_current AND ($2 = 0 OR r.variant = $2)`
+	var ids []int64
+	if err := r.db.SelectContext(ctx, &ids, read, taskID, variant); err != nil {
+		return nil, pg.Classify("read the answers without a rating", err)
+	}
+	items := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		items[id] = true
+	}
+	return items, nil
+}
+
 // PassShares returns the share of judged runs that passed, by item and variant; pairs without judged runs are
 // missing.
 func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[int]float64, error) {

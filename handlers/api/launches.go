@@ -151,7 +151,8 @@ func (h *handler) listLaunchRuns(ctx context.Context, input *launchRunsInput) (*
 	if err != nil {
 		return nil, err
 	}
-	runs, total, err := engine.NewHistory(h.Store).Runs(ctx, found.ID, historyCut, input.Window())
+	runs, total, err := engine.NewHistory(h.Store).Runs(ctx, found.ID, engine.RunFilter{}, historyCut,
+		input.Window())
 	if err != nil {
 		return nil, err
 	}

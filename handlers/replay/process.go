@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -130,11 +131,15 @@ func (h *handler) showLaunch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	runs, total, err := history.Runs(ctx, launch.ID, launchRunCut, page)
+	filter, query, err := runFilter(c)
 	if err != nil {
 		return err
 	}
-	pager := pages.NewPager(paths.Launch(task.ID, launch.ID), url.Values{}, page, total)
+	runs, total, err := history.Runs(ctx, launch.ID, filter, launchRunCut, page)
+	if err != nil {
+		return err
+	}
+	pager := pages.NewPager(paths.Launch(task.ID, launch.ID), query, page, total)
 	if redirected, err := pages.RedirectPastEnd(c, pager); redirected {
 		return err
 	}
@@ -143,5 +148,32 @@ func (h *handler) showLaunch(c echo.Context) error {
 	frame := pages.Frame(c, h.Version, title, ui.SectionTasks)
 	frame.Styles = []string{"list.css"}
 	return pages.Render(c, http.StatusOK, taskpages.LaunchPage(frame,
-		taskpages.Launch{Task: task, Launch: launch, Runs: runs, Pager: pager}))
+		taskpages.Launch{Task: task, Launch: launch, Filter: filter, Runs: runs, Pager: pager}))
+}
+
+// runFilter reads outcome, since and until, which select runs of a launch.
+func runFilter(c echo.Context) (filter engine.RunFilter, query url.Values, err error) {
+	query = url.Values{}
+	if outcome := c.QueryParam("outcome"); outcome != "" {
+		if outcome != taskpages.OutcomeSucceeded && outcome != taskpages.OutcomeFailed {
+			return filter, query, request.ParameterFault("outcome",
+				request.OneOf(taskpages.OutcomeSucceeded, taskpages.OutcomeFailed))
+		}
+		hasSucceeded := outcome == taskpages.OutcomeSucceeded
+		filter.Succeeded = &hasSucceeded
+		query.Set("outcome", outcome)
+	}
+	for name, to := range map[string]**time.Time{"since": &filter.Since, "until": &filter.Until} {
+		text := c.QueryParam(name)
+		if text == "" {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil || at.Year() > 9999 || at.Year() < 1 {
+			return filter, query, request.ParameterFault(name, request.ValidMoment())
+		}
+		*to = &at
+		query.Set(name, text)
+	}
+	return filter, query, nil
 }

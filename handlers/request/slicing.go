@@ -80,6 +80,9 @@ func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error)
 		chosen := report.Chosen{Place: place + 1}
 		for _, value := range query[name] {
 			chosen.Values = append(chosen.Values, StorableText(value))
+			if strings.TrimSpace(value) == "" { // a question without a value
+				chosen.Values = append(chosen.Values, "")
+			}
 		}
 		slicing.Columns = append(slicing.Columns, chosen)
 	}

@@ -265,6 +265,11 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 			return reviews, err
 		}
 	}
+	if len(report.Task.Evaluators) > 0 {
+		if report.Unrated, err = p.report.Unrated(ctx, report.Task.ID, report.Variant); err != nil {
+			return reviews, err
+		}
+	}
 	if report.Columns, err = p.report.Columns(ctx, report.Task); err != nil {
 		return reviews, err
 	}

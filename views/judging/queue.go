@@ -142,13 +142,28 @@ func open(r results.Report) []report.Summary {
 	return slices.DeleteFunc(Queue(r), func(item report.Summary) bool { return len(r.Reviews[item.QuestionID]) > 0 })
 }
 
-// openByStage returns a text about the questions without a verdict, level by level: how many there are, and the
-// numbers of the first ones.
-func openByStage(locale text.Locale, r results.Report) (lines []string) {
+// openLine says how many questions of a level have no verdict, and which are the first ones. filter selects the level's;
+// it is empty if no filter does.
+type openLine struct{ count, numbers, filter string }
+
+// openByStage returns a line about the questions without a verdict for each level.
+func openByStage(locale text.Locale, r results.Report) (lines []openLine) {
 	const named = 12
-	numbers := map[int][]string{}
+	numbers, filters := map[int][]string{}, map[int]string{}
 	for _, item := range open(r) {
 		number := stageOf(item)
+		level := string(measure.Unknown)
+		if item.Level != nil {
+			level = string(*item.Level)
+		}
+		switch {
+		case number == sameStage:
+			filters[number] = results.FilterSame
+		case len(numbers[number]) == 0:
+			filters[number] = level
+		case filters[number] != level:
+			filters[number] = ""
+		}
 		numbers[number] = append(numbers[number], strconv.Itoa(item.Number))
 	}
 	for number := range stages {
@@ -157,8 +172,10 @@ func openByStage(locale text.Locale, r results.Report) (lines []string) {
 			if len(all) > named {
 				list += "…"
 			}
-			lines = append(lines, locale.Text("signoff.unfinished.level", "Level", stageName(locale, number), "Count", len(all),
-				"Numbers", list))
+			lines = append(lines, openLine{
+				count:   locale.Text("signoff.unfinished.level", "Level", stageName(locale, number), "Count", len(all)),
+				numbers: locale.Text("signoff.unfinished.numbers", "Numbers", list), filter: filters[number],
+			})
 		}
 	}
 	return lines

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -165,6 +166,9 @@ func Results(id uuid.UUID) string { return Task(id) + "/results" }
 // PartialResults leads to the questions of a report that are finished before the others.
 func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
 
+// BlankValue stands, as the value of a column, for questions without one. A form leaves out a field that is empty.
+const BlankValue = " "
+
 // ResultsMap has a square for each question of a report.
 func ResultsMap(id uuid.UUID, query url.Values) string { return WithQuery(Results(id)+"/map", query) }
 
@@ -199,6 +203,9 @@ func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + s
 
 // Variants compares the variants of a task.
 func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
+
+// VariantsBy compares the variants of a task, ordered by a measure.
+func VariantsBy(id uuid.UUID, measure string) string { return WithQuery(Variants(id), url.Values{"by": {measure}}) }
 
 // Report returns the address of the report of a task in numbers.
 func Report(id uuid.UUID) string { return Task(id) + "/report" }
@@ -241,6 +248,21 @@ func Launches(id uuid.UUID) string { return Gallery(id) + "#launches" }
 
 // Launch returns the address of one launch of a task.
 func Launch(id, launch uuid.UUID) string { return Task(id) + "/launches/" + launch.String() }
+
+// LaunchRuns returns the address of the page of one launch with the runs that ended in an outcome, succeeded or failed,
+// and from since until until; an empty outcome and nil do not limit them.
+func LaunchRuns(id, launch uuid.UUID, outcome string, since, until *time.Time) string {
+	query := url.Values{}
+	if outcome != "" {
+		query.Set("outcome", outcome)
+	}
+	for name, at := range map[string]*time.Time{"since": since, "until": until} {
+		if at != nil {
+			query.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return WithQuery(Launch(id, launch), query)
+}
 
 // Run returns the address of the page with the whole text of one run.
 func Run(id uuid.UUID, run int64) string { return Task(id) + "/runs/" + strconv.FormatInt(run, 10) }

@@ -97,6 +97,10 @@ const (
 	FilterFailed = "failed"
 	// FilterUnpassed keeps questions with runs that were judged and did not pass.
 	FilterUnpassed = "unpassed"
+	// FilterUnrated keeps questions with an answer that a judge could not rate.
+	FilterUnrated = "unrated"
+	// FilterUnsettled keeps questions whose most common answer more runs may still change.
+	FilterUnsettled = "unsettled"
 	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format
 	// only.
 	FilterSame = "same"
@@ -137,7 +141,10 @@ func Filters(task db.Task) []string {
 	for _, level := range measure.Levels {
 		filters = append(filters, string(level))
 	}
-	filters = append(filters, FilterSame)
+	if len(task.Evaluators) > 0 {
+		filters = append(filters, FilterUnrated)
+	}
+	filters = append(filters, FilterSame, FilterUnsettled)
 	if task.Grouper() != nil {
 		filters = append(filters, FilterMeaningSame, FilterMeaningDifferent, FilterMeaningUnsure)
 	}
@@ -227,6 +234,10 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 		return item.Failures > 0
 	case FilterUnpassed:
 		return item.Passes < item.Judged
+	case FilterUnrated:
+		return r.Unrated[item.ID]
+	case FilterUnsettled:
+		return r.isUnsettled(item)
 	case FilterSame:
 		return item.Level != nil && (*item.Level == measure.Identical || *item.Level == measure.FormatOnly)
 	}

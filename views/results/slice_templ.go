@@ -492,14 +492,16 @@ func (r Report) slicing() Slicing {
 	return Slicing{Columns: r.Columns, Chosen: r.Slice, Clear: r.href(without, 1), WithNumbers: true}
 }
 
-// options are the values of a column with how many questions have each; a blank value cannot be chosen.
+// options are the values of a column with how many questions have each.
 func (s Slicing) options(locale text.Locale, column report.Column) []option {
 	chosen := s.Chosen[columnParameter(column.Name)]
 	options := []option{{"", locale.Text("results.slice.all"), len(chosen) == 0}}
 	for _, one := range column.Values {
-		if one.Value != "" {
-			options = append(options, option{one.Value, locale.Text("results.filter.count", "Name", one.Value, "Count", one.Items), slices.Contains(chosen, one.Value)})
+		value, name := one.Value, one.Value
+		if value == "" {
+			value, name = paths.BlankValue, locale.Text("summary.slices.blank")
 		}
+		options = append(options, option{value, locale.Text("results.filter.count", "Name", name, "Count", one.Items), slices.Contains(chosen, value)})
 	}
 	return options
 }

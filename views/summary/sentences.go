@@ -112,19 +112,20 @@ func measureName(locale text.Locale, name string) string {
 }
 
 // said returns the sentences that the data support.
-func (s Summary) said(locale text.Locale) (said []string) {
+func (s Summary) said(locale text.Locale) (said []sentence) {
 	if len(s.Numbers) == 1 {
 		return s.saidOfOne(locale, s.Numbers[0])
 	}
+	add := func(measure, text string) { said = append(said, sentence{text, paths.VariantsBy(s.Task.ID, measure)}) }
 	for _, measure := range s.measures() {
 		ranking, isKnown := s.Rankings[measure.Name]
 		if isKnown && len(ranking.Each) > 0 {
-			said = append(said, locale.Text("summary.each", "Measure", measureName(locale, measure.Name), "Variant",
+			add(measure.Name, locale.Text("summary.each", "Measure", measureName(locale, measure.Name), "Variant",
 				s.name(s.Numbers[ranking.Leader]),
 				"Worse", s.listed(locale, ranking.Each))+s.leadOfEach(locale, measure.Name))
 		}
 		if isKnown && len(ranking.Worse)+len(ranking.Each) == 0 && len(ranking.Slight) > 0 {
-			said = append(said, locale.Text("summary.slight", "Measure", measureName(locale, measure.Name), "Variant",
+			add(measure.Name, locale.Text("summary.slight", "Measure", measureName(locale, measure.Name), "Variant",
 				s.name(s.Numbers[ranking.Leader]),
 				"Slight", s.listed(locale, ranking.Slight))+s.lead(locale, measure.Name))
 		}
@@ -141,11 +142,14 @@ func (s Summary) said(locale text.Locale) (said []string) {
 		case len(ranking.Each)+len(ranking.Unknown) > 0:
 			key = "summary.above"
 		}
-		said = append(said, locale.Text(key, "Measure", measureName(locale, measure.Name), "Variant",
+		add(measure.Name, locale.Text(key, "Measure", measureName(locale, measure.Name), "Variant",
 			s.name(s.Numbers[ranking.Leader]),
 			"Worse", s.listed(locale, ranking.Worse), "Alike", alike)+s.lead(locale, measure.Name))
 	}
-	return append(said, s.price(locale)...)
+	for _, price := range s.price(locale) {
+		said = append(said, sentence{text: price})
+	}
+	return said
 }
 
 // leadOfEach returns a sentence about the leader's lead; empty if another sentence already states it.
@@ -278,24 +282,41 @@ func (s Summary) listed(locale text.Locale, places []int) string {
 		strings.Join(numbers, locale.Text("create.missing.separator")))
 }
 
-func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []string) {
+func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []sentence) {
 	if verdicts := s.Verdicts[row.Number]; verdicts.PassRate != nil {
-		said = append(said, locale.Text("summary.passed", "Rate",
+		passed := locale.Text("summary.passed", "Rate",
 			intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged",
-			text.Number(verdicts.Judged)))
+			text.Number(verdicts.Judged))
+		said = append(said, sentence{passed, s.resultsHref(row.Number, UnpassedFilter(verdicts), "")})
 	}
 	if row.Agreement != nil {
-		said = append(said, locale.Text("summary.agreement", "Rate",
-			intervalText(locale, row.Agreement, s.Agreements[row.Number].Share())))
+		said = append(said, sentence{
+			locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, s.Agreements[row.Number].Share())),
+			s.resultsHref(row.Number, "", "agreement"),
+		})
 	}
 	if row.IdenticalRate != nil {
-		said = append(said, locale.Text("summary.identical", "Rate", text.Percent(row.IdenticalRate)))
+		said = append(said, sentence{
+			locale.Text("summary.identical", "Rate", text.Percent(row.IdenticalRate)),
+			s.resultsHref(row.Number, results.FilterBar(len(results.AgreementBars)-1), ""),
+		})
 	}
 	return said
 }
 
+// sentence is a sentence of the report, with the address of what it counts; empty without one.
+type sentence struct{ text, href string }
+
+// textsOf returns sentences for readers who cannot follow their addresses.
+func textsOf(sentences []sentence) (texts []string) {
+	for _, one := range sentences {
+		texts = append(texts, one.text)
+	}
+	return texts
+}
+
 // unsaid returns the sentences about what the data do not show.
-func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
+func (s Summary) unsaid(locale text.Locale) (unsaid []sentence) {
 	var open []string
 	if len(s.Numbers) > 1 {
 		for _, measure := range s.measures() {
@@ -305,15 +326,18 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 		}
 	}
 	if len(open) > 0 {
-		unsaid = append(unsaid, locale.Text("summary.nobest", "Measures",
-			strings.Join(open, locale.Text("create.missing.separator"))))
+		unsaid = append(unsaid, sentence{text: locale.Text("summary.nobest", "Measures",
+			strings.Join(open, locale.Text("create.missing.separator")))})
 	}
 	// adaptive runs ask until a question is settled
 	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 && s.Task.Adaptive == nil {
-		unsaid = append(unsaid, locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)))
+		unsaid = append(unsaid, sentence{
+			locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)),
+			s.queryHref(0, results.Query{Filter: results.FilterUnsettled}),
+		})
 	}
 	if seldom := s.Rankings["latency"].Seldom; len(seldom) > 0 {
-		unsaid = append(unsaid, locale.Text("summary.seldom", "Variants", s.listed(locale, seldom)))
+		unsaid = append(unsaid, sentence{text: locale.Text("summary.seldom", "Variants", s.listed(locale, seldom))})
 	}
 	failures, missing, faults, unjudged := 0, 0, 0, 0
 	for _, row := range s.Numbers {
@@ -323,15 +347,27 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []string) {
 		}
 	}
 	for _, one := range []struct {
-		key   string
-		count int
-	}{{"summary.failures", failures}, {"summary.missing", missing}, {"summary.faults", faults},
-		{"summary.unjudged", unjudged}} {
+		key, filter string
+		count       int
+	}{{"summary.failures", results.FilterFailed, failures}, {"summary.missing", "", missing},
+		{"summary.faults", results.FilterUnrated, faults}, {"summary.unjudged", results.FilterUnrated, unjudged}} {
 		if one.count > 0 {
-			unsaid = append(unsaid, locale.Text(one.key, "Count", one.count))
+			said := sentence{text: locale.Text(one.key, "Count", one.count)}
+			if one.filter != "" {
+				said.href = s.queryHref(0, results.Query{Filter: one.filter})
+			}
+			unsaid = append(unsaid, said)
 		}
 	}
 	return unsaid
+}
+
+// worstHref returns the address of the questions, the worst first.
+func (s Summary) worstHref() string {
+	if s.Verdicts != nil {
+		return s.queryHref(0, results.Query{Sort: "passed"})
+	}
+	return s.queryHref(0, results.Query{Sort: "agreement"})
 }
 
 func (s Summary) worstTitle() string {
@@ -360,8 +396,8 @@ func (s Summary) methods() []string {
 // Lines returns the report as a few lines of text: what a decision needs, what was compared, which conclusions are
 // supported, and which are not.
 func (s Summary) Lines(locale text.Locale) []string {
-	return slices.Concat(s.decided(locale), []string{s.compared(locale)}, s.said(locale), s.rated(locale),
-		s.unsaid(locale))
+	return slices.Concat(s.decided(locale), []string{s.compared(locale)}, textsOf(s.said(locale)), s.rated(locale),
+		textsOf(s.unsaid(locale)))
 }
 
 // rated returns the mean ratings of each judge, a line for each variant.

@@ -558,7 +558,7 @@ func details(live Live, isUpdate bool) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = outcomePlot(live.Outcomes, live.Task.Status.IsActive()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = outcomePlot(live.Task, live.Outcomes, live.Task.Status.IsActive()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1230,7 +1230,7 @@ func progressPanel(live Live) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if live.Statistics.JudgeErrors > 0 || task.Status.IsActive() && live.hasJudging() {
-			templ_7745c5c3_Err = ui.Tile(text.T(ctx, "task.judge.errors"), text.Number(live.Statistics.JudgeErrors), ui.Bad(live.Statistics.JudgeErrors > 0)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.TileLink(text.T(ctx, "task.judge.errors"), text.Number(live.Statistics.JudgeErrors), ui.Bad(live.Statistics.JudgeErrors > 0), answersHref(task, results.Query{Filter: results.FilterUnrated})).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
