@@ -46,8 +46,8 @@ func Columns() *huma.Param {
 	explode := true
 	return &huma.Param{
 		Name: ColumnsParameter, In: "query", Style: "form", Explode: &explode,
-		Description: "column.<name>=<value>: only questions with this value in the dataset column (a blank: without a value); repeatable: values of " +
-			"the same column are combined with OR, different columns with AND",
+		Description: "column.<name>=<value>: only questions with this value in the dataset column, or without one if the " +
+			"value is blank; repeatable: values of the same column are combined with OR, different columns with AND",
 		Schema:  &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
 		Example: map[string]string{request.ColumnPrefix + "category": "合同"},
 	}

@@ -260,15 +260,8 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		report.NeedsMeasures()); err != nil {
 		return reviews, err
 	}
-	if len(report.Task.Evaluators) > 1 {
-		if report.Unpassed, err = p.report.Unpassed(ctx, report.Task.ID, report.Variant); err != nil {
-			return reviews, err
-		}
-	}
-	if len(report.Task.Evaluators) > 0 {
-		if report.Unrated, err = p.report.Unrated(ctx, report.Task.ID, report.Variant); err != nil {
-			return reviews, err
-		}
+	if err = p.readEvaluations(ctx, report); err != nil {
+		return reviews, err
 	}
 	if report.Columns, err = p.report.Columns(ctx, report.Task); err != nil {
 		return reviews, err
@@ -294,6 +287,20 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		err = request.ParameterFault(absent, request.Existing())
 	}
 	return reviews, err
+}
+
+// readEvaluations reads which questions have runs that did not pass an evaluator, or that a judge could not rate.
+func (p *Pages) readEvaluations(ctx context.Context, report *results.Report) (err error) {
+	if len(report.Task.Evaluators) == 0 {
+		return nil
+	}
+	if len(report.Task.Evaluators) > 1 {
+		if report.Unpassed, err = p.report.Unpassed(ctx, report.Task.ID, report.Variant); err != nil {
+			return err
+		}
+	}
+	report.Unrated, err = p.report.Unrated(ctx, report.Task.ID, report.Variant)
+	return err
 }
 
 // viewsOf returns the project's saved views of questions, for a page that shows what a query asks for.

@@ -142,8 +142,8 @@ func open(r results.Report) []report.Summary {
 	return slices.DeleteFunc(Queue(r), func(item report.Summary) bool { return len(r.Reviews[item.QuestionID]) > 0 })
 }
 
-// openLine says how many questions of a level have no verdict, and which are the first ones. filter selects the level's;
-// it is empty if no filter does.
+// openLine says how many questions of a level have no verdict, and which are the first ones. filter selects those of
+// the level; it is empty if no filter does.
 type openLine struct{ count, numbers, filter string }
 
 // openByStage returns a line about the questions without a verdict for each level.

@@ -83,8 +83,8 @@ type Question struct {
 	IsWritten, IsDocument bool
 	// Layouts caches the layouts of answers; nil means no cache.
 	Layouts *Layouts
-	// Allowance is what the question's page may still lay out; nil means no limit. IsSearched reports that readers look for
-	// a text, which a fold may have.
+	// Allowance is what the question's page may still lay out; nil means no limit. IsSearched reports that readers look
+	// for a text, which a fold may have.
 	Allowance  *Allowance
 	IsSearched bool
 }
