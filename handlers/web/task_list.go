@@ -173,6 +173,9 @@ func rowsVersion(ctx context.Context, list taskpages.List) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
+// columnsFit is how many chosen columns fit into the usual width of a page.
+const columnsFit = 4
+
 // listTasks shows the list of tasks.
 func (p *Pages) listTasks(c echo.Context) error {
 	if isAsked, err := pages.OpenView(c, p.people, people.TaskViews); isAsked {
@@ -197,6 +200,9 @@ func (p *Pages) listTasks(c echo.Context) error {
 	}
 	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("tasks.title"), ui.SectionTasks)
 	frame.Styles, frame.Scripts = []string{"list.css"}, []string{"task_list.js"}
+	if len(list.Columns) > columnsFit {
+		frame.Width = "wide"
+	}
 	return pages.Render(c, http.StatusOK, taskpages.ListPage(frame, list))
 }
 

@@ -871,7 +871,7 @@ func LaunchPage(frame ui.Frame, page Launch) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if !page.Filter.IsZero() {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, "<p class=\"shown-of\"><span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, "<p class=\"group\"><span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

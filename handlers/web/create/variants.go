@@ -205,18 +205,21 @@ func (h *Forms) SavedModels(ctx context.Context) (choices []ui.Choice, err error
 		return nil, err
 	}
 	for _, one := range models {
-		choices = append(choices, ui.Choice{Value: one.ID.String(), Label: one.Name + " · " + modelDetail(one)})
+		label := one.Name + " · " + modelDetail(one)
+		if price := saved.PriceText(one.Prices); price != "" {
+			label += " · " + price
+		}
+		choices = append(choices, ui.Choice{Value: one.ID.String(), Label: label})
 	}
 	return choices, nil
 }
 
-// modelDetail describes a model: its provider, id and price.
+// modelDetail describes a model: its provider and, if the model has another name, its id.
 func modelDetail(model entries.Model) string {
-	detail := model.ProviderName + " · " + model.ModelID
-	if price := saved.PriceText(model.Prices); price != "" {
-		detail += " · " + price
+	if model.ModelID == model.Name {
+		return model.ProviderName
 	}
-	return detail
+	return model.ProviderName + " · " + model.ModelID
 }
 
 // addGrouper adds the model that groups a task's answers by meaning to a form's fields, and returns its name if it is
@@ -273,18 +276,18 @@ func (h *Forms) renderComparison(c echo.Context, status int, s *submission, form
 		return err
 	}
 	for _, one := range models {
-		view.Models = append(view.Models, targetChoice(one.Entry, modelDetail(one), one.Test, s.List("models")))
+		choice := targetChoice(one.Entry, modelDetail(one), one.Test, s.List("models"))
+		choice.Price = saved.PriceText(one.Prices)
+		view.Models = append(view.Models, choice)
 	}
 	agents, _, err := h.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
 		return err
 	}
 	for _, one := range agents {
-		detail := protocol.LabelOf(one.Protocol)
-		if price := saved.PriceText(one.Prices); price != "" {
-			detail += " · " + price
-		}
-		view.Agents = append(view.Agents, targetChoice(one.Entry, detail, one.Test, s.List("agents")))
+		choice := targetChoice(one.Entry, protocol.LabelOf(one.Protocol), one.Test, s.List("agents"))
+		choice.Price = saved.PriceText(one.Prices)
+		view.Agents = append(view.Agents, choice)
 	}
 	for _, choices := range [][]taskpages.TargetChoice{view.Models, view.Agents} {
 		slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { // entries that failed come last
