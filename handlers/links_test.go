@@ -249,3 +249,26 @@ func (s *site) runsOf(t *testing.T, id string, query url.Values) (count int) {
 	}
 	return count
 }
+
+// Answers that a judge could not rate, questions that more runs may change, and those without a value of a column can
+// be asked for.
+func TestAnswersAreNarrowedByWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.create(t, agenttest.New(t, unsteady()).URL, map[string]string{
+		"file@q.csv": "question,standard_answer,category\nq1,a,law\nq2,b,\nq3,c,\n",
+	})
+	s.awaitDone(t, id)
+	path := "/tasks/" + id
+	blank := s.get(t, path+"/report?by=category").page(t).Find("#slices tbody tr:contains('（空）') a, #slices tbody tr a").
+		FilterFunction(func(_ int, link *goquery.Selection) bool { return strings.Contains(link.AttrOr("href", ""), "category=+") })
+	require.NotZero(t, blank.Length())
+	page := s.get(t, blank.First().AttrOr("href", "")).page(t)
+	require.Equal(t, 2, page.Find("article.result").Length())
+	require.Equal(t, 1, page.Find("[name='column.category'] option[value=' '][selected]").Length())
+	require.Len(t, s.entry(t, "GET", "evaluation-tasks/"+id+"/results?column.category=%20", nil, 200)["items"], 2)
+	unsettled := s.get(t, path+"/results?filter=unsettled").page(t)
+	require.Contains(t, unsettled.Find("[name=filter] [selected]").Text(),
+		strconv.Itoa(unsettled.Find("article.result").Length()))
+	require.Equal(t, http.StatusSeeOther, s.get(t, path+"/results?filter=unrated").StatusCode, "there is no judge")
+}

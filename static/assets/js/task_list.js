@@ -26,6 +26,26 @@
     wait = event.detail.xhr.status === 200 ? least : Math.min(slowest, wait * 1.5);
     again();
   });
+  // What is read stays where it is: rows change in place, and that there are other rows is said in one line.
+  const news = document.getElementById("rows-news");
+  const rowsOf = (part) => [...part.querySelectorAll("tbody > tr[id]")];
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target.id !== "rows" || !event.detail.shouldSwap) return;
+    const arrived = new DOMParser().parseFromString(event.detail.serverResponse, "text/html");
+    const here = document.getElementById("rows").cloneNode(true);
+    const next = new Map(rowsOf(arrived).map((row) => [row.id, row]));
+    const ids = rowsOf(here).map((row) => row.id);
+    if (!ids.length || !news) return;
+    const isSame = ids.join() === [...next.keys()].join();
+    const count = [...next.keys()].filter((id) => !ids.includes(id)).length;
+    news.hidden = isSame;
+    news.firstElementChild.textContent = count ? news.dataset.new.replace("%", count) : news.dataset.changed;
+    if (isSame) return;
+    rowsOf(here).forEach((row) => { if (next.has(row.id)) row.replaceWith(next.get(row.id)); });
+    // the next request asks for what follows this answer
+    here.setAttribute("hx-get", arrived.getElementById("rows").getAttribute("hx-get"));
+    event.detail.serverResponse = here.outerHTML;
+  });
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") {
       wait = least;
