@@ -205,7 +205,9 @@ func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + s
 func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
 
 // VariantsBy compares the variants of a task, ordered by a measure.
-func VariantsBy(id uuid.UUID, measure string) string { return WithQuery(Variants(id), url.Values{"by": {measure}}) }
+func VariantsBy(id uuid.UUID, measure string) string {
+	return WithQuery(Variants(id), url.Values{"by": {measure}})
+}
 
 // Report returns the address of the report of a task in numbers.
 func Report(id uuid.UUID) string { return Task(id) + "/report" }
