@@ -65,8 +65,8 @@ func plain(url string) func(*db.NewTask) {
 	}
 }
 
-// 5,000 calls of 100 ms at concurrency 64, compared with the ideal N·latency/concurrency. The time is that of the
-// whole task, from its creation to SUCCEEDED.
+// 5,000 calls of 100 ms at concurrency 64, compared with the ideal N·latency/concurrency. The time covers the whole
+// task, from its creation to SUCCEEDED.
 func BenchmarkLaunchSlowAgent(b *testing.B) {
 	const calls, latency = 5000, 100 * time.Millisecond
 	bench := newBench(b)
@@ -142,7 +142,7 @@ func longAnswers(b *testing.B, areInOtherWords bool) [][]string {
 				}
 				text.WriteString(bases[(n+k)%len(bases)][form] + "\n")
 			}
-			// other answers also where the facts are equal
+			// answers that differ in wording, even where the facts are equal
 			fmt.Fprintf(&text, "答复期限为 %d 日。%s", 30+5*(run/4), strings.Repeat("。", run))
 			questions[n] = append(questions[n], text.String())
 		}
@@ -150,7 +150,7 @@ func longAnswers(b *testing.B, areInOtherWords bool) [][]string {
 	return questions
 }
 
-// answering is an agent that answers a question after a while with one answer after another.
+// answering is an agent that answers each question after a while, with one prepared answer after another.
 func answering(b *testing.B, latency time.Duration, questions [][]string) (url string) {
 	b.Helper()
 	number := regexp.MustCompile(`question (\d+)`)
@@ -169,9 +169,9 @@ func answering(b *testing.B, latency time.Duration, questions [][]string) (url s
 	return server.URL
 }
 
-// What reading facts costs a launch of five runs a question: calls a second with five different answers of about 1,000
-// characters, and with five equal ones, of which nothing is compared. The difference also holds reading the answers and
-// what else is said about how alike they are.
+// The cost of reading facts for a launch with five runs per question: calls per second with five different answers of
+// about 1,000 characters, and with five equal ones, which need no comparison. The difference also includes reading
+// the answers and computing their other similarities.
 func BenchmarkLaunchWithFacts(b *testing.B) {
 	const questions, calls = 400, 5 * 400
 	for _, agent := range []struct {
@@ -221,7 +221,7 @@ func BenchmarkLaunchWithFacts(b *testing.B) {
 	}
 }
 
-// processorTime returns how much of a processor the process has used.
+// processorTime returns the CPU time that the process has used.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
@@ -290,8 +290,8 @@ func BenchmarkLaunchFourVariants(b *testing.B) {
 	}
 }
 
-// The time of 5,000 calls of 100 ms at concurrency 64 with ten rules that judge the answers, as a multiple of the time
-// without.
+// The time of 5,000 calls of 100 ms at concurrency 64 with ten rules that judge the answers, as a multiple of the
+// time without rules.
 func BenchmarkLaunchWithTenRules(b *testing.B) {
 	const calls, latency = 5000, 100 * time.Millisecond
 	bench := newBench(b)

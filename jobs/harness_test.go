@@ -34,7 +34,7 @@ type bench struct {
 	queue     *jobs.Queue
 	redis     string
 	sealer    *secret.Sealer
-	maxActive int // how many tasks its workers run at once; 0 means any number
+	maxActive int // how many tasks its workers run at once; 0 means no limit
 }
 
 func newBench(t testing.TB) *bench {
@@ -90,7 +90,7 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	return stop
 }
 
-// task stores a task with the questions; change may modify it.
+// task stores a task with the given number of questions; change may modify it.
 func (b *bench) task(t testing.TB, url string, questions int, change func(*db.NewTask)) (taskID, launchID uuid.UUID) {
 	t.Helper()
 	n := db.NewTask{
@@ -112,7 +112,7 @@ func (b *bench) task(t testing.TB, url string, questions int, change func(*db.Ne
 	return n.Task.ID, launchID
 }
 
-// beat sends a heartbeat for a worker that has no process.
+// beat sends a heartbeat for a worker without a process.
 func (b *bench) beat(t testing.TB, worker uuid.UUID) db.Lease {
 	t.Helper()
 	lease, _, err := engine.NewPresence(b.store).Beat(t.Context(), engine.Worker{ID: worker, Lanes: 64})
@@ -126,7 +126,7 @@ func (b *bench) enterLane(t testing.TB, lane, launchID uuid.UUID, lease db.Lease
 	return len(admitted) == 1, err
 }
 
-// claim claims units for a worker that has no process.
+// claim claims units for a worker without a process.
 func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int) []db.Unit {
 	t.Helper()
 	call, err := b.store.LaunchCall(t.Context(), launchID)
@@ -136,12 +136,12 @@ func (b *bench) claim(t testing.TB, launchID uuid.UUID, lease db.Lease, want int
 	return claim.Units
 }
 
-// wants returns the claim of a plain task for some units.
+// wants returns the claim of a plain task for a number of units.
 func wants(units int) []db.Want {
 	return []db.Want{{Target: 1, Units: units, Horizon: db.RateHorizon}}
 }
 
-// record records one result for such a worker.
+// record records a result for a worker without a process.
 func (b *bench) record(t testing.TB, taskID uuid.UUID, result engine.Result) (accepted bool) {
 	t.Helper()
 	refused, err := engine.NewRecorder(b.store).Record(t.Context(), taskID, []engine.Result{result})
@@ -161,7 +161,7 @@ func (b *bench) statistics(t testing.TB, taskID uuid.UUID) db.TaskStatistics {
 func (b *bench) awaitEnd(t testing.TB, taskID uuid.UUID, within time.Duration) db.Task {
 	t.Helper()
 	dbtest.Await(t, within, "the task's end", func() bool {
-		var status db.TaskStatus // alone, because benchmarks must not measure the counting of progress
+		var status db.TaskStatus // only the status, because benchmarks must not measure the counting of progress
 		require.NoError(t, b.tables.Get(&status, `SELECT status FROM evaluation_tasks WHERE id = $1`, taskID))
 		return !status.IsActive()
 	})
@@ -170,7 +170,7 @@ func (b *bench) awaitEnd(t testing.TB, taskID uuid.UUID, within time.Duration) d
 	return task
 }
 
-// requireComplete checks that every question has exactly its runs, each once and under the unit's epoch.
+// requireComplete checks that every question has all its runs, each exactly once and under the unit's epoch.
 func (b *bench) requireComplete(t testing.TB, task db.Task) {
 	t.Helper()
 	var counts struct {

@@ -23,7 +23,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Plots have at most thirty bars of whole seconds, from the first call on, however long a launch took.
+// Plots have at most thirty bars of whole seconds, starting at the first call, regardless of the launch's duration.
 func TestOutcomesOverTimeFitThirtyBars(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -54,8 +54,8 @@ func TestOutcomesOverTimeFitThirtyBars(t *testing.T) {
 	}
 }
 
-// A database that an earlier version left in the middle of a task, after kill -9, migrates, and the task completes:
-// only questions without a result are asked.
+// A database that an earlier version left in the middle of a task, after kill -9, can be migrated, and the task
+// completes: only questions without a result are sent.
 func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, answer)
@@ -105,7 +105,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	require.True(t, untouched.IsDraft())
 }
 
-// Once a task has ended, every question has its likeness, also after a retry, and the statistics include it.
+// Once a task has ended, every question is assessed, also after a retry, and the statistics include it.
 func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -226,7 +226,7 @@ func TestOldHistoryIsPrunedAndResultsStay(t *testing.T) {
 	require.ErrorIs(t, err, db.ErrNothingToRun)
 }
 
-// Once a task has ended, its answers are compared with those of the task before it on the same dataset, variant by
+// Once a task has ended, its answers are compared with those of the previous task on the same dataset, variant by
 // variant.
 func TestATaskIsComparedWithTheOneBeforeItOnTheSameDataset(t *testing.T) {
 	t.Parallel()

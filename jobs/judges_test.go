@@ -150,7 +150,7 @@ func TestAJudgeIsAskedAboutEveryAnswer(t *testing.T) {
 	require.Zero(t, statistics.JudgeErrors+statistics.JudgeMissing)
 }
 
-// A judge that replies with nothing readable, or never replies, gives 50 in every dimension and no verdict. A retry
+// A judge whose replies are unreadable, or that never replies, gives 50 in every dimension and no verdict. A retry
 // repeats only its calls.
 func TestAJudgeThatCannotBeReadGivesDefaultsUntilItIsAskedAgain(t *testing.T) {
 	t.Parallel()
@@ -292,7 +292,7 @@ func TestWhatAJudgeIsSent(t *testing.T) {
 	}
 }
 
-// A judge's unit is like any other: if its worker dies, another one runs it; after a stop, resuming the task runs
+// A judge's unit is like any other: if its worker dies, another worker runs it; after a stop, resuming the task runs
 // it.
 func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	t.Parallel()
@@ -353,8 +353,8 @@ func TestAJudgesUnitSurvivesItsWorkerAndAStop(t *testing.T) {
 	require.Len(t, b.verdicts(t, taskID), 2)
 }
 
-// If three workers are lost during a judge's call, it ends with default ratings, as if the judge never replied, and
-// the launch ends, too.
+// If three workers are lost during a judge's call, it ends with default ratings, as if the judge had never replied,
+// and the launch can end.
 func TestAJudgeThatLostThreeWorkersGivesDefaults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

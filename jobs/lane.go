@@ -98,8 +98,8 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, er
 	return l, nil
 }
 
-// startOwnLanes starts up to n lanes of a launch in this process, as far as slots are free, and returns how many.
-// These lanes save the round trip through Redis and another read of the launch.
+// startOwnLanes starts up to n lanes of a launch in this process, as long as slots are free, and returns how many it
+// started. These lanes save the round trip through Redis and another read of the launch.
 func (w *Worker) startOwnLanes(l *crew.Launch, n int) (started int, err error) {
 	slots := w.reserve(n)
 	var lanes []*crew.Lane
@@ -129,8 +129,8 @@ func (w *Worker) startOwnLanes(l *crew.Launch, n int) (started int, err error) {
 	return len(lanes), nil
 }
 
-// reserve takes up to n slots for lanes that the worker starts itself, and returns how many. It takes none once the
-// worker is shutting down, because nothing would wait for the lanes.
+// reserve takes up to n slots for lanes that the worker starts itself, and returns how many it took. It takes none
+// once the worker is shutting down, because nothing would wait for the lanes.
 func (w *Worker) reserve(n int) (slots int) {
 	w.ownMu.Lock()
 	defer w.ownMu.Unlock()
@@ -184,12 +184,12 @@ func (w *Worker) workIn(lane *crew.Lane, l *crew.Launch) (next uuid.UUID, err er
 		err = errors.Join(err, w.finish(w.calls, l.LaunchID))
 	}
 	switch end {
-	case crew.Leaving: // left to the workers that stay
+	case crew.Leaving: // left to the workers that remain
 		err = errors.Join(err, w.Queue.EnqueueLanes(w.calls, l.LaunchID, 1))
 	case crew.MadeRoom:
 		var failure error
 		if next, failure = engine.NewLanes(w.Store).NextWaiting(w.calls); next == uuid.Nil && failure == nil {
-			next = l.LaunchID // no launch waits any more
+			next = l.LaunchID // no other launch is waiting
 		}
 		err = errors.Join(err, failure)
 	}

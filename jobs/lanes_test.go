@@ -93,7 +93,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	require.True(t, admitted, "lanes end with their worker")
 }
 
-// Among waiting launches, those whose agent was served longest ago are next, if the agents hold equally many lanes.
+// Among waiting launches, those whose agent was served longest ago come first, if the agents hold equally many lanes.
 func TestAgentsTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -190,7 +190,7 @@ func TestLanesAreSharedFairly(t *testing.T) {
 	require.Len(t, enter(first, 1), 1, "a worker with one lane keeps none")
 }
 
-// An agent that hangs does not delay the tasks of others.
+// An agent that hangs does not delay other agents' tasks.
 func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -218,8 +218,8 @@ func TestATaskBesideAHangingOneBeginsAtOnce(t *testing.T) {
 	}
 }
 
-// However many tasks hang, a new task makes its first call once the first of their calls end; a busy machine may
-// take some seconds more.
+// Regardless of how many tasks hang, a new task makes its first call once the first of their calls ends; a busy
+// machine may take a few seconds longer.
 func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 3 * time.Second
@@ -241,8 +241,8 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			dbtest.Await(t, time.Minute, "all lanes but one", func() bool { return len(hanging.Calls()) >= test.lanes-1 })
 			taskID, launchID := b.task(t, quick.URL, 20, func(n *db.NewTask) { n.Task.Concurrency = 64 })
 			require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
-			// The units of the hanging tasks are created first, which takes longer than a call hangs on a busy
-			// machine.
+			// The units of the hanging tasks are created first, which on a busy machine takes longer than a call
+			// hangs.
 			asked := time.Now()
 			dbtest.Await(t, 20*time.Second, "the start", func() bool {
 				task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
@@ -250,7 +250,7 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			})
 			start := time.Now()
 			t.Logf("started after %v", start.Sub(asked).Round(time.Millisecond))
-			// After all the others it would take a minute and a half.
+			// If it came after all the others, it would take a minute and a half.
 			dbtest.Await(t, timeout+30*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
 			t.Logf("the first call after %v", time.Since(start).Round(time.Millisecond))
 			b.requireComplete(t, b.awaitEnd(t, taskID, 2*time.Minute))
@@ -258,7 +258,8 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 	}
 }
 
-// More tasks than lanes take turns: each makes progress, and together they are about as fast as one after another.
+// More tasks than lanes take turns: each makes progress, and together they are about as fast as if run one after
+// another.
 func TestMoreTasksThanLanesTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -53,8 +53,8 @@ func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 
 // startLaunch starts a PENDING launch. It is not an error if another worker already started it.
 func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
-	// Rules can take longer than reconcile waits before it asks again; one job of this process per launch is
-	// enough.
+	// Rules can take longer than reconcile waits before it requests the launch again; one job per launch is enough in
+	// this process.
 	if _, isStarting := w.starting.LoadOrStore(id, true); isStarting {
 		return nil
 	}
@@ -67,13 +67,13 @@ func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
 	}
 	if w.Admits != nil {
 		if isAdmitted, err := w.Admits(ctx, id); err != nil || !isAdmitted {
-			return err // reconcile will ask again, or the launch was stopped
+			return err // reconcile will request the launch again, or the launch was stopped
 		}
 	}
 	var units int
 	isRuled, err := tasks.EvaluateRules(ctx, w.Store, id, w.isLeaving)
 	if err == nil && !isRuled {
-		return nil // this worker is shutting down, another continues
+		return nil // this worker is shutting down; another one continues
 	}
 	if err == nil {
 		err = tasks.AssessForGroupings(ctx, w.Store, id)
@@ -131,8 +131,8 @@ func (w *Worker) finish(ctx context.Context, id uuid.UUID) error {
 	return err
 }
 
-// compare compares a finished task with the one before it on the same dataset. What it leaves out is compared when
-// somebody asks.
+// compare compares a finished task with the previous one on the same dataset. Questions that it leaves out are
+// compared on request.
 func (w *Worker) compare(launchID uuid.UUID) {
 	ctx := w.calls
 	err := w.contain("compare tasks", func() error {

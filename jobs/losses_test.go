@@ -26,7 +26,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// A panic in a job – here because there is no sealer – is reported, and affects neither the process nor other jobs.
+// A panic in a job, here because there is no sealer, is reported and affects neither the process nor other jobs.
 func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -59,7 +59,7 @@ func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	require.NoError(t, <-left)
 }
 
-// A worker that is told to end before its first heartbeat has done nothing wrong.
+// A worker that is stopped before its first heartbeat reports no error.
 func TestAWorkerMayBeToldToEndAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -227,7 +227,7 @@ func TestAnOutageOfTheDatabaseCostsNoCall(t *testing.T) {
 	require.Len(t, fake.Calls(), 20, "no call was made twice")
 }
 
-// Redis only wakes workers: without it tasks start, run and end, within their concurrency.
+// Redis only wakes workers: without it, tasks start, run and end, within their concurrency.
 func TestTasksRunWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.StartRedis(t.Context(), t.TempDir())
@@ -251,7 +251,7 @@ func TestTasksRunWhileRedisIsAway(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(6))
 }
 
-// A database that refuses writes for a while – read-only after a failover – costs no answer.
+// No answer is lost while the database refuses writes (read-only after a failover).
 func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.StartPostgres(t.Context(), dbtest.Folder(t)+"/postgres")
@@ -295,7 +295,7 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	require.Len(t, fake.Calls(), 10, "no call was made twice")
 }
 
-// A claim is committed but its reply is lost: the worker does not know that it holds the units, and returns them.
+// If a claim is committed but its reply is lost, the worker does not know that it holds the units, and returns them.
 func TestUnitsOfAClaimWhoseReplyWasLostAreRunAllTheSame(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.StartPostgres(t.Context(), dbtest.Folder(t)+"/postgres")
@@ -322,7 +322,7 @@ func TestUnitsOfAClaimWhoseReplyWasLostAreRunAllTheSame(t *testing.T) {
 }
 
 // After an outage every heartbeat is stale: the first worker to return must not take the others' units before they
-// had time to send one.
+// have had time to send one.
 func TestAfterAnOutageOthersGetTimeToComeBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

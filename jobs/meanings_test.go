@@ -26,7 +26,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// grouped adds a model that groups answers to a task, asked at an address.
+// grouped adds a model to a task that groups its answers; url is the model's address.
 func grouped(url string) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		judged(url, `{"model_id":"m"}`)(n)
@@ -58,7 +58,8 @@ func inTurn(t testing.TB, answersTo func(question string) []string) *agenttest.A
 
 var shownAnswer = regexp.MustCompile(`(?s)Answer (\d+):\n<data-\w+>\n(.*?)\n</data-\w+>`)
 
-// groupBy plays a model that groups answers by what same returns for them; an empty text is not placed.
+// groupBy plays a model that groups answers by the text that same returns for each; an answer with an empty text is
+// left out.
 func groupBy(same func(answer string) string) func(http.ResponseWriter, string) string {
 	return func(_ http.ResponseWriter, prompt string) string {
 		var groups [][]int
@@ -82,7 +83,7 @@ func groupBy(same func(answer string) string) func(http.ResponseWriter, string) 
 	}
 }
 
-// meaningRow is what is known about the meaning of the answers to a question.
+// meaningRow holds the stored meanings of the answers to a question.
 type meaningRow struct {
 	Question  string         `db:"question_id"`
 	Variant   int            `db:"variant"`
@@ -174,7 +175,7 @@ func sorted(letters string) string {
 	return string(all)
 }
 
-// A task without a model can be grouped later, and again by another model; agents are not asked.
+// A task without a model can be grouped later, and again by another model; agents are not called.
 func TestATaskThatEndedIsGrouped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -220,15 +221,15 @@ func TestATaskThatEndedIsGrouped(t *testing.T) {
 	require.Equal(t, 2, kept, "what was replaced is kept")
 }
 
-// What a model cannot be made to say leaves the question without a grouping until it is asked again; a new answer is
-// grouped again, one that is known is not.
+// If a model gives no usable reply, the question has no grouping until the model is called again; new answers are
+// grouped again, known ones are not.
 func TestAGroupingThatFailedIsRepeatedByARetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var isWell atomic.Bool
 	fake := inTurn(t, func(question string) []string {
 		if question == "question 3" {
-			return []string{"可以退货。", "允许退货。", "", "允许退货。"} // the last one in the retry
+			return []string{"可以退货。", "允许退货。", "", "允许退货。"} // the last answer comes from the retry
 		}
 		return []string{"可以退货 " + question, "允许退货 " + question, "请找客服 " + question}
 	})
@@ -276,7 +277,7 @@ func TestAGroupingThatFailedIsRepeatedByARetry(t *testing.T) {
 	require.Equal(t, []int{0, 3, 0}, []int{statistics.MeaningErrors, statistics.MeaningItems, statistics.MeaningMissing})
 }
 
-// sorted2 sorts letters with the missing ones last.
+// sorted2 sorts letters, with missing ones last.
 func sorted2(letters string) string {
 	return strings.ReplaceAll(sorted(strings.ReplaceAll(letters, "-", "~")), "~", "-")
 }
@@ -312,8 +313,8 @@ func TestTheAnswersOfAllVariantsAreGroupedTogether(t *testing.T) {
 	require.Equal(t, 1.0, *found[1].Agreement)
 }
 
-// A unit that has answers grouped is like any other: if its worker dies another one runs it, and after a stop, resuming
-// runs it. One that lost three workers ends.
+// A unit that groups answers is like any other: if its worker dies, another worker runs it, and after a stop,
+// resuming runs it. A unit that lost three workers ends.
 func TestAGroupingSurvivesItsWorkerAndAStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

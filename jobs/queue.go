@@ -27,9 +27,9 @@ type launchArgs struct {
 }
 
 // Queue enqueues jobs in Redis. A job is a wake-up: it may be lost, duplicated or late, and reconcile makes up for
-// that. So asynq retries no job, and jobs need not be unique.
+// that. So asynq does not retry jobs, and jobs need not be unique.
 type Queue struct {
-	// here passes launches to a worker in this process; without one, nobody receives from it.
+	// here passes launches to a worker in this process; without one, nothing receives from it.
 	here      chan uuid.UUID
 	client    *asynq.Client
 	inspector *asynq.Inspector
@@ -49,7 +49,7 @@ func NewQueue(address string) (*Queue, error) {
 		redis: redis}, nil
 }
 
-// redisPatience is how long Redis may be silent; the client retries a few times. No result depends on it.
+// redisPatience is how long Redis may be silent before the client retries, a few times. No result depends on Redis.
 const redisPatience = 2 * time.Second
 
 // parseRedis parses the address of one Redis, of sentinels (redis-sentinel://host:port,host:port?master=name) or of

@@ -48,7 +48,7 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 	const interval = 50 * time.Millisecond
 	var mu sync.Mutex
 	var moments []time.Time
-	last := map[string]int{} // by the question's first letter: the index of its last call
+	last := map[string]int{} // the index of a question's last call, by the question's first letter
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		mu.Lock()
 		moments = append(moments, time.Now())
@@ -87,7 +87,7 @@ func TestTheStrictestRateOfAnOriginHoldsForItsTasks(t *testing.T) {
 		"afterwards there is no limit")
 }
 
-// A task with a very low rate limit does not keep the workers from other tasks.
+// A task with a very low rate limit does not keep workers from other tasks.
 func TestASlowRateDoesNotHoldUpOtherTasks(t *testing.T) {
 	t.Parallel()
 	for name, interval := range map[string]time.Duration{"1/m": time.Minute, "1/s": time.Second} {
@@ -170,8 +170,9 @@ func TestNoMomentOfAnAgentIsGivenTwice(t *testing.T) {
 	requireNoneEarly(t, started, moments, interval)
 }
 
-// requireNoneEarly checks that calls kept a rate limit. A call may be late on a busy machine, so that the next one
-// follows it closely, but none may be made before its slot. A tenth of an interval allows for the clocks' rounding.
+// requireNoneEarly checks that calls respected a rate limit. A call may be late on a busy machine, so that the next
+// one follows it closely, but none may be made before its slot. A tenth of an interval allows for the clocks'
+// rounding.
 func requireNoneEarly(t *testing.T, started time.Time, moments []time.Time, interval time.Duration) {
 	t.Helper()
 	for n, moment := range moments {

@@ -19,7 +19,7 @@ const tidyEvery = 5 * time.Second
 // pruneFor limits the time that one round spends on pruning old history.
 const pruneFor = 2 * time.Second
 
-// lead recovers everything that was lost – wake-ups, workers – unless another worker is doing so.
+// lead recovers from lost wake-ups and lost workers, unless another worker is doing so.
 func (w *Worker) lead(ctx context.Context) error {
 	var launches []engine.ActiveLaunch
 	led, err := engine.NewPresence(w.Store).AsLeader(ctx, func() (err error) {
@@ -59,7 +59,7 @@ func (w *Worker) lead(ctx context.Context) error {
 	return err
 }
 
-// doChores starts the chores that are due and not running. Each runs aside, because it may take long.
+// doChores starts the chores that are due and not running. Each runs in the background, because it may take long.
 func (w *Worker) doChores(ctx context.Context) {
 	for n, chore := range w.Chores {
 		if time.Since(w.doneAt[n]) < chore.Every || !w.atWork[n].CompareAndSwap(false, true) {
@@ -178,7 +178,7 @@ func (w *Worker) wake(ctx context.Context, launches []engine.ActiveLaunch) error
 }
 
 // startLocally replaces Redis wake-ups while Redis is unavailable: it starts launches and lanes in this process, as
-// far as slots are free. The database limits the lanes of a launch, whichever process starts them.
+// long as slots are free. The database limits the lanes of a launch, regardless of the process that starts them.
 func (w *Worker) startLocally(ctx context.Context) error {
 	launches, err := engine.NewLanes(w.Store).ActiveLaunches(ctx)
 	if err != nil {

@@ -38,8 +38,8 @@ func TestHeadersThatCannotBeDecryptedFailTheTaskWithItsReason(t *testing.T) {
 	require.Empty(t, fake.Calls())
 }
 
-// A worker that was started before the installation's key was replaced leaves secrets that it cannot open to other
-// workers.
+// A worker that was started before the installation's key was replaced leaves launches whose secrets it cannot open
+// to other workers.
 func TestAWorkerWithTheFormerKeyFailsNobodysTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -68,7 +68,7 @@ func TestAWorkerWithTheFormerKeyFailsNobodysTask(t *testing.T) {
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 }
 
-// The first process decides which key is the installation's; only a process that has that key as well may replace
+// The first process decides which key is the installation's key; only a process that also has that key may replace
 // it.
 func TestAnotherSecretKeyIsRefused(t *testing.T) {
 	t.Parallel()

@@ -91,7 +91,7 @@ func TestAfterAStopNoCallBegins(t *testing.T) {
 	}
 }
 
-// Calls that continue long after a stop are cut, and the task ends.
+// Calls that continue long after a stop are cut off, and the task ends.
 func TestCallsInFlightAreCutLongAfterAStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

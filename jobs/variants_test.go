@@ -77,8 +77,8 @@ func TestEveryVariantAsksEveryQuestionItsRuns(t *testing.T) {
 	}
 }
 
-// A variant ends while another one, whose agent is called too, is held up. BenchmarkVariantBesideASlowOne measures
-// how much longer it takes beside the other.
+// A variant ends while another one, whose agent is also called, is held up. BenchmarkVariantBesideASlowOne measures
+// how much longer it takes alongside the slow one.
 func TestASlowTargetHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
@@ -172,7 +172,7 @@ func TestConcurrencyHoldsOverAllVariants(t *testing.T) {
 	require.Greater(t, most.Load(), int64(2))
 }
 
-// A retry may be limited to one variant, and a finished variant is not asked again.
+// A retry may be limited to one variant, and a finished variant is not run again.
 func TestOneVariantIsRetried(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -223,7 +223,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		})
 	}
 	taskID, launchID := large()
-	b.tables.MustExec(`UPDATE launches SET total_units = 10000 WHERE id = $1`, launchID) // the state after its first step
+	b.tables.MustExec(`UPDATE launches SET total_units = 10000 WHERE id = $1`, launchID) // after its first step
 	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, []int{10_000, 24_000}, []int{progress.Prepared, progress.Queued})

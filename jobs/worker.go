@@ -29,7 +29,7 @@ type Worker struct {
 	id uuid.UUID
 	// leaving is closed when no further unit may be claimed.
 	leaving chan struct{}
-	// calls is the context of calls: it ends when calls in flight must be cut.
+	// calls is the context of calls: it ends when calls in flight must be cut off.
 	calls    context.Context
 	cutCalls context.CancelFunc
 
@@ -59,12 +59,12 @@ type Worker struct {
 type heartbeat struct {
 	lease db.Lease
 	at    time.Time
-	// othersCaughtUpAt is when the other workers have also had time to send a heartbeat after a database outage.
+	// othersCaughtUpAt is when, after a database outage, the other workers will have had time to send a heartbeat,
+	// too.
 	othersCaughtUpAt time.Time
 }
 
-// Chore is a recurring piece of work. It may briefly run in two processes at once, when another process becomes the
-// leader.
+// Chore is recurring work. It may briefly run in two processes at once, when another process becomes the leader.
 type Chore struct {
 	// Name names the work in the log.
 	Name string
@@ -86,21 +86,21 @@ type WorkerConfig struct {
 	Metrics *Metrics
 	// Chores are the recurring work that one worker does for all.
 	Chores []Chore
-	// Admits reports whether a launch may begin; nil means that all may.
+	// Admits reports whether a launch may begin; nil means that all launches may.
 	Admits func(ctx context.Context, launchID uuid.UUID) (bool, error)
-	// MaxActiveTasks is how many tasks run at once; zero means any number.
+	// MaxActiveTasks is how many tasks run at once; zero means no limit.
 	MaxActiveTasks int
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
-	// AssetURL returns the address at which agents find a task's file on this site; nil if the address of the site
-	// is not known.
+	// AssetURL returns the address at which agents find a task's file on this site; nil if the address of the site is
+	// unknown.
 	AssetURL func(taskID, assetID uuid.UUID) string
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report func(err error, tags map[string]string)
 	Log    *slog.Logger
 }
 
-// drainTime is how long a worker that shuts down lets calls in flight finish.
+// drainTime is how long a worker that is shutting down lets calls in flight finish.
 const drainTime = 30 * time.Second
 
 // NewWorker returns a worker with a new identity.
@@ -130,7 +130,7 @@ func (w *Worker) Run(ctx context.Context) error { //nolint:contextcheck // the w
 	defer w.cutCalls()
 	if err := w.beat(ctx); err != nil && ctx.Err() == nil {
 		return err
-	} else if err != nil { // told to end before it began: nothing is to be given back
+	} else if err != nil { // stopped before it began, so there is nothing to return
 		return nil
 	}
 	evaluation, control := w.server(QueueEvaluation, w.Lanes), w.server(QueueControl, 4)
@@ -229,8 +229,8 @@ func (w *Worker) isLeaving() bool {
 	}
 }
 
-// every runs work at an interval until ctx ends. A failure is logged with the message complaint, and the next tick
-// is the retry.
+// every runs work at an interval until ctx ends. A failure is logged with the message complaint and retried at the
+// next tick.
 func (w *Worker) every(ctx context.Context, interval time.Duration, complaint string,
 	work func(context.Context) error) {
 	tick := time.NewTicker(interval)
@@ -273,7 +273,7 @@ func (w *Worker) beat(ctx context.Context) error {
 }
 
 // canJudgeOthers reports whether this worker may declare others dead. After a database outage every heartbeat is
-// stale, so it must first send one itself and give the others time to catch up.
+// stale, so this worker must first send one itself and give the others time to catch up.
 func (w *Worker) canJudgeOthers() bool {
 	last := w.heartbeat.Load()
 	return time.Since(last.at) < 2*db.BeatEvery && time.Now().After(last.othersCaughtUpAt)

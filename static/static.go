@@ -23,11 +23,11 @@ var embedded embed.FS
 // Prefix is where the files are served.
 const Prefix = "/static/"
 
-// dir is a folder from which the files are read at every request, for development (WENDING_STATIC_DIR, which make
-// dev sets); empty means the compiled-in files.
+// dir is a folder from which the files are read at every request, for development (WENDING_STATIC_DIR, set by `make
+// dev`); empty means the compiled-in files.
 var dir = sync.OnceValue(func() string { return os.Getenv("WENDING_STATIC_DIR") })
 
-// index has the hash of every file, by its name relative to the folder assets.
+// index maps every file, by its name relative to the folder assets, to its hash.
 var index = sync.OnceValue(func() map[string]string {
 	hashes := map[string]string{}
 	err := fs.WalkDir(embedded, "assets", func(file string, entry fs.DirEntry, err error) error {
@@ -40,7 +40,7 @@ var index = sync.OnceValue(func() map[string]string {
 		return err
 	})
 	if err != nil {
-		panic(err) // cannot fail: the files are compiled in
+		panic(err) // cannot fail, because the files are compiled in
 	}
 	return hashes
 })
@@ -71,7 +71,7 @@ func URL(name string) string {
 	return Prefix + hash + "/" + name
 }
 
-// Handler serves the files. A name with another hash is not found, so that no cache keeps a wrong one.
+// Handler serves the files. A path with a wrong hash is not found, so that no cache stores the wrong file.
 func Handler() http.Handler {
 	_ = mime.AddExtensionType(".csv", "text/csv; charset=utf-8")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

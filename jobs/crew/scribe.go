@@ -26,12 +26,12 @@ const (
 	// atOnce and bytesAtOnce limit what one transaction stores: the number of calls, and the bytes of their events.
 	atOnce      = 500
 	bytesAtOnce = 4 << 20
-	// bytesInHand is the size of a call's waiting events that triggers an early flush.
+	// bytesInHand is the size of a call's waiting events above which they are flushed early.
 	bytesInHand = 512 << 10
-	// maxEnded is how many calls that have ended may wait to be stored while the database is unavailable; older
-	// ones are given up.
+	// maxEnded is how many calls that have ended may wait to be stored while the database is unavailable; older ones
+	// are dropped.
 	maxEnded = 20_000
-	// longCall is the duration from which a call is listed as in flight.
+	// longCall is the duration above which a call is listed as in flight.
 	longCall = time.Second
 )
 
@@ -41,7 +41,7 @@ type EventStore interface {
 }
 
 // Scribe records the events of one process. Calls never wait for it: events are kept in memory and stored once a
-// second, so a crash costs the last second of events and never a result.
+// second, so a crash loses at most the last second of events, and never a result.
 type Scribe struct {
 	store EventStore
 	log   *slog.Logger
@@ -49,7 +49,7 @@ type Scribe struct {
 	mu    sync.Mutex
 	open  map[*Call]bool
 	ended []*Call
-	lost  int // how many calls were given up since the last warning
+	lost  int // how many calls were dropped since the last warning
 
 	// early requests a flush before it is due, because a call has many waiting events.
 	early chan struct{}
@@ -57,12 +57,12 @@ type Scribe struct {
 	inline atomic.Int64
 }
 
-// NewScribe returns a scribe; Run stores its events.
+// NewScribe returns a scribe, whose Run stores its events.
 func NewScribe(store EventStore, log *slog.Logger) *Scribe {
 	return &Scribe{store: store, log: log, open: map[*Call]bool{}, early: make(chan struct{}, 1)}
 }
 
-// Open begins to record the events of a unit's question; before is the call of the previous turn under the same
+// Open starts recording the events of a unit's question; before is the call of the previous turn under the same
 // claim, or nil. The caller closes the call.
 func (s *Scribe) Open(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
 	call := newCall(s, taskID, unit, before)
@@ -153,7 +153,7 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 			call.stored(entries[n])
 		}
 		return
-	// one of the tasks was deleted, or one of the calls is refused
+	// a task was deleted, or a call is refused
 	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil && len(calls) > 1:
 		for n := range calls {
 			s.append(ctx, calls[n:n+1], entries[n:n+1])
@@ -178,18 +178,18 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 // Call records the events of one question, over all its attempts. It implements event.Sink.
 type Call struct {
 	scribe *Scribe
-	entry  journal.Entry // identifies the call, and holds no events
+	entry  journal.Entry // identifies the call, but holds no events
 	log    *event.Log
-	// toolsBefore is how many tool calls there were in the turns before.
+	// toolsBefore is the number of tool calls in the earlier turns.
 	toolsBefore int
 
 	mu sync.Mutex
-	// tools are the tool calls so far, changed are those with unstored changes.
+	// tools are the tool calls so far, changed the ones with unstored changes.
 	tools   []journal.Tool
 	changed map[int]bool
 	// progress is the last stored progress.
 	progress *int
-	// assets are the files and previews that the agent has reported, paths their names and the names of earlier
+	// assets are the files and previews that the agent has reported, paths are their names and the names of earlier
 	// turns' files; assetsStored is how many of the assets are stored.
 	assets       []journal.AnnouncedAsset
 	paths        map[string]bool
@@ -197,7 +197,7 @@ type Call struct {
 	target       int
 	// attempt is the number of the call's attempt, from 1: the files of the last attempt belong to the run.
 	attempt int
-	// inline is how many bytes of inline files the call has brought.
+	// inline is how many bytes of inline files the call has reported.
 	inline int
 	// unstored is the data that could not be stored at the last flush.
 	unstored *journal.Entry
@@ -261,17 +261,17 @@ func (c *Call) Again() {
 // LongestSilence returns the longest time of the last attempt, in milliseconds, during which no data arrived.
 func (c *Call) LongestSilence() int { return c.log.LongestSilence() }
 
-// Close ends the call: it must not be used any more.
+// Close ends the call, which must not be used any more.
 func (c *Call) Close() { c.scribe.close(c) }
 
-// maxContent is how many bytes of inline files one call may bring, maxInline how many bytes of all calls may wait
-// in memory.
+// maxContent is how many bytes of inline files one call may report, maxInline how many bytes may wait in memory for
+// all calls.
 const (
 	maxContent = 64 << 20
 	maxInline  = 256 << 20
 )
 
-// noteAsset gives a file or a preview its id, and a path that no other file of the unit has. Inline content stays
+// noteAsset gives a file or a preview its id, and a path that no other file of the unit has. Inline content is kept
 // here until it is stored.
 func (c *Call) noteAsset(kind event.Type, data *event.Data) {
 	size := len(data.Content)
@@ -313,8 +313,8 @@ func (c *Call) freePath(given string) string {
 	return free
 }
 
-// Assets returns the files of the last attempt, without previews, that may not be stored yet: the transaction of
-// the call's result must store them.
+// Assets returns the files of the last attempt, without previews, that may not have been stored yet: the transaction
+// that stores the call's result must also store them.
 func (c *Call) Assets() []journal.AnnouncedAsset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -324,7 +324,7 @@ func (c *Call) Assets() []journal.AnnouncedAsset {
 }
 
 // toolOf returns the index of the tool call that data is about: the one with its id, or else the last one with its
-// name that has not ended. A call that is not known yet is added; -1 if there are too many.
+// name that has not ended. An unknown call is added; if there are too many, the result is -1.
 func (c *Call) toolOf(at int, data event.Data) int {
 	for n := len(c.tools) - 1; n >= 0; n-- {
 		known := c.tools[n]
@@ -379,7 +379,7 @@ func (c *Call) noteTool(at int, data event.Data) {
 // unfinished is the failure of a tool whose progress did not reach its end (spec/003).
 const unfinished = "Progress did not reach 100%"
 
-// noteProgress assigns progress that names no tool to the last running tool that produces something.
+// noteProgress assigns progress that names no tool to the last running tool that can produce files.
 func (c *Call) noteProgress(data event.Data) {
 	if data.Progress == nil || len(c.tools) == 0 {
 		return
@@ -451,7 +451,7 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 	return entry, len(entry.Events) > 0 || len(entry.Tools) > 0 || len(entry.Assets) > 0 || entry.Progress != nil
 }
 
-// stored records that the data of the last take is stored, so that inline files need not be kept any longer.
+// stored records that the data of the last take is stored, so inline files need not be kept any longer.
 func (c *Call) stored(entry journal.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -462,14 +462,15 @@ func (c *Call) stored(entry journal.Entry) {
 	c.assetsStored += len(entry.Assets)
 }
 
-// giveUp drops the waiting events. Files, except previews, stay for the transaction of the call's result.
+// giveUp drops the waiting events. Files, except previews, are kept for the transaction that stores the call's
+// result.
 func (c *Call) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isRefused = true
 }
 
-// waits reports whether some of the call's data is still to be stored.
+// waits reports whether some of the call's data has yet to be stored.
 func (c *Call) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -494,7 +495,7 @@ func (c *Call) putBack(entry journal.Entry) {
 	c.unstored = &entry
 }
 
-// EventPruner removes events that are no longer kept; one process does it for all.
+// EventPruner removes events that are no longer kept; one process does so for all.
 type EventPruner struct {
 	Journal journal.Journal
 	// Keep is how long events are kept after their task's end.

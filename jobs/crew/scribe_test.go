@@ -97,7 +97,7 @@ func TestEventsWaitForTheDatabase(t *testing.T) {
 	require.Empty(t, s.ended)
 }
 
-// A write that is cut off by the stop is not a fault: the last flush stores its entries.
+// A write that is cut off by the shutdown is not a fault: the last flush stores its entries.
 func TestAStopThatCutsAWriteIsNoWarning(t *testing.T) {
 	t.Parallel()
 	store := &slow{begun: make(chan struct{})}
@@ -116,7 +116,7 @@ func TestAStopThatCutsAWriteIsNoWarning(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-// A task that was deleted does not affect the events of others, and events that the database refuses are given up.
+// A task that was deleted does not affect the events of others, and events that the database rejects are dropped.
 func TestADeletedTaskHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	store := &memory{fail: func(entries []journal.Entry) error {
@@ -148,7 +148,7 @@ func TestADeletedTaskHoldsUpNobody(t *testing.T) {
 	require.Zero(t, s.inline.Load())
 }
 
-// An inline file stays in memory until it is stored, and no call may bring more than its share.
+// An inline file stays in memory until it is stored, and no call may report more than its share.
 func TestFilesThatCameInlineAreBounded(t *testing.T) {
 	t.Parallel()
 	store := &memory{}
@@ -261,7 +261,7 @@ func TestProgressIsOfLongCalls(t *testing.T) {
 	require.Equal(t, 12, *store.entries[len(store.entries)-1].Progress)
 }
 
-// Files of a failed attempt do not belong to the run; no file is in a folder whose path is another file's.
+// Files of a failed attempt do not belong to the run; no file's folder has the same path as another file.
 func TestFilesBelongToTheirAttempt(t *testing.T) {
 	t.Parallel()
 	store := &memory{}

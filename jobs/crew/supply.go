@@ -13,13 +13,13 @@ import (
 const (
 	// unusedFor is how long a unit that was claimed ahead may wait before it is returned for other workers.
 	unusedFor = 2 * time.Second
-	// shortCall is the duration of a call and its commit below which a lane begins its next call while its last
-	// result is still being committed; below quickCall, while its last two are.
+	// If a call and its commit take less than shortCall, a lane begins its next call while its last result is still
+	// being committed; if they take less than quickCall, while its last two results are.
 	shortCall = 60 * time.Millisecond
 	quickCall = 25 * time.Millisecond
 )
 
-// supply claims units for the lanes of a crew: one transaction for as many lanes as are waiting when it begins.
+// supply claims units for the lanes of a crew: one transaction for all lanes that are waiting when it begins.
 type supply struct {
 	claim   func(wants []db.Want) (db.Claim, error)
 	gate    *gate
@@ -55,8 +55,7 @@ type claimed struct {
 	isLimited bool
 	// attempt is the number of the next call, from 1.
 	attempt int
-	// isParked reports that the unit was parked: its next call is due at the time due, and needs a rate-limit slot
-	// of its own.
+	// isParked reports that the unit was parked: its next call begins at due, and needs its own rate-limit slot.
 	isParked bool
 	// errand is the purpose of the unit's calls.
 	errand errand
@@ -176,7 +175,7 @@ func (s *supply) lineLocked(unit claimed) *line {
 	panic("a unit of a target that the launch does not have")
 }
 
-// isDrainedLocked reports whether recent claims found a target without units left.
+// isDrainedLocked reports whether recent claims found no units left for a target.
 func (s *supply) isDrainedLocked() bool {
 	for _, line := range s.lines {
 		if !line.isDrained() {
@@ -194,8 +193,8 @@ func (s *supply) signal() {
 	}
 }
 
-// aheadLocked returns how many units to keep ready: about as many as lanes use during eight claims, so that claims
-// are few and lanes that end together need not wait for one. It is zero if calls take long, because the time for a
+// aheadLocked returns how many units to keep ready: about as many as lanes use during eight claims, so that there are
+// few claims and lanes that end together need not wait for one. It is zero if calls take long, because the time for a
 // claim is then negligible.
 func (s *supply) aheadLocked() int {
 	if s.callTime == 0 {
@@ -235,8 +234,7 @@ func (s *supply) feedOnce(isLeaving bool) {
 	s.distribute(wants, claim, err, start)
 }
 
-// wanted returns the units to claim now. If nothing may begin, it dismisses every waiting lane and returns
-// nothing.
+// wanted returns the units to claim now. If no call may begin, it dismisses every waiting lane and returns nothing.
 func (s *supply) wanted(isLeaving bool) []db.Want {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +275,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 		got[unit.Target]++
 	}
 	for n, want := range wants {
-		limit := db.Limit{Allowed: want.Units} // a worker that may claim nothing gets no limits; then none is left
+		limit := db.Limit{Allowed: want.Units} // without limits, the worker may claim nothing
 		if n < len(claim.Limits) {
 			limit = claim.Limits[n]
 		}
@@ -298,7 +296,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 			free = append(free, one)
 		}
 	}
-	s.ready = append(append(limited, s.ready...), free...) // a reserved slot passes, the other units can wait
+	s.ready = append(append(limited, s.ready...), free...) // a reserved slot expires, while the other units can wait
 	s.handOutLocked()
 	if len(s.waiting) > 0 {
 		s.signal() // to claim from other targets, or to dismiss the lanes
@@ -317,8 +315,8 @@ func (s *supply) handOutLocked() {
 	}
 }
 
-// settleLocked decides which lanes keep waiting while nothing may be claimed. One stays for each unit that waits
-// for another attempt. All stay if a target is only held back until its speed is known.
+// settleLocked decides which lanes keep waiting while nothing can be claimed: one for each unit that waits for
+// another attempt, or all of them if a target is held back only until its speed is known.
 func (s *supply) settleLocked() {
 	var answer supplied
 	for _, line := range s.lines {
@@ -342,7 +340,7 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked dismisses all waiting lanes but a few.
+// dismissLocked dismisses all waiting lanes except a few.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
 		s.waiting[0] <- answer
@@ -351,7 +349,7 @@ func (s *supply) dismissLocked(but int, answer supplied) {
 }
 
 // takeUnused removes and returns units that no lane will need soon: ready units claimed longer ago than age and, if
-// nothing may begin any more or age is 0, all units without a lane.
+// no call may begin any more or age is 0, all units without a lane.
 func (s *supply) takeUnused(age time.Duration) []db.Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

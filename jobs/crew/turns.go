@@ -20,9 +20,9 @@ type openTurn struct {
 	isTooLong bool
 }
 
-// readTurn reads the next turn of a unit's conversation and its history from the database, so that another worker
-// would continue in the same way. If that fails, the unit is parked. A unit that has no turn left, or now belongs
-// to another worker, must be returned.
+// readTurn reads the next turn of a unit's conversation and its history from the database, because another worker may
+// have asked the earlier turns. If that fails, the unit is parked. A unit that has no turn left, or now belongs to
+// another worker, must be returned.
 func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
 	next, isTooLong, err := engine.NewConversations(c.Store).Next(c.calls, unit.Unit, protocol.MaxRendered)
 	switch {
@@ -40,8 +40,8 @@ func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
 // reference matches a reference in a text to a file of an earlier turn: {{asset:path}}.
 var reference = regexp.MustCompile(`\{\{\s*asset:([^{}]+?)\s*\}\}`)
 
-// refer replaces the paths of files that earlier turns produced with their addresses: at the agent or, for inline
-// files, at this site. Paths of missing files are left unchanged.
+// refer replaces the paths of files that earlier turns produced with their addresses, which lead to the agent or, for
+// inline files, to this site. Paths of missing files are left unchanged.
 func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Request) {
 	texts := []*string{&request.Question}
 	for _, text := range []*string{request.SystemPrompt, request.UserContext} {

@@ -12,7 +12,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// Why an expression or a time zone is refused.
+// Reasons for refusing an expression or a time zone.
 var (
 	ErrExpression = errors.New("not a five-field cron expression")
 	ErrNever      = errors.New("the cron expression never fires")
@@ -30,15 +30,15 @@ func (e *FieldError) Error() string { return "the field " + e.Field + " is " + e
 // Is makes errors.Is(err, ErrExpression) true.
 func (e *FieldError) Is(other error) bool { return other == ErrExpression }
 
-// Fields are the names of an expression's fields, in their order.
+// Fields are the names of an expression's fields, in order.
 var Fields = []string{"minute", "hour", "day", "month", "weekday"}
 
 // Plan is a parsed expression in a time zone.
 type Plan struct {
 	fields *cron.SpecSchedule
 	zone   *time.Location
-	// isFixed reports that the expression names hours, so that its times follow the local clock. Otherwise it fires
-	// at intervals, regardless of clock changes.
+	// isFixed reports that the expression names hours, so its times follow the local clock. Otherwise it fires at
+	// intervals, regardless of clock changes.
 	isFixed bool
 }
 
@@ -123,15 +123,15 @@ func steps(first, step, part string) string {
 	return strings.Join(days, ",")
 }
 
-// Next returns the first time after a moment; the zero time if there is none within years. When clocks go
-// forward, a skipped time fires at the change; when clocks go back, a repeated time fires the first time only.
+// Next returns the first time after a given one; the zero time if there is none for years. When clocks go forward, a
+// skipped time fires at the change; when clocks go back, a repeated time fires only once, at its first occurrence.
 func (p Plan) Next(after time.Time) time.Time {
 	spec := *p.fields
 	if !p.isFixed {
 		spec.Location = p.zone
 		return spec.Next(after.In(p.zone))
 	}
-	// The local time is treated as if it were UTC, in which every minute occurs once.
+	// The local time is treated as if it were UTC, in which every minute occurs exactly once.
 	spec.Location = time.UTC
 	local := after.In(p.zone)
 	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(),
@@ -146,7 +146,7 @@ func (p Plan) Next(after time.Time) time.Time {
 	}
 }
 
-// margin is more than any clock change: Samoa once skipped a day.
+// margin exceeds any clock change: Samoa once skipped a whole day.
 const margin = 26 * time.Hour
 
 // moment returns when the local clock first shows a time, or skips it.
@@ -157,8 +157,8 @@ func (p Plan) moment(wall time.Time) time.Time {
 	if before == after {
 		return at
 	}
-	// This uses the offset before the change. For a local time that occurs twice the result is the first
-	// occurrence; a skipped time ends up after the change, by as much as it would have been after it.
+	// This uses the offset before the change. For a local time that occurs twice, the result is the first occurrence;
+	// a skipped time ends up as far after the change as it lies within the gap.
 	early := wall.Add(-time.Duration(before) * time.Second)
 	if _, offset := early.In(p.zone).Zone(); offset == before {
 		return early.In(p.zone)
@@ -190,7 +190,7 @@ func (p Plan) change(low, high time.Time) time.Time {
 // day is the number of minutes in a day without a clock change.
 const day = 24 * 60
 
-// Shortest returns the shortest time between two of the plan's times, in minutes, ignoring days on which clocks
+// Shortest returns the shortest interval between two of the plan's times, in minutes, ignoring days on which clocks
 // change; at most a day.
 func (p Plan) Shortest() (minutes int) {
 	var times []int
@@ -229,7 +229,7 @@ func (p Plan) hasNeighbouringDays() bool {
 	}
 }
 
-// Missed counts the plan's times after one moment up to another, up to most.
+// Missed counts the plan's times after one time, up to and including another; it stops at most.
 func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {
 		count++
@@ -241,7 +241,7 @@ func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 // lists none.
 type Shape struct{ Minutes, Hours, Days, Months, Weekdays []int }
 
-// Shape returns the shape of the expression.
+// Shape returns the values that the expression names.
 func (p Plan) Shape() Shape {
 	return Shape{named(p.fields.Minute, 0, 59), named(p.fields.Hour, 0, 23), named(p.fields.Dom, 1, 31),
 		named(p.fields.Month, 1, 12), named(p.fields.Dow, 0, 6)}

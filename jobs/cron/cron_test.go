@@ -31,8 +31,8 @@ func TestTheNextTimes(t *testing.T) {
 		{"weekdays", "30 9 * * 1-5", "Asia/Shanghai", "2026-11-20T01:30:00Z", "2026-11-23T01:30:00Z"},
 		{"the last day of February", "0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"},
 		{"every quarter of an hour", "*/15 * * * *", "Asia/Shanghai", "2026-11-22T17:59:59Z", "2026-11-22T18:00:00Z"},
-		// In New York clocks go forward on 8 March 2026 at 02:00 (07:00 UTC), and back on 1 November at 02:00
-		// (06:00 UTC).
+		// In New York, clocks go forward on 8 March 2026 at 02:00 (07:00 UTC), and back on 1 November at 02:00 (06:00
+		// UTC).
 		{"left out, so at the change", "30 2 * * *", "America/New_York", "2026-03-08T06:00:00Z", "2026-03-08T07:00:00Z"},
 		{"and then as always", "30 2 * * *", "America/New_York", "2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z"},
 		{"the hour after the change", "0 3 * * *", "America/New_York", "2026-03-08T06:00:00Z", "2026-03-08T07:00:00Z"},
@@ -49,7 +49,7 @@ func TestTheNextTimes(t *testing.T) {
 	}
 }
 
-// Over a year with both changes a daily time occurs once a day, and never twice.
+// Over a year with both changes, a daily time occurs exactly once a day.
 func TestADailyTimeComesOnceADay(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Shanghai",

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Limits of reading one file. A file above any of them is refused with CodeTooComplex, which names the limit; files
-// made by people stay far below all of them.
+// Limits of reading one file. A file above any of them is refused with CodeTooComplex, which names the limit;
+// ordinary files stay far below all of them.
 const (
 	// maxTokens is how many XML tokens, records or cells may be read.
 	maxTokens = 4_000_000
@@ -39,7 +39,7 @@ type budget struct {
 
 func newBudget(ctx context.Context) *budget { return &budget{ctx: ctx, began: ProcessorTime()} }
 
-// spend counts one token. It fails if there were too many, the time is up, or the request has ended.
+// spend counts one token. It fails if there are too many, the time is up, or the request has ended.
 func (b *budget) spend() error {
 	b.tokens++
 	if b.tokens > maxTokens {
@@ -74,8 +74,8 @@ func tooComplex(limit string, most int) *Error {
 	return problem(CodeTooComplex, limit, "Max", most)
 }
 
-// meteredReader reads a part of a file and checks the time before each piece, so that even a long part without
-// tokens ends. sinceToken is how much was read since it was last reset.
+// meteredReader reads a part of a file and checks the time before each piece, so that even a long part without tokens
+// stops in time. sinceToken is the number of bytes read since it was last reset.
 type meteredReader struct {
 	io.Reader
 	budget     *budget

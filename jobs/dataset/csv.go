@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// readCSV reads text, UTF-8 unless the layout names another encoding, with commas and double quotes (RFC 4180).
-// Cells are returned verbatim, including their line ends, which encoding/csv would change. A CR alone ends a row
-// only if the file has no LF.
+// readCSV reads text with commas and double quotes (RFC 4180), in UTF-8 unless the layout names another encoding.
+// Cells are returned verbatim, including their line ends, which encoding/csv would change. A CR alone ends a row only
+// if the file has no LF.
 func readCSV(content []byte, c *collector) error {
 	content, err := decode(content, c.layout.Encoding)
 	if err != nil {
@@ -177,7 +177,7 @@ func isUTF16(content []byte) bool {
 }
 
 // isGB18030 reports whether all of the content decodes as GB18030, and mostly to common Chinese characters: nearly
-// any bytes decode to something, but rarely to those.
+// any bytes decode to some characters, but rarely to common ones.
 func isGB18030(content []byte) bool {
 	decoded, err := simplifiedchinese.GB18030.NewDecoder().Bytes(content)
 	if err != nil {
@@ -210,8 +210,8 @@ func isGB18030(content []byte) bool {
 	return true
 }
 
-// looksLikeOneEncoding reports that no line with bytes beyond ASCII is valid UTF-8. In real GB18030 a short line
-// may be valid by chance, but most are not.
+// looksLikeOneEncoding reports that no line with bytes beyond ASCII is valid UTF-8. In real GB18030, a short line may
+// be valid UTF-8 by chance, but most lines are not.
 func looksLikeOneEncoding(content []byte) bool {
 	valid, invalid := 0, 0
 	for line := range bytes.SplitSeq(content, []byte("\n")) {

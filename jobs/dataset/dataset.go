@@ -24,14 +24,14 @@ import (
 const (
 	MaxBytes = 5 << 20
 	MaxRows  = 1000
-	// MaxColumns is far above any real file; a file beyond it is damaged or hostile.
+	// MaxColumns is far above any real file; a file with more columns is damaged or hostile.
 	MaxColumns = 256
 	// MaxColumnName is the maximum length of a column's name in characters, MaxID the maximum length of a question_id
 	// or the name of a conversation.
 	MaxColumnName = 255
 	MaxID         = 255
-	// maxBlankRows is how many consecutive blank rows are read: a sheet that is formatted down to its last row has
-	// a million, and reading them all takes seconds.
+	// maxBlankRows is how many consecutive blank rows are read: a sheet that is formatted down to its last row has a
+	// million of them, and reading them all takes seconds.
 	maxBlankRows = 100_000
 	// maxRowErrors is the maximum number of row errors that are listed.
 	maxRowErrors = 20
@@ -66,8 +66,8 @@ const (
 	ColumnContext  = "user_context"
 )
 
-// The columns that turn rows into turns of a conversation, with their possible names, of which the first one
-// present counts. Their values are also variables; if one of the two columns is missing, they are nothing else.
+// The columns that turn rows into turns of a conversation, with their possible names, the first of which that is
+// present counts. Their values are also variables; if one of the two columns is missing, they are only variables.
 var (
 	columnsSeries = []string{"series", "session_group", "series_index"}
 	columnsTurn   = []string{"turn", "order_in_series"}
@@ -132,8 +132,8 @@ type Row struct {
 	Number                               int
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
-	// Series names the conversation that the row is a turn of, Turn is the turn's number: 1, 2, 3 …; empty and 0
-	// for a single question.
+	// Series names the conversation to which the row belongs, Turn is the turn's number: 1, 2, 3 …; empty and 0 for a
+	// single question.
 	Series string
 	Turn   int
 	// Variables are the row's values of Dataset.VariableNames, in order.
@@ -283,7 +283,7 @@ type collector struct {
 	// variables are the positions of the columns that are kept as variables.
 	variables []int
 	invalid   []RowError
-	// isStrict means that short rows are errors, as in CSV; sheets simply leave out blank cells.
+	// isStrict means that short rows are errors, as in CSV; sheets simply omit blank cells.
 	isStrict bool
 	// filled is the number of the last row that was not blank.
 	filled int
@@ -412,7 +412,7 @@ func (c *collector) role(folded string) string {
 		return ColumnAnswer
 	case folded == ColumnID && id != "", folded == ColumnQuestion && question != "", folded == ColumnAnswer &&
 		answer != "":
-		return "" // another column has its role
+		return "" // another column has that role
 	case slices.Contains([]string{ColumnID, ColumnQuestion, ColumnAnswer, ColumnSystem, ColumnContext}, folded):
 		return folded
 	}
@@ -476,7 +476,7 @@ func (c *collector) row(number int, cells []string) {
 // of the message, args are its arguments.
 type failure func(column, name string, args ...any)
 
-// fits reports whether the cells of a row match the header's columns and contain a question.
+// fits reports whether the cells of a row match the header's columns and include a question.
 func (c *collector) fits(cells []string, fail failure) bool {
 	switch {
 	case c.isStrict && len(cells) < len(c.names):
@@ -604,7 +604,7 @@ func (c *collector) finish(content []byte) error {
 		}
 		rowOf[row.QuestionID] = row.Number
 	}
-	if len(c.invalid) == 0 && c.turn >= 0 { // otherwise turns may only be missing because their rows are invalid
+	if len(c.invalid) == 0 && c.turn >= 0 { // otherwise, turns may be missing only because their rows are invalid
 		c.invalid = WrongTurns(c.set.Rows, c.names[c.turn])
 	}
 	var e *Error

@@ -336,7 +336,7 @@ func TestLongSharedStringsOfAnXLS(t *testing.T) {
 	}
 }
 
-// Other columns can be used as question and standard_answer; columns with those names are variables then.
+// Other columns can be used as question and standard_answer; columns with those names then become variables.
 func TestOtherColumnsTakeThePlaces(t *testing.T) {
 	t.Parallel()
 	content := []byte("question,Prompt,答案,level\nold,new,a,easy\n")
@@ -389,7 +389,7 @@ func TestGB18030IsReadWhereItIsAskedFor(t *testing.T) {
 	}
 }
 
-// The ids of a file may be in a column with another name; naming a column that does not exist is an error.
+// A file's ids may be in a column with a different name; naming a column that does not exist is an error.
 func TestAnotherColumnHasTheIDs(t *testing.T) {
 	t.Parallel()
 	content := []byte("编号,题目,参考答案,question_id\nQ001,a,b,x\nQ002,c,d,y\n")

@@ -268,7 +268,7 @@ func TestTheEdgesOfNumbersInXLS(t *testing.T) {
 	}
 }
 
-// Rows and columns of a sheet at the limits, and the other sheets that are reported as ignored.
+// Rows and columns of a sheet at the limits, and the other sheets, which are reported as ignored.
 func TestTheEdgesOfSheets(t *testing.T) {
 	t.Parallel()
 	text := func(reference, content string) string {
@@ -307,7 +307,7 @@ func TestTheEdgesOfSheets(t *testing.T) {
 		require.Equal(t, "q2", set.Rows[0].Question, name)
 		require.Equal(t, fmt.Sprintf("q%d", set.Rows[len(set.Rows)-1].Number), set.Rows[len(set.Rows)-1].Question, name)
 	}
-	// Without references cells follow one another, and so do rows.
+	// Without references, cells follow one another, and so do rows.
 	set, err := dataset.Read(t.Context(), "q.xlsx",
 		datasettest.Sheet(t, datasettest.HeaderRow+
 			`<row><c t="inlineStr"><is><t>first</t></is></c><c t="str"><v>x</v></c></row><row r="5"/><row><c t="str"><v>second</v></c></row>`), dataset.Layout{})
@@ -355,7 +355,7 @@ func TestTheCellsOfXLS(t *testing.T) {
 	whole := func(number uint32) []byte { return binary.LittleEndian.AppendUint32(nil, number<<2|2) }
 	names := []string{"question", "standard_answer", "a", "b", "c", "d", "e", "f"}
 	var sheet []byte
-	for column := len(names) - 1; column >= 0; column-- { // from the last to the first
+	for column := len(names) - 1; column >= 0; column-- { // from the last column to the first
 		sheet = append(sheet, label(0, uint16(column), names[column])...)
 	}
 	join := func(parts ...[]byte) (all []byte) {

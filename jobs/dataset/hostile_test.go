@@ -141,7 +141,7 @@ func TestFilesJustBelowTheLimitsAreRead(t *testing.T) {
 	}
 }
 
-// Reading ends with the request.
+// Reading ends when the request does.
 func TestReadingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -161,7 +161,7 @@ func TestWorkbooksReadAsTheLibraryReadsThem(t *testing.T) {
 		require.NoError(t, err)
 		set, err := dataset.Read(t.Context(), "q.xlsx", content, dataset.Layout{})
 		if err != nil {
-			continue // another test checks whether it is refused
+			continue // another test checks whether the file is refused
 		}
 		book, err := excelize.OpenReader(bytes.NewReader(content), excelize.Options{ShortDatePattern: "yyyy-mm-dd"})
 		require.NoError(t, err, file)

@@ -41,7 +41,7 @@ type sheetRow struct {
 var errEnough = errors.New("enough rows")
 
 // read passes the rows of a sheet to the collector. It reads the sheet first and the shared strings second, so that
-// it only keeps the strings that a cell refers to.
+// it keeps only the strings to which cells refer.
 func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	var rows []sheetRow
 	var held int
@@ -285,7 +285,7 @@ func (p *xmlPart) richText() (string, error) {
 	err := p.within(func(token xml.Token) error {
 		start, isStart := token.(xml.StartElement)
 		switch {
-		case !isStart, start.Name.Local == "r": // a run's text is in an element of its own
+		case !isStart, start.Name.Local == "r": // a run's text has its own element
 			return nil
 		case start.Name.Local == "t":
 			text, err := p.text()
@@ -440,7 +440,7 @@ func (f *numberFormats) readStyles(part *xmlPart) error {
 	})
 }
 
-// hasFormat reports whether a style formats numbers other than plainly.
+// hasFormat reports whether a style formats numbers in a special way.
 func (f *numberFormats) hasFormat(style int) bool {
 	return style > 0 && style < len(f.formatOf) && f.formatOf[style] != 0
 }

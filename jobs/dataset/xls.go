@@ -71,7 +71,8 @@ func readXLS(content []byte, c *collector) error {
 	return nil
 }
 
-// explain converts err for users: any error other than a known problem or the end of the context counts as damage.
+// explain converts err for users: any error that is neither a known problem nor the end of the context counts as
+// damage.
 func (b *biffBook) explain(err error) error {
 	if _, isKnown := asError(err); isKnown || b.budget.ctx.Err() != nil {
 		return err
@@ -129,7 +130,7 @@ type biffBook struct {
 	strings []string
 	// formatOf has the number format of each cell format (XF).
 	formatOf []uint16
-	// dates holds, for each number format that the file defines, whether it shows a date or time.
+	// dates maps each number format that the file defines to whether it shows a date or time.
 	dates  map[uint16]bool
 	is1904 bool
 }
@@ -449,7 +450,7 @@ func (b *biffBook) number(number float64, format int) string {
 	if math.IsNaN(number) || math.IsInf(number, 0) {
 		return "#NUM!"
 	}
-	// Excel keeps 15 digits; any more are noise from the binary representation.
+	// Excel keeps 15 digits; any further digits are noise from the binary representation.
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(number, 'g', 15, 64), 64)
 	if err != nil || math.Abs(rounded) >= 1e21 {
 		return strconv.FormatFloat(number, 'G', 15, 64)
@@ -465,7 +466,7 @@ func (b *biffBook) isDate(format uint16) bool {
 		(format >= 50 && format <= 58)
 }
 
-// isDateFormat reports whether a format code has a part of a date outside quotes and brackets.
+// isDateFormat reports whether a format code contains a part of a date outside quotes and brackets.
 func isDateFormat(code string) bool {
 	var quoted, bracketed, escaped bool
 	for _, r := range strings.ToLower(code) {
@@ -563,7 +564,7 @@ func (r *biffReader) take(n int) (taken []byte, err error) {
 }
 
 // unicode reads a string whose length is two bytes, with its formatting ([MS-XLS] 2.5.293). If the characters
-// continue in the next part, that part begins with a flag for their width.
+// continue in the next part, it begins with a flag for their width.
 func (r *biffReader) unicode() (string, error) {
 	head, err := r.take(3)
 	if err != nil {

@@ -118,7 +118,7 @@ func (p *zipParts) drain() error {
 	return nil
 }
 
-// scan opens a part, lets read consume as much of it as read needs, and then reads the rest.
+// scan opens a part, lets read consume as much of it as it needs, and then reads the rest.
 func (p *zipParts) scan(name string, read func(*xmlPart) error) error {
 	file := p.files[name]
 	if file == nil {
@@ -220,7 +220,7 @@ func attribute(start xml.StartElement, name string) string {
 	return ""
 }
 
-// relation is the target that a part refers to.
+// relation is a target that a part refers to.
 type relation struct {
 	// kind is the last segment of the relation's type: worksheet, styles, sharedStrings, …
 	kind, target string
@@ -302,7 +302,7 @@ func (p *zipParts) readSheets(name string, relations map[string]relation, book *
 	parts, count := map[string]bool{}, 0
 	return p.scan(name, func(part *xmlPart) error {
 		return part.elements(func(start xml.StartElement) error {
-			switch name := start.Name.Local; { // path: workbook, sheets, sheet; elements of extensions may have the same names
+			switch name := start.Name.Local; { // workbook, sheets, sheet; elements of extensions may share these names
 			case part.depth == 2 && name == "workbookPr":
 				book.numbers.is1904 = isTrue(attribute(start, "date1904"))
 			case part.depth == 3 && name == "sheet":

@@ -1,5 +1,5 @@
-// Package evaluate evaluates answers, by rules and with judges: models that rate an answer, for which it writes the
-// prompt and reads the reply. No rule or answer can make it use more than a fixed amount of time and memory: the cost
+// Package evaluate evaluates answers, by rules and with judges: models that rate an answer, whose prompts it writes
+// and whose replies it reads. No rule or answer can make it use more than a fixed amount of time and memory: the cost
 // of simple rules is known before they run, and the others run in child processes that are stopped at a limit.
 package evaluate
 
@@ -43,8 +43,7 @@ var Kinds = []Kind{Exact, Contains, Regex, Number, JSONSchema, JSONPath, Similar
 // Status is how an evaluation ended.
 type Status string
 
-// The possible ends: with a verdict, without one because of a fault, or without one because the expected value is
-// blank.
+// The possible statuses: a verdict, none because of a fault, or none because the expected value is blank.
 const (
 	Succeeded Status = "SUCCEEDED"
 	Failed    Status = "FAILED"
@@ -84,12 +83,12 @@ type Verdict struct {
 	Score  *float64
 	Passed *bool
 	// Reason explains why an answer did not pass, ErrorMessage why there is no verdict; each is in the form of
-	// reason.Because, or in the words of a judge.
+	// reason.Because, or in a judge's own words.
 	Reason                  string
 	ErrorCode, ErrorMessage string
 }
 
-// decided returns the verdict of a rule that only knows yes and no.
+// decided returns the verdict of a rule that has no scores.
 func decided(passed bool, reason string) Verdict {
 	score := 0.0
 	if passed {
@@ -98,7 +97,7 @@ func decided(passed bool, reason string) Verdict {
 	return Verdict{Status: Succeeded, Score: &score, Passed: &passed, Reason: reason}
 }
 
-// scored returns a verdict with a score of its own.
+// scored returns a verdict with its own score.
 func scored(score float64, passed bool, reason string) Verdict {
 	if passed {
 		reason = ""
@@ -121,7 +120,7 @@ type ConfigError struct {
 	Field string
 	// Detail describes the fault in English, for logs; empty means that the member is missing.
 	Detail string
-	// Why describes the fault in the form of reason.Because; empty if Limit or Known describes it.
+	// Why describes the fault in the form of reason.Because; empty if Limit or Known describes the fault.
 	Why string
 	// Limit is the allowed range; empty if Detail is more specific.
 	Limit Type
@@ -188,7 +187,7 @@ type Rule struct {
 	limited atomic.Int32
 }
 
-// builders make the rules whose cost is known in advance; confined are the rules in small languages, which child
+// builders make the rules whose cost is known in advance; confined make the rules in small languages, which child
 // processes evaluate.
 var (
 	builders = map[Kind]func(config json.RawMessage) (*Rule, error){
@@ -268,7 +267,7 @@ func ReadConfig(config json.RawMessage, into any) error {
 	return nil
 }
 
-// limitedMost is how often judging may exceed a limit before a rule stops judging in this launch.
+// limitedMost is how many times judging may exceed a limit before a rule stops judging in this launch.
 const limitedMost = 3
 
 // Evaluate judges an answer. The only error is the context's.
@@ -312,11 +311,11 @@ const most = 5
 
 func firstFew(texts []string) []string { return texts[:min(len(texts), most)] }
 
-// figure formats a number for a reason. It is exact, so that it can be shown with all necessary digits.
+// figure formats a number for a reason, exactly, so that it can be shown with all necessary digits.
 func figure(number float64) string { return strconv.FormatFloat(number, 'g', -1, 64) }
 
-// ThresholdOf returns the number from which a verdict of this configuration passes, on the evaluator's own scale: a
-// judge's goes to 100, the others' to 1. isThere is false for kinds without a threshold.
+// ThresholdOf returns the lowest passing score of this configuration, on the evaluator's own scale: up to 100 for a
+// judge, up to 1 for others. isThere is false for kinds without a threshold.
 func ThresholdOf(kind Kind, config json.RawMessage) (threshold float64, isThere bool) {
 	for _, field := range Fields[kind] {
 		if field.Name != "threshold" {

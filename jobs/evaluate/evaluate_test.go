@@ -189,7 +189,7 @@ func TestWhatARuleCannotJudge(t *testing.T) {
 	require.Equal(t, `["expected.number","four"]`, expectation.ErrorMessage)
 }
 
-// The variables that an expression looks up are known before there is a question.
+// The variables that an expression looks up are known even without a question.
 func TestTheVariablesOfAnExpressionAreKnown(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string][]string{
@@ -254,8 +254,7 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 	}
 }
 
-// hostile has rules and answers that would run forever, take all memory, or end the process, if nothing limited
-// them.
+// hostile has rules and answers that, without limits, would run forever, take all memory, or end the process.
 var hostile = map[string]struct {
 	kind           Kind
 	config, answer string
@@ -346,8 +345,8 @@ func TestHostileConfigurationsAreRefused(t *testing.T) {
 	}
 }
 
-// A rule that exceeded a limit three times stops judging, so that its cost is bounded for the whole launch. The
-// next child process judges other rules and answers.
+// A rule that exceeded a limit three times stops judging, so that its cost is bounded for the whole launch. The next
+// child process judges other rules and answers.
 func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	rule := compile(t, Expression, `{"expression":"answer == \"well\" or len(reduce(1..40, #acc + #acc, \"x\")) > 0"}`)
@@ -361,8 +360,8 @@ func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
 		Subject{Answer: "well"}).Passed)
 }
 
-// A caller that no longer needs a verdict does not wait for a place or for the verdict, and the rule is not blamed
-// for that.
+// A caller that no longer needs a verdict does not wait for a place or for the verdict, and this does not count
+// against the rule.
 func TestJudgingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	full := newPool()

@@ -54,7 +54,7 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	case !(c.Threshold >= 0 && c.Threshold <= 1):
 		return nil, limitedTo("threshold", Share, "a number from 0 to 1")
 	}
-	none := 0 // passed only for its type
+	none := 0 // only its type matters
 	options := []expr.Option{expr.Env(environment(Subject{Tokens: &none}, "")), expr.AsAny()}
 	for _, name := range unsteady {
 		options = append(options, expr.DisableBuiltin(name))

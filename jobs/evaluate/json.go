@@ -314,7 +314,7 @@ func withNumbers(value any) any {
 	return value
 }
 
-// isText reports whether a value equals a text: as a text, or as the JSON in that text.
+// isText reports whether a value equals a text: either as that text, or as the JSON in it.
 func isText(value any, expected string) bool {
 	expected = strings.TrimSpace(expected)
 	if textOf(value) == expected {

@@ -36,7 +36,7 @@ func JudgeUnreadable(reply []byte) string {
 	return reason.Because("judge.unreadable", strings.ToValidUTF8(string(wire.Cut(reply, wire.ExcerptBytes)), "\uFFFD"))
 }
 
-// Vote is one reply of a model about an answer.
+// Vote is a model's reply about an answer.
 type Vote struct {
 	// Ratings are from 0 to 100, by dimension; dimensions that the model left out are missing.
 	Ratings map[string]float64
@@ -59,13 +59,13 @@ func (v Vote) overall() float64 {
 const maxRead = 200_000
 
 // Read reads a model's ratings: one JSON object, in any notation that wire.Passages accepts, or else lines such as
-// "overall: 90". The last object with a rating counts, because models quote before they conclude; a reply that
-// begins with one rating and ends with another is ambiguous. isRead is false if there is no rating, if the reply is
-// ambiguous about Overall, or if Overall is there without being a number from 0 to 100: no other dimension replaces
+// "overall: 90". The last object with a rating counts, because models quote before they conclude; a reply that begins
+// with one rating and ends with another is ambiguous. isRead is false if there is no rating, if the reply is
+// ambiguous about Overall, or if Overall is present but is not a number from 0 to 100: no other dimension replaces
 // it.
 func (j LLMJudge) Read(text string) (vote Vote, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
-	if said, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && said.Kind == wire.String { // JSON within a JSON text
+	if said, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && said.Kind == wire.String { // JSON in a JSON text
 		text = strings.TrimSpace(string(said.Text))
 	}
 	var first, last *reading
@@ -123,7 +123,7 @@ func (r *reading) rate(dimension string, value wire.Value) {
 	}
 }
 
-// add adds the ratings of a part that the whole lacks.
+// add adds those ratings of a part that the whole lacks.
 func (r *reading) add(part reading) {
 	if _, isThere := r.ratings[Overall]; !isThere && part.isInvalid {
 		r.isInvalid = true
@@ -139,7 +139,7 @@ func (r *reading) add(part reading) {
 	r.reasons = append(r.reasons, part.reasons...)
 }
 
-// The names that models give to the parts of a rating, and to quotations, which hold no rating.
+// The names that models use for the parts of a rating, and for quotations, which contain no rating.
 var (
 	scores   = []string{"score", "rating", "value", "points", "分数", "得分", "评分"}
 	subjects = []string{"name", "dimension", "criterion", "metric", "维度", "名称"}
@@ -147,7 +147,7 @@ var (
 	quotes   = regexp.MustCompile(`answer|response|question|expected|reference|history|quot|example|回答|答案|问题|引用`)
 )
 
-// maxNesting is the maximum nesting of objects and lists in which ratings are looked for.
+// maxNesting is the maximum nesting of objects and lists in which ratings are searched for.
 const maxNesting = 4
 
 // read reads the ratings in a value: under the names of the dimensions, in a list of names with scores, or in an object
@@ -308,7 +308,7 @@ type JudgeVerdict struct {
 }
 
 // JudgeUnrated returns the verdict on an answer that a judge with this configuration never rated: its score and its
-// ratings by dimension. If a later version wrote the configuration, there are no dimensions.
+// ratings by dimension. If a later version wrote the configuration, the dimensions are unknown and left out.
 func JudgeUnrated(config json.RawMessage) (score float64, ratings map[string]float64) {
 	asked, err := ParseJudge(config)
 	if err != nil {
@@ -322,7 +322,7 @@ func JudgeUnrated(config json.RawMessage) (score float64, ratings map[string]flo
 const BetweenReplies = "\n\n———\n\n"
 
 // VotesIn returns the score of each readable vote, from 0 to 1, in the stored text of a judge's replies; none if a
-// reply contains the separator, so that votes cannot be told apart.
+// reply contains the separator, because the votes cannot be told apart then.
 func (j LLMJudge) VotesIn(replies string) (scores []float64) {
 	all := strings.Split(replies, BetweenReplies)
 	if len(all) > j.Votes {

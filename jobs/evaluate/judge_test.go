@@ -84,8 +84,7 @@ func TestARatingIsReadInEveryNotation(t *testing.T) {
 	}
 }
 
-// The deciding dimension is never guessed: neither from the others if it is there without a rating, nor if it is
-// there twice.
+// The deciding dimension is never guessed: neither from the others if it has no rating, nor if it appears twice.
 func TestAnInvalidOverallIsUnreadable(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)
@@ -121,7 +120,7 @@ func TestAnInvalidOverallIsUnreadable(t *testing.T) {
 	require.Equal(t, map[string]float64{"overall": 90}, vote.Ratings)
 }
 
-// A rating that a judge quotes from an answer does not count, however it is quoted.
+// A rating that a judge quotes from an answer does not count, regardless of how it is quoted.
 func TestWhatAJudgeQuotesIsNoRating(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)
@@ -153,7 +152,7 @@ func TestWhatAJudgeQuotesIsNoRating(t *testing.T) {
 	}
 }
 
-// Any reply is read within a moment.
+// Any reply is read almost instantly.
 func TestAHostileReplyIsReadQuickly(t *testing.T) {
 	t.Parallel()
 	j := parse(t, `{"model_id":"m"}`)

@@ -10,33 +10,32 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Grouper has a model group the answers to one question by meaning: it writes the prompts, reads the replies, and
-// decides. The answers are asked about in an order that is drawn, and a second time in the reverse order if the first
-// reply is not certain.
+// Grouper groups the answers to one question by meaning, using a model: it writes the prompts, reads the replies, and
+// decides. The first prompt has the answers in random order; if its reply is not certain, a second one has them in
+// reverse order.
 type Grouper struct {
 	question string
-	// texts are the answers to group; those that differ only in format are one. isCut reports which of them are too
-	// long to be shown whole.
+	// texts are the answers to group; those that differ only in format count as one. isCut reports which of them are
+	// too long to be shown in full.
 	texts []string
 	isCut []bool
-	// contents has the text of each answer.
+	// contents is the index in texts of each answer's text.
 	contents []int
-	// order has the text that each number of the first prompt stands for.
+	// order is the text for each number in the first prompt.
 	order     []int
 	reader    facts.Reader
 	conflicts map[[2]int]bool
 }
 
 const (
-	// maxGrouped is how many different texts a model is asked to group; each further one is a group of its own, of which
-	// nobody is sure.
+	// maxGrouped is how many different texts a model is asked to group; each of the remaining ones forms its own
+	// group, which is unsure.
 	maxGrouped = 60
 	// MaxNote is the maximum length of a group's note in characters.
 	MaxNote = 200
 )
 
-// NewGrouper returns a grouper of different answers to a question; seed determines the order in which they are asked
-// about.
+// NewGrouper returns a grouper of different answers to a question; seed determines their order in the first prompt.
 func NewGrouper(question string, answers []string, seed uint64) *Grouper {
 	g := &Grouper{question: question, conflicts: map[[2]int]bool{}}
 	var count int
@@ -66,7 +65,7 @@ func (g *Grouper) Ask(isAgain bool, mark string) JudgeTexts {
 	return JudgeTexts{System: fmt.Sprintf(groupSystem, mark, mark, len(g.order)), User: user.String()}
 }
 
-// shown returns the text at a place of a prompt.
+// shown returns the text at a place in a prompt.
 func (g *Grouper) shown(place int, isAgain bool) int {
 	if isAgain {
 		return g.order[len(g.order)-1-place]
@@ -83,17 +82,16 @@ Two answers belong to the same group only if a reader of either would know, conc
 Reply with one JSON object and nothing else: {"groups": [[1, 3], [2]], "notes": ["…", "…"], "unsure": []}. Each answer's number, from 1 to %d, is in exactly one group. ` +
 	`notes has one short line for each group, in the language of the question: what its answers say that the others do not. unsure lists the numbers of answers that you cannot place with certainty.`
 
-// Reply is what a model said about the texts of a grouper.
+// Reply is a model's grouping of a grouper's texts.
 type Reply struct {
-	// groups has the group of each text, notes the line of each group.
+	// groups is the group of each text, notes has a line for each group.
 	groups []int
 	notes  []string
-	// unsure are the texts that the reply did not place, or placed more than once, or with doubt.
+	// unsure marks the texts that the reply did not place, placed more than once, or placed with doubt.
 	unsure []bool
 }
 
-// Read reads a model's reply to the first prompt, or to the second. isRead is false if there are no groups in it, or if
-// it contradicts itself.
+// its own group
 func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	said, isRead := readGroups(text, len(g.order))
 	if !isRead {
@@ -133,8 +131,8 @@ func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	return reply, true
 }
 
-// IsCertain reports whether a reply needs no second call: it is sure of all texts, and no group of it contradicts the
-// facts.
+// IsCertain reports whether a reply needs no second call: it is sure of all texts, and no group contains texts with
+// contradicting facts.
 func (g *Grouper) IsCertain(reply Reply) bool {
 	for _, text := range g.order {
 		if reply.unsure[text] {
@@ -169,20 +167,22 @@ func (g *Grouper) conflict(a, b int) bool {
 	return is
 }
 
-// Grouped are the groups of the answers that a grouper was made of.
+// Grouped holds the groups of the answers that a grouper was given.
 type Grouped struct {
-	// Groups has the group of each answer, from 0; Unsure reports for each whether its group is not certain.
+	// Groups is the group of each answer, from 0; Unsure reports, for each answer, whether its group is not certain.
 	Groups []int
 	Unsure []bool
 	// Notes has a line for each group, which may be empty.
 	Notes []string
-	// IsDefault reports that no reply could be read: each answer is a group of its own, unless it differs only in format.
+	// IsDefault reports that no reply could be read: each answer is its own group, unless it differs from another
+	// only in format.
 	IsDefault bool
 }
 
-// Decide combines the replies that could be read, at most two, in the order of the calls. Two texts are in one group if
-// the replies agree on that. Where they disagree, the facts decide if the texts contradict each other; otherwise the
-// texts are apart, and not certain. A text in a group with one that it contradicts is not certain, either.
+// Decide combines the replies that could be read, at most two, in the order of the calls. Two texts are in one group
+// if the replies agree on that. Where the replies disagree, contradicting facts separate the texts; without a
+// contradiction, the texts are separate and unsure. A text in a group with another text that it contradicts is also
+// unsure.
 func (g *Grouper) Decide(replies []Reply) Grouped {
 	if len(replies) == 0 {
 		decided := g.spread(slices.Repeat([]bool{true}, len(g.texts)), func(text int) int { return text })
@@ -212,8 +212,8 @@ func (g *Grouper) Decide(replies []Reply) Grouped {
 	return decided
 }
 
-// together returns the groups, numbered from 0, of texts that all replies which are sure of them put together. If none
-// is, they are apart.
+// together returns the groups, numbered from 0, in which texts are together if all replies that are sure of them
+// agree on it. If no reply is sure of them, they are separate.
 func (g *Grouper) together(replies []Reply) (groups []int) {
 	groups = make([]int, len(g.texts))
 	for text := range groups {
@@ -245,7 +245,7 @@ func (g *Grouper) together(replies []Reply) (groups []int) {
 	return groups
 }
 
-// doubt marks the one of two texts whose group is smaller as unsure, or both.
+// doubt marks as unsure the text in the smaller group, or both texts if the groups are equal in size.
 func (g *Grouper) doubt(unsure []bool, groups []int, a, b int) {
 	size := func(of int) (count int) {
 		for _, content := range g.contents {
@@ -260,7 +260,7 @@ func (g *Grouper) doubt(unsure []bool, groups []int, a, b int) {
 	unsure[b] = unsure[b] || sizeB <= sizeA
 }
 
-// spread applies what was decided about texts to the answers.
+// spread applies the decisions about texts to the answers.
 func (g *Grouper) spread(unsure []bool, groupOf func(text int) int) (decided Grouped) {
 	for _, content := range g.contents {
 		decided.Groups, decided.Unsure = append(decided.Groups, groupOf(content)), append(decided.Unsure, unsure[content])
@@ -268,7 +268,7 @@ func (g *Grouper) spread(unsure []bool, groupOf func(text int) int) (decided Gro
 	return decided
 }
 
-// notesOf returns the lines of groups: of each, what the last reply with the same group said about it.
+// notesOf returns a line for each group: the note of the last reply that has the same group.
 func notesOf(groups []int, replies []Reply) []string {
 	notes := make([]string, slices.Max(groups)+1)
 	for group := range notes {

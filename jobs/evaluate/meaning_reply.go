@@ -12,14 +12,14 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// CodeMeaningUnreadable marks a question whose answers no reply grouped in a readable way.
+// CodeMeaningUnreadable marks a question for which no reply contained a readable grouping.
 const CodeMeaningUnreadable = "MEANING_UNREADABLE"
 
-// saidGroups are the groups of a reply, by the places of the answers in the prompt, from 0.
+// saidGroups are the groups of a reply, as places of answers in the prompt, from 0.
 type saidGroups struct {
 	groups []saidGroup
 	unsure []int
-	// isConfused reports that the reply names an answer that does not exist, so that nothing in it is certain.
+	// isConfused reports that the reply names an answer that does not exist, so nothing in it is certain.
 	isConfused bool
 	// begins reports that the reply begins with this object.
 	begins bool
@@ -30,16 +30,16 @@ type saidGroup struct {
 	note    string
 }
 
-// readGroups reads the groups of count answers: one JSON object or list, in any notation that wire.Passages accepts, or
-// else lines such as "Group 1: 1, 3". The last object with groups counts, because models quote before they conclude; a
-// reply that begins with some groups and ends with others contradicts itself.
+// readGroups reads the groups of count answers: one JSON object or list, in any notation that wire.Passages accepts,
+// or else lines such as "Group 1: 1, 3". The last object with groups counts, because models quote before they
+// conclude; a reply that ends with different groups than it began with contradicts itself.
 func readGroups(text string, count int) (said saidGroups, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
-	if inner, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && inner.Kind == wire.String { // JSON within a JSON text
+	if inner, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && inner.Kind == wire.String { // JSON in a JSON text
 		text = strings.TrimSpace(string(inner.Text))
 	}
 	var first, last *saidGroups
-	var loose []wire.Value // lists of numbers, of which each is a group
+	var loose []wire.Value // lists of numbers, each of which is a group
 	for _, passage := range wire.Passages(text) {
 		r := groupReader{count: count}
 		if !r.whole(passage.Value, 0) {
@@ -75,7 +75,7 @@ type groupReader struct {
 	said  saidGroups
 }
 
-// The names that models give to the parts of a grouping.
+// The names that models use for the parts of a grouping.
 var (
 	groupNames = []string{"groups", "group", "clusters", "grouping", "classes", "result", "results", "分组", "组",
 		"类别", "分类"}
@@ -85,7 +85,8 @@ var (
 	unsureNames = []string{"unsure", "uncertain", "unclear", "不确定", "存疑"}
 )
 
-// whole reads a grouping: an object with a member "groups", which some models wrap, or a list of groups.
+// whole reads a grouping: an object with a member "groups" (which some models wrap in another object), or a list of
+// groups.
 func (r *groupReader) whole(value wire.Value, depth int) bool {
 	if depth > maxNesting {
 		return false
@@ -197,8 +198,8 @@ func (r *groupReader) notes(value wire.Value) {
 	}
 }
 
-// members returns the places of the answers that a value names: a number, a text with numbers, or a list of these. The
-// same answer twice in one list counts once.
+// members returns the places of the answers that a value names: a number, a text with numbers, or a list of these. An
+// answer that occurs twice in one list counts once.
 func (r *groupReader) members(value wire.Value) (places []int) {
 	switch value.Kind {
 	case wire.Number:
@@ -231,8 +232,8 @@ func (r *groupReader) members(value wire.Value) (places []int) {
 // numbers matches a number in a text.
 var numbers = regexp.MustCompile(`\d+(?:\.\d+)?`)
 
-// place returns the place of the answer with a number, which may stand in a text. If there is no such answer, the reply
-// is confused.
+// place returns the place of the answer with a number, which may be part of a text. If there is no such answer, the
+// reply is confused.
 func (r *groupReader) place(text string) (place int, isNumber bool) {
 	number, err := strconv.ParseFloat(numbers.FindString(norm.NFKC.String(text)), 64)
 	if err != nil {

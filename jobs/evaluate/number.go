@@ -11,7 +11,7 @@ import (
 	"wending/jobs/reason"
 )
 
-// Which numbers of an answer count.
+// Which numbers in an answer count.
 const (
 	firstOf = "first"
 	lastOne = "last"
@@ -58,7 +58,7 @@ func expectedNumber(text string) (number Numeral, isThere bool) {
 	return numbers[len(numbers)-1], true
 }
 
-// candidates returns the numbers of an answer that may match the expected number: a year is compared with years, an
+// candidates returns the numbers in an answer that may match the expected number: a year is compared with years, an
 // ordinal with ordinals, and any other number by value.
 func candidates(numbers []Numeral, should Numeral) []Numeral {
 	alike := func(isAlike func(Numeral) bool) []Numeral {

@@ -47,7 +47,7 @@ func TestNumbersAreReadAsPeopleWriteThem(t *testing.T) {
 		"2024年5月1日": "2024年 5月 1日", "5月3号": "5月 3日", "2024-05-01": "2024年 5月 1日", "2024/5/1": "2024年 5月 1日",
 		"二〇二四年五月一日": "2024年 5月 1日", "1.5年": "1.5",
 		"2024年5月": "2024年 5月", "3个月": "3",
-		// texts that state no number
+		// texts with references, versions and the like, which do not count as numbers
 		"答案是 12 [1]": "12", "12[^1]": "12", "12【3】": "12", "12【4†source】": "12", "答案是 12 [来源2]": "12", "12（来源：报告3）": "12",
 		"12 [1, 2] [3-5]": "12", "[12]": "12",
 		"答案是12，见第3题": "12", "12，详见第3章": "12", "12，参见图 3": "12", "12 (see section 3.2)": "12", "收到意见5条": "5",
@@ -110,7 +110,7 @@ func TestNumbersAreCompared(t *testing.T) {
 	require.ErrorAs(t, err, new(*ConfigError))
 }
 
-// However long a text is, its numbers are found at once or not at all.
+// However long a text is, its numbers are found quickly or not at all.
 func TestNumbersOfALongTextAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"9", "1/", "1万", "一", "2^", "1,234", "[1]", "2024年", "1年", "二〇二四年", "1. 1\n", "见", "百分之",

@@ -15,7 +15,7 @@ type Numeral struct {
 	// Value is the numeric value, with signs, 万 and 亿, powers of ten, percent and fractions applied. It is nil if
 	// the number is too long.
 	Value *big.Rat
-	// Written is the number in its original notation, which is between the bytes From and To.
+	// Written is the number in its original notation, at the bytes From to To.
 	Written  string
 	From, To int
 	// Unit is 年, 月 or 日 for a part of a date, and Date holds all parts of that date; for other numbers both are
@@ -72,8 +72,8 @@ func plainWidth(text string) string {
 	}, strings.ToValidUTF8(text, " "))
 }
 
-// Matches references, which do not state a number: addresses, citation marks, references to other places, and list
-// numbers. The reference is the first matching group, or the whole match.
+// These match references, which do not state a number: addresses, citation marks, references to other places, and
+// list numbers. The reference is the first matching group, or the whole match.
 var (
 	anAddress = regexp.MustCompile(`(?i)\b(?:https?://|www\.)[^\s<>"'，。；）)】\]]+`)
 	aCitation = regexp.MustCompile(`(?i)\[\^?\d{1,3}(?:\s*[,，、;；-]\s*\^?\d{1,3})*\]|【\^?\d[^】\n]{0,40}】` +

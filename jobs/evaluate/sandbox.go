@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Expressions, schemas and paths are small languages: the cost of a hostile one cannot be known in advance, and
-// some failures, such as a stack overflow, are fatal to a Go program. They are compiled and evaluated in a separate
+// Expressions, schemas and paths are small languages: the cost of a hostile program cannot be known in advance, and
+// some failures, such as a stack overflow, are fatal to a Go process. They are compiled and evaluated in a separate
 // child process, which exits when a limit is exceeded; the parent then starts another. The child is this same
 // program, started with an environment variable.
 
@@ -48,7 +48,7 @@ type ordered struct {
 
 // childAnswer is a child's response for one rule.
 type childAnswer struct {
-	// Wrong is the fault of the configuration.
+	// Wrong is the fault in the configuration.
 	Wrong         *ConfigError
 	NeedsExpected bool
 	Expected      string
@@ -56,8 +56,8 @@ type childAnswer struct {
 	Verdict       Verdict
 }
 
-// pool holds the child processes of this process: the idle ones, and a place for each busy one. There are as many
-// places as processors.
+// pool holds the child processes of this process: the idle ones, and one place per busy one. There are as many places
+// as processors.
 type pool struct {
 	idle    chan *child
 	working chan struct{}
@@ -77,8 +77,8 @@ type child struct {
 	out     *bufio.Reader
 }
 
-// ask has a child process carry out an order. It returns errLimit if that exceeds a limit, and ctx's error if ctx
-// ends first.
+// ask has a child process carry out an order. It returns errLimit if the order exceeds a limit, and ctx's error if
+// ctx ends first.
 func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err error) {
 	if ctx.Err() != nil { // a select with a free place could choose the place
 		return nil, ctx.Err()
@@ -159,8 +159,8 @@ func (c *child) end() {
 	_ = c.process.Process.Kill()
 }
 
-// init makes the process a child process if its parent wants one, before anything else happens. Every program with
-// this package can be one, including tests, so this cannot be the job of a main function.
+// init makes the process a child process if its parent wants one, before anything else happens. Every program that
+// contains this package can become one, including tests, so main functions cannot be responsible for this.
 func init() {
 	if os.Getenv(childVariable) == "" {
 		return
@@ -270,8 +270,8 @@ func (r *Rule) ask(ctx context.Context, subject Subject, expected string) (Verdi
 	return answers[0].Verdict, nil
 }
 
-// EvaluateAll judges an answer by rules, in their order. One child process evaluates all rules that need one, which
-// saves messages. The only error is the context's.
+// EvaluateAll judges an answer by several rules, in their order. One child process evaluates all rules that need one,
+// which saves messages. The only error is the context's.
 func EvaluateAll(ctx context.Context, rules []*Rule, subject Subject) ([]Verdict, error) {
 	verdicts := make([]Verdict, len(rules))
 	var together []int
@@ -290,7 +290,7 @@ func EvaluateAll(ctx context.Context, rules []*Rule, subject Subject) ([]Verdict
 	}
 	var answers []childAnswer
 	if len(together) > 1 {
-		// if that fails, each rule is asked alone, because one of them may have exceeded a limit
+		// if that fails, each rule is evaluated alone, because one of them may have exceeded a limit
 		answers, _ = children.ask(ctx, o)
 	}
 	for place, n := range together {

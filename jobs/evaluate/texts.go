@@ -15,8 +15,8 @@ import (
 	"wending/jobs/reason"
 )
 
-// plainForm makes letters, digits and punctuation of every width and shape alike (NFKC), and composes characters.
-// It leaves alone other characters that NFKC would change: ² is not 2.
+// plainForm makes letters, digits and punctuation of every width and shape alike (NFKC), and composes characters. It
+// does not touch other characters that NFKC would change: ² is not 2.
 func plainForm(text string) string {
 	var plain strings.Builder
 	for _, r := range width.Fold.String(text) {
@@ -64,7 +64,7 @@ func newExact(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// maxSearched is how many bytes are searched in total: the answer's bytes once for each text.
+// maxSearched is how many bytes are searched in total: the answer's bytes, once for each text.
 const maxSearched = 64 << 20
 
 // The modes of contains.
@@ -123,7 +123,7 @@ func newContains(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// defaultSimilarity is the similarity from which answers are considered to differ only in wording.
+// defaultSimilarity is the similarity above which answers are considered to differ only in wording.
 const defaultSimilarity = 0.8
 
 func newSimilarity(config json.RawMessage) (*Rule, error) {

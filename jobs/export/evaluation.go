@@ -47,7 +47,7 @@ type Evaluator struct {
 	Column string
 }
 
-// evaluationCells returns the score, the verdict and the reason of one evaluator; the cells are empty if it has
+// evaluationCells returns the score, the verdict and the reason of one evaluator; the cells are empty if there are
 // none.
 func evaluationCells(evaluations []Evaluation, number int) []string {
 	for _, one := range evaluations {

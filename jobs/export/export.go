@@ -1,4 +1,4 @@
-// Package export writes reports: one definition of the columns, three writers that stream.
+// Package export writes reports: it has one definition of the columns, and three streaming writers.
 package export
 
 import (
@@ -19,11 +19,12 @@ import (
 type Report struct {
 	TaskName, AgentURL, AgentModel string
 	RunsPerItem                    int
-	// MostRuns is how many runs a question may have, and the report columns for; 0 means RunsPerItem.
+	// MostRuns is the maximum number of runs that a question may have, for each of which the report has columns; 0
+	// means RunsPerItem.
 	MostRuns    int
 	CreatedAt   time.Time
 	CompletedAt *time.Time
-	// VariableNames are the dataset's further columns, in order.
+	// VariableNames are the dataset's other columns, in order.
 	VariableNames []string
 	// IncludeErrors includes the columns of error codes.
 	IncludeErrors bool
@@ -31,7 +32,7 @@ type Report struct {
 	HasReviews bool
 	// HasAssets includes the files that agents produced, because there are some.
 	HasAssets bool
-	// HasMeanings includes which answers say the same, because a model groups them.
+	// HasMeanings includes the groups of the answers by meaning, because a model groups them.
 	HasMeanings bool
 	// Variants are the variants that the task compares; empty for a plain task.
 	Variants []Variant
@@ -63,7 +64,7 @@ type Item struct {
 	// Number is the question's number, 1-based in the order of pages.
 	Number int
 	Likeness
-	// Planned is how many runs of it were planned; those beyond are absent. 0 means Report.RunsPerItem.
+	// Planned is how many runs of the item were planned; further ones are absent. 0 means Report.RunsPerItem.
 	Planned int
 	Runs    []Run
 	// Reviews are people's verdicts on the question and on its answers.
@@ -77,15 +78,14 @@ type Review struct {
 	// RunIndex identifies the answer; nil means the question as a whole.
 	RunIndex                *int
 	Reviewer, Verdict, Note string
-	// Reasons are codes, or the texts of a project's own reasons; ReasonsText has them in the language of the
-	// report.
+	// Reasons are codes, or the texts of a project's own reasons; ReasonsText holds them in the report's language.
 	Reasons     []string
 	ReasonsText string
 	Version     int
 	IsOutdated  bool
 	CreatedAt   time.Time
-	// CarriedBy is who took the verdict over from an earlier task, whose id is CarriedFrom; both are empty for one that
-	// was given here. CarriedFromName is the task's name, empty if it was deleted.
+	// CarriedBy is the name of the person who took the verdict over from an earlier task, whose id is CarriedFrom;
+	// both are empty for a verdict that was given here. CarriedFromName is the task's name, empty if it was deleted.
 	CarriedBy, CarriedFrom, CarriedFromName string
 }
 
@@ -101,12 +101,12 @@ func (i Item) verdicts() []string {
 	const between = "; "
 	note := strings.Join(notes, between)
 	if strings.Join(notes, "") == "" {
-		note = "" // without separators between empty notes
+		note = "" // avoids separators between empty notes
 	}
 	return []string{strings.Join(verdicts, between), note, strings.Join(reviewers, between)}
 }
 
-// Likeness is how alike the answers to a question are; its zero value means that this is not known yet.
+// Likeness describes how alike the answers to a question are; its zero value means that this is not known yet.
 type Likeness struct {
 	Level                 string
 	Agreement, Similarity *float64
@@ -120,16 +120,18 @@ type Likeness struct {
 	Facts       []measure.Fact
 	// Expected are the facts of the standard answer that answers contradict.
 	Expected []measure.ExpectedFact
-	// Meaning is which answers say the same; nil while that is not known.
+	// Meaning holds the groups of the answers by meaning; nil while they are unknown.
 	Meaning *Meaning
 }
 
-// Meaning is which answers of a variant to a question say the same.
+// Meaning describes which of a variant's answers to a question say the same thing.
 type Meaning struct {
-	// By is who said so: equal, model or person. IsDefault reports that a model gave no usable grouping.
+	// By is how the groups were determined: equal, model or person. IsDefault reports that a model gave no usable
+	// grouping.
 	By        string `json:"by"`
 	IsDefault bool   `json:"is_default"`
-	// Groups are groups of run_index, Notes has a line for each of them. Unsure are the runs whose group is not certain.
+	// Groups lists the run indexes in each group, Notes has a line for each group. Unsure are the runs whose group is
+	// not certain.
 	Groups    [][]int  `json:"groups"`
 	Notes     []string `json:"notes"`
 	Unsure    []int    `json:"unsure"`
@@ -140,7 +142,7 @@ type Meaning struct {
 	Reviewer *string `json:"reviewer"`
 }
 
-// meaningCells returns the cells about which answers say the same; empty where that is not known.
+// meaningCells returns the cells on the groups of answers by meaning; empty while they are unknown.
 func (l Likeness) meaningCells() []string {
 	if l.Meaning == nil {
 		return make([]string, len(meaningColumns))
@@ -289,8 +291,8 @@ func (r Report) runColumns() []string {
 	return names
 }
 
-// hasFinish reports whether the report has columns for why answers ended. A plain task's report has none, as
-// spec/004 requires.
+// hasFinish reports whether the report has columns for finish reasons. A plain task's report has none, as spec/004
+// requires.
 func (r Report) hasFinish() bool { return len(r.Variants) > 0 }
 
 // stopped is the status of a run that never took place.
@@ -310,7 +312,7 @@ func (r Report) variant(item Item) Variant {
 func (r Report) mostRuns() int { return cmp.Or(r.MostRuns, r.RunsPerItem) }
 
 // runs returns an item's runs in order of their index, one for each run of the columns; a planned run that never took
-// place has only its status, one that was not planned has none.
+// place has only its status, and a run that was not planned has no cells.
 func (r Report) runs(item Item) []Run {
 	runs := make([]Run, r.mostRuns())
 	for n := range runs {
@@ -379,7 +381,7 @@ func deref(text *string) string {
 	return *text
 }
 
-// ContentDisposition returns the header for a report's download: with an ASCII name for old clients and the task's
+// ContentDisposition returns the header for a report's download: with an ASCII name for old clients, and the task's
 // own name (RFC 6266).
 func ContentDisposition(taskName, extension string) string {
 	name := safeName(taskName, "task")

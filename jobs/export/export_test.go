@@ -179,7 +179,7 @@ func TestATextOverTheCellLimitIsCutVisibly(t *testing.T) {
 	require.Greater(t, units, 32700)
 }
 
-// LibreOffice reads the workbook, too; if it is not installed, the test is skipped.
+// LibreOffice can also read the workbook; if it is not installed, the test is skipped.
 func TestLibreOfficeOpensTheWorkbook(t *testing.T) {
 	t.Parallel()
 	office := dbtest.Need(t, "soffice")

@@ -15,7 +15,7 @@ type JSONL struct {
 	report  Report
 	w       *bufio.Writer
 	encoder *json.Encoder
-	// line is the item that is being collected, whose variants come one after another.
+	// line is the item being collected, whose variants come one after another.
 	line *jsonItem
 }
 
@@ -60,7 +60,7 @@ type jsonVariant struct {
 	Distinct   *int     `json:"distinct"`
 	Letters    *string  `json:"letters"`
 	Novelty    *float64 `json:"novelty"`
-	// Meaning is which answers say the same; absent while that is not known.
+	// Meaning holds the groups of the answers by meaning; absent while they are unknown.
 	Meaning *Meaning `json:"meaning,omitempty"`
 	jsonFacts
 }
@@ -83,7 +83,7 @@ type jsonReview struct {
 	Version    int      `json:"version"`
 	IsOutdated bool     `json:"is_outdated"`
 	CreatedAt  string   `json:"created_at"`
-	// CarriedBy is who took the verdict over from an earlier task, whose id is CarriedFrom.
+	// CarriedBy is the name of the person who took the verdict over from an earlier task, whose id is CarriedFrom.
 	CarriedBy       string `json:"carried_by,omitempty"`
 	CarriedFrom     string `json:"carried_from,omitempty"`
 	CarriedFromName string `json:"carried_from_name,omitempty"`
@@ -133,7 +133,7 @@ func (r Report) variables(item Item) map[string]string {
 	return variables
 }
 
-// runOf returns a run as a line of the report contains it.
+// runOf returns a run in the form of the report's lines.
 func (j *JSONL) runOf(variant Variant, run Run) jsonRun {
 	out := jsonRun{
 		SessionID: run.SessionID, Variant: variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status,
@@ -201,7 +201,7 @@ func (j *JSONL) Write(item Item) error {
 			r.CarriedBy, r.CarriedFrom, r.CarriedFromName,
 		})
 	}
-	if len(line.Variants) >= len(j.report.Variants) { // after its last variant the item can be written
+	if len(line.Variants) >= len(j.report.Variants) { // after its last variant, the item can be written
 		return j.flush()
 	}
 	return nil

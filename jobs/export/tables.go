@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// WriteTables writes a workbook of three tables; what a cell cannot hold ends with cutMark.
+// WriteTables writes a workbook of three tables; content that does not fit into a cell ends with cutMark.
 func WriteTables(w io.Writer, cutMark string, sheets [3]Sheet) error {
 	x := &XLSX{zip: newZip(w), cutMark: cutMark}
 	names := make([]any, len(sheets))
@@ -32,7 +32,7 @@ func WriteTables(w io.Writer, cutMark string, sheets [3]Sheet) error {
 	return x.zip.Close()
 }
 
-// sheet writes a table: the rows that it has, then those that it reads.
+// sheet writes a table: first its own rows, then those that it reads.
 func (x *XLSX) sheet(part string, sheet Sheet) error {
 	titles := make([]string, len(sheet.Columns))
 	for n, column := range sheet.Columns {
@@ -56,7 +56,7 @@ func (x *XLSX) sheet(part string, sheet Sheet) error {
 	return err
 }
 
-// parts writes whole parts of the workbook.
+// parts writes complete parts of the workbook.
 func (x *XLSX) parts(all [][2]string) error {
 	for _, part := range all {
 		if err := x.begin(part[0]); err != nil {

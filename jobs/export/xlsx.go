@@ -19,8 +19,8 @@ import (
 // maxCellUnits is Excel's limit for a cell, in UTF-16 code units.
 const maxCellUnits = 32767
 
-// MaxCellText is how many characters of a text need to be read for a cell: one more than fits, so that a longer
-// text is recognised and marked as cut.
+// MaxCellText is how many characters of a text need to be read for a cell: one more than fits, so that longer texts
+// are recognised and marked as cut.
 const MaxCellText = maxCellUnits + 1
 
 // Texts are the words in a workbook.
@@ -28,12 +28,13 @@ type Texts struct {
 	// Info are the labels and contents of the information page, in order.
 	Info                    [][2]string
 	InfoSheet, ResultsSheet string
-	// Sheets are further sheets: the variants' numbers, those by columns of the dataset, the use of tools.
+	// Sheets are additional sheets: the variants' numbers, the numbers by column of the dataset, and the use of
+	// tools.
 	Sheets []*Sheet
 	// ReviewSheet is the name of the sheet of reviews, used if there are any.
 	StabilitySheet, ReviewSheet string
-	// FactsColumn is the header of the facts that answers state differently, ExpectedColumn the header of the facts of
-	// the standard answer that they contradict.
+	// FactsColumn is the header of the facts that answers state differently, ExpectedColumn is the header of the
+	// facts of the standard answer that they contradict.
 	FactsColumn, ExpectedColumn string
 	// CutMark ends a text that is too long for a cell, and names the place of the whole text.
 	CutMark string
@@ -45,7 +46,7 @@ type Sheet struct {
 	Columns []Column
 	// Rows have a cell for each column; empty cells are left out.
 	Rows [][]string
-	// Read calls write for each row that comes from a cursor, behind Rows; nil means that there are none.
+	// Read calls write for each row that comes from a cursor; these rows follow Rows. nil means that there are none.
 	Read func(write func(row []string) error) error
 }
 
@@ -101,7 +102,7 @@ const (
 	furtherType  = `<Override PartName="/xl/worksheets/sheet%d.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>`
 	furtherRel   = `<Relationship Id="rId%d" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet%d.xml"/>`
 	furtherSheet = `<sheet name="%s" sheetId="%d" r:id="rId%d"/>`
-	firstFurther = 5 // the number of the first further sheet
+	firstFurther = 5 // the number of the first additional sheet
 	// Style 1 is a bold header, style 2 wrapped text at the top of its cell; both have number format 49, text.
 	// Styles 3 and 4 are for numbers, in general format and in percent (format 10).
 	styles     = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="2"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="5"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0" applyAlignment="1"><alignment vertical="top"/></xf><xf numFmtId="10" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top"/></xf></cellXfs></styleSheet>`
@@ -168,7 +169,7 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 var (
 	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity",
 		"distinct", "letters"}
-	// meaningColumns follow them, and the facts, if a model groups the answers.
+	// meaningColumns come next, before the facts, if a model groups the answers.
 	meaningColumns = []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure",
 		"meaning_reviewer"}
 	reviewColumns = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note",
@@ -244,7 +245,7 @@ func (x *XLSX) Write(item Item) error {
 	return x.cells(x.report.cells(item), styleText)
 }
 
-// decimal formats a number with four decimal places; empty if it is not known.
+// decimal formats a number with four decimal places; empty if it is unknown.
 func decimal(number *float64) string {
 	if number == nil {
 		return ""
@@ -379,8 +380,8 @@ func utf16Width(r rune) int {
 	return 1
 }
 
-// escapeLike matches text that a reader of workbooks would take for an escaped character (ECMA-376 22.4.2.4),
-// no matter what follows it: an underscore may belong to the escape that comes next.
+// escapeLike matches text that a reader of workbooks would take for an escaped character (ECMA-376 22.4.2.4). It does
+// not look at the next underscore, which may belong to the escape that follows.
 var escapeLike = regexp.MustCompile(`_(x[0-9A-Fa-f]{4})`)
 
 // xmlText writes text for XML. Characters that XML cannot hold, and CR, which parsers turn into LF, are written as

@@ -53,7 +53,7 @@ type FieldError struct {
 	Err   error
 	// Least and Most are the limits of a number.
 	Least, Most int
-	// Of is the value of another field on which the choices depend.
+	// Of is the value of the other field on which the choices depend.
 	Of string
 }
 
@@ -180,7 +180,7 @@ type Change struct {
 	IsAdmin, IsDisabled *bool
 }
 
-// ChangeUser makes a change to an account completely or not at all. It returns ErrOfProvider, a FieldError of
+// ChangeUser applies a change to an account, completely or not at all. It returns ErrOfProvider, a FieldError of
 // "password", or people.ErrLastAdmin if no account that may manage accounts would be left.
 func (s Service) ChangeUser(ctx context.Context, user people.User, change Change) error {
 	stored := people.Change{IsAdmin: change.IsAdmin, IsDisabled: change.IsDisabled}
@@ -198,7 +198,7 @@ func (s Service) ChangeUser(ctx context.Context, user people.User, change Change
 }
 
 // ReplacePassword sets a password that a signed-in user chose. It ends the user's other sessions, and all tokens
-// except those kept.
+// except the ones in kept.
 func (s Service) ReplacePassword(ctx context.Context, user people.User, text string, session uuid.UUID,
 	kept []uuid.UUID) error {
 	hash, err := newHash(ctx, text, user.Name)
@@ -212,14 +212,14 @@ func (s Service) ReplacePassword(ctx context.Context, user people.User, text str
 type Provided struct {
 	// Subject is the issuer and subject, which alone identify an account.
 	Subject string
-	// Names are possible names for the account, the best first.
+	// Names are possible names for the account, best first.
 	Names       []string
 	IsAdmin     bool
 	Memberships []people.Membership
 }
 
-// TakeProvided creates or updates an account from its provider's claims; it does not take over a name that another
-// account has. It returns ErrDisabled, or ErrNoGroup for a new user without any rights.
+// TakeProvided creates or updates an account from its provider's claims; it does not take a name that another account
+// already has. It returns ErrDisabled, or ErrNoGroup for a new user without any rights.
 func (s Service) TakeProvided(ctx context.Context, p Provided) (user people.User, err error) {
 	user, err = s.store.UserOf(ctx, p.Subject)
 	isNew := errors.Is(err, db.ErrNotFound)
@@ -301,9 +301,9 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 	return s.store.Project(ctx, project.ID)
 }
 
-// SetProjectSettings replaces what a project's own administrators change: its reasons for verdicts, without duplicates
-// and without the common reasons, and the smallest differences that matter. Faults are returned as FieldErrors of
-// "review_reasons", "smallest_points" and "smallest_percent".
+// SetProjectSettings replaces the settings that a project's own administrators can change: its reasons for verdicts,
+// without duplicates and without the common reasons, and the smallest differences that matter. Faults are returned as
+// FieldErrors of "review_reasons", "smallest_points" and "smallest_percent".
 func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	settings people.ProjectSettings) (people.Project, error) {
 	var c checks
@@ -322,7 +322,7 @@ func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	c.within("review_reasons", len(own), 0, review.MaxReasons, ErrReasons)
 	for field, value := range map[string]*float64{"smallest_points": settings.SmallestPoints,
 		"smallest_percent": settings.SmallestPercent} {
-		if value != nil && !(*value >= 0 && *value <= 100) { // also what is not a number
+		if value != nil && !(*value >= 0 && *value <= 100) { // also catches NaN
 			c.fail(field, ErrPercent)
 		}
 	}
@@ -336,15 +336,15 @@ func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	return s.store.Project(ctx, projectID)
 }
 
-// quota checks an amount; nil means any amount.
+// quota checks an amount; nil means no limit.
 func quota[N int | int64](c *checks, field string, amount *N, most int) {
 	if amount != nil {
 		c.within(field, int(*amount), 1, most, ErrQuota)
 	}
 }
 
-// SetMember gives an account a role in a project, and returns its previous role, empty for none. A role that does
-// not exist is a FieldError of "role".
+// SetMember gives an account a role in a project, and returns its previous role, or an empty one. If the role does
+// not exist, it returns a FieldError of "role".
 func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID,
 	role people.Role) (before people.Role, err error) {
 	var c checks
@@ -357,10 +357,9 @@ func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID,
 	return before, s.store.SetMember(ctx, projectID, userID, role)
 }
 
-// Maker is the account or token that creates a token.
+// Maker is the account, token or command line that creates a token.
 type Maker struct {
-	// IsOperator reports that the command line creates it, which may create any token; the other fields are empty
-	// then.
+	// IsOperator means the command line, which may create any token; the other fields are empty then.
 	IsOperator bool
 	// UserID is uuid.Nil if the maker is not an account, TokenID if it does not use a token.
 	UserID, TokenID uuid.UUID
@@ -412,7 +411,7 @@ func (s Service) DraftToken(maker Maker, n NewToken) (TokenDraft, error) {
 	return draft, nil
 }
 
-// AddToken creates a token and returns its value, which nobody can read again.
+// AddToken creates a token and returns its value, which cannot be read again.
 func (s Service) AddToken(ctx context.Context, draft TokenDraft) (token people.Token, value string, err error) {
 	if value, err = s.store.AddToken(ctx, draft.Token, draft.lasts); err != nil {
 		return token, "", err
@@ -435,7 +434,7 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 	return token, s.store.RevokeToken(ctx, id)
 }
 
-// AddShare creates a link to a task's report, and returns its secret, which nobody can read again. It returns
+// AddShare creates a link to a task's report, and returns its secret, which cannot be read again. It returns
 // ErrNotFinished, or a FieldError of "days", which must be at least one.
 func (s Service) AddShare(ctx context.Context, task db.Task, by string,
 	days int) (share people.Share, secret string, err error) {

@@ -96,7 +96,7 @@ func TestAProviderOpensNoAccountForNothing(t *testing.T) {
 	p.IsAdmin = true
 	user, err := s.TakeProvided(t.Context(), p)
 	require.NoError(t, err)
-	p.Names, p.IsAdmin = []string{"Daniel"}, false // the account exists now, although the user is in no group any more
+	p.Names, p.IsAdmin = []string{"Daniel"}, false // the account now exists, although the user is in no group
 	again, err := s.TakeProvided(t.Context(), p)
 	require.NoError(t, err)
 	require.Equal(t, user.ID, again.ID)

@@ -16,7 +16,7 @@ import (
 // MaxViewQuery is the maximum length of the query of a saved view, in characters.
 const MaxViewQuery = 4000
 
-// Why a saved view is refused.
+// Reasons for refusing a saved view.
 var (
 	ErrViewKind      = errors.New("there is no such kind of view")
 	ErrViewEmpty     = errors.New("a view needs at least one filter or an order")
@@ -24,10 +24,10 @@ var (
 	ErrViewParameter = errors.New("not a parameter that a view keeps")
 )
 
-// columnPrefix begins the parameters of questions that are named by columns of datasets.
+// columnPrefix is the prefix of parameters that are named after columns of datasets.
 const columnPrefix = "column."
 
-// viewParameters are the parameters of pages that views keep, by kind: filters and orders, and not the page's number.
+// viewParameters are the parameters of pages that views keep, by kind: filters and orders, but not the page number.
 var viewParameters = map[people.ViewKind][]string{
 	people.QuestionViews: {
 		"filter", "review", "reason", "sort", "search", "series", "variant", "finish_reason", "error_code",
@@ -40,7 +40,7 @@ var viewParameters = map[people.ViewKind][]string{
 // ViewParameters returns the parameters that views of a kind keep.
 func ViewParameters(kind string) []string { return viewParameters[people.ViewKind(kind)] }
 
-// View is what a page or a program saves.
+// View holds the values of a view that a page or a program saves.
 type View struct{ Name, Query string }
 
 // checkView returns the stored form of a view's values.
@@ -65,7 +65,7 @@ func checkView(c *checks, kind people.ViewKind, given View) (name, query string)
 		if values[parameter] = slices.DeleteFunc(all, func(value string) bool {
 			return value == ""
 		}); len(values[parameter]) == 0 {
-			delete(values, parameter) // a form has blanks for what it does not ask for
+			delete(values, parameter) // forms send blanks for fields left empty
 		}
 	}
 	query = values.Encode()

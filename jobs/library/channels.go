@@ -20,7 +20,7 @@ import (
 type Channel struct {
 	Name string
 	notify.Target
-	// Events are the events it receives (outbox.Events), Lang is the language of its messages.
+	// Events are the events that it receives (outbox.Events), Lang is the language of its messages.
 	Events    []string
 	Lang      string
 	IsDefault bool
@@ -46,7 +46,7 @@ func (s *Service) SaveChannel(ctx context.Context, scope db.Scope, id uuid.UUID,
 	return id, save(ctx, scope, s.Entries.Channels, row, isNew)
 }
 
-// shownAddress returns the public part of an address: of a webhook everything but the query, of a chat program only
+// shownAddress returns the public part of an address: for a webhook everything but the query, for a chat program only
 // the host, because the path is its key.
 func shownAddress(to notify.Target) string {
 	u, err := url.Parse(to.URL)

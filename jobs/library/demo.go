@@ -20,8 +20,8 @@ import (
 type Demo struct {
 	// BaseURL is the base URL of the demo's models.
 	BaseURL string
-	// Headers give the task access to the models. They belong to the task and not to the saved provider, because
-	// other tasks with the saved models are not part of the demo.
+	// Headers give the task access to the models. They belong to the task, not to the saved provider, because other
+	// tasks with the saved models are not part of the demo.
 	Headers map[string]string
 	// Questions is the file of questions.
 	Questions tasks.File

@@ -1,5 +1,5 @@
-// Package library implements the operations on the library: save, test, and copy into a task. Pages and API
-// call the same functions; none of these depends on HTTP.
+// Package library implements the operations on the library: saving, testing, and copying into a task. Pages and API
+// call the same functions, none of which depends on HTTP.
 package library
 
 import (
@@ -47,9 +47,9 @@ type Service struct {
 	// Sender sends messages to channels; Outbox stores their deliveries.
 	Sender *notify.Sender
 	Outbox outbox.Outbox
-	// DefaultRate is the rate limit of targets that set none.
+	// DefaultRate is the rate limit of targets that do not set one.
 	DefaultRate string
-	// ScheduleMinutes is the minimum distance between two times of a schedule in minutes; 0 means no minimum beyond
+	// ScheduleMinutes is the minimum interval between two times of a schedule, in minutes; 0 means no minimum beyond
 	// cron's own.
 	ScheduleMinutes int
 	Log             *slog.Logger
@@ -105,7 +105,7 @@ type Agent struct {
 	Prices
 }
 
-// Each secret is sealed for its entry and its place in it.
+// Each secret is sealed for its entry and for its place there.
 const (
 	keyPlace        = "/key"
 	headersPlace    = "/headers"
@@ -125,8 +125,8 @@ func (s *Service) seal(has bool, value any, id uuid.UUID, place string, into *[]
 	return err
 }
 
-// Reseal reseals, with the sealer's current key, the library's secrets that were sealed with its other keys.
-// progress is called with the number of values changed so far, and of values left because no key opens them.
+// Reseal reseals, with the sealer's current key, the library's secrets that were sealed with its other keys. progress
+// is called with the number of values changed so far, and the number left because no key opens them.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
 	again := func(old []byte, owner string) ([]byte, error) {
 		var value json.RawMessage
@@ -296,7 +296,7 @@ func (s *Service) modelTarget(ctx context.Context, scope db.Scope, m Model) (tas
 // testTimeout is the maximum duration of a test call.
 const testTimeout = 60 * time.Second
 
-// Tested is how a test call ended.
+// Tested is the outcome of a test call.
 type Tested struct {
 	// Protocol is the protocol of the call; for a detection, the recognised one, empty if none was.
 	Protocol string
@@ -343,8 +343,8 @@ func (s *Service) TestModel(ctx context.Context, scope db.Scope, row entries.Mod
 	return tested, NoteTest(ctx, scope, s.Entries.Models, row.ID, tested)
 }
 
-// NoteTest stores how a test call of a saved target ended and, if it succeeded, its measure, which estimates use
-// until there are runs.
+// NoteTest records the outcome of a test call to a saved target and, if it succeeded, its measure, which estimates
+// use until there are runs.
 func NoteTest[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
 	if err := kind.NoteTest(ctx, scope, id, tested.ErrorCode); err != nil || tested.Status != protocol.Succeeded {
 		return err
@@ -414,7 +414,7 @@ func ParseReference(text string) (r Reference, err error) {
 	return r, nil
 }
 
-// offered turns the error for a missing entry, and an entry that is no longer offered, into ErrUnknownReference.
+// offered returns ErrUnknownReference for a missing entry, and for one that is no longer offered.
 func offered(archivedAt *time.Time, err error) error {
 	if errors.Is(err, db.ErrNotFound) || err == nil && archivedAt != nil {
 		return ErrUnknownReference

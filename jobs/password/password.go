@@ -1,4 +1,4 @@
-// Package password decides which passwords are good enough, and hashes them.
+// Package password decides whether passwords are good enough, and hashes them.
 package password
 
 import (
@@ -24,14 +24,14 @@ const (
 	MaxLength = 256
 )
 
-// Why a password is refused.
+// Reasons for refusing a password.
 var (
 	ErrShort  = errors.New("the password is too short")
 	ErrLong   = errors.New("the password is too long")
 	ErrCommon = errors.New("the password is easy to guess")
 )
 
-// common has passwords that many people use, in lower case, from @zxcvbn-ts/language-common 4.1.3 (MIT, see
+// common holds passwords that many people use, in lower case, from @zxcvbn-ts/language-common 4.1.3 (MIT, see
 // static/licences).
 //
 //go:embed common.txt.gz
@@ -41,7 +41,7 @@ var isCommon = sync.OnceValue(func() map[string]bool {
 	words := map[string]bool{}
 	file, err := gzip.NewReader(bytes.NewReader(common))
 	if err != nil {
-		panic(err) // this cannot fail: the list is compiled in
+		panic(err) // this cannot fail, because the list is compiled in
 	}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
@@ -53,7 +53,7 @@ var isCommon = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// Check returns the fault of an account's new password; nil if it is good enough. Any characters are allowed.
+// Check returns what is wrong with an account's new password; nil if it is good enough. Any characters are allowed.
 func Check(password, userName string) error {
 	text := normalised(password)
 	switch length := utf8.RuneCountInString(text); {
@@ -88,7 +88,7 @@ func isMonotonous(text string) bool {
 
 func normalised(text string) string { return norm.NFKC.String(text) }
 
-// params cost 19 MiB and about 30 ms, the minimum that OWASP recommends.
+// params costs 19 MiB and about 30 ms, the minimum that OWASP recommends.
 var params = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // places limits how many passwords are hashed at once, because each takes params.Memory.
@@ -112,7 +112,7 @@ func New(ctx context.Context, typed, userName string) (hash string, reason, err 
 	return hash, nil, err
 }
 
-// unknown is the hash of a password that nobody knows.
+// unknown is the hash of a random password.
 var unknown = sync.OnceValues(func() (string, error) {
 	return argon2id.CreateHash("a password that nobody has", params)
 })

@@ -50,7 +50,7 @@ func TestOnlyTheRightPasswordMatches(t *testing.T) {
 	require.False(t, matches, "without an account nothing matches")
 }
 
-// The time that a refusal takes does not reveal whether an account exists.
+// The time taken by a refusal does not reveal whether an account exists.
 func BenchmarkMatches(b *testing.B) {
 	hash, err := password.Hash(b.Context(), "correct horse battery")
 	require.NoError(b, err)

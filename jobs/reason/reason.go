@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Reason is an explanation – of a verdict, of a missing verdict, of a file that was not copied – as the key of a
-// sentence and the values inserted in it.
+// Reason is an explanation (of a verdict, a missing verdict or a file that was not copied), as the key of a sentence
+// and the values inserted in it.
 type Reason struct {
 	Key string
 	// Values are the values of the names that Sentences lists, in order. If the last name is a list, it takes all
@@ -121,7 +121,7 @@ var Sentences = map[string][]string{
 	"file.store":      {},
 }
 
-// IsOfCall reports whether a reason is that a judge's call gave no reply: such a sentence is shown without an
+// IsOfCall reports whether a reason is that a judge's call returned no reply: such a sentence is shown without an
 // introduction.
 func (r Reason) IsOfCall() bool { return r.Key == "judge.call" || r.Key == "judge.answered" }
 

@@ -10,15 +10,15 @@ import (
 	"wending/db/report"
 )
 
-// Change is a question to which a variant's answers changed, beyond chance.
+// Change is a question to which a variant's answers changed beyond chance.
 type Change struct {
 	// Variant is the number and Name the name of the variant; the name is empty for a plain task.
 	Variant     int
 	Name        string
 	Before, Now measure.ComparedQuestion
-	// IsVerdict reports that the verdicts changed. Otherwise there are no verdicts, and the answers changed.
+	// IsVerdict reports that the verdicts changed; otherwise there are none, and the answers changed.
 	IsVerdict bool
-	// Adjusted is the p-value, adjusted for all questions that were compared.
+	// Adjusted is the p-value, adjusted for all compared questions.
 	Adjusted float64
 }
 
@@ -36,10 +36,10 @@ func (c Change) IsWorse() bool {
 	return before != nil && now != nil && *now < *before
 }
 
-// Changed returns the questions that changed from one task of a schedule to another, of all variants, the least likely
-// to be chance first. Fisher's exact test of its verdicts decides whether a question changed or, if there are none, the
-// permutation test of its answers. About measure.ListedShare of the listed questions may be there by chance
-// (metrics.md, family e).
+// Changed returns the questions that changed from one task of a schedule to another, for all variants, the least
+// likely to be chance first. Whether a question changed is decided by Fisher's exact test of its verdicts or, if
+// there are none, by the permutation test of its answers. A share of about measure.ListedShare of the listed
+// questions may be listed by chance (metrics.md, family e).
 func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes []Change, err error) {
 	results := report.New(store)
 	earlier, err := results.Matrix(ctx, before)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// readAtOnce is for how many questions answers are in memory at once.
+	// readAtOnce is the number of questions whose answers are in memory at once.
 	readAtOnce = 50
 	// longestRead is how many characters of an answer are compared.
 	longestRead = 20_000
@@ -37,8 +37,8 @@ func Previous(ctx context.Context, store *db.Store, task db.Task) (*db.Task, err
 	return &previous, err
 }
 
-// ChangedFacts returns the questions whose facts changed from one task of a schedule to another, of all variants: those
-// whose most common answers contradict each other. It reads at most mostRead bytes of answers, and stops at the
+// ChangedFacts returns the questions whose facts changed from one task of a schedule to another, for all variants:
+// those whose most common answers contradict each other. It reads at most mostRead bytes of answers, and stops at the
 // deadline unless that is zero.
 func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task,
 	deadline time.Time) (measure.FactChanges, error) {
@@ -87,7 +87,7 @@ type changedQuestion struct {
 	fact measure.FactChange
 }
 
-// changedOf compares the most common answers of some questions, and returns how many bytes that took.
+// changedOf compares the most common answers to some questions, and returns the number of bytes compared.
 func changedOf(ctx context.Context, results report.Report, variant int,
 	pairs []measure.Pair) (changed []changedQuestion, read int, err error) {
 	var ids [2][]int64

@@ -14,8 +14,8 @@ import (
 	"wending/db/measure"
 )
 
-// Pair names two firings by the tasks that they made: uuid.Nil is the newest firing as At, and the firing before the
-// other as Since.
+// Pair names two firings by the tasks that they made. In At, uuid.Nil means the newest firing; in Since, it means the
+// firing before At.
 type Pair struct{ Since, At uuid.UUID }
 
 // Faults of a Pair: no firing with results made the task, or both are the same.
@@ -25,7 +25,7 @@ var (
 	ErrSamePair = errors.New("a firing cannot be compared with itself")
 )
 
-// Between is what changed from one firing of a schedule to a later one.
+// Between holds what changed from one firing of a schedule to a later one.
 type Between struct {
 	Before, Now         entries.Firing
 	BeforeTask, NowTask db.Task
@@ -35,8 +35,8 @@ type Between struct {
 	Facts measure.FactChanges
 }
 
-// Compare returns what changed between the two firings of a pair, whichever is named first; nil if there are no two
-// firings with results. Facts are compared until within has passed.
+// Compare returns what changed between the two firings of a pair, which may be named in either order; nil if fewer
+// than two firings have results. Comparing facts stops after within.
 func Compare(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair Pair,
 	within time.Duration) (*Between, error) {
 	between, err := chosen(ctx, store, scope, scheduleID, pair)
@@ -66,7 +66,7 @@ func Compare(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uu
 	return between, err
 }
 
-// chosen returns the firings of a pair, in the order of their times.
+// chosen returns the firings of a pair, in chronological order.
 func chosen(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair Pair) (*Between, error) {
 	if pair.At == pair.Since && pair.At != uuid.Nil {
 		return nil, ErrSamePair

@@ -1,5 +1,4 @@
-// Package schedules copies tasks and runs the copies when their time has come, and reports the trend of the
-// copies' numbers.
+// Package schedules copies tasks and runs the copies when they are due, and reports the trend of the copies' numbers.
 package schedules
 
 import (
@@ -240,8 +239,8 @@ func alertOf(entry entries.Schedule, findings []measure.Finding, drifts []measur
 	return json.Marshal(alert)
 }
 
-// configurationOf identifies the agents, prompts, evaluators and questions of a task, as far as they can be read
-// without its secrets.
+// configurationOf identifies the agents, prompts, evaluators and questions of a task, as far as they can be
+// identified without its secrets.
 func configurationOf(task db.Task) string {
 	hash := sha256.New()
 	write := func(parts ...any) { _, _ = fmt.Fprintf(hash, "%q\n", fmt.Sprint(parts...)) } // a hash accepts everything
@@ -264,7 +263,7 @@ func configurationOf(task db.Task) string {
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
-// changedFacts returns the questions whose facts changed since the firing before; nil without one.
+// changedFacts returns the questions whose facts changed since the previous firing; nil if there is none.
 func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.FactChanges, error) {
 	previous, err := Previous(ctx, s.Store, task)
 	if err != nil || previous == nil {
@@ -301,7 +300,7 @@ func (s *Scheduler) findings(
 	return watch.Look(variants), nil
 }
 
-// before returns the results of each question in the last firings before a task.
+// before returns the results of each question at the last firings before a task.
 func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]measure.ComparedQuestion, err error) {
 	earlier, err := entries.NewSchedules(s.Store).Before(ctx, task.ID, baseline)
 	if err != nil {

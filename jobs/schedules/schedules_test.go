@@ -82,7 +82,7 @@ func TestManyWorkersFireOnce(t *testing.T) {
 			`SELECT count(*) FROM evaluation_items i JOIN evaluation_tasks t ON t.id = i.task_id WHERE t.schedule_id = $1`, id))
 }
 
-// A leader that dies in the middle of a firing leaves nothing behind; the next leader fires once.
+// A leader that dies in the middle of a firing leaves nothing behind; the next leader fires the schedule once.
 func TestALeaderDiesWhileItFires(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)

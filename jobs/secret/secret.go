@@ -22,14 +22,14 @@ import (
 // ErrKey means that a value was sealed with another key or for another owner, or was changed.
 var ErrKey = errors.New("cannot decrypt: SECRET_KEY is not the one the value was stored with")
 
-// Why a signature is invalid: another key made it, or it belongs to another message.
+// Reasons why a signature is invalid: another key made it, or it belongs to another message.
 var (
 	ErrSigner    = errors.New("cannot verify: SECRET_KEY is not the one the signature was made with")
 	ErrSignature = errors.New("the signature does not match")
 )
 
-// Keys are the texts from which keys are made: 32 bytes in base64 or hexadecimal, or any other text, which is
-// stretched.
+// Keys are the texts from which keys are made: 32 bytes in base64 or hexadecimal, or any other text, from which a key
+// is derived.
 type Keys struct {
 	// Current seals and opens; Previous ones only open.
 	Current  string
@@ -38,8 +38,8 @@ type Keys struct {
 	Salt []byte
 }
 
-// Sealer encrypts values with AES-256-GCM: a head names the key, followed by a random nonce, the ciphertext and its
-// tag. Values of early versions have no head. A Sealer is safe for concurrent use.
+// Sealer encrypts values with AES-256-GCM: a head that names the key, a random nonce, the ciphertext and its tag.
+// Values of early versions have no head. A Sealer is safe for concurrent use.
 type Sealer struct {
 	current key
 	// all are the keys that may open a value, the current one first.
@@ -51,7 +51,7 @@ type key struct {
 	// root is the key from which the keys of signatures are derived.
 	root []byte
 	aead cipher.AEAD
-	// early opens values that were sealed by versions without heads, which hashed a phrase once.
+	// early opens values that were sealed by versions without heads, which hashed a phrase only once.
 	early cipher.AEAD
 }
 
@@ -61,7 +61,7 @@ const HeadSize = 8
 // mark begins the head; the key's id follows.
 var mark = []byte("wnd\x02")
 
-// NewSealer returns a sealer. Stretching a phrase takes 64 MiB and about a tenth of a second.
+// NewSealer returns a sealer. Deriving a key from a phrase takes 64 MiB and about a tenth of a second.
 func NewSealer(keys Keys) (*Sealer, error) {
 	s := &Sealer{}
 	for _, text := range append([]string{keys.Current}, keys.Previous...) {
@@ -79,9 +79,9 @@ func newKey(text string, salt []byte) (k key, err error) {
 	early := sha256.Sum256([]byte("wending agent headers\x00" + text))
 	secret := strongKey(text)
 	switch {
-	case secret == nil: // the parameters are those of RFC 9106, section 4, second choice
+	case secret == nil: // the parameters are the second choice of RFC 9106, section 4
 		secret = argon2.IDKey([]byte(text), salt, 3, 64<<10, 4, 32)
-		debug.FreeOSMemory() // that much memory matters in a small process, and is not needed again
+		debug.FreeOSMemory() // this much memory matters in a small process, and is not needed again
 	case len(text) != hex.EncodedLen(32):
 		early = [32]byte(secret)
 	}
@@ -113,12 +113,12 @@ func newAEAD(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Knows reports whether one of the sealer's keys made a value that begins with head.
+// strongKey returns the 32 bytes that a text encodes; nil means that the text is a phrase.
 func (s *Sealer) Knows(head []byte) bool {
 	return slices.ContainsFunc(s.all, func(k key) bool { return bytes.Equal(k.head, head) })
 }
 
-// HasHead reports whether a value names its key, which values of early versions do not.
+// HasHead reports whether a value names its key, unlike values of early versions.
 func HasHead(sealed []byte) bool { return bytes.HasPrefix(sealed, mark) }
 
 // Head returns the beginning of every value that the current key sealed.

@@ -25,7 +25,7 @@ func newSealer(t *testing.T, current string, previous ...string) *secret.Sealer 
 	return sealer
 }
 
-// A new key seals; values sealed with the previous key can still be read.
+// A new key seals; values sealed with the previous key can still be opened.
 func TestAPreviousKeyOpensWhatItSealed(t *testing.T) {
 	t.Parallel()
 	old := newSealer(t, strong(1))
@@ -46,7 +46,7 @@ func TestAPreviousKeyOpensWhatItSealed(t *testing.T) {
 	require.Equal(t, both.Head(), newSealer(t, strong(2)).Head(), "the key's id does not change")
 }
 
-// A phrase is stretched with the installation's salt; 32 bytes in hexadecimal are used directly as a key.
+// A phrase is turned into a key with the installation's salt; 32 bytes in hexadecimal are used directly as a key.
 func TestAPhraseIsStretched(t *testing.T) {
 	t.Parallel()
 	salted := func(key, salt string) []byte {

@@ -15,9 +15,9 @@ import (
 // ErrTooManyCalls means that a task would make more calls than MaxCalls.
 var ErrTooManyCalls = errors.New("too many calls")
 
-// Append adds the questions of a file to a task that was started; the file must have the task's variables. The
-// active launch runs them; without one, a new launch runs them and everything else that has no run yet. A fault in
-// the file is a *dataset.Error.
+// Append adds the questions of a file to a task that was started; the file must have the task's variables. The active
+// launch runs them; if there is none, a new launch runs them and everything else that has no run yet. A fault in the
+// file is a *dataset.Error.
 func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *dataset.Dataset) (db.Task, error) {
 	if err := set.Arrange(task.VariableNames); err != nil {
 		return task, err

@@ -57,8 +57,8 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 	return nil
 }
 
-// assess sums up the runs of one question. If all answers are equal, and there is no standard answer, it only
-// matters whether their text is empty.
+// assess sums up the runs of one question. If all answers are equal and there is no standard answer, it only matters
+// whether their text is empty.
 func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (report.Assessed, error) {
 	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
@@ -107,7 +107,7 @@ func countContents(variants [][]measure.Answer) (count int) {
 			}
 		}
 	}
-	if len(distinct) < 2 { // whose texts were not read
+	if len(distinct) < 2 { // the texts were not read
 		return len(distinct)
 	}
 	_, count = measure.Contents(distinct)
@@ -153,15 +153,15 @@ func AssessEnded(ctx context.Context, store *db.Store) (found bool, err error) {
 }
 
 const (
-	// comparedAtOnce is how many questions of two tasks are compared in a row, comparedWithin the time after which the
-	// rest of them is left to those who ask for it.
+	// comparedAtOnce is how many questions of two tasks are compared in one batch, comparedWithin the time after
+	// which the remaining ones are left to be compared on request.
 	comparedAtOnce = 50
 	comparedWithin = 5 * time.Second
 )
 
 // CompareWithEarlier compares the answers of a launch's task with the answers of the newest earlier task on the same
-// dataset, and stores the result, so that a page that compares the two need not. It ends early once isLeaving reports
-// true.
+// dataset, and stores the result, so that pages comparing the two need not do so. It ends early once isLeaving
+// returns true.
 func CompareWithEarlier(ctx context.Context, store *db.Store, launchID uuid.UUID, isLeaving func() bool) error {
 	results := report.New(store)
 	sides, err := results.Earlier(ctx, launchID)

@@ -11,15 +11,14 @@ import (
 	"wending/db/people"
 )
 
-// DefaultConfirmRuns is how many fresh runs confirm a change where nobody chose another number; they can be 1 to
-// MaxRuns.
+// DefaultConfirmRuns is how many fresh runs confirm a change by default; the number can be 1 to MaxRuns.
 const DefaultConfirmRuns = 5
 
-// Sides are the sides of a comparison that a confirmation asks again.
+// Sides are the sides of a comparison that a confirmation repeats.
 type Sides string
 
-// The sides. Where none is named, both are asked unless they ask the same agent in the same way: then what differs
-// between them is time, the first task's answers cannot be had again, and only the second is asked.
+// The sides. By default both are repeated, unless they call the same agent in the same way: then they differ only in
+// time, the first task's answers cannot be reproduced, and only the second side is repeated.
 const (
 	BothSides  Sides = "both"
 	SecondSide Sides = "b"
@@ -28,22 +27,22 @@ const (
 // AllSides are all choices.
 var AllSides = []Sides{BothSides, SecondSide}
 
-// ConfirmedSide is a side of a comparison with the questions to ask again, in the same order on both sides.
+// ConfirmedSide is a side of a comparison with the questions to repeat, in the same order on both sides.
 type ConfirmedSide struct {
 	Task    db.Task
 	Variant int
 	Items   []int64
 }
 
-// Confirmation asks questions again to find out whether what changed holds.
+// Confirmation repeats questions to find out whether their changes hold.
 type Confirmation struct {
 	A, B  ConfirmedSide
 	Sides Sides
-	// Runs is how many fresh runs each question gets on each side that is asked.
+	// Runs is how many fresh runs each question gets on each repeated side.
 	Runs int
 }
 
-// SidesToAsk returns the sides that a confirmation asks unless it names them.
+// SidesToAsk returns the sides that a confirmation repeats by default.
 func (s *Service) SidesToAsk(a db.Task, variantA int, b db.Task, variantB int) (Sides, error) {
 	ofA, err := s.wayOfAsking(a, variantA)
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *Service) SidesToAsk(a db.Task, variantA int, b db.Task, variantB int) (
 	return BothSides, nil
 }
 
-// wayOfAsking is everything that an agent is sent apart from the question.
+// wayOfAsking is everything that is sent to an agent apart from the question.
 type wayOfAsking struct {
 	protocol, model, system, user string
 	secrets                       Target
@@ -78,8 +77,8 @@ func (s *Service) wayOfAsking(task db.Task, number int) (way wayOfAsking, err er
 	return way, err
 }
 
-// Confirm asks the questions of a confirmation again: an extension of each task that is asked, with its limits, budgets
-// and quotas. It returns the errors of db.Store.Confirm, and those of Extend. Both tasks must be in one project.
+// Confirm repeats the questions of a confirmation by extending each task involved, subject to its limits, budgets and
+// quotas. It returns the errors of db.Store.Confirm, and those of Extend. Both tasks must be in one project.
 func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sides, error) {
 	if c.Runs < 1 || c.Runs > MaxRuns {
 		return "", &InvalidError{Field: "runs", Problem: OutOfRange, Min: 1, Max: MaxRuns}

@@ -21,7 +21,7 @@ import (
 type Estimate struct {
 	Calls, JudgeCalls, MeaningCalls int
 	Variants                        []db.Variant
-	// Duration is nil if there is no rate limit and nothing is known about a target's calls.
+	// Duration is nil if there is no rate limit and a target's calls have no known duration.
 	Duration *time.Duration
 	// Tokens is nil if they are unknown for a target.
 	Tokens *int
@@ -37,7 +37,8 @@ type Estimate struct {
 	// Clusters is how many independent groups of questions there are.
 	Clusters   int
 	Detectable measure.Detectable
-	// AtMost is what an adaptive task takes if it asks every question as often as it may; nil for other tasks.
+	// AtMost holds the maximum for an adaptive task, reached if every question gets all its runs; nil for other
+	// tasks.
 	AtMost *EstimatedMost
 }
 
@@ -47,7 +48,7 @@ type EstimatedMost struct {
 	Cost              *decimal.Decimal
 }
 
-// Warning is something that a user should know before the start.
+// Warning is something that a user should know before starting the task.
 type Warning struct {
 	// Code is one of the constants below; Names are the names of the objects concerned.
 	Code  string
@@ -64,13 +65,13 @@ const (
 	WarnOneTest = "ESTIMATED_FROM_ONE_TEST"
 )
 
-// WarningCodes lists all of them.
+// WarningCodes lists all codes of warnings.
 var WarningCodes = []string{WarnUnknownVariables, WarnPriceMissing, WarnTestFailed, WarnCurrenciesDiffer, WarnOneTest}
 
 // estimatedPlaces is the number of decimal places of an estimated cost.
 const estimatedPlaces = 12
 
-// Estimate returns the expected cost of a task and the warnings before its start. It creates nothing.
+// Estimate returns the expected cost of a task and the warnings to show before its start. It creates nothing.
 func (s *Service) Estimate(ctx context.Context, scope db.Scope, n New) (Estimate, error) {
 	e := Estimate{Calls: n.Calls(), JudgeCalls: n.JudgeCalls(), MeaningCalls: n.MeaningCalls(), Variants: n.AllVariants(),
 		Warnings: []Warning{}}
@@ -92,7 +93,8 @@ func (s *Service) Estimate(ctx context.Context, scope db.Scope, n New) (Estimate
 	return e, s.design(ctx, scope, n, &e)
 }
 
-// atMost returns what a task takes if none of its questions is ever settled; nil if it asks none again.
+// atMost returns the maximum for a task, reached if none of its questions is ever settled; nil if it repeats no
+// questions.
 func (s *Service) atMost(ctx context.Context, n New) (*EstimatedMost, error) {
 	most := n.mostRuns()
 	if most == n.RunsPerItem {
@@ -110,7 +112,7 @@ func (s *Service) atMost(ctx context.Context, n New) (*EstimatedMost, error) {
 	return &EstimatedMost{n.Calls(), n.JudgeCalls(), whole.Cost}, nil
 }
 
-// design finds out which difference the task can show when it is compared with another of the same size.
+// design computes which difference the task can detect when it is compared with another task of the same size.
 func (s *Service) design(ctx context.Context, scope db.Scope, n New, e *Estimate) error {
 	if n.Dataset == nil || len(n.Dataset.Rows) == 0 {
 		return nil
@@ -168,7 +170,7 @@ func (n New) clusters() int {
 	return len(named) + alone
 }
 
-// Warnings returns the warnings to show before the start, as far as they follow from the task itself.
+// Warnings returns the warnings to show before the start, as far as they are known from the task itself.
 func (n New) Warnings() (warnings []Warning) {
 	if unknown := n.unknownVariables(); len(unknown) > 0 {
 		warnings = append(warnings, Warning{WarnUnknownVariables, unknown})
@@ -179,12 +181,12 @@ func (n New) Warnings() (warnings []Warning) {
 	return warnings
 }
 
-// load is how often a target is called, and the measures of its past calls.
+// load is the number of calls to a target, with the measures of its past calls.
 type load struct {
 	NewTarget
 	calls int
 	past  report.Past
-	// isTest means that past is from a single test call.
+	// past comes from a single test call
 	isTest bool
 }
 
@@ -240,7 +242,7 @@ func (l *load) measure(ctx context.Context, results report.Report) (err error) {
 	return err
 }
 
-// warnOfTests names the targets of which only a test is known.
+// warnOfTests names the targets of which only a test call is known.
 func (e *Estimate) warnOfTests(loads []load) {
 	var names []string
 	for _, one := range loads {
@@ -253,8 +255,8 @@ func (e *Estimate) warnOfTests(loads []load) {
 	}
 }
 
-// duration returns how long loads take: the time that the lanes need for all calls, but at least the time that the
-// rate limits require.
+// duration returns how long the loads take: the time that the lanes need for all calls, or the time that the rate
+// limits require if that is longer.
 func (s *Service) duration(ctx context.Context, loads []load, concurrency int) (*time.Duration, error) {
 	var work time.Duration // summed over all lanes
 	isKnown := len(loads) > 0
@@ -293,7 +295,7 @@ func (s *Service) duration(ctx context.Context, loads []load, concurrency int) (
 	return longest, nil
 }
 
-// price adds up tokens and cost, with the warnings about them.
+// price adds up tokens and cost, and the warnings about them.
 func (e *Estimate) price(loads []load) error {
 	tokens, cost := 0.0, decimal.Zero
 	areTokensKnown, isCostKnown := len(loads) > 0, len(loads) > 0

@@ -23,8 +23,8 @@ func datasetKey(id uuid.UUID, extension string) string { return id.String() + "/
 
 const pendingKey = "pending"
 
-// pending returns the folder of a task's files while its rows are being created or removed. After a crash the rows
-// determine what happens to them (Sweep).
+// pending returns the folder of a task's files while its rows are being created or removed. After a crash, the rows
+// determine what happens to the files (Sweep).
 func pending(key string) string { return path.Join(pendingKey, key) }
 
 // Questions describes a file of a task's questions.
@@ -74,7 +74,7 @@ func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCl
 	for _, item := range items {
 		cells := []string{item.QuestionID, item.Question, item.StandardAnswer, TextOf(item.SystemPrompt),
 			TextOf(item.UserContext)}
-		_ = writer.Write(slices.Concat(cells, item.Variables)) // the variables already contain the turns of conversations
+		_ = writer.Write(slices.Concat(cells, item.Variables)) // the variables already contain conversations' turns
 	}
 	writer.Flush()
 	return inMemory{bytes.NewReader(file.Bytes())}, questions, nil
@@ -126,8 +126,8 @@ func (s *Service) PruneFiles(ctx context.Context, age time.Duration) error {
 	return failure
 }
 
-// Sweep tidies up after crashes that happened longer ago than age: it deletes files whose task was not stored or is
-// removed, and moves the files of existing tasks into place.
+// Sweep tidies up after crashes that happened longer ago than age: it deletes files whose task was not stored or has
+// been removed, and moves the files of existing tasks into place.
 func (s *Service) Sweep(ctx context.Context, age time.Duration) error {
 	failure := s.Files.Sweep(ctx, age)
 	entries, err := s.Files.List(ctx, pendingKey)

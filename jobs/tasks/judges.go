@@ -69,7 +69,7 @@ func JudgesOf(task db.Task) Judges {
 	return judges
 }
 
-// withTemperature returns a payload that sets a judge's temperature, in the place where the protocol has it.
+// withTemperature returns a payload that sets a judge's temperature, in the place that the protocol has for it.
 func withTemperature(payload json.RawMessage, spoken string, temperature *float64) (json.RawMessage, error) {
 	if temperature == nil {
 		return payload, nil
@@ -129,16 +129,16 @@ func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLM
 	return askModel(task, target, secrets, texts, fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote))
 }
 
-// rulesAtOnce is how many questions of a task rules judge between two transactions, ruledText how many characters of
-// each answer they see.
+// rulesAtOnce is how many questions the rules of a task judge between two transactions, ruledText how many characters
+// of each answer they see.
 const (
 	rulesAtOnce = 20
 	ruledText   = 1 << 20
 )
 
-// EvaluateRules has the rules of an EVALUATE launch that is PENDING judge the answers of its task, and reports whether
-// they judged all of them before isLeaving. It may be called by several processes at once, and continues where an
-// earlier call ended.
+// EvaluateRules has the rules of an EVALUATE launch that is PENDING judge the answers of its task, and reports
+// whether they judged all of them before isLeaving returned true. It may be called by several processes at once, and
+// continues where an earlier call ended.
 func EvaluateRules(ctx context.Context, store *db.Store, launchID uuid.UUID,
 	isLeaving func() bool) (judged bool, err error) {
 	evaluations := engine.NewEvaluations(store)

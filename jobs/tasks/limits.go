@@ -44,12 +44,12 @@ const (
 	MaxPollInterval = 600
 )
 
-// Problem is why a field of a task is refused.
+// Problem is the reason for refusing a field of a task.
 type Problem int
 
-// A field is missing, too long, or has control characters; it is not one of its choices, or not a number within its
-// range, a rate, a cost, an address, a JSON object or the settings of adaptive runs; or the task as a whole has too
-// many variants or calls.
+// A field is missing, is too long, or contains control characters; it is none of its choices, or not a number within
+// its range, a rate, a cost, an address, a JSON object or the settings of adaptive runs; or the task as a whole has
+// too many variants or calls.
 const (
 	Missing Problem = iota + 1
 	TooLong
@@ -200,7 +200,7 @@ func CheckName(name string) *InvalidError {
 	return nil
 }
 
-// CheckRuns returns why a task cannot be extended to runs runs of each question; nil means that it can.
+// CheckRuns returns why a task cannot be extended to runs runs per question; nil means that it can.
 func CheckRuns(task db.Task, runs int) *InvalidError {
 	switch {
 	case runs <= task.RunsPerItem || runs > MaxRuns:
@@ -211,8 +211,8 @@ func CheckRuns(task db.Task, runs int) *InvalidError {
 	return nil
 }
 
-// CheckClusterBy returns why questions with these further columns cannot be grouped by one of them; nil means that they
-// can, or that none is named.
+// CheckClusterBy returns why questions with these additional columns cannot be grouped by one of them; nil means that
+// they can, or that none is named.
 func CheckClusterBy(column string, columns []string) *InvalidError {
 	if column == "" || slices.Contains(columns, column) {
 		return nil
@@ -220,7 +220,7 @@ func CheckClusterBy(column string, columns []string) *InvalidError {
 	return &InvalidError{Field: "cluster_by", Problem: NotAChoice, Choices: columns}
 }
 
-// ParseAddress reads an address that may be called; nil means that it is none.
+// ParseAddress reads an address that may be called; nil means that the text is not one.
 func ParseAddress(text string) *url.URL {
 	u, err := url.Parse(text)
 	if err != nil || !IsAgentURL(u) || len(text) > MaxAddress || HasControl(text) ||
@@ -233,7 +233,7 @@ func ParseAddress(text string) *url.URL {
 // isOtherScript reports whether a character of a host must be encoded before connecting.
 func isOtherScript(r rune) bool { return r > unicode.MaxASCII }
 
-// HasControl reports whether a text has control characters or is not UTF-8.
+// HasControl reports whether a text contains control characters or is not UTF-8.
 func HasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 }

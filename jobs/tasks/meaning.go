@@ -15,14 +15,14 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// Grouper returns a grouper of the answers to a question. The order in which a launch asks about them does not change
+// Grouper returns a grouper of the answers to a question. Within a launch, their order in the prompts does not change
 // if a call is repeated.
 func Grouper(item db.Item, answers []string, launchID uuid.UUID) *evaluate.Grouper {
 	drawn := uuid.NewSHA1(launchID, []byte("order "+strconv.FormatInt(item.ID, 10)))
 	return evaluate.NewGrouper(item.Question, answers, binary.BigEndian.Uint64(drawn[:8]))
 }
 
-// AskGrouper returns the request of a unit that has a question's answers grouped, for its first or second call.
+// AskGrouper returns the request for the first or second call of a unit that groups a question's answers.
 func AskGrouper(task db.Task, secrets Target, grouper *evaluate.Grouper, launchID uuid.UUID, unit db.Unit,
 	isAgain bool) protocol.Request {
 	call := 1
@@ -34,7 +34,7 @@ func AskGrouper(task db.Task, secrets Target, grouper *evaluate.Grouper, launchI
 }
 
 // markOf returns the word that encloses texts in the prompts of a unit. It need not be secret, only unknown to the
-// authors of answers; a repeated attempt uses the same mark.
+// authors of the answers; every attempt uses the same mark.
 func markOf(launchID uuid.UUID, unitID int64) string {
 	return uuid.NewSHA1(launchID, []byte("mark "+strconv.FormatInt(unitID, 10))).String()[:8]
 }
@@ -51,8 +51,8 @@ func askModel(task db.Task, target db.Target, secrets Target, texts evaluate.Jud
 	}
 }
 
-// addGrouper makes a saved model the one that groups a task's answers, numbered after the task's targets; nil does
-// nothing.
+// addGrouper makes a saved model the one that groups a task's answers, numbered after the task's targets; it does
+// nothing if the model is nil.
 func (s *Service) addGrouper(task *db.Task, model *NewTarget) error {
 	if model == nil {
 		return nil
@@ -69,8 +69,8 @@ func (s *Service) addGrouper(task *db.Task, model *NewTarget) error {
 	return nil
 }
 
-// MeaningCalls returns how many calls group the answers to the task's questions at its start if the answers to each
-// differ, and each first reply is certain: otherwise a question takes two.
+// MeaningCalls returns how many calls are needed to group the answers of a new task, if the answers to every question
+// differ and each first reply is certain; a question whose first reply is not certain takes two.
 func (n New) MeaningCalls() int {
 	if n.Meaning == nil || n.Dataset == nil || n.RunsPerItem*max(1, len(n.AllVariants())) < 2 {
 		return 0
@@ -78,8 +78,8 @@ func (n New) MeaningCalls() int {
 	return len(n.Dataset.Rows)
 }
 
-// Group has a model group the answers of a task that has ended by meaning, without calling its agents. It replaces the
-// model that did so before.
+// Group has a model group the answers of a task that has ended by meaning, without calling its agents. The model
+// replaces any previous one.
 func (s *Service) Group(ctx context.Context, by db.Actor, task db.Task, model NewTarget) (db.Task, error) {
 	if err := s.addGrouper(&task, &model); err != nil {
 		return task, err
@@ -90,8 +90,8 @@ func (s *Service) Group(ctx context.Context, by db.Actor, task db.Task, model Ne
 	}, "grouping requested", "model", grouper.Name)
 }
 
-// AssessForGroupings assesses what a MEANING launch that is PENDING needs to know of its questions, so that it knows
-// which to ask about; it does nothing for launches of other kinds.
+// AssessForGroupings assesses the questions of a PENDING MEANING launch, so that the launch knows which of them need
+// grouping; it does nothing for launches of other kinds.
 func AssessForGroupings(ctx context.Context, store *db.Store, launchID uuid.UUID) error {
 	taskID, err := store.TaskToGroup(ctx, launchID)
 	if err != nil || taskID == uuid.Nil {

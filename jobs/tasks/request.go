@@ -23,8 +23,8 @@ func KnownNames() []string {
 	return []string{"question", "standard_answer", "question_id", "system_prompt", "user_context"}
 }
 
-// Values returns the values that templates can use for a row of the dataset, by name. names are the dataset's
-// further columns.
+// Values returns the values that templates can use for a row of the dataset, by name. names are the dataset's other
+// columns.
 func Values(item db.Item, names []string) map[string]string {
 	values := map[string]string{}
 	for n, name := range names {
@@ -97,7 +97,7 @@ func SessionID(launchID uuid.UUID, unitID int64) string {
 }
 
 // IdempotencyKey returns a key that is the same for every attempt of a unit's question on any worker, and unique
-// across installations: an agent that has seen it before may return the same answer.
+// across installations: an agent that has seen the key before may return the same answer.
 func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
 	key := fmt.Sprintf("wending-%s-%d", launchID, unitID)
 	if item.Turn != nil {
@@ -116,9 +116,8 @@ type Input struct {
 	OmitsPayload bool
 }
 
-// Input returns the request that was sent for a run of a task. Headers and the query of the address are secret,
-// and so is the payload of an address that was typed; the payload of a saved target is shown, as it is in the
-// library.
+// Input returns the request that was sent for a run of a task. Headers and the query of the address are secret, as is
+// the payload for a typed address; the payload of a saved target is shown, as it is in the library.
 func (s *Service) Input(ctx context.Context, task db.Task, run db.WholeRun) (Input, error) {
 	items, err := report.New(s.Store).ItemsByID(ctx, []int64{run.ItemID})
 	if err != nil {
@@ -148,7 +147,7 @@ func (s *Service) Input(ctx context.Context, task db.Task, run db.WholeRun) (Inp
 		Continue(&request, task, variant, turn, SessionID(run.LaunchID, run.UnitID))
 		request.IsTooLong = request.IsTooLong || isTooLong
 	}
-	// the request could not be made; that is not the fault of this question
+	// the request could not be made, which is not the fault of this question
 	if input.Body, err = request.Body(); err != nil {
 		input.Body = json.RawMessage("null")
 	}

@@ -27,7 +27,7 @@ type Target struct {
 	Poll *protocol.Poll
 }
 
-// Each secret is sealed for its target and its place in it, so that none can be moved elsewhere.
+// Each secret is sealed for its target and for its place there, so that none can be moved elsewhere.
 const (
 	payloadPlace  = "/payload"
 	queryPlace    = "/query"
@@ -125,9 +125,9 @@ func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (cou
 		})
 }
 
-// Reseal reseals, with the sealer's current key, the secrets sealed with its other keys. progress is called with
-// the number of resealed targets, and the number of targets whose secrets no key opens and which are left
-// unchanged. Reseal may run beside processes that have the same keys, and resumes after an interruption.
+// Reseal reseals, with the sealer's current key, the secrets sealed with its other keys. progress is called with the
+// number of resealed targets, and the number of targets whose secrets no key opens and which are left unchanged.
+// Reseal may run alongside processes that have the same keys, and resumes after an interruption.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
 	again := func(target db.Target) (*db.Target, error) {
 		secrets, err := Open(sealer, target)
@@ -155,7 +155,7 @@ var ErrForeignKey = errors.New("SECRET_KEY is not the key of this database: star
 // Loss is the set of secrets sealed with a lost key.
 type Loss struct {
 	Lost []upkeep.Lost
-	// IsForeign reports that the lost key is the installation's, so that no process starts without it.
+	// IsForeign reports that the lost key is the installation's key, so that no process starts without it.
 	IsForeign bool
 	// Sealer holds the available keys.
 	Sealer *secret.Sealer

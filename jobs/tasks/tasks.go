@@ -1,5 +1,5 @@
-// Package tasks implements the operations on a task: create, start, stop, resume, retry, copy and delete.
-// Pages, API, schedules and the command line call the same functions; none of these depends on HTTP.
+// Package tasks implements the operations on a task: creating, starting, stopping, resuming, retrying, copying and
+// deleting. Pages, API, schedules and the command line call the same functions, none of which depends on HTTP.
 package tasks
 
 import (
@@ -32,7 +32,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// Waker wakes a worker for a launch. A wake-up may be lost: then a worker finds the launch a moment later.
+// Waker wakes a worker for a launch. If a wake-up is lost, a worker finds the launch a moment later.
 type Waker interface {
 	EnqueueLaunch(ctx context.Context, launchID uuid.UUID) error
 }
@@ -42,21 +42,21 @@ type Service struct {
 	Store *db.Store
 	Queue Waker
 	Files *blob.Disk
-	// Assets stores the files that agents produced, those of a task under its id.
+	// Assets stores the files that agents produced; a task's files are stored under its id.
 	Assets blob.Store
 	Sealer *secret.Sealer
 	// RateCeiling is the rate limit that no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
-	// MaxActiveTasks is how many tasks run at once; zero means any number.
+	// MaxActiveTasks is how many tasks run at once; zero means no limit.
 	MaxActiveTasks int
-	// DefaultRate is the rate limit of addresses that set none.
+	// DefaultRate is the rate limit of addresses that do not set one.
 	DefaultRate string
-	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means any amount.
+	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means no limit.
 	MonthCost string
 	Log       *slog.Logger
 }
 
-// BudgetError means that a ceiling leaves nothing for another launch.
+// BudgetError means that a ceiling leaves no room for another launch.
 type BudgetError struct{ engine.Standing }
 
 func (e *BudgetError) Error() string {
@@ -111,7 +111,7 @@ type Settings struct {
 	UseStream                                            bool
 	// RateLimit is N/s, N/m or unlimited (ParseRate).
 	RateLimit string
-	// MaxCost is the maximum cost of the task in each currency, a decimal number; empty means any amount.
+	// MaxCost is the maximum cost of the task in each currency, a decimal number; empty means no limit.
 	MaxCost string
 	// OnTurnFailure is what happens after a turn of a conversation fails; empty means that the conversation
 	// stops.
@@ -119,7 +119,7 @@ type Settings struct {
 	// ClusterBy is the column of the dataset whose values group questions that are not independent; empty means that
 	// only the turns of a conversation are grouped.
 	ClusterBy string
-	// Adaptive asks questions again until they are settled; nil asks all equally often.
+	// Adaptive repeats questions until they are settled; nil means that all questions get the same number of runs.
 	Adaptive *db.Adaptive
 }
 
@@ -147,21 +147,21 @@ type New struct {
 	DatasetID      *uuid.UUID
 	DatasetVersion *int
 	// Targets are saved agents and models that are called in addition to AgentURL, which may then be empty. Prompts
-	// are the templates for questions; without any, questions are sent unchanged.
+	// are the templates for questions; without prompts, questions are sent unchanged.
 	Targets []NewTarget
 	Prompts []NewPrompt
 	// Channels receive messages about the task; nil means the default channels.
 	Channels *[]uuid.UUID
 	// Evaluators judge the answers; their order determines their numbers.
 	Evaluators []NewEvaluator
-	// Meaning is the model that groups answers by meaning; nil means that nobody does.
+	// Meaning is the model that groups answers by meaning; nil means that they are not grouped.
 	Meaning *NewTarget
 	// Untested are the names of the targets whose last test failed.
 	Untested []string
 }
 
-// Origin returns scheme://host:port of an agent's URL: the key of its rate limit. All spellings of an address –
-// with or without the default port or a trailing dot, in any case, IPv4 written as IPv6 – have the same origin.
+// Origin returns scheme://host:port of an agent's URL: the key of its rate limit. All spellings of an address have
+// the same origin: with or without the default port or a trailing dot, in any case, or with IPv4 written as IPv6.
 func Origin(u *url.URL) string {
 	port := strings.TrimLeft(u.Port(), "0")
 	if port == "" {
@@ -183,8 +183,8 @@ func OriginOf(address string) string {
 	return Origin(u)
 }
 
-// IsAgentURL reports whether an address may be an agent's: requests go only to such addresses, and pages link to
-// them.
+// IsAgentURL reports whether an address may be an agent's: requests are sent only to such addresses, and pages link
+// only to them.
 func IsAgentURL(u *url.URL) bool {
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
 		return false
@@ -226,8 +226,8 @@ func ParseRate(text string) (time.Duration, error) {
 	return interval, nil
 }
 
-// Create stores a task with its file in the scope's own project and, unless it is a draft, starts the task. It does
-// all of this or nothing. It returns an *InvalidError if the task is not valid.
+// Create stores a task with its file in the scope's own project and, unless it is a draft, starts the task,
+// completely or not at all. It returns an *InvalidError if the task is not valid.
 func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New) (uuid.UUID, error) {
 	if err := invalid(n.Validate()); err != nil {
 		return uuid.Nil, err
@@ -277,7 +277,7 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 		return err
 	}
 	// The file is stored just before the commit, while nobody can start the draft. If the commit fails, the draft's
-	// file is newer than its questions, and the draft can be edited again; in the opposite order the file would be
+	// file is newer than its questions, and the draft can be edited again; in the opposite order, the file would be
 	// lost.
 	launchID, err := s.Store.ReplaceDraft(ctx, record, func() error {
 		return s.Files.Put(ctx, datasetKey(id, n.Dataset.Extension), bytes.NewReader(n.File.Content),
@@ -291,7 +291,7 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	return nil
 }
 
-// admits returns a *people.QuotaExceededError unless the quotas of its project allow the task, and its start.
+// admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start.
 func (s *Service) admits(ctx context.Context, n db.NewTask) error {
 	return people.NewQuotas(s.Store).Admits(ctx, n.Task.ProjectID, func() (int, error) {
 		if n.Launch == nil {
@@ -301,7 +301,7 @@ func (s *Service) admits(ctx context.Context, n db.NewTask) error {
 	})
 }
 
-// record returns the task in the form that the store takes, in the project home.
+// record returns the task in the form that the store expects, in the project home.
 func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, ProjectID: home, Name: n.Name,
@@ -345,7 +345,7 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 	return record, nil
 }
 
-// itemsOf returns the rows of a dataset in the form that the store takes.
+// itemsOf returns the rows of a dataset in the form that the store expects.
 func itemsOf(set *dataset.Dataset) (items []db.NewItem) {
 	for _, row := range set.Rows {
 		items = append(items, db.NewItem{
@@ -376,7 +376,7 @@ func (s *Service) targeted(taskID uuid.UUID, evaluators []NewEvaluator,
 	return all, judges, nil
 }
 
-// newLaunch returns a launch of a task under the present rate limits.
+// newLaunch returns a launch of a task under the current rate limits.
 func (s *Service) newLaunch(by db.Actor, task db.Task) (db.NewLaunch, error) {
 	launch := db.NewLaunch{By: by}
 	for _, target := range slices.Concat(task.Targets, task.Judges) {
@@ -425,7 +425,7 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 	return s.launch(ctx, by, task, db.LaunchRetry, scope)
 }
 
-// Extend raises the number of runs of each question of a task that has ended, or only of the questions named, and
+// Extend raises the number of runs of each question of a task that has ended, or only of the named questions, and
 // starts the missing runs.
 func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, questionIDs []string,
 	runs int) (db.Task, error) {
@@ -465,8 +465,8 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 	}, "launch requested", "kind", kind)
 }
 
-// begin stores a launch under the present rate limits, unless a budget is used up (*BudgetError), logs it with
-// further values, and wakes a worker. It returns the task in its new state.
+// begin stores a launch under the current rate limits, unless a budget is exhausted (*BudgetError), logs it with
+// additional values, and wakes a worker. It returns the task in its new state.
 func (s *Service) begin(
 	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string,
 	values ...any,
@@ -484,7 +484,7 @@ func (s *Service) begin(
 	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
 
-// mayLaunch returns a launch of a task under the present rate limits, unless a budget is used up (*BudgetError).
+// mayLaunch returns a launch of a task under the current rate limits, unless a budget is exhausted (*BudgetError).
 func (s *Service) mayLaunch(ctx context.Context, by db.Actor, task db.Task) (db.NewLaunch, error) {
 	launch, err := s.newLaunch(by, task)
 	if err != nil || task.Status.IsActive() {
@@ -659,7 +659,7 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 }
 
 // Copy returns a new task with the settings, secrets and questions of another. Its file is missing, and its dataset
-// nil, if the file was accepted by an earlier version but is refused by this one.
+// nil, if an earlier version accepted the file but this one refuses it.
 func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	n, err := s.CopySettings(ctx, source)
 	if err != nil {
@@ -684,7 +684,7 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	return n, err
 }
 
-// CopyRows returns a copy of a task that can be started: with its settings and secrets, and with its questions from
+// CopyRows returns a copy of a task that can be started, with its settings and secrets, and with its questions from
 // the database. It stores nothing.
 func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, name string,
 	channels *[]uuid.UUID) (db.NewTask, error) {
@@ -721,7 +721,7 @@ func (s *Service) Channels(ctx context.Context, taskID uuid.UUID) ([]uuid.UUID, 
 	return s.Store.Outbox().ChannelsOf(ctx, taskID)
 }
 
-// Demo is the task that demonstrates the product.
+// Demo describes the task that demonstrates the product.
 type Demo struct {
 	Name, AgentURL string
 	// Headers give the task access to the demo agent.

@@ -31,8 +31,7 @@ func TestSpellingsOfAnAddressHaveOneOrigin(t *testing.T) {
 	}
 }
 
-// No task exceeds the site's limit. Hosts that lead to different servers have different origins, however alike they
-// look.
+// No task exceeds the site's limit. Hosts of different servers have different origins, even if they look alike.
 func TestNamesThatLookAlikeHaveTheirOwnOrigins(t *testing.T) {
 	t.Parallel()
 	of := func(address string) string {

@@ -16,7 +16,7 @@ import (
 // that would therefore never have a value.
 type UnknownVariableError struct {
 	Evaluator, Variable string
-	// Nearest is the existing name that resembles it most.
+	// Nearest is the most similar existing name.
 	Nearest string
 }
 
@@ -26,7 +26,7 @@ func (e *UnknownVariableError) Error() string {
 		e.Variable, e.Nearest)
 }
 
-// checkVariables refuses evaluators that name variables missing from the columns of the questions.
+// checkVariables refuses evaluators that use variables missing from the questions' columns.
 func checkVariables(ctx context.Context, evaluators []db.Evaluator, columns []string) error {
 	known := slices.Sorted(maps.Keys(Values(db.Item{Variables: make([]string, len(columns))}, columns)))
 	for _, evaluator := range evaluators {

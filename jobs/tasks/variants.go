@@ -32,7 +32,7 @@ type NewPrompt struct {
 	ID      uuid.UUID
 	Version int
 	Name    string
-	// System and User are templates; if one is empty, the row's own text is used.
+	// System and User are templates; if one of them is empty, the row's own text is used.
 	System, User string
 }
 

@@ -1,4 +1,4 @@
-// Package accounts shows who may use the installation: sign-in, accounts, projects, tokens, links and the audit.
+// Package accounts renders the pages that control access: sign-in, accounts, projects, tokens, links and the audit.
 package accounts
 
 import (
@@ -25,9 +25,9 @@ type Login struct {
 	// Provider is the host of the OpenID Connect provider; empty means passwords.
 	Provider                  string
 	HasPasswords, HasPasskeys bool
-	// Second proves that the password was right and only a passkey is missing; empty otherwise.
+	// Second proves that the password was correct and only a passkey is missing; empty otherwise.
 	Second string
-	// IsAgain reports that the user is signed in, and authenticates again.
+	// IsAgain reports that the user is signed in and is authenticating again.
 	IsAgain bool
 }
 
@@ -126,12 +126,13 @@ type Audit struct {
 	Actor, Action, Object, From, To string
 	Actions                         []string
 	Pager                           ui.Pager
-	// IsChecked reports that the chain was verified. Count is how many entries it has, and BrokenAt where it is
-	// broken; 0 means nowhere. IsUnsealed reports that the chain does not begin or end where it was sealed.
+	// IsChecked reports that the chain was verified. Count is its number of entries, and BrokenAt the number of the
+	// entry where it is broken; 0 means that it is not. IsUnsealed reports that the chain does not begin or end where
+	// it was sealed.
 	IsChecked, IsUnsealed bool
 	Count                 int
 	BrokenAt              int64
-	// Days is how long entries are kept; 0 means forever.
+	// Days is how many days entries are kept; 0 means forever.
 	Days int
 }
 
@@ -157,7 +158,7 @@ func (p Project) tokenRole() string {
 // tokenDays returns the choice of a new token's lifetime.
 func (p Project) tokenDays() string { return cmp.Or(p.Values["token_days"], "90") }
 
-// lifetimes returns the choices for the lifetime of tokens and links, in days; 0 means forever.
+// lifetimes are the choices for the lifetime of tokens and links, in days; 0 means that they never expire.
 var (
 	tokenDays = []int{30, 90, 180, 365, 0}
 	shareDays = []int{1, 7, 30, 90}
@@ -174,7 +175,7 @@ func daysChoices(locale text.Locale, days []int) (choices []ui.Choice) {
 	return choices
 }
 
-// roleChoices returns the roles up to a given one.
+// roleChoices returns the roles up to the given one.
 func roleChoices(locale text.Locale, most people.Role) (choices []ui.Choice) {
 	for _, role := range people.Roles {
 		if most.Allows(role) {
@@ -194,12 +195,12 @@ func projectChoices(projects []people.Project) (choices []ui.Choice) {
 
 func keyID(id []byte) string { return base64.RawURLEncoding.EncodeToString(id) }
 
-// errorOf returns the message that belongs to no field.
+// errorOf returns the message that does not belong to a field.
 func errorOf(errors map[string]string) string { return errors[""] }
 
 func isEnabled(at *time.Time) bool { return at == nil }
 
-// number returns a quota in the form of its field.
+// number formats a quota for its field.
 func number[T int | int64](n *T) string {
 	if n == nil {
 		return ""
@@ -207,7 +208,7 @@ func number[T int | int64](n *T) string {
 	return strconv.FormatInt(int64(*n), 10)
 }
 
-// megabytes returns a quota in bytes in the form of its field.
+// megabytes formats a quota in bytes for its field.
 func megabytes(n *int64) string {
 	if n == nil {
 		return ""

@@ -1,4 +1,5 @@
-// Package help has the user's guide: chapters in every language, their search, and which of them explains a page.
+// Package help holds the user's guide: chapters in every language, a search, and the mapping from pages to the
+// chapters that explain them.
 package help
 
 import (
@@ -21,7 +22,7 @@ import (
 //go:embed zh-CN/*.md en/*.md
 var files embed.FS
 
-// order lists the chapters, whose files have the same names.
+// order lists the chapters by the names of their files.
 var order = []string{
 	"start", "agents", "datasets", "tasks", "answers", "review", "report", "compare", "evaluators", "judges",
 	"conversations",
@@ -39,7 +40,7 @@ type Chapter struct {
 // Section is a part of a chapter with a heading that links lead to.
 type Section struct {
 	ID, Title string
-	// HTML is the content; words is the text that is searched.
+	// HTML is the content, words the text that is searched.
 	HTML, words string
 }
 
@@ -86,8 +87,8 @@ func parse(lang, name, content string) Chapter {
 	return chapter
 }
 
-// address returns the address of a link or picture in a chapter: of another chapter (tasks#stop), of a picture of
-// the guide in a language, or of another site.
+// address resolves the address of a link or picture in a chapter: another chapter (tasks#stop), a picture of the
+// guide in a language, or another site.
 func address(lang string) func(destination string) string {
 	return func(destination string) string {
 		switch {
@@ -127,7 +128,7 @@ type Hit struct {
 // Part is a piece of an excerpt.
 type Part struct {
 	Text string
-	// IsHit reports that the piece is one of the words that were searched for.
+	// IsHit reports that the piece is one of the searched words.
 	IsHit bool
 }
 
@@ -172,7 +173,7 @@ func fold(s string) string { return strings.ToLower(norm.NFKC.String(s)) }
 
 // excerpt cuts a text around the first of the words and marks all of them.
 func excerpt(content string, words []string) (parts []Part) {
-	folded := make([]string, 0, len(content)) // character by character, so that positions stay the same in the original
+	folded := make([]string, 0, len(content)) // character by character, so that positions are the same in the original
 	runes := []rune(content)
 	for _, r := range runes {
 		folded = append(folded, fold(string(r)))
@@ -218,8 +219,7 @@ func excerpt(content string, words []string) (parts []Part) {
 	return parts
 }
 
-// places maps the beginnings of routes to the chapters and sections that explain their pages. The longest match
-// counts.
+// places maps prefixes of routes to the chapters and sections that explain their pages. The longest match counts.
 var places = map[string]string{
 	"/":                             "tasks#create",
 	"/tasks":                        "tasks#list",

@@ -31,8 +31,8 @@ func anchors(lang string) map[string]bool {
 	return known
 }
 
-// Both languages have the same chapters and sections, with content, whose links lead to existing places. (A picture
-// that does not exist panics.)
+// Both languages have the same chapters and sections, none of them empty, and their links lead to existing places. (A
+// picture that does not exist panics.)
 func TestTheGuideIsWholeInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, anchors("en"), anchors("zh-CN"))
@@ -63,7 +63,7 @@ func TestTheGuideIsWholeInEveryLanguage(t *testing.T) {
 	}
 }
 
-// The longest beginning of a route decides which chapter explains its page.
+// The longest prefix of a route decides which chapter explains its page.
 func TestPagesHaveChapters(t *testing.T) {
 	t.Parallel()
 	for route, chapter := range map[string]string{
@@ -84,7 +84,7 @@ func TestPagesHaveChapters(t *testing.T) {
 // In Chinese a label is a code span or quoted; in English it is bold.
 var quoted = regexp.MustCompile(`“([^“”]+)”`)
 
-// notLabels are the texts in this form that no page has: emphasis, and examples of what users have or write.
+// notLabels are the texts in this form that no page has: emphasis, and examples of users' own names and texts.
 var notLabels = map[string]map[string]bool{
 	"en": {"stable": true, "Stable": true, "Agreement": true, "95% confidence interval": true, "P50 / P90": true},
 	"zh-CN": {
@@ -121,8 +121,8 @@ func labelsIn(t *testing.T, lang string, section help.Section) (labels []string)
 	return labels
 }
 
-// keysOfTexts are the keys under which the catalogues of a language have each text, with … for what is inserted, and
-// without a count in parentheses.
+// keysOfTexts are the keys under which the catalogues of a language have each text, with … in place of inserted
+// values, and without a count in parentheses.
 func keysOfTexts(t *testing.T, lang string) map[string]map[string]bool {
 	t.Helper()
 	keys := map[string]map[string]bool{}
@@ -148,10 +148,10 @@ func keysOfTexts(t *testing.T, lang string) map[string]map[string]bool {
 	return keys
 }
 
-// What the guide calls by name is what pages call it, and a section names the same things in both languages.
+// Names that the guide uses are names on pages, and a section uses the same names in both languages.
 func TestLabelsInTheGuideAreThoseOfPages(t *testing.T) {
 	t.Parallel()
-	named := map[string]map[string][]map[string]bool{} // by language and section, the keys of each label
+	named := map[string]map[string][]map[string]bool{} // by language and section: the keys of each label
 	for _, lang := range text.Languages {
 		named[lang] = map[string][]map[string]bool{}
 		keys := keysOfTexts(t, lang)

@@ -1,5 +1,5 @@
-// Package judging has the pages on which people judge questions: single questions in the order of their risk,
-// questions with equal answers all at once, and the summary that is signed off.
+// Package judging renders the pages on which people judge questions: single questions in the order of their risk,
+// questions with equal answers all at once, and the review page where they sign off.
 package judging
 
 import (
@@ -41,8 +41,8 @@ func stageName(locale text.Locale, stage int) string {
 	return locale.Text("level." + string(stages[stage][0]))
 }
 
-// Queue returns the questions that the report's query asks for in the order of review: by level, the one with most at
-// stake first, and within a level by risk.
+// Queue returns the questions that the report's query asks for in the order of review: by level, the level with the
+// most at stake first, and within a level by risk.
 func Queue(r results.Report) []report.Summary {
 	query := r.Query
 	query.Sort = results.DefaultSort
@@ -54,12 +54,12 @@ func Queue(r results.Report) []report.Summary {
 // stage is the progress of the review at one level.
 type stage struct {
 	number, all, done int
-	// first is the number of the first question that waits or, if none waits, of the first question.
+	// first is the number of the first waiting question or, if none is waiting, of the first question.
 	first  int
 	isHere bool
 }
 
-// stagesOf returns the stages that have questions; here is the question that is shown.
+// stagesOf returns the stages that have questions; here is the question being shown.
 func stagesOf(r results.Report, queue []report.Summary, here int) (shown []stage) {
 	isOpen := false
 	for _, item := range queue {
@@ -109,10 +109,10 @@ func precedingNumber(queue []report.Summary, number int) int {
 
 // Same holds the questions whose answers have the same content, so that they can be judged at once.
 type Same struct {
-	// Passable are the questions that wait for a verdict, without any reason against passing them.
+	// Passable are the questions that wait for a verdict and have no reason against passing them.
 	Passable []report.Summary
-	// Judged, Failed, Against and WithFiles are how many questions are left out for each reason; a question counts
-	// only for its first reason.
+	// Judged, Failed, Against and WithFiles count the questions left out for each reason; a question counts only for
+	// its first reason.
 	Judged, Failed, Against, WithFiles int
 }
 

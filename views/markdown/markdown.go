@@ -1,4 +1,4 @@
-// Package markdown shows texts of agents in the format their authors intended: Markdown and JSON.
+// Package markdown shows agents' texts in the format that their authors intended: Markdown or JSON.
 package markdown
 
 import (
@@ -25,12 +25,12 @@ const (
 	// maxFormatted is the maximum length, in characters, of a text that is formatted; longer ones are shown
 	// unformatted.
 	maxFormatted = 10_000
-	// formattingTime limits the time for formatting the texts of one page; texts after that are shown unformatted.
+	// formattingTime limits the time for formatting the texts of one page; after that, texts are shown unformatted.
 	formattingTime = time.Second
-	// maxNesting is the maximum nesting of formatted parts: Markdown that is nested more deeply is left as text,
+	// maxNesting is the maximum nesting of formatted parts: more deeply nested Markdown is left as text, and such
 	// JSON is shown unformatted.
 	maxNesting = 20
-	// maxCells is the maximum number of cells in tables: in Markdown each row of a table has as many cells as the
+	// maxCells is the maximum number of cells in tables: in Markdown, each row of a table has as many cells as the
 	// widest one.
 	maxCells = 5_000
 	// maxGrowth limits the length of a text's HTML as a multiple of the text, maxFormattedPage the length of one
@@ -39,17 +39,17 @@ const (
 	maxFormattedPage = 8 << 20
 )
 
-// Formatter formats texts as Markdown or JSON. An agent's text is hostile: only the nodes that are written here
-// exist, there are no links or images, and HTML stays text.
+// Formatter formats texts as Markdown or JSON. Agents' texts are hostile: only the kinds of nodes handled here become
+// elements, there are no links or images, and HTML stays text.
 type Formatter struct {
 	deadline time.Time
-	left     int // the length of the HTML so far in bytes
+	left     int // the length of the HTML so far, in bytes
 }
 
 // New returns a formatter for one page.
 func New() *Formatter { return &Formatter{time.Now().Add(formattingTime), maxFormattedPage} }
 
-// Definitions of links are left out: their text would vanish.
+// Definitions of links are not parsed, because their text would vanish.
 func markdownParser(extensions ...goldmark.Extender) parser.Parser {
 	own := parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...),
 		parser.WithInlineParsers(parser.DefaultInlineParsers()...))
@@ -67,9 +67,9 @@ func (f *Formatter) HTML(content string) string {
 	return html
 }
 
-// Head returns the beginning of a text as HTML: about limit characters, or all of them if limit is 0. It ends after
-// a whole block – a row of a table, a list item, a line of code, or a sentence if the first paragraph is longer –
-// because half a cell would be another number. isCut reports that there is more.
+// Head returns the beginning of a text as HTML: about limit characters, or all of them if limit is 0. It ends after a
+// whole block, because half a cell would be a different number: a row of a table, a list item, a line of code, or, if
+// the first paragraph is longer than the limit, a sentence. isCut reports that there is more.
 func (f *Formatter) Head(content string, limit int) (html string, isCut bool) {
 	if utf8.RuneCountInString(content) > maxFormatted || time.Now().After(f.deadline) {
 		return "", false
@@ -98,7 +98,7 @@ func Trusted(content string, address func(destination string) string) string {
 func formatJSON(content string, limit int) (html string, isCut bool) {
 	canonical := measure.CanonicalJSON(content)
 	depth, deepest := 0, 0
-	// this also counts brackets in strings, which may format a text unnecessarily but does no harm
+	// this also counts brackets in strings, so a text may be formatted unnecessarily, which does no harm
 	for _, r := range canonical {
 		switch r {
 		case '{', '[':
@@ -177,10 +177,10 @@ func (w *formatting) text(content []byte) {
 	w.html.WriteString(templ.EscapeString(string(content)))
 }
 
-// isFull reports that no more may be shown.
+// isFull reports that the limit is reached.
 func (w *formatting) isFull() bool { return w.limit > 0 && w.shown > w.limit }
 
-// children writes the children of a node. A block that does not fit is left out, with all that follow.
+// children writes the children of a node. A block that does not fit is left out, with all following ones.
 func (w *formatting) children(node ast.Node, depth int) {
 	for child := node.FirstChild(); child != nil && !w.isCut; child = child.NextSibling() {
 		length, shown := w.html.Len(), w.shown
@@ -194,7 +194,7 @@ func (w *formatting) children(node ast.Node, depth int) {
 	}
 }
 
-// prose writes a part of a text; the last sentence is the one that ends beyond the limit.
+// prose writes a part of a text; the sentence that crosses the limit is the last one.
 func (w *formatting) prose(node *ast.Text, content []byte) {
 	_, isHeading := node.Parent().(*ast.Heading)
 	if w.limit == 0 || isHeading || w.isCell {
@@ -213,7 +213,7 @@ func (w *formatting) prose(node *ast.Text, content []byte) {
 	w.text(content)
 }
 
-// line writes a line of code: those beyond the limit are left out.
+// line writes a line of code; lines beyond the limit are left out.
 func (w *formatting) line(content []byte) {
 	if w.limit > 0 && w.shown > 0 && w.shown+utf8.RuneCount(content) > w.limit {
 		w.isCut = true
@@ -289,7 +289,7 @@ func (w *formatting) block(node ast.Node, depth int) {
 			w.text(node.ClosureLine.Value(w.source))
 		}
 		w.html.WriteString("</p>")
-	default: // a text block in a tight list, and any node that the parser may support in the future
+	default: // a text block in a tight list, or any node that the parser may support in the future
 		w.children(node, depth)
 	}
 }

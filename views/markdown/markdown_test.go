@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A text from an agent may cost far more to format than its length suggests; then it is shown unformatted.
+// A text from an agent may cost far more to format than its length suggests; in that case it is shown unformatted.
 func TestHostileTextsAreNotFormatted(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
@@ -30,7 +30,7 @@ func TestHostileTextsAreNotFormatted(t *testing.T) {
 	require.Empty(t, formatter.HTML("# a long heading"), "a page has its budget")
 }
 
-// No text vanishes, and none becomes an element that could act.
+// No text vanishes, and none becomes an active element.
 func TestEveryTextStays(t *testing.T) {
 	t.Parallel()
 	for content, html := range map[string]string{
@@ -48,7 +48,7 @@ func TestEveryTextStays(t *testing.T) {
 	}
 }
 
-// The beginning of a text ends after a whole block: half a cell, item or line would be another number.
+// The beginning of a text ends after a whole block: half a cell, item or line would be a different number.
 func TestABeginningEndsBehindABlock(t *testing.T) {
 	t.Parallel()
 	table := "| 项目 | 金额 |\n| --- | --- |\n"

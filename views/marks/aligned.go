@@ -20,30 +20,31 @@ const (
 	// markFor limits the time for finding differences inside the blocks of one question; after that, differences
 	// become coarse.
 	markFor = 100 * time.Millisecond
-	// usualAnswers is up to how many bytes of different answers a question is among the usual ones: 20 answers of 1,000
-	// Chinese characters. mostLaid is how many bytes are laid out with a page, 20 such questions; the remaining
-	// questions are laid out when a reader opens them.
+	// usualAnswers is the size, in bytes of different answers, up to which a question counts as usual: 20 answers of
+	// 1,000 Chinese characters. mostLaid is how many bytes are laid out with a page, enough for 20 such questions;
+	// the remaining questions are laid out when a reader opens them.
 	usualAnswers = 20 * 3500
 	mostLaid     = 20 * usualAnswers
-	// lightAnswer is up to how many bytes all of an answer is read for the wording of its facts.
+	// lightAnswer is the size, in bytes, up to which an answer is searched in full for the wording of its facts.
 	lightAnswer = 40_000
 	// foldedHere limits the bytes of differently worded answers that a page holds folded for one question; the rest
 	// is loaded when it is opened.
 	foldedHere = 40_000
-	// heldFolds is up to how many bytes of answers a page holds folded content; that of the remaining questions is loaded
-	// when it is opened, so that most of a page is what can be seen of it.
+	// heldFolds is the size of answers, in bytes, up to which a page contains its folded content; for the remaining
+	// questions it is loaded when it is opened, so that most of a page is visible content.
 	heldFolds = 60_000
 )
 
-// laidOut is the layout of a question's distinct answers, block by block. Once made it does not change.
+// laidOut is the layout of a question's distinct answers, block by block. Once made, it does not change.
 type laidOut struct {
 	*blocks.Reading
-	// haveFacts reports that the answers contradict each other in a fact that was found in them.
+	// haveFacts reports that the answers contradict each other on a fact that was found in their text.
 	haveFacts bool
 	places    []place
-	// stating lists the places that state a value of a fact, by the value as it is written.
+	// stating maps the values of facts, as written, to the places that state them.
 	stating map[string]int
-	// length is how many bytes the answers have, folded how many of them are in other words than the most common answer's.
+	// length is the answers' total size in bytes, folded the size of those that differ in wording from the most
+	// common answer.
 	length, folded int
 }
 
@@ -58,7 +59,7 @@ type Distinct struct {
 // Relation is how an answer differs from the most common one.
 type Relation string
 
-// Relations: no difference, one in facts, entirely different, and one in words.
+// Relations: no difference, different facts, entirely different, and different wording.
 const (
 	Same      Relation = "same"
 	InFacts   Relation = "facts"
@@ -66,33 +67,33 @@ const (
 	InWords   Relation = "wording"
 )
 
-// Question is a question whose answers are shown beside each other.
+// Question is a question whose answers are shown side by side.
 type Question struct {
 	Task db.Task
 	// ID is the id of the question's element, Href the address of the question's page.
 	ID, Href string
-	// Answers are in the order of their letters: the most common one first.
+	// Answers are in the order of their letters: most common first.
 	Answers []Distinct
-	// Alike has the facts in which the answers of each variant differ.
+	// Alike holds the facts on which the answers of each variant differ.
 	Alike report.Question
-	// Relation is how the answer with a letter differs from the most common one.
+	// Relation returns how the answer with a letter differs from the most common one.
 	Relation func(letter string) Relation
-	// About shows remarks on an answer; nil shows none.
+	// About renders remarks on an answer; nil shows none.
 	About func(Distinct) templ.Component
-	// IsWritten shows answers in their source form. IsDocument is for a page that has all of it at once.
+	// IsWritten shows answers in their source form. IsDocument is set for a page that contains everything at once.
 	IsWritten, IsDocument bool
 	// Layouts caches the layouts of answers; nil means no cache.
 	Layouts *Layouts
-	// Allowance is what the question's page may still lay out; nil means no limit. IsSearched reports that readers look
-	// for a text, which a fold may have.
+	// Allowance counts what the question's page has laid out; nil means no limit. IsSearched reports that the reader
+	// is searching for a text, which may be inside a fold.
 	Allowance  *Allowance
 	IsSearched bool
 }
 
-// Aligned are the answers to a question, beside each other.
+// Aligned holds the answers to a question, for display side by side.
 type Aligned struct {
 	Question
-	// IsPostponed reports that the page has too many answers to lay these out, too.
+	// IsPostponed reports that the page has too many answers to lay out these as well.
 	IsPostponed bool
 	*laidOut
 	written Answers
@@ -102,7 +103,7 @@ type Aligned struct {
 	spent      time.Duration
 }
 
-// place is a block of the answers, or several consecutive blocks that the same answers have.
+// place is a block of the answers, or several consecutive blocks that belong to the same answers.
 type place struct {
 	number int
 	units  []blocks.Unit
@@ -137,7 +138,7 @@ func Align(q Question) *Aligned {
 	return &a
 }
 
-// HaveFacts reports that the answers contradict each other in a fact that was found in them.
+// HaveFacts reports that the answers contradict each other on a fact that was found in their text.
 func (a *Aligned) HaveFacts() bool { return a.haveFacts }
 
 // timed finds the differences of two blocks within the time that the question has left.
@@ -147,7 +148,7 @@ func (a *Aligned) timed(find func(within time.Duration)) {
 	a.spent += time.Since(start)
 }
 
-// layOut lays the answers out.
+// layOut lays out the answers.
 func (q Question) layOut() *laidOut {
 	answers := make([]blocks.Answer, len(q.Answers))
 	l := laidOut{stating: map[string]int{}, length: q.length()}
@@ -172,8 +173,8 @@ func (q Question) layOut() *laidOut {
 	return &l
 }
 
-// typicalFirst returns the answers with the one first against which the others are marked: the most common one or, of
-// several that are equally common, the one that states the fewest facts otherwise than most runs do.
+// typicalFirst returns the answers with the reference first, against which the others are marked: the most common
+// answer or, if several are equally common, the one that deviates from most runs on the fewest facts.
 func (q Question) typicalFirst() []Distinct {
 	best, least := 0, q.rareFacts(q.Answers[0])
 	for n, one := range q.Answers[1:] {
@@ -190,7 +191,7 @@ func (q Question) typicalFirst() []Distinct {
 	return slices.Concat(q.Answers[best:best+1], q.Answers[:best], q.Answers[best+1:])
 }
 
-// rareFacts counts the facts that an answer states otherwise than most runs do.
+// rareFacts counts the facts on which an answer deviates from most runs.
 func (q Question) rareFacts(one Distinct) (count int) {
 	for _, run := range one.Runs {
 		for _, fact := range Conflicts(q.Alike.Likeness(run.Variant).Facts) {
@@ -202,8 +203,8 @@ func (q Question) rareFacts(one Distinct) (count int) {
 	return count
 }
 
-// IsRare reports whether a run states a fact otherwise than most runs do. Of several values that equally many state,
-// the one of the run most is not rare.
+// IsRare reports whether a run's value for a fact differs from the most common one. If several values are equally
+// common, the value of the run most counts as the most common one.
 func IsRare(fact measure.Fact, run, most int) bool {
 	usual := 0
 	for n, value := range fact.Values {
@@ -223,7 +224,7 @@ func (q Question) length() (length int) {
 	return length
 }
 
-// note remembers where the values of a fact are stated.
+// note records where the values of a fact are stated.
 func (l *laidOut) note(p place, other blocks.Other) {
 	for _, term := range slices.Concat(other.Against, other.Terms) {
 		if _, isKnown := l.stating[term]; !isKnown {
@@ -257,8 +258,8 @@ func sameVoices(one, other blocks.Unit) bool {
 		slices.Equal(one.Others[0].Answers, other.Others[0].Answers)
 }
 
-// terms returns an answer's wordings of the facts on which the answers contradict each other: the wording of the
-// first run, or this answer's own.
+// terms returns an answer's wordings of the facts on which the answers contradict each other: the first run's
+// wording, or the answer's own.
 func (q Question) terms(one Distinct) (terms []blocks.Term) {
 	var read []facts.Fact
 	for _, run := range one.Runs {
@@ -274,7 +275,7 @@ func (q Question) terms(one Distinct) (terms []blocks.Term) {
 				}
 				term := value.Text
 				if !strings.Contains(one.Text, term) {
-					if len(one.Text) > lightAnswer { // where it is, is not worth reading all of it
+					if len(one.Text) > lightAnswer { // finding the wording is not worth reading the whole answer
 						continue
 					}
 					if read == nil {
@@ -300,7 +301,7 @@ func (a *Aligned) placeID(number int) string {
 	return a.ID + "-" + strconv.Itoa(number+1)
 }
 
-// placeOf returns the id of the place that states a value; empty if none is known.
+// placeOf returns the id of the place that states a value; empty if it is unknown.
 func (a *Aligned) placeOf(value string) string {
 	if a == nil {
 		return ""
@@ -311,8 +312,8 @@ func (a *Aligned) placeOf(value string) string {
 	return ""
 }
 
-// ToName returns the facts to be named above the answers: answers that have nothing in common leave out nearly all that
-// is in the others.
+// ToName returns the facts to list above the answers. Omissions are left out if the answers have nothing in common,
+// because each leaves out nearly everything in the others.
 func (a *Aligned) ToName(differing report.Facts) report.Facts {
 	if a != nil && !a.IsPostponed && a.areUnlike() {
 		return Conflicts(differing)
@@ -324,7 +325,7 @@ func (a *Aligned) ToName(differing report.Facts) report.Facts {
 type stretch struct {
 	isShown bool
 	places  []place
-	// above is the heading of the visible place behind a fold, if that heading is in the fold.
+	// above is the heading of the visible place after a fold, if that heading is inside the fold.
 	above string
 }
 
@@ -358,7 +359,7 @@ func (a *Aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
 	return all
 }
 
-// count counts the units of a stretch that are the same, those that differ in words, and those that differ in facts.
+// count counts the units in a stretch that are the same, that differ in wording, and that differ in facts.
 func (s stretch) count() (same, other, facts int) {
 	for _, p := range s.places {
 		switch {
@@ -373,7 +374,7 @@ func (s stretch) count() (same, other, facts int) {
 	return same, other, facts
 }
 
-// names returns the headings in a stretch, at most three, without the one above the place behind it.
+// names returns the headings in a stretch, at most three, without the one above the place that follows.
 func (s stretch) names() string {
 	var names []string
 	for _, p := range s.places {
@@ -425,8 +426,8 @@ func (a *Aligned) voice(answers []int) (v voice) {
 }
 
 const (
-	// maxLetters is how many letters a row names, fewRuns how many runs, maxListed how many runs an answer's own line
-	// does.
+	// maxLetters is how many letters a row names, fewRuns how many runs; maxListed is how many runs an answer's own
+	// line names.
 	maxLetters = 6
 	fewRuns    = 3
 	maxListed  = 10
@@ -434,17 +435,17 @@ const (
 	// them.
 	mostShown  = 5
 	mostOthers = 5
-	// besideBlocks is how many blocks of an answer are shown at most that is not compared, besideChars how many characters
-	// they may have after the first.
+	// besideBlocks is the maximum number of blocks shown of an answer that is not compared, besideChars how many
+	// characters the blocks after the first may have.
 	besideBlocks = 3
 	besideChars  = 80
-	// ApartChars is how many characters of an answer are shown on one line, postponedChars how many of an answer that
-	// has not been laid out.
+	// ApartChars is how many characters of an answer are shown on one line, postponedChars how many characters of an
+	// answer that has not been laid out.
 	ApartChars     = 60
 	postponedChars = 200
 )
 
-// blockOf returns an answer's block at a unit, and whether it is the most common one.
+// blockOf returns an answer's block at a unit, and whether it equals the most common one.
 func blockOf(unit blocks.Unit, answer int) (other blocks.Other, isShared bool) {
 	if slices.Contains(unit.Sharing, answer) {
 		return blocks.Other{Text: unit.Text}, true
@@ -462,7 +463,7 @@ func (a *Aligned) answerOf(letter string) int {
 	return slices.IndexFunc(a.Answers, func(one Distinct) bool { return one.Letter == letter })
 }
 
-// letterID returns the id of the element that has the answer with a letter.
+// letterID returns the id of the element for the answer with a letter.
 func (q Question) letterID(letter string) string { return q.ID + "-" + letter }
 
 // likenessText returns how similar an answer is to the most common one, in words.

@@ -10,7 +10,8 @@ import (
 	"wending/db/report"
 )
 
-// Of several equally common answers, the others are marked against one that says of each fact what most runs say.
+// If several answers are equally common, the others are marked against the one that agrees with most runs on every
+// fact.
 func TestTheTypicalAnswerIsTheOneToCompareWith(t *testing.T) {
 	t.Parallel()
 	run := func(n int) db.Run { return db.Run{Variant: 1, RunIndex: n} }

@@ -9,8 +9,8 @@ import (
 	"wending/db/measure/blocks"
 )
 
-// Of an answer that is compared with none, as much is shown as has room, at least one block, and no heading whose text
-// is folded.
+// An answer without a comparison is shown as far as there is room: at least one block, and no heading without its
+// text.
 func TestTheBeginningOfAnUncomparedAnswerHasRoom(t *testing.T) {
 	t.Parallel()
 	for answer, shown := range map[string]int{

@@ -15,7 +15,8 @@ import (
 	"wending/db/measure/blocks"
 )
 
-// Blocks are written by hand, like all texts of answers, because a template would add white space between elements.
+// Blocks are rendered without templates, like all texts of answers, because a template would add white space between
+// elements.
 
 // style is the style that Markdown marks give to a part of a text.
 type style byte
@@ -24,7 +25,7 @@ const (
 	plain style = iota
 	bold
 	code
-	// hidden are the marks themselves.
+	// hidden are the marks themselves
 	hidden
 	// bullet is the mark of a list item.
 	bullet
@@ -83,7 +84,7 @@ type writer struct {
 // degreeClasses are the CSS classes that show how much a difference matters.
 var degreeClasses = map[blocks.Degree]string{blocks.Form: ` class="form"`, blocks.Fact: ` class="fact"`}
 
-// put writes a part of a text; all are the styles of its bytes, nil for the source form.
+// put writes a part of a text; all holds the styles of its bytes, or is nil for the source form.
 func (w *writer) put(content string, all []style, tag, class string) {
 	for from := 0; from < len(content); {
 		to := from + 1

@@ -1,4 +1,4 @@
-// Package marks shows where answers differ: it marks the differences in their texts, whole or in aligned blocks, and
+// Package marks shows where answers differ: it marks differences in their texts, in full or in aligned blocks, and
 // draws the answers to all questions of a task in one picture.
 package marks
 
@@ -15,11 +15,11 @@ import (
 	"wending/views/text"
 )
 
-// Texts of answers are written by hand here, because a template has white space between its elements, and an answer
-// must not get any.
+// Texts of answers are rendered without templates, because a template has white space between its elements, which an
+// answer must not get.
 
-// keptEqual is how many equal characters stay visible beside a difference, foldEqual how many there must be between
-// two differences before they are folded.
+// keptEqual is how many equal characters stay visible next to a difference, foldEqual the minimum number of equal
+// characters between two differences that are folded.
 const (
 	keptEqual = 15
 	foldEqual = 40
@@ -49,8 +49,8 @@ func Difference(pieces []measure.Piece) templ.Component {
 	})
 }
 
-// Marked shows an answer and marks the text that the most common one lacks. The text that the most common one has
-// instead is struck out, and what follows it is appended.
+// Marked shows an answer and marks the text that the most common one lacks. Text that only the most common answer has
+// is struck out, and the text that replaces it follows.
 func Marked(pieces []measure.Piece, behind string) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		var html strings.Builder

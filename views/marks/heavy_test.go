@@ -13,7 +13,7 @@ import (
 	"wending/views/text"
 )
 
-// heavy are answers that could make reading them beside each other slow.
+// heavy are answers that could make it slow to lay them out side by side.
 var heavy = []struct {
 	name    string
 	answers int
@@ -59,7 +59,7 @@ var heavy = []struct {
 	}},
 }
 
-// lines writes as many lines.
+// lines writes n lines.
 func lines(count int, line func(n int) string) string {
 	var b strings.Builder
 	for n := range count {
@@ -76,8 +76,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// No question takes longer than half a second to lay out and to write, on the processor of a usual machine; -v prints
-// how long each takes. The test demands less of slower ones.
+// On an ordinary machine, no question takes longer than half a second to lay out and to write; -v prints how long
+// each takes. Slower machines are allowed more time.
 func TestHeavyAnswersAreShownQuickly(t *testing.T) { //nolint:paralleltest // it measures the time of the process
 	catalogue, err := text.NewCatalogue()
 	require.NoError(t, err)

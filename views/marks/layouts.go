@@ -13,13 +13,13 @@ import (
 type Layouts struct {
 	mu    sync.Mutex
 	byKey map[layoutKey]*list.Element
-	// recent has the kept ones, the most recent first.
+	// recent holds the cached layouts, most recently used first.
 	recent     list.List
 	bytes, max int
 }
 
-// layoutKey is a hash of a question's answers and the facts in which they differ: another answer or fact gives another
-// key.
+// layoutKey is a hash of a question's answers and the facts in which they differ: a different answer or fact gives a
+// different key.
 type layoutKey [sha256.Size]byte
 
 type keptLayout struct {
@@ -89,12 +89,12 @@ func (q Question) layoutKey() layoutKey {
 	return layoutKey(hash.Sum(nil))
 }
 
-// Allowance is how many bytes of answers have been laid out for one page so far. What a page shows depends only on its
-// answers, not on how busy the machine is.
+// Allowance counts the bytes of answers laid out for one page so far. What a page shows depends only on its answers,
+// not on how busy the machine is.
 type Allowance struct{ laid, held int }
 
 // allows reports whether a question with answers of the given number of bytes is laid out with the page. Long answers
-// may take a third of a page's allowance, so that they do not keep the others from being laid out.
+// may take a third of a page's allowance, so that the others can also be laid out.
 func (a *Allowance) allows(length int) bool {
 	if length > usualAnswers {
 		return a == nil || a.laid < mostLaid/3

@@ -22,7 +22,7 @@ func TestLayoutsAreBounded(t *testing.T) {
 	require.Nil(t, layouts.of(layoutKey{99}))
 }
 
-// A page lays out the usual answers of its questions; long ones leave room for the others. The clock decides nothing.
+// A page lays out the usual answers of its questions; long ones leave room for others. Time has no influence.
 func TestAnAllowanceIsShared(t *testing.T) {
 	t.Parallel()
 	page := &Allowance{}

@@ -56,7 +56,7 @@ type winner struct {
 	Adjusted   float64   `json:"p_adjusted"`
 }
 
-// ended holds everything that can be reported about a launch that has ended.
+// ended holds the data that may be reported about a launch that has ended.
 type ended struct {
 	task       db.Task
 	launch     engine.PastLaunch
@@ -69,14 +69,14 @@ type ended struct {
 	// worse are the questions that got worse since the previous task.
 	worse  []schedules.Change
 	before string
-	// changed are the questions whose facts changed since the previous firing; nil if there was none.
+	// changed are the questions whose facts changed since the previous firing; nil if there was no previous firing.
 	changed *measure.FactChanges
 	// site is the address of the pages to which the message's numbers lead; empty without PublicURL.
 	site string
 }
 
-// ending returns the message about the end of a launch: what ran, its headline numbers, which variant won, what got
-// worse.
+// ending returns the message about the end of a launch: the task, its headline numbers, the winning variant, and the
+// questions that got worse.
 func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData,
 	m *notify.Message) error {
 	e, err := w.ended(ctx, d, task)
@@ -99,7 +99,7 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 		Stats  stats    `json:"stats"`
 		Winner *winner  `json:"winner,omitempty"`
 		Worse  []string `json:"worse"`
-		// FactsChanged is null without an earlier firing.
+		// FactsChanged is null if there is no earlier firing.
 		FactsChanged *measure.FactChanges `json:"facts_changed"`
 	}{data, e.stats(), e.winner, append([]string{}, m.Worse...), e.changed}
 	return nil
@@ -333,7 +333,7 @@ func (e ended) stats() stats {
 }
 
 // compareWithPrevious finds, for a task that a schedule made, the questions that got worse since the previous firing
-// – the same as on the schedule's page – and those whose facts changed.
+// (the same ones as on the schedule's page), and those whose facts changed.
 func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
 	previous, err := schedules.Previous(ctx, w.Store, e.task)
 	if err != nil || previous == nil {

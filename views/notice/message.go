@@ -1,4 +1,4 @@
-// Package notice writes the messages that channels send to people and programs, in the channel's language.
+// Package notice writes the messages that people and programs receive through channels, in the channel's language.
 package notice
 
 import (
@@ -124,7 +124,7 @@ func (w Writer) alert(l text.Locale, d outbox.Delivery, task db.Task, data taskD
 	return nil
 }
 
-// metricName returns the name of a metric, of a variant if that is named.
+// metricName returns the name of a metric, together with the variant if it has a name.
 func metricName(l text.Locale, metric measure.Metric, variant string) string {
 	name := l.Text("trend.metric." + string(metric))
 	if variant == "" {

@@ -1,5 +1,5 @@
 // Package paths holds the path of every page and endpoint, once. Its functions return addresses; their comments
-// describe what is at the address, or what a request to it does.
+// describe the page at the address, or the effect of a request to it.
 package paths
 
 import (
@@ -52,8 +52,7 @@ const (
 	Library        = "/library"
 	LibraryPreview = "/library/prompts/preview"
 	LibraryDetect  = "/library/agents/detect"
-	// Login is the page for signing in, Logout the one for signing out, Setup the one for creating the first
-	// administrator.
+	// Login is the sign-in page, Logout the sign-out page, Setup the page for creating the first administrator.
 	Login  = "/login"
 	Logout = "/logout"
 	Setup  = "/setup"
@@ -117,15 +116,15 @@ func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 // CompareWith returns the address of the comparison of two tasks.
 func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
 
-// CarryReviews lists the verdicts that a task can take over from another, whose reference names its variant.
+// CarryReviews lists the verdicts that can be carried over to a task from another, whose reference names its variant.
 func CarryReviews(id uuid.UUID, from string, variant int) string {
 	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
 }
 
-// ReviewCarry returns the address at which a task takes verdicts over.
+// ReviewCarry returns the address that carries verdicts over to a task.
 func ReviewCarry(id uuid.UUID) string { return Task(id) + "/review/carry" }
 
-// taskForm returns the form that fits a task: the one for a typed address, or the one for comparisons.
+// taskForm returns the form that fits a task: the form for a typed address, or the form for comparisons.
 func taskForm(isPlain bool) string {
 	if isPlain {
 		return Create
@@ -189,7 +188,7 @@ func MeaningOf(id uuid.UUID, number, variant int) string {
 	return path
 }
 
-// ItemID returns the id of a question's element, to which fragments of addresses lead.
+// ItemID returns the id of a question's element, which fragments of addresses use.
 func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
 
 // Sent returns the address of the request for a question, shown on its card.
@@ -220,7 +219,7 @@ func ReportBy(id uuid.UUID, column string) string {
 // Review shows the progress of a task's review, which is also signed off there.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 
-// Presence returns the address of the progress of a task's review, for a part of its pages.
+// Presence returns the address of the progress of a task's review, as part of its pages.
 func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
 
 // NextReview leads to the next question that waits for the reader's verdict.
@@ -280,7 +279,7 @@ func APIReview(id uuid.UUID, questionID string) string {
 	return APITasks + "/" + id.String() + "/items/" + url.PathEscape(questionID) + "/review"
 }
 
-// APIArchive returns the address of a task with its results as a file that another installation imports.
+// APIArchive returns the address of a task with its results, as a file that another installation can import.
 func APIArchive(id uuid.UUID) string { return APITasks + "/" + id.String() + "/archive" }
 
 // APIExport returns the address of a task's report as a download.
@@ -294,10 +293,10 @@ func SavedView(id uuid.UUID) string { return Views + "/" + id.String() }
 // RemoveView removes a saved view.
 func RemoveView(id uuid.UUID) string { return SavedView(id) + "/remove" }
 
-// SavedParameter names the saved view that a page is to open.
+// SavedParameter names the saved view that a page should open.
 const SavedParameter = "saved"
 
-// WithView returns the address of a page as a saved view has it.
+// WithView returns the address of a page in a saved view.
 func WithView(path string, id uuid.UUID) string {
 	return WithQuery(path, url.Values{SavedParameter: {id.String()}})
 }
@@ -305,17 +304,17 @@ func WithView(path string, id uuid.UUID) string {
 // ColumnPrefix begins the parameters that narrow a report by a column of its dataset.
 const ColumnPrefix = "column."
 
-// MarginPrefix begins the parameters that say by how much a number may be worse in the second of two compared tasks.
+// MarginPrefix begins the parameters that limit how much worse a number may be in the second of two compared tasks.
 const MarginPrefix = "margin."
 
-// ResultsExport returns the address of the questions of a report that a query asks for, as a file.
+// ResultsExport returns the address of the questions of a report that match a query, as a file.
 func ResultsExport(id uuid.UUID, format string, query url.Values) string {
 	query = maps.Clone(query)
 	query.Set("format", format)
 	return WithQuery(Results(id)+"/export", query)
 }
 
-// PrintOf returns the address of the questions of a report that a query asks for, as one document for paper.
+// PrintOf returns the address of the questions of a report that match a query, as one document for printing.
 func PrintOf(id uuid.UUID, query url.Values) string { return WithQuery(Print(id), query) }
 
 // WithQuery adds a query to a path.
@@ -326,13 +325,13 @@ func WithQuery(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// TaskFlights returns the address of the list of a task's calls under way.
+// TaskFlights returns the address of the list of a task's calls in progress.
 func TaskFlights(id uuid.UUID) string { return Task(id) + "/flights" }
 
-// UnitFiles lists the files that a unit's calls have reported so far, for a part of its page.
+// UnitFiles lists the files that a unit's calls have reported so far, as part of its page.
 func UnitFiles(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/files" }
 
-// Unit shows a call while it is under way, and replays it afterwards.
+// Unit shows a call while it is in progress, and replays it afterwards.
 func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
 
 // UnitAt returns the address of the replay of a call at a time, in milliseconds since its start.
@@ -340,7 +339,7 @@ func UnitAt(id uuid.UUID, unit int64, ms int) string {
 	return Unit(id, unit) + "#at=" + strconv.Itoa(ms)
 }
 
-// UnitLog returns the address of the log of a call, for a part of its page.
+// UnitLog returns the address of the log of a call, as part of its page.
 func UnitLog(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/log" }
 
 // ReplayBeside replays the runs of a question side by side.
@@ -357,7 +356,7 @@ func Asset(id, asset uuid.UUID) string { return Assets(id) + "/" + asset.String(
 // Thumbnail returns the address of a small version of an image.
 func Thumbnail(id, asset uuid.UUID) string { return Asset(id, asset) + "/thumbnail" }
 
-// Gallery shows what a task's agents did: their files, the newest calls, and the launches.
+// Gallery shows the work of a task's agents: their files, the newest calls, and the launches.
 func Gallery(id uuid.UUID) string { return Task(id) + "/gallery" }
 
 // APIUnitEvents returns the address of a unit's stream of events.
@@ -370,7 +369,7 @@ func APIRunEvents(id uuid.UUID, run int64) string {
 	return APITasks + "/" + id.String() + "/runs/" + strconv.FormatInt(run, 10) + "/events"
 }
 
-// LoginFor leads to the sign-in, and afterwards to a path of this site.
+// LoginFor leads to the sign-in page, and afterwards to a path of this site.
 func LoginFor(back string) string { return WithQuery(Login, url.Values{"next": {back}}) }
 
 // LoginAgain is like LoginFor, for a user who is signed in and must authenticate again.
@@ -384,8 +383,8 @@ const (
 	OwnPasskeys = Account + "/passkeys"
 )
 
-// DutyFor leads to the user's duty, choosing a password or registering a passkey, and afterwards to a path of this
-// site.
+// DutyFor leads to the step that the user must complete first, choosing a password or registering a passkey, and
+// afterwards to a path of this site.
 func DutyFor(duty, back string) string {
 	page := OwnPassword
 	if duty == "passkey" {
@@ -394,7 +393,7 @@ func DutyFor(duty, back string) string {
 	return WithQuery(page, url.Values{"next": {back}})
 }
 
-// User returns the address of an account as administrators see it.
+// User returns the address of an account's page for administrators.
 func User(id uuid.UUID) string { return Users + "/" + id.String() }
 
 // Project returns the address of a project's page.
@@ -403,7 +402,8 @@ func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 // Shares returns the address of the links to a task's report.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }
 
-// TasksOnDataset has all tasks on a saved dataset or, if id is nil, on uploads of a file's name.
+// TasksOnDataset returns the address of all tasks on a saved dataset or, if id is nil, on uploaded files with the
+// given name.
 func TasksOnDataset(id *uuid.UUID, file string) string {
 	if id == nil {
 		return WithQuery(TaskHistory, url.Values{"file": {file}})
@@ -411,7 +411,8 @@ func TasksOnDataset(id *uuid.UUID, file string) string {
 	return WithQuery(TaskHistory, url.Values{"dataset": {id.String()}})
 }
 
-// TasksOfAgent has all tasks of a saved agent or model or, if id is nil, of a typed address without its query.
+// TasksOfAgent returns the address of all tasks of a saved agent or model or, if id is nil, of a typed address
+// without its query.
 func TasksOfAgent(id *uuid.UUID, address string) string {
 	if id == nil {
 		return WithQuery(TaskHistory, url.Values{"url": {address}})

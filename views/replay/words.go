@@ -10,23 +10,24 @@ import (
 	"wending/views/text"
 )
 
-// Line is the log's line about one event, or about a text that arrived in pieces.
+// Line is a log line about one event, or about a text that arrived in pieces.
 type Line struct {
 	// AtMS is the time since the call's start.
 	AtMS int
-	// Type is the event's type, Label the word for it, Text its content.
+	// Type is the event's type, Label its name, Text its content.
 	Type  event.Type
 	Label string
 	Text  string
 }
 
-// shownText is how many characters of a text in pieces the log shows, maxLines how many lines it has.
+// shownText is how many characters of a text that arrives in pieces the log shows, maxLines is the maximum number of
+// its lines.
 const (
 	shownText = 400
 	maxLines  = 1000
 )
 
-// Tail is where the log of a call under way continues.
+// Tail is where the log of a call in progress continues.
 type Tail struct {
 	// At is the position of the last event that is shown.
 	At journal.Position `query:"-"`
@@ -34,13 +35,13 @@ type Tail struct {
 	// characters the line can still take; it is negative once the line has been cut.
 	Within event.Type `query:"within"`
 	Room   int        `query:"room"`
-	// Lines, Events and Tools are how many of each are shown, including lines left out.
+	// Lines, Events and Tools count what is shown, including lines left out.
 	Lines  int `query:"lines"`
 	Events int `query:"events"`
 	Tools  int `query:"tools"`
 }
 
-// log is what the events after a tail add to a log.
+// log is the addition to a log for the events after a tail.
 type log struct {
 	// Continued is appended to the text of the last line that was shown.
 	Continued string
@@ -51,8 +52,8 @@ type log struct {
 	Tail Tail
 }
 
-// logOf writes events as a log that continues after a tail: consecutive pieces of text form one line, and of too
-// many lines the first and the last are kept.
+// logOf writes events as a log that continues after a tail: consecutive pieces of text form one line, and if there
+// are too many lines, only the first and the last are kept.
 func logOf(locale text.Locale, events []event.Event, tail Tail) (made log) {
 	var pieces strings.Builder
 	flush := func() {
@@ -149,7 +150,7 @@ func percent(progress float64) string {
 // seconds formats milliseconds as seconds.
 func seconds(ms int) string { return fmt.Sprintf("%.2f s", float64(ms)/1000) }
 
-// perSecond returns how many tokens arrived per second after the first one; empty if that is not known.
+// perSecond returns how many tokens arrived per second after the first one; empty if that is unknown.
 func perSecond(track Track) string {
 	run := track.Run
 	if run == nil || run.AnswerTokens == nil || run.LatencyMS == nil || run.FirstMS == nil ||

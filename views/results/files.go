@@ -11,8 +11,8 @@ import (
 	"wending/views/text"
 )
 
-// filesText returns a text about how many versions of the files, by content, the runs with an answer produced; empty
-// if all are the same or some are not copied yet.
+// filesText returns a text about the number of different sets of files, by content, that the answered runs produced;
+// empty if all are the same or some files are not copied yet.
 func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) string {
 	kinds := map[string]bool{}
 	key := "results.files.images"

@@ -14,8 +14,8 @@ import (
 	"wending/views/text"
 )
 
-// Waits reports whether a question waits for the reader's verdict; while the reader's name is not known, anybody's
-// verdict counts.
+// Waits reports whether a question waits for the reader's verdict; while the reader's name is unknown, every
+// reviewer's verdict counts.
 func (r Report) Waits(item report.Summary) bool {
 	if r.Reviewer == "" {
 		return len(r.Reviews[item.QuestionID]) == 0
@@ -33,8 +33,8 @@ var kindReasons = map[facts.Kind]string{
 	facts.Citation: review.WrongCitation,
 }
 
-// FoundReasons returns the reasons suggested by the facts on which a variant's answers differ from each other or
-// from the standard answer. Omissions only count if there are no contradictions.
+// FoundReasons returns the reasons suggested by the facts on which a variant's answers differ from each other or from
+// the standard answer. Omissions count only if there are no contradictions.
 func FoundReasons(likeness report.Likeness) (found []string) {
 	add := func(reason string) {
 		if reason != "" && !slices.Contains(found, reason) {
@@ -104,7 +104,7 @@ func count(counts map[string]int, locale text.Locale, kind facts.Kind, isStated 
 	}
 }
 
-// states reports whether a run with the answer states one of the values.
+// hasValue reports whether a run with the answer states one of the values.
 func hasValue(one marks.Distinct, values []measure.Value) bool {
 	return slices.ContainsFunc(values, func(value measure.Value) bool {
 		return slices.ContainsFunc(one.Runs, func(run db.Run) bool { return slices.Contains(value.Runs, run.RunIndex) })
@@ -129,13 +129,13 @@ func counted(locale text.Locale, counts map[string]int) string {
 	return strings.Join(parts, locale.Text("create.missing.separator"))
 }
 
-// ReasonCount is how many questions have a verdict with a reason.
+// ReasonCount is the number of questions with a verdict for a reason.
 type ReasonCount struct {
 	Reason string
 	Count  int
 }
 
-// ReasonCounts returns the reasons of the verdicts on questions, the most frequent first.
+// ReasonCounts returns the reasons of the verdicts on questions, most frequent first.
 func (r Report) ReasonCounts() (counts []ReasonCount) {
 	questions := map[string]int{}
 	for _, verdicts := range r.Reviews {

@@ -12,7 +12,7 @@ import (
 	"wending/views/text"
 )
 
-// cardOf is a question's card with these answers.
+// cardOf returns a question's card with the given answers.
 func cardOf(answers ...string) Card {
 	card := Card{Layouts: marks.NewLayouts(1 << 20), Allowance: &marks.Allowance{}}
 	keys := make([][]byte, len(answers))
@@ -34,8 +34,8 @@ func TestAnswersAreLaidOutOnce(t *testing.T) {
 	require.NotSame(t, first.Reading, report.Aligned(card).Reading)
 }
 
-// Beyond what a page may lay out, a question shows the beginning of each answer and a control that lays them out; a
-// question with a cached layout is shown in full.
+// Once a page's allowance is used up, a question shows the beginning of each answer and a control that lays them out;
+// a question with a cached layout is shown in full.
 func TestAPageLaysOutNoMoreThanItMay(t *testing.T) {
 	t.Parallel()
 	report, card := Report{View: Merged}, cardOf("开头一样。"+strings.Repeat("甲", 500), "开头一样。"+strings.Repeat("乙", 500),
@@ -62,7 +62,7 @@ func TestAPageLaysOutNoMoreThanItMay(t *testing.T) {
 	require.False(t, report.Aligned(card).IsPostponed, "nothing can be opened on paper")
 }
 
-// A standard answer shows about six lines, whole blocks of it.
+// A standard answer shows about six lines, in whole blocks.
 func TestALongStandardAnswerIsFolded(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {

@@ -20,16 +20,17 @@ import (
 type Query struct {
 	// Filter is one of Filters, Review one of ReviewFilters, Sort one of Sorts.
 	Filter, Review, Sort, Search string
-	// Reason keeps questions with a verdict for that reason; empty means any.
+	// Reason keeps questions with a verdict for that reason; empty matches any.
 	Reason string
 	// FinishReason and ErrorCode keep questions with a run that ended for that reason and with that code; empty
-	// means any.
+	// matches any.
 	FinishReason, ErrorCode string
 	// Series names the conversation whose turns are selected; empty means all questions.
 	Series string
 	// Variant is the number of the variant whose runs count; 0 means all.
 	Variant int
-	// Slice has the parameters that narrow by columns of the dataset and numbers of runs: column.<name>, min_latency_ms …
+	// Slice holds the parameters that narrow questions by columns of the dataset and numbers of runs: column.<name>,
+	// min_latency_ms …
 	Slice url.Values
 	// IsPartial selects the questions that are finished before the first launch has ended.
 	IsPartial bool
@@ -62,8 +63,8 @@ func AnswersHref(task uuid.UUID, variant int, filter, sort string) string {
 	return paths.WithQuery(paths.Results(task), Query{Variant: variant, Filter: filter, Sort: sort}.Values())
 }
 
-// Absent returns the name of a parameter whose value none of the report's questions has, and none can have: a code with
-// which no run failed, a reason that no verdict has, a conversation of another task. It is empty if there is none.
+// Absent returns the name of a parameter whose value does not occur in the report: a code with which no run failed, a
+// reason that no verdict has, a conversation of another task. It is empty if all values occur.
 func (r Report) Absent() string {
 	switch {
 	case r.ErrorCode != "" && r.Variant == 0 && !slices.Contains(r.outcomes(func(one report.Outcome) string {
@@ -81,7 +82,7 @@ func (r Report) Absent() string {
 	return ""
 }
 
-// sortParameter returns the order for an address, which leaves out the default order.
+// sortParameter returns the order for an address, which omits the default order.
 func (q Query) sortParameter() string {
 	if q.Sort == DefaultSort {
 		return ""
@@ -104,16 +105,16 @@ const (
 	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format
 	// only.
 	FilterSame = "same"
-	// FilterMeaningSame and FilterMeaningDifferent keep questions whose answers all say the same, or do not;
-	// FilterMeaningUnsure keeps those where that is not certain.
+	// FilterMeaningSame and FilterMeaningDifferent keep questions whose answers all say the same thing, or do not;
+	// FilterMeaningUnsure keeps those where this is not certain.
 	FilterMeaningSame      = "meaning-same"
 	FilterMeaningDifferent = "meaning-different"
 	FilterMeaningUnsure    = "meaning-unsure"
-	// filterAgreement begins the filters by a bar of the distribution of agreement.
+	// filterAgreement begins the filters for single bars of the distribution of agreement.
 	filterAgreement = "agreement-"
 )
 
-// AgreementBars are the lower ends of the bars in which agreement is counted, in percent: five of 20, and one for
+// AgreementBars are the lower ends of the bars of the distribution of agreement, in percent: five of 20, and one for
 // complete agreement.
 var AgreementBars = [...]int{0, 20, 40, 60, 80, 100}
 
@@ -156,7 +157,7 @@ func Filters(task db.Task) []string {
 
 // Filters by people's verdicts.
 const (
-	// ReviewOpen keeps questions that nobody has judged.
+	// ReviewOpen keeps questions without a verdict.
 	ReviewOpen = "open"
 	reviewMine = "mine"
 	// ReviewDisagree keeps questions on which people's verdicts differ.
@@ -174,9 +175,9 @@ func ReviewFilters() []string {
 
 // Orders of questions.
 const (
-	// SortNumber is the order of their numbers.
+	// SortNumber orders by the questions' numbers.
 	SortNumber = "number"
-	// DefaultSort orders by risk: the questions that a reader should see first.
+	// DefaultSort orders by risk: the questions that a reader should see first come first.
 	DefaultSort   = "risk"
 	sortAgreement = "agreement"
 	sortLatency   = "-latency"
@@ -199,8 +200,8 @@ func (r Report) runsCounted() int {
 // NeedsMeasures reports whether the order needs data that is slow to read: the latencies and lengths of answers.
 func (q Query) NeedsMeasures() bool { return q.Sort == sortLatency || q.Sort == sortLength }
 
-// Opinion sums up the verdicts on a question: the verdict if all agree; otherwise that they disagree, or that there
-// is none.
+// Opinion sums up the verdicts on a question: the verdict if all agree, or else that they disagree or that there is
+// none.
 func Opinion(verdicts []review.Review) string {
 	if len(verdicts) == 0 {
 		return ReviewOpen
@@ -213,8 +214,7 @@ func Opinion(verdicts []review.Review) string {
 	return string(verdicts[0].Verdict)
 }
 
-// IsTurnOf reports whether a question waits for a reviewer's verdict: it was assigned to the reviewer, or to
-// nobody.
+// IsTurnOf reports whether a question waits for a reviewer's verdict: it is assigned to the reviewer, or to nobody.
 func (r Report) IsTurnOf(item report.Summary, reviewer string) bool {
 	if turns := r.Turns[item.ID]; len(turns) > 0 && !slices.Contains(turns, reviewer) {
 		return false
@@ -343,7 +343,7 @@ func negative(number *float64) *float64 {
 	return &negated
 }
 
-// count returns how many questions a choice of the bar would show, with the other choices unchanged.
+// count returns how many questions would be shown after a choice in the bar, with the other choices unchanged.
 func (r Report) count(change func(*Query)) int {
 	query := r.Query
 	query.Sort = ""

@@ -11,8 +11,8 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Texts of templates and rows are written by hand, because a templ template has white space between its elements,
-// and a text must not get any.
+// Texts of templates and rows are rendered without templ, because a template has white space between its elements,
+// which a text must not get.
 
 func written(write func(html *strings.Builder)) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {

@@ -24,7 +24,7 @@ const (
 type curve struct {
 	name   string
 	number int
-	// line are pieces without gaps, band the intervals as areas.
+	// line consists of pieces without gaps, band of the intervals as areas.
 	line, band []string
 	dots       []dot
 	// average and limits are pieces of the moving average and of its upper and lower limits.
@@ -59,7 +59,7 @@ func (p plot) hasControl() bool {
 // mark is a label; anchor is the side of the label that is at its position.
 type mark struct{ at, text, anchor string }
 
-// newPlot draws a metric; ok is false if it is known for no firing.
+// newPlot draws a metric; ok is false if no firing has a value.
 func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 	drawn = plot{metric: metric}
 	lowest, highest := math.Inf(1), math.Inf(-1)
@@ -122,7 +122,7 @@ func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 // control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md,
 // Nights).
 func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64, y func(float64) float64) {
-	if p.hasGaps { // tasks of people are no equal nights
+	if p.hasGaps { // tasks that people start are not comparable nights
 		return
 	}
 	var all []measure.FiringSummary

@@ -9,7 +9,7 @@ import (
 	"wending/db/measure"
 )
 
-// A lasting change is marked where the moving average leaves its limits; a change of the configuration begins anew.
+// A lasting change is marked where the moving average leaves its limits; a change of the configuration starts over.
 func TestAPlotShowsALastingChange(t *testing.T) {
 	t.Parallel()
 	firings := func(configuration string, values ...float64) (list []Firing) {

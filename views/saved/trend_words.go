@@ -10,11 +10,10 @@ import (
 	"wending/views/text"
 )
 
-// timesShown is the maximum number of times of a day that are named individually.
+// timesShown is the maximum number of times of day that are named individually.
 const timesShown = 6
 
-// PlanWords describes in plain language when a plan fires; expression is the expression from which the plan was
-// made.
+// PlanWords describes in plain language when a plan fires; expression is the cron expression of the plan.
 func PlanWords(l text.Locale, plan cron.Plan, expression string) string {
 	shape := plan.Shape()
 	isEveryDay := shape.Days == nil && shape.Weekdays == nil && shape.Months == nil
@@ -59,7 +58,7 @@ func dayWords(l text.Locale, shape cron.Shape, expression string) string {
 	return l.Text("cron.daily", "Times", joined)
 }
 
-// timesOf returns the times of a day; nil if there are too many to be named.
+// timesOf returns the times of day; nil if there are too many to name.
 func timesOf(shape cron.Shape) (times []string) {
 	if shape.Hours == nil || shape.Minutes == nil || len(shape.Hours)*len(shape.Minutes) > timesShown {
 		return nil
@@ -72,7 +71,7 @@ func timesOf(shape cron.Shape) (times []string) {
 	return times
 }
 
-// step returns n if the values are 0, n, 2n … up to a whole, and 0 otherwise.
+// step returns n if the values are 0, n, 2n … up to whole, and 0 otherwise.
 func step(values []int, whole int) int {
 	if len(values) < 2 || values[0] != 0 || whole%values[1] != 0 || len(values) != whole/values[1] {
 		return 0

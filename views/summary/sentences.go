@@ -50,7 +50,7 @@ func (s Summary) compared(locale text.Locale) string {
 	return sentence + s.clustered(locale) + s.settled(locale)
 }
 
-// settled returns the clause about the settled questions of an adaptive task: their number, their runs, and the calls
+// settled returns the clause on the settled questions of an adaptive task: their number, their runs, and the calls
 // saved; empty for other tasks.
 func (s Summary) settled(locale text.Locale) string {
 	if s.Task.Adaptive == nil || len(s.Numbers) == 0 || s.Numbers[0].Settled == nil {
@@ -90,8 +90,8 @@ func (s Summary) clustered(locale text.Locale) string {
 	return locale.Text("summary.clusters.conversations", "Clusters", s.Numbers[0].Clusters, "Turns", s.Numbers[0].Items)
 }
 
-// told are the measures that sentences are about: those on which decisions are based. The other measures express
-// the same in other ways.
+// told are the measures that sentences mention: the ones that decisions are based on. The other measures express the
+// same results in other ways.
 var told = map[string]bool{"pass": true, "success": true, "agreement": true, "latency": true, "cost": true}
 
 func (s Summary) measures() (list []Measure) {
@@ -161,8 +161,8 @@ func (s Summary) leadOfEach(locale text.Locale, name string) string {
 	return s.lead(locale, name)
 }
 
-// lead returns the sentence about how far the leader of a measure is ahead of the next best; empty if it is not
-// ahead, or if that is not known.
+// lead returns the sentence on how far the leader of a measure is ahead of the runner-up; empty if it is not ahead,
+// or if that is unknown.
 func (s Summary) lead(locale text.Locale, name string) string {
 	lead := s.Leads[name]
 	if lead == nil {
@@ -192,7 +192,7 @@ func (s Summary) lead(locale text.Locale, name string) string {
 	if isAmount { // less is better
 		key, sign = "summary.lead.lower", -1
 	}
-	if sign**lead.Change.Mean <= 0 { // on the questions that both answered the leader is not ahead
+	if sign**lead.Change.Mean <= 0 { // on the questions that both answered, the leader is not ahead
 		return ""
 	}
 	said := locale.Text(key, "Next", s.Numbers[lead.Over].Number, "Difference", write(sign**lead.Change.Mean))
@@ -219,7 +219,7 @@ func LimitText(locale text.Locale, matters measure.Matters, limit measure.Limit)
 	return locale.Text("compare.points", "Points", text.Significant(100*matters.Share, 3))
 }
 
-// decimalsOf returns how many decimals a number of milliseconds is written with: only small numbers have any.
+// decimalsOf returns the number of decimals for a number of milliseconds: only small numbers have any.
 func decimalsOf(ms float64) int {
 	if math.Abs(ms) < 10 {
 		return 1
@@ -227,8 +227,8 @@ func decimalsOf(ms float64) int {
 	return 0
 }
 
-// price returns the cost and latency of the variant with the best pass rate compared with the next best; nil if
-// that is not known for both.
+// price returns the sentence on the cost and latency of the variant with the best pass rate, compared with the
+// runner-up; nil if they are not known for both.
 func (s Summary) price(locale text.Locale) []string {
 	ranking, lead := s.Rankings["pass"], s.Leads["pass"]
 	if lead == nil || len(ranking.Worse)+len(ranking.Each) == 0 {
@@ -315,12 +315,12 @@ func textsOf(sentences []sentence) (texts []string) {
 	return texts
 }
 
-// unsaid returns the sentences about what the data do not show.
+// unsaid returns the sentences on what the data do not show.
 func (s Summary) unsaid(locale text.Locale) (unsaid []sentence) {
 	var open []string
 	if len(s.Numbers) > 1 {
 		for _, measure := range s.measures() {
-			if s.Rankings[measure.Name].ShowsNone() { // a measure that is known for no variant has no ranking
+			if s.Rankings[measure.Name].ShowsNone() { // a measure that is unknown for all variants has no ranking
 				open = append(open, measureName(locale, measure.Name))
 			}
 		}
@@ -329,7 +329,7 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []sentence) {
 		unsaid = append(unsaid, sentence{text: locale.Text("summary.nobest", "Measures",
 			strings.Join(open, locale.Text("create.missing.separator")))})
 	}
-	// adaptive runs ask until a question is settled
+	// adaptive runs continue until a question is settled
 	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 && s.Task.Adaptive == nil {
 		unsaid = append(unsaid, sentence{
 			locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)),
@@ -393,8 +393,8 @@ func (s Summary) methods() []string {
 	return append(methods, "latency", "cost")
 }
 
-// Lines returns the report as a few lines of text: what a decision needs, what was compared, which conclusions are
-// supported, and which are not.
+// Lines returns the report as a few lines of text: the main result, what was compared, which conclusions the data
+// support, and which they do not.
 func (s Summary) Lines(locale text.Locale) []string {
 	return slices.Concat(s.decided(locale), []string{s.compared(locale)}, textsOf(s.said(locale)), s.rated(locale),
 		textsOf(s.unsaid(locale)))

@@ -13,11 +13,12 @@ import (
 )
 
 // Board is a compact form of the state of every question of a task: one letter each, in the order of their numbers.
-// The letter of a finished question is its level's; a capital means that one of its runs has no answer. With the same
-// letters the page's script repaints the squares that have changed.
+// The letter of a finished question stands for its level; a capital means that one of its runs has no answer. The
+// page's script uses the same letters to repaint the squares that have changed.
 type Board struct {
 	States string
-	// Variant is the number of the variant whose levels the letters show; 0 of a task with several shows states alone.
+	// Variant is the number of the variant whose levels the letters show; 0, in a task with several variants, shows
+	// only states.
 	Variant int
 }
 
@@ -40,8 +41,8 @@ type States interface {
 	State(number int) report.ItemState
 }
 
-// NewBoard returns the board of questions in these states; levels has their levels in the same order, empty where there
-// is none yet, or nothing if there are several variants and none is chosen.
+// NewBoard returns the board of questions in the given states. levels holds their levels in the same order, empty
+// where there is none yet; it is empty if there are several variants and none is chosen.
 func NewBoard(states States, levels []measure.Level) Board {
 	letters := make([]byte, states.Len())
 	for n := range letters {
@@ -66,7 +67,7 @@ func NewBoard(states States, levels []measure.Level) Board {
 	return Board{States: string(letters)}
 }
 
-// key is an entry of the board's legend; levels have theirs above the board.
+// key is an entry of the board's legend; the levels have their own legend above the board.
 type key struct {
 	letter, name string
 	count        int
@@ -93,8 +94,8 @@ func (b Board) keys(locale text.Locale) (keys []key) {
 	return keys
 }
 
-// levels are the levels on the board of a variant, with how many questions have each. Until all are done, each level
-// keeps its place.
+// levels returns the levels on the board of a variant, with the number of questions at each. Until all are done, each
+// level keeps its place.
 func (b Board) levels(locale text.Locale) (levels []key) {
 	for _, level := range measure.Levels {
 		letter := string(levelLetters[level])
@@ -111,7 +112,7 @@ func (b Board) questionHref(task db.Task, number int) string {
 	return paths.WithQuery(paths.Question(task.ID, number), results.Query{Variant: b.Variant}.Values())
 }
 
-// livePath is the part of the page that changes, with the board of the same variant.
+// livePath is the address of the changing part of the page, with the board of the same variant.
 func (b Board) livePath(task db.Task) string {
 	return paths.WithQuery(paths.TaskLive(task.ID), results.Query{Variant: b.Variant}.Values())
 }
@@ -157,7 +158,7 @@ func squareTitle(number int, letter rune, words map[string]string) string {
 	return title
 }
 
-// smallBoard is from how many questions on squares are small and have no number in them.
+// smallBoard is the number of questions above which squares are small and contain no number.
 const smallBoard = 300
 
 // boardSize returns the CSS class of a board, which depends on its number of questions.

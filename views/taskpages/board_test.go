@@ -40,7 +40,7 @@ func TestABoardHasALetterForEachQuestion(t *testing.T) {
 		"several variants have no level in common")
 }
 
-// maxFirstVisit is how many bytes a first visit may cost on the wire, scripts and styles included.
+// maxFirstVisit is the maximum number of bytes that a first visit may transfer, scripts and styles included.
 const maxFirstVisit = 110_000
 
 // The overview of a task with 1,000 questions opens quickly on a slow line.

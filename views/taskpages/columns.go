@@ -10,10 +10,10 @@ import (
 	"wending/views/text"
 )
 
-// Column is a column of the list of tasks that people choose.
+// Column is an optional column of the list of tasks.
 type Column string
 
-// The columns, beside those that every list has.
+// The optional columns.
 const (
 	ColumnAgreement Column = "agreement"
 	ColumnPassRate  Column = "pass_rate"
@@ -28,10 +28,10 @@ const (
 var Columns = []Column{ColumnAgreement, ColumnPassRate, ColumnFacts, ColumnVerdicts, ColumnCost, ColumnDataset,
 	ColumnAgent}
 
-// usualColumns are shown to those who have not chosen any.
+// usualColumns are shown to users who have not chosen any columns.
 var usualColumns = []Column{ColumnAgreement, ColumnPassRate, ColumnVerdicts}
 
-// noColumns is the choice of no column.
+// noColumns is the choice of no columns.
 const noColumns = "none"
 
 // ReadColumns reads a choice of columns: their names, separated by commas. isValid reports that all exist.
@@ -70,14 +70,14 @@ func (l List) has(column Column) bool { return slices.Contains(l.Columns, column
 // span is how many columns the list has.
 func (l List) span() int { return len(l.Columns) + fixedColumns }
 
-// fixedColumns are the tick, state, name, time, progress and actions.
+// fixedColumns counts the columns for the tick, state, name, time, progress and actions.
 const fixedColumns = 6
 
 func columnName(ctx context.Context, column Column) string {
 	return text.T(ctx, "tasks.column."+string(column))
 }
 
-// rangeText writes the lowest and the highest number of the variants of a task; empty if there are none.
+// rangeText formats the lowest and the highest number among a task's variants; empty if there are none.
 func rangeText[T any](of []T, write func(T) string) string {
 	if len(of) != 2 {
 		return ""
@@ -91,7 +91,7 @@ func rangeText[T any](of []T, write func(T) string) string {
 
 func percentOf(share float64) string { return text.Percent(&share) }
 
-// figures are the statistics of a task that has ended; the zero value for another.
+// figures returns the statistics of a task that has ended; for other tasks, the zero value.
 func figures(task db.Task) db.TaskStatistics {
 	if task.Final == nil {
 		return db.TaskStatistics{}
@@ -99,7 +99,7 @@ func figures(task db.Task) db.TaskStatistics {
 	return *task.Final
 }
 
-// taskCost writes what the calls of a task cost; empty if that is unknown.
+// taskCost formats the cost of a task's calls; empty if it is unknown.
 func taskCost(task db.Task) string {
 	amount, isKnown := amountOf(figures(task).Cost)
 	if !isKnown {
@@ -121,7 +121,7 @@ func amountOf(cost *string) (amount float64, isKnown bool) {
 // costDigits are the significant digits of amounts of money in the list.
 const costDigits = 4
 
-// agentName is the name of an agent or model that a task calls; of a typed address, the host and path.
+// agentName returns the name of an agent or model that a task calls; for a typed address, the host and path.
 func agentName(target db.Target) string {
 	if target.Name != "" {
 		return target.Name
@@ -133,7 +133,7 @@ func agentName(target db.Target) string {
 	return address
 }
 
-// agentNames are the names of all agents and models that a task calls.
+// agentNames returns the names of all agents and models that a task calls.
 func agentNames(task db.Task) string {
 	names := make([]string, len(task.Targets))
 	for n, target := range task.Targets {
@@ -142,7 +142,7 @@ func agentNames(task db.Task) string {
 	return strings.Join(names, " · ")
 }
 
-// datasetName is the name of a task's questions, with the version of a saved dataset.
+// datasetName returns the name of a task's questions, with the version if the dataset is saved.
 func datasetName(task db.Task) string {
 	if task.DatasetVersion != nil {
 		return task.DatasetName + " v" + strconv.Itoa(*task.DatasetVersion)

@@ -19,7 +19,7 @@ type column struct {
 	succeeded, failed float64 // heights
 }
 
-// within asks for the questions with a run in a bar of latencies, whose bounds are whole milliseconds.
+// within returns the query for the questions with a run in a bar of latencies, whose bounds are whole milliseconds.
 func within(bar report.Bar) results.Query {
 	return results.Query{Sort: "-latency", Slice: url.Values{
 		"min_latency_ms": {strconv.Itoa(int(bar.From))}, "max_latency_ms": {strconv.Itoa(int(bar.To) - 1)},

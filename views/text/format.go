@@ -47,7 +47,7 @@ func Score(score *float64) string {
 	return strconv.FormatFloat(*score, 'f', 3, 64)
 }
 
-// Significant formats a number with this many significant digits and no exponent: 0.0000396, 1230.
+// Significant formats a number with the given number of significant digits and no exponent: 0.0000396, 1230.
 func Significant(value float64, digits int) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'e', digits-1, 64), 64)
 	if err != nil { // near the largest possible number, rounding may overflow
@@ -161,8 +161,8 @@ func Bytes(n int) string {
 	return fmt.Sprintf("%.1f GB", float64(n)/(1<<30))
 }
 
-// Shown makes bytes from an agent suitable for a page: invalid UTF-8 and NUL are visibly replaced, and the text is
-// cut after limit characters.
+// Shown makes bytes from an agent displayable: invalid UTF-8 and NUL are visibly replaced, and the text is cut after
+// limit characters.
 func Shown(text []byte, limit int) string {
 	return Cut(strings.ReplaceAll(strings.ToValidUTF8(string(text), "\uFFFD"), "\x00", "\u2400"), limit)
 }

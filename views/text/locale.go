@@ -56,10 +56,10 @@ func readCatalogue() (*Catalogue, error) {
 	return c, nil
 }
 
-// Locale is the language and theme in which one request is answered.
+// Locale is the language and theme for one response.
 type Locale struct {
 	Lang string
-	// Theme is light, dark, or empty for the system's.
+	// Theme is light, dark, or empty for the system's own.
 	Theme     string
 	texts     *texts
 	catalogue *Catalogue
@@ -71,8 +71,8 @@ func (c *Catalogue) Locale(lang, theme string) Locale {
 }
 
 // Text returns a text of the catalogue with the arguments, which are pairs of name and value, inserted. An integer
-// named Count selects the plural form and is written with separators, as are all integers. A missing key is
-// returned unchanged; a test makes sure that none is missing.
+// named Count selects the plural form and is written with separators, as are all integers. A missing key is returned
+// unchanged; a test ensures that none is missing.
 func (l Locale) Text(key string, args ...any) string {
 	if len(args) == 0 {
 		return l.plain(key)

@@ -8,8 +8,8 @@ import (
 	"wending/jobs/reason"
 )
 
-// Reason returns, as a sentence, why an answer has its verdict. Texts that are not stored as a key – a judge's own
-// words, and texts of earlier versions – are returned unchanged.
+// Reason returns, as a sentence, why an answer has its verdict. Texts that are not stored as a key (a judge's own
+// words, and texts from earlier versions) are returned unchanged.
 func (l Locale) Reason(stored string) string {
 	told, isOne := reason.Read(stored)
 	if !isOne {
@@ -40,8 +40,8 @@ func (l Locale) Reason(stored string) string {
 // maxDecimals is the maximum number of decimals with which a number is shown.
 const maxDecimals = 12
 
-// Apart formats two numbers with this many decimals, and with more if they would otherwise look equal without being
-// equal.
+// Apart formats two numbers with the given number of decimals, and with more if they would otherwise look equal
+// without being equal.
 func Apart(a, b float64, decimals int) (one, other string) {
 	for ; decimals <= maxDecimals; decimals++ {
 		one, other = strconv.FormatFloat(a, 'f', decimals, 64), strconv.FormatFloat(b, 'f', decimals, 64)

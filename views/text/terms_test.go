@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prose returns all that users read in a language, by where it is: the texts of pages, the lines of the guide, and
-// those of the README.
+// prose returns all texts in a language that users read, by place: the texts of pages, the lines of the guide, and
+// the lines of the README.
 func prose(t *testing.T, lang string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -35,7 +35,7 @@ func prose(t *testing.T, lang string) map[string]string {
 	return all
 }
 
-// withoutExamples is Markdown without its blocks of code.
+// withoutExamples returns Markdown without its code blocks.
 func withoutExamples(markdown string) string {
 	return regexp.MustCompile("(?s)```.*?```").ReplaceAllString(markdown, "")
 }
@@ -65,10 +65,10 @@ func TestChineseTextsUseOneTermPerThing(t *testing.T) {
 	}
 }
 
-// Punctuation between Chinese is full width, and a blank separates Chinese from Latin letters and digits.
+// Punctuation in Chinese text is full width, and a blank separates Chinese from Latin letters and digits.
 func TestChineseIsSetAsItShould(t *testing.T) {
 	t.Parallel()
-	// What the specification prescribes to the letter, and texts of the same group.
+	// Texts that the specification prescribes to the letter, and related texts.
 	prescribed := regexp.MustCompile(
 		`^(error\.(AGENT_URL|DATASET_TOO_LARGE|TASK_NAME_TOO_LONG)|dataset\.(extension|empty|missing|separator)|` +
 			`create\.(file\.hint|name\.placeholder)|results\.(title|export)|audit\.export|tasks\.stopped)`)
@@ -85,7 +85,7 @@ func TestChineseIsSetAsItShould(t *testing.T) {
 	}
 }
 
-// Habits that no text in English keeps: the words on the left, with what to write.
+// Habits that no English text keeps: the words on the left, and what to write instead.
 func TestEnglishTextsArePlain(t *testing.T) {
 	t.Parallel()
 	habits := map[string]string{

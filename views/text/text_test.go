@@ -126,8 +126,7 @@ func TestCataloguesHaveTheSameTexts(t *testing.T) {
 	}
 }
 
-// A language with a singular has it for every text that counts: otherwise there would be no text at all for one of
-// something.
+// A language with a singular has it for every text that counts: otherwise there would be no text for a count of one.
 func TestWhatCountsHasASingular(t *testing.T) {
 	t.Parallel()
 	english := locale(t, "en")
@@ -178,7 +177,7 @@ func TestKeysOfSourcesAndCatalogueAreTheSame(t *testing.T) {
 	}
 }
 
-// dynamicKeys are the keys that sources put together, with the values of which they consist.
+// dynamicKeys are the keys that the sources assemble, with the values that they consist of.
 func dynamicKeys(t *testing.T) map[string]bool {
 	t.Helper()
 	keys := map[string]bool{}
@@ -437,7 +436,7 @@ func TestTextsAreCutAtCharactersAndMadeFitForAPage(t *testing.T) {
 	require.Equal(t, "a\uFFFD\u2400b…", text.Shown([]byte("a\xff\x00bc"), 4))
 }
 
-// A reason is a sentence in the reader's language. A judge's own words, and texts of earlier versions, are shown
+// A reason is a sentence in the reader's language. A judge's own words, and texts from earlier versions, are shown
 // unchanged.
 func TestAReasonIsASentence(t *testing.T) {
 	t.Parallel()

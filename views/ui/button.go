@@ -9,8 +9,8 @@ import (
 // Variant is the look of a button.
 type Variant string
 
-// Primary is a page's main action; Outline accompanies it, Ghost is the least prominent, Secondary marks the
-// current place, and Destructive removes something.
+// Primary is for a page's main action, Outline for actions beside it, Ghost for the least prominent ones; Secondary
+// marks the current place, and Destructive removes something.
 const (
 	Primary     Variant = ""
 	Outline     Variant = "outline"

@@ -9,7 +9,7 @@ import (
 	"wending/views/text"
 )
 
-// Two tasks with the same results do not promise that any difference can be seen.
+// Two tasks with the same results do not suggest that every difference can be detected.
 func TestADesignWithoutVarianceIsNotKnown(t *testing.T) {
 	t.Parallel()
 	catalogue, err := text.NewCatalogue()

@@ -35,7 +35,7 @@ func (f Failure) ShownCode() string {
 	return f.Code
 }
 
-// The reasons why answers ended: because they were complete, and because they had the maximum length.
+// The finish reasons of answers that are complete, and of answers that reached the maximum length.
 const (
 	FinishComplete  = string(protocol.FinishStop)
 	FinishTruncated = string(protocol.FinishLength)
@@ -48,7 +48,7 @@ const (
 	EndedFiltered  = "filtered"
 )
 
-// EndedOf returns in which of these ways a run ended, based on its status, its error code and why its answer ended;
+// EndedOf returns in which of these ways a run ended, based on its status, its error code and its finish reason;
 // empty means none of them.
 func EndedOf(status db.RunStatus, code, finish *string) string {
 	switch {
@@ -62,7 +62,7 @@ func EndedOf(status db.RunStatus, code, finish *string) string {
 	return ""
 }
 
-// remedied are the codes after which a user can do something that the explanation does not mention.
+// remedied are the codes for which users can do something that the explanation does not mention.
 var remedied = []string{
 	protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeParse, protocol.CodeIncomplete, "HTTP_401", "HTTP_403",
 	"HTTP_404", "HTTP_429",

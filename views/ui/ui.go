@@ -23,7 +23,7 @@ func Bad(is bool) string {
 	return ""
 }
 
-// Region returns the attributes of a part that scrolls: the keyboard can reach it, and its name is read out.
+// Region returns the attributes of a part that scrolls: the keyboard can reach it, and screen readers read its name.
 func Region(label string) templ.Attributes {
 	return templ.Attributes{"tabindex": "0", "role": "region", "aria-label": label}
 }
@@ -31,10 +31,10 @@ func Region(label string) templ.Attributes {
 // Rows returns the CSS class of a list that always reserves space for count rows, from one to eight.
 func Rows(count int) string { return "rows-" + strconv.Itoa(max(1, min(8, count))) }
 
-// Shared returns the classes of a grid that its children share, up to four of them in a row.
+// Shared returns the classes of a grid whose width its children share, up to four of them in a row.
 func Shared(children int) string { return fmt.Sprintf("shared of-%d", min(max(children, 1), 4)) }
 
-// Room returns the attributes of a text that changes in place: it keeps the width of the longest one.
+// Room returns the attributes of a text that changes in place: it is always as wide as the longest text.
 func Room(longest string) templ.Attributes { return templ.Attributes{"data-room": longest} }
 
 // YesNo returns the key of the word for a boolean.

@@ -9,7 +9,7 @@ import (
 	"wending/views/ui"
 )
 
-// A score never seems to contradict its verdict, and a judge's score is on the judge's own scale.
+// A score never seems to contradict its verdict, and a judge's score is shown on the judge's own scale.
 func TestAScoreIsShownBesideItsThreshold(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -126,7 +126,7 @@ func compound(stream []byte) []byte {
 	put16(30, 9)
 	put16(32, 6)
 	put32(44, uint32(fats))
-	put32(48, uint32(fats)) // first sector of the directory
+	put32(48, uint32(fats)) // the first sector of the directory
 	put32(56, 4096)
 	put32(60, end)
 	put32(68, end)
@@ -250,7 +250,7 @@ type File struct {
 	Code    string
 }
 
-// Amplified makes a workbook whose cells all refer to one text.
+// Amplified makes a workbook whose cells all refer to the same text.
 func Amplified(t testing.TB, columns, rows, size int) []byte {
 	var sheet strings.Builder
 	sheet.WriteString(`<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c>`)
