@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -647,6 +648,39 @@ func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 	}), "%v", summary)
 }
 
+// requireConfirmedInFiles requires the files of a comparison to say that the first change held and the second did not.
+func (s *site) requireConfirmedInFiles(t *testing.T, a, b string) {
+	t.Helper()
+	query := "?a=" + a + "&b=" + b
+	exported := bytes.TrimPrefix(s.get(t, "/api/v1/comparison/export"+query).body, []byte("\ufeff"))
+	rows, err := csv.NewReader(bytes.NewReader(exported)).ReadAll()
+	require.NoError(t, err)
+	at := slices.Index(rows[0], "confirmed")
+	require.Equal(t, []string{"confirmed_p", "confirmed_q", "confirmed"}, rows[0][at-2:at+1])
+	require.Equal(t, []string{"held", "not_held", ""}, []string{rows[1][at], rows[2][at], rows[3][at]})
+	p, err := strconv.ParseFloat(rows[1][at-2], 64)
+	require.NoError(t, err)
+	require.InDelta(t, 2.0/252, p, 1e-9)
+	require.Equal(t, []string{"", ""}, rows[3][at-2:at], "it was not asked again")
+
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, "/api/v1/comparison/export"+query+"&format=xlsx").body))
+	require.NoError(t, err)
+	defer book.Close()
+	for sheet, want := range map[string][][]string{"汇总": {{"确认：再问后成立", "1"}, {"确认：再问后没有再现", "1"}},
+		"问题": {{"q1", "再问后成立"}, {"q2", "再问后没有再现"}}} {
+		rows, err := book.GetRows(sheet)
+		require.NoError(t, err)
+		for _, cells := range want {
+			require.True(t, slices.ContainsFunc(rows, func(row []string) bool {
+				return slices.Contains(row, cells[0]) && slices.Contains(row, cells[1])
+			}), "%s: %v", sheet, cells)
+		}
+	}
+	printed := s.get(t, "/comparison/print"+query).page(t).Find(".cover").Text()
+	require.Contains(t, printed, "2 题的变化很可能不是偶然")
+	require.Contains(t, printed, "1 题的变化成立，1 题没有再现")
+}
+
 // Changed questions are repeated, on both sides or only on the later one, and the fresh runs alone decide which
 // changes hold.
 func TestChangesAreConfirmed(t *testing.T) {
@@ -707,6 +741,7 @@ func TestChangesAreConfirmed(t *testing.T) {
 	require.Nil(t, told.Items[2].Confirmation, "it had not changed")
 	require.Contains(t, s.get(t, "/comparison?a="+a+"&b="+b).page(t).Find("#changed .confirmed").Text(),
 		"再问了 2 题：1 题的变化成立，1 题没有再现")
+	s.requireConfirmedInFiles(t, a, b)
 	require.Len(t, s.entry(t, "GET", "evaluation-tasks/"+a+"/launches", nil, 200)["items"], 2)
 
 	// Two tasks that call the same agent in the same way differ only in time: only the later one is repeated.

@@ -34,8 +34,9 @@ type ComparedQuestion struct {
 	Judged, Passes int
 	// PassShare is the share of its judged runs that passed, Score the mean score of its runs.
 	PassShare, Score *float64
-	// Letters has one letter for each run, as in Question.
+	// Letters has one letter for each run, as in Question. Novelty is as in Novelty.
 	Letters string
+	Novelty *float64
 	// Opinion is people's verdict on the question as a whole, or OpinionDivided if their verdicts differ; empty if
 	// there is none.
 	Opinion string

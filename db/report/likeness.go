@@ -75,6 +75,6 @@ func (l Likeness) addTo(question *measure.ComparedQuestion) {
 	}
 	if l.Level != nil {
 		question.Level, question.Letters, question.FactsDiffer = *l.Level, *l.Letters, l.FactsDiffer
-		question.Facts, question.Expected = l.Facts, l.Expected
+		question.Facts, question.Expected, question.Novelty = l.Facts, l.Expected, l.Novelty()
 	}
 }

@@ -50,6 +50,8 @@ func comparedColumns() []comparedColumn {
 		{"worse", "worse", "", export.HoldsText},
 		{"facts", "facts", "", export.HoldsText}, {"similarity", "similarity", "", export.HoldsShare},
 		{"p", "p", "", export.HoldsNumber}, {"q", "q", "", export.HoldsNumber}, {"changed", "changed", "", export.HoldsText},
+		{"confirmed_p", "confirmed.p", "", export.HoldsNumber}, {"confirmed_q", "confirmed.q", "", export.HoldsNumber},
+		{"confirmed", "confirmed", "", export.HoldsText},
 	}
 	for _, side := range []string{"a", "b"} {
 		for _, one := range []comparedColumn{
@@ -176,6 +178,14 @@ func (c comparedReport) summary() export.Sheet {
 	row := make([]string, len(sheet.Columns))
 	row[0], row[len(row)-2] = l.Text("compare.changed.rate"), strconv.Itoa(len(c.compared.Changed()))
 	sheet.Rows = append(sheet.Rows, row)
+	for _, outcome := range measure.Outcomes {
+		if count := c.compared.InOutcome(outcome); count > 0 {
+			row := make([]string, len(sheet.Columns))
+			row[0], row[len(row)-2] = l.Text("export.compare.confirmed.of", "Outcome",
+				l.Text("compare.confirmed."+string(outcome))), strconv.Itoa(count)
+			sheet.Rows = append(sheet.Rows, row)
+		}
+	}
 	return sheet
 }
 
@@ -248,6 +258,7 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 		strings.Join(losses, "; "), strings.Join(changed, "; "), similarity,
 	}
 	cells = append(cells, c.testedCells(pair)...)
+	cells = append(cells, c.confirmedCells(pair.Confirmed)...)
 	cells = append(cells, c.sideCells(pair.A, answerA,
 		ReviewsOf(c.compared.OfA.OfQuestions[pair.A.QuestionID], c.a.Variant))...)
 	cells = append(cells, c.sideCells(pair.B, answerB,
@@ -271,6 +282,18 @@ func (c comparedReport) testedCells(pair measure.Pair) []string {
 		return []string{number(&pair.Tested.P), number(&pair.Tested.Q), c.word("export.compare.changed.", "yes")}
 	}
 	return []string{number(&pair.Tested.P), number(&pair.Tested.Q), c.word("export.compare.changed.", "no")}
+}
+
+// confirmedCells returns what the runs that were made to confirm the change say: p, q, and whether it held.
+func (c comparedReport) confirmedCells(confirmed *measure.Confirmed) []string {
+	switch {
+	case confirmed == nil:
+		return []string{"", "", ""}
+	case confirmed.Tested == nil:
+		return []string{"", "", c.word("compare.confirmed.", string(confirmed.Outcome))}
+	}
+	return []string{number(&confirmed.Tested.P), number(&confirmed.Tested.Q),
+		c.word("compare.confirmed.", string(confirmed.Outcome))}
 }
 
 // sideCells returns one task's cells for a question.

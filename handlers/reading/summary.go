@@ -26,6 +26,11 @@ func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaul
 	group.Go(func() (err error) { matrix, err = r.report.Matrix(reading, task); return err })
 	group.Go(func() (err error) { s.Matters, err = r.report.Matters(reading, task.ID); return err })
 	group.Go(func() (err error) { s.Judges, err = r.judges(reading, task, withDefaults); return err })
+	s.Noises = make([]summary.Noise, len(task.Evaluators))
+	for n, evaluator := range task.Evaluators {
+		s.Noises[n].Name = evaluator.Name
+		group.Go(func() (err error) { s.Noises[n].Noise, err = r.Noise(reading, task, evaluator); return err })
+	}
 	if err := group.Wait(); err != nil {
 		return s, err
 	}
@@ -187,17 +192,21 @@ func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 	type place struct {
 		question measure.ComparedQuestion
 		share    float64
+		novelty  *float64
 	}
 	var places []place
 	for n := range matrix[0] {
-		sum, known := 0.0, 0
+		var shares, novelties measure.Sample
 		for _, questions := range matrix {
 			if share := shareOf(questions[n], isJudged); share != nil {
-				sum, known = sum+*share, known+1
+				shares.Add(*share, "")
+			}
+			if questions[n].Novelty != nil {
+				novelties.Add(*questions[n].Novelty, "")
 			}
 		}
-		if known > 0 && sum < float64(known) {
-			places = append(places, place{matrix[0][n], sum / float64(known)})
+		if mean := shares.Mean(); mean != nil && *mean < 1 {
+			places = append(places, place{matrix[0][n], *mean, novelties.Mean()})
 		}
 	}
 	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.share, b.share) })
@@ -213,7 +222,8 @@ func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 	}
 	worst = make([]summary.Worst, len(places))
 	for n, one := range places {
-		worst[n] = summary.Worst{Number: one.question.Number, Question: items[one.question.ID].Question, Share: one.share}
+		worst[n] = summary.Worst{Number: one.question.Number, Question: items[one.question.ID].Question, Share: one.share,
+			Novelty: one.novelty}
 	}
 	return worst, total, nil
 }

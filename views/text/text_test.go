@@ -252,6 +252,13 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, verdict := range []measure.Verdict{measure.NotWorse, measure.IsWorse, measure.Undecided} {
 		add("compare.verdict."+string(verdict), "", ".means", ".means.zero")
 	}
+	for _, source := range measure.Sources {
+		add("summary.noise.of.", string(source))
+	}
+	for _, advice := range measure.Advices {
+		add("summary.noise.advice.", string(advice))
+	}
+	add("summary.noise.why.", "no_variation", "one_cluster", "one_run", "one_vote")
 	for _, outcome := range measure.Outcomes {
 		add("compare.confirmed.", string(outcome), "count."+string(outcome), string(outcome)+".means")
 	}

@@ -20,7 +20,7 @@ var explained = map[string]string{
 	"agreement": "answers#levels", "identical": "answers#levels", "distinct": "answers#levels", "similarity": "answers#levels", "levels": "answers#levels",
 	"success": "answers#failures", "failures": "answers#failures",
 	"pass": "evaluators#rates", "score": "judges#reply", "ratings": "judges#reply", "verdicts": "review#verdict",
-	"latency": "report#figures", "firsttoken": "report#figures", "tokens": "report#figures", "interval": "report#figures", "distribution": "report#figures",
+	"latency": "report#figures", "firsttoken": "report#figures", "tokens": "report#figures", "interval": "report#figures", "distribution": "report#figures", "noise": "report#noise",
 	"cost": "tasks#cost", "attempts": "agents#speed", "launches": "tasks#launches",
 	"variants": "compare#variants", "changes": "compare#two", "trend": "schedules#trend", "slices": "report#summary",
 }
