@@ -315,7 +315,15 @@ func (r report) write(w io.Writer, checks []check) {
 	for _, check := range checks {
 		_, _ = fmt.Fprintf(w, "%-4s %s\n", check.outcome, r.told(check))
 	}
+	if r.Differences != nil {
+		_, _ = fmt.Fprintln(w, legend)
+	}
 }
+
+// legend explains the comparison with a baseline to people who do not know its terms.
+const legend = "The 95% interval very likely contains the true difference. Worse: the loss is beyond the margin, " +
+	"which is very unlikely to be chance with everything compared taken into account (adjusted p of at most 0.05). " +
+	"Undecided: the data show neither that it is nor that it is not."
 
 // told returns a check's text, preceded by the variant if there are several.
 func (r report) told(c check) string {

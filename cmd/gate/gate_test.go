@@ -135,6 +135,12 @@ func TestLimitsAndLosses(t *testing.T) {
 	require.Contains(t, texts,
 		"WARN 2: score_mean changed by -10.0 points, one observation, which has no interval: undecided",
 		"without a margin there is nothing to prove")
+	var written strings.Builder
+	r.write(&written, r.losses(nil, false))
+	require.Equal(t, 1, strings.Count(written.String(), "The 95% interval very likely contains the true difference."))
+	require.Contains(t, r.markdown(r.losses(nil, false)), "Undecided: the data show neither")
+	r.Differences = nil
+	require.NotContains(t, r.markdown(nil), "interval", "nothing was compared")
 }
 
 // Every question must pass in enough of the planned runs; a run that failed or has no verdict has not passed.

@@ -40,6 +40,9 @@ func (r report) markdown(checks []check) string {
 				cell(r.told(check)))
 		}
 	}
+	if r.Differences != nil {
+		b.WriteString("\n" + legend + "\n")
+	}
 	b.WriteString("\n")
 	return b.String()
 }

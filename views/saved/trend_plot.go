@@ -56,6 +56,11 @@ func (p plot) hasControl() bool {
 	return slices.ContainsFunc(p.curves, func(c curve) bool { return len(c.average) > 0 })
 }
 
+// hasBand reports that intervals are drawn.
+func (p plot) hasBand() bool {
+	return slices.ContainsFunc(p.curves, func(c curve) bool { return len(c.band) > 0 })
+}
+
 // mark is a label; anchor is the side of the label that is at its position.
 type mark struct{ at, text, anchor string }
 

@@ -349,12 +349,13 @@ func noiseOf(one Noise) templ.Component {
 	})
 }
 
-// noveltyText is the clause about the chance of a new answer; empty if it is unknown or none is expected.
-func noveltyText(locale text.Locale, novelty *float64) string {
-	if novelty == nil || *novelty == 0 {
+// noveltyText is the clause about the chance of a new answer to a question; empty if none is expected, or if each
+// question has one run, which says nothing about another.
+func (s Summary) noveltyText(locale text.Locale, of Worst) string {
+	if of.Novelty == nil || *of.Novelty == 0 || s.Task.RunsPerItem < 2 {
 		return ""
 	}
-	return locale.Text("summary.worst.novelty", "Share", wholePercent(*novelty))
+	return locale.Text("summary.worst.novelty", "Share", wholePercent(*of.Novelty))
 }
 
 var _ = templruntime.GeneratedTemplate

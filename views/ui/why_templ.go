@@ -22,7 +22,7 @@ var explained = map[string]string{
 	"pass": "evaluators#rates", "score": "judges#reply", "ratings": "judges#reply", "verdicts": "review#verdict",
 	"latency": "report#figures", "firsttoken": "report#figures", "tokens": "report#figures", "interval": "report#figures", "distribution": "report#figures", "noise": "report#noise",
 	"cost": "tasks#cost", "attempts": "agents#speed", "launches": "tasks#launches",
-	"variants": "compare#variants", "changes": "compare#two", "trend": "schedules#trend", "slices": "report#summary",
+	"variants": "compare#variants", "changes": "compare#two", "changed": "compare#two", "trend": "schedules#trend", "slices": "report#summary",
 }
 
 // Why leads from a figure to the section of the guide that explains it; name is the figure's on the page.
