@@ -202,7 +202,7 @@ func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message 
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, store, one.ID, score, ratings, WorkerLostCode, message); err != nil {
-			return pg.Classify("end a judge's call lost too often", err)
+			return pg.Classify("end judges' calls that were lost too often", err)
 		}
 	}
 	for taskID, ids := range runs {

@@ -277,7 +277,7 @@ func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, q
 			_, err = tx.ExecContext(ctx, raiseAll, taskID, runs)
 		}
 		if err != nil {
-			return pg.Classify("raise the runs", err)
+			return pg.Classify("raise the number of runs", err)
 		}
 		launchID, err = Extend(ctx, tx, taskID, n)
 		return err
@@ -848,7 +848,7 @@ func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (plann
 		WHERE l.id = $1`
 	var mayPlan bool
 	if err := tx.GetContext(ctx, &mayPlan, isOver, launchID); err != nil || !mayPlan {
-		return planned, pg.Classify("look whether the launch is over", err)
+		return planned, pg.Classify("check whether the launch is over", err)
 	}
 	return planRoundsOf(ctx, tx, launchID, nil)
 }

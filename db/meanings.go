@@ -105,7 +105,7 @@ func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.U
 		WHERE l.id = $1`
 	var mayPlan bool
 	if err := tx.GetContext(ctx, &mayPlan, isOver, launchID); err != nil || !mayPlan {
-		return false, pg.Classify("look whether the launch is over", err)
+		return false, pg.Classify("check whether the launch is over", err)
 	}
 	unassessed, err := findUnassessedItems(ctx, tx, taskID, 1)
 	if err != nil {

@@ -28,19 +28,19 @@ type Stability struct {
 	Similarity   *float64       `json:"similarity" doc:"Mean similarity of pairs of answers to a question: 1 − edit distance / length of the longer answer" example:"0.94"`
 	Levels       map[string]int `json:"levels" doc:"Number of questions at each level: identical, format_only, facts, wording, different, empty, unknown"`
 	// FactsDiffer leaves out questions with fewer than two answers.
-	FactsDiffer map[string]int `json:"facts_differ" doc:"Number of questions whose answers contradict each other in a fact (conflict), of which only some state a fact (omission), or neither (none)"`
+	FactsDiffer map[string]int `json:"facts_differ" doc:"Number of questions whose answers contradict each other on a fact (conflict), of which only some state a fact (omission), or neither (none)"`
 	MeaningNumbers
 }
 
 // MeaningNumbers describe how alike answers are by meaning, over the questions whose answers have been grouped.
 type MeaningNumbers struct {
-	MeaningItems         int      `db:"meaning_items" json:"meaning_items,omitempty" doc:"Questions of which it is known which answers say the same" example:"98"`
-	MeaningAgreement     *float64 `db:"meaning_agreement" json:"meaning_agreement,omitempty" doc:"Of these: mean share of pairs of runs of a question whose answers say the same" example:"0.88"`
-	MeaningIdenticalRate *float64 `db:"meaning_identical_rate" json:"meaning_identical_rate,omitempty" doc:"Share of questions whose answers are all there and all say the same" example:"0.75"`
-	MeaningDistinctMean  *float64 `db:"meaning_distinct_mean" json:"meaning_distinct_mean,omitempty" doc:"Mean number of groups of answers that say the same" example:"1.3"`
+	MeaningItems         int      `db:"meaning_items" json:"meaning_items,omitempty" doc:"Number of questions whose answers have been grouped by meaning" example:"98"`
+	MeaningAgreement     *float64 `db:"meaning_agreement" json:"meaning_agreement,omitempty" doc:"Mean over these questions of the share of pairs of runs whose answers say the same thing" example:"0.88"`
+	MeaningIdenticalRate *float64 `db:"meaning_identical_rate" json:"meaning_identical_rate,omitempty" doc:"Share of these questions with every run answered and all answers saying the same thing" example:"0.75"`
+	MeaningDistinctMean  *float64 `db:"meaning_distinct_mean" json:"meaning_distinct_mean,omitempty" doc:"Mean number of groups of answers that say the same thing" example:"1.3"`
 	MeaningEntropy       *float64 `db:"meaning_entropy" json:"meaning_entropy,omitempty" doc:"Mean entropy of the groups of a question, in nats (semantic entropy)" example:"0.21"`
-	MeaningPeople        int      `db:"meaning_people" json:"meaning_people,omitempty" doc:"Of these: questions whose answers a person grouped" example:"12"`
-	MeaningUnsure        int      `db:"meaning_unsure" json:"meaning_unsure,omitempty" doc:"Questions with answers whose group is not certain" example:"3"`
+	MeaningPeople        int      `db:"meaning_people" json:"meaning_people,omitempty" doc:"Number of these questions whose answers a person grouped" example:"12"`
+	MeaningUnsure        int      `db:"meaning_unsure" json:"meaning_unsure,omitempty" doc:"Number of questions with answers whose group is not certain" example:"3"`
 }
 
 // Statistics are counts and latencies of runs: the current runs of a task, or the runs of one launch. Latencies are
@@ -73,10 +73,10 @@ type Statistics struct {
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
 	// Groupings by meaning are counted in the same way. MeaningErrors is the number of questions for which the model
 	// gave no grouping.
-	MeaningErrors   int     `json:"meaning_errors,omitempty" doc:"Questions whose answers the model did not group: its call failed, or what it said cannot be read" example:"1"`
-	MeaningCalls    int     `json:"meaning_calls,omitempty" doc:"Calls that groupings by meaning took, without retries" example:"110"`
-	MeaningTokens   *int64  `json:"meaning_tokens,omitempty" doc:"Sum over these calls; not part of total_tokens" example:"81920"`
-	MeaningCost     *string `json:"meaning_cost,omitempty" doc:"Decimal number: what these calls cost, not part of cost; absent if unknown or currencies differ" example:"0.05"`
+	MeaningErrors   int     `json:"meaning_errors,omitempty" doc:"Questions whose answers the model failed to group, because its call failed or its reply was unreadable" example:"1"`
+	MeaningCalls    int     `json:"meaning_calls,omitempty" doc:"Number of calls for grouping answers by meaning, without retries" example:"110"`
+	MeaningTokens   *int64  `json:"meaning_tokens,omitempty" doc:"Sum over the calls for grouping answers that report tokens; not part of total_tokens" example:"81920"`
+	MeaningCost     *string `json:"meaning_cost,omitempty" doc:"Cost of the calls for grouping answers, a decimal number; not part of cost; absent if unknown or if currencies differ" example:"0.05"`
 	MeaningCurrency *string `json:"meaning_currency,omitempty" example:"USD"`
 	// Duration is the time from a launch's start in seconds, to its end or, while it is running, to now; for a task
 	// it is the sum over its launches.
@@ -95,9 +95,9 @@ type TaskStatistics struct {
 	Statistics
 	Stability
 	// JudgeMissing is the number of answers that a judge has not rated yet.
-	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that no judge has been asked about yet" example:"0"`
+	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge has not rated yet" example:"0"`
 	// MeaningMissing is the number of questions for which the model has not been called yet.
-	MeaningMissing int `json:"meaning_missing,omitempty" doc:"Questions with different answers that the model which groups them was not asked about yet" example:"0"`
+	MeaningMissing int `json:"meaning_missing,omitempty" doc:"Questions with different answers that the model has yet to group" example:"0"`
 	// The combined verdict of all evaluators, over all variants; nil without evaluators, or if nothing has been
 	// judged.
 	PassRate *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
@@ -120,7 +120,7 @@ type LaunchStatistics struct {
 	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges did not rate because the task was stopped or failed" example:"0"`
 	// MeaningQuestions is the number of questions that were to be grouped in the launch, MeaningStopped how many of
 	// them were not reached.
-	MeaningQuestions int `json:"meaning_questions,omitempty" doc:"Questions whose answers a model was asked to group by meaning" example:"88"`
+	MeaningQuestions int `json:"meaning_questions,omitempty" doc:"Number of questions whose answers the launch was to group by meaning" example:"88"`
 	MeaningStopped   int `json:"meaning_stopped,omitempty" doc:"Questions that were not reached because the task was stopped or failed" example:"0"`
 }
 

@@ -172,7 +172,7 @@ func (s *Store) NoteUnstreamed(ctx context.Context, taskID uuid.UUID, target int
 		SET is_unstreamed = true
 		WHERE task_id = $1 AND number = $2`
 	_, err := s.db.ExecContext(ctx, note, taskID, target)
-	return pg.Classify("record a target without streaming", err)
+	return pg.Classify("record that a target does not stream", err)
 }
 
 // LaunchTarget is the rate limit of one target of a launch.

@@ -51,8 +51,8 @@ func (o Options) checkPrices(ctx context.Context, client Client) error {
 		return nil
 	}
 	if _, isTyped := o.Spec.Task["agent_api_url"]; isTyped {
-		return errors.New("the limit of cost needs prices, and an agent_api_url has none: save the agent with its prices, " +
-			"and name it in agents")
+		return errors.New("a cost limit needs prices, which an agent_api_url does not have: save the agent with " +
+			"its prices, and name it in agents")
 	}
 	for _, kind := range []string{"models", "agents"} {
 		ids, _ := o.Spec.Task[kind].([]string)
@@ -66,12 +66,12 @@ func (o Options) checkPrices(ctx context.Context, client Client) error {
 				return fmt.Errorf("%s: %s: %w", kind, id, err)
 			}
 			if entry.InputPrice == nil || entry.OutputPrice == nil {
-				return fmt.Errorf("the limit of cost needs prices, and %s has none", entry.Name)
+				return fmt.Errorf("a cost limit needs prices, and %s has none", entry.Name)
 			}
 		}
 		for _, entry := range o.Spec.Inline[kind] {
 			if entry["input_price"] == nil || entry["output_price"] == nil {
-				return fmt.Errorf("the limit of cost needs prices, and %s has none", entry["name"])
+				return fmt.Errorf("a cost limit needs prices, and %s has none", entry["name"])
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func (o Options) checkBaseline(ctx context.Context, client Client) error {
 			len(task.Variants))
 	}
 	if wanted := o.Spec.variants(); !hasVariant && wanted > 1 && wanted > len(task.Variants) {
-		return fmt.Errorf("the baseline %s has %d variants, but the file has %d: name one of the baseline's, as in %s:1",
+		return fmt.Errorf("the baseline %s has %d variants, but the file has %d: name one of its variants, as in %s:1",
 			o.Baseline, len(task.Variants), wanted, id)
 	}
 	query := url.Values{"a": {o.Baseline}, "b": {o.Baseline}}

@@ -92,9 +92,9 @@ func (s *Settings) checkExposure() error {
 	}
 	if !strings.HasPrefix(s.PublicURL, "https://") || s.TLSCert == "" && s.Proxies == "" {
 		return fmt.Errorf(
-			"LISTEN_ADDR is %s and AUTH is %s: beyond this machine, signing in needs HTTPS. Set PUBLIC_URL to the site's "+
-				"https:// address, and "+
-				"either TRUSTED_PROXIES to the proxy in front that terminates TLS, or TLS_CERT_FILE and TLS_KEY_FILE",
+			"LISTEN_ADDR is %s and AUTH is %s: beyond this machine, signing in needs HTTPS. Set PUBLIC_URL to the "+
+				"site's https:// address, and either TRUSTED_PROXIES to the proxy in front that terminates TLS, or "+
+				"TLS_CERT_FILE and TLS_KEY_FILE",
 			s.ListenAddr, s.Auth)
 	}
 	return nil

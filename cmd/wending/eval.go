@@ -24,10 +24,10 @@ type evalCommand struct {
 	Server       string   `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Server to run it on ($WENDING_SERVER)."`
 	Token        string   `from:"WENDING_TOKEN" placeholder:"wnd_…" help:"Token, if the server requires sign-in; set it in the environment to keep it out of the list of processes ($WENDING_TOKEN)."`
 	Local        bool     `help:"Run it without a server, in a temporary folder that is removed at the end."`
-	Wait         bool     `help:"Wait until it has ended; --local and the options below wait, too."`
+	Wait         bool     `help:"Wait until it has ended; implied by --local and the options below."`
 	Baseline     string   `placeholder:"TASK" help:"Fail if a variant is worse than this task beyond chance: <id> or <id>:<variant>."`
-	Margin       []string `placeholder:"metric=value" help:"How much worse than the baseline's a metric may be, such as agreement=0.05. May be repeated."`
-	RequireProof bool     `help:"Also fail unless the comparison shows that no metric with a margin is worse by that much."`
+	Margin       []string `placeholder:"metric=value" help:"How much worse a metric may be than in the baseline, such as agreement=0.05. May be repeated."`
+	RequireProof bool     `help:"Also fail unless the comparison shows that no metric with a margin is worse by its margin."`
 	FailUnder    []string `placeholder:"metric=value" help:"Fail if a variant is below a limit, such as agreement=0.8, pass_rate=90% or item_pass=4/5 (of every question), or above one: latency_p90_ms=2000, cost=0.5. May be repeated."`
 	JUnit        string   `name:"junit" placeholder:"FILE" help:"Write a JUnit report for CI servers, with one case per question."`
 	Markdown     string   `placeholder:"FILE" help:"Write a table for a merge request; it is also appended to $GITHUB_STEP_SUMMARY."`

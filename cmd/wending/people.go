@@ -269,7 +269,7 @@ func (c disableUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 // Run creates a token and prints it.
 func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	if c.Installation && c.Role != "" {
-		return errors.New("--installation and --role exclude each other: a token for the installation has all rights")
+		return errors.New("--installation and --role cannot be combined: a token for the installation has all rights")
 	}
 	if c.Days < 0 || c.Days > identity.MaxDays {
 		return fmt.Errorf("--days must be 0 (never expires) to %d", identity.MaxDays)

@@ -151,12 +151,12 @@ func (f Filter) where() (condition string, arguments map[string]any) {
 func (l Log) List(ctx context.Context, filter Filter, page db.Page) (entries []Entry, total int, err error) {
 	where, arguments := filter.where()
 	if err := pg.GetNamed(ctx, l.db, &total, `SELECT count(*) FROM audit_entries WHERE `+where, arguments); err != nil {
-		return nil, 0, pg.Classify("count the audit", err)
+		return nil, 0, pg.Classify("count the audit entries", err)
 	}
 	arguments["size"], arguments["offset"] = page.Size, page.Offset()
 	err = pg.SelectNamed(ctx, l.db, &entries,
 		`SELECT * FROM audit_entries WHERE `+where+` ORDER BY seq DESC LIMIT :size OFFSET :offset`, arguments)
-	return entries, total, pg.Classify("list the audit", err)
+	return entries, total, pg.Classify("list the audit entries", err)
 }
 
 // batch is how many entries Each reads at a time.
@@ -171,7 +171,7 @@ func (l Log) Each(ctx context.Context, filter Filter, yield func(Entry) error) e
 		err := pg.SelectNamed(ctx, l.db, &entries,
 			`SELECT * FROM audit_entries WHERE seq > :after AND `+where+` ORDER BY seq LIMIT :size`, arguments)
 		if err != nil {
-			return pg.Classify("read the audit", err)
+			return pg.Classify("read the audit entries", err)
 		}
 		for _, entry := range entries {
 			if err := yield(entry); err != nil {

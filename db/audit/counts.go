@@ -22,7 +22,7 @@ func (l Log) Count(ctx context.Context, entry Entry) error {
 		return err
 	}
 	_, err = l.db.ExecContext(ctx, count, entry.Action, entry.ObjectID, string(text))
-	return pg.Classify("count for the audit", err)
+	return pg.Classify("count an audited action", err)
 }
 
 // counted is the part of an entry that records how often something happened within an hour.

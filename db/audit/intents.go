@@ -31,7 +31,7 @@ func (l Log) Begin(ctx context.Context, entry Entry) (id uuid.UUID, err error) {
 func (l Log) Complete(ctx context.Context, id uuid.UUID, entry Entry) (Entry, error) {
 	err := l.db.InTx(ctx, "add an audit entry", func(tx *sqlx.Tx) (err error) {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id); err != nil {
-			return pg.Classify("complete an entry of the audit", err)
+			return pg.Classify("complete a pending audit entry", err)
 		}
 		entry, err = l.add(ctx, tx, entry)
 		return err

@@ -97,7 +97,7 @@ func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 				return err
 			}
 			if task.Status != db.TaskSucceeded {
-				return fmt.Errorf("confirm with a task that is %s: %w", task.Status, db.ErrConflict)
+				return fmt.Errorf("confirm a change in a task that is %s: %w", task.Status, db.ErrConflict)
 			}
 		}
 		var firsts, lasts [2]pq.Int64Array

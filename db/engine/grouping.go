@@ -80,7 +80,7 @@ func (r Recorder) groupings(ctx context.Context, taskID uuid.UUID, results []Res
 		}
 		var fresh []int64
 		if err := tx.SelectContext(ctx, &fresh, endGroupingUnits, ids, epochs, defaults); err != nil {
-			return pg.Classify("end the units of groupings", err)
+			return pg.Classify("complete the units of groupings", err)
 		}
 		if stored = slices.Concat(stored, fresh); len(fresh) == 0 {
 			return nil

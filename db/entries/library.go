@@ -451,7 +451,7 @@ func (k Kind[T]) Remove(ctx context.Context, scope db.Scope, id uuid.UUID) (isGo
 // Restore offers an archived entry again. It returns ErrNameTaken if another entry has taken its name, and a
 // db.ProjectFullError if the project has reached its cap.
 func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) error {
-	return k.db.InTx(ctx, "restore of "+k.name, func(tx *sqlx.Tx) error {
+	return k.db.InTx(ctx, "restore in "+k.name, func(tx *sqlx.Tx) error {
 		var of uuid.UUID
 		if err := tx.GetContext(ctx, &of, `SELECT project_id FROM `+k.name+` WHERE id = $1 AND `+
 			db.Within("project_id", "$2")+` FOR UPDATE`, id, scope); err != nil {
@@ -463,7 +463,7 @@ func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) erro
 			}
 		}
 		_, err := tx.ExecContext(ctx, `UPDATE `+k.name+` SET archived_at = NULL, updated_at = now() WHERE id = $1`, id)
-		return taken(pg.Classify("restore of "+k.name, err))
+		return taken(pg.Classify("restore in "+k.name, err))
 	})
 }
 

@@ -173,11 +173,11 @@ func (c Correction) numbers(known Groups, next int) (numbers map[int]int, after 
 // Reliability is how far a model's groupings agree with those of people, over pairs of answers that differ in more than
 // format (precision and recall of pairs that say the same).
 type Reliability struct {
-	Questions int `json:"questions" doc:"Questions and variants that a person grouped and the model as well" example:"24"`
-	Unchanged int `json:"unchanged" doc:"Of these: groupings that the person left as the model made them" example:"20"`
-	Pairs     int `json:"pairs" doc:"Pairs of answers to them that differ in more than format; pairs with an answer that the model was not certain of are not counted" example:"131"`
-	Unsure    int `json:"unsure" doc:"Pairs with an answer that the model was not certain of" example:"9"`
-	Same      int `json:"same" doc:"Pairs that both put into one group" example:"80"`
+	Questions int `json:"questions" doc:"Number of pairs of question and variant that both a person and the model grouped" example:"24"`
+	Unchanged int `json:"unchanged" doc:"How many of these the person left as the model had grouped them" example:"20"`
+	Pairs     int `json:"pairs" doc:"Pairs of their answers that differ in more than format; pairs with an answer of which the model was not certain are not counted" example:"131"`
+	Unsure    int `json:"unsure" doc:"Pairs with an answer of which the model was not certain" example:"9"`
+	Same      int `json:"same" doc:"Pairs that both the model and the person put into one group" example:"80"`
 	Joined    int `json:"joined" doc:"Pairs that only the model put into one group" example:"3"`
 	Parted    int `json:"parted" doc:"Pairs that only the person put into one group" example:"5"`
 

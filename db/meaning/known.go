@@ -25,23 +25,23 @@ type Known struct {
 
 // Meaning describes which answers to a question say the same thing.
 type Meaning struct {
-	By By `json:"by" doc:"equal: the answers differ at most in format; model: the task's meaning_model said so; person: a person did, of all variants together: of at least one" example:"model"`
+	By By `json:"by" doc:"How the groups were determined. equal: the answers differ at most in format; model: the task's meaning_model grouped them; person: a person grouped them (over all variants: in at least one)" example:"model"`
 	// IsDefault reports that the model gave no usable grouping; then there are no groups, and the question does not count.
-	IsDefault bool     `json:"is_default" doc:"The model was asked and gave no usable grouping: there are no groups, and the question counts for nothing"`
-	IsUnsure  bool     `json:"is_unsure" doc:"The group of an answer is not certain: the model's replies disagree with each other or with the facts"`
+	IsDefault bool     `json:"is_default" doc:"True if the model gave no usable grouping: there are no groups, and the question is not counted"`
+	IsUnsure  bool     `json:"is_unsure" doc:"True if the group of an answer is not certain: the model's replies disagree with each other or with the facts"`
 	Notes     []string `json:"notes" nullable:"false" doc:"A line for each group, which may be empty" example:"[\"30 日内答复\", \"35 日内答复\"]"`
 }
 
 // VariantMeaning describes which of one variant's answers to a question say the same thing.
 type VariantMeaning struct {
-	Groups [][]int `json:"groups" nullable:"false" doc:"Groups of run_index of answers that say the same, in the order of the item's groups" example:"[[1, 3], [2]]"`
+	Groups [][]int `json:"groups" nullable:"false" doc:"The run_index values in each group of answers that say the same thing, in the order of the item's groups" example:"[[1, 3], [2]]"`
 	Unsure []int   `json:"unsure" nullable:"false" doc:"run_index of the answers whose group is not certain"`
 	// Agreement is nil with one run, or where a run is missing.
-	Agreement *float64 `json:"agreement" doc:"Share of pairs of runs whose answers say the same; null with one run, or where a run is missing" example:"0.6"`
+	Agreement *float64 `json:"agreement" doc:"Share of pairs of runs whose answers say the same thing; null with one run or if a run is missing" example:"0.6"`
 	// Version is what the next grouping by a person must name.
-	Version  int     `json:"version" doc:"Number of people's groupings of these answers; the next one must name it; 0: none yet" example:"1"`
-	Reviewer *string `json:"reviewer" doc:"Name of the person who grouped these answers; null if nobody did, or if the answers are others by now" example:"李雷"`
-	Letters  string  `json:"letters" doc:"As letters, but answers that say the same have one letter, in all variants" example:"AABAA"`
+	Version  int     `json:"version" doc:"Number of groupings of these answers made by people, which the next one must state; 0 if there is none yet" example:"1"`
+	Reviewer *string `json:"reviewer" doc:"Name of the person who grouped these answers; null if nobody did, or if the answers have changed since" example:"李雷"`
+	Letters  string  `json:"letters" doc:"Like letters, but answers that say the same thing share a letter, across all variants" example:"AABAA"`
 	Meaning
 }
 

@@ -35,7 +35,7 @@ func Current(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (map
 		Grouping
 	}
 	if err := sqlx.SelectContext(ctx, db, &rows, read, taskID); err != nil {
-		return nil, pg.Classify("read how answers are grouped", err)
+		return nil, pg.Classify("read the groupings of answers", err)
 	}
 	byItem := make(map[int64]Grouping, len(rows))
 	for _, row := range rows {
@@ -55,7 +55,7 @@ func Import(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said map[string]
 	for questionID, one := range said {
 		if _, err := tx.ExecContext(ctx, store, taskID, questionID, one.Keys, one.Groups, one.Unsure, one.Notes,
 			one.IsDefault); err != nil {
-			return pg.Classify("store how answers are grouped", err)
+			return pg.Classify("store the groupings of answers", err)
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 		WHERE item_id = ANY ($1) AND is_current`
 	var items []groupedItem
 	if err := tx.SelectContext(ctx, &items, read, pq.Int64Array(itemIDs)); err != nil {
-		return pg.Classify("read how answers are grouped", err)
+		return pg.Classify("read the groupings of answers", err)
 	}
 	var runs []struct {
 		ItemID    int64  `db:"item_id"`
@@ -315,7 +315,7 @@ func EndLost(ctx context.Context, tx *sqlx.Tx, units []int64, code, message stri
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, store, pq.Int64Array(units), code, message); err != nil {
-		return pg.Classify("end groupings lost too often", err)
+		return pg.Classify("end groupings that were lost too often", err)
 	}
 	return Apply(ctx, tx, ids)
 }

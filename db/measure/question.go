@@ -57,7 +57,7 @@ type Fact struct {
 	Kind facts.Kind `json:"kind" example:"duration"`
 	// Label is the text around it, at most 20 characters.
 	Label  string  `json:"label" doc:"The words around the fact, at most 20 characters" example:"答复期限为"`
-	Values []Value `json:"values" nullable:"false" doc:"The values stated, most frequent first; a single value is one that other answers omit"`
+	Values []Value `json:"values" nullable:"false" doc:"The values stated, most frequent first; if there is only one value, other answers omit it"`
 	// Missing are the runs whose answers do not state the fact.
 	Missing []int `json:"missing" nullable:"false" doc:"run_index of each run whose answer does not state the fact"`
 }

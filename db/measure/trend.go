@@ -83,7 +83,7 @@ func (f FiringSummary) IsRestart(before FiringSummary) bool {
 type FactChanges struct {
 	Since     *uuid.UUID   `json:"since" doc:"Id of the earlier task of the comparison; null if stored by an older version"`
 	Questions int          `json:"questions" doc:"Number of questions that changed" example:"3"`
-	Compared  int          `json:"compared" doc:"Number of pairs of most common answers that were compared, over all variants; not all pairs are compared if answers are very long" example:"120"`
+	Compared  int          `json:"compared" doc:"Number of pairs of most common answers that were compared, over all variants; if answers are very long, not all pairs are compared" example:"120"`
 	Pairs     int          `json:"pairs" doc:"Number of pairs in total; 0 if stored by an older version" example:"120"`
 	Items     []FactChange `json:"items" nullable:"false" doc:"The first 20 changed questions, each with the first fact that changed"`
 }

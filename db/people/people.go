@@ -130,7 +130,7 @@ func (p People) PutChallenge(ctx context.Context, kind string, detail []byte,
 func (p People) TakeChallenge(ctx context.Context, kind, secret string) (detail []byte, err error) {
 	const take = `DELETE FROM challenges WHERE hash = $1 AND kind = $2 AND expires_at > now() RETURNING detail`
 	err = p.db.GetContext(ctx, &detail, take, hashOf(secret), kind)
-	return detail, pg.Classify("take a challenge", err)
+	return detail, pg.Classify("consume a challenge", err)
 }
 
 // Challenge is like TakeChallenge, but leaves the flow open.

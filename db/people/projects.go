@@ -144,7 +144,7 @@ func (p People) Members(ctx context.Context, projectID uuid.UUID) (members []Mem
 
 // SetMember gives an account a role in a project. It returns db.ErrNotFound if there is no such account.
 func (p People) SetMember(ctx context.Context, projectID, userID uuid.UUID, role Role) error {
-	return p.change(ctx, "set a member", func(tx *sqlx.Tx) error {
+	return p.change(ctx, "set a member's role", func(tx *sqlx.Tx) error {
 		return setMember(ctx, tx, projectID, userID, role, false)
 	})
 }
@@ -154,7 +154,7 @@ func setMember(ctx context.Context, tx *sqlx.Tx, projectID, userID uuid.UUID, ro
 		INSERT INTO memberships (project_id, user_id, role, is_granted) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (project_id, user_id) DO UPDATE SET role = excluded.role, is_granted = excluded.is_granted`
 	_, err := tx.ExecContext(ctx, set, projectID, userID, role, isGranted)
-	err = pg.Classify("set a member", err)
+	err = pg.Classify("set a member's role", err)
 	if errors.Is(err, db.ErrGone) {
 		return &db.NotFoundError{Kind: KindUser}
 	}

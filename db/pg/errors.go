@@ -24,7 +24,7 @@ var (
 	// compare such texts.
 	ErrUnstorable = errors.New("PostgreSQL cannot store this text")
 	// ErrGone means that a row refers to another row that does not exist or has been deleted.
-	ErrGone = errors.New("a record that it refers to is gone")
+	ErrGone = errors.New("the referenced record does not exist")
 	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again
 	// later.
 	ErrUnavailable = errors.New("database unavailable")

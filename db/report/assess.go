@@ -90,7 +90,7 @@ func (r Report) Whole(ctx context.Context, itemIDs []int64) (whole []int64, err 
 		  AND (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current) = ` + db.RunsOfItem + `
 		ORDER BY i.id`
 	err = r.db.SelectContext(ctx, &whole, find, pq.Int64Array(itemIDs))
-	return whole, pg.Classify("find whole questions", err)
+	return whole, pg.Classify("find questions that have all their runs", err)
 }
 
 const storeAssessed = `
@@ -299,7 +299,7 @@ func (r Report) AgainstStandard(ctx context.Context, taskID uuid.UUID) (items ma
 		  AND q.expected_facts IS NOT NULL`
 	var ids []int64
 	if err := r.db.SelectContext(ctx, &ids, read, taskID); err != nil {
-		return nil, pg.Classify("read which answers contradict the standard answer", err)
+		return nil, pg.Classify("find answers that contradict the standard answer", err)
 	}
 	items = make(map[int64]bool, len(ids))
 	for _, id := range ids {

@@ -65,7 +65,7 @@ func (r Report) commonRuns(ctx context.Context, questions []measure.ComparedQues
 	}
 	var runs []given
 	if err := r.db.SelectContext(ctx, &runs, read, items, indexes, variant); err != nil {
-		return nil, pg.Classify("read which runs gave the most common answers", err)
+		return nil, pg.Classify("find the runs that gave the most common answers", err)
 	}
 	byItem := make(map[int64]given, len(runs))
 	for _, run := range runs {

@@ -149,7 +149,7 @@ type integers []int64
 func (i *integers) Scan(column any) error {
 	text, isText := column.([]byte)
 	if column != nil && !isText {
-		return fmt.Errorf("an array of integers comes as %T", column)
+		return fmt.Errorf("an array of integers is stored as %T", column)
 	}
 	*i = make(integers, 0, bytes.Count(text, []byte(","))+1)
 	number, isNegative, isIn := int64(0), false, false

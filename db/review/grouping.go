@@ -40,7 +40,7 @@ func (r Reviews) Group(ctx context.Context, taskID uuid.UUID, itemID int64, said
 			IsWhole bool `db:"is_whole"`
 		}
 		if err := tx.GetContext(ctx, &present, find, itemID, said.Variant, said.Keys); err != nil {
-			return pg.Classify("read the present grouping", err)
+			return pg.Classify("read the current grouping", err)
 		}
 		if present.Version != said.Version || !present.IsWhole {
 			return &GroupingConflictError{present.Version}

@@ -305,7 +305,7 @@ func (r Reviews) Presence(ctx context.Context, taskID uuid.UUID, reviewer string
 		JOIN reviews v ON v.item_id = i.id
 		WHERE i.task_id = $1`
 	err = r.db.GetContext(ctx, &seen, read, taskID, reviewer)
-	return seen, pg.Classify("read how far the review is", err)
+	return seen, pg.Classify("read the progress of the review", err)
 }
 
 // Change is a current review of an item, or its withdrawal.

@@ -225,7 +225,7 @@ func (l List) ReviewProgress(ctx context.Context, scope db.Scope,
 	}
 	var rows []ReviewProgress
 	if err := l.store.Pool().SelectContext(ctx, &rows, read, pq.Array(ids), scope); err != nil {
-		return nil, pg.Classify("read how far reviews are", err)
+		return nil, pg.Classify("read the progress of reviews", err)
 	}
 	progress := make(map[uuid.UUID]ReviewProgress, len(rows))
 	for _, row := range rows {

@@ -80,7 +80,7 @@ func requireEmpty(ctx context.Context, url string) error {
 		}
 	}
 	if len(used) > 0 {
-		return fmt.Errorf("%w (there are rows in %s)", ErrNotEmpty, strings.Join(used, ", "))
+		return fmt.Errorf("%w (it has rows in %s)", ErrNotEmpty, strings.Join(used, ", "))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (s Secrets) Heads(ctx context.Context, size int) (heads [][]byte, err error
 		read += ` UNION SELECT substring(sealed_` + place.name + ` FOR $1) FROM ` + place.table
 	}
 	err = s.db.SelectContext(ctx, &heads, `SELECT head FROM (`+read+`) found WHERE head IS NOT NULL`, size)
-	return heads, pg.Classify("read which keys sealed the secrets", err)
+	return heads, pg.Classify("read the keys that sealed the secrets", err)
 }
 
 // PlainSecrets are the unencrypted secrets of the first target of a task from an earlier version.

@@ -90,7 +90,7 @@ func (g *Guard) Require(routes []*echo.Route) error {
 	}
 	for name := range rules {
 		if !g.routes[name] && name != ruleName(http.MethodGet, paths.Metrics) { // served only with a registry
-			return fmt.Errorf("an access rule for %s, which is not a route", name)
+			return fmt.Errorf("the access rule for %s matches no route", name)
 		}
 	}
 	return nil

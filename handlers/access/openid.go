@@ -221,7 +221,7 @@ func (h *handler) fromProvider(c echo.Context) error {
 	cookie, err := c.Cookie(request.CookieName(request.From(ctx).IsSecure, openIDCookie))
 	if err != nil {
 		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.again").
-			WithCause(errors.New("the sign-in began in another browser, or long ago"))
+			WithCause(errors.New("the sign-in began in another browser, or too long ago"))
 	}
 	if err := h.open(ctx, openIDKind, cookie.Value, &began); err != nil {
 		return err
@@ -342,7 +342,7 @@ func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 	case proof.Subject == "":
 		return refused.WithMessage("login.provider.nobody").WithCause(errors.New("the ID token has no sub"))
 	case said.Party != "" && said.Party != o.ClientID, said.Party == "" && len(proof.Audience) > 1:
-		return refused.WithMessage("login.provider.other").WithCause(fmt.Errorf("the ID token is for %q, its azp is %q",
+		return refused.WithMessage("login.provider.other").WithCause(fmt.Errorf("the ID token was issued for %q, with azp %q",
 			proof.Audience, said.Party))
 	case proof.IssuedAt.After(time.Now().Add(clockSkew)):
 		return refused.WithMessage("login.provider.clock").WithCause(fmt.Errorf("the ID token was issued in the future: %v",

@@ -57,7 +57,7 @@ func (h *handler) registerActions(api huma.API) {
 	}, h.stopTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/resume", ID: "resume-task", Tag: "tasks", Status: http.StatusAccepted,
-		Summary: "Make the runs that never took place",
+		Summary: "Run everything that has no run yet",
 		Faults:  []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded},
 	}, h.resumeTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -76,9 +76,9 @@ func (h *handler) registerActions(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/evaluate", ID: "evaluate-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Have evaluators judge the answers of a task that has ended",
-		Description: "No agent is asked. An evaluator that the task already has judges again, in its newest or the given " +
-			"version; its earlier evaluations stay in the history of each run. Without evaluators, all of the task's " +
-			"own judge again. 409 while a launch is active.",
+		Description: "No agent is called. An evaluator that the task already has judges again, in its newest or " +
+			"the given version; its earlier evaluations stay in the history of each run. If no evaluators are " +
+			"given, all of the task's own judge again. 409 while a launch is active.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge,
 			request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body: formOrJSON(rest.JSONBody[evaluateFields](schemas)),
@@ -93,9 +93,9 @@ func (h *handler) registerAdditions(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/items", ID: "append-items", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Add questions to a task that was started",
-		Description: "An active launch asks the added questions, too. If the task has ended, a launch of kind EXTEND " +
-			"starts and makes every run that is still missing. The file must have the task's variables as columns. " +
-			"409 for a draft, while a task is stopping, and while a launch for only some of the questions is active.",
+		Description: "An active launch also runs the added questions. If the task has ended, a launch of kind " +
+			"EXTEND starts and makes every missing run. The file must have the task's variables as columns. 409 " +
+			"for a draft, while a task is stopping, and while a launch for only some of the questions is active.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge,
 			request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
 			dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
@@ -105,8 +105,8 @@ func (h *handler) registerAdditions(api huma.API) {
 	}, h.appendItems)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
-		Summary:     "Raise the number of runs per question of a finished task, for all or for chosen questions",
-		Description: "Only the missing runs are made. 409 while a launch is active, or if there are already that many runs.",
+		Summary:     "Raise the number of runs per question of a finished task, for all questions or for chosen ones",
+		Description: "Only the missing runs are made. 409 while a launch is active, or if the questions already have that many runs.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict,
 			request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body: formOrJSON(rest.JSONBody[extendFields](schemas)),
@@ -119,10 +119,10 @@ func (h *handler) registerGrouping(api huma.API) {
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/meanings", ID: "group-answers", Tag: "tasks",
 		Status:  http.StatusAccepted,
 		Summary: "Have a model group the answers of a task that has ended by meaning",
-		Description: "No agent is asked. A launch MEANING starts with one unit for each question whose answers differ by " +
-			"more than format; the model is asked a " +
-			"second time, in the reverse order, where its reply is not certain or contradicts the facts. It replaces the " +
-			"task's meaning_model. 409 while a launch is active.",
+		Description: "No agent is called. A launch of kind MEANING starts, with one unit for each question whose " +
+			"answers differ in more than format. If the model's reply is not certain or contradicts the facts, the " +
+			"model is called a second time, with the answers in reverse order. The model replaces the task's " +
+			"meaning_model. 409 while a launch is active.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid,
 			request.CodeRequestInvalid, request.CodeQuotaExceeded},
 		Body: formOrJSON(rest.JSONBody[groupFields](api.OpenAPI().Components.Schemas)),

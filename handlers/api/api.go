@@ -93,7 +93,7 @@ func newDocument() *huma.OpenAPI {
 			Title: "Wending", Version: "1",
 			Description: "Measures how stable an LLM agent's answers are. Times are RFC 3339 in +08:00. Every error is `{code, message}`, with " +
 				"`details` for rows of a dataset; messages are in the language of the `lang` cookie. HEAD is answered like GET, without a body; OPTIONS is answered with 204 " +
-				"and `Allow`; a 405 has `Allow`, too.",
+				"and `Allow`; a 405 also has `Allow`.",
 		},
 		Servers: []*huma.Server{{URL: "/", Description: "This server"}},
 		Tags: []*huma.Tag{{Name: "tasks", Description: "Tasks and their results"},

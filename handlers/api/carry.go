@@ -24,8 +24,8 @@ func (h *handler) registerCarry(api huma.API) {
 		Tag:     "reviews",
 		Summary: "List the verdicts that a task can take over from an earlier one",
 		Description: "A verdict on a question as a whole also holds in the later task if all answers have the same " +
-			"content, the standard answer is unchanged, no run has failed " +
-			"and nobody has judged the question there.",
+			"content, the standard answer is unchanged, no run has failed and nobody has judged the question " +
+			"there.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
 	}, h.listCarriable)
 	rest.Register(api, h.Failed, rest.Endpoint{

@@ -125,13 +125,13 @@ func commonRuns(letters string) []int {
 // ComparedPair is a question that both tasks have.
 type ComparedPair struct {
 	QuestionID string              `json:"question_id" doc:"Id in the first task" example:"q1"`
-	Group      measure.ChangeGroup `json:"group" doc:"The first that applies: worse; facts (the most common answers contradict each other in a fact); content; wording; unanswered (a task has no answer); format_only; identical" example:"facts"`
+	Group      measure.ChangeGroup `json:"group" doc:"The first that applies: worse; facts (the most common answers contradict each other on a fact); content; wording; unanswered (a task has no answer); format_only; identical" example:"facts"`
 	Worse      []measure.Loss      `json:"worse" nullable:"false" doc:"What became worse, most serious first: failed, verdict, expected (contradicts the standard answer), stability, rating"`
 	TestOfPair
 	// Level and the fields that follow compare the most common answers.
 	Level       *measure.Level     `json:"level" doc:"How alike the two most common answers are; null if a task has none" example:"facts"`
 	Similarity  *float64           `json:"similarity" doc:"Similarity of the two most common answers, 0–1; null if they are equal or a task has none" example:"0.97"`
-	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two answers contradict each other in a fact; omission: one omits a fact that the other states; none: neither; null if a task has no answer" example:"conflict"`
+	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two answers contradict each other on a fact; omission: one omits a fact that the other states; none: neither; null if a task has no answer" example:"conflict"`
 	Facts       []ComparedFact     `json:"facts" nullable:"false" doc:"The facts on which the two answers differ, conflicts first"`
 	Transition  measure.Transition `json:"transition" doc:"Stability in the first and the second task" example:"unstable_stable"`
 	MatchedBy   string             `json:"matched_by" enum:"question_id,text" doc:"How the questions were paired; text: they have different ids in the two tasks" example:"question_id"`
@@ -273,7 +273,7 @@ type comparisonOutput struct {
 		Groups             map[measure.ChangeGroup]int `json:"groups" doc:"Number of shared questions in each group"`
 		Changed            int                         `json:"changed" doc:"Number of questions that changed beyond chance (is_changed)" example:"7"`
 		FalseDiscoveryRate float64                     `json:"false_discovery_rate" doc:"Share of these questions that may have changed by chance" example:"0.1"`
-		Confirmations      map[measure.Outcome]int     `json:"confirmations" doc:"Number of questions that were asked again, by the result of their fresh runs: held, not_held, pending, untested"`
+		Confirmations      map[measure.Outcome]int     `json:"confirmations" doc:"Number of questions that were repeated, by the result of their fresh runs: held, not_held, pending, untested"`
 		Transitions        map[measure.Transition]int  `json:"transitions" doc:"Number of questions by stability in the first and the second task: stable_stable, stable_unstable, unstable_stable, unstable_unstable"`
 		Unknown            int                         `json:"unknown" doc:"Number of questions to which a task has fewer than two answers, or only empty ones" example:"2"`
 		OnlyA              []string                    `json:"only_a" doc:"Ids of questions that only the first task has"`

@@ -26,9 +26,8 @@ func (h *handler) registerFacts(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/facts", ID: "read-facts", Tag: "tasks",
 		Summary: "Read the facts of a question's answers",
-		Description: "Finds numbers, money, dates, times, citations, negations and the like, and where the answers differ " +
-			"in them. Nothing is stored and no model is called. " +
-			"The answers may have 2 MB in total.",
+		Description: "Finds numbers, money, dates, times, citations, negations and the like, and where the answers " +
+			"differ in them. Nothing is stored and no model is called. The answers may be 2 MB long in total.",
 		MaxBytes: maxFactsBytes,
 	}, h.readFacts)
 }
@@ -42,7 +41,7 @@ type factsInput struct {
 
 type factsOutput struct {
 	Body struct {
-		FactsDiffer facts.Differ   `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: only some answers state a fact; none: neither" example:"conflict"`
+		FactsDiffer facts.Differ   `json:"facts_differ" doc:"conflict: two answers contradict each other on a fact; omission: only some answers state a fact; none: neither" example:"conflict"`
 		Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts on which the answers differ, conflicts first"`
 		Each        [][]ReadFact   `json:"each" nullable:"false" doc:"For each answer, the facts found in it, in the order of their position"`
 	}

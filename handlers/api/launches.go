@@ -24,7 +24,7 @@ type launch struct {
 	RequestedBy  string              `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`
 	RequestedVia string              `json:"requested_via" values:"via" doc:"How the launch was requested; empty if unknown" example:"api"`
 	StoppedBy    string              `json:"stopped_by" doc:"Address that stopped the launch; empty if it was not stopped" example:""`
-	Units        int                 `json:"units" doc:"Number of runs that the launch makes; for a launch that only asks judges, the number of answers to rate" example:"15"`
+	Units        int                 `json:"units" doc:"Number of runs that the launch makes; for a launch that only calls judges, the number of answers to rate" example:"15"`
 	CreatedAt    rest.Moment         `json:"created_at"`
 	StartedAt    *rest.Moment        `json:"started_at"`
 	FinishedAt   *rest.Moment        `json:"finished_at"`
@@ -97,7 +97,7 @@ func (h *handler) registerLaunches(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/launches/{launch_id}/runs", ID: "list-launch-runs",
 		Tag:     "launches",
-		Summary: "List the runs of a launch in the order they ended",
+		Summary: "List the runs of a launch in the order in which they ended",
 		Description: "Runs replaced by later launches are listed as long as their history is kept. Answers are cut at " +
 			"20,000 characters.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeLaunchNotFound, request.CodeParameterInvalid},

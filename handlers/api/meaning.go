@@ -21,12 +21,13 @@ import (
 func (h *handler) registerMeaning(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/meaning", ID: "put-meaning", Tag: "reviews",
-		Summary: "Store which answers to a question say the same, according to a person",
-		Description: "There is one grouping by people for each question and variant, whoever made it. It stands before " +
-			"what a model says, in later launches as well, as long as the answers do. version is the one that the person has " +
-			"seen, 0 if nobody has grouped the answers yet. If it is not the latest, nothing is stored and the error contains " +
-			"the present grouping. Every run that has an answer is in exactly one group, and answers that differ at most in " +
-			"format are in the same. The task needs a meaning_model.",
+		Summary: "Store a person's grouping of the answers to a question by meaning",
+		Description: "Each question and variant has one grouping by people. It takes precedence over the model's " +
+			"grouping, also in later launches, as long as the answers stay the same. version is the version that " +
+			"the person has seen, 0 if nobody has grouped the answers yet. If it is not the latest, nothing is " +
+			"stored and the error contains the current grouping. Every run that has an answer must be in exactly " +
+			"one group, and answers that differ at most in format must be in the same group. The task needs a " +
+			"meaning_model.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeNotFound,
 			request.CodeReviewConflict, request.CodeTaskStateConflict, request.CodeParameterInvalid},
 	}, h.putMeaning)
@@ -35,7 +36,7 @@ func (h *handler) registerMeaning(api huma.API) {
 type putMeaningInput struct {
 	ReviewPath
 	Body struct {
-		Groups   [][]int `json:"groups" minItems:"1" maxItems:"20" doc:"Groups of run_index of answers that say the same" example:"[[1, 3], [2]]"`
+		Groups   [][]int `json:"groups" minItems:"1" maxItems:"20" doc:"The run_index values in each group of answers that say the same thing" example:"[[1, 3], [2]]"`
 		Reviewer string  `json:"reviewer,omitempty" doc:"Name of the reviewer, 1–64 characters; with accounts, it is always your own" example:"李雷"`
 		Version  int     `json:"version,omitempty" minimum:"0" doc:"The version of people's grouping that the reviewer has seen; 0 if there was none"`
 		Variant  int     `json:"variant,omitempty" minimum:"1" maximum:"20" default:"1"`

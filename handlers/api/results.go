@@ -55,7 +55,7 @@ type Run struct {
 
 // turn identifies the conversation and turn of a question; it is absent for a single question.
 type turn struct {
-	Series *string `json:"series,omitempty" doc:"Name of the conversation that the question belongs to; absent for a single question" example:"mt-81"`
+	Series *string `json:"series,omitempty" doc:"Name of the conversation to which the question belongs; absent for a single question" example:"mt-81"`
 	Turn   *int    `json:"turn,omitempty" doc:"Number of the turn within the conversation, from 1; absent for a single question" example:"2"`
 }
 
@@ -121,13 +121,13 @@ type Likeness struct {
 	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
 	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
 	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers; A is the most common answer, - a run without an answer" example:"ABBBC"`
-	Novelty    *float64       `json:"novelty" doc:"Estimated chance that one more run gives a new answer: answers given once / answered runs (Good–Turing); of meanings where they are known; null without answered runs" example:"0.4"`
+	Novelty    *float64       `json:"novelty" doc:"Estimated chance that one more run gives a new answer: answers given once / answered runs (Good–Turing). If meanings are known, they count instead of answers; null without answered runs" example:"0.4"`
 	FactsOfAnswers
 }
 
 // ItemMeaning describes which answers to a question say the same thing, over all variants.
 type ItemMeaning struct {
-	Groups [][][2]int `json:"groups" nullable:"false" doc:"Groups of answers that say the same, the largest first, each answer as [variant, run_index]" example:"[[[1, 1], [1, 3]], [[1, 2]]]"`
+	Groups [][][2]int `json:"groups" nullable:"false" doc:"Groups of answers that say the same thing, largest first, each answer as [variant, run_index]" example:"[[[1, 1], [1, 3]], [[1, 2]]]"`
 	Unsure [][2]int   `json:"unsure" nullable:"false" doc:"The answers whose group is not certain"`
 	meaning.Meaning
 }
@@ -164,7 +164,7 @@ func newItemMeaning(q report.Question) *ItemMeaning {
 
 // FactsOfAnswers lists the facts on which the answers to a question differ.
 type FactsOfAnswers struct {
-	FactsDiffer *facts.Differ  `json:"facts_differ" doc:"conflict: two answers contradict each other in a fact; omission: only some answers state a fact; none: neither; null with fewer than two answers" example:"conflict"`
+	FactsDiffer *facts.Differ  `json:"facts_differ" doc:"conflict: two answers contradict each other on a fact; omission: only some answers state a fact; none: neither; null with fewer than two answers" example:"conflict"`
 	Facts       []measure.Fact `json:"facts" nullable:"false" doc:"The facts on which the answers differ, conflicts first"`
 	// Expected are the facts of the standard answer that answers contradict.
 	Expected []measure.ExpectedFact `json:"expected_facts" nullable:"false" doc:"Facts of the standard answer that some answers contradict"`
@@ -202,10 +202,10 @@ type VariantLikeness struct {
 	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
 	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
 	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers of all variants; - is a run without an answer" example:"ABBBC"`
-	Novelty    *float64       `json:"novelty" doc:"Estimated chance that one more run gives a new answer: answers given once / answered runs (Good–Turing); of meanings where they are known; null without answered runs" example:"0.4"`
+	Novelty    *float64       `json:"novelty" doc:"Estimated chance that one more run gives a new answer: answers given once / answered runs (Good–Turing). If meanings are known, they count instead of answers; null without answered runs" example:"0.4"`
 	FactsOfAnswers
 	PassShare *float64                `json:"pass_share" doc:"Share of the judged runs that passed; null without evaluators"`
-	Meaning   *meaning.VariantMeaning `json:"meaning" doc:"Which answers say the same; null while that is not known"`
+	Meaning   *meaning.VariantMeaning `json:"meaning" doc:"The groups of answers that say the same thing; null while they are unknown"`
 }
 
 func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int]float64) []VariantLikeness {
@@ -228,7 +228,7 @@ func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int
 type itemWithRuns struct {
 	Item
 	Likeness
-	Meaning  *ItemMeaning      `json:"meaning" doc:"Which answers say the same, over all variants; null while that is not known"`
+	Meaning  *ItemMeaning      `json:"meaning" doc:"The groups of answers that say the same thing, over all variants; null while they are unknown"`
 	Variants []VariantLikeness `json:"variants"`
 	Runs     []Run             `json:"runs" doc:"One per variant and run_index, in that order"`
 }
@@ -277,7 +277,7 @@ type resultsInput struct {
 	rest.PageQuery
 	FilterQuery
 	Sort    string `query:"sort" doc:"question_id, risk (contradicting facts first), agreement, pass_rate or latency; prefix with - for descending order" example:"-agreement"`
-	Partial bool   `query:"partial" doc:"1 also answers before the first launch has ended, with the questions whose runs have all ended"`
+	Partial bool   `query:"partial" doc:"1 also returns results before the first launch has ended: the questions whose runs have all ended"`
 }
 
 // filter returns the filter of the query.
@@ -510,8 +510,8 @@ type runInputOutput struct{ Body runInput }
 func (h *handler) registerRunInput(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/runs/{run_id}/input", ID: "get-run-input", Tag: "tasks",
-		Summary:     "Get what was sent for one run",
-		Description: "Without headers and anything else that may be secret.",
+		Summary:     "Get the request that was sent for one run",
+		Description: "Headers and other parts that may be secret are left out.",
 		Faults:      []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, func(ctx context.Context, input *RunPath) (*runInputOutput, error) {
 		task, err := request.Task(ctx, h.Store, input.TaskID)

@@ -23,7 +23,7 @@ func (h *handler) registerReviews(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews",
 		Summary: "Store a person's verdict on a question or an answer",
-		Description: "version is the one that the reviewer has seen, 0 for the first verdict. If it is not the latest, " +
+		Description: "version is the version that the reviewer has seen, 0 for the first verdict. If it is not the latest, " +
 			"nothing is stored and the error contains the current review.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeRunNotFound,
 			request.CodeReviewConflict, request.CodeParameterInvalid},
@@ -43,13 +43,13 @@ func (h *handler) registerReviews(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews",
 		Summary: "Assign a task's questions to reviewers",
-		Description: "Replaces the previous assignments. An empty list of reviewers withdraws all of them, so that every " +
-			"question is open to everybody again.",
+		Description: "Replaces the previous assignments. An empty list of reviewers withdraws all of them, so that " +
+			"every question is open to everyone again.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.assignReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews",
-		Summary: "List which questions are assigned to which reviewers",
+		Summary: "List the reviewers to whom questions are assigned",
 		Faults:  []string{request.CodeTaskNotFound},
 	}, h.listAssignments)
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -59,7 +59,7 @@ func (h *handler) registerReviews(api huma.API) {
 	}, h.signOff)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/sign-offs", ID: "list-sign-offs", Tag: "reviews",
-		Summary: "List who signed off a task's report",
+		Summary: "List the sign-offs of a task's report",
 		Faults:  []string{request.CodeTaskNotFound},
 	}, h.listSignOffs)
 }
@@ -300,7 +300,7 @@ type assignInput struct {
 // Assignment is the reviewers of a question.
 type Assignment struct {
 	QuestionID string   `json:"question_id" example:"q1"`
-	Reviewers  []string `json:"reviewers" doc:"Names of the reviewers; empty if every question is open to everybody"`
+	Reviewers  []string `json:"reviewers" doc:"Names of the reviewers; empty if every question is open to everyone"`
 }
 
 type assignmentsOutput struct {

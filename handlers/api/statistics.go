@@ -40,7 +40,7 @@ func newEvaluators(evaluators []db.Evaluator) []TaskEvaluator {
 type variantStatistics struct {
 	report.VariantStatistics
 	Levels      map[string]int `json:"levels" doc:"Number of questions at each level: identical, format_only, facts, wording, different, empty, unknown"`
-	FactsDiffer map[string]int `json:"facts_differ" doc:"Number of questions whose answers contradict each other in a fact (conflict), of which only some state a fact (omission), or neither (none)"`
+	FactsDiffer map[string]int `json:"facts_differ" doc:"Number of questions whose answers contradict each other on a fact (conflict), of which only some state a fact (omission), or neither (none)"`
 	Verdicts
 }
 
@@ -70,9 +70,9 @@ type evaluatorStatistics struct {
 	TaskEvaluator
 	Variants []EvaluatorVariant `json:"variants"`
 	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; otherwise nil.
-	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"For a judge that seems to rate up to 1 or 10 instead of 100: at least five answers were rated, none above this number. Its prompt should ask for ratings from 0 to 100. Null if there is nothing to suspect"`
+	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"1 or 10 for a judge that seems to rate on that scale instead of up to 100: at least five answers were rated, none above this number. Its prompt should ask for ratings from 0 to 100. Null if nothing is suspicious"`
 	// Noise attributes the differences between the scores to their sources.
-	Noise measure.Noise `json:"noise" doc:"Where the differences between the evaluator's scores come from"`
+	Noise measure.Noise `json:"noise" doc:"Sources of the differences between the evaluator's scores"`
 }
 
 // EvaluatorVariant holds the statistics of one evaluator's verdicts on one variant.
@@ -88,7 +88,7 @@ type statisticsOutput struct {
 		Variants   []variantStatistics   `json:"variants"`
 		Evaluators []evaluatorStatistics `json:"evaluators" doc:"Statistics of each evaluator, in the order of the task's evaluators"`
 		// Reliability is nil if the task has no model that groups answers, or nobody corrected it.
-		Reliability *meaning.Reliability `json:"meaning_reliability" doc:"How far the groupings of the task's meaning_model agree with those of people; null if nobody has grouped answers that it grouped"`
+		Reliability *meaning.Reliability `json:"meaning_reliability" doc:"Agreement between the groupings of the task's meaning_model and people's groupings; null if people have not grouped any answers that the model grouped"`
 		ItemsShared int                  `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
 		Slices      []slice              `json:"slices,omitempty" doc:"With by: statistics for each value of the column, most frequent values first"`
 	}

@@ -79,8 +79,8 @@ type detail struct {
 	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
 	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What happens after a turn of a conversation fails: stop ends the conversation, continue asks the next turn" example:"stop"`
 	ClusterBy       *string           `json:"cluster_by" doc:"Dataset column whose values group questions that are not independent; null if only the turns of a conversation are grouped" example:"document"`
-	Adaptive        *db.Adaptive      `json:"adaptive" doc:"Settings for repeating questions until their most common answer is settled; null if all questions are asked equally often"`
-	MeaningModel    *uuid.UUID        `json:"meaning_model" doc:"The saved model that groups answers by meaning; null: none does"`
+	Adaptive        *db.Adaptive      `json:"adaptive" doc:"Settings for repeating questions until their most common answer is settled; null if all questions have the same number of runs"`
+	MeaningModel    *uuid.UUID        `json:"meaning_model" doc:"The saved model that groups answers by meaning; null if they are not grouped"`
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks created by older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
@@ -128,7 +128,7 @@ type taskFields struct {
 	MaxCost      string `json:"max_cost,omitempty" doc:"Cost ceiling in each currency, a decimal number; the launch is stopped when it is reached. Absent means no ceiling" example:"5"`
 	TurnFailure  string `json:"on_turn_failure,omitempty" values:"turn failures" doc:"What happens after a turn of a conversation fails: stop ends the conversation, continue asks the next turn" default:"stop"`
 	ClusterBy    string `json:"cluster_by,omitempty" doc:"Dataset column whose values group questions that are not independent; used for intervals" example:"document"`
-	Adaptive     string `json:"adaptive,omitempty" doc:"JSON object {max_runs, confidence}: questions whose most common answer is not settled with this confidence (0.5–0.999) after runs_per_item runs are asked again, one run per round, up to max_runs (3–20)" example:"{\"max_runs\": 10, \"confidence\": 0.95}"`
+	Adaptive     string `json:"adaptive,omitempty" doc:"JSON object {max_runs, confidence}: questions whose most common answer is not settled with this confidence (0.5–0.999) after runs_per_item runs are repeated, one run per round, up to max_runs (3–20)" example:"{\"max_runs\": 10, \"confidence\": 0.95}"`
 	ExtraPayload string `json:"extra_payload,omitempty" doc:"JSON object merged into the body of every request, where it overrides existing members; at most 64 KiB" example:"{\"session_id\": \"\"}"`
 	Start        bool   `json:"start,omitempty" doc:"false creates a draft, which POST /{task_id}/run starts" default:"true"`
 	librarySelection
@@ -142,7 +142,7 @@ type librarySelection struct {
 	Agents  []string `json:"agents,omitempty" doc:"Ids of saved agents"`
 	// Evaluators are at most ten evaluators.
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
-	Meaning    string   `json:"meaning_model,omitempty" doc:"Saved model, by its id, that groups the answers to each question by meaning; empty: none does"`
+	Meaning    string   `json:"meaning_model,omitempty" doc:"Id of the saved model that groups the answers to each question by meaning; empty if they are not grouped"`
 	Channels   []string `json:"channels,omitempty" doc:"Ids of saved channels; absent means the default channels"`
 }
 

@@ -70,9 +70,9 @@ type estimateOutput struct {
 		TotalTokens      *int      `json:"total_tokens" doc:"Estimate from earlier calls, including calls to judges; null if unknown" example:"60000"`
 		Cost             *string   `json:"cost" doc:"Estimate from the tokens of earlier calls, including calls to judges, a decimal number; null if unknown" example:"0.42"`
 		Currency         *string   `json:"currency" example:"USD"`
-		CallsAtMost      *int      `json:"calls_at_most" doc:"Number of calls of an adaptive task if no question is ever settled; null for other tasks" example:"2000"`
-		JudgeCallsAtMost *int      `json:"judge_calls_at_most" doc:"The same for calls to judges" example:"2000"`
-		CostAtMost       *string   `json:"cost_at_most" doc:"The same for the cost; null if cost is" example:"2.1"`
+		CallsAtMost      *int      `json:"calls_at_most" doc:"Maximum number of calls of an adaptive task, reached if no question is ever settled; null for other tasks" example:"2000"`
+		JudgeCallsAtMost *int      `json:"judge_calls_at_most" doc:"The maximum number of calls to judges" example:"2000"`
+		CostAtMost       *string   `json:"cost_at_most" doc:"The maximum cost; null if cost is" example:"2.1"`
 		Variants         []Variant `json:"variants"`
 		Warnings         []warning `json:"warnings"`
 		// Detectable is the difference that a comparison with another task of this size can detect.

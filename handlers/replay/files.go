@@ -59,7 +59,7 @@ type assetItem struct {
 	MediaType   *string            `json:"media_type" doc:"Type detected from the content; null until the file is stored" example:"image/png"`
 	Size        *int64             `json:"size" doc:"Size in bytes" example:"48213"`
 	SHA256      *string            `json:"sha256" doc:"SHA-256 of the file, in hexadecimal; null until it is stored"`
-	OriginalURL *string            `json:"original_url" doc:"The agent's own URL of the file; null if the file came inline" example:"https://agent.example/files/1.png"`
+	OriginalURL *string            `json:"original_url" doc:"The agent's own URL for the file; null if the file came inline" example:"https://agent.example/files/1.png"`
 	URL         string             `json:"url" doc:"Path of the copy on this server" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	Error       *string            `json:"error" doc:"Why there is no copy yet, or at all; null if there is no error"`
 	CreatedAt   rest.Moment        `json:"created_at"`

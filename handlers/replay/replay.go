@@ -106,14 +106,14 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	schemas := stream.OpenAPI().Components.Schemas
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks",
-		Summary: "List what happened during a run",
+		Summary: "List the events of a run",
 		Description: "The first event is task_started; the last event of a successful run is task_completed. The list is " +
 			"empty for runs without events and for runs whose events are no longer kept.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, h.ofRun)
 	rest.Register(stream, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/units/{unit_id}/events", ID: "follow-unit", Tag: "tasks",
-		Summary: "Follow what happens during a call as server-sent events",
+		Summary: "Follow the events of a call as server-sent events",
 		Description: "Sends all events of a unit so far, then each new one as it is stored, about once a second, named after its type; `end` is the last event and ends the stream. " +
 			"Last-Event-ID resumes after an event. If a unit is repeated, its events start again with task_started.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
@@ -162,7 +162,7 @@ func (h *handler) ofRun(ctx context.Context, input *runPath) (*eventsOutput, err
 // unitEvent is the data of an event of a unit's stream.
 type unitEvent struct {
 	runEvent
-	ItemID int64 `json:"item_id" doc:"Id of the question: for a conversation, of the turn that the event belongs to" example:"12"`
+	ItemID int64 `json:"item_id" doc:"Id of the question; in a conversation, of the turn to which the event belongs" example:"12"`
 }
 
 // unitEnd is the data of the event "end".

@@ -41,10 +41,10 @@ type Gates struct {
 func NewGates(registry prometheus.Registerer) *Gates {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "wending_refused_total",
-		Help: "Requests refused because as much work of their kind ran as may at once, by kind.",
+		Help: "Requests refused because the maximum amount of work of their kind was running, by kind.",
 	}, []string{"kind"})
 	places := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "wending_places", Help: "How much work of a kind may run at once, by kind.",
+		Name: "wending_places", Help: "Maximum amount of work that may run at once, by kind.",
 	}, []string{"kind"})
 	responses := NewRelayPool()
 	waiting := func(where string, bytes func() int64) prometheus.Collector {

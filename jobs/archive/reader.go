@@ -57,7 +57,7 @@ type boundedReader struct {
 	left int64
 }
 
-var errDirectory = errors.New("the list of its files is too long")
+var errDirectory = errors.New("the archive's list of files is too long")
 
 // ReadAt implements io.ReaderAt.
 func (r *boundedReader) ReadAt(into []byte, at int64) (int, error) {

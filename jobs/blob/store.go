@@ -54,5 +54,5 @@ func Open(address string, credentials Credentials) (Store, error) {
 	case "s3":
 		return newS3(u, credentials)
 	}
-	return nil, fmt.Errorf("%q is neither file nor s3", u.Scheme)
+	return nil, fmt.Errorf("the scheme %q is neither file nor s3", u.Scheme)
 }

@@ -116,7 +116,7 @@ func (s *Scribe) flush(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	if lost > 0 {
-		s.log.WarnContext(ctx, "events dropped after storing them failed for too long", "calls", lost)
+		s.log.WarnContext(ctx, "events could not be stored for too long, dropped", "calls", lost)
 	}
 	var batch []*Call
 	var entries []journal.Entry

@@ -57,7 +57,7 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 	}
 	earlier, err := journal.NewAssets(c.Store).Earlier(ctx, unit.Item.ID, unit.Variant, unit.RunIndex)
 	if err != nil {
-		c.Log.WarnContext(ctx, "files of earlier turns not read, their names are sent as they are", "unit_id", unit.ID,
+		c.Log.WarnContext(ctx, "files of earlier turns not read, sending their names unchanged", "unit_id", unit.ID,
 			"error", err)
 		return
 	}

@@ -51,7 +51,7 @@ func (a *asking) fallsBack(c *crew, unit *claimed, answer protocol.Answer, start
 		return true
 	case a.isUnstreamed && answer.IsRead() && c.unstreamed.add(unit.Target):
 		if err := c.Store.NoteUnstreamed(c.calls, c.TaskID, unit.Target); err != nil {
-			c.Log.WarnContext(c.calls, "target without streaming not recorded, other workers will detect it themselves",
+			c.Log.WarnContext(c.calls, "target's refusal to stream not recorded, other workers will detect it themselves",
 				"error", err)
 		}
 	}

@@ -49,7 +49,7 @@ func compilePattern(text string) (*pattern, error) {
 // maxPart is how many characters of a pattern or an expression an explanation shows.
 const maxPart = 40
 
-var errLargePattern = errors.New("too large when its repetitions are written out")
+var errLargePattern = errors.New("the pattern is too large once its repetitions are expanded")
 
 // wrongPattern returns the error of a pattern that cannot be compiled.
 func wrongPattern(text string, err error) error {

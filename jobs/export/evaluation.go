@@ -10,7 +10,7 @@ import (
 type Evaluation struct {
 	// Number is the evaluator's number within the task, from 1.
 	Number      int                `json:"-"`
-	EvaluatorID *uuid.UUID         `json:"evaluator_id" doc:"Id of the evaluator; null for a test of one that is not saved"`
+	EvaluatorID *uuid.UUID         `json:"evaluator_id" doc:"Id of the evaluator; null for a test of an unsaved evaluator"`
 	Version     *int               `json:"version" example:"1"`
 	Name        string             `json:"name" example:"答案一致"`
 	Kind        string             `json:"kind" values:"evaluators" example:"exact"`
@@ -20,7 +20,7 @@ type Evaluation struct {
 	Ratings     map[string]float64 `json:"ratings" doc:"A judge's ratings by dimension, 0–100; null for rules"`
 	IsDefault   bool               `json:"is_default" doc:"True if the ratings are the defaults, because the judge gave none"`
 	Reason      string             `json:"reason" doc:"Why the answer did not pass; for a judge, its reason" example:"“41” ≠ “42”"`
-	LatencyMS   *int               `json:"latency_ms" doc:"Milliseconds; for rules null, as are tokens and cost"`
+	LatencyMS   *int               `json:"latency_ms" doc:"Milliseconds; null for rules, as are tokens and cost"`
 	Input       *int               `json:"input_tokens"`
 	Output      *int               `json:"output_tokens"`
 	Total       *int               `json:"total_tokens"`

@@ -32,11 +32,11 @@ var (
 	// ErrReasons means that a list of reasons is too long; ErrReason means that one of them is not a short text on
 	// one line.
 	ErrReasons = errors.New("too many reasons")
-	ErrReason  = errors.New("not a short text on one line")
+	ErrReason  = errors.New("a reason must be a short text on one line")
 	// ErrPercent means that a number is not between 0 and 100.
 	ErrPercent = errors.New("not a number from 0 to 100")
 	// ErrForbidden means that the creator has fewer rights than were requested.
-	ErrForbidden = errors.New("its creator lacks this right")
+	ErrForbidden = errors.New("the creator does not have this right")
 	// ErrOfProvider means that an account has no password here, because the OpenID Connect provider signs its owner
 	// in.
 	ErrOfProvider = errors.New("the account signs in through the OpenID Connect provider")

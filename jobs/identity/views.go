@@ -18,10 +18,10 @@ const MaxViewQuery = 4000
 
 // Reasons for refusing a saved view.
 var (
-	ErrViewKind      = errors.New("there is no such kind of view")
+	ErrViewKind      = errors.New("unknown kind of view")
 	ErrViewEmpty     = errors.New("a view needs at least one filter or an order")
 	ErrViewLong      = errors.New("the query is too long")
-	ErrViewParameter = errors.New("not a parameter that a view keeps")
+	ErrViewParameter = errors.New("views do not keep this parameter")
 )
 
 // columnPrefix is the prefix of parameters that are named after columns of datasets.

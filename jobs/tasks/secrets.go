@@ -148,9 +148,9 @@ func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progres
 // ErrForeignKey means that the process has a different SECRET_KEY from the installation and could not open any
 // secrets.
 var ErrForeignKey = errors.New("SECRET_KEY is not the key of this database: start this process with the SECRET_KEY " +
-	"(or the secret.key in DATA_DIR) that the other processes have; to change the key, set the previous one as " +
-	"SECRET_KEY_PREVIOUS and run " +
-	"'wending rotate-key'; if the key is lost, 'wending rotate-key --lost-key' lists the secrets that are lost with it")
+	"(or the secret.key in DATA_DIR) of the other processes; to change the key, set the previous one as " +
+	"SECRET_KEY_PREVIOUS and run 'wending rotate-key'; if the key is lost, 'wending rotate-key --lost-key' lists " +
+	"the secrets lost with it")
 
 // Loss is the set of secrets sealed with a lost key.
 type Loss struct {

@@ -77,7 +77,7 @@ func (s *Service) CallInterval(rate string) (interval time.Duration, isCeiling b
 }
 
 // ErrNoSlot means that an agent's rate limit has no slot for a call soon.
-var ErrNoSlot = errors.New("the agent's rate limit leaves no room for a call now")
+var ErrNoSlot = errors.New("the agent's rate limit currently allows no call")
 
 // AwaitSlot waits until an agent's rate limit has a slot for a call that belongs to no task, under its own rate. It
 // returns ErrNoSlot if no slot becomes free within patience.
@@ -578,7 +578,7 @@ func (s *Service) Delete(ctx context.Context, task db.Task) error {
 	}
 	s.deleteFiles(ctx, pending(id.String()))
 	if err := s.Assets.Delete(context.WithoutCancel(ctx), id.String()); err != nil {
-		s.Log.WarnContext(ctx, "files that the task's agents produced not deleted, the sweep will delete them", "task_id", id,
+		s.Log.WarnContext(ctx, "agents' files not deleted with the task, the sweep will delete them", "task_id", id,
 			"error", err)
 	}
 	s.Log.InfoContext(ctx, "task deleted", "task_id", id)

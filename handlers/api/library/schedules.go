@@ -73,14 +73,14 @@ type ScheduledTask struct {
 	Status      db.TaskStatus           `json:"status"`
 	PlannedAt   rest.Moment             `json:"planned_at"`
 	FiredAt     rest.Moment             `json:"fired_at"`
-	Missed      int                     `json:"missed" doc:"Number of later planned times that had also passed when it fired; they are skipped"`
+	Missed      int                     `json:"missed" doc:"Number of later planned times that had also passed when the schedule fired; they are skipped"`
 	CompletedAt *rest.Moment            `json:"completed_at"`
 	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while the copy runs"`
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
 	// Drifts are the metrics whose level has changed.
 	Drifts []measure.Drift `json:"drifts" nullable:"false" doc:"The metrics whose moving average left its limits at this firing; a change is listed (and announced) once, until the average has been back within its limits"`
 	// FactsChanged lists the questions whose facts changed since the previous firing.
-	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts, in a fact, that of the previous firing; null while the copy runs and for the first firing"`
+	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts the previous firing's on a fact; null while the copy runs and for the first firing"`
 }
 
 // Firing is the outcome of a planned time.
@@ -89,7 +89,7 @@ type Firing struct {
 	FiredAt   rest.Moment           `json:"fired_at"`
 	Outcome   entries.FiringOutcome `json:"outcome"`
 	Reason    *string               `json:"reason" values:"firing reasons"`
-	Missed    int                   `json:"missed" doc:"Number of later planned times that had also passed when it fired; they are skipped"`
+	Missed    int                   `json:"missed" doc:"Number of later planned times that had also passed when the schedule fired; they are skipped"`
 	TaskID    *uuid.UUID            `json:"task_id" doc:"null if nothing was started or the copy was deleted"`
 }
 
@@ -100,15 +100,15 @@ type firingsInput struct {
 
 type changesInput struct {
 	EntryPath
-	Since string `query:"since" doc:"The task of the firing to compare with; absent: the firing before the other one"`
-	At    string `query:"at" doc:"The task of the other firing; absent: the newest one with results"`
+	Since string `query:"since" doc:"Task of the firing to compare with; absent means the firing before the other one"`
+	At    string `query:"at" doc:"Task of the other firing; absent means the newest one with results"`
 }
 
 // ComparedFiring is a firing that is compared with another one.
 type ComparedFiring struct {
 	TaskID    uuid.UUID   `json:"task_id" doc:"Id of the task that the firing made"`
 	TaskName  string      `json:"task_name" doc:"Name of that task" example:"每晚回归 2026-11-22 02:00"`
-	PlannedAt rest.Moment `json:"planned_at" doc:"Time at which it was to fire"`
+	PlannedAt rest.Moment `json:"planned_at" doc:"Planned time of the firing"`
 }
 
 // ScheduleChange is a question that changed beyond chance between two firings.
@@ -116,19 +116,19 @@ type ScheduleChange struct {
 	Number     int      `json:"number" doc:"Number of the question in the later task, from 1" example:"12"`
 	QuestionID string   `json:"question_id" doc:"Id of the question" example:"q-12"`
 	Variant    int      `json:"variant" doc:"Number of the variant, from 1" example:"1"`
-	By         string   `json:"by" enum:"evaluations,answers" doc:"What changed: evaluations where both sides have some, otherwise the answers themselves"`
-	Before     *float64 `json:"before" doc:"Share of runs that passed or, by answers, their agreement, at the earlier firing; null: unknown" example:"1"`
-	Now        *float64 `json:"now" doc:"The same at the later firing; null: unknown" example:"0.2"`
+	By         string   `json:"by" enum:"evaluations,answers" doc:"What changed: the evaluations if both firings have some, otherwise the answers themselves"`
+	Before     *float64 `json:"before" doc:"At the earlier firing: the share of runs that passed or, if the answers changed, their agreement; null if unknown" example:"1"`
+	Now        *float64 `json:"now" doc:"The same at the later firing; null if unknown" example:"0.2"`
 	IsWorse    bool     `json:"is_worse" doc:"True if the share or the agreement fell"`
-	PAdjusted  float64  `json:"p_adjusted" doc:"Adjusted for all questions that were compared; at most 0.1" example:"0.03"`
+	PAdjusted  float64  `json:"p_adjusted" doc:"p-value, adjusted for all compared questions; at most 0.1" example:"0.03"`
 }
 
 type changesOutput struct {
 	Body struct {
-		Before       *ComparedFiring      `json:"before" doc:"The earlier firing; null: there are no two firings with results yet"`
-		Now          *ComparedFiring      `json:"now" doc:"The later firing; null: as before"`
+		Before       *ComparedFiring      `json:"before" doc:"The earlier firing; null if fewer than two firings have results"`
+		Now          *ComparedFiring      `json:"now" doc:"The later firing; null if the earlier one is"`
 		Items        []ScheduleChange     `json:"items" nullable:"false" doc:"Questions that changed beyond chance, the least likely to be chance first"`
-		FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answers contradict each other in a fact; null: as before"`
+		FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answers contradict each other on a fact; null if before is"`
 	}
 }
 
@@ -235,7 +235,7 @@ func (h *handler) registerSchedules(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/changes", ID: "list-scheduled-changes", Tag: "library",
 		Summary:     "List what changed between two firings of a schedule",
-		Description: "Any two firings with results can be compared, whichever is named first.",
+		Description: "Any two firings with results can be compared, in either order.",
 		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeServiceUnavailable},
 	}, h.listChanges)
 	rest.Register(api, h.Failed, rest.Endpoint{

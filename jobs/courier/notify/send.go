@@ -73,7 +73,7 @@ func NewSender(allowed *guard.Guard, smtpURL, smtpFrom string) (*Sender, error) 
 	// the error's own text contains the URL with the password
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || smtpFrom == "" {
 		return nil,
-			errors.New("SMTP_URL must be smtp:// or smtps://user:password@host:port, and SMTP_FROM must be set as well")
+			errors.New("SMTP_URL must be smtp:// or smtps://user:password@host:port, and SMTP_FROM must also be set")
 	}
 	server := &mailServer{host: u.Hostname(), from: smtpFrom, user: u.User.Username(), isSMTPS: u.Scheme == "smtps",
 		port: mail.DefaultPortTLS}
