@@ -378,8 +378,12 @@ func (d *Document) quantity(i, to, clause int) int {
 	return d.measured(start, n, to, clause)
 }
 
-// oneOf reads an article as the number 1, unless it belongs to a rate: for a week, a gram of, within an hour.
+// oneOf reads an article as the number 1, unless it belongs to a rate: for a week, a gram of, within an hour. 下个工作日
+// is 下一个工作日.
 func (d *Document) oneOf(i, to int) int {
+	if d.Has(i, "下个") && (d.Has(i+2, "工作日") || d.Has(i+2, "自然日") || d.Has(i+2, "交易日")) {
+		return i + 2
+	}
 	if passage.Lower(d.Runes[i]) != 'a' || passage.IsLatin(d.At(i-1)) {
 		return i
 	}

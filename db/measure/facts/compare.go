@@ -15,6 +15,8 @@ const (
 	sameStray     = 0.8  // both answers contain one of the two values
 	sameSet       = 0.60 // mutually exclusive words
 	sameLimit     = 0.50 // one value, limited in two directions
+	sameOnlyLimit = 0.30 // the same, if each answer has the value once
+	sameOnlyEvent = 0.25 // one value, which each answer has once, before an event and after it
 	sameBare      = 0.10 // one value, without its unit in one answer
 	muchMore      = 0.30 // how much more alike the right counterpart of a matched fact must be
 	onlyOne       = 0.17 // added if each answer has the value once
@@ -425,7 +427,11 @@ func (c *comparison) isOtherLimit(p pair, isOnlyOne bool) bool {
 		return x.Bound.Contradicts(y.Bound) && p.score+0.2 >= clearly && c.a.isDenied(p.i) == c.b.isDenied(p.j)
 	}
 	isOtherSide := x.Event != claim.Exact && y.Event != claim.Exact && x.Event != y.Event
-	return isOtherSide && isOnlyOne && p.score >= sameLimit || x.Bound.Contradicts(y.Bound) && p.score+0.2 >= sameLimit
+	least := float32(sameLimit)
+	if isOnlyOne {
+		least = sameOnlyLimit
+	}
+	return isOtherSide && isOnlyOne && p.score >= sameOnlyEvent || x.Bound.Contradicts(y.Bound) && p.score+0.2 >= least
 }
 
 // markRepeated marks open facts whose value the other answer also has.
@@ -488,7 +494,7 @@ func (c *comparison) conflicts() {
 			x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
 	}, isOpen, nil)
 	c.score(pairs)
-	alone := [2]map[measure]string{c.alone(0, c.a, measureOf), c.alone(1, c.b, measureOf)}
+	alone := [2]map[measure]string{c.alone(0, measureOf, open), c.alone(1, measureOf, open)}
 	pairs = slices.DeleteFunc(pairs, func(p pair) bool { return p.score < c.leastOf(p, alone) })
 	sortPairs(pairs)
 	for _, p := range pairs {
@@ -539,13 +545,14 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone returns the measures for which an answer has only one open value, with that value; of returns the measure of
-// a fact.
-func (c *comparison) alone(k int, s *side, of func(*claim.Claim) measure) map[measure]string {
+// alone returns the measures for which an answer has only one value in one of the states, with that value; of returns
+// the measure of a fact.
+func (c *comparison) alone(k int, of func(*claim.Claim) measure, states ...state) map[measure]string {
 	values := map[measure]string{}
+	s := c.sideOf(k)
 	for i := range s.Claims {
 		f := &s.Claims[i]
-		if c.states[k][i] != open || f.IsWorking {
+		if !slices.Contains(states, c.states[k][i]) || f.IsWorking {
 			continue
 		}
 		if value, isKnown := values[of(f)]; isKnown && value != f.Key {

@@ -369,6 +369,39 @@ func TestSmallChangesAreConflicts(t *testing.T) {
 	}
 }
 
+// around is an answer in other words that has a statement in common with another one.
+func around(n int, statement string) string {
+	return [2]string{
+		"办理说明如下。\n\n- 窗口在一楼东侧大厅，取号后等候。\n- " + statement + "\n- 材料由工作人员当场核对。\n\n祝您顺利。",
+		"您好！到一楼大厅东边取号。\n\n" + statement + "\n\n工作人员会在现场看材料，然后就办好了。",
+	}[n]
+}
+
+// A clause that denies something contradicts one that affirms it in other words, with a word of its own. A number
+// that is left over belongs to the other one that is, although the other answer has it elsewhere.
+func TestReversedInOtherWords(t *testing.T) {
+	t.Parallel()
+	for _, p := range [][2]string{
+		{"备份文件会自动删除。", "回滚期限 14 天，逾期不能回滚；备份文件不会被自动删除。"},
+		{"这笔押金在续租以后会自动退还。", "押金在续租以后不会自动退还给客人。"},
+		{"The deposit is also refunded to guests who cancel late.", "Guests who cancel late: the deposit is not refunded."},
+		{"顺延至下一个自然日处理。", "顺延至下个工作日处理。"},
+	} {
+		require.True(t, isConflict(around(0, p[0]), around(1, p[1])), "%q, %q", p[0], p[1])
+		require.True(t, isConflict(around(0, p[1]), around(1, p[0])), "%q, %q", p[1], p[0])
+	}
+	for _, p := range [][2]string{
+		{"申请用邮寄。", "本局不接受用邮寄的申请。"},                              // names it only
+		{"超过 30 日的申请不接受。", "30 日内的申请也接受。"},                      // the other side of a limit
+		{"只有本人到场才接受申请。", "本人不到场的，申请不接受。"},                       // an exception
+		{"如果没有预约，窗口会接受现场取号。", "窗口也接受现场取号。"},                     // a condition
+		{"The booking fee is not.", "The booking fee is kept."}, // leaves out what it denies
+	} {
+		require.False(t, isConflict(around(0, p[0]), around(1, p[1])), "%q, %q: %+v", p[0], p[1],
+			facts.Compare(around(0, p[0]), around(1, p[1])))
+	}
+}
+
 // A label consists of whole words: the clause of a statement, or the text before a value.
 func TestLabelsAreWords(t *testing.T) {
 	t.Parallel()

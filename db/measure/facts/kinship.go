@@ -82,6 +82,7 @@ const (
 	otherUnit   // they are counts of different things
 	otherClass  // only one of them has a unit
 	uniqueness  // no other value of the same measure, or in the same unit, is left in either answer
+	remaining   // no other value in the same unit is left in either answer but for some that the other has elsewhere
 	distance    // one of them is many times the other
 	oneRange    // only one of them is a range
 	bareDigits  // neither has a unit
@@ -93,10 +94,12 @@ const (
 // evidence holds the amount of each kind of evidence.
 type evidence [evidences]float32
 
-// weights were fitted by logistic regression on two thirds of the labelled pairs.
+// weights were fitted by logistic regression on two thirds of the labelled pairs; remaining was added later, with the
+// others as they were.
 var weights = evidence{
 	always: 0.25, similar: 8, touch: 2.4, companions: 0.4, rivals: -3, elsewhere: -2.1, repetition: -0.8, otherUnit: -4.7,
-	otherClass: -4.1, uniqueness: 1.3, distance: -6, oneRange: -0.1, bareDigits: -1, resemblance: 0.6, calculation: -1.3,
+	otherClass: -4.1, uniqueness: 1.3, remaining: 1.5, distance: -6, oneRange: -0.1, bareDigits: -1, resemblance: 0.6,
+	calculation: -1.3,
 }
 
 func (e *evidence) total() float32 {
@@ -153,8 +156,9 @@ func (c *comparison) weighEvidence(pairs []pair) {
 		}
 	}
 	settled := c.elsewhere()
-	alone := [2]map[measure]string{c.alone(0, c.a, measureOf), c.alone(1, c.b, measureOf)}
-	aloneInUnit := [2]map[measure]string{c.alone(0, c.a, finelyOf), c.alone(1, c.b, finelyOf)}
+	alone := [2]map[measure]string{c.alone(0, measureOf, open), c.alone(1, measureOf, open)}
+	aloneInUnit := [2]map[measure]string{c.alone(0, finelyOf, open), c.alone(1, finelyOf, open)}
+	leftInUnit := [2]map[measure]string{c.alone(0, finelyOf, open, repeated), c.alone(1, finelyOf, open, repeated)}
 	for n, p := range pairs {
 		x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 		var e evidence
@@ -173,8 +177,11 @@ func (c *comparison) weighEvidence(pairs []pair) {
 		e[otherClass] = one(x.Class != y.Class)
 		if !isOtherUnit(x, y) && x.IsRange() == y.IsRange() {
 			isAlone := alone[0][measureOf(x)] != "" && alone[1][measureOf(y)] != ""
-			isAloneInUnit := aloneInUnit[0][finelyOf(x)] != "" && aloneInUnit[1][finelyOf(x)] != "" && finelyOf(x) == finelyOf(y)
+			unit, isSameUnit := finelyOf(x), finelyOf(x) == finelyOf(y)
+			isAloneInUnit := isSameUnit && aloneInUnit[0][unit] != "" && aloneInUnit[1][unit] != ""
 			e[uniqueness] = one(isAlone || isAloneInUnit)
+			isLeft := isSameUnit && leftInUnit[0][unit] != "" && leftInUnit[1][unit] != ""
+			e[remaining] = one(isLeft && !isAlone && !isAloneInUnit)
 		}
 		e[distance] = one(x.Class < claim.ClassDate && claim.AreFarApart(x, y))
 		e[oneRange] = one(x.IsRange() != y.IsRange())

@@ -100,6 +100,8 @@ func (c *comparison) polarities() {
 	}
 	c.plain(0, c.a, c.b)
 	c.plain(1, c.b, c.a)
+	c.reversed(0, c.a, c.b)
+	c.reversed(1, c.b, c.a)
 }
 
 // leastFor returns the score above which two polarities count as opposite. It is higher for a duty and a ban: "must
@@ -303,7 +305,7 @@ func (c *comparison) plain(k int, s, other *side) {
 		c.states[k][i] = conflicting
 		s.isTurned[f.Sentence], other.isTurned[place] = true, true
 		x := s.export(f)
-		y := other.statement(place)
+		y := other.statement(other.Sentences[place].Span)
 		d := Difference{Kind: Polarity, IsConflict: true, Label: x.About, A: &x, B: &y}
 		if k == 1 {
 			d.A, d.B = &y, &x
@@ -506,11 +508,13 @@ func (s *side) hasEnding(x passage.Span) bool {
 	return false
 }
 
-// statement returns a sentence that affirms what the other answer negates, as a fact.
-func (s *side) statement(n int) Fact {
-	x := s.Sentences[n]
+// statement returns a sentence or clause that affirms what the other answer negates, as a fact.
+func (s *side) statement(x passage.Span) Fact {
+	for x.From < x.To-1 && s.Runes[x.From] == ' ' {
+		x.From++
+	}
 	x.To = min(x.To, x.From+longestText)
-	text := s.Slice(x.Span)
+	text := s.Slice(x)
 	return Fact{
 		Kind: Polarity, Value: claim.Affirmed.String(), Text: text, About: clip(text),
 		Start: int(s.Start[x.From]), End: int(s.End[x.To-1]),

@@ -175,7 +175,7 @@ func (c *comparison) turnedRound(n, m int, x, y []word) {
 	if c.a.isTurned[n] {
 		return
 	}
-	a, b := c.a.statement(n), c.b.statement(m)
+	a, b := c.a.statement(c.a.Sentences[n].Span), c.b.statement(c.b.Sentences[m].Span)
 	if len(x) > 0 {
 		a = c.a.wordFact(n, x)
 	}
