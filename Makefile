@@ -51,8 +51,7 @@ release: ## Build dist/ for linux amd64 and arm64, with checksums
 
 .PHONY: test
 test: tools tidy-check generate-check format-check ## Everything CI runs
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target lint test-race test-race-program test-plain
-	@$(MAKE) --no-print-directory test-old-postgres
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-race test-plain lint test-race-program test-old-postgres
 
 .PHONY: t
 t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
