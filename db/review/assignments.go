@@ -2,6 +2,8 @@ package review
 
 import (
 	"context"
+	"math"
+	"math/rand/v2"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -66,4 +68,32 @@ func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, split func(questi
 		_, err := tx.ExecContext(ctx, install, ids, names)
 		return pg.Classify("assign the questions", err)
 	})
+}
+
+// SplitQuestions assigns questions to reviewers, about the same number to each: in consecutive blocks, or at
+// random. overlap, from 0 to 1, is the share of questions that go to two reviewers, so that their agreement can be
+// measured.
+func SplitQuestions(questions int, reviewers []string, isRandom bool, overlap float64) [][]string {
+	given := make([][]string, questions)
+	if len(reviewers) == 0 {
+		return given
+	}
+	order := make([]int, questions)
+	for n := range order {
+		order[n] = n
+	}
+	if isRandom {
+		rand.Shuffle(questions, func(a, b int) { order[a], order[b] = order[b], order[a] })
+	}
+	for place, question := range order {
+		first := place * len(reviewers) / questions
+		given[question] = []string{reviewers[first]}
+		// Shared questions are spread evenly: a question is shared when the running total of overlap reaches the
+		// next whole number.
+		isShared := math.Floor(float64(place+1)*overlap) > math.Floor(float64(place)*overlap)
+		if second := (first + 1) % len(reviewers); isShared && second != first {
+			given[question] = append(given[question], reviewers[second])
+		}
+	}
+	return given
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 	"github.com/google/uuid"
 
-	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/form"
@@ -319,7 +318,7 @@ func (h *handler) assignReviews(ctx context.Context, input *assignInput) (*assig
 		return nil, err
 	}
 	err = review.New(h.Store).Assign(ctx, task.ID, func(questions int) [][]string {
-		return measure.SplitQuestions(questions, reviewers, input.Body.Order == "random", input.Body.Overlap)
+		return review.SplitQuestions(questions, reviewers, input.Body.Order == "random", input.Body.Overlap)
 	})
 	if err != nil {
 		return nil, err

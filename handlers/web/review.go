@@ -13,9 +13,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/measure"
 	"wending/db/people"
 	"wending/db/report"
+	"wending/db/review"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -346,7 +346,7 @@ func (p *Pages) assign(c echo.Context) error {
 		return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
 	}
 	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {
-		return measure.SplitQuestions(questions, names, submitted.Values["order"] == "random", float64(overlap)/100)
+		return review.SplitQuestions(questions, names, submitted.Values["order"] == "random", float64(overlap)/100)
 	})
 	if err != nil {
 		return err
