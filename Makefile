@@ -93,8 +93,8 @@ facts: ## Read the labelled pairs of answers; print found conflicts and false al
 	@go test -count=1 -v -run TestLabelledPairs ./db/measure/facts | grep -vE '^(===|---|ok|PASS)' | sed -E 's/^ +facts_test.go:[0-9]+: //'
 
 .PHONY: simulate
-simulate: ## Check intervals, stars, gates and nightly alarms on made data whose truth is known; writes the table into the help
-	WENDING_SIMULATE=full go test -count=1 -v -timeout 30m -run TestSimulations ./db/measure
+simulate: ## Check intervals, stars, gates, nightly alarms and corrected rates on made data whose truth is known; writes the table into the help
+	WENDING_SIMULATE=full go test -count=1 -v -timeout 30m -run TestSimulations ./db/measure ./db/review
 
 .PHONY: bench
 bench: ## Measure; each benchmark prints its ratio to a bare loop or the ideal; writes jobs/RESULTS.md

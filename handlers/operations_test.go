@@ -348,6 +348,10 @@ func (w *walk) review(path string) {
 	w.do("GET", path+"/reviews?verdict=FAIL", nil, 200)
 	w.do("DELETE", path+"/items/good/review?reviewer="+"%E6%9D%8E%E9%9B%B7&version=7", nil, 409)
 	w.do("DELETE", path+"/items/good/review?reviewer="+"%E6%9D%8E%E9%9B%B7&version=1", nil, 204)
+	drawn := w.do("POST", path+"/samples", object{"size": 9, "seed": 7, "is_stratified": true}, 201)["items"].([]any)
+	require.Len(w.t, drawn, 1, "the other question has no answer")
+	w.do("POST", path+"/samples", object{"size": 1}, 409)
+	w.do("GET", path+"/samples", nil, 200)
 	w.do("PUT", path+"/review-assignments", object{"reviewers": []string{"李雷"}}, 200)
 	w.do("GET", path+"/review-assignments", nil, 200)
 	w.do("POST", path+"/sign-off", object{"reviewer": "李雷"}, 201)
@@ -404,6 +408,7 @@ var bodies = map[string]any{
 	"carry-reviews":        object{"from": uuid.NewString(), "reviewer": "x"},
 	"confirm-changes":      object{"against": uuid.NewString()},
 	"group-answers":        object{"model_id": uuid.NewString()},
+	"draw-sample":          object{"size": 1},
 	"put-meaning":          object{"groups": [][]int{{1}}, "reviewer": "x"},
 	"put-project-settings": object{"review_reasons": []string{}},
 }
@@ -467,6 +472,7 @@ func (w *walk) inTheWay() {
 		w.do("GET", draft+path, nil, 409)
 	}
 	w.do("POST", draft+"/sign-off", object{"reviewer": "x"}, 409)
+	w.do("POST", draft+"/samples", object{"size": 1}, 409)
 	w.do("POST", draft+"/confirm", object{"against": w.ids["evaluation-tasks"]}, 409)
 	w.do("GET", draft+"/carriable-reviews?from="+w.ids["evaluation-tasks"], nil, 409)
 	w.do("POST", draft+"/carried-reviews", object{"from": w.ids["evaluation-tasks"], "reviewer": "x"}, 409)

@@ -52,7 +52,8 @@ var unscoped = map[string]string{
 	"db/report readProgress": ofReadTask,
 	"db/report Retrying":     ofReadTask, "db/report readVariantStatistics": ofReadTask,
 	"db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review lockTask": ofReadTask,
-	"db/review change":       ofReadTask,
+	"db/review change": ofReadTask, "db/review verdictsOnRun": ofFragment, "db/review Draw": ofReadTask,
+	"db/review Judged": ofReadTask, "db/review Fits": ofReadTask,
 	"db/report countSettled": ofReadTask, "db/upkeep planRuns": ofReadTask, "db/upkeep insertRuns": ofReadTask,
 	"db/upkeep Import": ofReadTask,
 

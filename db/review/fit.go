@@ -152,10 +152,11 @@ func (c Confusion) kappa() (*float64, measure.Interval) {
 		return nil, nil
 	}
 	kappa := (p[0][0] + p[1][1] - chance) / (1 - chance)
-	variance := -math.Pow(kappa-chance*(1-kappa), 2)
+	expected := kappa - chance*(1-kappa)
+	variance := -expected * expected
 	for i := range p {
-		variance += p[i][i] * math.Pow(1-(judge[i]+people[i])*(1-kappa), 2)
-		variance += p[i][1-i] * math.Pow((people[i]+judge[1-i])*(1-kappa), 2)
+		same, other := 1-(judge[i]+people[i])*(1-kappa), (people[i]+judge[1-i])*(1-kappa)
+		variance += p[i][i]*same*same + p[i][1-i]*other*other
 	}
 	if variance < noVariance {
 		return &kappa, nil

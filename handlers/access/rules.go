@@ -238,6 +238,8 @@ POST   /api/v1/evaluation-tasks/:task_id/run             editor        task     
 GET    /api/v1/evaluation-tasks/:task_id/runs/:run_id    viewer        task
 GET    /api/v1/evaluation-tasks/:task_id/runs/:run_id/events         viewer    task
 GET    /api/v1/evaluation-tasks/:task_id/runs/:run_id/input          viewer    task
+GET    /api/v1/evaluation-tasks/:task_id/samples         viewer        task
+POST   /api/v1/evaluation-tasks/:task_id/samples         reviewer      task  review.sample
 POST   /api/v1/evaluation-tasks/:task_id/sign-off        reviewer      task            task.sign-off
 GET    /api/v1/evaluation-tasks/:task_id/sign-offs       viewer        task
 GET    /api/v1/evaluation-tasks/:task_id/statistics      viewer        task

@@ -67,6 +67,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerLaunches(whole)
 	h.registerRunInput(whole)
 	h.registerReviews(whole)
+	h.registerSamples(whole)
 	h.registerMeaning(whole)
 	h.registerCarry(whole)
 	h.registerComparison(whole)

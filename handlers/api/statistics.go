@@ -11,6 +11,7 @@ import (
 	"wending/db/measure"
 	"wending/db/measure/facts"
 	"wending/db/report"
+	"wending/db/review"
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
@@ -72,7 +73,8 @@ type evaluatorStatistics struct {
 	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; otherwise nil.
 	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"1 or 10 for a judge that seems to rate on that scale instead of up to 100: at least five answers were rated, none above this number. Its prompt should ask for ratings from 0 to 100. Null if nothing is suspicious"`
 	// Noise attributes the differences between the scores to their sources.
-	Noise measure.Noise `json:"noise" doc:"Sources of the differences between the evaluator's scores"`
+	Noise  measure.Noise `json:"noise" doc:"Sources of the differences between the evaluator's scores"`
+	People review.Fit    `json:"people" doc:"The evaluator's verdicts beside people's on the same answers"`
 }
 
 // EvaluatorVariant holds the statistics of one evaluator's verdicts on one variant.
@@ -109,6 +111,7 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	var (
 		numbers report.Numbers
 		judges  map[int]report.JudgeNumbers
+		fits    map[int]review.Fit
 	)
 	group, limited := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -116,6 +119,7 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		return err
 	})
 	group.Go(func() (err error) { judges, err = results.Judges(limited, task); return err })
+	group.Go(func() (err error) { fits, err = review.New(h.Store).Fits(limited, task); return err })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
@@ -136,7 +140,7 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 		if err != nil {
 			return nil, err
 		}
-		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator)}
+		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator), People: fits[evaluator.Number]}
 		for _, variant := range task.Variants {
 			statistics.Variants = append(statistics.Variants,
 				EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}, judges[evaluator.Number].Variants[variant.Number]})

@@ -486,6 +486,7 @@ var sentinels = []struct {
 	{report.ErrSearchTooSlow, CodeServiceUnavailable, "error.SEARCH_TOO_SLOW"},
 	{db.ErrNotFound, CodeNotFound, ""},
 	{db.ErrNothingToRun, CodeTaskStateConflict, "error.NOTHING_TO_RETRY"},
+	{review.ErrAllSampled, CodeTaskStateConflict, "error.ALL_SAMPLED"},
 	{tasks.ErrNotGrouped, CodeTaskStateConflict, "error.NOT_GROUPED"},
 	{db.ErrConflict, CodeTaskStateConflict, ""},
 	{ErrStale, CodeForbidden, "error.stale"},

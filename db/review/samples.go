@@ -1,0 +1,249 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Sample is a random sample of a task's runs: at most one run of each question.
+type Sample struct {
+	ID uuid.UUID `db:"id"`
+	// Seed reproduces the sample from the same runs.
+	Seed int64 `db:"seed"`
+	// IsStratified reports that all variants have about the same number of runs in it.
+	IsStratified bool      `db:"is_stratified"`
+	CreatedAt    time.Time `db:"created_at"`
+	// Runs are the sample's runs in the order in which they were drawn.
+	Runs []SampledRun
+}
+
+// SampledRun is a run of a sample.
+type SampledRun struct {
+	SampleID   uuid.UUID `db:"sample_id"`
+	ItemID     int64     `db:"item_id"`
+	QuestionID string    `db:"question_id"`
+	// Number is the question's number in the order of pages, from 1.
+	Number   int `db:"number"`
+	Variant  int `db:"variant"`
+	RunIndex int `db:"run_index"`
+	// Reviewers are those whose verdicts on the run are current.
+	Reviewers pq.StringArray `db:"reviewers"`
+}
+
+// MaxSample is the maximum number of runs of a sample.
+const MaxSample = 1000
+
+// ErrAllSampled means that every question with an answer is in a sample already.
+var ErrAllSampled = errors.New("every question is in a sample")
+
+// verdictsOnRun selects the current verdicts v on a run r that has not been replaced since: the verdict on a question
+// counts for a run only if the task has one run of each question.
+const verdictsOnRun = `
+	FROM reviews v
+	WHERE v.item_id = r.item_id AND v.variant = r.variant AND v.judged_run_id = r.id AND v.is_current
+	AND NOT v.is_withdrawn AND (v.run_index = r.run_index OR v.run_index IS NULL AND 1 = (
+		SELECT runs_per_item FROM evaluation_tasks WHERE id = r.task_id))`
+
+// Samples returns the samples of a task, the oldest first.
+func (r Reviews) Samples(ctx context.Context, taskID uuid.UUID) (samples []Sample, err error) {
+	const (
+		list = `SELECT id, seed, is_stratified, created_at FROM samples WHERE task_id = $1 ORDER BY created_at, id`
+		runs = `
+			SELECT s.sample_id, s.item_id, i.question_id, i.number, s.variant, s.run_index,
+				ARRAY(SELECT DISTINCT v.reviewer ` + verdictsOnRun + `) AS reviewers
+			FROM sampled_runs s
+			JOIN (
+				SELECT id, question_id, row_number() OVER (ORDER BY sort_key) AS number
+				FROM evaluation_items
+				WHERE task_id = $1
+			) i ON i.id = s.item_id
+			LEFT JOIN evaluation_runs r ON r.item_id = s.item_id AND r.variant = s.variant AND r.run_index = s.run_index
+				AND r.is_current
+			ORDER BY s.place`
+	)
+	if err := r.db.SelectContext(ctx, &samples, list, taskID); err != nil || len(samples) == 0 {
+		return nil, pg.Classify("list the samples", err)
+	}
+	places := map[uuid.UUID]int{}
+	for n, sample := range samples {
+		places[sample.ID] = n
+	}
+	err = pg.EachRow(ctx, r.db, "read the samples", runs, []any{taskID}, func(one SampledRun) error {
+		of := &samples[places[one.SampleID]]
+		of.Runs = append(of.Runs, one)
+		return nil
+	})
+	return samples, err
+}
+
+// Draw draws a sample of at most size answered runs of a task, from the questions that are in no sample yet. It
+// returns ErrAllSampled if there are none.
+func (r Reviews) Draw(ctx context.Context, taskID uuid.UUID, size int, seed int64, isStratified bool) (Sample, error) {
+	const (
+		read = `
+			SELECT i.id AS item_id, r.variant, r.run_index
+			FROM evaluation_items i
+			JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED'
+			WHERE i.task_id = $1 AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
+			AND NOT EXISTS (SELECT FROM sampled_runs s WHERE s.item_id = i.id)
+			ORDER BY i.sort_key, r.variant, r.run_index`
+		insert = `INSERT INTO samples (id, task_id, seed, is_stratified) VALUES ($1, $2, $3, $4)`
+		fill   = `
+			INSERT INTO sampled_runs (sample_id, item_id, place, variant, run_index)
+			SELECT $1, item_id, place, variant, run_index
+			FROM unnest($2::bigint[], $3::int[], $4::int[]) WITH ORDINALITY d (item_id, variant, run_index, place)`
+	)
+	id := uuid.New()
+	err := r.db.InTx(ctx, "draw a sample", func(tx *sqlx.Tx) error {
+		variants, err := lockTask(ctx, tx, taskID)
+		if err != nil {
+			return err
+		}
+		var answered []SampledRun
+		if err := tx.SelectContext(ctx, &answered, read, taskID); err != nil {
+			return pg.Classify("read the answers", err)
+		}
+		chosen := choose(answered, size, seed, variants, isStratified)
+		if len(chosen) == 0 {
+			return ErrAllSampled
+		}
+		if _, err := tx.ExecContext(ctx, insert, id, taskID, seed, isStratified); err != nil {
+			return pg.Classify("store the sample", err)
+		}
+		var items, ofVariant, indexes pq.Int64Array
+		for _, run := range chosen {
+			items, ofVariant = append(items, run.ItemID), append(ofVariant, int64(run.Variant))
+			indexes = append(indexes, int64(run.RunIndex))
+		}
+		_, err = tx.ExecContext(ctx, fill, id, items, ofVariant, indexes)
+		return pg.Classify("store the sample's runs", err)
+	})
+	if err != nil {
+		return Sample{}, err
+	}
+	samples, err := r.Samples(ctx, taskID)
+	for _, sample := range samples {
+		if sample.ID == id {
+			return sample, err
+		}
+	}
+	if err == nil {
+		err = &db.NotFoundError{Kind: db.KindTask} // it was deleted in the meantime
+	}
+	return Sample{}, err
+}
+
+// choose draws one of the answered runs of each of size questions at random. A stratified sample takes the variants in
+// turn, beginning with a random one, where a question has an answer of that variant.
+func choose(answered []SampledRun, size int, seed int64, variants int, isStratified bool) []SampledRun {
+	random := rand.New(rand.NewPCG(uint64(seed), uint64(variants)))
+	var questions [][]SampledRun
+	for n, run := range answered {
+		if n == 0 || run.ItemID != answered[n-1].ItemID {
+			questions = append(questions, nil)
+		}
+		last := len(questions) - 1
+		questions[last] = append(questions[last], run)
+	}
+	random.Shuffle(len(questions), func(a, b int) { questions[a], questions[b] = questions[b], questions[a] })
+	questions = questions[:min(size, len(questions))]
+	first := random.IntN(variants)
+	chosen := make([]SampledRun, len(questions))
+	for n, runs := range questions {
+		if isStratified {
+			var own []SampledRun
+			for _, run := range runs {
+				if run.Variant == 1+(first+n)%variants {
+					own = append(own, run)
+				}
+			}
+			if len(own) > 0 {
+				runs = own
+			}
+		}
+		chosen[n] = runs[random.IntN(len(runs))]
+	}
+	return chosen
+}
+
+// JudgedRun is a run on which an evaluator and people have reached a verdict.
+type JudgedRun struct {
+	Labelled
+	// Evaluator is the evaluator's number in its task.
+	Evaluator int
+	ItemID    int64
+}
+
+// Judged returns the runs of a task that both its evaluators and people have judged: people by majority, without ties
+// and without those who are unsure.
+func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedRun, err error) {
+	const read = `
+		SELECT e.evaluator, r.item_id, e.passed, people.passes > people.fails AS person, s.item_id IS NOT NULL AS is_sampled
+		FROM evaluation_runs r
+		CROSS JOIN LATERAL (
+			SELECT count(*) FILTER (WHERE said.verdict = 'PASS') AS passes,
+				count(*) FILTER (WHERE said.verdict = 'FAIL') AS fails
+			FROM (
+				SELECT DISTINCT ON (v.reviewer) v.verdict ` + verdictsOnRun + `
+				ORDER BY v.reviewer, v.run_index -- a verdict on the answer stands before the one on its question
+			) said
+		) people
+		JOIN evaluations e ON e.run_id = r.id AND e.passed IS NOT NULL
+		LEFT JOIN sampled_runs s ON s.item_id = r.item_id AND s.variant = r.variant AND s.run_index = r.run_index
+		WHERE r.task_id = $1 AND r.is_current AND people.passes <> people.fails
+		AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
+		ORDER BY e.evaluator, r.item_id, r.variant, r.run_index`
+	type row struct {
+		Evaluator int
+		ItemID    int64 `db:"item_id"`
+		Passed    bool
+		Person    bool
+		IsSampled bool `db:"is_sampled"`
+	}
+	err = pg.EachRow(ctx, r.db, "compare the judges with people", read, []any{taskID}, func(one row) error {
+		judged = append(judged, JudgedRun{Labelled{one.Passed, one.Person, one.IsSampled}, one.Evaluator, one.ItemID})
+		return nil
+	})
+	return judged, err
+}
+
+// Fits compares the evaluators of a task with people, by the evaluators' numbers.
+func (r Reviews) Fits(ctx context.Context, task db.Task) (map[int]Fit, error) {
+	const count = `
+		SELECT e.evaluator, count(*) AS runs, count(*) FILTER (WHERE e.passed) AS passes,
+			count(DISTINCT r.item_id) AS questions
+		FROM evaluation_runs r
+		JOIN evaluations e ON e.run_id = r.id AND e.passed IS NOT NULL
+		WHERE r.task_id = $1 AND r.is_current
+		AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)
+		GROUP BY e.evaluator`
+	judged, err := r.Judged(ctx, task.ID)
+	if err != nil {
+		return nil, err
+	}
+	byEvaluator := map[int][]Labelled{}
+	for _, one := range judged {
+		byEvaluator[one.Evaluator] = append(byEvaluator[one.Evaluator], one.Labelled)
+	}
+	type row struct {
+		Evaluator, Runs, Passes, Questions int
+	}
+	fits := map[int]Fit{}
+	for _, evaluator := range task.Evaluators { // also those without a verdict
+		fits[evaluator.Number] = FitOf(nil, Judgements{})
+	}
+	err = pg.EachRow(ctx, r.db, "count the judges' verdicts", count, []any{task.ID}, func(one row) error {
+		fits[one.Evaluator] = FitOf(byEvaluator[one.Evaluator], Judgements{one.Runs, one.Passes, one.Questions})
+		return nil
+	})
+	return fits, err
+}
