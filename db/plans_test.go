@@ -63,6 +63,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	worker := engine.Worker{ID: uuid.New(), Lanes: 1}
 	lease, _, err := engine.NewPresence(store).Beat(ctx, worker)
 	require.NoError(t, err)
+	list := tasklist.New(store)
 	var call db.Call
 	var claim db.Claim
 	var retry uuid.UUID
@@ -74,6 +75,27 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 		{"Tasks", func() error {
 			_, _, err := tasklist.New(store).Tasks(ctx, db.AllProjects(),
 				tasklist.Filter{Statuses: []db.TaskStatus{db.TaskSucceeded}}, page)
+			return err
+		}},
+		{"Arranged", func() error {
+			_, err := list.Arranged(ctx, db.AllProjects(), tasklist.Filter{}, tasklist.Arrangement{
+				By: tasklist.ByAgent, NewestOfDataset: true}, page)
+			return err
+		}},
+		{"ReviewProgress", func() error {
+			_, err := list.ReviewProgress(ctx, db.AllProjects(), []db.Task{{ID: large}})
+			return err
+		}},
+		{"SeriesOf", func() error {
+			_, err := list.SeriesOf(ctx, db.AllProjects(), []db.Task{{ID: large, ScheduleID: &launch}})
+			return err
+		}},
+		{"Unrated", func() error { _, err := report.New(store).Unrated(ctx, large, 0); return err }},
+		{"Unpassed", func() error { _, err := report.New(store).Unpassed(ctx, large, 0); return err }},
+		{"Runs of a launch that failed", func() error {
+			hasSucceeded, now := false, time.Now()
+			_, _, err := engine.NewHistory(store).Runs(ctx, launch,
+				engine.RunFilter{Succeeded: &hasSucceeded, Since: &now}, 100, page)
 			return err
 		}},
 		{"Summaries", func() error {

@@ -300,6 +300,9 @@ func (r response) page(t *testing.T) *goquery.Document {
 	t.Helper()
 	document, err := goquery.NewDocumentFromReader(bytes.NewReader(r.body))
 	require.NoError(t, err)
+	if document.Find("head link").Length() > 0 && document.Find("[hx-ext=morph]").Length() > 0 {
+		require.Equal(t, 1, document.Find("script[src*=idiomorph]").Length(), "what morphs parts of the page")
+	}
 	return document
 }
 

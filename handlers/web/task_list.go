@@ -199,7 +199,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 		list.IsEmpty = !has
 	}
 	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("tasks.title"), ui.SectionTasks)
-	frame.Styles, frame.Scripts = []string{"list.css"}, []string{"task_list.js"}
+	frame.Styles, frame.Scripts, frame.Morphs = []string{"list.css"}, []string{"task_list.js"}, true
 	if len(list.Columns) > columnsFit {
 		frame.Width = "wide"
 	}

@@ -63,6 +63,7 @@ func (p *Pages) overviewFrame(c echo.Context, task db.Task) ui.Frame {
 	frame := pages.Frame(c, p.Version, task.Name, ui.SectionTasks)
 	frame.Here = paths.Task(task.ID)
 	frame.Styles, frame.Scripts = []string{"list.css", "task.css", "replay.css"}, []string{"task.js"}
+	frame.Morphs = true
 	if task.TotalVariants > 1 { // their numbers
 		frame.Styles = append(frame.Styles, "report.css")
 	}
@@ -412,7 +413,7 @@ func (p *Pages) listWorkers(c echo.Context) error {
 		return pages.Render(c, http.StatusOK, system.WorkersPart(workers))
 	}
 	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("workers.title"), ui.SectionSystem)
-	frame.Styles = []string{"list.css"}
+	frame.Styles, frame.Morphs = []string{"list.css"}, true
 	return pages.Render(c, http.StatusOK, system.WorkersPage(frame, workers))
 }
 

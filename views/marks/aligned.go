@@ -32,7 +32,7 @@ const (
 	foldedHere = 40_000
 	// heldFolds is the size of answers, in bytes, up to which a page contains its folded content; for the remaining
 	// questions it is loaded when it is opened, so that most of a page is visible content.
-	heldFolds = 60_000
+	heldFolds = 40_000
 )
 
 // laidOut is the layout of a question's distinct answers, block by block. Once made, it does not change.
