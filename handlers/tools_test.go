@@ -67,6 +67,15 @@ func TestToolsAreCountedAndOtherPathsAreFound(t *testing.T) {
 
 	page := s.get(t, "/tasks/"+id+"/gallery").page(t)
 	require.Equal(t, 2, page.Find("#tools tbody tr").Length())
+	for _, row := range []string{"#tools tbody tr:first-child a", "#tools tbody tr:last-child a[href*='outcome=failed']"} {
+		number := page.Find(row)
+		require.Equal(t, 1, number.Length(), row)
+		address, _, _ := strings.Cut(number.AttrOr("href", ""), "#")
+		listed := s.get(t, address).page(t)
+		require.Contains(t, listed.Find("#calls").Text(), number.Text(), "as many calls")
+		require.Equal(t, http.StatusOK, s.get(t, listed.Find("#calls + ul a").First().AttrOr("href", "")).StatusCode)
+	}
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/"+id+"/gallery?tool=none").StatusCode)
 	link := page.Find("#tools .causes a")
 	require.Contains(t, link.AttrOr("href", ""), "#at=")
 	unit, _, _ := strings.Cut(link.AttrOr("href", ""), "#")

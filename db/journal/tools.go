@@ -86,6 +86,48 @@ func (j Journal) ToolReport(ctx context.Context, taskID uuid.UUID) (found ToolRe
 	return found, err
 }
 
+// ToolCall is one call of a tool by a current run of a task.
+type ToolCall struct {
+	UnitID   int64 `db:"unit_id"`
+	Number   int   `db:"number"`
+	Variant  int   `db:"variant"`
+	RunIndex int   `db:"run_index"`
+	// StartedMS is when the call started, in milliseconds since the start of the run; TookMS is nil if it never ended.
+	StartedMS int  `db:"started_ms"`
+	TookMS    *int `db:"took_ms"`
+	HasFailed bool `db:"has_failed"`
+}
+
+// ToolCalls returns one page of the calls of a tool by a task's current runs, or of those that failed, in the order of
+// questions and runs, and how many there are.
+func (j Journal) ToolCalls(ctx context.Context, taskID uuid.UUID, tool string, onlyFailed bool,
+	page db.Page) (calls []ToolCall, total int, err error) {
+	const read = `
+		WITH numbered AS (
+			SELECT id, row_number() OVER (ORDER BY sort_key) AS number
+			FROM evaluation_items
+			WHERE task_id = $1)
+		SELECT r.unit_id, i.number, r.variant, r.run_index, t.started_ms, t.ended_ms - t.started_ms AS took_ms,
+			coalesce(t.status = 'failed', false) AS has_failed, count(*) OVER () AS total
+		FROM evaluation_runs r
+		JOIN tool_executions t ON t.unit_id = r.unit_id AND t.epoch = r.epoch AND t.item_id = r.item_id
+		JOIN numbered i ON i.id = r.item_id
+		WHERE r.task_id = $1 AND r.is_current AND t.tool = $2 AND (NOT $3 OR t.status = 'failed')
+		ORDER BY i.number, r.variant, r.run_index, t.number
+		LIMIT $4 OFFSET $5`
+	var rows []struct {
+		ToolCall
+		Total int `db:"total"`
+	}
+	if err := j.db.SelectContext(ctx, &rows, read, taskID, tool, onlyFailed, page.Size, page.Offset()); err != nil {
+		return nil, 0, pg.Classify("read the calls of a tool", err)
+	}
+	for _, row := range rows {
+		calls, total = append(calls, row.ToolCall), row.Total
+	}
+	return calls, total, nil
+}
+
 // PathDifferences returns the runs of one question whose path differs from the most common one.
 func (j Journal) PathDifferences(ctx context.Context, taskID uuid.UUID, itemID int64) ([]PathDifference, error) {
 	differing, _, err := j.pathDifferences(ctx, taskID, itemID)

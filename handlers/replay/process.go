@@ -69,6 +69,9 @@ func (h *handler) showProcess(c echo.Context) error {
 	if redirected, err := pages.RedirectPastEnd(c, process.DifferingPager); redirected {
 		return err
 	}
+	if err = h.toolCalls(c, &process); err != nil {
+		return err
+	}
 	if process.Newest, err = history.Newest(ctx, task.ID, newestCut, newestShown); err != nil {
 		return err
 	}
@@ -77,6 +80,32 @@ func (h *handler) showProcess(c echo.Context) error {
 		ui.SectionTasks)
 	frame.Styles, frame.Scripts = []string{"list.css", "task.css", "report.css", "gallery.css"}, []string{"gallery.js"}
 	return pages.Render(c, http.StatusOK, taskpages.ProcessPage(frame, process))
+}
+
+// toolCalls reads a page of the calls of the tool that a request names.
+func (h *handler) toolCalls(c echo.Context, process *taskpages.Process) error {
+	process.Tool = request.SearchText(c.QueryParam("tool"))
+	if process.Tool == "" {
+		return nil
+	}
+	if !slices.ContainsFunc(process.Tools.Tools, func(one journal.ToolUse) bool { return one.Tool == process.Tool }) {
+		return request.ParameterFault("tool", request.Existing())
+	}
+	page, err := pages.WindowOf(c, "calls")
+	if err != nil {
+		return err
+	}
+	query := url.Values{"tool": {process.Tool}}
+	isFailed := c.QueryParam("outcome") == taskpages.OutcomeFailed
+	if isFailed {
+		query.Set("outcome", taskpages.OutcomeFailed)
+	}
+	total := 0
+	process.Calls, total, err = journal.New(h.Store).ToolCalls(c.Request().Context(), process.Task.ID, process.Tool,
+		isFailed, page)
+	process.CallsPager = ui.Pager{Path: paths.Gallery(process.Task.ID), Name: "calls", Query: query, Page: page.Number,
+		Size: page.Size, Total: total}
+	return err
 }
 
 // files reads a page of the files that a task's agents produced.

@@ -265,6 +265,15 @@ func LaunchRuns(id, launch uuid.UUID, outcome string, since, until *time.Time) s
 	return WithQuery(Launch(id, launch), query)
 }
 
+// ToolCalls lists the calls of a tool by a task's runs: those with an outcome, or all if that is empty.
+func ToolCalls(id uuid.UUID, tool, outcome string) string {
+	query := url.Values{"tool": {tool}}
+	if outcome != "" {
+		query.Set("outcome", outcome)
+	}
+	return WithQuery(Gallery(id), query) + "#calls"
+}
+
 // Run returns the address of the page with the whole text of one run.
 func Run(id uuid.UUID, run int64) string { return Task(id) + "/runs/" + strconv.FormatInt(run, 10) }
 
