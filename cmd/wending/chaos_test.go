@@ -205,6 +205,8 @@ func (a *arena) anyWorker() *member {
 
 const recordWords, claimWords = "INSERT INTO evaluation_runs", "FOR UPDATE SKIP LOCKED"
 
+const roundWords = "INSERT INTO planned_runs"
+
 // faults returns the faults by name; each returns once it has happened. Slow faults run separately.
 func (a *arena) quickFaults() map[string]func() {
 	return map[string]func(){
@@ -216,6 +218,13 @@ func (a *arena) quickFaults() map[string]func() {
 			m := a.anyWorker()
 			if m.proxy.Spring(dbtest.Trap{Words: recordWords, Act: func() { m.signal(syscall.SIGKILL) }}) {
 				a.note("kill -9 between answer and commit", 1)
+			}
+		},
+		"kill -9 while a round is added": func() {
+			m := a.anyWorker()
+			kill := dbtest.Trap{Words: "COMMIT", Act: func() { m.signal(syscall.SIGKILL) }}
+			if m.proxy.Spring(dbtest.Trap{Words: roundWords, Next: &kill}) {
+				a.note("kill -9 while a round is added", 1)
 			}
 		},
 		"connection cut during the commit of results": func() {
@@ -281,6 +290,7 @@ func (a *arena) quickFaults() map[string]func() {
 // weights are the relative frequencies of the faults.
 var weights = map[string]int{
 	"kill -9 of a worker mid-call": 8, "kill -9 between answer and commit": 5,
+	"kill -9 while a round is added":              5,
 	"connection cut during the commit of results": 14,
 	"connection cut during COMMIT of a claim":     14, "all connections of a worker cut": 8,
 	"half-open database sockets": 3,
@@ -645,7 +655,7 @@ func TestChaosShort(t *testing.T) {
 	cancel()
 	watching.Wait()
 	require.Less(t, a.longestGap, goingOnWithin)
-	t.Logf("%d faults, longest gap %v", a.faultCount(), a.longestGap.Round(time.Millisecond))
+	t.Logf("%d faults, longest gap %v: %v", a.faultCount(), a.longestGap.Round(time.Millisecond), a.faults)
 }
 
 // keepResult prints the results of a suite, and writes them to the file that the Makefile names.
