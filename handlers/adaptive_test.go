@@ -90,6 +90,8 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 		require.Equal(t, 200, shown.StatusCode, page)
 	}
 	require.Contains(t, string(s.get(t, "/tasks/"+id+"/report").body), "问 4 次后 1 题")
+	require.Contains(t, s.get(t, "/tasks/"+id+"/report").page(t).Find(".decision .hint").Text(),
+		"只看每题最初的", "levels do not count the later runs, the list does")
 	require.Contains(t, s.get(t, "/tasks/"+id).page(t).Text(), "2 题 × 2–5 次")
 
 	imported := s.importArchive(t, s.get(t, api+"/"+id+"/archive").body)
