@@ -47,8 +47,7 @@ func TestNoStatementReadsALargeTableFromEndToEnd(t *testing.T) {
 	var items []int64
 	require.NoError(t, tables.Select(&items, `SELECT id FROM evaluation_items WHERE task_id = $1 ORDER BY id LIMIT 20`,
 		large))
-	store,
-		err := db.Open(ctx,
+	store, err := db.Open(ctx,
 		server.URL()+` options='-c session_preload_libraries=auto_explain -c auto_explain.log_min_duration=0'`, 2)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })

@@ -72,8 +72,7 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 	for _, item := range s.entry(t, "GET", path+"/items", nil, 200)["items"].([]any) {
 		require.Equal(t, item.(object)["runs_done"], item.(object)["runs_expected"])
 	}
-	rows,
-		err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(s.get(t, api+"/"+id+"/export?format=csv").body),
+	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(s.get(t, api+"/"+id+"/export?format=csv").body),
 		"\ufeff"))).ReadAll()
 	require.NoError(t, err)
 	columns := map[string]int{}

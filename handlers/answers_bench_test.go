@@ -127,13 +127,11 @@ func (s *site) answered(b *testing.B, questions, runsOfEach, kinds int,
 		`SELECT id, dense_rank() OVER (ORDER BY item_id) AS question, run_index FROM evaluation_runs WHERE task_id = $1`, id))
 	for _, run := range runs {
 		text := answer(run.Question, run.RunIndex%kinds)
-		_,
-			err := s.tables.Exec(
+		_, err := s.tables.Exec(
 			`UPDATE evaluation_runs SET response_body = $2, answer_key = $3, status = 'SUCCEEDED', error_code = NULL WHERE id = $1`, run.ID, text, measure.Key([]byte(text)))
 		require.NoError(b, err)
 	}
-	_,
-		err := s.tables.Exec(
+	_, err := s.tables.Exec(
 		`DELETE FROM question_statistics WHERE item_id IN (SELECT id FROM evaluation_items WHERE task_id = $1)`, id)
 	require.NoError(b, err)
 	require.NoError(b, tasks.AssessTask(b.Context(), s.store, id))

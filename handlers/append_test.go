@@ -93,9 +93,8 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	require.EqualValues(t, 4, done["progress"].(object)["processed"])
 
 	// The task's file contains all questions, and so does a copy's.
-	rows,
-		err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(s.get(t, "/tasks/"+task.TaskID+"/dataset").body),
-		"\uFEFF"))).ReadAll()
+	file := string(s.get(t, "/tasks/"+task.TaskID+"/dataset").body)
+	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(file, "\uFEFF"))).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{"question_id", "question", "standard_answer", "system_prompt", "user_context", "city"},
 		rows[0])

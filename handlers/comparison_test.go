@@ -623,8 +623,7 @@ func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 			s.get(t, "/api/v1/comparison?a="+a+"&b="+b+"&margin="+wrong).StatusCode, wrong)
 	}
 
-	rows,
-		err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, "/api/v1/comparison/export?a="+a+"&b="+b).body,
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, "/api/v1/comparison/export?a="+a+"&b="+b).body,
 		[]byte("\ufeff")))).ReadAll()
 	require.NoError(t, err)
 	at := slices.Index(rows[0], "q")

@@ -149,8 +149,7 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 		require.Equal(t, link[2], strconv.Itoa(s.get(t, link[3]).page(t).Find("article.result").Length()), link[0])
 	}
 
-	table,
-		err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body,
+	table, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body,
 		[]byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
 	for n, title := range table[0] {

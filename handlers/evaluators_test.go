@@ -185,8 +185,7 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	s.entry(t, "GET", path+"/results?min_score=2", nil, 422)
 	s.entry(t, "GET", path+"/results?evaluator=x", nil, 422)
 
-	rows,
-		err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+task.TaskID+"/export?format=csv").body,
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+task.TaskID+"/export?format=csv").body,
 		[]byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{

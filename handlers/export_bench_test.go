@@ -77,8 +77,7 @@ func (s *site) fill(b testing.TB, questions, runs, size int) string {
 	_, err = s.store.StartLaunch(b.Context(), launch)
 	require.NoError(b, err)
 	// Text that hardly compresses, so that rows have their full size in the database.
-	_,
-		err = s.tables.Exec(
+	_, err = s.tables.Exec(
 		`INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, run_index, status, response_body, answer_key, latency_ms, attempts)
 		SELECT u.id, 1, $2, u.launch_id, u.item_id, u.run_index, 'SUCCEEDED',
 			(SELECT left(string_agg(md5(u.id::text || n), ''), $3) FROM generate_series(1, $3 / 32 + 1) n), '\x00', 1, 1

@@ -401,8 +401,7 @@ func TestTheFormSaysHowManyCallsThereAreAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, hint("/"), "现有的执行节点最多同时发出 1 次调用")
 	require.Contains(t, hint("/compare"), "最多同时发出 1 次调用")
-	_,
-		err = s.tables.Exec(
+	_, err = s.tables.Exec(
 		`INSERT INTO workers (id, host, process_id, lanes, beat_at) VALUES (gen_random_uuid(), 'b', 1, 8, now()), (gen_random_uuid(), 'c', 1, 8, now() - interval '1 hour')`)
 	require.NoError(t, err)
 	require.Contains(t, hint("/"), "最多同时发出 9 次调用", "those that are gone do not count")

@@ -945,8 +945,7 @@ func TestABrokenExportIsNotTakenForAWholeOne(t *testing.T) {
 	fake := agenttest.New(t, unsteady())
 	id := s.create(t, fake.URL, nil)
 	s.awaitDone(t, id)
-	_,
-		err := s.tables.Exec(
+	_, err := s.tables.Exec(
 		`UPDATE evaluation_items SET variable_values = ARRAY['a', 'b', 'c', 'd'] WHERE question_id = 'q2'`)
 	require.NoError(t, err)
 	answer, err := s.client.Get(s.URL + api + "/" + id + "/export?format=jsonl")

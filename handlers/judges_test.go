@@ -19,8 +19,7 @@ func chatting(script func(prompt string) string) func(http.ResponseWriter, agent
 		messages := call.Body["messages"].([]any)
 		said := script(messages[len(messages)-1].(object)["content"].(string))
 		w.Header().Set("Content-Type", "application/json")
-		_,
-			_ = fmt.Fprintf(w,
+		_, _ = fmt.Fprintf(w,
 			`{"choices":[{"index":0,"message":{"role":"assistant","content":%q}}],"usage":{"prompt_tokens":50,"completion_tokens":5,"total_tokens":55}}`, said)
 	}
 }

@@ -208,8 +208,7 @@ func TestRefusalsAreSecuredAndInOurWords(t *testing.T) {
 	connection, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
 	require.NoError(t, err)
 	defer connection.Close()
-	_,
-		err = io.WriteString(connection,
+	_, err = io.WriteString(connection,
 		"HEAD /tasks HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	require.NoError(t, err)
 	reader := bufio.NewReader(connection)

@@ -25,8 +25,7 @@ func chunks(reason string, deltas ...string) func(http.ResponseWriter, agenttest
 		for _, delta := range deltas {
 			_, _ = w.Write([]byte(`data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":` + delta + "}]}\n\n"))
 		}
-		_,
-			_ = w.Write([]byte(`data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"` +
+		_, _ = w.Write([]byte(`data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"` +
 			reason + "\"}]}\n\ndata: [DONE]\n\n"))
 	}
 }
@@ -98,8 +97,7 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 		require.Equal(t, want, [3]float64{of["refused"].(float64), of["filtered"].(float64), of["truncated"].(float64)}, n)
 	}
 
-	rows,
-		err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body,
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(s.get(t, api+"/"+id+"/export?format=csv").body,
 		[]byte("\uFEFF")))).ReadAll()
 	require.NoError(t, err)
 	require.Equal(t, []string{"run_1_finish_reason", "run_2_finish_reason"}, rows[0][len(rows[0])-2:])
@@ -164,8 +162,7 @@ func TestAnAgentsTokensCostWhatItsPricesSay(t *testing.T) {
 		if calls.Add(1) > 8 { // until the budget is found to be exhausted
 			<-released
 		}
-		_,
-			_ = w.Write(
+		_, _ = w.Write(
 			[]byte(
 				`data: {"event":"node_finished","data":{"output":"北京","usage":{"prompt_tokens":200,"completion_tokens":50}}}` +
 					"\n\n"))

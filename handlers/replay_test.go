@@ -260,9 +260,8 @@ func logLines(log *goquery.Selection, of string) (lines []string) {
 // takePiece adds a piece to a log as htmx does.
 func takePiece(t *testing.T, log *goquery.Selection, piece string) {
 	t.Helper()
-	fragment,
-		err := goquery.NewDocumentFromReader(strings.NewReader("<body>" + strings.NewReplacer("<template>", "<table>",
-		"</template>", "</table>").Replace(piece)))
+	tables := strings.NewReplacer("<template>", "<table>", "</template>", "</table>")
+	fragment, err := goquery.NewDocumentFromReader(strings.NewReader("<body>" + tables.Replace(piece)))
 	require.NoError(t, err)
 	fragment.Find("[hx-swap-oob]").Each(func(_ int, part *goquery.Selection) {
 		how := part.AttrOr("hx-swap-oob", "")

@@ -57,8 +57,7 @@ func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {
 	t.Parallel()
 	database, redis := dbtest.URL(t), dbtest.Redis(t)
 	b, other := newBenchAt(t, database, redis), newBenchAt(t, database, redis)
-	_,
-		err := b.tables.Exec(
+	_, err := b.tables.Exec(
 		`INSERT INTO channels (id, name, kind, events, lang, is_default) VALUES (gen_random_uuid(), 'c', 'webhook', '{stopped,failed,finished}', 'zh-CN', true)`)
 	require.NoError(t, err)
 	const usual, surprise = 10, 90 // tokens

@@ -139,7 +139,7 @@ func (w *Worker) compare(launchID uuid.UUID) {
 		return tasks.CompareWithEarlier(ctx, w.Store, launchID, w.isLeaving)
 	})
 	if err != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "task not compared with the previous one, will be compared on request", "launch_id",
-			launchID, "error", err)
+		w.Log.WarnContext(ctx, "task not compared with the previous one, will be compared on request",
+			"launch_id", launchID, "error", err)
 	}
 }

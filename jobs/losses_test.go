@@ -282,8 +282,7 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 		}
 		return refused.Load() > 20
 	})
-	_,
-		err = b.tables.Exec(
+	_, err = b.tables.Exec(
 		`SET default_transaction_read_only = off; ALTER DATABASE postgres RESET default_transaction_read_only`)
 	require.NoError(t, err)
 	_, err = b.tables.Exec(reconnect)

@@ -188,7 +188,7 @@ func TestNoTypedNoteIsLost(t *testing.T) {
 	require.Len(t, reviewsOf(t, p.url, id), 2, "a single answer can be judged too")
 }
 
-// Comparing two versions: ticking two tasks in the list leads to what changed.
+// Comparing two versions: ticking two tasks in the list leads to their comparison.
 func TestTwoVersionsAreCompared(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, versions)

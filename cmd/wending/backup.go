@@ -276,8 +276,7 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 		_, err = fmt.Fprintln(stdout, "set SECRET_KEY to its previous value: it is not in the backup")
 	}
 	if err == nil {
-		_,
-			err = fmt.Fprintln(stdout,
+		_, err = fmt.Fprintln(stdout,
 			"accounts and tokens are as they were then: revoke again anything revoked since; everyone must sign in again")
 	}
 	return err

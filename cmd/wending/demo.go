@@ -86,8 +86,7 @@ func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.W
 	if err != nil {
 		return err
 	}
-	_,
-		_ = fmt.Fprintf(stdout,
+	_, _ = fmt.Fprintf(stdout,
 		"wending demo-agent: %s\nwending demo-agent: models demo-large, demo-small and demo-judge at %s\n", d.url(),
 		d.modelsURL())
 	<-ctx.Done()

@@ -90,8 +90,7 @@ func answerDemoChat(w http.ResponseWriter, r *http.Request) {
 	model, isKnown := demoModels[request.Model]
 	if !isKnown {
 		w.WriteHeader(http.StatusNotFound)
-		_,
-			_ = fmt.Fprint(w,
+		_, _ = fmt.Fprint(w,
 			`{"error":{"message":"the demo has demo-large, demo-small and demo-judge","type":"invalid_request_error","code":"model_not_found"}}`)
 		return
 	}

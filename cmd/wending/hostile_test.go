@@ -395,8 +395,7 @@ func (s *siege) floods() {
 			if i%2 == 0 {
 				_, _ = io.WriteString(connection, "GET /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nX-")
 			} else {
-				_,
-					_ = io.WriteString(connection,
+				_, _ = io.WriteString(connection,
 					"POST /tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: "+
 						"1000000\r\n\r\n--b\r\n")
 			}

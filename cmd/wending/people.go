@@ -328,8 +328,7 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 		_, _ = fmt.Fprintf(stdout, "the audit log is complete: %d entries, the last is %d:%x\n", found.Entries,
 			found.Last.Seq, found.Last.Hash)
 		for _, one := range found.Seals {
-			_,
-				_ = fmt.Fprintf(stdout,
+			_, _ = fmt.Fprintf(stdout,
 				"entry %d, by %s at %s: the log was sealed in its state at that time; the seal proves nothing about earlier "+
 					"entries\n",
 				one.Seq, one.Actor, cron.BeijingRFC3339(one.At))

@@ -92,8 +92,7 @@ func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	b.do(chromedp.SendKeys("#task_name", "只存一次"), chromedp.SendKeys("#agent_api_url", fake.URL),
 		chromedp.SetUploadFiles("#dataset_file", []string{file}))
 	b.do(chromedp.WaitReady("input[name=dataset_token]"), chromedp.WaitVisible("#save:enabled"))
-	_,
-		err = chromedp.RunResponse(b.ctx,
+	_, err = chromedp.RunResponse(b.ctx,
 		chromedp.Evaluate(`document.getElementById("save").click(); document.getElementById("save").click(); 0`, nil))
 	require.NoError(t, err)
 	b.sees("#live .tag", "Draft")
@@ -172,8 +171,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
 	require.GreaterOrEqual(t, open, 100)
 	// With a script, because a pointer would scroll to the button first.
-	_,
-		err := chromedp.RunResponse(b.ctx,
+	_, err := chromedp.RunResponse(b.ctx,
 		chromedp.Evaluate(`setTimeout(() => document.querySelector('button[name="lang"]').click()); 0`, nil))
 	require.NoError(t, err)
 	b.sees("h1", "Report: 阅读")

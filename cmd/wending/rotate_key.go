@@ -139,8 +139,7 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 		return err
 	}
 	if !loss.IsForeign && len(loss.Lost) == 0 {
-		_,
-			err := fmt.Fprintln(stdout,
+		_, err := fmt.Fprintln(stdout,
 			"wending: nothing is lost: SECRET_KEY is this database's key and decrypts all its secrets")
 		return err
 	}
@@ -173,8 +172,7 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 	if _, err := log.Complete(ctx, begun, entry); err != nil {
 		return err
 	}
-	_,
-		err = fmt.Fprintln(stdout,
+	_, err = fmt.Fprintln(stdout,
 		"wending: secrets discarded. SECRET_KEY is now this installation's key; start Wending and enter the secrets listed "+
 			"above again in the library")
 	return err
@@ -183,8 +181,7 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 // listLoss prints which secrets are lost and which are not.
 func listLoss(stdout io.Writer, loss tasks.Loss) {
 	if loss.IsForeign {
-		_,
-			_ = fmt.Fprintln(stdout,
+		_, _ = fmt.Fprintln(stdout,
 			"wending: SECRET_KEY is not the key of this database. Without that key, these secrets can never be decrypted:")
 	} else {
 		_, _ = fmt.Fprintln(stdout, "wending: no key decrypts these secrets:")
@@ -195,8 +192,7 @@ func listLoss(stdout io.Writer, loss tasks.Loss) {
 	if loss.IsForeign {
 		_, _ = fmt.Fprintln(stdout, "  the audit log's seal: the log is sealed in its current state, which adds an entry")
 	}
-	_,
-		_ = fmt.Fprintln(stdout,
+	_, _ = fmt.Fprintln(stdout,
 		"Providers, models, agents and channels are kept without these secrets, and their last test counts as failed. "+
 			"Tasks keep their results, but must be created again to be run again.\n"+
 			"Accounts, passwords, passkeys, tokens, results, files and reports are kept; every browser will be treated as unknown once.")

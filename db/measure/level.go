@@ -44,8 +44,8 @@ func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
 // IsKnown reports whether the level measures likeness: there are at least two answers, not all empty.
 func (l Level) IsKnown() bool { return l != "" && l != Unknown && l != Empty }
 
-// sameWording is the minimum mean similarity of answers that count as differing only in wording, sameSubject that
-// of answers that count as differing only in facts.
+// sameWording is the minimum mean similarity of answers that count as differing only in wording, sameSubject the
+// minimum for answers that count as differing only in facts.
 const (
 	sameWording = 0.8
 	sameSubject = 0.5

@@ -44,8 +44,7 @@ var refused = map[string]func(ctx context.Context, pool *pg.Pool) error{
 		return pg.EachRow(ctx, pool, "read", read, []any{5000}, func(struct{ N int }) error { return nil })
 	},
 	"rows that are not read to their end": func(ctx context.Context, pool *pg.Pool) error {
-		rows,
-			err := pool.QueryContext(ctx,
+		rows, err := pool.QueryContext(ctx,
 			`SELECT CASE WHEN n = 50 THEN CAST(repeat('7', 40000) AS int) ELSE n END AS n FROM generate_series(1, $1) n`, 50)
 		if err != nil {
 			return err

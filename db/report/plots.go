@@ -16,8 +16,8 @@ type Bar struct {
 	To        float64 `db:"to_value"`
 	Succeeded int     `db:"succeeded"`
 	Failed    int     `db:"failed"`
-	// LaunchID is the launch whose runs these are, Since and Until limit when they ended, nil without a limit; all are
-	// nil if they are not the runs of one launch.
+	// LaunchID is the launch that made the bar's runs, and Since and Until bound the times at which they ended; nil means
+	// no bound. All are nil if the runs do not belong to one launch.
 	LaunchID *uuid.UUID `db:"launch_id"`
 	Since    *time.Time `db:"since"`
 	Until    *time.Time `db:"until"`

@@ -1,5 +1,4 @@
-// Package report reads what pages, reports and exports show: results of tasks and progress. It
-// changes nothing.
+// Package report reads the results and the progress of tasks, for pages, reports and exports. It changes nothing.
 package report
 
 import (

@@ -232,8 +232,8 @@ func (h *handler) fromProvider(c echo.Context) error {
 	}
 	pages.SetCookie(c, openIDCookie, "", 0)
 	if reason := c.QueryParam("error"); reason != "" {
-		h.Log.WarnContext(ctx, "the provider refused to sign a user in", "error", reason, "description",
-			c.QueryParam("error_description"))
+		h.Log.WarnContext(ctx, "the provider refused to sign a user in", "error", reason,
+			"description", c.QueryParam("error_description"))
 		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.refused").
 			WithCause(errors.New("the provider answered: " + reason))
 	}

@@ -102,8 +102,8 @@ func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry audit.Entry)
 // logEntry logs an entry that was added, so that the database's entries can be checked against a copy of the log
 // kept elsewhere.
 func (g *Guard) logEntry(ctx context.Context, added audit.Entry) {
-	g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor, "object_id",
-		added.ObjectID,
+	g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor,
+		"object_id", added.ObjectID,
 		"status", added.Status, "hash", hex.EncodeToString(added.Hash))
 	if added.IsUnsealed {
 		g.Log.ErrorContext(ctx, "the audit log's seal is broken, see 'wending audit verify'", "seq", added.Seq)
@@ -135,8 +135,8 @@ type unsettled struct {
 // settleLater keeps an entry until it can be added. In the meantime the entry is in the log, and its intent in the
 // database.
 func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry audit.Entry) {
-	g.Log.WarnContext(ctx, "audit entry not stored, will retry", "action", entry.Action, "actor", entry.Actor, "object",
-		entry.Object, "object_id", entry.ObjectID,
+	g.Log.WarnContext(ctx, "audit entry not stored, will retry", "action", entry.Action, "actor", entry.Actor,
+		"object", entry.Object, "object_id", entry.ObjectID,
 		"address", entry.Address, "status", entry.Status, "request_id", entry.RequestID)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -23,8 +23,7 @@ var update = flag.Bool("update", false, "rewrite openapi.json")
 // writes it.
 func TestTheWrittenDocumentIsUpToDate(t *testing.T) {
 	e := echo.New()
-	document,
-		err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""),
+	document, err := json.MarshalIndent(Register(e, e.Group(""), e.Group(""),
 		Config{Library: &library.Service{}, People: people.Config{Store: new(db.Store)}}), "", "  ")
 	require.NoError(t, err)
 	if *update {

@@ -108,7 +108,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	}
 }
 
-// TaskFields are the fields of a form for a task.
+// taskFields are the fields of a form for a task.
 type taskFields struct {
 	TaskName     string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"A模型V1.2稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" doc:"http or https address that accepts POST requests; required unless models or agents are given" format:"uri" maxLength:"2048" example:"https://agent.example/run"`

@@ -181,8 +181,8 @@ func (c comparedReport) summary() export.Sheet {
 	for _, outcome := range measure.Outcomes {
 		if count := c.compared.InOutcome(outcome); count > 0 {
 			row := make([]string, len(sheet.Columns))
-			row[0], row[len(row)-2] = l.Text("export.compare.confirmed.of", "Outcome",
-				l.Text("compare.confirmed."+string(outcome))), strconv.Itoa(count)
+			row[0], row[len(row)-2] = l.Text("export.compare.confirmed.of",
+				"Outcome", l.Text("compare.confirmed."+string(outcome))), strconv.Itoa(count)
 			sheet.Rows = append(sheet.Rows, row)
 		}
 	}

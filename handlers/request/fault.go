@@ -380,8 +380,8 @@ func (f *Fault) Parameter() string {
 // UnknownParameterFault is like UnknownFieldFault, for query parameters; some are accepted by every operation.
 func UnknownParameterFault(name string, known []string) *Fault {
 	name = shortened(name)
-	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With("Near",
-		nearest(name, known))
+	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With(
+		"Near", nearest(name, known))
 }
 
 // maxShownName is how many characters of an unknown name are shown.
@@ -533,11 +533,11 @@ func ofType(err error) *Fault {
 	case errors.Is(err, entries.ErrNameTaken), errors.Is(err, people.ErrNameTaken):
 		return FieldFault("name", Unique()).WithCause(err)
 	case errors.As(err, &exceeded):
-		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+exceeded.What).With("Most",
-			exceeded.Most).With("Used", exceeded.Used).WithCause(err)
+		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+exceeded.What).With(
+			"Most", exceeded.Most).With("Used", exceeded.Used).WithCause(err)
 	case errors.As(err, &spent):
-		return NewFault(CodeTaskStateConflict).WithMessage("error."+spent.Reason).With("Ceiling",
-			spent.Ceiling.String()).With("Currency", spent.Currency).
+		return NewFault(CodeTaskStateConflict).WithMessage("error."+spent.Reason).With(
+			"Ceiling", spent.Ceiling.String()).With("Currency", spent.Currency).
 			With("Left", decimal.Max(decimal.Zero, spent.Left).String()).WithCause(err)
 	case errors.As(err, &full):
 		return NewFault(CodeQuotaExceeded).WithMessage("quota.exceeded."+full.What).With("Most", full.Most).WithCause(err)

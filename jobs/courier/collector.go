@@ -118,8 +118,8 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 		if errors.As(err, &last) || errors.As(err, &fetching) && claimed.Attempts >= attempts {
 			wait = 0
 		}
-		c.Log.InfoContext(ctx, "file not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID, "attempt",
-			claimed.Attempts, "is_final", wait == 0, "error", err)
+		c.Log.InfoContext(ctx, "file not copied", "asset_id", claimed.ID, "task_id", claimed.TaskID,
+			"attempt", claimed.Attempts, "is_final", wait == 0, "error", err)
 		err = c.assets().Fail(after, claimed, reasonOf(err), wait)
 	}
 	if err != nil {

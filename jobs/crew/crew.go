@@ -332,7 +332,7 @@ func (c *crew) stored(results []engine.Result, refused []db.Unit) {
 	}
 	for _, unit := range refused {
 		c.Observer.LateResult()
-		c.Log.WarnContext(c.Calls, "late result rejected, another worker has claimed the unit", "unit_id", unit.ID, "epoch",
-			unit.Epoch)
+		c.Log.WarnContext(c.Calls, "late result rejected, another worker has claimed the unit", "unit_id", unit.ID,
+			"epoch", unit.Epoch)
 	}
 }

@@ -147,8 +147,7 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	if err := x.begin("xl/worksheets/sheet1.xml"); err != nil {
 		return nil, err
 	}
-	_,
-		_ = x.w.WriteString(sheetBegin +
+	_, _ = x.w.WriteString(sheetBegin +
 		`<cols><col min="1" max="1" width="24" customWidth="1"/><col min="2" max="2" width="80" customWidth="1"/></cols><sheetData>`)
 	for _, line := range texts.Info {
 		if err := x.cells([]string{line[0], line[1]}, styleText); err != nil {
@@ -197,8 +196,7 @@ func (x *XLSX) beginTable(part string, columns []string) error {
 		return err
 	}
 	x.row = 0
-	_,
-		_ = x.w.WriteString(sheetBegin + frozenHead +
+	_, _ = x.w.WriteString(sheetBegin + frozenHead +
 		`<sheetFormatPr defaultRowHeight="15"/><cols><col min="1" max="1" width="14" customWidth="1"/><col min="2" max="` +
 		strconv.Itoa(len(columns)) + `" width="30" customWidth="1"/></cols><sheetData>`)
 	return x.cells(columns, styleHead)

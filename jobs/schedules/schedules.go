@@ -73,8 +73,8 @@ func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entri
 	if err != nil {
 		return err
 	}
-	s.Log.InfoContext(ctx, "schedule fired", "schedule_id", due.ID, "planned_at", firing.PlannedAt, "outcome",
-		firing.Outcome, "missed", firing.Missed)
+	s.Log.InfoContext(ctx, "schedule fired", "schedule_id", due.ID, "planned_at", firing.PlannedAt,
+		"outcome", firing.Outcome, "missed", firing.Missed)
 	if firing.TaskID != nil {
 		s.Tasks.Wake(ctx, *firing.TaskID, launchID)
 	}

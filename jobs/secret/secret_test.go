@@ -19,8 +19,8 @@ func strong(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repe
 
 func newSealer(t *testing.T, current string, previous ...string) *secret.Sealer {
 	t.Helper()
-	sealer,
-		err := secret.NewSealer(secret.Keys{Current: current, Previous: previous, Salt: []byte("a salt of the installation")})
+	salt := []byte("a salt of the installation")
+	sealer, err := secret.NewSealer(secret.Keys{Current: current, Previous: previous, Salt: salt})
 	require.NoError(t, err)
 	return sealer
 }

@@ -120,8 +120,8 @@ func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sid
 		return "", err
 	}
 	for taskID, launchID := range launches {
-		s.Log.InfoContext(ctx, "confirmation requested", "task_id", taskID, "launch_id", launchID, "questions",
-			len(c.B.Items), "runs", c.Runs)
+		s.Log.InfoContext(ctx, "confirmation requested", "task_id", taskID, "launch_id", launchID,
+			"questions", len(c.B.Items), "runs", c.Runs)
 		s.Wake(ctx, taskID, launchID)
 	}
 	return c.Sides, nil

@@ -94,8 +94,8 @@ func position(locale text.Locale, queue []report.Summary, number int) string {
 			}
 		}
 	}
-	return locale.Text("review.position", "Place", at+1, "Total", len(queue), "Level", stageName(locale, level), "At",
-		place, "All", all)
+	return locale.Text("review.position", "Place", at+1, "Total", len(queue), "Level", stageName(locale, level),
+		"At", place, "All", all)
 }
 
 // precedingNumber returns the number of the question before another in the queue; 0 means that there is none.

@@ -243,8 +243,8 @@ func (e ended) changedText(l text.Locale) string {
 		if one.Variant != "" {
 			question = l.Text("notify.of", "Question", question, "Name", one.Variant)
 		}
-		said += l.Text("notify.facts.changed.one", "Question", question, "Before", text.Cut(one.Before, 40), "Now",
-			text.Cut(one.Now, 40))
+		said += l.Text("notify.facts.changed.one", "Question", question, "Before", text.Cut(one.Before, 40),
+			"Now", text.Cut(one.Now, 40))
 	}
 	return said
 }
@@ -300,8 +300,8 @@ func (e ended) winnerText(l text.Locale) string {
 	points := func(share float64) string { return text.Signed(100*share, 1) }
 	return l.Text("notify.winner.by", "Name", e.winner.Name, "Metric", metric, "Value", text.Percent(&e.winner.Value),
 		"RunnerUp", e.nameOf(e.winner.RunnerUp),
-		"Points", strings.TrimPrefix(points(e.winner.Difference), "+"), "Low", points(e.winner.Interval[0]), "High",
-		points(e.winner.Interval[1]))
+		"Points", strings.TrimPrefix(points(e.winner.Difference), "+"), "Low", points(e.winner.Interval[0]),
+		"High", points(e.winner.Interval[1]))
 }
 
 func (e ended) nameOf(number int) string {

@@ -139,8 +139,8 @@ func driftText(l text.Locale, d measure.Drift) string {
 	if d.Average < d.Low {
 		key = "notify.alert.drift.below"
 	}
-	return l.Text(key, "Value", metricText(d.Metric, d.Value), "Average", metricText(d.Metric, d.Average), "Limit",
-		metricText(d.Metric, d.Limit()))
+	return l.Text(key, "Value", metricText(d.Metric, d.Value), "Average", metricText(d.Metric, d.Average),
+		"Limit", metricText(d.Metric, d.Limit()))
 }
 
 // findingTexts returns sentences about a variant's findings.

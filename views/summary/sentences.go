@@ -42,8 +42,8 @@ func (s Summary) compared(locale text.Locale) string {
 	if s.Task.TotalVariants > 1 {
 		key = "summary.compared.variants"
 	}
-	sentence := locale.Text(key, "Variants", s.Task.TotalVariants, "Questions", s.Task.TotalItems, "Runs",
-		s.Task.RunsPerItem, "Calls", text.Number(s.Task.TotalRuns()))
+	sentence := locale.Text(key, "Variants", s.Task.TotalVariants, "Questions", s.Task.TotalItems,
+		"Runs", s.Task.RunsPerItem, "Calls", text.Number(s.Task.TotalRuns()))
 	if s.Task.CompletedAt != nil {
 		sentence += locale.Text("summary.at", "Time", cron.BeijingSecond(*s.Task.CompletedAt))
 	}
@@ -120,13 +120,13 @@ func (s Summary) said(locale text.Locale) (said []sentence) {
 	for _, measure := range s.measures() {
 		ranking, isKnown := s.Rankings[measure.Name]
 		if isKnown && len(ranking.Each) > 0 {
-			add(measure.Name, locale.Text("summary.each", "Measure", measureName(locale, measure.Name), "Variant",
-				s.name(s.Numbers[ranking.Leader]),
+			add(measure.Name, locale.Text("summary.each", "Measure", measureName(locale, measure.Name),
+				"Variant", s.name(s.Numbers[ranking.Leader]),
 				"Worse", s.listed(locale, ranking.Each))+s.leadOfEach(locale, measure.Name))
 		}
 		if isKnown && len(ranking.Worse)+len(ranking.Each) == 0 && len(ranking.Slight) > 0 {
-			add(measure.Name, locale.Text("summary.slight", "Measure", measureName(locale, measure.Name), "Variant",
-				s.name(s.Numbers[ranking.Leader]),
+			add(measure.Name, locale.Text("summary.slight", "Measure", measureName(locale, measure.Name),
+				"Variant", s.name(s.Numbers[ranking.Leader]),
 				"Slight", s.listed(locale, ranking.Slight))+s.lead(locale, measure.Name))
 		}
 		if !isKnown || len(ranking.Worse) == 0 {
@@ -142,8 +142,8 @@ func (s Summary) said(locale text.Locale) (said []sentence) {
 		case len(ranking.Each)+len(ranking.Unknown) > 0:
 			key = "summary.above"
 		}
-		add(measure.Name, locale.Text(key, "Measure", measureName(locale, measure.Name), "Variant",
-			s.name(s.Numbers[ranking.Leader]),
+		add(measure.Name, locale.Text(key, "Measure", measureName(locale, measure.Name),
+			"Variant", s.name(s.Numbers[ranking.Leader]),
 			"Worse", s.listed(locale, ranking.Worse), "Alike", alike)+s.lead(locale, measure.Name))
 	}
 	for _, price := range s.price(locale) {
@@ -238,8 +238,8 @@ func (s Summary) price(locale text.Locale) []string {
 	var parts []string
 	add := func(key string, own, other float64, write func(float64) string) {
 		if own > 0 && other > 0 {
-			parts = append(parts, locale.Text(key, "Own", write(own), "Other", write(other), "Times",
-				text.Significant(own/other, 2)))
+			parts = append(parts, locale.Text(key, "Own", write(own), "Other", write(other),
+				"Times", text.Significant(own/other, 2)))
 		}
 	}
 	if leader.Currency != nil && next.Currency != nil && *leader.Currency == *next.Currency {
@@ -256,8 +256,8 @@ func (s Summary) price(locale text.Locale) []string {
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{locale.Text("summary.price", "Variant", leader.Number, "Next", next.Number, "Parts",
-		strings.Join(parts, locale.Text("summary.price.and")))}
+	return []string{locale.Text("summary.price", "Variant", leader.Number, "Next", next.Number,
+		"Parts", strings.Join(parts, locale.Text("summary.price.and")))}
 }
 
 // costOfRun returns the average cost of the runs whose cost is known; 0 if there are none.
@@ -278,15 +278,15 @@ func (s Summary) listed(locale text.Locale, places []int) string {
 	for n, place := range places {
 		numbers[n] = strconv.Itoa(s.Numbers[place].Number)
 	}
-	return locale.Text("summary.listed", "Count", len(numbers), "Numbers",
-		strings.Join(numbers, locale.Text("create.missing.separator")))
+	return locale.Text("summary.listed", "Count", len(numbers),
+		"Numbers", strings.Join(numbers, locale.Text("create.missing.separator")))
 }
 
 func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []sentence) {
 	if verdicts := s.Verdicts[row.Number]; verdicts.PassRate != nil {
-		passed := locale.Text("summary.passed", "Rate",
-			intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount), "Judged",
-			text.Number(verdicts.Judged))
+		passed := locale.Text("summary.passed",
+			"Rate", intervalText(locale, verdicts.PassRate, verdicts.PassInterval), "Passed", text.Number(verdicts.PassCount),
+			"Judged", text.Number(verdicts.Judged))
 		said = append(said, sentence{passed, s.resultsHref(row.Number, UnpassedFilter(verdicts), "")})
 	}
 	if row.Agreement != nil {
@@ -326,8 +326,8 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []sentence) {
 		}
 	}
 	if len(open) > 0 {
-		unsaid = append(unsaid, sentence{text: locale.Text("summary.nobest", "Measures",
-			strings.Join(open, locale.Text("create.missing.separator")))})
+		unsaid = append(unsaid, sentence{text: locale.Text("summary.nobest",
+			"Measures", strings.Join(open, locale.Text("create.missing.separator")))})
 	}
 	// adaptive runs continue until a question is settled
 	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 && s.Task.Adaptive == nil {
@@ -409,8 +409,8 @@ func (s Summary) rated(locale text.Locale) (lines []string) {
 			for _, dimension := range judge.Dimensions {
 				parts = append(parts, dimension+" "+ratingText(of.Ratings[dimension].Mean))
 			}
-			lines = append(lines, locale.Text("summary.rated", "Name", judge.Name, "Variant", s.name(row), "Ratings",
-				strings.Join(parts, " · "), "Defaults", of.Defaults))
+			lines = append(lines, locale.Text("summary.rated", "Name", judge.Name, "Variant", s.name(row),
+				"Ratings", strings.Join(parts, " · "), "Defaults", of.Defaults))
 		}
 	}
 	return lines

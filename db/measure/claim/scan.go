@@ -397,7 +397,7 @@ func (d *Document) otherOrdinal(i, next, to int, value string) int {
 	return next + 1
 }
 
-// section reads what follows Section, Article, Clause or §: 12(b), 21.4.
+// section reads the number after Section, Article, Clause or §: 12(b), 21.4.
 func (d *Document) section(i, from, to int) int {
 	i = d.Blanks(i)
 	end := i

@@ -142,8 +142,8 @@ func (h *Forms) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	}
 	for _, one := range datasets {
 		choice := func(value string, version entries.DatasetVersion) ui.Choice {
-			made := ui.Choice{Value: value, Label: locale.Text("create.saved.items", "Name", one.Name, "Version",
-				version.Version, "Count", version.TotalItems)}
+			made := ui.Choice{Value: value, Label: locale.Text("create.saved.items", "Name", one.Name,
+				"Version", version.Version, "Count", version.TotalItems)}
 			if len(earlier[one.ID]) > 0 {
 				made.Group = one.Name
 			}

@@ -130,8 +130,8 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	switch {
 	case len(faults) > 0:
 		name, _ := strings.CutPrefix(faults[0].Field, evaluate.FormField(""))
-		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name), "Value",
-			faults[0].Beside(pages.Locale(c)))
+		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name),
+			"Value", faults[0].Beside(pages.Locale(c)))
 	case submitted.Value("try_task") != "":
 		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, ask, rule == nil, submitted.Value("try_task")); err != nil {
 			tried.Rows, tried.Message = nil, form.JudgeFault(submitted, err).Beside(pages.Locale(c))

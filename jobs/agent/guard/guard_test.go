@@ -77,8 +77,7 @@ func TestTheGuardDecidesByAddress(t *testing.T) {
 // scheme.
 func TestTheGuardKnowsPortsAndOwnAddresses(t *testing.T) {
 	t.Parallel()
-	guard,
-		err := New(Config{Allowlist: "agent.example:443,127.0.0.0/8",
+	guard, err := New(Config{Allowlist: "agent.example:443,127.0.0.0/8",
 		Own: []string{":7001", "localhost:7002", "0.0.0.0:7003"}})
 	require.NoError(t, err)
 	for address, isAllowed := range map[string]bool{

@@ -83,8 +83,7 @@ func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 	status, isJSON := wire.Parse([]byte(`{"status":"done","result":{"video_url":"https://x/v/42?sign=1"}}`))
 	require.True(t, isJSON)
 	watcher.Polled("done", status)
-	status,
-		isJSON = wire.Parse(
+	status, isJSON = wire.Parse(
 		[]byte(`{"status":"done","image_url":"https://x/preview","result":{"image_url":"https://x/i/42"}}`))
 	require.True(t, isJSON)
 	watcher.Polled("done", status)
@@ -136,8 +135,8 @@ func TestAPreviewThatReusesAnAddressIsToldOfAtEachStep(t *testing.T) {
 	var polled told
 	watcher := observe.New("default", &polled, func(text string) string { return text })
 	for _, message := range []string{"草图", "草图", "上色"} {
-		status,
-			isJSON := wire.Parse([]byte(`{"status":"running","message":"` + message + `","preview_url":"https://x/p.png"}`))
+		status, isJSON := wire.Parse([]byte(
+			`{"status":"running","message":"` + message + `","preview_url":"https://x/p.png"}`))
 		require.True(t, isJSON)
 		watcher.Polled("running", status)
 	}
