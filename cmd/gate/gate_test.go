@@ -357,7 +357,8 @@ func TestALimitOfTheCostNeedsPrices(t *testing.T) {
 	require.ErrorContains(t, check(Spec{Task: map[string]any{"models": []string{"priced"}, "agents": []string{"free"}}}),
 		"free has none")
 	require.ErrorContains(t, check(Spec{Task: map[string]any{"models": []string{"deleted"}}}), "NOT_FOUND")
-	require.ErrorContains(t, check(Spec{Task: map[string]any{"agent_api_url": "http://a.test"}}), "which an agent_api_url does not have")
+	require.ErrorContains(t, check(Spec{Task: map[string]any{"agent_api_url": "http://a.test"}}),
+		"which an agent_api_url does not have")
 	inline := func(entry map[string]any) Spec {
 		return Spec{Task: map[string]any{}, Inline: map[string][]map[string]any{"models": {entry}}}
 	}

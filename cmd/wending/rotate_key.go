@@ -195,7 +195,7 @@ func listLoss(stdout io.Writer, loss tasks.Loss) {
 	_, _ = fmt.Fprintln(stdout,
 		"Providers, models, agents and channels are kept without these secrets, and their last test counts as failed. "+
 			"Tasks keep their results, but must be created again to be run again.\n"+
-			"Accounts, passwords, passkeys, tokens, results, files and reports are kept; every browser will be treated as unknown once.")
+			"Accounts, passwords, passkeys, tokens, results, files and reports are kept; every browser counts as unknown once.")
 }
 
 // described returns a line for each object whose secrets are lost.

@@ -106,7 +106,7 @@ func (h *handler) registerAdditions(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Raise the number of runs per question of a finished task, for all questions or for chosen ones",
-		Description: "Only the missing runs are made. 409 while a launch is active, or if the questions already have that many runs.",
+		Description: "Only the missing runs are made. 409 while a launch is active, or if there are that many runs already.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict,
 			request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body: formOrJSON(rest.JSONBody[extendFields](schemas)),
