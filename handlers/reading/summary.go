@@ -9,6 +9,7 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/db/review"
 	"wending/jobs/tasks"
 	"wending/views/summary"
 )
@@ -77,12 +78,16 @@ func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (ju
 	if err != nil {
 		return nil, err
 	}
+	fits, err := review.New(r.store).Fits(ctx, task)
+	if err != nil {
+		return nil, err
+	}
 	for _, evaluator := range task.Evaluators {
 		if !evaluator.IsJudge() {
 			continue
 		}
 		judge := summary.Judge{Name: evaluator.Name, Dimensions: dimensions[evaluator.Number].Dimensions,
-			Numbers: numbers[evaluator.Number]}
+			Numbers: numbers[evaluator.Number], Fit: fits[evaluator.Number]}
 		if judge.Variants, err = r.report.PassStatisticsOf(ctx, task, evaluator, withDefaults); err != nil {
 			return nil, err
 		}

@@ -259,6 +259,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("summary.noise.advice.", string(advice))
 	}
 	add("summary.noise.why.", "no_variation", "one_cluster", "one_run", "one_vote")
+	add("summary.people.fitness.", "explore", "trend", "gate")
 	for _, outcome := range measure.Outcomes {
 		add("compare.confirmed.", string(outcome), "count."+string(outcome), string(outcome)+".means")
 	}
