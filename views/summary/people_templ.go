@@ -217,7 +217,7 @@ func besidePeople(judge Judge) templ.Component {
 // fitSentences says how far a judge agrees with people, and what follows from that.
 func fitSentences(l text.Locale, fit review.Fit) []string {
 	agreed := fit.Confusion.PassPass + fit.Confusion.FailFail
-	said := []string{l.Text("summary.people.agreement", "Agreed", agreed, "Count", fit.N, "Percent",
+	said := []string{l.Text("summary.people.agreement", "Agreed", agreed, "Both", fit.N, "Percent",
 		text.Percent(fit.Agreement))}
 	switch {
 	case fit.Kappa != nil && fit.KappaInterval != nil:
@@ -236,7 +236,7 @@ func fitSentences(l text.Locale, fit review.Fit) []string {
 	case fit.Corrected != nil:
 		of := fit.CorrectedInterval
 		said = append(said, l.Text("summary.people.corrected", "Percent", text.Percent(fit.Corrected), "Low",
-			text.Percent(&of[0]), "High", text.Percent(&of[1]), "Count", fit.Sampled))
+			text.Percent(&of[0]), "High", text.Percent(&of[1]), "Sampled", fit.Sampled))
 	case !fit.IsRandom:
 		said = append(said, l.Text("summary.people.chosen"))
 	}
@@ -246,7 +246,7 @@ func fitSentences(l text.Locale, fit review.Fit) []string {
 	said = append(said, l.Text("summary.people.fitness."+string(*fit.Fitness)))
 	for _, needed := range fit.Needed {
 		if needed.More != nil && *needed.More > 0 {
-			return append(said, l.Text("summary.people.needed", "Count", *needed.More, "Points", points(needed)))
+			return append(said, l.Text("summary.people.needed", "More", *needed.More, "Points", points(needed)))
 		}
 	}
 	return said
