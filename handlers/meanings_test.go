@@ -181,6 +181,11 @@ func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
 	require.Contains(t, card.Find(".verdict").Text(), "按意思一致率 33.3%")
 	require.Empty(t, page.Find("article.result").Eq(1).Find(".meaning").Text(), "equal answers need no grouping")
 	require.Equal(t, "true", page.Find("[data-by=meaning]").AttrOr("aria-current", ""))
+	require.Contains(t, page.Find(".fingerprint figcaption").Text(), "按意思")
+	require.Contains(t, s.get(t, "/tasks/"+id+"/report").page(t).Text(), "按意思一致率 66.7%")
+	numbers := s.entry(t, "GET", "comparison?a="+id+"&b="+id, nil, 200)["differences"].(object)
+	require.EqualValues(t, 2, numbers["meaning_agreement"].(object)["n"])
+	require.Contains(t, s.get(t, "/comparison?a="+id+"&b="+id).page(t).Find("table.changes").Text(), "按意思一致率")
 
 	for filter, questions := range map[string]int{"meaning-same": 1, "meaning-different": 1, "meaning-unsure": 0} {
 		require.Equal(t, questions, s.get(t, answers+"?filter="+filter).page(t).Find("article.result").Length(), filter)
@@ -250,6 +255,7 @@ func (s *site) peopleCorrectOnPages(t *testing.T, task string) {
 	require.Contains(t, s.post(t, at, values).page(t).Find("[role=alert]").Text(), "第 1 次运行")
 	values["group-1"], values["group-2"], values["group-3"] = "0", "0", "0"
 	require.Equal(t, http.StatusSeeOther, s.post(t, at, values).StatusCode)
+	require.Contains(t, s.get(t, task+"/report").page(t).Text(), "人工看过 1 题的模型分组")
 	card := s.get(t, task+"/results?sort=number&by=meaning&view=merged").page(t).Find("article.result").First()
 	require.Contains(t, card.Find(".meaning").Text(), "李雷 人工分组")
 	require.Empty(t, s.get(t, task+"/results/2/meaning").page(t).Find("form.regroup").Length(), "equal answers")

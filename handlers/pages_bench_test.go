@@ -110,7 +110,7 @@ func BenchmarkNumbersOfEightVariants(b *testing.B) {
 				comparison := measure.CompareTasks(matrix[0], matrix[1])
 				require.NoError(b, results.Test(ctx, report.Side{TaskID: task.ID, Variant: 1},
 					report.Side{TaskID: task.ID, Variant: 2}, comparison.Pairs))
-				for _, one := range summary.MeasuresOf(true) {
+				for _, one := range summary.MeasuresOf(true, true) {
 					comparison.Change(one.Of)
 				}
 			}, func() {
@@ -125,7 +125,7 @@ func BenchmarkNumbersOfEightVariants(b *testing.B) {
 // plainNumbers computes the paired differences of all pairs of variants, as if every question were independent and
 // every test the only one.
 func plainNumbers(matrix [][]measure.ComparedQuestion) {
-	for _, one := range summary.MeasuresOf(true) {
+	for _, one := range summary.MeasuresOf(true, true) {
 		for n, a := range matrix {
 			for _, b := range matrix[:n] {
 				var differences []float64

@@ -84,7 +84,9 @@ func (o Options) checkMetric(kind, metric string) error {
 	case slices.Contains([]string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean", itemPass}, metric) &&
 		!o.Spec.hasEvaluators():
 		return fmt.Errorf("the %s of %s needs evaluators, and the file has none", kind, metric)
-	case slices.Contains([]string{"identical_rate", "agreement", "consensus", "similarity"}, metric) &&
+	case metric == meaningAgreement && o.Spec.Task["meaning_model"] == nil:
+		return fmt.Errorf("the %s of %s needs a model that groups answers, and the file has no meaning_model", kind, metric)
+	case slices.Contains([]string{"identical_rate", "agreement", meaningAgreement, "consensus", "similarity"}, metric) &&
 		o.Spec.Task["runs_per_item"] == 1:
 		return fmt.Errorf("the %s of %s needs two runs of each question, and runs_per_item is 1", kind, metric)
 	}

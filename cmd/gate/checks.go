@@ -136,7 +136,8 @@ type watch struct {
 
 // watches are all numbers that can have a margin. Latency is compared only if it has one.
 var watches = []watch{
-	{"success_rate", "success_rate", false}, {"agreement", "agreement", false}, {"pass_share", "pass_rate", false},
+	{"success_rate", "success_rate", false}, {"agreement", "agreement", false},
+	{meaningAgreement, meaningAgreement, false}, {"pass_share", "pass_rate", false},
 	{"score", "score_mean", false},
 	{"latency_ms", "latency_ms", true},
 }

@@ -252,7 +252,8 @@ func TestWhatCannotBeJudgedIsSaidFirst(t *testing.T) {
 	t.Parallel()
 	spec, err := specOf(t, "task_name: a\nagent_api_url: http://127.0.0.1:9/\ndataset_file: q.csv\nruns_per_item: 1\n")
 	require.NoError(t, err)
-	for metric, want := range map[string]string{"pass_rate": "needs evaluators", "agreement": "runs_per_item is 1"} {
+	for metric, want := range map[string]string{"pass_rate": "needs evaluators", "agreement": "runs_per_item is 1",
+		"meaning_agreement": "no meaning_model"} {
 		require.ErrorContains(t, Options{Spec: spec, FailUnder: map[string]float64{metric: 0.5}}.check(t.Context(), Client{}),
 			want)
 	}

@@ -21,6 +21,7 @@ type variant struct {
 	SuccessRate   *float64 `json:"success_rate"`
 	IdenticalRate *float64 `json:"identical_rate"`
 	Agreement     *float64 `json:"agreement"`
+	Meaning       *float64 `json:"meaning_agreement"`
 	Consensus     *float64 `json:"consensus"`
 	Similarity    *float64 `json:"similarity"`
 	PassRate      *float64 `json:"pass_rate"`
@@ -43,8 +44,8 @@ func (v variant) metric(name string) *float64 {
 	return map[string]*float64{
 		"latency_p90_ms": v.LatencyP90, "cost": cost,
 		"success_rate": v.SuccessRate, "identical_rate": v.IdenticalRate, "agreement": v.Agreement, "consensus": v.Consensus,
-		"similarity": v.Similarity,
-		"pass_rate":  v.PassRate, "pass_rate_all": v.PassRateAll, "majority_rate": v.MajorityRate, "score_mean": v.ScoreMean,
+		"similarity": v.Similarity, meaningAgreement: v.Meaning,
+		"pass_rate": v.PassRate, "pass_rate_all": v.PassRateAll, "majority_rate": v.MajorityRate, "score_mean": v.ScoreMean,
 	}[name]
 }
 

@@ -257,9 +257,12 @@ const lineOf = "\x00line"
 // itemPass is the metric that limits, for every question, the share of its runs that must pass.
 const itemPass = "item_pass"
 
+// meaningAgreement is the metric that only tasks have whose answers a model groups by meaning.
+const meaningAgreement = "meaning_agreement"
+
 // Metrics are the metrics that can have limits: minimums for a variant and, for the last two, maximums.
 var Metrics = []string{
-	"success_rate", "identical_rate", "agreement", "consensus", "similarity", "pass_rate", "pass_rate_all",
+	"success_rate", "identical_rate", "agreement", meaningAgreement, "consensus", "similarity", "pass_rate", "pass_rate_all",
 	"majority_rate", "score_mean",
 	itemPass, "latency_p90_ms", "cost",
 }

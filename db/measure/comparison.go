@@ -27,6 +27,8 @@ type ComparedQuestion struct {
 	Expected    []ExpectedFact
 	// Agreement, Similarity and Distinct are as in Question.
 	Agreement, Similarity, Distinct *float64
+	// Meaning is the agreement by meaning; nil while it is not known which answers say the same.
+	Meaning *float64
 	// SuccessRate is the share of its runs that succeeded. The others are means over those runs; TotalTokens and
 	// Cost cover only the runs that report them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
@@ -82,7 +84,7 @@ type Comparison struct {
 	// OnlyA and OnlyB are the questions that only the first or only the second task has.
 	OnlyA, OnlyB                      []ComparedQuestion
 	Agreement, SuccessRate, LatencyMS Change
-	PassShare, Score                  Change
+	Meaning, PassShare, Score         Change
 }
 
 // Count returns how many questions have the given transition.
@@ -137,6 +139,7 @@ func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
 // sum computes the differences between the tasks' numbers on the pairs.
 func (c *Comparison) sum() {
 	c.Agreement = c.Change(func(q ComparedQuestion) *float64 { return q.Agreement })
+	c.Meaning = c.Change(func(q ComparedQuestion) *float64 { return q.Meaning })
 	c.SuccessRate = c.Change(func(q ComparedQuestion) *float64 { return q.SuccessRate })
 	c.LatencyMS = c.Change(func(q ComparedQuestion) *float64 { return q.LatencyMS })
 	c.PassShare = c.Change(func(q ComparedQuestion) *float64 { return q.PassShare })
@@ -159,12 +162,17 @@ func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	return only
 }
 
-// Numbers returns the numbers that a gate compares, by name.
+// Numbers returns the numbers that a gate compares, by name. Agreement by meaning is only there if it is known for a
+// question in both tasks.
 func (c Comparison) Numbers() map[string]Change {
-	return map[string]Change{
+	numbers := map[string]Change{
 		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare,
 		"score": c.Score,
 	}
+	if c.Meaning.N > 0 {
+		numbers["meaning_agreement"] = c.Meaning
+	}
+	return numbers
 }
 
 func transition(a, b Level) Transition {

@@ -33,7 +33,7 @@ type GateResult struct {
 }
 
 // GatedNumbers are the names of the numbers of a comparison (Comparison.Numbers) that a gate decides on.
-var GatedNumbers = []string{"agreement", "success_rate", "pass_share", "score", "latency_ms"}
+var GatedNumbers = []string{"agreement", "meaning_agreement", "success_rate", "pass_share", "score", "latency_ms"}
 
 // Gated decides on the numbers of a comparison, which form one gate. Results and margins are keyed by name.
 func (c Comparison) Gated(margins map[string]float64) map[string]GateResult {

@@ -15,6 +15,7 @@ type Metric string
 // The metrics. Latency is the mean of the questions' means in milliseconds; Cost is the cost of the whole firing.
 const (
 	MetricAgreement   Metric = "agreement"
+	MetricMeaning     Metric = "meaning_agreement"
 	MetricPassRate    Metric = "pass_rate"
 	MetricSuccessRate Metric = "success_rate"
 	MetricLatency     Metric = "latency_ms"
@@ -22,7 +23,9 @@ const (
 )
 
 // Metrics lists all metrics in the order in which pages show them.
-var Metrics = []Metric{MetricAgreement, MetricPassRate, MetricSuccessRate, MetricLatency, MetricCost}
+var Metrics = []Metric{
+	MetricAgreement, MetricMeaning, MetricPassRate, MetricSuccessRate, MetricLatency, MetricCost,
+}
 
 // IsShare reports whether a metric lies between 0 and 1. For shares, more is better; for other metrics, less is.
 func (m Metric) IsShare() bool { return m != MetricLatency && m != MetricCost }
@@ -32,6 +35,8 @@ func (m Metric) of(q ComparedQuestion) *float64 {
 	switch m {
 	case MetricAgreement:
 		return q.Agreement
+	case MetricMeaning:
+		return q.Meaning
 	case MetricPassRate:
 		return q.PassShare
 	case MetricSuccessRate:
@@ -55,7 +60,7 @@ type VariantPoints struct {
 	Number   int              `json:"number" example:"1"`
 	Name     string           `json:"name"`
 	Currency *string          `json:"currency" example:"USD"`
-	Points   map[Metric]Point `json:"points" doc:"Values of agreement, pass_rate, success_rate, latency_ms and cost; unknown ones are left out"`
+	Points   map[Metric]Point `json:"points" doc:"Values of agreement, meaning_agreement, pass_rate, success_rate, latency_ms and cost; unknown ones are left out"`
 }
 
 // FiringSummary sums up the results of a firing.
@@ -252,6 +257,8 @@ func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
 		switch question := &joined[place]; w.Metric {
 		case MetricAgreement:
 			question.Agreement = &mean
+		case MetricMeaning:
+			question.Meaning = &mean
 		case MetricPassRate:
 			question.PassShare = &mean
 		case MetricSuccessRate:

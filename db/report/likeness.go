@@ -69,6 +69,7 @@ func scanList(column, list any) error {
 // addTo adds the likeness of an item's answers to a question of a comparison.
 func (l Likeness) addTo(question *measure.ComparedQuestion) {
 	question.Level, question.Agreement, question.Similarity = measure.Unknown, l.Agreement, l.Similarity
+	question.Meaning = l.MeaningAgreement
 	if l.Answers != nil && *l.Answers > 0 {
 		distinct := float64(*l.Answers)
 		question.Distinct = &distinct

@@ -51,6 +51,10 @@ type Summary struct {
 	// AllLetters are the letters of all runs, variant by variant, separated by blanks; nil while the item is not
 	// assessed.
 	AllLetters *string `db:"all_letters"`
+	// MeaningLetters and MeaningAgreement are like Letters and Agreement, by meaning; nil unless the group of every
+	// answer is certain.
+	MeaningLetters   *string  `db:"meaning_letters"`
+	MeaningAgreement *float64 `db:"meaning_agreement"`
 	// HasConflict reports that two answers of a variant contradict each other on a fact.
 	HasConflict bool `db:"has_conflict"`
 	// IsSame reports that, within each variant, all answers have the same content; IsContradicted reports that an
@@ -117,7 +121,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 			SELECT sum(greatest(p.runs - t.runs_per_item, 0)) FROM planned_runs p WHERE p.item_id = i.id
 			AND ($4 = 0 OR p.variant = $4)), 0) AS planned,
 		coalesce(r.failures, 0) AS failures,
-		q.level, q.agreement, q.letters, q.all_letters, q.risk, coalesce(q.has_conflict, false) AS has_conflict,
+		q.level, q.agreement, q.letters, q.all_letters, q.meaning_letters, q.meaning_agreement, q.risk,
+		coalesce(q.has_conflict, false) AS has_conflict,
 		coalesce(q.is_same, false) AS is_same, coalesce(q.is_contradicted, false) AS is_contradicted,
 		q.meanings, coalesce(q.is_unsure, false) AS is_unsure, ` + known + `
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2
@@ -139,6 +144,10 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 			string_agg(left(q.letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), ''
 				ORDER BY q.variant) AS letters,
 			string_agg(q.letters, ' ' ORDER BY q.variant) AS all_letters,
+			CASE WHEN bool_and(q.meaning_unsure = '{}') THEN
+				string_agg(left(q.meaning_letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), ''
+					ORDER BY q.variant) END AS meaning_letters,
+			CASE WHEN bool_and(q.meaning_unsure = '{}') THEN avg(q.meaning_agreement) END AS meaning_agreement,
 			bool_or(q.facts_differ = 'conflict') AS has_conflict, bool_and(q.level IN ('identical', 'format_only')) AS is_same,
 			bool_or(q.expected_facts IS NOT NULL) AS is_contradicted,
 			max(q.meaning_groups) AS meanings, bool_or(q.meaning_default OR q.meaning_unsure <> '{}') AS is_unsure, min(` + riskOfQuestion + `) AS risk

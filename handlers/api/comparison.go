@@ -278,7 +278,7 @@ type comparisonOutput struct {
 		Unknown            int                         `json:"unknown" doc:"Number of questions to which a task has fewer than two answers, or only empty ones" example:"2"`
 		OnlyA              []string                    `json:"only_a" doc:"Ids of questions that only the first task has"`
 		OnlyB              []string                    `json:"only_b" doc:"Ids of questions that only the second task has"`
-		Differences        map[string]Change           `json:"differences" doc:"Differences in agreement, success_rate, pass_share, score and latency_ms (mean latency of a question's answers)"`
+		Differences        map[string]Change           `json:"differences" doc:"Differences in agreement, meaning_agreement (where answers are grouped by meaning), success_rate, pass_share, score and latency_ms (mean latency of a question's answers)"`
 		Slices             []comparedSlice             `json:"slices,omitempty" doc:"With by: one comparison per value of the column, most frequent values first"`
 	}
 }

@@ -161,9 +161,13 @@ func (c comparedReport) summary() export.Sheet {
 		name, number string
 		change       measure.Change
 	}{
-		{"agreement", "agreement", c.compared.Agreement}, {"success", "success_rate", c.compared.SuccessRate},
+		{"agreement", "agreement", c.compared.Agreement}, {"meaning", "meaning_agreement", c.compared.Meaning},
+		{"success", "success_rate", c.compared.SuccessRate},
 		{"pass", "pass_share", c.compared.PassShare}, {"latency", "latency_ms", c.compared.LatencyMS},
 	} {
+		if one.name == "meaning" && one.change.N == 0 {
+			continue
+		}
 		sheet.Rows = append(sheet.Rows, []string{
 			l.Text("compare.measure." + one.name), number(one.change.MeanA), number(one.change.MeanB), number(one.change.Mean),
 			number(one.change.Low),

@@ -26,6 +26,9 @@ func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaul
 	group.Go(func() (err error) { s.Errors, err = r.report.Errors(reading, task.ID); return err })
 	group.Go(func() (err error) { matrix, err = r.report.Matrix(reading, task); return err })
 	group.Go(func() (err error) { s.Matters, err = r.report.Matters(reading, task.ID); return err })
+	if task.Grouper() != nil {
+		group.Go(func() (err error) { s.Reliability, err = review.New(r.store).Reliability(reading, task.ID); return err })
+	}
 	group.Go(func() (err error) { s.Judges, err = r.judges(reading, task, withDefaults); return err })
 	s.Noises = make([]summary.Noise, len(task.Evaluators))
 	for n, evaluator := range task.Evaluators {
@@ -37,7 +40,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaul
 	}
 	s.Rankings = Rank(task, matrix, s.Matters)
 	s.Leads = map[string]*measure.Lead{}
-	for _, by := range summary.MeasuresOf(len(task.Evaluators) > 0) {
+	for _, by := range summary.MeasuresOf(len(task.Evaluators) > 0, task.Grouper() != nil) {
 		if ranking, isKnown := s.Rankings[by.Name]; isKnown {
 			s.Leads[by.Name] = measure.LeadOf(matrix, by.By, ranking)
 		}
@@ -163,7 +166,7 @@ func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measu
 // Rank ranks the variants of a task by each measure; the rankings are keyed by measure, and measures without known
 // values are left out. Differences that are too small to matter are ignored.
 func Rank(task db.Task, matrix [][]measure.ComparedQuestion, matters measure.Matters) map[string]measure.Ranking {
-	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0)),
+	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0, task.Grouper() != nil)),
 		func(m summary.Measure) bool {
 			return m.Name == "cost" && !sameCurrency(task.Targets)
 		})

@@ -69,7 +69,7 @@ func (p *Pages) showVariants(c echo.Context) error {
 	if sort != "" && sort != summary.SortSpread {
 		return request.ParameterFault("sort", request.OneOf(summary.SortSpread))
 	}
-	by, measures := c.QueryParam("by"), summary.MeasureNames(len(task.Evaluators) > 0)
+	by, measures := c.QueryParam("by"), summary.MeasureNames(len(task.Evaluators) > 0, task.Grouper() != nil)
 	if by != "" && !slices.Contains(measures, by) {
 		return request.ParameterFault("by", request.OneOf(measures...))
 	}

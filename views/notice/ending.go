@@ -195,6 +195,7 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 			{"notify.pass", text.Percent(e.statistics.PassRate), summary.UnpassedFilter(e.verdicts[1]), ""},
 			{"notify.score", scoreText(e.statistics.ScoreMean), "", "score"},
 			{"notify.agreement", text.Percent(e.statistics.Agreement), "", "agreement"},
+			{"notify.meaning", text.Percent(e.statistics.MeaningAgreement), results.FilterMeaningDifferent, ""},
 			{"notify.latency", text.Millis(e.statistics.LatencyP50), "", "-latency"},
 		} {
 			add(one.key, one.value, e.link(one.value, results.AnswersHref(e.task.ID, 0, one.filter, one.sort))...)
@@ -282,6 +283,7 @@ func (e ended) variantText(l text.Locale, one report.VariantStatistics) string {
 		{"notify.pass", text.Percent(verdict.PassRate)},
 		{"notify.score", scoreText(verdict.ScoreMean)},
 		{"notify.agreement", text.Percent(one.Agreement)},
+		{"notify.meaning", text.Percent(one.MeaningAgreement)},
 		{"notify.cost", text.Cost(one.Cost, one.Currency)},
 	} {
 		if part.value != "" && part.value != "–" {

@@ -92,10 +92,12 @@ func (s Summary) clustered(locale text.Locale) string {
 
 // told are the measures that sentences mention: the ones that decisions are based on. The other measures express the
 // same results in other ways.
-var told = map[string]bool{"pass": true, "success": true, "agreement": true, "latency": true, "cost": true}
+var told = map[string]bool{
+	"pass": true, "success": true, "agreement": true, meaningMeasure: true, "latency": true, "cost": true,
+}
 
 func (s Summary) measures() (list []Measure) {
-	for _, measure := range MeasuresOf(s.Verdicts != nil) {
+	for _, measure := range MeasuresOf(s.Verdicts != nil, s.Task.Grouper() != nil) {
 		if told[measure.Name] {
 			list = append(list, measure)
 		}
@@ -114,7 +116,7 @@ func measureName(locale text.Locale, name string) string {
 // said returns the sentences that the data support.
 func (s Summary) said(locale text.Locale) (said []sentence) {
 	if len(s.Numbers) == 1 {
-		return s.saidOfOne(locale, s.Numbers[0])
+		return append(s.saidOfOne(locale, s.Numbers[0]), s.reliability(locale)...)
 	}
 	add := func(measure, text string) { said = append(said, sentence{text, paths.VariantsBy(s.Task.ID, measure)}) }
 	for _, measure := range s.measures() {
@@ -149,7 +151,18 @@ func (s Summary) said(locale text.Locale) (said []sentence) {
 	for _, price := range s.price(locale) {
 		said = append(said, sentence{text: price})
 	}
-	return said
+	return append(said, s.reliability(locale)...)
+}
+
+// reliability returns the sentence about how far the model that groups answers agrees with people, if these have
+// grouped some of them.
+func (s Summary) reliability(locale text.Locale) []sentence {
+	of := s.Reliability
+	if of.Questions == 0 {
+		return nil
+	}
+	return []sentence{{text: locale.Text("summary.reliability", "Count", of.Questions, "Unchanged", of.Unchanged, "Pairs",
+		text.Number(of.Pairs), "Rate", text.Percent(of.Agreement), "F1", text.Percent(of.F1))}}
 }
 
 // leadOfEach returns a sentence about the leader's lead; empty if another sentence already states it.
@@ -293,6 +306,12 @@ func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (sa
 		said = append(said, sentence{
 			locale.Text("summary.agreement", "Rate", intervalText(locale, row.Agreement, s.Agreements[row.Number].Share())),
 			s.resultsHref(row.Number, "", "agreement"),
+		})
+	}
+	if row.MeaningAgreement != nil {
+		said = append(said, sentence{
+			locale.Text("summary.meaning", "Rate", text.Percent(row.MeaningAgreement), "Count", text.Number(row.MeaningItems)),
+			s.resultsHref(row.Number, results.FilterMeaningDifferent, ""),
 		})
 	}
 	if row.IdenticalRate != nil {
