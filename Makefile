@@ -108,6 +108,10 @@ chaos: tools ## Break everything while 40,000 units run, for about eight minutes
 	WENDING_CHAOS=full WENDING_RESULT=$(CURDIR)/bin/chaos.txt go test -v -run "TestChaosFull|TestAccountsOnAMachineWithAWrongClock" -timeout 60m -count=1 ./cmd/wending
 	go run ./cmd/docs output jobs/RESULTS.md chaos $(VERSION) < bin/chaos.txt
 
+.PHONY: meaning-check
+meaning-check: ## Measure how a saved model groups 200 labelled questions by meaning: MODEL=<id> [SERVER=http://127.0.0.1:8080]
+	go run ./cmd/judgecheck --server $(or $(SERVER),http://127.0.0.1:8080) --meaning-model "$(or $(MODEL),none)"
+
 .PHONY: judge-check
 judge-check: ## Measure a saved judge against 50 labelled answers: EVALUATOR=<id> [SERVER=http://127.0.0.1:8080]
 	go run ./cmd/judgecheck --server $(or $(SERVER),http://127.0.0.1:8080) --evaluator "$(EVALUATOR)"

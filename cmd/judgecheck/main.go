@@ -1,5 +1,6 @@
 // Command judgecheck measures a judge: it has a judge saved in a running Wending rate 50 answers labelled by
-// people, some of which try to influence the grade, and reports how often the judge agrees with the labels.
+// people, some of which try to influence the grade, and reports how often the judge agrees with the labels. With
+// --meaning-model it measures how a saved model groups answers by meaning.
 package main
 
 import (
@@ -40,8 +41,13 @@ type verdict struct {
 func main() {
 	server := flag.String("server", "http://127.0.0.1:8080", "address of Wending")
 	evaluator := flag.String("evaluator", "", "id of a saved evaluator of the kind judge")
+	model := flag.String("meaning-model", "", "id of a saved model: measure how it groups answers by meaning instead")
 	flag.Parse()
-	if err := run(*server, *evaluator, os.Stdout); err != nil {
+	check := func() error { return run(*server, *evaluator, os.Stdout) }
+	if *model != "" {
+		check = func() error { return checkMeanings(*server, *model, os.Stdout) }
+	}
+	if err := check(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "judgecheck:", err)
 		os.Exit(1)
 	}

@@ -73,7 +73,7 @@ func (h History) firings() (firings []saved.Firing) {
 func pointsOf(of db.TaskStatistics) map[measure.Metric]measure.Point {
 	points := map[measure.Metric]measure.Point{}
 	for metric, value := range map[measure.Metric]*float64{
-		measure.MetricAgreement: of.Agreement, measure.MetricPassRate: of.PassRate, measure.MetricSuccessRate: of.SuccessRate, measure.MetricLatency: of.LatencyAvg,
+		measure.MetricAgreement: of.Agreement, measure.MetricMeaning: of.MeaningAgreement, measure.MetricPassRate: of.PassRate, measure.MetricSuccessRate: of.SuccessRate, measure.MetricLatency: of.LatencyAvg,
 	} {
 		if value != nil {
 			points[metric] = measure.Point{Value: *value}
