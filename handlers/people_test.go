@@ -20,7 +20,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// into parses a response of the API that must have the given status.
+// mustBe parses a response of the API that must have the given status.
 func (r response) mustBe(t testing.TB, status int) object {
 	t.Helper()
 	require.Equal(t, status, r.StatusCode, "%s", r.body)

@@ -262,7 +262,8 @@ const meaningAgreement = "meaning_agreement"
 
 // Metrics are the metrics that can have limits: minimums for a variant and, for the last two, maximums.
 var Metrics = []string{
-	"success_rate", "identical_rate", "agreement", meaningAgreement, "consensus", "similarity", "pass_rate", "pass_rate_all",
+	"success_rate", "identical_rate", "agreement", meaningAgreement, "consensus", "similarity", "pass_rate",
+	"pass_rate_all",
 	"majority_rate", "score_mean",
 	itemPass, "latency_p90_ms", "cost",
 }

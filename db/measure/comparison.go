@@ -53,7 +53,7 @@ const (
 	StableUnstable   Transition = "stable_unstable"
 	UnstableStable   Transition = "unstable_stable"
 	UnstableUnstable Transition = "unstable_unstable"
-	// Unknown means that in one of the tasks there are fewer than two answers, or only empty ones.
+	// UnknownTransition means that in one of the tasks there are fewer than two answers, or only empty ones.
 	UnknownTransition Transition = "unknown"
 )
 

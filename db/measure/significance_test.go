@@ -73,7 +73,7 @@ func fisher(a, runsA, b, runsB int) float64 {
 	return float64(sum) / float64(combin.Binomial(runsA+runsB, a+b))
 }
 
-// answers makes the keys of runs from letters; - is a run without an answer.
+// runKeys makes the keys of runs from letters; - is a run without an answer.
 func runKeys(letters string) (keys []string) {
 	for _, letter := range letters {
 		keys = append(keys, strings.Trim(string(letter), "-"))

@@ -113,7 +113,7 @@ func newAEAD(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// strongKey returns the 32 bytes that a text encodes; nil means that the text is a phrase.
+// Knows reports whether one of the sealer's keys made a value that begins with head.
 func (s *Sealer) Knows(head []byte) bool {
 	return slices.ContainsFunc(s.all, func(k key) bool { return bytes.Equal(k.head, head) })
 }

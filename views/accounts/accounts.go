@@ -255,6 +255,7 @@ func ActionName(locale text.Locale, action string) string {
 var OwnActions = []string{
 	"sign-in", "sign-in.refused", "sign-out", "user.password", "user.password_refused", "task.append", "task.archive",
 	"task.confirm", "task.extend", "task.group", "task.run",
-	"task.export", "task.print", "task.sign-off", "member.set", "project.settings", "review.pass", "review.group", "review.sample",
+	"task.export", "task.print", "task.sign-off", "member.set", "project.settings", "review.pass",
+	"review.group", "review.sample",
 	"session.end",
 }

@@ -177,7 +177,6 @@ func (h *handler) listChanges(ctx context.Context, input *changesInput) (*change
 	return output, nil
 }
 
-// registerSchedules adds the endpoints that only schedules have.
 // newScheduledTask describes the task that a firing created.
 func newScheduledTask(task db.Task, firing entries.Firing) (ScheduledTask, error) {
 	one := ScheduledTask{
@@ -197,6 +196,7 @@ func newScheduledTask(task db.Task, firing entries.Firing) (ScheduledTask, error
 	return one, nil
 }
 
+// registerSchedules adds the endpoints that only schedules have.
 func (h *handler) registerSchedules(api huma.API) {
 	saved := h.Library.Entries.Schedules
 	path := paths.API + "/schedules/{id}"
