@@ -310,7 +310,7 @@ func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (sa
 	}
 	if row.MeaningAgreement != nil {
 		said = append(said, sentence{
-			locale.Text("summary.meaning", "Rate", text.Percent(row.MeaningAgreement), "Count", text.Number(row.MeaningItems)),
+			locale.Text("summary.meaning", "Rate", text.Percent(row.MeaningAgreement), "Items", text.Number(row.MeaningItems)),
 			s.resultsHref(row.Number, results.FilterMeaningDifferent, ""),
 		})
 	}
