@@ -161,7 +161,7 @@ func (s Summary) reliability(locale text.Locale) []sentence {
 	if of.Questions == 0 {
 		return nil
 	}
-	return []sentence{{text: locale.Text("summary.reliability", "Count", of.Questions, "Unchanged", of.Unchanged, "Pairs",
+	return []sentence{{text: locale.Text("summary.reliability", "Questions", of.Questions, "Unchanged", of.Unchanged, "Pairs",
 		text.Number(of.Pairs), "Rate", text.Percent(of.Agreement), "F1", text.Percent(of.F1))}}
 }
 
