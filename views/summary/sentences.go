@@ -161,8 +161,8 @@ func (s Summary) reliability(locale text.Locale) []sentence {
 	if of.Questions == 0 {
 		return nil
 	}
-	return []sentence{{text: locale.Text("summary.reliability", "Questions", of.Questions, "Unchanged", of.Unchanged, "Pairs",
-		text.Number(of.Pairs), "Rate", text.Percent(of.Agreement), "F1", text.Percent(of.F1))}}
+	return []sentence{{text: locale.Text("summary.reliability", "Questions", of.Questions, "Unchanged", of.Unchanged,
+		"Pairs", text.Number(of.Pairs), "Rate", text.Percent(of.Agreement), "F1", text.Percent(of.F1))}}
 }
 
 // leadOfEach returns a sentence about the leader's lead; empty if another sentence already states it.
