@@ -15,9 +15,11 @@ RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestAS
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath) # what one checkout has compiled serves the next one in another folder
 export GORACE := atexit_sleep_ms=50 # a package that has ended would wait a second for reports of others
 CHECKED := -vet=off -ldflags=-w -timeout 25m -parallel 4 # the linter vets; nobody debugs these programs; tests wait more than they compute
-# The packages that read texts and files in one thread, and tests elsewhere that do: they have no races to find.
+# The packages that read texts and files in one thread, and tests elsewhere that do or ask for page after page alone: they
+# have no races to find.
 ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
-LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay|TestEveryOperationAnswersAsItIsDescribed|TestNumbersOfALongTextAreBounded|TestAHostileReplyIsReadQuickly
+LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay|TestEveryOperationAnswersAsItIsDescribed|TestNumbersOfALongTextAreBounded|TestAHostileReplyIsReadQuickly|TestHostileRulesEnd
+LARGE := $(LARGE)|TestAPageHasABudgetOfBytes|TestAFirstVisitIsSmallAtAThousandQuestions|TestOddAddressesLeadToTheNearestPage|TestNumbersLeadToWhatTheyCount|TestNumbersOfVariantsLeadToWhatTheyCount|TestWhatDoesNotExistIsLeftOutByName|TestEveryPathAnswersHeadAndNamesItsMethods|TestFiguresAreExplained
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"

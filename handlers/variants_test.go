@@ -344,7 +344,7 @@ func TestVariantsStandSideBySide(t *testing.T) {
 	require.Equal(t, "descending", sorted.AttrOr("aria-sort", ""))
 	require.Equal(t, path+"/variants", sorted.Find("a").AttrOr("href", ""), "the second click restores the order")
 	dbtest.Await(t, 20*time.Second, "the list to have both agreements", func() bool {
-		return strings.Join(strings.Fields(s.get(t, "/tasks").page(t).Find(".col-agreement a").Text()), " ") ==
+		return strings.Join(strings.Fields(s.get(t, "/tasks").page(t).Find("td.col-agreement a").Text()), " ") ==
 			"20.0% – 100.0%"
 	})
 

@@ -98,7 +98,7 @@ fail_under: {success_rate: 1}
 		"--margin=agreement=-1":                                 "must be between 0 and 1",
 		"--margin=agreement=0.1":                                "a margin needs a baseline",
 		"--require-proof":                                       "needs a baseline",
-		"--fail-under=cost=1":                                   "an which an agent_api_url does not have",
+		"--fail-under=cost=1":                                   "which an agent_api_url does not have",
 	} {
 		code, _, stderr = eval(t, append(server, flag)...)
 		require.Equal(t, 2, code, stderr)
