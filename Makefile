@@ -61,7 +61,7 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 
 .PHONY: test-race
 test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
-	go test $(CHECKED) -race -skip '^($(LARGE))$$' $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$')
+	go test $(CHECKED) -race -skip '^($(LARGE))$$' ./handlers $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$') # the longest first
 
 .PHONY: test-race-program
 test-race-program: # tests that mostly wait for the program, and so leave the processors to others
@@ -69,8 +69,8 @@ test-race-program: # tests that mostly wait for the program, and so leave the pr
 
 .PHONY: test-plain
 test-plain:
+	go test $(CHECKED) -skip '^($(RACED))$$' ./cmd/wending $$(go list ./... | grep -E '$(ALONE)')
 	go test $(CHECKED) -run '^($(LARGE))$$' ./handlers ./jobs/evaluate
-	go test $(CHECKED) -skip '^($(RACED))$$' $$(go list ./... | grep -E '$(ALONE)') ./cmd/wending
 
 .PHONY: test-fast
 test-fast: ## The same without the race detector

@@ -190,7 +190,8 @@ func (l Log) Each(ctx context.Context, filter Filter, yield func(Entry) error) e
 func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err error) {
 	const old = `
 		SELECT seq, hash FROM audit_entries
-		WHERE seq < (SELECT min(seq) FROM audit_entries WHERE at >= now() - $1 * interval '1 second')
+		WHERE seq < coalesce((SELECT min(seq) FROM audit_entries WHERE at >= now() - $1 * interval '1 second'),
+			CAST('9223372036854775807' AS bigint)) -- all of them may be old
 		ORDER BY seq DESC LIMIT 1`
 	err = l.db.InTx(ctx, "remove old audit entries", func(tx *sqlx.Tx) error {
 		var last Entry
