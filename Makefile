@@ -52,8 +52,8 @@ release: ## Build dist/ for linux amd64 and arm64, with checksums
 	cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
 
 .PHONY: test
-test: tools tidy-check generate-check format-check ## Everything CI runs
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-race test-plain lint test-race-program test-old-postgres
+test: tools tidy-check generate-check format-check lint test-race ## Everything CI runs
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-plain test-race-program test-old-postgres
 
 .PHONY: t
 t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate

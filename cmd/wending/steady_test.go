@@ -273,6 +273,7 @@ func TestJumpsAreInstant(t *testing.T) {
 	require.Equal(t, "auto", behaviour)
 	var steps []string
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("G"), chromedp.KeyEvent("g"), chromedp.KeyEvent("g"))
+	b.awaits("the jumps", `window.steps.length >= 3`)
 	b.evaluate(`window.steps`, &steps)
 	require.Equal(t, []string{"smooth", "instant", "instant"}, steps)
 }
