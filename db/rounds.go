@@ -100,9 +100,9 @@ func (t Task) MostRuns(planned Planned) int {
 
 // planRounds plans one more run of each question that has all its runs, is not settled and may be repeated, among the
 // questions $2 (NULL means all) in the scope of the launch $1. The decision is made for each variant separately, and
-// for a conversation as a whole. $3 is measure.SettledFrom, $4 the maximum number of runs to plan (NULL means no
-// limit), $5 whether that limit is the project's quota, for which no launch waits. The launch must be locked: a
-// second call finds the planned runs missing and plans nothing.
+// for a conversation as a whole. $3 is measure.SettledFrom, $4 the maximum number of units to plan, which the budget
+// allows, $5 the maximum number of calls, which the project's quota allows; NULL means no limit. A launch waits for its
+// budget, not for a quota. The launch must be locked: a second call finds the planned runs missing and plans nothing.
 const planRounds = `
 	WITH asked AS (
 		SELECT DISTINCT coalesce(first.id, i.id) AS item_id
@@ -139,8 +139,17 @@ const planRounds = `
 		GROUP BY a.head, a.variant, a.target
 		HAVING bool_and(a.recorded = a.runs) AND max(a.runs) < max(a.most)
 		   AND bool_or(a.first < (CAST($3 AS int[]))[a.second + 1]) AND NOT bool_or(a.is_open)),
+	ranked AS ( -- a conversation is one unit, with a call for each turn
+		SELECT d.*, row_number() OVER (ORDER BY runs, head, variant) AS units,
+			sum(turns) OVER (ORDER BY runs, head, variant) AS calls
+		FROM due d),
 	granted AS (
-		SELECT * FROM due ORDER BY runs, head, variant LIMIT $4),
+		SELECT *
+		FROM ranked
+		WHERE (CAST($4 AS bigint) IS NULL OR units <= $4) AND (CAST($5 AS bigint) IS NULL OR calls <= $5)),
+	over_quota AS (
+		SELECT EXISTS (
+			SELECT FROM ranked WHERE (CAST($4 AS bigint) IS NULL OR units <= $4) AND calls > CAST($5 AS bigint)) AS is_it),
 	kept AS ( -- until now the launch repeated none of their runs
 		SELECT count(DISTINCT i.id) AS items
 		FROM granted g
@@ -173,9 +182,11 @@ const planRounds = `
 		UPDATE launches
 		SET total_units = total_units + (SELECT coalesce(sum(turns), 0) FROM granted),
 		kept_items = kept_items - (SELECT items FROM kept),
-			awaits_budget = NOT $5 AND (SELECT count(*) FROM due) > (SELECT count(*) FROM granted)
+			awaits_budget = NOT (SELECT is_it FROM over_quota)
+				AND (SELECT count(*) FROM due) > (SELECT count(*) FROM granted)
 		WHERE id = $1 AND (awaits_budget OR EXISTS (SELECT FROM due)))
-	SELECT (SELECT count(*) FROM granted) AS made, (SELECT count(*) FROM due) - (SELECT count(*) FROM granted) AS refused`
+	SELECT (SELECT count(*) FROM granted) AS made, (SELECT count(*) FROM due) - (SELECT count(*) FROM granted) AS refused,
+		(SELECT is_it FROM over_quota) AS is_over_quota`
 
 // CallsToday is the number of calls made or planned by those launches of the project p that began today, in Beijing
 // time.
@@ -236,7 +247,7 @@ func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []in
 // project's quota was the reason; otherwise the budget did not allow them.
 type rounds struct {
 	Made, Refused int
-	IsOverQuota   bool `db:"-"`
+	IsOverQuota   bool `db:"is_over_quota"`
 }
 
 // planRoundsOf plans rounds of the items, where nil means all.
@@ -256,17 +267,11 @@ func planRoundsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemIDs 
 	if err := pg.PreferIndexes(ctx, tx); err != nil {
 		return planned, err
 	}
-	limit := launch.Room
-	isQuota := launch.Quota != nil && (limit == nil || *launch.Quota < *limit)
-	if isQuota {
-		limit = launch.Quota
-	}
 	settled := pq.Array(measure.SettledFrom(launch.Adaptive.Confidence))
-	if err := tx.GetContext(ctx, &planned, planRounds, launchID, pq.Int64Array(itemIDs), settled, limit, isQuota); err !=
-		nil {
+	err = tx.GetContext(ctx, &planned, planRounds, launchID, pq.Int64Array(itemIDs), settled, launch.Room, launch.Quota)
+	if err != nil {
 		return planned, pg.Classify("plan further rounds", err)
 	}
-	planned.IsOverQuota = isQuota && planned.Refused > 0
 	if planned.Made == 0 {
 		return planned, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -230,4 +231,65 @@ func TestRoundsStayWithinTheCeilingAndTheQuota(t *testing.T) {
 	require.Nil(t, ended("SUCCEEDED")["stop_reason"])
 	require.Len(t, fake.Calls(), 300)
 	require.EqualValues(t, 300, ended("SUCCEEDED")["total_runs"])
+}
+
+// A conversation is one unit but a call for each turn: its rounds count towards the quota and the ceiling with all of
+// them, and the estimate's upper bound includes them.
+func TestRoundsOfConversationsStayWithinTheCeilingAndTheQuota(t *testing.T) {
+	t.Parallel()
+	const conversations, turns, most = 6, 3, 6
+	s := newSite(t, true)
+	var said atomic.Int64
+	fake := agenttest.New(t, chatting(func(string) string { return fmt.Sprint("answer ", said.Add(1)) }))
+	model, _ := s.chatTarget(t, "priced", fake.URL)
+	s.entry(t, "PATCH", "models/"+model, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
+	var rows strings.Builder
+	for n := range conversations {
+		for turn := range turns {
+			fmt.Fprintf(&rows, "q%d-%d,question %d %d,Paris,s%d,%d\n", n, turn, n, turn, n, turn+1)
+		}
+	}
+	fields := map[string]string{
+		"task_name": "capped", "models": model, "runs_per_item": "2", "concurrency": "4", "max_cost": "0.3",
+		"adaptive":   fmt.Sprintf(`{"max_runs": %d, "confidence": 0.95}`, most),
+		"file@q.csv": "question_id,question,standard_answer,series,turn\n" + rows.String(),
+	}
+	var estimate, created object
+	s.post(t, api+"/estimate", fields).into(t, &estimate)
+	require.EqualValues(t, conversations*turns*2, estimate["calls"])
+	require.EqualValues(t, conversations*turns*most, estimate["calls_at_most"])
+	s.post(t, api, fields).into(t, &created)
+	path := fmt.Sprint("evaluation-tasks/", created["task_id"])
+	ended := func(status string) (now object) {
+		dbtest.Await(t, 60*time.Second, "the task is "+status, func() bool {
+			now = s.entry(t, "GET", path, nil, 200)
+			return now["status"] == status
+		})
+		return now
+	}
+	require.Equal(t, "BUDGET_TASK", ended("STOPPED")["stop_reason"])
+	asked := len(fake.Calls())
+	require.LessOrEqual(t, asked, 54, "0.0055 each")
+	require.Greater(t, asked, conversations*turns*2, "rounds were planned")
+	require.Zero(t, asked%turns, "conversations are repeated whole")
+
+	s.entry(t, "PATCH", path, object{"max_cost": "100"}, 200)
+	quota := asked + 8 // two conversations of three turns, not eight
+	s.tables.MustExec(`UPDATE projects SET calls_per_day = $1`, quota)
+	s.entry(t, "POST", path+"/resume", nil, 202)
+	require.Equal(t, "QUOTA_CALLS", ended("STOPPED")["stop_reason"])
+	require.Len(t, fake.Calls(), asked+6)
+	var counted int
+	require.NoError(t, s.tables.Get(&counted, `SELECT sum(total_units) FROM launches`))
+	require.LessOrEqual(t, counted, quota)
+
+	s.tables.MustExec(`UPDATE launches SET created_at = created_at - interval '1 day'`) // the next day
+	s.tables.MustExec(`UPDATE projects SET calls_per_day = 1000`)
+	s.entry(t, "POST", path+"/resume", nil, 202)
+	task := ended("SUCCEEDED")
+	require.EqualValues(t, conversations*turns*most, task["total_runs"])
+	require.Len(t, fake.Calls(), conversations*turns*most, "no call was made twice")
+	for _, item := range s.entry(t, "GET", path+"/results?page_size=100", nil, 200)["items"].([]any) {
+		require.Len(t, item.(object)["runs"], most)
+	}
 }
