@@ -738,8 +738,12 @@ func TestChangesAreConfirmed(t *testing.T) {
 	require.Equal(t, "not_held", told.Items[1].Confirmation.Outcome)
 	require.True(t, told.Items[1].IsChanged, "the first runs are as they were")
 	require.Nil(t, told.Items[2].Confirmation, "it had not changed")
-	require.Contains(t, s.get(t, "/comparison?a="+a+"&b="+b).page(t).Find("#changed .confirmed").Text(),
-		"再问了 2 题：1 题的变化成立，1 题没有再现")
+	outcomes := s.get(t, "/comparison?a="+a+"&b="+b).page(t).Find("#changed .confirmed")
+	require.Contains(t, outcomes.Text(), "再问了 2 题：1 题的变化成立，1 题没有再现")
+	require.Equal(t, 2, outcomes.Find("a").Length())
+	outcomes.Find("a").Each(func(_ int, outcome *goquery.Selection) {
+		require.Equal(t, 1, s.get(t, outcome.AttrOr("href", "")).page(t).Find("article").Length(), outcome.Text())
+	})
 	s.requireConfirmedInFiles(t, a, b)
 	require.Len(t, s.entry(t, "GET", "evaluation-tasks/"+a+"/launches", nil, 200)["items"], 2)
 

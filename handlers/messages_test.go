@@ -392,12 +392,14 @@ func TestANumberThatLeavesItsLimitsIsTold(t *testing.T) {
 		return s.tables.Get(&body,
 			`SELECT convert_from(body, 'UTF8') FROM deliveries WHERE channel_id = $1 AND state = 'SENT'`, card) == nil
 	})
-	require.Contains(t, body, "Agreement: 0.0% this time; its moving average of ")
+	require.Contains(t, body, "/results?sort=agreement|0.0% this time; its moving average of ")
 	require.Contains(t, body, "/library/schedules/"+schedule)
 	require.Contains(t, body, "/tasks/"+told["task_id"].(string))
 	page := s.get(t, "/library/schedules/"+schedule).page(t)
 	require.Equal(t, 1, page.Find("svg .alarm.drift").Length())
-	require.Regexp(t, `一致率 · 移动平均 [\d.]+% 越过下限 [\d.]+%`, page.Find("tbody tr").First().Text())
+	said := page.Find("tbody tr").First().Find(".error-text a")
+	require.Regexp(t, `一致率 · 移动平均 [\d.]+% 越过下限 [\d.]+%`, said.Text())
+	require.Equal(t, "/tasks/"+told["task_id"].(string)+"/results?sort=agreement", said.AttrOr("href", ""))
 
 	model.begin(all)
 	s.fire(t, schedule, hook)

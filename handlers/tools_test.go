@@ -67,7 +67,8 @@ func TestToolsAreCountedAndOtherPathsAreFound(t *testing.T) {
 
 	page := s.get(t, "/tasks/"+id+"/gallery").page(t)
 	require.Equal(t, 2, page.Find("#tools tbody tr").Length())
-	for _, row := range []string{"#tools tbody tr:first-child a", "#tools tbody tr:last-child a[href*='outcome=failed']"} {
+	for _, row := range []string{"#tools tbody tr:first-child td:nth-child(2) a", "#tools tbody tr:last-child a[href*='outcome=failed']",
+		"#tools tbody tr:first-child a[href*='outcome=first']"} {
 		number := page.Find(row)
 		require.Equal(t, 1, number.Length(), row)
 		address, _, _ := strings.Cut(number.AttrOr("href", ""), "#")

@@ -98,28 +98,41 @@ type ToolCall struct {
 	HasFailed bool `db:"has_failed"`
 }
 
-// ToolCalls returns one page of the calls of a tool by a task's current runs, or of those that failed, in the order of
-// questions and runs, and how many there are.
-func (j Journal) ToolCalls(ctx context.Context, taskID uuid.UUID, tool string, onlyFailed bool,
+// ToolCallFilter selects the calls of a tool: those that failed, or the first in each run; empty selects all.
+type ToolCallFilter struct {
+	Tool                  string
+	OnlyFailed, OnlyFirst bool
+}
+
+// ToolCalls returns one page of the selected calls of a tool by a task's current runs, in the order of questions and
+// runs, and how many there are.
+func (j Journal) ToolCalls(ctx context.Context, taskID uuid.UUID, filter ToolCallFilter,
 	page db.Page) (calls []ToolCall, total int, err error) {
 	const read = `
 		WITH numbered AS (
 			SELECT id, row_number() OVER (ORDER BY sort_key) AS number
 			FROM evaluation_items
-			WHERE task_id = $1)
-		SELECT r.unit_id, i.number, r.variant, r.run_index, t.started_ms, t.ended_ms - t.started_ms AS took_ms,
-			coalesce(t.status = 'failed', false) AS has_failed, count(*) OVER () AS total
-		FROM evaluation_runs r
-		JOIN tool_executions t ON t.unit_id = r.unit_id AND t.epoch = r.epoch AND t.item_id = r.item_id
-		JOIN numbered i ON i.id = r.item_id
-		WHERE r.task_id = $1 AND r.is_current AND t.tool = $2 AND (NOT $3 OR t.status = 'failed')
-		ORDER BY i.number, r.variant, r.run_index, t.number
-		LIMIT $4 OFFSET $5`
+			WHERE task_id = $1),
+		called AS (
+			SELECT r.unit_id, r.item_id, r.variant, r.run_index, t.number, t.started_ms, t.ended_ms - t.started_ms AS took_ms,
+				coalesce(t.status = 'failed', false) AS has_failed,
+				row_number() OVER (PARTITION BY r.id ORDER BY t.number) = 1 AS is_first
+			FROM evaluation_runs r
+			JOIN tool_executions t ON t.unit_id = r.unit_id AND t.epoch = r.epoch AND t.item_id = r.item_id
+			WHERE r.task_id = $1 AND r.is_current AND t.tool = $2)
+		SELECT c.unit_id, i.number, c.variant, c.run_index, c.started_ms, c.took_ms, c.has_failed, count(*) OVER () AS total
+		FROM called c
+		JOIN numbered i ON i.id = c.item_id
+		WHERE (NOT $3 OR c.has_failed) AND (NOT $4 OR c.is_first)
+		ORDER BY i.number, c.variant, c.run_index, c.number
+		LIMIT $5 OFFSET $6`
 	var rows []struct {
 		ToolCall
 		Total int `db:"total"`
 	}
-	if err := j.db.SelectContext(ctx, &rows, read, taskID, tool, onlyFailed, page.Size, page.Offset()); err != nil {
+	err = j.db.SelectContext(ctx, &rows, read, taskID, filter.Tool, filter.OnlyFailed, filter.OnlyFirst, page.Size,
+		page.Offset())
+	if err != nil {
 		return nil, 0, pg.Classify("read the calls of a tool", err)
 	}
 	for _, row := range rows {

@@ -96,13 +96,17 @@ func (h *handler) toolCalls(c echo.Context, process *taskpages.Process) error {
 		return err
 	}
 	query := url.Values{"tool": {process.Tool}}
-	isFailed := c.QueryParam("outcome") == taskpages.OutcomeFailed
-	if isFailed {
-		query.Set("outcome", taskpages.OutcomeFailed)
+	filter := journal.ToolCallFilter{Tool: process.Tool}
+	switch outcome := c.QueryParam("outcome"); outcome {
+	case "":
+	case taskpages.OutcomeFailed, taskpages.OutcomeFirst:
+		query.Set("outcome", outcome)
+		filter.OnlyFailed, filter.OnlyFirst = outcome == taskpages.OutcomeFailed, outcome == taskpages.OutcomeFirst
+	default:
+		return request.ParameterFault("outcome", request.OneOf(taskpages.OutcomeFailed, taskpages.OutcomeFirst))
 	}
 	total := 0
-	process.Calls, total, err = journal.New(h.Store).ToolCalls(c.Request().Context(), process.Task.ID, process.Tool,
-		isFailed, page)
+	process.Calls, total, err = journal.New(h.Store).ToolCalls(c.Request().Context(), process.Task.ID, filter, page)
 	process.CallsPager = ui.Pager{Path: paths.Gallery(process.Task.ID), Name: "calls", Query: query, Page: page.Number,
 		Size: page.Size, Total: total}
 	return err

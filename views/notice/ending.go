@@ -71,8 +71,8 @@ type ended struct {
 	before string
 	// changed are the questions whose facts changed since the previous firing; nil if there was no previous firing.
 	changed *measure.FactChanges
-	// site is the address of the pages to which the message's numbers lead; empty without PublicURL.
-	site string
+	// link leads from words of a value to a path of this site.
+	link func(words, path string) []notify.Link
 }
 
 // ending returns the message about the end of a launch: the task, its headline numbers, the winning variant, and the
@@ -94,6 +94,10 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 		m.WorseTitle, m.Tone = l.Text("notify.worse", "Name", e.before), notify.Bad
 	}
 	data.Kind, data.Status = e.launch.Kind, e.launch.Status
+	worse := []string{}
+	for _, line := range m.Worse {
+		worse = append(worse, line.Value)
+	}
 	m.Data = struct {
 		taskData
 		Stats  stats    `json:"stats"`
@@ -101,13 +105,13 @@ func (w Writer) ending(ctx context.Context, l text.Locale, d outbox.Delivery, ta
 		Worse  []string `json:"worse"`
 		// FactsChanged is null if there is no earlier firing.
 		FactsChanged *measure.FactChanges `json:"facts_changed"`
-	}{data, e.stats(), e.winner, append([]string{}, m.Worse...), e.changed}
+	}{data, e.stats(), e.winner, worse, e.changed}
 	return nil
 }
 
 // ended reads the data for the message.
 func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e ended, err error) {
-	e.task, e.metric, e.site = task, "agreement", w.PublicURL
+	e.task, e.metric, e.link = task, "agreement", w.link
 	if e.launch, err = engine.NewHistory(w.Store).Launch(ctx, task.ID, *d.LaunchID); err != nil {
 		return e, err
 	}
@@ -186,9 +190,9 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	runs := l.Text("notify.runs.of", "Succeeded", e.statistics.Succeeded, "Expected", e.statistics.RunsExpected)
 	add("notify.runs", runs, e.link(runs, paths.Task(e.task.ID))...)
 	if len(e.variants) > 1 {
-		add("notify.winner", e.winnerText(l))
+		add("notify.winner", e.winnerText(l), e.link(l.Text("notify."+e.metric), paths.Variants(e.task.ID))...)
 		for _, one := range e.variants[:min(len(e.variants), variantsShown)] {
-			add("notify.variant", e.variantText(l, one), e.link(one.Name, results.AnswersHref(e.task.ID, one.Number, "", ""))...)
+			lines = append(lines, e.variantLine(l, one))
 		}
 	} else {
 		for _, one := range []struct{ key, value, filter, sort string }{
@@ -202,35 +206,37 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 		}
 	}
 	if count := e.statistics.FactsDiffer[string(facts.Conflict)]; count > 0 && len(e.variants) > 1 {
-		add("notify.facts", l.Text("notify.facts.count", "Count", count))
+		said := l.Text("notify.facts.count", "Count", count)
+		add("notify.facts", said, e.link(said, paths.Report(e.task.ID)+"#differing")...)
 	}
 	if e.changed != nil && e.changed.Questions > 0 {
 		add("notify.facts.changed", e.changedText(l), e.changedLink(l)...)
 	}
-	add("notify.cost", text.Cost(e.statistics.Cost, e.statistics.Currency))
-	add("notify.cost.judges", text.Cost(e.statistics.JudgeCost, e.statistics.JudgeCurrency))
+	for _, one := range [][2]string{
+		{"notify.cost", text.Cost(e.statistics.Cost, e.statistics.Currency)},
+		{"notify.cost.judges", text.Cost(e.statistics.JudgeCost, e.statistics.JudgeCurrency)},
+	} {
+		add(one[0], one[1], e.link(one[1], paths.Launches(e.task.ID))...)
+	}
 	if e.launch.Statistics.Duration != nil {
-		add("notify.duration", text.Duration(l, time.Duration(*e.launch.Statistics.Duration*float64(time.Second))))
+		took := text.Duration(l, time.Duration(*e.launch.Statistics.Duration*float64(time.Second)))
+		add("notify.duration", took, e.link(took, paths.Launch(e.task.ID, e.launch.ID))...)
 	}
 	return lines
 }
 
-// link leads from words of a value to a path of this site; it is empty if the site's address is unknown.
-func (e ended) link(words, path string) []notify.Link {
-	if e.site == "" {
-		return nil
-	}
-	return []notify.Link{{Text: words, Address: e.site + path}}
-}
-
 // changedLink leads to the schedule's page, which lists the questions whose facts changed.
 func (e ended) changedLink(l text.Locale) []notify.Link {
+	return e.linkToChanges(l.Text("notify.facts.changed.count", "Count", e.changed.Questions))
+}
+
+// linkToChanges leads from words of a value to what changed since the previous firing.
+func (e ended) linkToChanges(words string) []notify.Link {
 	if e.task.ScheduleID == nil {
 		return nil
 	}
 	at := url.Values{"at": {e.task.ID.String()}}
-	return e.link(l.Text("notify.facts.changed.count", "Count", e.changed.Questions),
-		paths.WithQuery(paths.LibraryEntry("schedules", *e.task.ScheduleID), at)+"#changes")
+	return e.link(words, paths.WithQuery(paths.LibraryEntry("schedules", *e.task.ScheduleID), at)+"#changes")
 }
 
 // changedShown is how many questions whose facts changed a message names.
@@ -275,22 +281,25 @@ func scoreText(score *float64) string {
 	return text.Score(score)
 }
 
-// variantText returns the line of one variant: its name and its numbers.
-func (e ended) variantText(l text.Locale, one report.VariantStatistics) string {
+// variantLine returns the line of one variant: its name and its numbers, each of which leads to its answers.
+func (e ended) variantLine(l text.Locale, one report.VariantStatistics) notify.Fact {
 	verdict := e.verdicts[one.Number]
 	parts := []string{one.Name}
-	for _, part := range []struct{ key, value string }{
-		{"notify.pass", text.Percent(verdict.PassRate)},
-		{"notify.score", scoreText(verdict.ScoreMean)},
-		{"notify.agreement", text.Percent(one.Agreement)},
-		{"notify.meaning", text.Percent(one.MeaningAgreement)},
-		{"notify.cost", text.Cost(one.Cost, one.Currency)},
+	links := e.link(one.Name, results.AnswersHref(e.task.ID, one.Number, "", ""))
+	for _, part := range []struct{ key, value, filter, sort string }{
+		{"notify.pass", text.Percent(verdict.PassRate), summary.UnpassedFilter(verdict), ""},
+		{"notify.score", scoreText(verdict.ScoreMean), "", "score"},
+		{"notify.agreement", text.Percent(one.Agreement), "", "agreement"},
+		{"notify.meaning", text.Percent(one.MeaningAgreement), results.FilterMeaningDifferent, ""},
+		{"notify.cost", text.Cost(one.Cost, one.Currency), "", ""},
 	} {
 		if part.value != "" && part.value != "–" {
-			parts = append(parts, l.Text(part.key)+" "+part.value)
+			said := l.Text(part.key) + " " + part.value
+			parts = append(parts, said)
+			links = append(links, e.link(said, results.AnswersHref(e.task.ID, one.Number, part.filter, part.sort))...)
 		}
 	}
-	return strings.Join(parts, l.Text("notify.comma"))
+	return notify.Fact{Name: l.Text("notify.variant"), Value: strings.Join(parts, l.Text("notify.comma")), Links: links}
 }
 
 // winnerText returns the sentence that names the winner and its lead, or that the data show no winner.
@@ -356,7 +365,7 @@ func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
 const worseShown = 5
 
 // worseLines returns a line for each question that got worse.
-func (e ended) worseLines(l text.Locale) (lines []string) {
+func (e ended) worseLines(l text.Locale) (lines []notify.Fact) {
 	for _, one := range e.worse[:min(len(e.worse), worseShown)] {
 		key := "notify.worse.agreement"
 		if one.IsVerdict {
@@ -367,10 +376,14 @@ func (e ended) worseLines(l text.Locale) (lines []string) {
 			question = l.Text("notify.of", "Question", question, "Name", one.Name)
 		}
 		from, to := one.Shares()
-		lines = append(lines, l.Text(key, "Question", question, "From", text.Percent(from), "To", text.Percent(to)))
+		lines = append(lines, notify.Fact{
+			Value: l.Text(key, "Question", question, "From", text.Percent(from), "To", text.Percent(to)),
+			Links: e.link(question, paths.Question(e.task.ID, one.Now.Number)),
+		})
 	}
 	if more := len(e.worse) - worseShown; more > 0 {
-		lines = append(lines, l.Text("notify.worse.more", "Count", more))
+		said := l.Text("notify.worse.more", "Count", more)
+		lines = append(lines, notify.Fact{Value: said, Links: e.linkToChanges(said)})
 	}
 	return lines
 }

@@ -19,6 +19,7 @@ import (
 	"wending/jobs/export"
 	"wending/jobs/tasks"
 	"wending/views/paths"
+	"wending/views/results"
 	"wending/views/text"
 )
 
@@ -75,8 +76,8 @@ func (w Writer) progress(ctx context.Context, l text.Locale, d outbox.Delivery, 
 		return err
 	}
 	m.Title = l.Text("notify.progress", "Name", task.Name, "Percent", strconv.Itoa(d.Sequence))
-	m.Facts = []notify.Fact{{Name: l.Text("notify.runs"),
-		Value: l.Text("notify.runs.done", "Completed", now.Completed, "Total", now.Total, "Failed", now.Failed)}}
+	done := l.Text("notify.runs.done", "Completed", now.Completed, "Total", now.Total, "Failed", now.Failed)
+	m.Facts = []notify.Fact{{Name: l.Text("notify.runs"), Value: done, Links: w.link(done, paths.Task(task.ID))}}
 	if left, isKnown := now.TimeLeft(); isKnown {
 		m.Facts = append(m.Facts, notify.Fact{Name: l.Text("notify.left"), Value: text.Duration(l, left)})
 	}
@@ -105,23 +106,44 @@ func (w Writer) alert(l text.Locale, d outbox.Delivery, task db.Task, data taskD
 	m.Facts = []notify.Fact{{Name: l.Text("notify.task"), Value: task.Name}}
 	for _, finding := range found.Findings {
 		for _, value := range findingTexts(l, found.Metric, finding) {
-			m.Facts = append(m.Facts, notify.Fact{Name: metricName(l, found.Metric, finding.Variant), Value: value})
+			m.Facts = append(m.Facts, notify.Fact{Name: metricName(l, found.Metric, finding.Variant), Value: value,
+				Links: w.link(value, metricHref(task, found.Metric, finding.Variant, finding.Value))})
 		}
 	}
 	for _, drift := range found.Drifts {
-		m.Facts = append(m.Facts, notify.Fact{Name: metricName(l, drift.Metric, drift.Variant), Value: driftText(l, drift)})
+		said := driftText(l, drift)
+		m.Facts = append(m.Facts, notify.Fact{Name: metricName(l, drift.Metric, drift.Variant), Value: said,
+			Links: w.link(said, metricHref(task, drift.Metric, drift.Variant, drift.Value))})
 	}
-	if len(found.Drifts) > 0 && w.PublicURL != "" {
+	if w.PublicURL != "" {
 		trend := l.Text("notify.alert.trend")
-		m.Facts = append(m.Facts, notify.Fact{Name: l.Text("notify.alert.schedule"), Value: trend, Links: []notify.Link{{
-			Text: trend, Address: w.PublicURL + paths.LibraryEntry("schedules", found.ScheduleID),
-		}}})
+		m.Facts = append(m.Facts, notify.Fact{Name: l.Text("notify.alert.schedule"), Value: trend,
+			Links: w.link(trend, paths.LibraryEntry("schedules", found.ScheduleID))})
 	}
 	m.Data = struct {
 		taskData
 		Alert measure.Alert `json:"alert"`
 	}{data, found}
 	return nil
+}
+
+// link leads from words of a value to a path of this site; it is empty if the site's address is unknown.
+func (w Writer) link(words, path string) []notify.Link {
+	if w.PublicURL == "" {
+		return nil
+	}
+	return []notify.Link{{Text: words, Address: w.PublicURL + path}}
+}
+
+// metricHref returns the address of the answers behind a metric's value; the variant has a name if there are several.
+func metricHref(task db.Task, metric measure.Metric, variant string, value float64) string {
+	number := 0
+	for _, one := range task.Variants {
+		if variant != "" && one.Name == variant {
+			number = one.Number
+		}
+	}
+	return results.MetricHref(task.ID, number, metric, value)
 }
 
 // metricName returns the name of a metric, together with the variant if it has a name.

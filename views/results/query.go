@@ -63,6 +63,28 @@ func AnswersHref(task uuid.UUID, variant int, filter, sort string) string {
 	return paths.WithQuery(paths.Results(task), Query{Variant: variant, Filter: filter, Sort: sort}.Values())
 }
 
+// MetricHref returns the address of the answers behind a metric's value: those that lower a share, otherwise all, the
+// worst first.
+func MetricHref(task uuid.UUID, variant int, metric measure.Metric, value float64) string {
+	filter, sort := "", ""
+	switch metric {
+	case measure.MetricAgreement:
+		sort = sortAgreement
+	case measure.MetricMeaning:
+		filter = FilterMeaningDifferent
+	case measure.MetricLatency:
+		sort = sortLatency
+	case measure.MetricPassRate:
+		filter = FilterUnpassed
+	case measure.MetricSuccessRate:
+		filter = FilterFailed
+	}
+	if value == 1 {
+		filter = ""
+	}
+	return AnswersHref(task, variant, filter, sort)
+}
+
 // Absent returns the name of a parameter whose value does not occur in the report: a code with which no run failed, a
 // reason that no verdict has, a conversation of another task. It is empty if all values occur.
 func (r Report) Absent() string {
@@ -100,6 +122,8 @@ const (
 	FilterUnpassed = "unpassed"
 	// FilterUnrated keeps questions with an answer that a judge could not rate.
 	FilterUnrated = "unrated"
+	// FilterMissing keeps questions with planned runs that did not take place.
+	FilterMissing = "missing"
 	// FilterUnsettled keeps questions whose most common answer more runs may still change.
 	FilterUnsettled = "unsettled"
 	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format
@@ -145,7 +169,7 @@ func Filters(task db.Task) []string {
 	if len(task.Evaluators) > 0 {
 		filters = append(filters, FilterUnrated)
 	}
-	filters = append(filters, FilterSame, FilterUnsettled)
+	filters = append(filters, FilterMissing, FilterSame, FilterUnsettled)
 	if task.Grouper() != nil {
 		filters = append(filters, FilterMeaningSame, FilterMeaningDifferent, FilterMeaningUnsure)
 	}
@@ -236,6 +260,8 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 		return item.Passes < item.Judged
 	case FilterUnrated:
 		return r.Unrated[item.ID]
+	case FilterMissing:
+		return item.Runs < item.Planned
 	case FilterUnsettled:
 		return r.isUnsettled(item)
 	case FilterSame:

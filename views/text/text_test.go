@@ -211,7 +211,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("results.align.", results.Alignments...)
 	add("results.by.", results.LettersBy...)
 	add("results.filter.", results.FilterMeaningSame, results.FilterMeaningDifferent, results.FilterMeaningUnsure,
-		results.FilterUnrated, results.FilterUnsettled)
+		results.FilterMissing, results.FilterUnrated, results.FilterUnsettled)
 	add("meaning.by.", string(meaning.Model))
 	add("review.reason.", review.Reasons...)
 	add("review.kind.", review.WrongNumber, review.WrongConclusion, review.WrongCitation)

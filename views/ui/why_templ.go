@@ -21,7 +21,7 @@ var explained = map[string]string{
 	"success": "answers#failures", "failures": "answers#failures",
 	"pass": "evaluators#rates", "score": "judges#reply", "ratings": "judges#reply", "verdicts": "review#verdict",
 	"latency": "report#figures", "firsttoken": "report#figures", "tokens": "report#figures", "interval": "report#figures", "distribution": "report#figures", "noise": "report#noise",
-	"cost": "tasks#cost", "attempts": "agents#speed", "launches": "tasks#launches",
+	"cost": "tasks#cost", "attempts": "agents#speed", "speed": "agents#speed", "tools": "replay#tools", "fit": "judges#trust", "launches": "tasks#launches",
 	"variants": "compare#variants", "changes": "compare#two", "changed": "compare#two", "trend": "schedules#trend", "slices": "report#summary",
 }
 

@@ -60,9 +60,9 @@ type Message struct {
 	Title string
 	Tone  Tone
 	Facts []Fact
-	// Worse lists what got worse, one sentence each, under the heading WorseTitle.
+	// Worse lists what got worse, one sentence each without a name, under the heading WorseTitle.
 	WorseTitle string
-	Worse      []string
+	Worse      []Fact
 	// Link is the address of the report; empty if PUBLIC_URL is not set. LinkText is the text of the link.
 	Link, LinkText string
 	// Colon separates a fact's name from its value.
@@ -140,21 +140,28 @@ func markdown(bullet string) format { return format{bullet: bullet, escape: plai
 func (m Message) list(f format) string {
 	var text strings.Builder
 	for _, fact := range m.Facts {
-		text.WriteString(f.bullet + f.escape(fact.Name) + m.Colon + f.value(fact) + "\n")
-		for _, link := range fact.Links {
-			if f.areLinksApart {
-				text.WriteString("    " + f.link(f.escape(link.Text), link.Address) + "\n")
-			}
-		}
+		text.WriteString(f.bullet + f.escape(fact.Name) + m.Colon + f.value(fact) + "\n" + f.linksApart(fact))
 	}
 	if len(m.Worse) > 0 {
 		text.WriteString("\n" + f.escape(m.WorseTitle) + "\n\n")
 		for _, line := range m.Worse {
-			text.WriteString(f.bullet + f.escape(line) + "\n")
+			text.WriteString(f.bullet + f.value(line) + "\n" + f.linksApart(line))
 		}
 	}
 	if m.Link != "" && !f.hasButton {
 		text.WriteString("\n" + f.link(m.LinkText, m.Link) + "\n")
+	}
+	return text.String()
+}
+
+// linksApart renders the links of a fact that cannot be part of its line.
+func (f format) linksApart(fact Fact) string {
+	if !f.areLinksApart {
+		return ""
+	}
+	var text strings.Builder
+	for _, link := range fact.Links {
+		text.WriteString("    " + f.link(f.escape(link.Text), link.Address) + "\n")
 	}
 	return text.String()
 }

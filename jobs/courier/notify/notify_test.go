@@ -37,7 +37,8 @@ func newSender(t *testing.T, smtp string) *notify.Sender {
 var message = notify.Message{
 	Type: "task.finished", At: time.Date(2026, 11, 22, 2, 0, 0, 123_456_789, time.UTC),
 	Title: "已完成：<script>[x](http://evil) *夜间* `回归`", Tone: notify.Good,
-	Facts: []notify.Fact{{Name: "一致率", Value: "82.0%"}}, Worse: []string{"q1：100% → 40%"}, WorseTitle: "变差的问题", Colon: "：",
+	Facts: []notify.Fact{{Name: "一致率", Value: "82.0%"}}, Worse: []notify.Fact{{Value: "q1：100% → 40%"}},
+	WorseTitle: "变差的问题", Colon: "：",
 	Link: "https://wending.example/tasks/1", LinkText: "查看结果", Data: map[string]any{"task_id": "1"},
 }
 
