@@ -347,7 +347,7 @@ func TestAQuestionIsUnfoldedBeforeItIsShown(t *testing.T) {
 	require.True(t, isUnfolded, "there was something to unfold")
 }
 
-// On a phone, differently worded answers are as wide as their card, each below its letter.
+// On a phone, differently worded answers are as wide as their card, each below its letter; in print, beside it.
 func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 	t.Parallel()
 	openings := []string{"您好，下面把您咨询的事情说明如下，请您仔细阅读。", "您好，现将您咨询的事情作如下说明，请您仔细阅读。", "您好，您咨询的事情逐项说明如下，请您仔细阅读。"}
@@ -368,5 +368,14 @@ func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 	require.Greater(t, len(widths), 3)
 	for _, left := range widths {
 		require.Less(t, left, 60.0, "nothing stands to the right of the letters")
+	}
+
+	b.do(chromedp.EmulateViewport(794, 1123)) // a sheet of A4
+	b.open("/tasks/" + id + "/results/print")
+	b.evaluate(
+		`[...document.querySelectorAll(".groups > li > *")].map((one) => one.querySelector(".block") ?? one).filter((one) => one.matches(".block")).map((one) => one.offsetWidth)`, &widths)
+	require.Len(t, widths, 3)
+	for _, width := range widths {
+		require.Greater(t, width, 300.0, "a line of an answer holds a sentence in print, too")
 	}
 }
