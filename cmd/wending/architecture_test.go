@@ -76,7 +76,7 @@ var leaves = []string{
 	"db/event", "db/measure", "db/measure/blocks", "db/measure/claim", "db/measure/facts", "db/measure/passage",
 	"jobs/agent", "jobs/agent/agenttest", "jobs/agent/guard", "jobs/agent/observe", "jobs/agent/protocol",
 	"jobs/agent/wire", "jobs/blob", "jobs/blob/blobtest", "jobs/courier/notify", "jobs/cron", "jobs/dataset",
-	"jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/password", "jobs/reason", "jobs/secret",
+	"jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/reason", "jobs/secret",
 	"static",
 	"views/markdown", "views/paths", "views/text",
 }
@@ -102,7 +102,7 @@ var strangers = map[string][]string{
 		"views/markdown", "views/help", "views/judging", "views/marks"},
 	"github.com/klauspost/compress/flate":      {"jobs/export"},
 	"github.com/klauspost/compress/zstd":       {"db/event"},
-	"github.com/alexedwards/argon2id":          {"jobs/password"},
+	"github.com/alexedwards/argon2id":          {"jobs/identity"},
 	"go.mau.fi/util":                           {"db"},
 	"github.com/coreos/go-oidc/v3/oidc":        {"handlers/access"},
 	"github.com/go-webauthn/webauthn":          {"handlers/access"},

@@ -23,7 +23,6 @@ import (
 	"wending/db/people"
 	"wending/jobs/cron"
 	"wending/jobs/identity"
-	"wending/jobs/password"
 	"wending/jobs/tasks"
 )
 
@@ -164,7 +163,7 @@ func explained(err error) error {
 	if errors.As(err, &wrong) && wrong.Field == "password" {
 		return fmt.Errorf(
 			"%w: use at least %d characters, and none of the common passwords (it is read from the terminal or from stdin)",
-			wrong.Err, password.MinLength)
+			wrong.Err, identity.MinPassword)
 	}
 	if errors.As(err, &wrong) {
 		return wrong.Err

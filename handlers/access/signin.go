@@ -21,7 +21,6 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/identity"
-	"wending/jobs/password"
 	"wending/jobs/secret"
 	"wending/views/accounts"
 	"wending/views/paths"
@@ -135,7 +134,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	matches, err := password.Matches(ctx, submitted.Values["password"], hash)
+	matches, err := identity.MatchesPassword(ctx, submitted.Values["password"], hash)
 	leave()
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"wending/db/people"
 	"wending/handlers/request"
 	"wending/jobs/identity"
-	"wending/jobs/password"
 	"wending/views/text"
 )
 
@@ -67,12 +66,12 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.OneOf(identity.ViewParameters(wrong.Of)...)
 	case errors.Is(wrong, identity.ErrCost):
 		return request.ValidCost()
-	case errors.Is(wrong, password.ErrShort):
-		return request.ValidPassword("short", password.MinLength)
-	case errors.Is(wrong, password.ErrLong):
-		return request.ValidPassword("long", password.MinLength)
+	case errors.Is(wrong, identity.ErrPasswordShort):
+		return request.ValidPassword("short", identity.MinPassword)
+	case errors.Is(wrong, identity.ErrPasswordLong):
+		return request.ValidPassword("long", identity.MinPassword)
 	}
-	return request.ValidPassword("common", password.MinLength)
+	return request.ValidPassword("common", identity.MinPassword)
 }
 
 // Flag reads a boolean field; if it is absent, the result is false.

@@ -14,7 +14,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/password"
+	"wending/jobs/identity"
 	"wending/views/accounts"
 	"wending/views/paths"
 )
@@ -163,7 +163,7 @@ func isPassword(c echo.Context, typed string, user people.User) (bool, error) {
 		return false, err
 	}
 	defer leave()
-	return password.Matches(c.Request().Context(), typed, user.PasswordHash)
+	return identity.MatchesPassword(c.Request().Context(), typed, user.PasswordHash)
 }
 
 // keptTokens returns the tokens that the user ticked, to be kept when the others are revoked.

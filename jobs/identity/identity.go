@@ -1,5 +1,5 @@
-// Package identity implements the use cases of accounts, projects, tokens and links to reports: one set of rules
-// for pages, API, sign-in and command line. Callers that only read use db/people directly.
+// Package identity implements the use cases of accounts with their passwords, projects, tokens and links to reports:
+// one set of rules for pages, API, sign-in and command line. Callers that only read use db/people directly.
 package identity
 
 import (
@@ -16,7 +16,6 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/db/review"
-	"wending/jobs/password"
 )
 
 // MaxDays is the maximum lifetime of tokens and links, in days.
@@ -136,7 +135,7 @@ func (s Service) DraftUser(ctx context.Context, n NewUser) (UserDraft, error) {
 		people.User{ID: uuid.New(), Name: c.name(n.Name), IsAdmin: n.IsAdmin, MustChangePassword: n.MustChange},
 		people.Membership{ProjectID: n.ProjectID, Role: n.Role},
 	}
-	if err := password.Check(n.Password, draft.Name); err != nil {
+	if err := CheckPassword(n.Password, draft.Name); err != nil {
 		c.fail("password", err)
 	}
 	c.role(n.Role)
@@ -158,7 +157,7 @@ func (s Service) DraftUser(ctx context.Context, n NewUser) (UserDraft, error) {
 
 // newHash hashes a new password, or returns a FieldError of "password".
 func newHash(ctx context.Context, text, userName string) (string, error) {
-	hash, reason, err := password.New(ctx, text, userName)
+	hash, reason, err := NewPassword(ctx, text, userName)
 	if reason != nil {
 		return "", &FieldError{Field: "password", Err: reason}
 	}

@@ -12,7 +12,6 @@ import (
 	"wending/db/dbtest"
 	"wending/db/people"
 	"wending/jobs/identity"
-	"wending/jobs/password"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -60,7 +59,7 @@ func TestAnAccountIsCheckedAsAWhole(t *testing.T) {
 	require.Equal(t, people.Reviewer, members[0].Role)
 
 	_, err = s.DraftUser(t.Context(), identity.NewUser{Name: "token:ci", Password: "short", Role: "emperor"})
-	require.Equal(t, map[string]error{"name": people.ErrNameReserved, "password": password.ErrShort,
+	require.Equal(t, map[string]error{"name": people.ErrNameReserved, "password": identity.ErrPasswordShort,
 		"role": identity.ErrUnknownRole}, wrong(t, err))
 	for name, isSame := range map[string]bool{"alice": true, "АIісе": false} {
 		_, err = s.DraftUser(t.Context(), newUser(name))
@@ -74,7 +73,7 @@ func TestAPasswordHereIsForAccountsOfHere(t *testing.T) {
 	s := identity.New(store)
 	bad, good := "1234567890", "another horse battery"
 	user := add(t, s, newUser("Bob"))
-	require.Equal(t, map[string]error{"password": password.ErrCommon},
+	require.Equal(t, map[string]error{"password": identity.ErrPasswordCommon},
 		wrong(t, s.ChangeUser(t.Context(), user, identity.Change{Password: &bad})))
 	require.NoError(t, s.ChangeUser(t.Context(), user, identity.Change{Password: &good}))
 

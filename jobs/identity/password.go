@@ -1,5 +1,4 @@
-// Package password decides whether passwords are good enough, and hashes them.
-package password
+package identity
 
 import (
 	"bufio"
@@ -20,15 +19,15 @@ import (
 
 // The limits of a password's length, in characters.
 const (
-	MinLength = 10
-	MaxLength = 256
+	MinPassword = 10
+	MaxPassword = 256
 )
 
 // Reasons for refusing a password.
 var (
-	ErrShort  = errors.New("the password is too short")
-	ErrLong   = errors.New("the password is too long")
-	ErrCommon = errors.New("the password is easy to guess")
+	ErrPasswordShort  = errors.New("the password is too short")
+	ErrPasswordLong   = errors.New("the password is too long")
+	ErrPasswordCommon = errors.New("the password is easy to guess")
 )
 
 // common holds passwords that many people use, in lower case, from @zxcvbn-ts/language-common 4.1.3 (MIT, see
@@ -53,14 +52,15 @@ var isCommon = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// Check returns what is wrong with an account's new password; nil if it is good enough. Any characters are allowed.
-func Check(password, userName string) error {
+// CheckPassword returns what is wrong with an account's new password; nil if it is good enough. Any characters are
+// allowed.
+func CheckPassword(password, userName string) error {
 	text := normalised(password)
 	switch length := utf8.RuneCountInString(text); {
-	case length < MinLength:
-		return ErrShort
-	case length > MaxLength:
-		return ErrLong
+	case length < MinPassword:
+		return ErrPasswordShort
+	case length > MaxPassword:
+		return ErrPasswordLong
 	}
 	lower := strings.ToLower(text)
 	name := strings.ToLower(normalised(userName))
@@ -68,7 +68,7 @@ func Check(password, userName string) error {
 	isOfName := utf8.RuneCountInString(name) >= 3 && strings.Contains(lower, name) &&
 		utf8.RuneCountInString(lower)-utf8.RuneCountInString(name) < 6
 	if isCommon()[lower] || isCommon()[core] || isOfName || strings.Contains(lower, "wending") || isMonotonous(lower) {
-		return ErrCommon
+		return ErrPasswordCommon
 	}
 	return nil
 }
@@ -94,8 +94,8 @@ var params = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, S
 // places limits how many passwords are hashed at once, because each takes params.Memory.
 var places = semaphore.NewWeighted(4)
 
-// Hash returns the stored form of a password. It waits while too many are being hashed.
-func Hash(ctx context.Context, password string) (string, error) {
+// HashPassword returns the stored form of a password. It waits while too many are being hashed.
+func HashPassword(ctx context.Context, password string) (string, error) {
 	if err := places.Acquire(ctx, 1); err != nil {
 		return "", err
 	}
@@ -103,12 +103,12 @@ func Hash(ctx context.Context, password string) (string, error) {
 	return argon2id.CreateHash(normalised(password), params)
 }
 
-// New returns the stored form of an account's new password, or the reason why it is not good enough.
-func New(ctx context.Context, typed, userName string) (hash string, reason, err error) {
-	if reason := Check(typed, userName); reason != nil {
+// NewPassword returns the stored form of an account's new password, or the reason why it is not good enough.
+func NewPassword(ctx context.Context, typed, userName string) (hash string, reason, err error) {
+	if reason := CheckPassword(typed, userName); reason != nil {
 		return "", reason, nil
 	}
-	hash, err = Hash(ctx, typed)
+	hash, err = HashPassword(ctx, typed)
 	return hash, nil, err
 }
 
@@ -117,14 +117,14 @@ var unknown = sync.OnceValues(func() (string, error) {
 	return argon2id.CreateHash("a password that nobody has", params)
 })
 
-// Matches reports whether a password matches a hash. Without a hash it takes the same time, so that timing does
+// MatchesPassword reports whether a password matches a hash. Without a hash it takes the same time, so that timing does
 // not reveal whether an account exists.
-func Matches(ctx context.Context, password string, hash *string) (bool, error) {
+func MatchesPassword(ctx context.Context, password string, hash *string) (bool, error) {
 	if err := places.Acquire(ctx, 1); err != nil {
 		return false, err
 	}
 	defer places.Release(1)
-	if utf8.RuneCountInString(password) > MaxLength {
+	if utf8.RuneCountInString(password) > MaxPassword {
 		password = ""
 	}
 	against := hash
