@@ -41,7 +41,7 @@ import (
 	"wending/jobs/blob"
 	"wending/jobs/courier"
 	"wending/jobs/courier/notify"
-	"wending/jobs/schedules"
+	"wending/jobs/library"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/notice"
@@ -167,7 +167,7 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender,
 			Write: notice.Writer{Store: s.store, Texts: texts, PublicURL: "https://wending.example"}.Message, Log: log}
 		announcer := &courier.Announcer{Courier: messenger}
-		scheduler := &schedules.Scheduler{Store: s.store,
+		scheduler := &library.Scheduler{Store: s.store,
 			Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited",
 				DefaultRate: "unlimited", Log: log}, Log: log}
 		s.budget = &jobs.Budget{Store: s.store, Log: log}

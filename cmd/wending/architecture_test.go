@@ -49,7 +49,6 @@ var rooms = []string{
 	"jobs/crew",
 	"jobs/archive",
 	"jobs/courier",
-	"jobs/schedules",
 	"jobs/library",
 	"jobs/identity",
 	"jobs/tasks",

@@ -34,7 +34,7 @@ import (
 	"wending/jobs/courier"
 	"wending/jobs/courier/notify"
 	"wending/jobs/crew"
-	"wending/jobs/schedules"
+	"wending/jobs/library"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/notice"
@@ -283,7 +283,7 @@ func (p *program) work(ctx context.Context) error {
 		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling,
 		DefaultRate: p.defaults.RateLimit, Log: p.log,
 	}
-	scheduler := &schedules.Scheduler{Store: p.store, Tasks: rates, Log: p.log}
+	scheduler := &library.Scheduler{Store: p.store, Tasks: rates, Log: p.log}
 	notices := notice.Writer{Store: p.store, Texts: p.texts, PublicURL: p.publicURL}
 	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, Write: notices.Message, Log: p.log}
 	announcer := &courier.Announcer{Courier: messenger}

@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/handlers/request"
-	"wending/jobs/schedules"
+	"wending/jobs/library"
 )
 
 // The parameters that name two firings of a schedule.
@@ -16,7 +16,7 @@ const (
 )
 
 // ReadPair reads the two firings of a schedule that are to be compared; their order does not matter.
-func ReadPair(since, at string) (pair schedules.Pair, err error) {
+func ReadPair(since, at string) (pair library.FiringPair, err error) {
 	for _, side := range []struct {
 		name, text string
 		to         *uuid.UUID
@@ -35,11 +35,11 @@ func ReadPair(since, at string) (pair schedules.Pair, err error) {
 // itself.
 func PairFault(err error) error {
 	switch {
-	case errors.Is(err, schedules.ErrSince):
+	case errors.Is(err, library.ErrNoEarlierFiring):
 		return request.ParameterFault(PairSince, request.Existing())
-	case errors.Is(err, schedules.ErrAt):
+	case errors.Is(err, library.ErrNoFiring):
 		return request.ParameterFault(PairAt, request.Existing())
-	case errors.Is(err, schedules.ErrSamePair):
+	case errors.Is(err, library.ErrSamePair):
 		return request.ParameterFault(PairSince, request.OtherThan(PairAt))
 	}
 	return err

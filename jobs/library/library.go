@@ -1,5 +1,6 @@
-// Package library implements the operations on the library: saving, testing, and copying into a task. Pages and API
-// call the same functions, none of which depends on HTTP.
+// Package library implements the operations on the library: saving, testing, and copying into a task; and what its
+// schedules do: they copy tasks and run the copies when they are due, and report the trend of the copies' numbers.
+// Pages and API call the same functions, none of which depends on HTTP.
 package library
 
 import (

@@ -14,7 +14,7 @@ import (
 	"wending/db/outbox"
 	"wending/db/report"
 	"wending/jobs/courier/notify"
-	"wending/jobs/schedules"
+	"wending/jobs/library"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/summary"
@@ -67,7 +67,7 @@ type ended struct {
 	winner *winner
 	metric string
 	// worse are the questions that got worse since the previous task.
-	worse  []schedules.Change
+	worse  []library.QuestionChange
 	before string
 	// changed are the questions whose facts changed since the previous firing; nil if there was no previous firing.
 	changed *measure.FactChanges
@@ -346,17 +346,17 @@ func (e ended) stats() stats {
 // compareWithPrevious finds, for a task that a schedule made, the questions that got worse since the previous firing
 // (the same ones as on the schedule's page), and those whose facts changed.
 func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
-	previous, err := schedules.Previous(ctx, w.Store, e.task)
+	previous, err := library.PreviousCopy(ctx, w.Store, e.task)
 	if err != nil || previous == nil {
 		return err
 	}
-	changes, err := schedules.Changed(ctx, w.Store, *previous, e.task)
+	changes, err := library.QuestionChanges(ctx, w.Store, *previous, e.task)
 	if err != nil {
 		return err
 	}
 	e.before = previous.Name
-	e.worse = slices.DeleteFunc(changes, func(change schedules.Change) bool { return !change.IsWorse() })
-	changed, err := schedules.ChangedFacts(ctx, w.Store, *previous, e.task, time.Time{})
+	e.worse = slices.DeleteFunc(changes, func(change library.QuestionChange) bool { return !change.IsWorse() })
+	changed, err := library.ChangedFacts(ctx, w.Store, *previous, e.task, time.Time{})
 	e.changed = &changed
 	return err
 }

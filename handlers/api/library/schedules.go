@@ -16,7 +16,7 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/jobs/schedules"
+	"wending/jobs/library"
 	"wending/views/paths"
 )
 
@@ -150,7 +150,7 @@ func (h *handler) listChanges(ctx context.Context, input *changesInput) (*change
 		return nil, err
 	}
 	defer leave()
-	between, err := schedules.Compare(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), id, pair, changesWithin)
+	between, err := library.CompareFirings(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), id, pair, changesWithin)
 	if err != nil {
 		return nil, form.PairFault(err)
 	}

@@ -25,7 +25,7 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/cron"
-	"wending/jobs/schedules"
+	"wending/jobs/library"
 	"wending/views/paths"
 	"wending/views/saved"
 	"wending/views/ui"
@@ -296,7 +296,7 @@ func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid
 		return err
 	}
 	defer leave()
-	between, err := schedules.Compare(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), scheduleID, pair, factsWithin)
+	between, err := library.CompareFirings(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), scheduleID, pair, factsWithin)
 	if err != nil || between == nil {
 		return form.PairFault(err)
 	}
@@ -308,7 +308,7 @@ func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid
 
 // comparable returns the firings offered for a comparison, newest first: those in the plots and in the table, and
 // those being compared.
-func comparable(page *saved.TrendPage, between *schedules.Between) (choices []ui.Choice) {
+func comparable(page *saved.TrendPage, between *library.ComparedFirings) (choices []ui.Choice) {
 	times := map[uuid.UUID]time.Time{between.BeforeTask.ID: between.Before.PlannedAt,
 		between.NowTask.ID: between.Now.PlannedAt}
 	for _, firing := range slices.Concat(page.Firings, page.Table) {
@@ -324,7 +324,7 @@ func comparable(page *saved.TrendPage, between *schedules.Between) (choices []ui
 }
 
 // showChanges adds changes with their questions and the differences between the most common answers.
-func (h *handler) showChanges(ctx context.Context, page *saved.TrendPage, changes []schedules.Change) error {
+func (h *handler) showChanges(ctx context.Context, page *saved.TrendPage, changes []library.QuestionChange) error {
 	results := report.New(h.Library.Tasks.Store)
 	ids := make([]int64, len(changes))
 	answers := map[int][2]map[int64]report.CommonAnswer{} // for each variant: before and now

@@ -1,4 +1,4 @@
-package schedules_test
+package library_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"wending/db"
 	"wending/db/dbtest"
 	"wending/db/entries"
-	"wending/jobs/schedules"
+	"wending/jobs/library"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 )
@@ -27,7 +27,7 @@ type nobody struct{}
 
 func (nobody) EnqueueLaunch(context.Context, uuid.UUID) error { return nil }
 
-func newScheduler(t *testing.T, url string) *schedules.Scheduler {
+func newScheduler(t *testing.T, url string) *library.Scheduler {
 	t.Helper()
 	store, err := db.Open(context.Background(), url, 4)
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func newScheduler(t *testing.T, url string) *schedules.Scheduler {
 	log := slog.New(slog.DiscardHandler)
 	service := &tasks.Service{Store: store, Queue: nobody{}, Sealer: sealer, RateCeiling: "unlimited",
 		DefaultRate: "unlimited", Log: log}
-	return &schedules.Scheduler{Store: store, Tasks: service, Log: log}
+	return &library.Scheduler{Store: store, Tasks: service, Log: log}
 }
 
 // dueSchedule stores a due schedule of a task.

@@ -1,5 +1,4 @@
-// Package schedules copies tasks and runs the copies when they are due, and reports the trend of the copies' numbers.
-package schedules
+package library
 
 import (
 	"context"
@@ -265,7 +264,7 @@ func configurationOf(task db.Task) string {
 
 // changedFacts returns the questions whose facts changed since the previous firing; nil if there is none.
 func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.FactChanges, error) {
-	previous, err := Previous(ctx, s.Store, task)
+	previous, err := PreviousCopy(ctx, s.Store, task)
 	if err != nil || previous == nil {
 		return nil, err
 	}

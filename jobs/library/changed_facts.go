@@ -1,4 +1,4 @@
-package schedules
+package library
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ const (
 	changesKept = 20
 )
 
-// Previous returns the task of the firing before the one that made a task; nil without one.
-func Previous(ctx context.Context, store *db.Store, task db.Task) (*db.Task, error) {
+// PreviousCopy returns the task of the firing before the one that made a task; nil without one.
+func PreviousCopy(ctx context.Context, store *db.Store, task db.Task) (*db.Task, error) {
 	earlier, err := entries.NewSchedules(store).Before(ctx, task.ID, 1)
 	if err != nil || len(earlier) == 0 {
 		return nil, err

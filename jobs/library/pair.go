@@ -1,4 +1,4 @@
-package schedules
+package library
 
 import (
 	"context"
@@ -14,31 +14,31 @@ import (
 	"wending/db/measure"
 )
 
-// Pair names two firings by the tasks that they made. In At, uuid.Nil means the newest firing; in Since, it means the
-// firing before At.
-type Pair struct{ Since, At uuid.UUID }
+// FiringPair names two firings by the tasks that they made. In At, uuid.Nil means the newest firing; in Since, it
+// means the firing before At.
+type FiringPair struct{ Since, At uuid.UUID }
 
-// Faults of a Pair: no firing with results made the task, or both are the same.
+// Faults of a FiringPair: no firing with results made the task, or both are the same.
 var (
-	ErrSince    = errors.New("no earlier firing with results made this task")
-	ErrAt       = errors.New("no firing with results made this task")
-	ErrSamePair = errors.New("a firing cannot be compared with itself")
+	ErrNoEarlierFiring = errors.New("no earlier firing with results made this task")
+	ErrNoFiring        = errors.New("no firing with results made this task")
+	ErrSamePair        = errors.New("a firing cannot be compared with itself")
 )
 
-// Between holds what changed from one firing of a schedule to a later one.
-type Between struct {
+// ComparedFirings holds what changed from one firing of a schedule to a later one.
+type ComparedFirings struct {
 	Before, Now         entries.Firing
 	BeforeTask, NowTask db.Task
 	// Questions changed beyond chance, the least likely to be chance first.
-	Questions []Change
+	Questions []QuestionChange
 	// Facts are the questions whose facts changed.
 	Facts measure.FactChanges
 }
 
-// Compare returns what changed between the two firings of a pair, which may be named in either order; nil if fewer
-// than two firings have results. Comparing facts stops after within.
-func Compare(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair Pair,
-	within time.Duration) (*Between, error) {
+// CompareFirings returns what changed between the two firings of a pair, which may be named in either order; nil if
+// fewer than two firings have results. Comparing facts stops after within.
+func CompareFirings(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair FiringPair,
+	within time.Duration) (*ComparedFirings, error) {
 	between, err := chosen(ctx, store, scope, scheduleID, pair)
 	if err != nil || between == nil {
 		return nil, err
@@ -51,7 +51,7 @@ func Compare(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uu
 			return nil, err
 		}
 	}
-	if between.Questions, err = Changed(ctx, store, between.BeforeTask, between.NowTask); err != nil {
+	if between.Questions, err = QuestionChanges(ctx, store, between.BeforeTask, between.NowTask); err != nil {
 		return nil, err
 	}
 	var summary measure.FiringSummary
@@ -67,7 +67,8 @@ func Compare(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uu
 }
 
 // chosen returns the firings of a pair, in chronological order.
-func chosen(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair Pair) (*Between, error) {
+func chosen(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID,
+	pair FiringPair) (*ComparedFirings, error) {
 	if pair.At == pair.Since && pair.At != uuid.Nil {
 		return nil, ErrSamePair
 	}
@@ -77,7 +78,7 @@ func chosen(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uui
 		if pair.At == uuid.Nil {
 			return nil, nil
 		}
-		return nil, ErrAt
+		return nil, ErrNoFiring
 	}
 	if err != nil {
 		return nil, err
@@ -87,11 +88,11 @@ func chosen(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uui
 		if err != nil || len(earlier) == 0 {
 			return nil, err
 		}
-		return &Between{Before: earlier[0], Now: now}, nil
+		return &ComparedFirings{Before: earlier[0], Now: now}, nil
 	}
 	before, err := all.WithResults(ctx, scope, scheduleID, pair.Since)
 	if errors.Is(err, db.ErrNotFound) {
-		return nil, ErrSince
+		return nil, ErrNoEarlierFiring
 	}
 	if err != nil {
 		return nil, err
@@ -101,5 +102,5 @@ func chosen(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uui
 	}
 	both := []entries.Firing{before, now}
 	slices.SortFunc(both, func(a, b entries.Firing) int { return a.PlannedAt.Compare(b.PlannedAt) })
-	return &Between{Before: both[0], Now: both[1]}, nil
+	return &ComparedFirings{Before: both[0], Now: both[1]}, nil
 }

@@ -1,4 +1,4 @@
-package schedules
+package library
 
 import (
 	"cmp"
@@ -10,8 +10,8 @@ import (
 	"wending/db/report"
 )
 
-// Change is a question to which a variant's answers changed beyond chance.
-type Change struct {
+// QuestionChange is a question to which a variant's answers changed beyond chance.
+type QuestionChange struct {
 	// Variant is the number and Name the name of the variant; the name is empty for a plain task.
 	Variant     int
 	Name        string
@@ -23,7 +23,7 @@ type Change struct {
 }
 
 // Shares returns the shares of passes before and now or, without verdicts, the agreement of the answers.
-func (c Change) Shares() (before, now *float64) {
+func (c QuestionChange) Shares() (before, now *float64) {
 	if c.IsVerdict {
 		return c.Before.PassShare, c.Now.PassShare
 	}
@@ -31,16 +31,16 @@ func (c Change) Shares() (before, now *float64) {
 }
 
 // IsWorse reports that fewer runs pass than before or, without verdicts, that fewer answers agree.
-func (c Change) IsWorse() bool {
+func (c QuestionChange) IsWorse() bool {
 	before, now := c.Shares()
 	return before != nil && now != nil && *now < *before
 }
 
-// Changed returns the questions that changed from one task of a schedule to another, for all variants, the least
-// likely to be chance first. Whether a question changed is decided by Fisher's exact test of its verdicts or, if
+// QuestionChanges returns the questions that changed from one task of a schedule to another, for all variants, the
+// least likely to be chance first. Whether a question changed is decided by Fisher's exact test of its verdicts or, if
 // there are none, by the permutation test of its answers. A share of about measure.ListedShare of the listed
 // questions may be listed by chance (metrics.md, family e).
-func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes []Change, err error) {
+func QuestionChanges(ctx context.Context, store *db.Store, before, now db.Task) (changes []QuestionChange, err error) {
 	results := report.New(store)
 	earlier, err := results.Matrix(ctx, before)
 	if err != nil {
@@ -62,13 +62,13 @@ func Changed(ctx context.Context, store *db.Store, before, now db.Task) (changes
 	}
 	for n, pair := range pairs {
 		if pair.IsChanged() {
-			changes = append(changes, Change{
+			changes = append(changes, QuestionChange{
 				Variant: variants[n].Number, Name: variants[n].Name, Before: pair.A, Now: pair.B,
 				IsVerdict: pair.Tested.IsOfVerdicts, Adjusted: pair.Tested.Q,
 			})
 		}
 	}
-	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Adjusted, b.Adjusted) })
+	slices.SortStableFunc(changes, func(a, b QuestionChange) int { return cmp.Compare(a.Adjusted, b.Adjusted) })
 	return changes, nil
 }
 
