@@ -111,10 +111,18 @@ func (d *answer) about(f *claim.Claim) string {
 // markup removes the Markdown marks inside a label.
 var markup = strings.NewReplacer("`", "", "*", "")
 
+// isWithin reports whether a cut before a character would divide a word or a number: 800,|000.
+func (d *answer) isWithin(i int) bool {
+	isPart := func(i int) bool { return passage.IsLatin(d.At(i)) || passage.IsDigit(d.At(i)) }
+	isSeparator := func(i int) bool {
+		return (d.At(i) == ',' || d.At(i) == '.') && passage.IsDigit(d.At(i-1)) && passage.IsDigit(d.At(i+1))
+	}
+	return isPart(i-1) && isPart(i) || isSeparator(i-1) || isSeparator(i)
+}
+
 // label returns the words of a span without the marks around them. Text cut out of from – to begins and ends at a
 // word boundary and, where possible, at a clause boundary.
 func (d *answer) label(s passage.Span, from, to int) string {
-	isPart := func(i int) bool { return passage.IsLatin(d.At(i)) || passage.IsDigit(d.At(i)) }
 	if s.From > from {
 		for i := s.From; i < s.To-fewWords; i++ {
 			if d.IsClauseEnd(i) {
@@ -122,11 +130,11 @@ func (d *answer) label(s passage.Span, from, to int) string {
 				break
 			}
 		}
-		for isPart(s.From-1) && isPart(s.From) && s.From < s.To {
+		for s.From < s.To && d.isWithin(s.From) {
 			s.From++
 		}
 	}
-	for s.To < to && isPart(s.To) && isPart(s.To-1) && s.To > s.From+fewWords {
+	for s.To < to && d.isWithin(s.To) && s.To > s.From+fewWords {
 		s.To--
 	}
 	for s.From < s.To && isMark(d.Runes[s.From]) {
