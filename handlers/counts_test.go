@@ -185,6 +185,98 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 	require.Equal(t, "1 题", report.Find(".decision a[href*='filter=failed']").Last().Text())
 }
 
+// People's verdicts and the questions whose facts differ are counted alike everywhere, too.
+func TestATaskHasOneSetOfVerdictsAndFacts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	path := "/tasks/" + id
+	for question, verdict := range map[string]string{"q1": "FAIL", "q2": "FAIL", "q3": "PASS", "q4": "UNSURE"} {
+		s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/"+question+"/review",
+			object{"reviewer": "李雷", "verdict": verdict, "version": 0}, 200)
+	}
+	number := func(of *goquery.Selection) int {
+		t.Helper()
+		count, err := strconv.Atoi(regexp.MustCompile(`\d+`).FindString(of.Text()))
+		require.NoError(t, err, of.Text())
+		return count
+	}
+	verdicts, facts := map[string]map[string]int{}, map[string]int{}
+	for where, links := range map[string]*goquery.Selection{
+		"overview": s.get(t, path).page(t).Find("#details b a"), "review": s.get(t, path+"/review").page(t).Find(".tiles a"),
+		"report": s.get(t, path+"/report").page(t).Find(".decision .sentences a"),
+	} {
+		verdicts[where] = map[string]int{}
+		for _, verdict := range []string{"FAIL", "PASS", "UNSURE", "open"} {
+			link := links.FilterFunction(func(_ int, link *goquery.Selection) bool {
+				return strings.HasSuffix(link.AttrOr("href", ""), "review="+verdict)
+			})
+			require.Equal(t, 1, link.Length(), "%s: %s", where, verdict)
+			verdicts[where][verdict] = number(link)
+		}
+	}
+	list := s.get(t, "/tasks?columns=verdicts,facts").page(t).Find("#task-" + id)
+	require.Equal(t, "4/6", list.Find("td.col-verdicts a").First().Text())
+	require.Equal(t, 2, number(list.Find("td.col-verdicts a.failures")), "those that failed")
+	answers := s.get(t, path+"/results").page(t)
+	require.Contains(t, answers.Find(".counts a[href$='/review']").Text(), "4 / 6")
+	require.Equal(t, "已评 4/6", answers.Find("[data-reviewed]").Text())
+
+	inFile := map[string]int{"open": 6}
+	for line := range bytes.Lines(s.get(t, api+"/"+id+"/export?format=jsonl").body) {
+		var item struct {
+			FactsDiffer string `json:"facts_differ"`
+			Reviews     []struct{ Verdict string }
+		}
+		require.NoError(t, json.Unmarshal(line, &item))
+		for _, one := range item.Reviews {
+			inFile[one.Verdict]++
+			inFile["open"]--
+		}
+		if item.FactsDiffer == "conflict" {
+			facts["JSONL"]++
+		}
+	}
+	verdicts["JSONL"] = inFile
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx").body))
+	require.NoError(t, err)
+	sheet := map[string]int{"open": 6}
+	rows, err := book.GetRows("评审")
+	require.NoError(t, err)
+	for _, row := range rows[1:] {
+		for _, cell := range row {
+			if cell == "FAIL" || cell == "PASS" || cell == "UNSURE" {
+				sheet[cell]++
+				sheet["open"]--
+			}
+		}
+	}
+	verdicts["XLSX"] = sheet
+	for where, counts := range verdicts {
+		require.Equal(t, map[string]int{"FAIL": 2, "PASS": 1, "UNSURE": 1, "open": 2}, counts, where)
+	}
+
+	statistics := s.entry(t, "GET", "evaluation-tasks/"+id, nil, 200)["statistics"].(object)
+	facts["statistics"] = int(statistics["facts_differ"].(object)["conflict"].(float64))
+	facts["list"] = number(list.Find("td.col-facts a"))
+	facts["overview"] = number(s.get(t, path).page(t).Find(".level-counts a[href$='filter=facts']"))
+	report := s.get(t, path+"/report").page(t)
+	facts["report"] = number(report.Find(".decision .sentences a[href$='filter=facts']"))
+	facts["questions of the report"] = report.Find(".differing li").Length()
+	rows, err = book.GetRows("稳定性")
+	require.NoError(t, err)
+	at := slices.Index(rows[0], "关键信息差异")
+	require.GreaterOrEqual(t, at, 0)
+	for _, row := range rows[1:] {
+		if len(row) > at && row[at] != "" {
+			facts["XLSX"]++
+		}
+	}
+	for where, count := range facts {
+		require.Equal(t, 2, count, where)
+	}
+}
+
 // maxFirstVisit is the maximum number of bytes that the first visit to a page may transfer, scripts and styles
 // included.
 const maxFirstVisit = 110_000

@@ -2,6 +2,7 @@ package handlers_test
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -88,5 +89,54 @@ func TestNoCountLeadsNowhere(t *testing.T) {
 		answer := s.get(t, path)
 		require.Equal(t, http.StatusOK, answer.StatusCode, path)
 		assert.Empty(t, deadNumbers(answer.page(t)), path)
+	}
+}
+
+// labels are the labels of figures: those of tiles, of columns of numbers and of plots.
+const labels = "main dl.tiles dt, main dl.counts dt, main th.figure, main th.number, main .tasks thead th, " +
+	"main .history thead th, main figure:not(.fingerprint) figcaption, main caption, main #details h2"
+
+// unexplained are labels that name no figure: questions, sides, variants, and what describes a task.
+var unexplained = regexp.MustCompile(`^(#|题数|总数|甲|乙|次数|\d+|任务名称|创建时间|操作|数据集|智能体|版本对比|状态|进度)$`)
+
+// Every figure leads to its explanation: beside its label, or beside the heading of its section.
+func TestEveryFigureIsExplained(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, several := s.sliced(t), s.twoVariants(t)
+	c := newCompared(t, s)
+	judged := s.entry(t, "POST", "evaluation-tasks", c.task(), 201)["task_id"].(string)
+	s.awaitDone(t, judged)
+	hook := newReceiver(t, always(200))
+	schedule := s.schedule(t, "夜", id,
+		object{"channels": []string{s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})}})
+	s.fire(t, schedule, hook)
+	for path, least := range map[string]int{
+		"/tasks?columns=agreement,pass_rate,facts,verdicts,cost,dataset,agent": 5,
+		"/tasks/" + id: 12, "/tasks/" + several: 10, "/tasks/" + judged: 10,
+		"/tasks/" + id + "/report?by=category": 10, "/tasks/" + judged + "/report?by=level": 10,
+		"/tasks/" + several + "/report": 5, "/tasks/" + several + "/variants": 8, "/tasks/" + judged + "/variants": 8,
+		"/tasks/" + id + "/results": 4, "/tasks/" + judged + "/results": 3, "/tasks/" + id + "/gallery": 4,
+		"/tasks/" + id + "/review": 5, "/comparison?by=category&a=" + id + "&b=" + id: 8,
+		"/comparison?a=" + judged + ":1&b=" + judged + ":2": 2, "/tasks/history?file=q.csv": 5,
+		"/library/schedules/" + schedule: 6,
+	} {
+		answer := s.get(t, path)
+		require.Equal(t, http.StatusOK, answer.StatusCode, path)
+		explained := 0
+		answer.page(t).Find(labels).Each(func(_ int, label *goquery.Selection) {
+			said := strings.Join(strings.Fields(label.Text()), " ")
+			section := label.Closest("section")
+			if !label.Is("h2") { // a heading may leave it to the labels below it
+				section = section.Find("h2, h3")
+			}
+			if said == "" || unexplained.MatchString(said) {
+				return
+			}
+			if assert.Positive(t, label.Find("a.why").Length()+section.Find("a.why").Length(), "%s: %s", path, said) {
+				explained++
+			}
+		})
+		assert.GreaterOrEqual(t, explained, least, path)
 	}
 }

@@ -67,6 +67,7 @@ func TestToolsAreCountedAndOtherPathsAreFound(t *testing.T) {
 
 	page := s.get(t, "/tasks/"+id+"/gallery").page(t)
 	require.Equal(t, 2, page.Find("#tools tbody tr").Length())
+	require.Equal(t, 1, page.Find("#tools h2 a.why").Length())
 	for _, row := range []string{"#tools tbody tr:first-child td:nth-child(2) a", "#tools tbody tr:last-child a[href*='outcome=failed']",
 		"#tools tbody tr:first-child a[href*='outcome=first']"} {
 		number := page.Find(row)

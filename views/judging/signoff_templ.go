@@ -1070,7 +1070,7 @@ func opinionTile(r results.Report, opinion, label string) templ.Component {
 			templ_7745c5c3_Var54 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = ui.TileLink(label, text.Number(r.CountOpinion(opinion)), "", paths.WithQuery(paths.Results(r.Task.ID), results.Query{Review: opinion}.Values())).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.Figure("verdicts", label, text.Number(r.CountOpinion(opinion)), "", paths.WithQuery(paths.Results(r.Task.ID), results.Query{Review: opinion}.Values())).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -642,11 +642,11 @@ func reportCounts(report Report) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = report.tile(text.T(ctx, "results.tile.runs"), text.T(ctx, "results.unit.runs", "Count", s.Runs), "", Query{}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = report.figure("launches", text.T(ctx, "results.tile.runs"), text.T(ctx, "results.unit.runs", "Count", s.Runs), "", Query{}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = report.tile(text.T(ctx, "results.tile.succeeded"), text.T(ctx, "results.unit.runs", "Count", s.Succeeded), "", Query{}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = report.figure("success", text.T(ctx, "results.tile.succeeded"), text.T(ctx, "results.unit.runs", "Count", s.Succeeded), "", Query{}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -23,7 +23,7 @@ func TestAJudgeIsShownBesidePeople(t *testing.T) {
 		}
 		fit := review.FitOf(list, review.Judgements{Runs: 600, Passes: 300, Questions: 600})
 		var page strings.Builder
-		require.NoError(t, besidePeople(Judge{Name: "<j>", Fit: fit}).Render(ctx, &page))
+		require.NoError(t, besidePeople(Summary{}, Judge{Name: "<j>", Fit: fit}).Render(ctx, &page))
 		return page.String()
 	}
 	require.Empty(t, shown(0))

@@ -2092,7 +2092,7 @@ func ratings(s Summary, judge Judge) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = besidePeople(judge).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = besidePeople(s, judge).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
