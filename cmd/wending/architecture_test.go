@@ -21,9 +21,8 @@ var rooms = []string{
 	"handlers",
 	"handlers/web",
 	"handlers/web/create",
-	"handlers/web/library",
 	"handlers/api",
-	"handlers/api/library",
+	"handlers/library",
 	"handlers/transfer",
 	"handlers/replay",
 	"handlers/people",
@@ -82,11 +81,11 @@ var leaves = []string{
 
 // strangers maps libraries to the only packages that may import them.
 var strangers = map[string][]string{
-	"github.com/labstack/echo/v4": {"handlers", "handlers/web", "handlers/web/create", "handlers/web/library",
+	"github.com/labstack/echo/v4": {"handlers", "handlers/web", "handlers/web/create", "handlers/library",
 		"handlers/transfer",
 		"handlers/replay", "handlers/people", "handlers/access", "handlers/pages", "handlers/api", "handlers/request",
 		"handlers/rest"},
-	"github.com/danielgtaylor/huma/v2": {"handlers/api", "handlers/api/library", "handlers/rest",
+	"github.com/danielgtaylor/huma/v2": {"handlers/api", "handlers/library", "handlers/rest",
 		"handlers/replay", "handlers/people", "handlers/transfer"},
 	"github.com/jmoiron/sqlx": {"db", "db/engine", "db/upkeep", "db/journal", "db/audit", "db/dbtest",
 		"db/entries", "db/report", "db/tasklist", "db/outbox", "db/meaning", "db/people", "db/pg", "db/review"},
@@ -96,7 +95,6 @@ var strangers = map[string][]string{
 	"github.com/nicksnyder/go-i18n/v2": {"views/text"},
 	"github.com/getsentry/sentry-go":   {"cmd/wending"},
 	"github.com/a-h/templ": {"views/replay", "handlers/pages", "handlers/web", "handlers/web/create",
-		"handlers/web/library",
 		"views/ui", "views/results", "views/saved", "views/summary", "views/taskpages", "views/system", "views/accounts",
 		"views/markdown", "views/help", "views/judging", "views/marks"},
 	"github.com/klauspost/compress/flate":      {"jobs/export"},

@@ -13,8 +13,8 @@ import (
 
 	"wending/db"
 	"wending/db/report"
-	"wending/handlers/api/library"
 	"wending/handlers/form"
+	"wending/handlers/library"
 	"wending/handlers/people"
 	"wending/handlers/replay"
 	"wending/handlers/request"
@@ -79,7 +79,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	replay.RegisterFilesAPI(whole, stream, h.Gallery)
 	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
 	people.RegisterAPI(whole, h.People)
-	library.Register(whole, stream, library.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
+	library.RegisterAPI(whole, stream, library.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // this is huma's own, and no response uses it
 		delete(document.Components.Schemas.Map(), unused)
 	}

@@ -17,11 +17,11 @@ import (
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/form"
+	"wending/handlers/library"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/handlers/web/create"
-	"wending/handlers/web/library"
 	"wending/jobs/agent"
 	saved "wending/jobs/library"
 	"wending/jobs/secret"
@@ -91,7 +91,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.POST(paths.TaskColumns, p.saveColumns)
 	compressed.GET(paths.TaskHistory, p.showHistory)
 	compressed.POST(paths.Settings, p.saveSettings)
-	library.Register(compressed, plain, library.Config{
+	library.RegisterPages(compressed, plain, library.Config{
 		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, Check: config.Check,
 		HasDemo: config.DemoModelsURL != "", Version: config.Version, Failed: config.Failed,
 	})

@@ -1,5 +1,3 @@
-// Package library implements the endpoints of the library: the entries saved for use in tasks with their versions and
-// tests, channels, and schedules.
 package library
 
 import (
@@ -22,7 +20,6 @@ import (
 	"wending/jobs/agent/protocol"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
-	"wending/jobs/library"
 	"wending/views/paths"
 )
 
@@ -154,8 +151,8 @@ func contentOf(v entries.DatasetVersion) DatasetContent {
 		v.TotalItems, v.Note}
 }
 
-func (h *handler) viewProvider(row entries.Provider) (Provider, error) {
-	p, err := form.Opened(h.Library.OpenProvider(row))
+func (e *endpoints) viewProvider(row entries.Provider) (Provider, error) {
+	p, err := form.Opened(e.Library.OpenProvider(row))
 	return Provider{
 		headOf(row.Entry), p.Protocol, p.BaseURL, row.SealedKey != nil, namesOf(p.Headers), row.RateLimit,
 		append([]string{}, row.RetryOn...),
@@ -166,8 +163,8 @@ func namesOf(headers map[string]string) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(headers))...)
 }
 
-func (h *handler) viewModel(row entries.Model) (Model, error) {
-	m, err := form.Opened(h.Library.OpenModel(row))
+func (e *endpoints) viewModel(row entries.Model) (Model, error) {
+	m, err := form.Opened(e.Library.OpenModel(row))
 	return Model{headOf(row.Entry), row.ProviderID, row.ModelID, nullable(m.Parameters),
 		Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test)}, err
 }
@@ -180,8 +177,8 @@ func nullable(text json.RawMessage) json.RawMessage {
 	return text
 }
 
-func (h *handler) viewAgent(row entries.Agent) (Agent, error) {
-	a, err := form.Opened(h.Library.OpenAgent(row))
+func (e *endpoints) viewAgent(row entries.Agent) (Agent, error) {
+	a, err := form.Opened(e.Library.OpenAgent(row))
 	return Agent{
 		headOf(row.Entry), row.Protocol, row.URL, row.SealedQuery != nil, namesOf(a.Headers), nullable(a.ExtraPayload),
 		nullable(a.Template), a.Poll, row.RateLimit,
@@ -189,15 +186,15 @@ func (h *handler) viewAgent(row entries.Agent) (Agent, error) {
 	}, err
 }
 
-func (h *handler) viewPrompt(row entries.Prompt) (Prompt, error) {
+func (e *endpoints) viewPrompt(row entries.Prompt) (Prompt, error) {
 	return Prompt{headOf(row.Entry), row.Description, row.Version, row.System, row.User}, nil
 }
 
-func (h *handler) viewDataset(row entries.Dataset) (Dataset, error) {
+func (e *endpoints) viewDataset(row entries.Dataset) (Dataset, error) {
 	return Dataset{headOf(row.Entry), row.Description, contentOf(row.DatasetVersion)}, nil
 }
 
-func (h *handler) viewEvaluator(row entries.Evaluator) (Evaluator, error) {
+func (e *endpoints) viewEvaluator(row entries.Evaluator) (Evaluator, error) {
 	return Evaluator{headOf(row.Entry), row.Version, evaluate.Kind(row.Rule), row.Config}, nil
 }
 
@@ -354,14 +351,6 @@ func (r resource[T, B]) store(ctx context.Context, row *T, submitted *form.Uploa
 	return r.get(ctx, &entryInput{EntryPath{id.String()}})
 }
 
-// removing returns the Remove function of a kind whose entries consist only of their rows.
-func removing[T any](kind entries.Kind[T]) func(context.Context, db.Scope, uuid.UUID) error {
-	return func(ctx context.Context, scope db.Scope, id uuid.UUID) error {
-		_, err := kind.Remove(ctx, scope, id)
-		return err
-	}
-}
-
 // entryFields are the fields of all entries of the library; each kind uses some of them.
 type providerFields struct {
 	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
@@ -453,72 +442,65 @@ type datasetVersionFields struct {
 	Note     string `json:"note,omitempty" doc:"What the version is for"`
 }
 
-// Config holds the dependencies of the endpoints.
-type Config struct {
-	Library *library.Service
-	Check   form.Check
-	Failed  rest.Failed
-}
-
-type handler struct {
+type endpoints struct {
 	Config
 	saver form.Saver
 }
 
-// Register adds the endpoints: most to whole, files to stream.
-func Register(whole, stream huma.API, config Config) {
-	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}}
-	h.registerEntries(whole)
-	h.registerTrials(whole)
-	h.registerVersions(whole)
-	h.registerEvaluators(whole)
-	h.registerChannels(whole)
-	h.registerSchedules(whole)
-	h.registerFiles(stream)
+// RegisterAPI adds the endpoints: most to whole, files to stream.
+func RegisterAPI(whole, stream huma.API, config Config) {
+	e := &endpoints{config, form.Saver{Library: config.Library, Check: config.Check}}
+	e.registerEntries(whole)
+	e.registerTrials(whole)
+	e.registerVersions(whole)
+	e.registerEvaluators(whole)
+	e.registerChannels(whole)
+	e.registerSchedules(whole)
+	e.registerFiles(stream)
 }
 
-func (h *handler) registerEntries(api huma.API) {
+func (e *endpoints) registerEntries(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
-	saved := h.Library.Entries
+	saved := e.Library.Entries
 	resource[entries.Provider, Provider]{
-		name: "providers", singular: "provider", kind: saved.Providers, view: h.viewProvider,
+		name: "providers", singular: "provider", kind: saved.Providers, view: e.viewProvider,
 		body: rest.JSONBody[providerFields](schemas),
-		save: h.saver.Provider, remove: removing(saved.Providers),
-	}.register(api, h.Failed)
+		save: e.saver.Provider, remove: removing(saved.Providers),
+	}.register(api, e.Failed)
 	resource[entries.Model, Model]{
-		name: "models", singular: "model", kind: saved.Models, view: h.viewModel, body: rest.JSONBody[modelFields](schemas),
-		save: h.saver.Model, remove: removing(saved.Models),
-	}.register(api, h.Failed)
+		name: "models", singular: "model", kind: saved.Models, view: e.viewModel, body: rest.JSONBody[modelFields](schemas),
+		save: e.saver.Model, remove: removing(saved.Models),
+	}.register(api, e.Failed)
 	resource[entries.Agent, Agent]{
-		name: "agents", singular: "agent", kind: saved.Agents, view: h.viewAgent, body: rest.JSONBody[agentFields](schemas),
-		save: h.saver.Agent, remove: removing(saved.Agents),
-	}.register(api, h.Failed)
+		name: "agents", singular: "agent", kind: saved.Agents, view: e.viewAgent, body: rest.JSONBody[agentFields](schemas),
+		save: e.saver.Agent, remove: removing(saved.Agents),
+	}.register(api, e.Failed)
 	resource[entries.Prompt, Prompt]{
-		name: "prompts", singular: "prompt", kind: saved.Prompts, view: h.viewPrompt,
+		name: "prompts", singular: "prompt", kind: saved.Prompts, view: e.viewPrompt,
 		body: rest.JSONBody[promptFields](schemas),
-		save: h.saver.Prompt, remove: removing(saved.Prompts),
-	}.register(api, h.Failed)
+		save: e.saver.Prompt, remove: removing(saved.Prompts),
+	}.register(api, e.Failed)
 	resource[entries.Dataset, Dataset]{
-		name: "datasets", singular: "dataset", kind: saved.Datasets, view: h.viewDataset,
+		name: "datasets", singular: "dataset", kind: saved.Datasets, view: e.viewDataset,
 		body: rest.Multipart[datasetFields](schemas, true),
-		save: h.saver.Dataset, remove: h.Library.RemoveDataset,
+		save: e.saver.Dataset, remove: e.Library.RemoveDataset,
 		faults: append([]string{request.CodeDatasetRequired}, dataset.Codes...),
-	}.register(api, h.Failed)
+	}.register(api, e.Failed)
 	resource[entries.Evaluator, Evaluator]{
-		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: h.viewEvaluator,
+		name: "evaluators", singular: "evaluator", kind: saved.Evaluators, view: e.viewEvaluator,
 		body: rest.JSONBody[evaluatorFields](schemas),
-		save: h.saver.Evaluator, remove: removing(saved.Evaluators),
-	}.register(api, h.Failed)
+		save: e.saver.Evaluator, remove: removing(saved.Evaluators),
+	}.register(api, e.Failed)
 	resource[entries.Channel, Channel]{
-		name: "channels", singular: "channel", kind: saved.Channels, view: h.viewChannel,
+		name: "channels", singular: "channel", kind: saved.Channels, view: e.viewChannel,
 		body: rest.JSONBody[channelFields](schemas),
-		save: h.saver.Channel, remove: removing(saved.Channels),
-	}.register(api, h.Failed)
+		save: e.saver.Channel, remove: removing(saved.Channels),
+	}.register(api, e.Failed)
 	resource[entries.Schedule, Schedule]{
-		name: "schedules", singular: "schedule", kind: saved.Schedules, view: h.viewSchedule,
+		name: "schedules", singular: "schedule", kind: saved.Schedules, view: e.viewSchedule,
 		body: rest.JSONBody[scheduleFields](schemas),
-		save: h.saver.Schedule, remove: removing(saved.Schedules), faults: []string{request.CodeQuotaExceeded},
-	}.register(api, h.Failed)
+		save: e.saver.Schedule, remove: removing(saved.Schedules), faults: []string{request.CodeQuotaExceeded},
+	}.register(api, e.Failed)
 }
 
 // pageOf returns a page of a list with total rows.

@@ -1,4 +1,5 @@
-// Package library implements the pages of the library: lists, forms, tests, versions.
+// Package library implements the pages and endpoints of the library: the entries saved for use in tasks with their
+// versions and tests, channels, and schedules.
 package library
 
 import (
@@ -29,12 +30,13 @@ import (
 	"wending/views/ui"
 )
 
-// Config holds the dependencies of the pages.
+// Config holds the dependencies of the pages and endpoints.
 type Config struct {
-	Library   *library.Service
+	Library *library.Service
+	Check   form.Check
+	// Questions and Sealer are needed by pages only.
 	Questions pages.Questions
 	Sealer    *secret.Sealer
-	Check     form.Check
 	// HasDemo reports that the demo's models can be compared.
 	HasDemo bool
 	Version string
@@ -51,8 +53,8 @@ type handler struct {
 // usesShown is how many of an entry's uses are listed on its page.
 const usesShown = 10
 
-// Register adds the routes: pages to compressed, files to plain.
-func Register(compressed, plain *echo.Group, config Config) {
+// RegisterPages adds the routes: pages to compressed, files to plain.
+func RegisterPages(compressed, plain *echo.Group, config Config) {
 	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}, form.Keeper{Sealer: config.Sealer}}
 	stored := h.Library.Entries
 	compressed.GET(paths.Library, func(c echo.Context) error {

@@ -40,7 +40,7 @@ type Alert struct {
 	Margin  float64        `json:"margin,omitempty" minimum:"0" doc:"For if_worse: how much worse the metric may be, in its own unit" example:"0.05"`
 }
 
-func (h *handler) viewSchedule(row entries.Schedule) (Schedule, error) {
+func (e *endpoints) viewSchedule(row entries.Schedule) (Schedule, error) {
 	s := Schedule{EntryHead: headOf(row.Entry), TaskID: row.TaskID, Cron: row.Cron, Timezone: row.Timezone,
 		IsEnabled: row.IsEnabled}
 	if row.Channels != nil {
@@ -136,8 +136,8 @@ type changesOutput struct {
 const changesWithin = 20 * time.Second
 
 // listChanges compares two firings.
-func (h *handler) listChanges(ctx context.Context, input *changesInput) (*changesOutput, error) {
-	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Schedules)
+func (e *endpoints) listChanges(ctx context.Context, input *changesInput) (*changesOutput, error) {
+	id, _, err := find(ctx, input.EntryPath, e.Library.Entries.Schedules)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (h *handler) listChanges(ctx context.Context, input *changesInput) (*change
 		return nil, err
 	}
 	defer leave()
-	between, err := library.CompareFirings(ctx, h.Library.Tasks.Store, request.ScopeOf(ctx), id, pair, changesWithin)
+	between, err := library.CompareFirings(ctx, e.Library.Tasks.Store, request.ScopeOf(ctx), id, pair, changesWithin)
 	if err != nil {
 		return nil, form.PairFault(err)
 	}
@@ -197,10 +197,10 @@ func newScheduledTask(task db.Task, firing entries.Firing) (ScheduledTask, error
 }
 
 // registerSchedules adds the endpoints that only schedules have.
-func (h *handler) registerSchedules(api huma.API) {
-	saved := h.Library.Entries.Schedules
+func (e *endpoints) registerSchedules(api huma.API) {
+	saved := e.Library.Entries.Schedules
 	path := paths.API + "/schedules/{id}"
-	rest.Register(api, h.Failed, rest.Endpoint{
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/tasks", ID: "list-scheduled-tasks", Tag: "library",
 		Summary: "List the tasks that a schedule created, newest first, with the points of the trend",
 		Faults:  []string{request.CodeNotFound},
@@ -209,7 +209,7 @@ func (h *handler) registerSchedules(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		store := h.Library.Tasks.Store
+		store := e.Library.Tasks.Store
 		firings, total, err := entries.NewSchedules(store).List(ctx, request.ScopeOf(ctx), id, true, input.Window())
 		if err != nil {
 			return nil, err
@@ -232,13 +232,13 @@ func (h *handler) registerSchedules(api huma.API) {
 		}
 		return output, nil
 	})
-	rest.Register(api, h.Failed, rest.Endpoint{
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/changes", ID: "list-scheduled-changes", Tag: "library",
 		Summary:     "List what changed between two firings of a schedule",
 		Description: "Any two firings with results can be compared, in either order.",
 		Faults:      []string{request.CodeNotFound, request.CodeParameterInvalid, request.CodeServiceUnavailable},
-	}, h.listChanges)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.listChanges)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/firings", ID: "list-firings", Tag: "library",
 		Summary: "List the outcomes of a schedule's planned times, newest first",
 		Faults:  []string{request.CodeNotFound},
@@ -247,7 +247,7 @@ func (h *handler) registerSchedules(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		firings, total, err := entries.NewSchedules(h.Library.Tasks.Store).List(ctx, request.ScopeOf(ctx), id, false,
+		firings, total, err := entries.NewSchedules(e.Library.Tasks.Store).List(ctx, request.ScopeOf(ctx), id, false,
 			input.Window())
 		return pageOf(input.Window(), firings, total, func(f entries.Firing) Firing {
 			return Firing{rest.Moment(f.PlannedAt), rest.Moment(f.FiredAt), f.Outcome, f.Reason, f.Missed, f.TaskID}

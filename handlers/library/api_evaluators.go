@@ -17,27 +17,27 @@ import (
 type verdictOutput struct{ Body export.Evaluation }
 
 // registerEvaluators adds the endpoints that only evaluators have.
-func (h *handler) registerEvaluators(api huma.API) {
+func (e *endpoints) registerEvaluators(api huma.API) {
 	path := paths.API + "/evaluators"
-	rest.Register(api, h.Failed, rest.Endpoint{
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-evaluator", Tag: "library", Summary: "Judge an answer",
 		Description: "Nothing is stored. A judge's model is called once.",
 		Faults:      []string{request.CodeParameterInvalid},
 		Body:        rest.JSONBody[judgeFields](api.OpenAPI().Components.Schemas),
-	}, h.testEvaluator)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.testEvaluator)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions", ID: "list-evaluator-versions", Tag: "library",
 		Summary: "List the versions of an evaluator, newest first",
 		Faults:  []string{request.CodeNotFound},
-	}, h.listEvaluatorVersions)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.listEvaluatorVersions)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/{id}/versions/{number}", ID: "get-evaluator-version", Tag: "library",
 		Summary: "Get a version of an evaluator",
 		Faults:  []string{request.CodeNotFound},
-	}, h.getEvaluatorVersion)
+	}, e.getEvaluatorVersion)
 }
 
-func (h *handler) testEvaluator(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
+func (e *endpoints) testEvaluator(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
 	leave, err := request.From(ctx).Gates.Probes.Enter(ctx)
 	if err != nil {
 		return nil, err
@@ -62,30 +62,30 @@ func (h *handler) testEvaluator(ctx context.Context, input *rest.FormInput) (*ve
 	values := subject.Values
 	values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
 	values["history"] = input.Form.Values["history"]
-	tried, err := h.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
+	tried, err := e.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
 	if err != nil {
 		return nil, form.JudgeFault(input.Form, err).Fault
 	}
 	return &verdictOutput{rest.NewJudgement(locale, tried)}, nil
 }
 
-func (h *handler) listEvaluatorVersions(ctx context.Context,
+func (e *endpoints) listEvaluatorVersions(ctx context.Context,
 	input *versionsInput) (*entriesOutput[EvaluatorVersion], error) {
-	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Evaluators)
+	id, row, err := find(ctx, input.EntryPath, e.Library.Entries.Evaluators)
 	if err != nil {
 		return nil, err
 	}
-	versions, err := h.Library.Entries.EvaluatorVersions(ctx, request.ScopeOf(ctx), id, input.Window())
+	versions, err := e.Library.Entries.EvaluatorVersions(ctx, request.ScopeOf(ctx), id, input.Window())
 	return pageOf(input.Window(), versions, row.Version, newEvaluatorVersion), err
 }
 
-func (h *handler) getEvaluatorVersion(ctx context.Context,
+func (e *endpoints) getEvaluatorVersion(ctx context.Context,
 	input *versionInput) (*entryOutput[EvaluatorVersion], error) {
 	id, number, err := input.read()
 	if err != nil {
 		return nil, err
 	}
-	version, err := h.Library.Entries.EvaluatorVersion(ctx, request.ScopeOf(ctx), id, number)
+	version, err := e.Library.Entries.EvaluatorVersion(ctx, request.ScopeOf(ctx), id, number)
 	return &entryOutput[EvaluatorVersion]{newEvaluatorVersion(version)}, err
 }
 

@@ -32,7 +32,7 @@ type Channel struct {
 	LastTest
 }
 
-func (h *handler) viewChannel(row entries.Channel) (Channel, error) {
+func (e *endpoints) viewChannel(row entries.Channel) (Channel, error) {
 	c := Channel{
 		EntryHead: headOf(row.Entry), Kind: notify.Kind(row.Kind), To: []string{}, HasSecret: row.SealedSecret != nil,
 		Events: slices.Clone([]string(row.Events)),
@@ -108,30 +108,30 @@ type deliveryInput struct {
 }
 
 // registerChannels adds the endpoints that only channels have.
-func (h *handler) registerChannels(api huma.API) {
+func (e *endpoints) registerChannels(api huma.API) {
 	path := paths.API + "/channels/{id}"
-	rest.Register(api, h.Failed, rest.Endpoint{
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/test", ID: "test-channel", Tag: "library",
 		Summary:     "Send a channel a test message",
 		Description: "The response is 200 even if the channel rejects the message; `error` then holds the reason.",
 		Faults:      []string{request.CodeNotFound},
-	}, h.testChannel)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.testChannel)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path + "/deliveries", ID: "list-deliveries", Tag: "library",
 		Summary:     "List the messages sent to a channel, newest first",
 		Description: "Deliveries are listed for 30 days after they end.", Faults: []string{request.CodeNotFound},
-	}, h.listDeliveries)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.listDeliveries)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/deliveries/{delivery_id}/send", ID: "send-delivery", Tag: "library",
 		Status:      http.StatusAccepted,
 		Summary:     "Send a delivery again",
 		Description: "The webhook-id stays the same. 409 while the message is being sent, and for test messages.",
 		Faults:      []string{request.CodeNotFound, request.CodeTaskStateConflict},
-	}, h.sendDelivery)
+	}, e.sendDelivery)
 }
 
-func (h *handler) testChannel(ctx context.Context, input *entryInput) (*sentOutput, error) {
-	_, row, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
+func (e *endpoints) testChannel(ctx context.Context, input *entryInput) (*sentOutput, error) {
+	_, row, err := find(ctx, input.EntryPath, e.Library.Entries.Channels)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (h *handler) testChannel(ctx context.Context, input *entryInput) (*sentOutp
 		return nil, err
 	}
 	defer leave()
-	outcome, err := h.Library.TestChannel(ctx, request.ScopeOf(ctx), row,
+	outcome, err := e.Library.TestChannel(ctx, request.ScopeOf(ctx), row,
 		notice.Test(request.From(ctx).Locale.In(row.Lang), row))
 	if err != nil {
 		return nil, err
@@ -156,18 +156,18 @@ func (h *handler) testChannel(ctx context.Context, input *entryInput) (*sentOutp
 	return output, nil
 }
 
-func (h *handler) listDeliveries(ctx context.Context, input *deliveriesInput) (*entriesOutput[Delivery], error) {
-	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
+func (e *endpoints) listDeliveries(ctx context.Context, input *deliveriesInput) (*entriesOutput[Delivery], error) {
+	id, _, err := find(ctx, input.EntryPath, e.Library.Entries.Channels)
 	if err != nil {
 		return nil, err
 	}
 	page := input.Window()
-	found, total, err := h.Library.Outbox.List(ctx, id, page.Offset(), page.Size)
+	found, total, err := e.Library.Outbox.List(ctx, id, page.Offset(), page.Size)
 	return pageOf(page, found, total, newDelivery), err
 }
 
-func (h *handler) sendDelivery(ctx context.Context, input *deliveryInput) (*entryOutput[Delivery], error) {
-	id, _, err := find(ctx, input.EntryPath, h.Library.Entries.Channels)
+func (e *endpoints) sendDelivery(ctx context.Context, input *deliveryInput) (*entryOutput[Delivery], error) {
+	id, _, err := find(ctx, input.EntryPath, e.Library.Entries.Channels)
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +175,12 @@ func (h *handler) sendDelivery(ctx context.Context, input *deliveryInput) (*entr
 	if err != nil {
 		return nil, &db.NotFoundError{Kind: entries.KindEntry}
 	}
-	if _, err := h.Library.Outbox.Get(ctx, id, number); err != nil {
+	if _, err := e.Library.Outbox.Get(ctx, id, number); err != nil {
 		return nil, err
 	}
-	if err := h.Library.Outbox.SendAgain(ctx, id, number); err != nil {
+	if err := e.Library.Outbox.SendAgain(ctx, id, number); err != nil {
 		return nil, err
 	}
-	d, err := h.Library.Outbox.Get(ctx, id, number)
+	d, err := e.Library.Outbox.Get(ctx, id, number)
 	return &entryOutput[Delivery]{newDelivery(d)}, err
 }

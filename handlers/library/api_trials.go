@@ -78,42 +78,42 @@ type previewOutput struct {
 }
 
 // registerTrials adds the endpoints that try out targets and evaluators.
-func (h *handler) registerTrials(api huma.API) {
+func (e *endpoints) registerTrials(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	const describe = "The response is 200 even if the call fails; `error_code` then holds the reason."
-	rest.Register(api, h.Failed, rest.Endpoint{
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/models/{id}/test", ID: "test-model", Tag: "library",
 		Summary: "Ask a model a question", Description: describe,
 		Faults: []string{request.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
-	}, h.testModel)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.testModel)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/agents/{id}/test", ID: "test-agent", Tag: "library",
 		Summary: "Ask an agent a question", Description: describe,
 		Faults: []string{request.CodeNotFound}, Body: rest.OptionalBody[questionFields](schemas),
-	}, h.testAgent)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.testAgent)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/agents/detect", ID: "detect-protocol", Tag: "library",
 		Summary:     "Detect the protocol spoken at an address",
 		Description: "Makes a few calls, in the protocols that the address and the responses suggest. " + describe,
 		Faults:      []string{request.CodeParameterInvalid}, Body: rest.JSONBody[detectFields](schemas),
-	}, h.detectProtocol)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.detectProtocol)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/prompts/preview", ID: "preview-prompt", Tag: "library",
 		Summary: "Render templates with values",
 		Faults:  []string{request.CodeParameterInvalid}, Body: rest.JSONBody[previewFields](schemas),
-	}, h.previewPrompt)
+	}, e.previewPrompt)
 }
 
-func (h *handler) testModel(ctx context.Context, input *entryFormInput) (*testOutput, error) {
-	return try(ctx, input, h.Library.Entries.Models, h.Library.TestModel)
+func (e *endpoints) testModel(ctx context.Context, input *entryFormInput) (*testOutput, error) {
+	return try(ctx, input, e.Library.Entries.Models, e.Library.TestModel)
 }
 
-func (h *handler) testAgent(ctx context.Context, input *entryFormInput) (*testOutput, error) {
-	return try(ctx, input, h.Library.Entries.Agents, h.Library.TestAgent)
+func (e *endpoints) testAgent(ctx context.Context, input *entryFormInput) (*testOutput, error) {
+	return try(ctx, input, e.Library.Entries.Agents, e.Library.TestAgent)
 }
 
-func (h *handler) detectProtocol(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
-	address, faults := form.Address(input.Form, library.Agent{}, h.Check.URL)
+func (e *endpoints) detectProtocol(ctx context.Context, input *rest.FormInput) (*testOutput, error) {
+	address, faults := form.Address(input.Form, library.Agent{}, e.Check.URL)
 	if err := form.Refusal(faults, nil); err != nil {
 		return nil, err
 	}
@@ -122,12 +122,12 @@ func (h *handler) detectProtocol(ctx context.Context, input *rest.FormInput) (*t
 		return nil, err
 	}
 	defer leave()
-	tested, err := h.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload,
+	tested, err := e.Library.Detect(ctx, address.URL, address.Headers, address.ExtraPayload,
 		form.TestQuestion(input.Form, request.From(ctx).Locale))
 	return &testOutput{newTestResult(tested)}, err
 }
 
-func (h *handler) previewPrompt(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
+func (e *endpoints) previewPrompt(_ context.Context, input *rest.FormInput) (*previewOutput, error) {
 	values, err := variablesOf(input.Form)
 	if err != nil {
 		return nil, err

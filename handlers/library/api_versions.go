@@ -63,61 +63,61 @@ type DatasetRow struct {
 }
 
 // registerVersions adds the endpoints of versions of prompts and datasets.
-func (h *handler) registerVersions(api huma.API) {
+func (e *endpoints) registerVersions(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
-	rest.Register(api, h.Failed, rest.Endpoint{
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: promptsPath, ID: "add-prompt-version", Tag: "library", Status: http.StatusCreated,
 		Summary: "Save the next version of a prompt",
 		Faults:  []string{request.CodeNotFound}, Body: rest.JSONBody[promptVersionFields](schemas),
-	}, h.addPromptVersion)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.addPromptVersion)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: promptsPath, ID: "list-prompt-versions", Tag: "library",
 		Summary: "List the versions of a prompt, newest first",
 		Faults:  []string{request.CodeNotFound},
-	}, h.listPromptVersions)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.listPromptVersions)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: promptsPath + "/{number}", ID: "get-prompt-version", Tag: "library",
 		Summary: "Get a version of a prompt",
 		Faults:  []string{request.CodeNotFound},
-	}, h.getPromptVersion)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.getPromptVersion)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated,
 		Summary: "Save the next version of a dataset",
 		Faults: append([]string{request.CodeNotFound, request.CodeDatasetRequired, request.CodeDatasetTooLarge,
 			request.CodeParameterInvalid}, dataset.Codes...),
 		Body: rest.Multipart[datasetVersionFields](schemas, true),
-	}, h.addDatasetVersion)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.addDatasetVersion)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath, ID: "list-dataset-versions", Tag: "library",
 		Summary: "List the versions of a dataset, newest first",
 		Faults:  []string{request.CodeNotFound},
-	}, h.listDatasetVersions)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.listDatasetVersions)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath + "/{number}", ID: "get-dataset-version", Tag: "library",
 		Summary: "Get a version of a dataset",
 		Faults:  []string{request.CodeNotFound},
-	}, h.getDatasetVersion)
-	rest.Register(api, h.Failed, rest.Endpoint{
+	}, e.getDatasetVersion)
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: datasetsPath + "/{number}/rows", ID: "list-dataset-rows", Tag: "library",
 		Summary: "List the rows of a version, in the file's order",
 		Faults:  []string{request.CodeNotFound},
-	}, h.listDatasetRows)
+	}, e.listDatasetRows)
 }
 
 // registerFiles adds the endpoint of datasets' files.
-func (h *handler) registerFiles(api huma.API) {
-	rest.Register(api, h.Failed, rest.Endpoint{
+func (e *endpoints) registerFiles(api huma.API) {
+	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file",
 		Tag: "library", Summary: "Download the file of a version",
 		Faults: []string{request.CodeNotFound},
 		Responses: map[string]*huma.Response{"200": rest.Download("The file as it was uploaded",
 			map[string]string{"application/octet-stream": ""})},
-	}, h.getDatasetFile)
+	}, e.getDatasetFile)
 }
 
-func (h *handler) addPromptVersion(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
-	_, row, err := find(ctx, input.EntryPath, h.Library.Entries.Prompts)
+func (e *endpoints) addPromptVersion(ctx context.Context, input *entryFormInput) (*entryOutput[PromptVersion], error) {
+	_, row, err := find(ctx, input.EntryPath, e.Library.Entries.Prompts)
 	if err != nil {
 		return nil, err
 	}
@@ -125,57 +125,57 @@ func (h *handler) addPromptVersion(ctx context.Context, input *entryFormInput) (
 	if err := form.Refusal(faults, nil); err != nil {
 		return nil, err
 	}
-	row, err = h.Library.Entries.AddPromptVersion(ctx, request.ScopeOf(ctx), next)
+	row, err = e.Library.Entries.AddPromptVersion(ctx, request.ScopeOf(ctx), next)
 	return &entryOutput[PromptVersion]{newPromptVersion(row.PromptVersion)}, err
 }
 
-func (h *handler) listPromptVersions(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
-	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Prompts)
+func (e *endpoints) listPromptVersions(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
+	id, row, err := find(ctx, input.EntryPath, e.Library.Entries.Prompts)
 	if err != nil {
 		return nil, err
 	}
-	versions, err := h.Library.Entries.PromptVersions(ctx, request.ScopeOf(ctx), id, input.Window())
+	versions, err := e.Library.Entries.PromptVersions(ctx, request.ScopeOf(ctx), id, input.Window())
 	return pageOf(input.Window(), versions, row.Version, newPromptVersion), err
 }
 
-func (h *handler) getPromptVersion(ctx context.Context, input *versionInput) (*entryOutput[PromptVersion], error) {
+func (e *endpoints) getPromptVersion(ctx context.Context, input *versionInput) (*entryOutput[PromptVersion], error) {
 	id, number, err := input.read()
 	if err != nil {
 		return nil, err
 	}
-	version, err := h.Library.Entries.PromptVersion(ctx, request.ScopeOf(ctx), id, number)
+	version, err := e.Library.Entries.PromptVersion(ctx, request.ScopeOf(ctx), id, number)
 	return &entryOutput[PromptVersion]{newPromptVersion(version)}, err
 }
 
-func (h *handler) addDatasetVersion(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
-	_, row, err := find(ctx, input.EntryPath, h.Library.Entries.Datasets)
+func (e *endpoints) addDatasetVersion(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
+	_, row, err := find(ctx, input.EntryPath, e.Library.Entries.Datasets)
 	if err != nil {
 		return nil, err
 	}
 	if err := rest.Admit(ctx, input.Form); err != nil {
 		return nil, err
 	}
-	next, faults, err := h.saver.DatasetVersion(ctx, row, input.Form)
+	next, faults, err := e.saver.DatasetVersion(ctx, row, input.Form)
 	return &entryOutput[DatasetVersion]{newDatasetVersion(next.DatasetVersion)}, form.Refusal(faults, err)
 }
 
-func (h *handler) listDatasetVersions(ctx context.Context,
+func (e *endpoints) listDatasetVersions(ctx context.Context,
 	input *versionsInput) (*entriesOutput[DatasetVersion], error) {
-	id, row, err := find(ctx, input.EntryPath, h.Library.Entries.Datasets)
+	id, row, err := find(ctx, input.EntryPath, e.Library.Entries.Datasets)
 	if err != nil {
 		return nil, err
 	}
-	versions, err := h.Library.Entries.DatasetVersions(ctx, request.ScopeOf(ctx), id, input.Window())
+	versions, err := e.Library.Entries.DatasetVersions(ctx, request.ScopeOf(ctx), id, input.Window())
 	return pageOf(input.Window(), versions, row.Version, newDatasetVersion), err
 }
 
-func (h *handler) getDatasetVersion(ctx context.Context, input *versionInput) (*entryOutput[DatasetVersion], error) {
-	_, version, err := h.datasetVersion(ctx, input.VersionPath)
+func (e *endpoints) getDatasetVersion(ctx context.Context, input *versionInput) (*entryOutput[DatasetVersion], error) {
+	_, version, err := e.datasetVersion(ctx, input.VersionPath)
 	return &entryOutput[DatasetVersion]{newDatasetVersion(version)}, err
 }
 
-func (h *handler) listDatasetRows(ctx context.Context, input *rowsInput) (*entriesOutput[DatasetRow], error) {
-	id, version, err := h.datasetVersion(ctx, input.VersionPath)
+func (e *endpoints) listDatasetRows(ctx context.Context, input *rowsInput) (*entriesOutput[DatasetRow], error) {
+	id, version, err := e.datasetVersion(ctx, input.VersionPath)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (h *handler) listDatasetRows(ctx context.Context, input *rowsInput) (*entri
 		return nil, err
 	}
 	defer leave()
-	_, set, err := h.Library.ReadDataset(ctx, id, version)
+	_, set, err := e.Library.ReadDataset(ctx, id, version)
 	if err != nil {
 		return nil, err
 	}
@@ -200,13 +200,13 @@ func (h *handler) listDatasetRows(ctx context.Context, input *rowsInput) (*entri
 	}), nil
 }
 
-func (h *handler) getDatasetFile(ctx context.Context, input *versionInput) (*huma.StreamResponse, error) {
-	id, version, err := h.datasetVersion(ctx, input.VersionPath)
+func (e *endpoints) getDatasetFile(ctx context.Context, input *versionInput) (*huma.StreamResponse, error) {
+	id, version, err := e.datasetVersion(ctx, input.VersionPath)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Stream(h.Failed, func(ctx huma.Context) error {
-		file, err := h.Library.DatasetFile(ctx.Context(), id, version)
+	return rest.Stream(e.Failed, func(ctx huma.Context) error {
+		file, err := e.Library.DatasetFile(ctx.Context(), id, version)
 		if err != nil {
 			return err
 		}
@@ -223,13 +223,13 @@ func (h *handler) getDatasetFile(ctx context.Context, input *versionInput) (*hum
 	}), nil
 }
 
-func (h *handler) datasetVersion(ctx context.Context,
+func (e *endpoints) datasetVersion(ctx context.Context,
 	path VersionPath) (id uuid.UUID, version entries.DatasetVersion, err error) {
 	id, number, err := path.read()
 	if err != nil {
 		return id, version, err
 	}
-	version, err = h.Library.Entries.DatasetVersion(ctx, request.ScopeOf(ctx), id, number)
+	version, err = e.Library.Entries.DatasetVersion(ctx, request.ScopeOf(ctx), id, number)
 	return id, version, err
 }
 
