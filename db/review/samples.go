@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,6 +38,21 @@ type SampledRun struct {
 	RunIndex int `db:"run_index"`
 	// Reviewers are those whose verdicts on the run are current.
 	Reviewers pq.StringArray `db:"reviewers"`
+}
+
+// IsJudgedBy reports whether a reviewer has judged the run; an empty name means anybody.
+func (r SampledRun) IsJudgedBy(reviewer string) bool {
+	return slices.Contains(r.Reviewers, reviewer) || reviewer == "" && len(r.Reviewers) > 0
+}
+
+// JudgedBy counts the runs that a reviewer has judged; an empty name means anybody.
+func (s Sample) JudgedBy(reviewer string) (judged int) {
+	for _, run := range s.Runs {
+		if run.IsJudgedBy(reviewer) {
+			judged++
+		}
+	}
+	return judged
 }
 
 // MaxSample is the maximum number of runs of a sample.
@@ -130,16 +146,25 @@ func (r Reviews) Draw(ctx context.Context, taskID uuid.UUID, size int, seed int6
 	if err != nil {
 		return Sample{}, err
 	}
+	drawn, err := r.Sample(ctx, taskID, id)
+	if err != nil {
+		return Sample{}, err
+	}
+	if drawn == nil {
+		return Sample{}, &db.NotFoundError{Kind: db.KindTask} // it was deleted in the meantime
+	}
+	return *drawn, nil
+}
+
+// Sample returns the sample of a task with the given id; nil if there is none.
+func (r Reviews) Sample(ctx context.Context, taskID, id uuid.UUID) (*Sample, error) {
 	samples, err := r.Samples(ctx, taskID)
-	for _, sample := range samples {
-		if sample.ID == id {
-			return sample, err
+	for n := range samples {
+		if samples[n].ID == id {
+			return &samples[n], err
 		}
 	}
-	if err == nil {
-		err = &db.NotFoundError{Kind: db.KindTask} // it was deleted in the meantime
-	}
-	return Sample{}, err
+	return nil, err
 }
 
 // choose draws one of the answered runs of each of size questions at random. A stratified sample takes the variants in

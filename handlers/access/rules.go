@@ -184,6 +184,7 @@ GET    /tasks/:taskId/review/:number                     viewer        task
 GET    /tasks/:taskId/sign-off                           viewer        task
 POST   /tasks/:taskId/sign-off                           reviewer      task            task.sign-off
 POST   /tasks/:taskId/assignments                        reviewer      task            review.assign
+POST   /tasks/:taskId/samples                            reviewer      task            review.sample
 POST   /tasks/:taskId/agent                              editor        task            agent.create
 POST   /tasks/:taskId/ceiling                            editor        task            task.change
 POST   /tasks/:taskId/run                                editor        task            task.run

@@ -50,14 +50,10 @@ type RandomSample struct {
 }
 
 func newRandomSample(s review.Sample) RandomSample {
-	sample := RandomSample{ID: s.ID, Seed: s.Seed, IsStratified: s.IsStratified, Items: []SampledRun{},
-		CreatedAt: rest.MomentOf(&s.CreatedAt)}
+	sample := RandomSample{ID: s.ID, Seed: s.Seed, IsStratified: s.IsStratified, Judged: s.JudgedBy(""),
+		Items: []SampledRun{}, CreatedAt: rest.MomentOf(&s.CreatedAt)}
 	for _, run := range s.Runs {
-		isJudged := len(run.Reviewers) > 0
-		if isJudged {
-			sample.Judged++
-		}
-		sample.Items = append(sample.Items, SampledRun{run.QuestionID, run.Variant, run.RunIndex, isJudged})
+		sample.Items = append(sample.Items, SampledRun{run.QuestionID, run.Variant, run.RunIndex, run.IsJudgedBy("")})
 	}
 	return sample
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/a-h/templ"
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
@@ -225,6 +226,13 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 				})...))
 		}
 	}
+	if typed := c.QueryParam("sample"); typed != "" {
+		id, err := uuid.Parse(typed)
+		if err != nil {
+			return query, request.ParameterFault("sample", request.Existing())
+		}
+		query.Sample = &id
+	}
 	query.Slice = request.SliceValues(c.QueryParams())
 	query.Reason = request.SearchText(c.QueryParam("reason"))
 	query.ErrorCode, query.FinishReason = request.SearchText(c.QueryParam("error_code")), c.QueryParam("finish_reason")
@@ -256,6 +264,11 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		report.IsByMeaning = by == results.ByMeaning
 	}
 	report.Reviewer = reviewer(c)
+	if report.Query.Sample != nil {
+		if report.Drawn, err = p.reviews.Sample(ctx, report.Task.ID, *report.Query.Sample); err != nil {
+			return reviews, err
+		}
+	}
 	if report.All, err = p.report.Summaries(ctx, report.Task, report.Variant, report.Search,
 		report.NeedsMeasures()); err != nil {
 		return reviews, err

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -63,7 +64,11 @@ func (p *Pages) nextReview(c echo.Context) error {
 				pages.KeepNotice(c, paths.WithQuery(paths.ReviewOf(task.ID, item.Number), r.Values())))
 		}
 	}
-	return c.Redirect(http.StatusSeeOther, pages.KeepNotice(c, paths.Review(task.ID)))
+	end := pages.KeepNotice(c, paths.Review(task.ID))
+	if r.Drawn != nil {
+		end += "#samples"
+	}
+	return c.Redirect(http.StatusSeeOther, end)
 }
 
 // reviewQuestion shows one question on its own page.
@@ -92,6 +97,9 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, isDrawn := j.DrawnRun(item.ID); j.Drawn != nil && !isDrawn {
+		return request.NewFault(request.CodeQuestionNotFound)
+	}
 	cards, err := p.reader.Cards(ctx, task, []int64{item.ID}, reviews, results.Shown(task.RunsOfItem()))
 	if err != nil {
 		return err
@@ -103,7 +111,10 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if j.Views, err = p.viewsOf(c, paths.NextReview(task.ID), j.Query); err != nil {
 		return err
 	}
-	if task.TotalVariants == 1 {
+	switch {
+	case j.Drawn != nil: // a single answer
+		j.View, j.IsAligned, j.ShownAs = results.Columns, false, cmp.Or(j.ShownAs, results.Formatted)
+	case task.TotalVariants == 1:
 		j.View = cmp.Or(j.View, results.Merged) // also for short answers, because differences come first
 	}
 	j.Settle(cards)
@@ -249,7 +260,7 @@ func (p *Pages) listVersions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return pages.Render(c, http.StatusOK, results.History(versions))
+	return pages.Render(c, http.StatusOK, judging.History(versions))
 }
 
 // showReview shows the progress of a task's review. Addresses of older versions use it to redirect to the next
@@ -271,6 +282,11 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed judging.SignOf
 	if _, err := p.readReport(c, &r); err != nil {
 		return err
 	}
+	var err error
+	if typed.Samples.Drawn, err = p.reviews.Samples(c.Request().Context(), task.ID); err != nil {
+		return err
+	}
+	typed.Samples.Reviewer = r.Reviewer
 	signed, err := p.reviews.SignOffs(c.Request().Context(), task.ID)
 	if err != nil {
 		return err
@@ -354,6 +370,37 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
+// drawSample draws a random sample of a task's answers, and leads to the first of them. If that is not possible, the
+// typed values stay.
+func (p *Pages) drawSample(c echo.Context) error {
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	typed := judging.Samples{Size: submitted.Value("size"), IsStratified: submitted.Value("is_stratified") == "true"}
+	size, err := strconv.Atoi(typed.Size)
+	if err != nil || size < 1 || size > review.MaxSample {
+		err = request.ParameterFault("size", request.Between(1, review.MaxSample))
+	}
+	var drawn review.Sample
+	if err == nil {
+		drawn, err = p.reviews.Draw(c.Request().Context(), task.ID, size, rand.Int64(), typed.IsStratified)
+	}
+	if fault := request.FaultOf(err); err != nil && fault.Status() < http.StatusInternalServerError {
+		typed.Problem = fault.Message(pages.Locale(c))
+		return p.renderSignOff(c, task, judging.SignOffForm{Reviewer: reviewer(c), Samples: typed}, fault.Status())
+	}
+	if err != nil {
+		return err
+	}
+	query := results.Query{Sample: &drawn.ID, Sort: results.DefaultSort}
+	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.NextReview(task.ID), query.Values()))
+}
+
 // showPresence notifies a task's pages of the progress of its review, and of other reviewers' new verdicts.
 func (p *Pages) showPresence(c echo.Context) error {
 	ctx := c.Request().Context()
@@ -364,7 +411,7 @@ func (p *Pages) showPresence(c echo.Context) error {
 	if !request.IsFragment(c.Request()) {
 		return c.Redirect(http.StatusSeeOther, paths.Review(task.ID))
 	}
-	present := results.Present{Task: task}
+	present := judging.Present{Task: task}
 	if present.Presence, err = p.reviews.Presence(ctx, task.ID, reviewer(c)); err != nil {
 		return err
 	}
@@ -373,9 +420,9 @@ func (p *Pages) showPresence(c echo.Context) error {
 		if err != nil || after < 0 {
 			return request.ParameterFault("after", request.Between(0, math.MaxInt32))
 		}
-		if present.Changes, err = p.reviews.Since(ctx, task.ID, reviewer(c), after, results.MostChanges+1); err != nil {
+		if present.Changes, err = p.reviews.Since(ctx, task.ID, reviewer(c), after, judging.MostChanges+1); err != nil {
 			return err
 		}
 	}
-	return pages.Render(c, http.StatusOK, results.PresentPart(present))
+	return pages.Render(c, http.StatusOK, judging.PresentPart(present))
 }

@@ -127,6 +127,7 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.GET("/tasks/:taskId/sign-off", p.moved(signOffMoved))
 	compressed.POST("/tasks/:taskId/sign-off", p.signOff)
 	compressed.POST("/tasks/:taskId/ceiling", p.setCeiling)
+	compressed.POST("/tasks/:taskId/samples", p.drawSample)
 	compressed.POST("/tasks/:taskId/assignments", p.assign)
 	compressed.GET("/tasks/:taskId/runs/:runId", p.showRun)
 	compressed.GET("/tasks/:taskId/live", p.liveTask)

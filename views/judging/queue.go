@@ -42,11 +42,20 @@ func stageName(locale text.Locale, stage int) string {
 }
 
 // Queue returns the questions that the report's query asks for in the order of review: by level, the level with the
-// most at stake first, and within a level by risk.
+// most at stake first, and within a level by risk. A random sample keeps the order in which it was drawn, so that it is
+// random as far as it is reviewed.
 func Queue(r results.Report) []report.Summary {
 	query := r.Query
 	query.Sort = results.DefaultSort
 	queue := r.Shown(query)
+	if r.Drawn != nil {
+		places := make(map[int64]int, len(r.Drawn.Runs))
+		for place, run := range r.Drawn.Runs {
+			places[run.ItemID] = place
+		}
+		slices.SortFunc(queue, func(a, b report.Summary) int { return cmp.Compare(places[a.ID], places[b.ID]) })
+		return queue
+	}
 	slices.SortStableFunc(queue, func(a, b report.Summary) int { return cmp.Compare(stageOf(a), stageOf(b)) })
 	return queue
 }

@@ -234,6 +234,9 @@ func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
 // SignOff returns the address at which a review is signed off.
 func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 
+// Samples draws a random sample of a task's answers for people to judge.
+func Samples(id uuid.UUID) string { return Task(id) + "/samples" }
+
 // Assignments assigns questions to reviewers.
 func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
 

@@ -3,130 +3,34 @@ package results
 import (
 	"cmp"
 	"slices"
-	"strings"
 
-	"wending/db"
-	"wending/db/measure"
-	"wending/db/measure/facts"
 	"wending/db/report"
 	"wending/db/review"
-	"wending/views/marks"
 	"wending/views/text"
 )
 
-// Waits reports whether a question waits for the reader's verdict; while the reader's name is unknown, every
-// reviewer's verdict counts.
+// DrawnRun returns the run of a question that is in the report's random sample.
+func (r Report) DrawnRun(itemID int64) (run review.SampledRun, isDrawn bool) {
+	if r.Drawn == nil {
+		return run, false
+	}
+	at := slices.IndexFunc(r.Drawn.Runs, func(one review.SampledRun) bool { return one.ItemID == itemID })
+	if at < 0 {
+		return run, false
+	}
+	return r.Drawn.Runs[at], true
+}
+
+// Waits reports whether a question waits for the reader's verdict, in a sample its drawn run; while the reader's name
+// is unknown, every reviewer's verdict counts.
 func (r Report) Waits(item report.Summary) bool {
+	if run, isDrawn := r.DrawnRun(item.ID); isDrawn {
+		return !run.IsJudgedBy(r.Reviewer)
+	}
 	if r.Reviewer == "" {
 		return len(r.Reviews[item.QuestionID]) == 0
 	}
 	return r.IsTurnOf(item, r.Reviewer)
-}
-
-// kindReasons maps kinds of facts to the reasons for a verdict that contradictions of that kind suggest.
-var kindReasons = map[facts.Kind]string{
-	facts.Number: review.WrongNumber, facts.Percent: review.WrongNumber, facts.Money: review.WrongNumber,
-	facts.Duration: review.WrongNumber,
-	facts.Date:     review.WrongNumber, facts.Time: review.WrongNumber, facts.Range: review.WrongNumber,
-	facts.Bound:    review.WrongNumber,
-	facts.Polarity: review.WrongConclusion, facts.Choice: review.WrongConclusion,
-	facts.Citation: review.WrongCitation,
-}
-
-// FoundReasons returns the reasons suggested by the facts on which a variant's answers differ from each other or from
-// the standard answer. Omissions count only if there are no contradictions.
-func FoundReasons(likeness report.Likeness) (found []string) {
-	add := func(reason string) {
-		if reason != "" && !slices.Contains(found, reason) {
-			found = append(found, reason)
-		}
-	}
-	conflicts, omissions := marks.Split(likeness.Facts)
-	for _, fact := range conflicts {
-		add(kindReasons[fact.Kind])
-	}
-	for _, fact := range likeness.Expected {
-		add(kindReasons[fact.Kind])
-	}
-	if len(conflicts)+len(likeness.Expected) == 0 && len(omissions) > 0 {
-		add(review.Omission)
-	}
-	return found
-}
-
-// Finding is a finding about some of a question's distinct answers.
-type Finding struct {
-	Letters []string
-	Said    string
-}
-
-// Findings lists where answers contradict the standard answer or, without one, where they differ from the most
-// common answer; answers without findings come last.
-func (c Card) Findings(locale text.Locale) (all []Finding) {
-	likeness := c.likeness()
-	conflicts, _ := marks.Split(likeness.Facts)
-	key, hasStandard := "review.finding.most", strings.TrimSpace(c.Item.StandardAnswer) != ""
-	if hasStandard {
-		key = "review.finding.standard"
-	}
-	none := Finding{Said: locale.Text(key + ".none")}
-	for _, one := range c.distincts() {
-		counts := map[string]int{}
-		if hasStandard {
-			for _, fact := range likeness.Expected {
-				count(counts, locale, fact.Kind, hasValue(one, fact.Values))
-			}
-		} else {
-			for _, fact := range conflicts {
-				count(counts, locale, fact.Kind, hasValue(one, fact.Values[1:]))
-			}
-		}
-		if len(counts) == 0 {
-			none.Letters = append(none.Letters, one.Letter)
-			continue
-		}
-		said := locale.Text(key, "What", counted(locale, counts))
-		if at := slices.IndexFunc(all, func(other Finding) bool { return other.Said == said }); at >= 0 {
-			all[at].Letters = append(all[at].Letters, one.Letter)
-		} else {
-			all = append(all, Finding{[]string{one.Letter}, said})
-		}
-	}
-	if len(none.Letters) > 0 {
-		all = append(all, none)
-	}
-	return all
-}
-
-func count(counts map[string]int, locale text.Locale, kind facts.Kind, isStated bool) {
-	if isStated {
-		counts[kindName(locale, kind)]++
-	}
-}
-
-// hasValue reports whether a run with the answer states one of the values.
-func hasValue(one marks.Distinct, values []measure.Value) bool {
-	return slices.ContainsFunc(values, func(value measure.Value) bool {
-		return slices.ContainsFunc(one.Runs, func(run db.Run) bool { return slices.Contains(value.Runs, run.RunIndex) })
-	})
-}
-
-// kindName returns the name that a finding uses for facts of a kind: the name of the reason that they suggest, without
-// a judgement.
-func kindName(locale text.Locale, kind facts.Kind) string {
-	if reason, isKnown := kindReasons[kind]; isKnown {
-		return locale.Text("review.kind." + reason)
-	}
-	return locale.Text("review.kind.other")
-}
-
-func counted(locale text.Locale, counts map[string]int) string {
-	var parts []string
-	for name, count := range counts {
-		parts = append(parts, locale.Text("review.finding.count", "Name", name, "Count", count))
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, locale.Text("create.missing.separator"))
 }
 
 // ReasonCount is the number of questions with a verdict for a reason.

@@ -79,8 +79,8 @@ const (
 // Alignments lists both choices.
 var Alignments = []string{AlignOff, AlignOn}
 
-// distincts returns a question's distinct answers in the order of their letters.
-func (c Card) distincts() (all []marks.Distinct) {
+// Distincts returns a question's distinct answers in the order of their letters.
+func (c Card) Distincts() (all []marks.Distinct) {
 	for _, group := range c.Groups {
 		one := marks.Distinct{Letter: group.Letter, Text: c.textOf(group.Letter)}
 		for n, run := range c.Runs {
@@ -132,7 +132,7 @@ func (c Card) runOf(letter string, variant int) int {
 // question returns the card's answers in the form that package marks shows.
 func (r Report) question(c Card) marks.Question {
 	return marks.Question{
-		Task: r.Task, ID: paths.ItemID(c.Item.ID), Href: paths.Question(r.Task.ID, c.Number), Answers: c.distincts(), Alike: c.Question,
+		Task: r.Task, ID: paths.ItemID(c.Item.ID), Href: paths.Question(r.Task.ID, c.Number), Answers: c.Distincts(), Alike: c.Question,
 		Relation:  c.relation,
 		About:     func(one marks.Distinct) templ.Component { return aboutAnswer(r, one) },
 		IsWritten: r.Format == nil, IsDocument: r.IsDocument, Layouts: c.Layouts, Allowance: c.Allowance, IsSearched: r.Search != "",
@@ -256,7 +256,7 @@ func mergedPart(report Report, card Card, a *marks.Aligned) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			for _, one := range card.distincts() {
+			for _, one := range card.Distincts() {
 				templ_7745c5c3_Err = distinctPart(report, card, one).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -32,6 +32,8 @@ type Query struct {
 	// Slice holds the parameters that narrow questions by columns of the dataset and numbers of runs: column.<name>,
 	// min_latency_ms …
 	Slice url.Values
+	// Sample is the id of the random sample whose questions are selected; nil means all questions.
+	Sample *uuid.UUID
 	// IsPartial selects the questions that are finished before the first launch has ended.
 	IsPartial bool
 }
@@ -51,6 +53,9 @@ func (q Query) Values() url.Values {
 	}
 	if q.Variant != 0 {
 		values.Set("variant", strconv.Itoa(q.Variant))
+	}
+	if q.Sample != nil {
+		values.Set("sample", q.Sample.String())
 	}
 	if q.IsPartial {
 		values.Set("partial", "1")
@@ -100,6 +105,8 @@ func (r Report) Absent() string {
 		return "reason"
 	case r.Series != "" && r.turns(r.Series) == 0:
 		return "series"
+	case r.Query.Sample != nil && r.Drawn == nil:
+		return "sample"
 	}
 	return ""
 }
@@ -310,17 +317,24 @@ func (r Report) passesReason(item report.Summary, reason string) bool {
 	})
 }
 
+// isPartOf reports whether an item belongs to the slice, the conversation and the random sample that a query names.
+func (r Report) isPartOf(item report.Summary, query Query) bool {
+	if len(query.Slice) > 0 && !r.Sliced[item.ID] {
+		return false
+	}
+	if query.Series != "" && (item.Series == nil || *item.Series != query.Series) {
+		return false
+	}
+	_, isDrawn := r.DrawnRun(item.ID)
+	return isDrawn || query.Sample == nil
+}
+
 // Shown returns the questions that a query selects, in its order.
 func (r Report) Shown(query Query) (shown []report.Summary) {
 	for _, item := range r.All {
-		if len(query.Slice) > 0 && !r.Sliced[item.ID] {
-			continue
-		}
-		if query.Series != "" && (item.Series == nil || *item.Series != query.Series) {
-			continue
-		}
-		if item.Matches && (item.Level != nil || !query.IsPartial) && r.passesFilter(item, query.Filter) &&
-			r.passesOutcome(item, query) && r.passesReview(item, query.Review) && r.passesReason(item, query.Reason) {
+		if r.isPartOf(item, query) && item.Matches && (item.Level != nil || !query.IsPartial) &&
+			r.passesFilter(item, query.Filter) && r.passesOutcome(item, query) &&
+			r.passesReview(item, query.Review) && r.passesReason(item, query.Reason) {
 			shown = append(shown, item)
 		}
 	}

@@ -197,7 +197,7 @@
       show(place, told);
       if (place.dataset.draft) {
         dropDraft(place);
-        sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, variant: place.dataset.variant, draft: place.dataset.draft, name, version: told.version, note, reasons, before, back: location.href }));
+        sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, variant: place.dataset.variant, run: place.dataset.run, draft: place.dataset.draft, name, version: told.version, note, reasons, before, back: location.href }));
         if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       }
       toast(who.dataset.saved, false);
@@ -216,7 +216,7 @@
     if (!last) return;
     sessionStorage.removeItem(undoKey);
     if (last.batch) return undoBatch(last);
-    const place = { dataset: { judge: last.judge, variant: last.variant, draft: last.draft } };
+    const place = { dataset: { judge: last.judge, variant: last.variant, run: last.run, draft: last.draft } };
     let response;
     try {
       response = await send(place, last.name, last.before ? last.before.verdict : "", last.before ? last.before.note : "", last.before ? last.before.reasons : [], last.version);

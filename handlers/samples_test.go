@@ -1,0 +1,81 @@
+package handlers_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/PuerkitoBio/goquery"
+	"github.com/stretchr/testify/require"
+)
+
+// A sample that is drawn on the review tab is reviewed answer by answer, in the order in which it was drawn, each
+// without the other answers to its question; the tab shows how far it is.
+func TestASampleIsReviewed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.twoVariants(t)
+	tab := "/tasks/" + id + "/review"
+	require.Equal(t, 1, s.get(t, tab).page(t).Find("#samples [name=is_stratified]").Length())
+	refused := s.post(t, "/tasks/"+id+"/samples", map[string]string{"size": "0"})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	page := refused.page(t)
+	require.Equal(t, "0", page.Find("#samples [name=size]").AttrOr("value", ""))
+	require.NotEmpty(t, strings.TrimSpace(page.Find("#samples .error").Text()))
+
+	drawn := s.post(t, "/tasks/"+id+"/samples", map[string]string{"size": "2", "is_stratified": "true"})
+	require.Equal(t, http.StatusSeeOther, drawn.StatusCode)
+	next := drawn.Header.Get("Location")
+	var list struct {
+		Items []struct {
+			ID           string
+			IsStratified bool `json:"is_stratified"`
+			Items        []struct {
+				QuestionID string `json:"question_id"`
+				Variant    int
+				RunIndex   int `json:"run_index"`
+			}
+		}
+	}
+	s.get(t, api+"/"+id+"/samples").into(t, &list)
+	require.Len(t, list.Items, 1)
+	sample := list.Items[0]
+	require.Contains(t, next, "sample="+sample.ID)
+	require.True(t, sample.IsStratified)
+	require.Len(t, sample.Items, 2)
+
+	for n, run := range sample.Items {
+		at := s.as(t, "李雷", next).Header.Get("Location")
+		page := s.as(t, "李雷", at).page(t)
+		require.Equal(t, run.QuestionID, page.Find("article.judging").AttrOr("data-question-id", ""), "in the drawn order")
+		require.Equal(t, 1, page.Find(".judging-text .run").Length(), "the answer is alone")
+		require.Zero(t, page.Find(".judging .strip, .judging .cell, .judging .letter").Length())
+		require.Contains(t, page.Find(".position").Text(), strconv.Itoa(n+1)+" / 2")
+		require.Equal(t, strconv.Itoa(n)+"/2", page.Find(".stage b").Text())
+		place := page.Find("[data-judge]")
+		require.Equal(t, strconv.Itoa(run.RunIndex), place.AttrOr("data-run", ""))
+		require.Equal(t, strconv.Itoa(run.Variant), place.AttrOr("data-variant", ""))
+		require.Equal(t, 1, page.Find("#"+place.AttrOr("data-said", "")).Length())
+		page.Find(".judging-ways a").Each(func(_ int, way *goquery.Selection) {
+			require.Contains(t, way.AttrOr("href", ""), "sample="+sample.ID, "another way of reading stays in the sample")
+		})
+		require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, place.AttrOr("data-judge", ""), object{
+			"reviewer": "李雷", "verdict": "PASS", "run_index": run.RunIndex, "variant": run.Variant}).StatusCode)
+	}
+	require.Equal(t, tab+"#samples", s.as(t, "李雷", next).Header.Get("Location"), "nothing waits any more")
+	require.Contains(t, s.as(t, "韩梅梅", next).Header.Get("Location"), tab+"/", "another reviewer has not judged any")
+	row := s.as(t, "李雷", tab).page(t).Find("#samples tbody tr")
+	require.Equal(t, []string{"2", "2", "2"}, row.Find("td.number").Map(func(_ int, cell *goquery.Selection) string {
+		return strings.TrimSpace(cell.Text())
+	}))
+	shown := s.get(t, row.Find("td.number a").AttrOr("href", "")).page(t)
+	require.Equal(t, 2, shown.Find("article.result").Length(), "the size leads to the sample's questions")
+	require.Equal(t, sample.ID, shown.Find(".bar-query [name=sample]").AttrOr("value", ""))
+
+	for _, wrong := range []string{"x", "6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"} {
+		refused := s.get(t, tab+"/next?sample="+wrong)
+		require.Equal(t, http.StatusSeeOther, refused.StatusCode)
+		require.NotContains(t, refused.Header.Get("Location"), "?sample=", "an unknown sample is left out, with a notice")
+	}
+}
