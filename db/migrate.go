@@ -4,6 +4,8 @@ import (
 	"context"
 	"embed"
 	"io/fs"
+	"strconv"
+	"strings"
 
 	"wending/db/pg"
 )
@@ -20,3 +22,15 @@ func Migrate(ctx context.Context, url string) error {
 	}
 	return pg.Migrate(ctx, url, files, upgradeSteps()...)
 }
+
+// newestSchema returns the version of the newest migration.
+func newestSchema() int64 {
+	files, _ := migrations.ReadDir("migrations") // embedded, and sorted
+	number, _, _ := strings.Cut(files[len(files)-1].Name(), "_")
+	version, _ := strconv.ParseInt(number, 10, 64)
+	return version
+}
+
+// Ready returns ErrUnavailable if the database does not answer, and a pg.NewerSchemaError if a newer version of the
+// program has migrated it.
+func (s *Store) Ready(ctx context.Context) error { return s.db.CheckSchema(ctx, newestSchema()) }

@@ -43,9 +43,6 @@ func (s *Store) Snapshot(ctx context.Context) (snapshot *Store, release func(), 
 	return &Store{pool}, release, err
 }
 
-// Ping returns ErrUnavailable if the database does not answer.
-func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
-
 // The ways in which a request can arrive.
 const (
 	ViaPage     = "page"

@@ -161,7 +161,8 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 func need(method, path string) string {
 	isRead := method == http.MethodGet || method == http.MethodHead
 	switch {
-	case path == "/healthz", path == "/settings", path == "/setup", strings.HasPrefix(path, "/help"),
+	case path == "/healthz", path == "/livez", path == "/readyz", path == "/settings", path == "/setup",
+		strings.HasPrefix(path, "/help"),
 		strings.HasPrefix(path, "/static/"), strings.HasPrefix(path, "/login"), path == "/logout" && isRead,
 		strings.HasPrefix(path, "/shared/"):
 		return "everybody"

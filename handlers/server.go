@@ -239,7 +239,10 @@ func (s *Server) mount(e *echo.Echo) {
 	check := form.Check{URL: s.Guard.CheckURL, Task: s.Guard.CheckRequest, Model: s.ModelGuard.CheckURL,
 		Channel: s.NotifyGuard.CheckURL}
 
-	plain.GET(paths.Health, s.health)
+	probes := Probes{Store: s.Store, Version: s.Version}
+	plain.GET(paths.Live, echo.WrapHandler(http.HandlerFunc(probes.Live)))
+	plain.GET(paths.Ready, echo.WrapHandler(http.HandlerFunc(probes.Ready)))
+	plain.GET(paths.Health, echo.WrapHandler(http.HandlerFunc(probes.Ready)))
 	if s.Registry != nil {
 		plain.GET(paths.Metrics, echo.WrapHandler(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})))
 	}
@@ -341,15 +344,6 @@ func (s *Server) openAPI(c echo.Context) error {
 		return err
 	}
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, document)
-}
-
-func (s *Server) health(c echo.Context) error {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), 3*time.Second)
-	defer cancel()
-	if err := s.Store.Ping(ctx); err != nil {
-		return err
-	}
-	return c.JSON(http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
 }
 
 // answerError turns an error into a response, and is the only place that does.

@@ -1,23 +1,36 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
+
+	"wending/views/paths"
 )
 
 type healthcheckCommand struct {
-	URL string `name:"url" help:"Address to check; default: /healthz at LISTEN_ADDR, or at METRICS_ADDR if that is set."`
+	URL string `name:"url" help:"Address to check; default: /readyz at LISTEN_ADDR, or at METRICS_ADDR if that is set."`
 }
 
 // Run checks the health of a process on this machine.
 func (h healthcheckCommand) Run(ctx context.Context, s *Settings) error {
+	client := http.DefaultClient
 	if h.URL == "" {
-		address := s.ListenAddr
+		scheme, address := "http", s.ListenAddr
 		if s.MetricsAddr != "" {
 			address = s.MetricsAddr
+		} else if s.TLSCert != "" {
+			scheme = "https"
+			own, err := ownCertificate(s.TLSCert, s.TLSKey)
+			if err != nil {
+				return err
+			}
+			client = &http.Client{Transport: &http.Transport{TLSClientConfig: own}}
 		}
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -26,7 +39,7 @@ func (h healthcheckCommand) Run(ctx context.Context, s *Settings) error {
 		if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
 			host = "127.0.0.1"
 		}
-		h.URL = "http://" + net.JoinHostPort(host, port) + "/healthz"
+		h.URL = scheme + "://" + net.JoinHostPort(host, port) + paths.Ready
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -34,7 +47,7 @@ func (h healthcheckCommand) Run(ctx context.Context, s *Settings) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}
@@ -43,4 +56,23 @@ func (h healthcheckCommand) Run(ctx context.Context, s *Settings) error {
 		return fmt.Errorf("%s answered %s", h.URL, response.Status)
 	}
 	return nil
+}
+
+// ownCertificate accepts this installation's certificate and no other. Its name is the site's, not this machine's
+// address, so names are not compared.
+func ownCertificate(cert, key string) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("TLS_CERT_FILE: %w", err)
+	}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares the whole certificate
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if !bytes.Equal(state.PeerCertificates[0].Raw, pair.Certificate[0]) {
+				return errors.New("the server has another certificate than TLS_CERT_FILE; restart it after a renewal")
+			}
+			return nil
+		},
+	}, nil
 }

@@ -4,8 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"io"
+	"math/big"
 	"mime/multipart"
 	"net"
 	"net/http"
@@ -498,4 +504,68 @@ func TestListeningBeyondLoopbackTakesAnExplicitYes(t *testing.T) {
 		require.ErrorContains(t, err, "ALLOW_WITHOUT_LOGIN=1")
 		require.ErrorContains(t, err, "ALLOWED_HOSTS")
 	}
+}
+
+// A worker beside a schema that a newer version has made says so and ends; started again, it refuses.
+func TestAWorkerLeavesANewerSchemaAlone(t *testing.T) {
+	t.Parallel()
+	database := dbtest.Start(t)
+	shared := []string{"worker", "--data-dir", t.TempDir(), "--database-url", database, "--redis-url", dbtest.Redis(t),
+		"--secret-key", dbtest.SecretKey}
+	none := func(string) string { return "" }
+	left, log := make(chan int, 1), &bytes.Buffer{}
+	go func() { left <- run(t.Context(), shared, none, io.Discard, log) }()
+	_, tables := dbtest.OpenAt(t, database)
+	dbtest.Await(t, time.Minute, "the worker's heartbeat", func() bool {
+		var isAlive bool
+		err := tables.Get(&isAlive, `SELECT EXISTS (SELECT FROM workers)`)
+		return err == nil && isAlive
+	})
+	_, err := tables.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)`)
+	require.NoError(t, err)
+	select {
+	case code := <-left:
+		require.Equal(t, 1, code)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the worker goes on")
+	}
+	require.Contains(t, log.String(), "a newer version of Wending has migrated this database (schema 99999")
+	log.Reset()
+	require.Equal(t, 1, run(t.Context(), shared, none, io.Discard, log))
+	require.Contains(t, log.String(), "restore a backup made before the upgrade")
+}
+
+// The health check speaks HTTPS where the site does, and accepts the site's own certificate only.
+func TestTheHealthCheckSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	write := func(name string) (cert, key string) {
+		secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+			DNSNames: []string{name}}
+		made, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
+		require.NoError(t, err)
+		private, err := x509.MarshalPKCS8PrivateKey(secret)
+		require.NoError(t, err)
+		dir := t.TempDir()
+		cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+		require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made}), 0o600))
+		require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+		return cert, key
+	}
+	cert, key := write("wending.example")
+	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--tls-cert-file", cert,
+		"--tls-key-file", key, "--public-url", "https://wending.example")
+	require.True(t, strings.HasPrefix(p.url, "https://"), p.url)
+	check := func(cert, key string) (int, string) {
+		var log bytes.Buffer
+		code := run(t.Context(), []string{"healthcheck", "--listen-addr", strings.TrimPrefix(p.url, "https://"),
+			"--tls-cert-file", cert, "--tls-key-file", key}, func(string) string { return "" }, io.Discard, &log)
+		return code, log.String()
+	}
+	code, log := check(cert, key)
+	require.Equal(t, 0, code, log)
+	code, log = check(write("wending.example"))
+	require.Equal(t, 1, code)
+	require.Contains(t, log, "another certificate")
 }

@@ -309,9 +309,27 @@ func (p *program) work(ctx context.Context) error {
 		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: reportError, Log: p.log,
 	})
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.watchSchema(ctx) })
 	group.Go(func() error { return worker.Run(ctx) })
 	group.Go(func() error { messenger.Run(ctx); return nil })
 	return group.Wait()
+}
+
+// watchSchema returns an error once a newer version of the program has migrated the database, so that this process
+// lets its calls end and stops: it does not know the tables that it would write to.
+func (p *program) watchSchema(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if newer := (*pg.NewerSchemaError)(nil); errors.As(p.store.Ready(ctx), &newer) {
+			return newer
+		}
+	}
 }
 
 // keepEvents returns how long events and previews are kept; 0 means permanently.

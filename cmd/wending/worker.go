@@ -9,6 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+
+	"wending/handlers"
+	"wending/views/paths"
 )
 
 type workerCommand struct{}
@@ -33,11 +36,10 @@ func (workerCommand) Run(ctx context.Context, s *Settings, log *slog.Logger) err
 		}
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{}))
-		mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-			if err := p.store.Ping(r.Context()); err != nil {
-				http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
-			}
-		})
+		probes := handlers.Probes{Store: p.store, Version: buildVersion()}
+		mux.HandleFunc("GET "+paths.Live, probes.Live)
+		mux.HandleFunc("GET "+paths.Ready, probes.Ready)
+		mux.HandleFunc("GET "+paths.Health, probes.Ready)
 		group.Go(func() error { return serveUntil(ctx, listener, mux) })
 	}
 	return group.Wait()

@@ -43,6 +43,8 @@ type Rule struct {
 // the audit. The server does not start if a route is missing here.
 var rules = parse(`
 GET    /healthz                                          public        -
+GET    /livez                                            public        -
+GET    /readyz                                           public        -
 GET    /static/*                                         public        -
 POST   /settings                                         public        -
 GET    /help                                             public        -

@@ -31,7 +31,10 @@ const (
 	Settings  = "/settings"
 	Workers   = "/workers"
 	Storage   = "/storage"
-	Health    = "/healthz"
+	// Live answers while the process runs; Ready, and Health, while it can work.
+	Live   = "/livez"
+	Ready  = "/readyz"
+	Health = "/healthz"
 	// Help is the user's guide.
 	Help    = "/help"
 	Metrics = "/metrics"
